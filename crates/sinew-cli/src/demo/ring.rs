@@ -1,0 +1,79 @@
+//! Fibers that resume each other, without anybody above them.
+
+use sinew_context::Fiber;
+use std::cell::Cell;
+use std::io::{self, Write};
+use std::rc::Rc;
+use std::time::Instant;
+
+const MEMBERS: usize = 3;
+
+/// Where each member of the ring finds the others while they are suspended, and `main` at the end.
+struct Ring {
+    members: [Cell<Option<Fiber>>; MEMBERS],
+    main: Cell<Option<Fiber>>,
+    switches: Cell<u64>,
+    shown: Cell<usize>,
+}
+
+pub(super) fn show(out: &mut impl Write, rounds: u32) -> io::Result<()> {
+    writeln!(
+        out,
+        "== a ring: {MEMBERS} fibers, each resuming the next, {rounds} times round"
+    )?;
+    let ring = Rc::new(Ring {
+        members: Default::default(),
+        main: Cell::new(None),
+        switches: Cell::new(0),
+        shown: Cell::new(0),
+    });
+    for me in 0..MEMBERS {
+        let fiber = Fiber::new({
+            let ring = ring.clone();
+            move |from| member(&ring, me, from, rounds)
+        })?;
+        ring.members[me].set(Some(fiber));
+    }
+    let start = Instant::now();
+    let first = ring.members[0].take().expect("it was put there");
+    assert!(first.resume().is_none(), "the first member ends the ring");
+    let time = start.elapsed();
+    let order: Vec<String> = (0..ring.shown.get())
+        .map(|n| (n % MEMBERS + 1).to_string())
+        .collect();
+    writeln!(out, "order: {} ...", order.join(" "))?;
+    let switches = ring.switches.get();
+    let each = time.as_nanos() as f64 / switches as f64;
+    writeln!(
+        out,
+        "{switches} switches in {time:.1?}: {each:.1} ns each\n"
+    )
+}
+
+/// What each member does: resume the next, and keep the one that came back in its place.
+fn member(ring: &Rc<Ring>, me: usize, from: Fiber, rounds: u32) -> Fiber {
+    let previous = (me + MEMBERS - 1) % MEMBERS;
+    if me == 0 {
+        ring.main.set(Some(from));
+    } else {
+        ring.members[previous].set(Some(from));
+    }
+    for round in 0.. {
+        if me == 0 && round == rounds {
+            break;
+        }
+        if round < 2 {
+            ring.shown.set(ring.shown.get() + 1);
+        }
+        ring.switches.set(ring.switches.get() + 1);
+        let next = ring.members[(me + 1) % MEMBERS]
+            .take()
+            .expect("the next one is suspended");
+        ring.members[previous].set(next.resume());
+    }
+    // The others are suspended; they hold the ring, so take them out to unwind them.
+    for place in &ring.members {
+        drop(place.take());
+    }
+    ring.main.take().expect("main is suspended")
+}

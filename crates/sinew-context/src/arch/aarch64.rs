@@ -1,0 +1,105 @@
+//! The switch for aarch64, AAPCS64.
+//!
+//! The compiler cannot be told that x19 or x29 is overwritten, so those two are saved by hand.
+//! sp is the context itself; pc is the label at the end of the block.
+//! x18 is the platform's and is never touched. Everything else is a declared clobber,
+//! with v8-v15, whose low halves the convention would preserve.
+
+use super::{EntryRecord, Frame};
+use core::arch::{asm, naked_asm};
+
+/// Suspends the running context, goes on in `to`.
+///
+/// # Safety
+/// `to` is a suspended context that nobody else resumes; its stack is alive.
+/// `message` and `tag` mean what both sides agreed on.
+#[inline(always)]
+pub(crate) unsafe fn switch(to: *mut Frame, message: usize, tag: usize) -> (*mut Frame, usize) {
+    let from;
+    let received;
+    // SAFETY: the block leaves the stack pointer and the two registers it cannot declare as it
+    // found them: whoever switches back loads them from the frame that is pushed here.
+    unsafe {
+        asm!(
+            // Push a `Frame`.
+            "adr x3, 2f",
+            "stp x2, x3, [sp, #-32]!",
+            "stp x19, x29, [sp, #16]",
+            "mov x4, sp",
+            // Load the target's registers.
+            "ldr x3, [x0, #8]",
+            "ldp x19, x29, [x0, #16]",
+            "add sp, x0, #32",
+            // The target finds in x0 where control came from, in x1 the message.
+            "mov x0, x4",
+            "br x3",
+            "2:",
+            inlateout("x0") to => from,
+            inlateout("x1") message => received,
+            inlateout("x2") tag => _,
+            lateout("x3") _, lateout("x4") _,
+            lateout("x20") _, lateout("x21") _, lateout("x22") _, lateout("x23") _,
+            lateout("x24") _, lateout("x25") _, lateout("x26") _, lateout("x27") _,
+            lateout("x28") _, lateout("x30") _,
+            lateout("v8") _, lateout("v9") _, lateout("v10") _, lateout("v11") _,
+            lateout("v12") _, lateout("v13") _, lateout("v14") _, lateout("v15") _,
+            clobber_abi("C"),
+        );
+    }
+    (from, received)
+}
+
+/// Goes on in `to`; the running context is over.
+///
+/// # Safety
+/// As for [`switch`]. In addition nothing on the running stack needs to be dropped.
+#[inline(always)]
+pub(crate) unsafe fn exit(to: *mut Frame, message: usize) -> ! {
+    // SAFETY: as in `switch`; nothing is saved because nobody comes back.
+    unsafe {
+        asm!(
+            "ldr x3, [x0, #8]",
+            "ldp x19, x29, [x0, #16]",
+            "add sp, x0, #32",
+            // From nowhere: a null context tells the target that its predecessor has ended.
+            "mov x0, xzr",
+            "br x3",
+            in("x0") to,
+            in("x1") message,
+            options(noreturn),
+        )
+    }
+}
+
+/// Begins a context: calls the entry function of the record in x19.
+///
+/// On arrival x0 and x1 are as after a `switch`, x29 is zero, sp is 16-byte aligned.
+/// `.cfi_undefined lr` says that this frame has no caller, so every unwinder stops here.
+#[unsafe(naked)]
+pub(crate) unsafe extern "C" fn trampoline() {
+    naked_asm!(
+        ".cfi_startproc",
+        ".cfi_undefined lr",
+        "mov x2, x19",
+        "ldr x3, [x19, #{entry}]",
+        "blr x3",
+        // The entry function does not return.
+        "brk #1",
+        ".cfi_endproc",
+        entry = const core::mem::offset_of!(EntryRecord, entry),
+    )
+}
+
+/// The thread pointer register.
+#[inline(always)]
+pub(crate) fn thread_pointer() -> usize {
+    let word;
+    // SAFETY: reads a register; not `pure`, so that the compiler reads it again after each switch.
+    unsafe {
+        #[cfg(not(target_vendor = "apple"))]
+        asm!("mrs {}, tpidr_el0", out(reg) word, options(nostack, preserves_flags, nomem));
+        #[cfg(target_vendor = "apple")]
+        asm!("mrs {}, tpidrro_el0", out(reg) word, options(nostack, preserves_flags, nomem));
+    }
+    word
+}

@@ -1,0 +1,106 @@
+//! The switch for riscv64, the standard calling convention with or without floating point.
+//!
+//! The compiler cannot be told that s0 (the frame pointer) or s1 is overwritten, so those two
+//! are saved by hand. sp is the context itself; pc is the label at the end of the block.
+//! gp and tp belong to the thread. Everything else is a declared clobber.
+
+use super::{EntryRecord, Frame};
+use core::arch::{asm, naked_asm};
+
+/// Suspends the running context, goes on in `to`.
+///
+/// # Safety
+/// `to` is a suspended context that nobody else resumes; its stack is alive.
+/// `message` and `tag` mean what both sides agreed on.
+#[inline(always)]
+pub(crate) unsafe fn switch(to: *mut Frame, message: usize, tag: usize) -> (*mut Frame, usize) {
+    let from;
+    let received;
+    // SAFETY: the block leaves the stack pointer and the two registers it cannot declare as it
+    // found them: whoever switches back loads them from the frame that is pushed here.
+    unsafe {
+        asm!(
+            // Push a `Frame`.
+            "lla a3, 2f",
+            "addi sp, sp, -32",
+            "sd a2, 0(sp)",
+            "sd a3, 8(sp)",
+            "sd s1, 16(sp)",
+            "sd s0, 24(sp)",
+            "mv a4, sp",
+            // Load the target's registers.
+            "ld a3, 8(a0)",
+            "ld s1, 16(a0)",
+            "ld s0, 24(a0)",
+            "addi sp, a0, 32",
+            // The target finds in a0 where control came from, in a1 the message.
+            "mv a0, a4",
+            // Not through ra or t0, which would move the return-address predictor.
+            "jr a3",
+            "2:",
+            inlateout("a0") to => from,
+            inlateout("a1") message => received,
+            inlateout("a2") tag => _,
+            lateout("a3") _, lateout("a4") _,
+            lateout("s2") _, lateout("s3") _, lateout("s4") _, lateout("s5") _,
+            lateout("s6") _, lateout("s7") _, lateout("s8") _, lateout("s9") _,
+            lateout("s10") _, lateout("s11") _,
+            lateout("fs0") _, lateout("fs1") _, lateout("fs2") _, lateout("fs3") _,
+            lateout("fs4") _, lateout("fs5") _, lateout("fs6") _, lateout("fs7") _,
+            lateout("fs8") _, lateout("fs9") _, lateout("fs10") _, lateout("fs11") _,
+            clobber_abi("C"),
+        );
+    }
+    (from, received)
+}
+
+/// Goes on in `to`; the running context is over.
+///
+/// # Safety
+/// As for [`switch`]. In addition nothing on the running stack needs to be dropped.
+#[inline(always)]
+pub(crate) unsafe fn exit(to: *mut Frame, message: usize) -> ! {
+    // SAFETY: as in `switch`; nothing is saved because nobody comes back.
+    unsafe {
+        asm!(
+            "ld a3, 8(a0)",
+            "ld s1, 16(a0)",
+            "ld s0, 24(a0)",
+            "addi sp, a0, 32",
+            // From nowhere: a null context tells the target that its predecessor has ended.
+            "li a0, 0",
+            "jr a3",
+            in("a0") to,
+            in("a1") message,
+            options(noreturn),
+        )
+    }
+}
+
+/// Begins a context: calls the entry function of the record in s1.
+///
+/// On arrival a0 and a1 are as after a `switch`, s0 is zero, sp is 16-byte aligned.
+/// `.cfi_undefined ra` says that this frame has no caller, so every unwinder stops here.
+#[unsafe(naked)]
+pub(crate) unsafe extern "C" fn trampoline() {
+    naked_asm!(
+        ".cfi_startproc",
+        ".cfi_undefined ra",
+        "mv a2, s1",
+        "ld a3, {entry}(s1)",
+        "jalr a3",
+        // The entry function does not return.
+        "unimp",
+        ".cfi_endproc",
+        entry = const core::mem::offset_of!(EntryRecord, entry),
+    )
+}
+
+/// The thread pointer register.
+#[inline(always)]
+pub(crate) fn thread_pointer() -> usize {
+    let word;
+    // SAFETY: reads a register; not `pure`, so that the compiler reads it again after each switch.
+    unsafe { asm!("mv {}, tp", out(reg) word, options(nostack, preserves_flags, nomem)) }
+    word
+}

@@ -1,0 +1,107 @@
+//! The switch for x86_64, System V calling convention.
+//!
+//! The compiler cannot be told that rbx or rbp is overwritten, so those two are saved by hand.
+//! rsp is the context itself; rip is the label at the end of the block.
+//! Everything else, the vector registers among them, is a declared clobber.
+
+use super::{EntryRecord, Frame};
+use core::arch::{asm, naked_asm};
+
+/// Suspends the running context, goes on in `to`.
+///
+/// # Safety
+/// `to` is a suspended context that nobody else resumes; its stack is alive.
+/// `message` and `tag` mean what both sides agreed on.
+#[inline(always)]
+pub(crate) unsafe fn switch(to: *mut Frame, message: usize, tag: usize) -> (*mut Frame, usize) {
+    let from;
+    let received;
+    // SAFETY: the block leaves the stack pointer and the two registers it cannot declare as it
+    // found them: whoever switches back loads them from the frame that is pushed here.
+    // It uses the stack below rsp, which is free because `nostack` is not given.
+    unsafe {
+        asm!(
+            // Push a `Frame`, last field first.
+            "push rbp",
+            "push rbx",
+            "lea rax, [rip + 2f]",
+            "push rax",
+            "push rdx",
+            "mov rax, rsp",
+            // Load the target's registers. `lea`, not `pop`, moves the stack pointer: the loads
+            // depend on rdi alone and start before the stack pointer is known.
+            "mov rbx, [rdi + 16]",
+            "mov rbp, [rdi + 24]",
+            "lea rsp, [rdi + 32]",
+            "mov rcx, [rdi + 8]",
+            // The target finds in rdi where control came from, in rsi the message.
+            "mov rdi, rax",
+            // A jump: the return-address predictor must not see us.
+            "jmp rcx",
+            "2:",
+            inlateout("rdi") to => from,
+            inlateout("rsi") message => received,
+            inlateout("rdx") tag => _,
+            lateout("rax") _, lateout("rcx") _,
+            lateout("r12") _, lateout("r13") _, lateout("r14") _, lateout("r15") _,
+            clobber_abi("sysv64"),
+        );
+    }
+    (from, received)
+}
+
+/// Goes on in `to`; the running context is over.
+///
+/// # Safety
+/// As for [`switch`]. In addition nothing on the running stack needs to be dropped.
+#[inline(always)]
+pub(crate) unsafe fn exit(to: *mut Frame, message: usize) -> ! {
+    // SAFETY: as in `switch`; nothing is saved because nobody comes back.
+    unsafe {
+        asm!(
+            "mov rbx, [rdi + 16]",
+            "mov rbp, [rdi + 24]",
+            "lea rsp, [rdi + 32]",
+            "mov rcx, [rdi + 8]",
+            // From nowhere: a null context tells the target that its predecessor has ended.
+            "xor edi, edi",
+            "jmp rcx",
+            in("rdi") to,
+            in("rsi") message,
+            options(noreturn),
+        )
+    }
+}
+
+/// Begins a context: calls the entry function of the record in rbx.
+///
+/// On arrival rdi and rsi are as after a `switch`, rbp is zero, rsp is 16-byte aligned.
+/// `.cfi_undefined rip` says that this frame has no caller, so every unwinder stops here.
+#[unsafe(naked)]
+pub(crate) unsafe extern "C" fn trampoline() {
+    naked_asm!(
+        ".cfi_startproc",
+        ".cfi_undefined rip",
+        "mov rdx, rbx",
+        "call [rbx + {entry}]",
+        // The entry function does not return.
+        "ud2",
+        ".cfi_endproc",
+        entry = const core::mem::offset_of!(EntryRecord, entry),
+    )
+}
+
+/// The thread's own address of its control block, which the ABI keeps at fs:0 (gs:0 on macOS).
+#[inline(always)]
+pub(crate) fn thread_pointer() -> usize {
+    let word;
+    // SAFETY: reads one word that the ABI guarantees; not `pure`, so that the compiler reads it
+    // again after each switch.
+    unsafe {
+        #[cfg(not(target_vendor = "apple"))]
+        asm!("mov {}, fs:0", out(reg) word, options(nostack, preserves_flags, readonly));
+        #[cfg(target_vendor = "apple")]
+        asm!("mov {}, gs:0", out(reg) word, options(nostack, preserves_flags, readonly));
+    }
+    word
+}

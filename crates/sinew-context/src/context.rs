@@ -1,0 +1,224 @@
+//! A suspended flow of control as one pointer, and the two ways to leave one for another.
+//!
+//! This is the raw layer: it moves control and a word of the caller's, and checks nothing.
+//! [`Fiber`](crate::Fiber) is the safe type on top of it; a scheduler that keeps its own
+//! control blocks uses this module directly.
+//!
+//! # Protocol
+//!
+//! A context is *prepared*, then alternates between *running* and *suspended*, then *exits*.
+//! While it is suspended exactly one [`Context`] value stands for it, and that value is used up
+//! by the switch that resumes it; no value stands for a running one.
+//! The switch hands over two words: where control came from, and a message.
+//! What a message means is between the two sides; zero is "nothing to do".
+//! The third word, the *tag*, stays behind in the suspended frame, readable by whoever holds the
+//! context: a fiber keeps its host there.
+//!
+//! Next: `arch`, which does it, and `sanitizer`, which tells the tools about it.
+
+use crate::arch::{self, EntryRecord, FRAME_SIZE, Frame, STACK_ALIGN};
+use crate::sanitizer::{self, Note};
+use core::ptr::NonNull;
+
+/// A suspended flow of control.
+///
+/// Copying the value does not copy the context: only one of the copies may be switched to.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[repr(transparent)]
+pub struct Context(NonNull<Frame>);
+
+/// Where a suspended context stands: what a debugger or a stack walker starts from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Registers {
+    /// The address at which it goes on; not a return address, but the next instruction.
+    pub instruction: usize,
+    /// The stack pointer at that address.
+    pub stack: usize,
+    /// The frame pointer (rbp, x29, s0) at that address.
+    pub frame: usize,
+    /// The other register that the switch saves (rbx, x19, s1).
+    pub base: usize,
+}
+
+/// The first words of a record that a new context is given: the function it begins with.
+///
+/// Put it first in a `#[repr(C)]` struct to give the entry function more.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Record {
+    entry: EntryRecord,
+    start: Note,
+}
+
+/// The function that a context begins with. It must call [`arrive`] first and never return.
+///
+/// `from` is the context that switched here, `None` if that one has ended.
+pub type Entry =
+    unsafe extern "C-unwind" fn(from: Option<Context>, message: usize, record: *mut Record) -> !;
+
+impl Record {
+    /// Makes a record that starts `entry`.
+    pub const fn new(entry: Entry) -> Self {
+        // SAFETY: both are functions of the same ABI; `Option<Context>` has the layout of a
+        // nullable pointer to a frame, and a record begins with its `EntryRecord`.
+        let entry = unsafe { core::mem::transmute::<Entry, arch::Entry>(entry) };
+        Record {
+            entry: EntryRecord { entry },
+            start: Note::new(),
+        }
+    }
+}
+
+impl Context {
+    /// Lays out a context that begins with the record's entry function at the first switch.
+    ///
+    /// The topmost byte it may use is below `top`, which is rounded down to what the calling
+    /// convention asks; `bounds` are the lowest and highest address of the whole stack.
+    ///
+    /// # Safety
+    /// `top` and at least 256 bytes below it lie on a stack that is writable and unused, inside
+    /// `bounds`, and lives until the context has exited. `record` stays where it is until then.
+    #[inline]
+    pub unsafe fn prepare(
+        top: *mut u8,
+        bounds: (*mut u8, *mut u8),
+        record: *mut Record,
+        tag: usize,
+    ) -> Context {
+        let aligned = top.wrapping_sub(top.addr() % STACK_ALIGN);
+        let frame = aligned.wrapping_sub(FRAME_SIZE).cast::<Frame>();
+        debug_assert!((frame.addr() + FRAME_SIZE).is_multiple_of(STACK_ALIGN));
+        // SAFETY: the caller vouches for the memory below `top` and for the record.
+        unsafe {
+            let tag = sanitizer::prepare(&raw mut (*record).start, bounds, tag);
+            frame.write(Frame {
+                tag,
+                resume_at: arch::trampoline as *const () as usize,
+                base_register: record.expose_provenance(),
+                frame_pointer: 0,
+            });
+            Context(NonNull::new_unchecked(frame))
+        }
+    }
+
+    /// The record, if this context was prepared and never ran.
+    ///
+    /// # Safety
+    /// The context is suspended.
+    #[inline]
+    pub unsafe fn unstarted(self) -> Option<*mut Record> {
+        // SAFETY: the frame of a suspended context does not change.
+        let frame = unsafe { self.0.as_ref() };
+        (frame.resume_at == arch::trampoline as *const () as usize)
+            .then(|| core::ptr::with_exposed_provenance_mut(frame.base_register))
+    }
+
+    /// The word that was left in the frame when the context was suspended or prepared.
+    ///
+    /// # Safety
+    /// The context is suspended.
+    #[inline(always)]
+    pub unsafe fn tag(self) -> usize {
+        // SAFETY: the frame of a suspended context does not change.
+        unsafe { sanitizer::tag(self.0.as_ref().tag) }
+    }
+
+    /// The registers from which a stack walker starts.
+    ///
+    /// # Safety
+    /// The context is suspended.
+    pub unsafe fn registers(self) -> Registers {
+        // SAFETY: the frame of a suspended context does not change.
+        let frame = unsafe { self.0.as_ref() };
+        Registers {
+            instruction: frame.resume_at,
+            stack: self.address() + FRAME_SIZE,
+            frame: frame.frame_pointer,
+            base: frame.base_register,
+        }
+    }
+
+    /// The lowest address of the stack that the suspended context uses.
+    #[inline(always)]
+    pub fn address(self) -> usize {
+        self.0.as_ptr().addr()
+    }
+
+    /// As one pointer, for a control block; [`Context::from_ptr`] takes it back.
+    #[inline(always)]
+    pub fn as_ptr(self) -> NonNull<()> {
+        self.0.cast()
+    }
+
+    /// The context of which [`Context::as_ptr`] gave the pointer.
+    ///
+    /// # Safety
+    /// `pointer` came from `as_ptr`.
+    #[inline(always)]
+    pub unsafe fn from_ptr(pointer: NonNull<()>) -> Context {
+        Context(pointer.cast())
+    }
+}
+
+/// Suspends the running context under `tag` and goes on in `to`, handing it `message`.
+///
+/// Returns when somebody switches back: the context that did (`None` if it has exited), and its
+/// message.
+///
+/// # Safety
+/// `to` is suspended, nobody else will switch to it, its stack is alive, and what the two sides
+/// agreed about messages holds. The caller keeps nothing across the call that another context
+/// of the same thread may end: see `docs/soundness.md`.
+#[inline(always)]
+pub unsafe fn switch(to: Context, message: usize, tag: usize) -> (Option<Context>, usize) {
+    let mut note = Note::new();
+    // SAFETY: `to` is suspended, so its frame and its note are alive; ours is on this stack and
+    // outlives the suspension. `arch::switch` asks for what the caller promised.
+    unsafe {
+        let tag = sanitizer::leave(&mut note, tag, to.0.as_ref().tag);
+        let (from, message) = arch::switch(to.0.as_ptr(), message, tag);
+        sanitizer::come_back(&mut note, from);
+        (
+            core::mem::transmute::<*mut Frame, Option<Context>>(from),
+            message,
+        )
+    }
+}
+
+/// Ends the running context and goes on in `to`, handing it `message`.
+///
+/// `to` receives `None` for where control came from. The stack that is left is unused as soon as
+/// `to` runs; a message is the way to tell it so.
+///
+/// # Safety
+/// As for [`switch`]; nothing on the running stack needs to be dropped any more.
+#[inline(always)]
+pub unsafe fn exit(to: Context, message: usize) -> ! {
+    // SAFETY: as the caller promised.
+    unsafe {
+        sanitizer::leave_for_good(to.0.as_ref().tag);
+        arch::exit(to.0.as_ptr(), message)
+    }
+}
+
+/// The first thing an [`Entry`] function does.
+///
+/// # Safety
+/// Called once, at the start of a context, with the `from` that its entry function was given.
+#[inline(always)]
+pub unsafe fn arrive(from: Option<Context>) {
+    let from = from.map_or(core::ptr::null_mut(), |context| context.0.as_ptr());
+    // SAFETY: as the caller promised.
+    unsafe { sanitizer::begin(from) };
+}
+
+/// Forgets what the tools were told of a context: the last thing before its stack is reused.
+///
+/// # Safety
+/// The context has exited or never ran; `record` is the one it was prepared with.
+#[inline(always)]
+pub unsafe fn retire(record: *mut Record) {
+    // SAFETY: as the caller promised.
+    unsafe { sanitizer::retire(&raw mut (*record).start) };
+}

@@ -1,0 +1,310 @@
+//! How a fiber begins and ends: its record at the top of the stack, and its first function.
+//!
+//! # Protocol
+//!
+//! `create` allocates a stack and writes a [`Launch`] to its top: the header that this module
+//! works with, and the closure. The header's address goes into the stack's owner words, so that
+//! `unwind` can find it from any depth. The context is prepared to begin in [`enter`].
+//!
+//! A fiber ends in one place, the end of `enter`, after its closure has returned or has been
+//! unwound: nothing of the user's is left on its stack then. `enter` exits to the next fiber with
+//! the header's `ended` message. Whoever runs next receives it, takes the stack out of the header
+//! and drops it: no stack is freed by code that runs on it.
+//!
+//! # Messages
+//!
+//! The word that a switch hands over is null or points to a [`Message`], whose function the
+//! receiver runs before it returns to its caller. There are two: `ended`, and the function that
+//! `resume_with` injects.
+
+use crate::context::{self, Context, Record};
+use crate::fiber::{CreateError, EntryFunction, Fiber};
+use crate::hook::fatal;
+use crate::host::Host;
+use crate::stack::{self, Stack, StackAllocator};
+use crate::unwind;
+use core::cell::Cell;
+use core::mem::{ManuallyDrop, offset_of};
+use core::panic::AssertUnwindSafe;
+use std::any::Any;
+use std::io;
+
+/// What a receiver does before it goes on.
+#[repr(C)]
+pub(crate) struct Message {
+    /// Gets where control came from, and this message; returns what `resume` returns.
+    pub(crate) deliver: unsafe fn(from: Option<Context>, message: *mut Message) -> Option<Fiber>,
+}
+
+/// Turns what a switch brought into what `resume` returns.
+///
+/// # Safety
+/// `from` and `message` are what `context::switch` returned or an entry function was given, from
+/// a switch of this crate's fibers.
+#[inline(always)]
+pub(crate) unsafe fn receive(from: Option<Context>, message: usize) -> Option<Fiber> {
+    if message == 0 {
+        // SAFETY: each switch makes one context, and it is handed over here only.
+        return from.map(|context| unsafe { Fiber::from_context(context) });
+    }
+    // SAFETY: as the caller promised.
+    unsafe { deliver(from, core::ptr::with_exposed_provenance_mut(message)) }
+}
+
+#[cold]
+#[inline(never)]
+unsafe fn deliver(from: Option<Context>, message: *mut Message) -> Option<Fiber> {
+    // SAFETY: the message is alive: it lies on the stack of `from`, which is suspended, or in the
+    // header of a fiber that has just ended.
+    unsafe { ((*message).deliver)(from, message) }
+}
+
+/// What is known of a fiber besides its closure.
+#[repr(C)]
+pub(crate) struct Header {
+    record: Record,
+    ended: Message,
+    /// Drops the closure of a fiber that never ran.
+    drop_closure: unsafe fn(*mut Header),
+    /// Where to go when the unwinding that is under way reaches the first frame.
+    unwind_to: Cell<Option<Fiber>>,
+    /// What the fiber runs on. Taken out by whoever frees it.
+    stack: ManuallyDrop<Stack>,
+}
+
+#[repr(C)]
+struct Launch<F> {
+    header: Header,
+    /// Taken out when the fiber starts.
+    closure: ManuallyDrop<F>,
+}
+
+/// Room that a fiber must find on its stack below its closure.
+const LEAST_ROOM: usize = 1024;
+
+/// Makes a fiber that will run `f`; gives `f` back if there is no stack for it.
+///
+/// # Safety
+/// Nothing that `f` borrows ends before the fiber has ended.
+#[inline]
+pub(crate) unsafe fn create<A, F>(allocator: &A, f: F) -> Result<Fiber, CreateError<F>>
+where
+    A: StackAllocator + ?Sized,
+    F: EntryFunction,
+{
+    let stack = match allocator.allocate() {
+        Ok(stack) => stack,
+        Err(error) => return Err(CreateError::new(error, f)),
+    };
+    let align = align_of::<Launch<F>>().max(16);
+    let top = stack.top();
+    let stagger = stack.stagger();
+    let needed = size_of::<Launch<F>>() + align + stagger + LEAST_ROOM;
+    if needed > stack.size() {
+        return Err(CreateError::new(too_small::<F>(needed, stack.size()), f));
+    }
+    let launch = top.as_ptr().wrapping_sub(size_of::<Launch<F>>());
+    let launch = launch
+        .wrapping_sub(launch.addr() % align)
+        .cast::<Launch<F>>();
+    let bounds = (stack.low().as_ptr(), stack.high().as_ptr());
+    // SAFETY: `needed` was checked, so record and first frame lie inside the stack, which is
+    // ours and unused. The record stays until `take_back` or `discard` frees the stack.
+    unsafe {
+        let header = launch.cast::<Header>();
+        stack.set_owner(header.cast());
+        launch.write(Launch {
+            header: Header {
+                record: Record::new(enter::<F>),
+                ended: Message { deliver: take_back },
+                drop_closure: drop_closure::<F>,
+                unwind_to: Cell::new(None),
+                stack: ManuallyDrop::new(stack),
+            },
+            closure: ManuallyDrop::new(f),
+        });
+        let sp = launch.cast::<u8>().wrapping_sub(stagger);
+        let tag = Host::current().tag();
+        Ok(Fiber::from_context(Context::prepare(
+            sp,
+            bounds,
+            header.cast(),
+            tag,
+        )))
+    }
+}
+
+#[cold]
+fn too_small<F>(needed: usize, size: usize) -> io::Error {
+    stack::invalid(format_args!(
+        "the closure has {} bytes and needs a stack of {needed} at least, but it has {size}; \
+         use a larger stack or box what it captures",
+        size_of::<F>()
+    ))
+}
+
+/// The first function of every fiber.
+unsafe extern "C-unwind" fn enter<F>(
+    from: Option<Context>,
+    message: usize,
+    record: *mut Record,
+) -> !
+where
+    F: EntryFunction,
+{
+    let launch = record.cast::<Launch<F>>();
+    debug_assert!(is_aligned_frame());
+    // SAFETY: called by the trampoline, so these are the words of a switch to a fiber that was
+    // made by `create::<_, F>`; the closure is taken out once, here.
+    let result = unsafe {
+        context::arrive(from);
+        std::panic::catch_unwind(AssertUnwindSafe(|| {
+            // Taken first: if an injected function unwinds, the closure is dropped with it.
+            let closure = ManuallyDrop::take(&mut (*launch).closure);
+            closure.call(receive(from, message))
+        }))
+    };
+    // SAFETY: the fiber's own header; nothing of the user's is left on this stack.
+    unsafe {
+        let header = &*record.cast::<Header>();
+        let next = match result {
+            Ok(next) if header.unwind_to_is_none() => next,
+            other => end_of_unwinding(header, other),
+        };
+        leave(header, next)
+    }
+}
+
+/// Whether a local variable of the caller would be aligned as the calling convention says.
+#[inline(always)]
+fn is_aligned_frame() -> bool {
+    #[repr(align(16))]
+    struct Aligned(#[expect(dead_code, reason = "only its address is looked at")] u8);
+    let probe = core::hint::black_box(Aligned(0));
+    (&raw const probe).addr().is_multiple_of(16)
+}
+
+/// Exits to `next`, who frees this stack.
+///
+/// # Safety
+/// `header` is that of the running fiber, and its stack holds nothing that needs dropping.
+#[inline(always)]
+unsafe fn leave(header: &Header, next: Fiber) -> ! {
+    if !next.is_at_home() {
+        fatal(format_args!(
+            "sinew: a fiber ended by returning a fiber of another host ({}); aborting, since it \
+             has nowhere to go",
+            next.home()
+        ));
+    }
+    let message = (&raw const header.ended).expose_provenance();
+    // SAFETY: `next` is suspended, ours, and of this host.
+    unsafe { context::exit(next.into_context(), message) }
+}
+
+/// Decides where a fiber goes that did not simply return.
+#[cold]
+#[inline(never)]
+fn end_of_unwinding(header: &Header, result: Result<Fiber, Box<dyn Any + Send>>) -> Fiber {
+    match (result, header.unwind_to.take()) {
+        (Err(payload), to) if unwind::is_unwind(&*payload) => {
+            unwind::arrived(payload);
+            to.unwrap_or_else(|| {
+                fatal(format_args!(
+                    "sinew: the unwinding of one fiber was raised in another; aborting, since \
+                     neither can go on"
+                ))
+            })
+        }
+        (Ok(_), _) => unwind::swallowed(),
+        (Err(payload), _) => fatal(format_args!(
+            "sinew: a panic escaped the entry function of a fiber ({}); aborting, since no frame \
+             is left that could catch it",
+            panic_text(&*payload)
+        )),
+    }
+}
+
+fn panic_text(payload: &(dyn Any + Send)) -> &str {
+    payload
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("with a payload that is no text")
+}
+
+/// The `ended` message: frees the stack of the fiber that has just ended.
+unsafe fn take_back(_: Option<Context>, message: *mut Message) -> Option<Fiber> {
+    // SAFETY: the message is the field of a header whose fiber has exited to us.
+    unsafe { free(message.byte_sub(offset_of!(Header, ended)).cast()) };
+    None
+}
+
+/// Gives the stack back on which the header lies.
+///
+/// # Safety
+/// The fiber has exited or never ran, and nobody does this again.
+unsafe fn free(header: *mut Header) {
+    // SAFETY: nothing on that stack is in use any more; the `Stack` is moved out before its
+    // memory goes.
+    unsafe {
+        context::retire(&raw mut (*header).record);
+        let stack = ManuallyDrop::take(&mut (*header).stack);
+        stack.set_owner(core::ptr::null_mut());
+        drop(stack);
+    }
+}
+
+/// Ends a fiber that never ran: drops its closure and frees its stack, here.
+///
+/// # Safety
+/// `record` is that of a fiber whose context nobody else holds.
+pub(crate) unsafe fn discard(record: *mut Record) {
+    /// Frees the stack even if the closure's destructor panics.
+    struct Free(*mut Header);
+    impl Drop for Free {
+        fn drop(&mut self) {
+            // SAFETY: the fiber never ran, and is not used after this.
+            unsafe { free(self.0) };
+        }
+    }
+    let free = Free(record.cast());
+    // SAFETY: the closure is still in place.
+    unsafe { ((*free.0).drop_closure)(free.0) };
+}
+
+unsafe fn drop_closure<F>(header: *mut Header) {
+    // SAFETY: the header was made by `create::<_, F>`, and its fiber never ran.
+    unsafe { ManuallyDrop::drop(&mut (*header.cast::<Launch<F>>()).closure) };
+}
+
+impl Header {
+    /// The header of the fiber on whose stack `address` lies; `None` on the stack of an OS thread
+    /// or of a runtime's own context.
+    pub(crate) fn at<'a>(address: usize) -> Option<&'a Header> {
+        let owner = stack::owner_at(address)?;
+        // SAFETY: the owner words hold null or the header of the fiber on that stack, which lives
+        // as long as frames of it do.
+        unsafe { owner.cast::<Header>().as_ref() }
+    }
+
+    pub(crate) fn stack(&self) -> &Stack {
+        &self.stack
+    }
+
+    #[inline(always)]
+    fn unwind_to_is_none(&self) -> bool {
+        // SAFETY: looks at the discriminant; the cell belongs to this thread.
+        unsafe { (*self.unwind_to.as_ptr()).is_none() }
+    }
+
+    /// Whether an unwinding has begun that has not reached the first frame.
+    pub(crate) fn is_unwinding(&self) -> bool {
+        !self.unwind_to_is_none()
+    }
+
+    /// Notes where the unwinding that begins now ends.
+    pub(crate) fn begin_unwinding(&self, to: Fiber) {
+        self.unwind_to.set(Some(to));
+    }
+}

@@ -1,0 +1,566 @@
+//! The first-class fiber: a suspended flow of control that can be held, moved and resumed.
+//!
+//! Next: `entry`, where a fiber begins and ends.
+
+use crate::context::{self, Context, Registers};
+use crate::entry::{self, Header, Message, receive};
+use crate::hook;
+use crate::host::Host;
+use crate::stack::{ProtectedFixedSize, StackAllocator};
+use crate::unwind::unwind;
+use core::fmt;
+use core::marker::PhantomData;
+use core::mem::ManuallyDrop;
+use std::io;
+
+/// A suspended fiber.
+///
+/// The value stands for a flow of control that is not running: a function with its own stack, or
+/// an OS thread that has switched away. [`resume`](Self::resume) uses the value up, suspends the
+/// caller and goes on there; what it returns stands for whoever switched back. So each suspended
+/// fiber is represented by exactly one value, and the running one by none: resuming a fiber that
+/// runs or has ended is not possible.
+///
+/// There is no scheduler and no parent: a fiber switches to any other it holds.
+/// The size is that of a pointer, also of an `Option<Fiber>`.
+///
+/// # Ending
+///
+/// A fiber ends when its function returns the fiber to go on with, when [`unwind`] is called on
+/// it, when another fiber injects that (`fiber.resume_with(unwind)`), or when its value is
+/// dropped, which does the same. Dropping runs the destructors on the fiber's stack while the
+/// dropping side waits, then frees the stack. A fiber that never ran has its closure dropped.
+///
+/// The value of an OS thread (`main` included) may be dropped too. Threads are not unwound: the
+/// thread's own frames stay suspended for good, as if the value had been forgotten, and the fiber
+/// that dropped it is what the thread runs from then on.
+///
+/// A forgotten fiber keeps its stack for ever.
+///
+/// A panic that escapes the function ends the process, with a message: there is no frame left
+/// that could catch it. Catch panics inside, as [`Generator`](crate::Generator) does.
+///
+/// # Where it can be resumed
+///
+/// On the thread that made it: a `Fiber` is not `Send`. If a runtime is present, in the fiber of
+/// the runtime that made it.
+///
+/// ```compile_fail,E0277
+/// let fiber = sinew_context::Fiber::new(|caller| caller).unwrap();
+/// std::thread::spawn(move || fiber.resume());
+/// ```
+///
+/// # Examples
+/// ```
+/// use sinew_context::Fiber;
+///
+/// let fiber = Fiber::new(|caller| {
+///     println!("in the fiber");
+///     let caller = caller.resume().expect("the caller resumes us");
+///     println!("in the fiber again");
+///     caller // ends the fiber and goes on in the caller
+/// })?;
+/// let fiber = fiber.resume().expect("it switched back and can go on");
+/// println!("back in the caller");
+/// assert!(fiber.resume().is_none()); // it has ended
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[must_use = "a dropped fiber is unwound"]
+#[repr(transparent)]
+pub struct Fiber {
+    context: Context,
+    /// The stack holds values of any type, references to thread-locals among them.
+    not_send: PhantomData<*mut ()>,
+}
+
+impl Fiber {
+    /// Makes a fiber that runs `f`, on a stack of its own with a guard below.
+    ///
+    /// Nothing runs until the fiber is first resumed. `f` gets the fiber that resumed it and
+    /// returns the one to go on with when it is done.
+    ///
+    /// Each call maps a stack of 256 KiB and each end unmaps it: use
+    /// [`with_allocator`](Self::with_allocator) and a pool to make many.
+    ///
+    /// # Aborts
+    /// If the first to switch to the fiber is one that has just ended, there is nobody to give
+    /// to `f`: such a fiber is made by [`with_entry`](Self::with_entry).
+    ///
+    /// # Errors
+    /// If there is no memory for a stack; the error gives `f` back.
+    pub fn new<F>(f: F) -> Result<Fiber, CreateError<F>>
+    where
+        F: FnOnce(Fiber) -> Fiber + 'static,
+    {
+        Self::with_allocator(&ProtectedFixedSize::default(), f)
+    }
+
+    /// Makes a fiber that runs `f` on a stack of `allocator`.
+    ///
+    /// # Errors
+    /// If the allocator has no stack, or `f` does not fit on it; the error gives `f` back.
+    pub fn with_allocator<A, F>(allocator: &A, f: F) -> Result<Fiber, CreateError<F>>
+    where
+        A: StackAllocator + ?Sized,
+        F: FnOnce(Fiber) -> Fiber + 'static,
+    {
+        // SAFETY: `f` borrows nothing.
+        unsafe { Self::create(allocator, f) }
+    }
+
+    /// Makes a fiber whose function can also be started by a fiber that has ended.
+    ///
+    /// `f` gets `None` if the fiber that switched to it first did so by ending, or if a function
+    /// injected before the start returned `None`.
+    ///
+    /// # Errors
+    /// If the allocator has no stack, or `f` does not fit on it; the error gives `f` back.
+    pub fn with_entry<A, F>(allocator: &A, f: F) -> Result<Fiber, CreateError<F>>
+    where
+        A: StackAllocator + ?Sized,
+        F: FnOnce(Option<Fiber>) -> Fiber + 'static,
+    {
+        // SAFETY: `f` borrows nothing.
+        let created = unsafe { entry::create(allocator, FromAnyone(f)) };
+        created.map_err(|error| error.map(|FromAnyone(f)| f))
+    }
+
+    /// As [`with_allocator`](Self::with_allocator), for closures that borrow.
+    ///
+    /// # Safety
+    /// Nothing that `f` borrows ends before the fiber has ended.
+    #[inline]
+    pub(crate) unsafe fn create<A, F>(allocator: &A, f: F) -> Result<Fiber, CreateError<F>>
+    where
+        A: StackAllocator + ?Sized,
+        F: FnOnce(Fiber) -> Fiber,
+    {
+        // SAFETY: as the caller promised.
+        let created = unsafe { entry::create(allocator, FromSuspended(f)) };
+        created.map_err(|error| error.map(|FromSuspended(f)| f))
+    }
+
+    /// Suspends the caller and goes on in this fiber.
+    ///
+    /// Returns when somebody switches back to the caller: `Some` with the fiber that did and is
+    /// now suspended, `None` if it has ended. Which fiber that is depends on the program; it need
+    /// not be the one resumed here.
+    ///
+    /// # Panics
+    /// If this fiber belongs to another host: another thread or another fiber of the runtime.
+    /// It stays suspended for good then. Panics too if a function that panics is injected into
+    /// the caller by [`resume_with`](Self::resume_with) while it is suspended.
+    #[inline]
+    #[track_caller]
+    pub fn resume(self) -> Option<Fiber> {
+        let host = Host::current();
+        let to = self.into_context_at(host);
+        // SAFETY: `self` was the one value of a suspended fiber of this host, and is used up.
+        unsafe {
+            let (from, message) = context::switch(to, 0, host.tag());
+            receive(from, message)
+        }
+    }
+
+    /// Suspends the caller and runs `f` on top of this fiber, as if the call in which it is
+    /// suspended had called `f`.
+    ///
+    /// `f` gets the suspended caller. What it returns is what the suspended call returns in this
+    /// fiber. If it panics, the panic goes through this fiber's frames. In a fiber that never
+    /// ran, `f` runs before its function, which gets what `f` returns.
+    ///
+    /// `f` may return `Option<Fiber>`, a `Fiber`, or not at all, as [`unwind`] does.
+    /// It is `'static` because it may itself be suspended, for longer than the caller lives;
+    /// [`Scope::resume_with`](crate::Scope::resume_with) takes closures that borrow.
+    ///
+    /// If `f` lets go of the fiber it gets, the caller is unwound: to panic into a fiber and come
+    /// back, leave it where the fiber finds it.
+    ///
+    /// # Panics
+    /// As [`resume`](Self::resume).
+    ///
+    /// # Examples
+    /// The caller of a fiber can wait for it without knowing who will come back, if the fiber
+    /// notes who it was:
+    /// ```
+    /// use sinew_context::Fiber;
+    /// use std::{cell::Cell, rc::Rc};
+    ///
+    /// let waiting = Rc::new(Cell::new(None));
+    /// let fiber = Fiber::new({
+    ///     let waiting = waiting.clone();
+    ///     move |_| waiting.take().expect("the injected function put it there")
+    /// })?;
+    /// // Runs on the new fiber, before its function; what it returns becomes the argument.
+    /// let other = Fiber::new(|caller| caller)?;
+    /// fiber.resume_with(move |caller| {
+    ///     waiting.set(Some(caller));
+    ///     Some(other)
+    /// });
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn resume_with<F, R>(self, f: F) -> Option<Fiber>
+    where
+        F: FnOnce(Fiber) -> R + 'static,
+        R: Resumed,
+    {
+        // SAFETY: `f` borrows nothing.
+        unsafe { self.inject(f) }
+    }
+
+    /// As [`resume_with`](Self::resume_with), for closures that borrow.
+    ///
+    /// # Safety
+    /// Nothing that `f` borrows ends before `f` has returned or been unwound.
+    #[track_caller]
+    pub(crate) unsafe fn inject<F, R>(self, f: F) -> Option<Fiber>
+    where
+        F: FnOnce(Fiber) -> R,
+        R: Resumed,
+    {
+        let host = Host::current();
+        let to = self.into_context_at(host);
+        let mut injection = Injection {
+            message: Message {
+                deliver: run_injected::<F, R>,
+            },
+            f: ManuallyDrop::new(f),
+        };
+        let message = (&raw mut injection).expose_provenance();
+        // SAFETY: as in `resume`; the injection lies on this stack, which is suspended while the
+        // receiver reads it.
+        unsafe {
+            let (from, message) = context::switch(to, message, host.tag());
+            receive(from, message)
+        }
+    }
+
+    /// Whether the fiber can be resumed where this is called: on its thread, in its runtime fiber.
+    #[inline]
+    pub fn is_at_home(&self) -> bool {
+        self.home() == Host::current()
+    }
+
+    /// Whether the fiber was never resumed.
+    pub fn is_unstarted(&self) -> bool {
+        // SAFETY: the context is suspended as long as this value exists.
+        unsafe { self.context.unstarted().is_some() }
+    }
+
+    /// Whether the value stands for an OS thread, or a runtime's fiber, that has switched away.
+    pub fn is_thread(&self) -> bool {
+        Header::at(self.context.address()).is_none()
+    }
+
+    /// Addresses of the fiber's stack; `None` for a thread.
+    pub fn stack_range(&self) -> Option<core::ops::Range<usize>> {
+        Header::at(self.context.address()).map(|header| header.stack().range())
+    }
+
+    /// Bytes of its stack that the fiber uses while suspended; `None` for a thread.
+    pub fn stack_used(&self) -> Option<usize> {
+        Some(self.stack_range()?.end - self.context.address())
+    }
+
+    /// Bytes of its stack that were ever touched, right within one page; see
+    /// [`Stack::high_water_mark`](crate::stack::Stack::high_water_mark).
+    pub fn stack_high_water_mark(&self) -> Option<usize> {
+        Header::at(self.context.address())?
+            .stack()
+            .high_water_mark()
+    }
+
+    /// Gives the memory below the suspended frames back to the kernel. For a fiber that will wait
+    /// for long after it used much of its stack. Does nothing for threads and heap stacks.
+    pub fn trim(&self) {
+        if let Some(header) = Header::at(self.context.address()) {
+            // SAFETY: the fiber is suspended, with its lowest frame at that address.
+            unsafe { crate::stack::discard_below(header.stack(), self.context.address()) };
+        }
+    }
+
+    /// Where the fiber goes on, for debuggers and stack walkers.
+    pub fn registers(&self) -> Registers {
+        // SAFETY: the context is suspended as long as this value exists.
+        unsafe { self.context.registers() }
+    }
+
+    #[inline(always)]
+    pub(crate) fn home(&self) -> Host {
+        // SAFETY: the context is suspended as long as this value exists.
+        Host::from_tag(unsafe { self.context.tag() })
+    }
+
+    /// # Safety
+    /// The context is suspended, belongs to a fiber or thread that switched by this crate's
+    /// fibers, and no other value stands for it.
+    #[inline(always)]
+    pub(crate) unsafe fn from_context(context: Context) -> Fiber {
+        Fiber {
+            context,
+            not_send: PhantomData,
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) fn into_context(self) -> Context {
+        ManuallyDrop::new(self).context
+    }
+
+    #[inline(always)]
+    #[track_caller]
+    fn into_context_at(self, host: Host) -> Context {
+        if self.home() != host {
+            self.refuse_away_from_home(host);
+        }
+        self.into_context()
+    }
+
+    #[cold]
+    #[inline(never)]
+    #[track_caller]
+    fn refuse_away_from_home(self, host: Host) -> ! {
+        // Not dropped: it cannot be unwound here either.
+        let home = self.home();
+        core::mem::forget(self);
+        panic!("a fiber of {home} was resumed in {host}; it can go on only where it was made");
+    }
+}
+
+impl Drop for Fiber {
+    fn drop(&mut self) {
+        let home = self.home();
+        let host = Host::current();
+        if home != host {
+            // Left suspended, with its stack: nothing else is safe.
+            let leak = format_args!(
+                "a fiber of {home} was dropped in {host}; it is leaked, since it can be unwound \
+                 only where it was made"
+            );
+            if std::thread::panicking() {
+                return hook::report(format_args!("sinew: {leak}"));
+            }
+            panic!("{leak}");
+        }
+        // SAFETY: the one value of a suspended fiber; it is not used after this.
+        unsafe {
+            if let Some(record) = self.context.unstarted() {
+                return entry::discard(record);
+            }
+        }
+        match Header::at(self.context.address()) {
+            // A thread's frames stay as they are.
+            None => {}
+            Some(header) if header.is_unwinding() => hook::fatal(format_args!(
+                "sinew: a fiber was dropped while a destructor that ran because it is being \
+                 unwound had switched away; aborting, since it can be unwound only once"
+            )),
+            Some(_) => {
+                // SAFETY: the value is not used after this.
+                let fiber = unsafe { Fiber::from_context(self.context) };
+                if fiber.resume_with(unwind).is_some() {
+                    unreachable!("nobody but the fiber that ends holds the one that waits for it");
+                }
+            }
+        }
+    }
+}
+
+/// What a function injected by [`Fiber::resume_with`] may return: `Option<Fiber>`, [`Fiber`], or
+/// nothing at all.
+pub trait Resumed: sealed::Sealed {
+    /// What the suspended call returns.
+    fn into_resumed(self) -> Option<Fiber>;
+}
+
+impl Resumed for Option<Fiber> {
+    fn into_resumed(self) -> Option<Fiber> {
+        self
+    }
+}
+
+impl Resumed for Fiber {
+    fn into_resumed(self) -> Option<Fiber> {
+        Some(self)
+    }
+}
+
+impl Resumed for sealed::Never {
+    fn into_resumed(self) -> Option<Fiber> {
+        self
+    }
+}
+
+mod sealed {
+    use super::Fiber;
+
+    /// The type `!`, which can be named only as what a function returns.
+    pub(super) type Never = <fn() -> ! as Returns>::Output;
+
+    pub trait Returns {
+        type Output;
+    }
+
+    impl<R> Returns for fn() -> R {
+        type Output = R;
+    }
+
+    pub trait Sealed {}
+    impl Sealed for Option<Fiber> {}
+    impl Sealed for Fiber {}
+    impl Sealed for Never {}
+}
+
+/// A function on its way into another fiber; lies on the stack of the one that sends it.
+#[repr(C)]
+struct Injection<F> {
+    message: Message,
+    f: ManuallyDrop<F>,
+}
+
+unsafe fn run_injected<F, R>(from: Option<Context>, message: *mut Message) -> Option<Fiber>
+where
+    F: FnOnce(Fiber) -> R,
+    R: Resumed,
+{
+    // SAFETY: the message begins an `Injection<F>`, and the sender is suspended. The function is
+    // moved to this stack before it can resume or unwind the sender, and only once.
+    let (f, caller) = unsafe {
+        let f = ManuallyDrop::take(&mut (*message.cast::<Injection<F>>()).f);
+        (
+            f,
+            Fiber::from_context(from.expect("whoever injects a function is suspended")),
+        )
+    };
+    f(caller).into_resumed()
+}
+
+/// How a fiber's function is called.
+pub(crate) trait EntryFunction {
+    fn call(self, from: Option<Fiber>) -> Fiber;
+}
+
+/// A function that needs to know who started it.
+pub(crate) struct FromSuspended<F>(pub(crate) F);
+
+impl<F: FnOnce(Fiber) -> Fiber> EntryFunction for FromSuspended<F> {
+    #[inline]
+    fn call(self, from: Option<Fiber>) -> Fiber {
+        match from {
+            Some(from) => (self.0)(from),
+            None => no_caller(),
+        }
+    }
+}
+
+/// A function that can be started by a fiber that has ended.
+struct FromAnyone<F>(F);
+
+impl<F: FnOnce(Option<Fiber>) -> Fiber> EntryFunction for FromAnyone<F> {
+    #[inline]
+    fn call(self, from: Option<Fiber>) -> Fiber {
+        (self.0)(from)
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn no_caller() -> ! {
+    hook::fatal(format_args!(
+        "sinew: a fiber was started by one that has ended, but its function asks for the fiber \
+         that started it; aborting, since there is none. Make it with `Fiber::with_entry`"
+    ))
+}
+
+/// A fiber could not be made. Holds the closure that it was to run.
+pub struct CreateError<F> {
+    error: io::Error,
+    closure: F,
+}
+
+impl<F> CreateError<F> {
+    pub(crate) fn new(error: io::Error, closure: F) -> Self {
+        CreateError { error, closure }
+    }
+
+    pub(crate) fn map<G>(self, f: impl FnOnce(F) -> G) -> CreateError<G> {
+        CreateError {
+            error: self.error,
+            closure: f(self.closure),
+        }
+    }
+
+    /// Why there is no fiber.
+    pub fn error(&self) -> &io::Error {
+        &self.error
+    }
+
+    /// The closure, to try again.
+    pub fn into_closure(self) -> F {
+        self.closure
+    }
+}
+
+impl<F> fmt::Debug for CreateError<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CreateError")
+            .field("error", &self.error)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<F> fmt::Display for CreateError<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot make a fiber: {}", self.error)
+    }
+}
+
+impl<F> std::error::Error for CreateError<F> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+impl<F> From<CreateError<F>> for io::Error {
+    fn from(error: CreateError<F>) -> io::Error {
+        error.error
+    }
+}
+
+impl fmt::Debug for Fiber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Fiber")
+            .field(&self.context.as_ptr())
+            .finish()
+    }
+}
+
+// No two values that exist at the same time are equal; the order is that of the addresses, the
+// same as long as the fiber is not resumed.
+
+impl PartialEq for Fiber {
+    fn eq(&self, other: &Self) -> bool {
+        self.context == other.context
+    }
+}
+
+impl Eq for Fiber {}
+
+impl PartialOrd for Fiber {
+    fn partial_cmp(&self, other: &Self) -> Option<core::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Fiber {
+    fn cmp(&self, other: &Self) -> core::cmp::Ordering {
+        self.context.cmp(&other.context)
+    }
+}
+
+impl core::hash::Hash for Fiber {
+    fn hash<H: core::hash::Hasher>(&self, state: &mut H) {
+        self.context.hash(state);
+    }
+}

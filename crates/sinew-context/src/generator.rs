@@ -1,0 +1,273 @@
+//! Generators: a function that yields values, seen as an iterator, and the opposite, a function
+//! that iterates over values pushed into it.
+//!
+//! Both are two fibers that only talk to each other: the one that holds the value, and the one
+//! that runs the function. A slot on the heap carries values, the end, and panics across.
+
+mod consumer;
+
+pub use consumer::{Consumer, Input, PushError};
+
+use crate::entry;
+use crate::fiber::{CreateError, EntryFunction, Fiber};
+use crate::stack::{ProtectedFixedSize, StackAllocator};
+use crate::unwind::is_unwind;
+use core::cell::Cell;
+use core::fmt;
+use core::marker::PhantomData;
+use core::panic::AssertUnwindSafe;
+use std::any::Any;
+use std::panic::resume_unwind;
+use std::rc::Rc;
+
+/// A function that yields values, as an iterator.
+///
+/// The function starts with the first [`next`](Iterator::next), runs until it yields, and goes on
+/// from there with the following one. A panic in it comes out of `next`. Dropping the generator
+/// unwinds the function: its destructors run.
+///
+/// # Examples
+/// ```
+/// use sinew_context::Generator;
+///
+/// let fibonacci = Generator::new(|numbers| {
+///     let (mut a, mut b) = (0, 1);
+///     loop {
+///         numbers.give(a);
+///         (a, b) = (b, a + b);
+///     }
+/// })?;
+/// let first: Vec<u32> = fibonacci.take(10).collect();
+/// assert_eq!(first, [0, 1, 1, 2, 3, 5, 8, 13, 21, 34]);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// The function may recurse, which an ordinary iterator cannot:
+/// ```
+/// # use sinew_context::{Generator, Yielder};
+/// struct Tree(Vec<Tree>, u32);
+///
+/// fn walk(tree: &Tree, out: &mut Yielder<u32>) {
+///     tree.0.iter().for_each(|child| walk(child, out));
+///     out.give(tree.1);
+/// }
+///
+/// let tree = Tree(vec![Tree(vec![Tree(vec![], 1)], 2), Tree(vec![], 3)], 4);
+/// let numbers: Vec<u32> = Generator::new(move |out| walk(&tree, out))?.collect();
+/// assert_eq!(numbers, [1, 2, 3, 4]);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub struct Generator<'a, T> {
+    /// The suspended function; `None` once it has ended, and while it runs.
+    fiber: Option<Fiber>,
+    slot: Rc<Slot<T>>,
+    borrows: PhantomData<&'a ()>,
+}
+
+impl<T> Generator<'static, T> {
+    /// Makes a generator of what `f` yields.
+    ///
+    /// # Errors
+    /// As [`Fiber::new`].
+    pub fn new<F>(f: F) -> Result<Self, CreateError<F>>
+    where
+        F: FnOnce(&mut Yielder<T>) + 'static,
+        T: 'static,
+    {
+        Self::with_allocator(&ProtectedFixedSize::default(), f)
+    }
+
+    /// Makes a generator that runs on a stack of `allocator`.
+    ///
+    /// # Errors
+    /// As [`Fiber::with_allocator`].
+    pub fn with_allocator<A, F>(allocator: &A, f: F) -> Result<Self, CreateError<F>>
+    where
+        A: StackAllocator + ?Sized,
+        F: FnOnce(&mut Yielder<T>) + 'static,
+        T: 'static,
+    {
+        let (generator, entry) = Self::prepare(f);
+        // SAFETY: `f` borrows nothing.
+        match unsafe { entry::create(allocator, entry) } {
+            Ok(fiber) => Ok(generator.with_fiber(fiber)),
+            Err(error) => Err(error.map(GeneratorEntry::into_body)),
+        }
+    }
+}
+
+impl<T> Generator<'_, T> {
+    /// A generator without its fiber, and what the fiber is to run.
+    pub(crate) fn prepare<F>(body: F) -> (Self, GeneratorEntry<T, F>) {
+        let slot = Rc::new(Slot::new());
+        let entry = GeneratorEntry {
+            slot: slot.clone(),
+            body,
+        };
+        (
+            Generator {
+                fiber: None,
+                slot,
+                borrows: PhantomData,
+            },
+            entry,
+        )
+    }
+
+    pub(crate) fn with_fiber(mut self, fiber: Fiber) -> Self {
+        self.fiber = Some(fiber);
+        self
+    }
+
+    /// Whether the function has ended; [`next`](Iterator::next) returns `None` from then on.
+    pub fn is_finished(&self) -> bool {
+        self.fiber.is_none()
+    }
+}
+
+impl<T> Iterator for Generator<'_, T> {
+    type Item = T;
+
+    #[track_caller]
+    fn next(&mut self) -> Option<T> {
+        match self.fiber.take()?.resume() {
+            Some(fiber) => {
+                let Some(value) = self.slot.value.take() else {
+                    stranger(fiber)
+                };
+                self.fiber = Some(fiber);
+                Some(value)
+            }
+            None => {
+                self.slot.pass_panic_on();
+                None
+            }
+        }
+    }
+}
+
+impl<T> core::iter::FusedIterator for Generator<'_, T> {}
+
+impl<T> fmt::Debug for Generator<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Generator")
+            .field("fiber", &self.fiber)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Through which the function of a [`Generator`] yields.
+pub struct Yielder<T> {
+    /// Whoever asked for the next value; `None` only while it is being resumed.
+    caller: Option<Fiber>,
+    slot: Rc<Slot<T>>,
+}
+
+impl<T> Yielder<T> {
+    /// Yields a value and waits until the next one is asked for.
+    pub fn give(&mut self, value: T) {
+        self.slot.value.set(Some(value));
+        hand_over(&mut self.caller);
+    }
+}
+
+impl<T> Extend<T> for Yielder<T> {
+    fn extend<I: IntoIterator<Item = T>>(&mut self, values: I) {
+        values.into_iter().for_each(|value| self.give(value));
+    }
+}
+
+impl<T> fmt::Debug for Yielder<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Yielder").finish_non_exhaustive()
+    }
+}
+
+/// What the two sides share.
+struct Slot<T> {
+    value: Cell<Option<T>>,
+    panic: Cell<Option<Box<dyn Any + Send>>>,
+    /// Set by a consumer's holder: there will be no more values.
+    closed: Cell<bool>,
+}
+
+impl<T> Slot<T> {
+    fn new() -> Self {
+        Slot {
+            value: Cell::new(None),
+            panic: Cell::new(None),
+            closed: Cell::new(false),
+        }
+    }
+
+    /// Runs the user's function; keeps a panic for the other side, lets an unwinding pass.
+    fn run(&self, body: impl FnOnce()) {
+        if let Err(payload) = std::panic::catch_unwind(AssertUnwindSafe(body)) {
+            if is_unwind(&*payload) {
+                resume_unwind(payload);
+            }
+            self.panic.set(Some(payload));
+        }
+    }
+
+    fn pass_panic_on(&self) {
+        if let Some(payload) = self.panic.take() {
+            resume_unwind(payload);
+        }
+    }
+}
+
+/// Switches to the other side, and keeps who comes back from there.
+fn hand_over(caller: &mut Option<Fiber>) {
+    let to = caller.take().unwrap_or_else(|| {
+        panic!("a yielder or input was used while its own call was suspended in another fiber")
+    });
+    match to.resume() {
+        Some(fiber) => *caller = Some(fiber),
+        None => panic!("the fiber that used a generator has ended while the generator ran"),
+    }
+}
+
+#[cold]
+#[track_caller]
+fn stranger(fiber: Fiber) -> ! {
+    drop(fiber);
+    panic!(
+        "a fiber that waits for a generator was resumed by another one than the generator, which \
+         is lost"
+    );
+}
+
+/// What the fiber of a generator runs.
+pub(crate) struct GeneratorEntry<T, F> {
+    slot: Rc<Slot<T>>,
+    body: F,
+}
+
+impl<T, F> GeneratorEntry<T, F> {
+    pub(crate) fn into_body(self) -> F {
+        self.body
+    }
+}
+
+impl<T, F: FnOnce(&mut Yielder<T>)> EntryFunction for GeneratorEntry<T, F> {
+    fn call(self, from: Option<Fiber>) -> Fiber {
+        let GeneratorEntry { slot, body } = self;
+        let mut yielder = Yielder {
+            caller: from,
+            slot: slot.clone(),
+        };
+        slot.run(|| body(&mut yielder));
+        returning(yielder.caller.take())
+    }
+}
+
+/// The fiber to end with. It is missing only if `hand_over` panicked, and the function caught it.
+fn returning(caller: Option<Fiber>) -> Fiber {
+    caller.unwrap_or_else(|| {
+        crate::hook::fatal(format_args!(
+            "sinew: a generator's function ended, but the fiber that used it is gone; aborting, \
+             since there is nowhere to go"
+        ))
+    })
+}

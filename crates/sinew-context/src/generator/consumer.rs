@@ -1,0 +1,251 @@
+//! The push form of a generator.
+
+use super::{Slot, hand_over, returning, stranger};
+use crate::entry;
+use crate::fiber::{CreateError, EntryFunction, Fiber};
+use crate::stack::{ProtectedFixedSize, StackAllocator};
+use core::fmt;
+use core::marker::PhantomData;
+use std::rc::Rc;
+
+/// A function that iterates over the values pushed into it.
+///
+/// The opposite of a [`Generator`](super::Generator): the function sees an iterator, the holder
+/// pushes, one by one or by [`extend`](Extend::extend). The function starts with the first value.
+/// [`close`](Self::close), or dropping the consumer, ends its input: it sees the end of the
+/// iterator, finishes, and its destructors run. While a panic is unwinding, dropping the consumer
+/// unwinds the function instead. A panic in the function comes out of `push` or `close`.
+///
+/// # Examples
+/// ```
+/// use sinew_context::Consumer;
+///
+/// let mut lines = Consumer::new(|words| {
+///     while let Some(first) = words.next() {
+///         println!("{first} {}", words.next().unwrap_or_default());
+///     }
+/// })?;
+/// lines.extend(["pease", "porridge", "hot"].map(String::from));
+/// lines.close();
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub struct Consumer<'a, T> {
+    /// The suspended function; `None` once it has ended, and while it runs.
+    fiber: Option<Fiber>,
+    slot: Rc<Slot<T>>,
+    borrows: PhantomData<&'a ()>,
+}
+
+impl<T> Consumer<'static, T> {
+    /// Makes a consumer that gives its values to `f`.
+    ///
+    /// # Errors
+    /// As [`Fiber::new`].
+    pub fn new<F>(f: F) -> Result<Self, CreateError<F>>
+    where
+        F: FnOnce(&mut Input<T>) + 'static,
+        T: 'static,
+    {
+        Self::with_allocator(&ProtectedFixedSize::default(), f)
+    }
+
+    /// Makes a consumer that runs on a stack of `allocator`.
+    ///
+    /// # Errors
+    /// As [`Fiber::with_allocator`].
+    pub fn with_allocator<A, F>(allocator: &A, f: F) -> Result<Self, CreateError<F>>
+    where
+        A: StackAllocator + ?Sized,
+        F: FnOnce(&mut Input<T>) + 'static,
+        T: 'static,
+    {
+        let (consumer, entry) = Self::prepare(f);
+        // SAFETY: `f` borrows nothing.
+        match unsafe { entry::create(allocator, entry) } {
+            Ok(fiber) => Ok(consumer.with_fiber(fiber)),
+            Err(error) => Err(error.map(ConsumerEntry::into_body)),
+        }
+    }
+}
+
+impl<T> Consumer<'_, T> {
+    /// A consumer without its fiber, and what the fiber is to run.
+    pub(crate) fn prepare<F>(body: F) -> (Self, ConsumerEntry<T, F>) {
+        let slot = Rc::new(Slot::new());
+        let entry = ConsumerEntry {
+            slot: slot.clone(),
+            body,
+        };
+        (
+            Consumer {
+                fiber: None,
+                slot,
+                borrows: PhantomData,
+            },
+            entry,
+        )
+    }
+
+    pub(crate) fn with_fiber(mut self, fiber: Fiber) -> Self {
+        self.fiber = Some(fiber);
+        self
+    }
+
+    /// Gives the function a value and runs it until it asks for the next one.
+    ///
+    /// # Errors
+    /// If the function has ended; the error gives the value back.
+    #[track_caller]
+    pub fn push(&mut self, value: T) -> Result<(), PushError<T>> {
+        if self.fiber.is_none() {
+            return Err(PushError(value));
+        }
+        self.slot.value.set(Some(value));
+        self.run();
+        // A function that ended without looking at the value leaves it.
+        match self.slot.value.take() {
+            Some(value) => Err(PushError(value)),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether the function has ended, and takes no more values.
+    pub fn is_finished(&self) -> bool {
+        self.fiber.is_none()
+    }
+
+    /// Ends the input and lets the function finish.
+    #[track_caller]
+    pub fn close(mut self) {
+        self.finish();
+    }
+
+    #[track_caller]
+    fn finish(&mut self) {
+        self.slot.closed.set(true);
+        self.run();
+    }
+
+    #[track_caller]
+    fn run(&mut self) {
+        let Some(fiber) = self.fiber.take() else {
+            return;
+        };
+        match fiber.resume() {
+            Some(fiber) if self.slot.value.take().is_some() || self.slot.closed.get() => {
+                // The function asks for values, and only when it has none.
+                stranger(fiber)
+            }
+            Some(fiber) => self.fiber = Some(fiber),
+            None => self.slot.pass_panic_on(),
+        }
+    }
+}
+
+/// Pushes values until there are no more, or the function has ended; what is left of the iterator
+/// is not asked for then.
+impl<T> Extend<T> for Consumer<'_, T> {
+    #[track_caller]
+    fn extend<I: IntoIterator<Item = T>>(&mut self, values: I) {
+        let mut values = values.into_iter();
+        while !self.is_finished() {
+            let Some(value) = values.next() else { break };
+            if self.push(value).is_err() {
+                break;
+            }
+        }
+    }
+}
+
+impl<T> Drop for Consumer<'_, T> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            // Unwinds the function.
+            self.fiber = None;
+        } else {
+            self.finish();
+        }
+    }
+}
+
+impl<T> fmt::Debug for Consumer<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Consumer")
+            .field("fiber", &self.fiber)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The values pushed into a [`Consumer`], as its function sees them.
+pub struct Input<T> {
+    /// Whoever pushes; `None` only while it is being resumed.
+    caller: Option<Fiber>,
+    slot: Rc<Slot<T>>,
+}
+
+impl<T> Iterator for Input<T> {
+    type Item = T;
+
+    /// Waits for the next value; `None` once the consumer is closed.
+    fn next(&mut self) -> Option<T> {
+        loop {
+            if let Some(value) = self.slot.value.take() {
+                return Some(value);
+            }
+            if self.slot.closed.get() {
+                return None;
+            }
+            hand_over(&mut self.caller);
+        }
+    }
+}
+
+impl<T> core::iter::FusedIterator for Input<T> {}
+
+impl<T> fmt::Debug for Input<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Input").finish_non_exhaustive()
+    }
+}
+
+/// The function of a [`Consumer`] has ended. Holds the value that it did not take.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct PushError<T>(pub T);
+
+impl<T> fmt::Debug for PushError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PushError").finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Display for PushError<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the function of the consumer has ended and takes no more values")
+    }
+}
+
+impl<T> std::error::Error for PushError<T> {}
+
+/// What the fiber of a consumer runs.
+pub(crate) struct ConsumerEntry<T, F> {
+    slot: Rc<Slot<T>>,
+    body: F,
+}
+
+impl<T, F> ConsumerEntry<T, F> {
+    pub(crate) fn into_body(self) -> F {
+        self.body
+    }
+}
+
+impl<T, F: FnOnce(&mut Input<T>)> EntryFunction for ConsumerEntry<T, F> {
+    fn call(self, from: Option<Fiber>) -> Fiber {
+        let ConsumerEntry { slot, body } = self;
+        let mut input = Input {
+            caller: from,
+            slot: slot.clone(),
+        };
+        slot.run(|| body(&mut input));
+        returning(input.caller.take())
+    }
+}

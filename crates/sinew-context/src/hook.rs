@@ -1,0 +1,159 @@
+//! Three function pointers that a runtime above this crate may set, once.
+//!
+//! They are, with `stack::overflow`, the only global state of the crate: configuration, not
+//! state about fibers. What runs is known to no variable; each switch hands it on.
+
+use core::fmt;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// Says which fiber of a runtime is running on this thread: a number that is never used twice,
+/// or `None` outside of the runtime's fibers.
+pub type HostHook = fn() -> Option<core::num::NonZeroU64>;
+
+/// Takes a message that the crate has for people: one or more whole lines.
+pub type ReportHook = fn(message: &str);
+
+/// Writes who runs on the stack that spans the given addresses, for instance
+/// `fiber "worker" (id 7)`.
+pub type DescribeHook = fn(stack: core::ops::Range<usize>, out: &mut dyn fmt::Write) -> fmt::Result;
+
+// Not a `OnceLock`: it is read at each switch.
+static HOST: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
+static REPORT: OnceLock<ReportHook> = OnceLock::new();
+static DESCRIBE: OnceLock<DescribeHook> = OnceLock::new();
+
+/// A hook was set before; the first one stays.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AlreadySet;
+
+impl fmt::Display for AlreadySet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the hook is already set; only one runtime per process can set it")
+    }
+}
+
+impl std::error::Error for AlreadySet {}
+
+/// Sets the hook that names the running fiber of a runtime.
+///
+/// With it, a [`Fiber`](crate::Fiber) made inside one of the runtime's fibers belongs to that one
+/// and cannot be resumed in another.
+///
+/// # Safety
+/// The hook is called at every resume. It must be right, must not switch contexts, and must not
+/// unwind: two flows of control that it calls the same can resume each other's fibers.
+pub unsafe fn set_host_hook(hook: HostHook) -> Result<(), AlreadySet> {
+    // ORDERING: Release and Acquire: what the runtime set up before it set the hook is visible
+    // to the hook; pairs with the load in `host`.
+    HOST.compare_exchange(
+        core::ptr::null_mut(),
+        hook as *mut (),
+        Ordering::Release,
+        Ordering::Relaxed,
+    )
+    .map_or(Err(AlreadySet), |_| Ok(()))
+}
+
+#[inline(always)]
+pub(crate) fn host() -> Option<HostHook> {
+    // ORDERING: Acquire; pairs with the Release in `set_host_hook`.
+    let hook = HOST.load(Ordering::Acquire);
+    if hook.is_null() {
+        return None;
+    }
+    // SAFETY: only `set_host_hook` stores here, and only functions of this type.
+    Some(unsafe { core::mem::transmute::<*mut (), HostHook>(hook) })
+}
+
+/// Replaces standard error as the place where the crate reports to.
+///
+/// # Safety
+/// The hook must be safe to call in a signal handler: an overflow is reported from there.
+/// It must not switch contexts and must not unwind.
+pub unsafe fn set_report_hook(hook: ReportHook) -> Result<(), AlreadySet> {
+    REPORT.set(hook).map_err(|_| AlreadySet)
+}
+
+/// Sets the hook that says whose stack overflowed.
+///
+/// # Safety
+/// The hook must be safe to call in a signal handler. It must not switch contexts and must not
+/// unwind.
+pub unsafe fn set_describe_hook(hook: DescribeHook) -> Result<(), AlreadySet> {
+    DESCRIBE.set(hook).map_err(|_| AlreadySet)
+}
+
+pub(crate) fn describe() -> Option<DescribeHook> {
+    DESCRIBE.get().copied()
+}
+
+/// Reports `message`, a whole line without its end.
+pub(crate) fn report(message: fmt::Arguments<'_>) {
+    let mut buffer = LineBuffer::new();
+    // A message that is too long for the buffer is cut, not lost.
+    let _ = fmt::Write::write_fmt(&mut buffer, message);
+    buffer.end_line();
+    match REPORT.get() {
+        Some(hook) => hook(buffer.as_str()),
+        None => {
+            let bytes = buffer.as_str().as_bytes();
+            // SAFETY: the buffer is valid; `write` may be called in a signal handler.
+            // Nobody can be told that the report failed.
+            let _ = unsafe { libc::write(libc::STDERR_FILENO, bytes.as_ptr().cast(), bytes.len()) };
+        }
+    }
+}
+
+/// Reports and aborts: for what must not go on, and where unwinding would cross the root of a
+/// stack.
+#[cold]
+#[inline(never)]
+pub(crate) fn fatal(message: fmt::Arguments<'_>) -> ! {
+    report(message);
+    std::process::abort()
+}
+
+/// A fixed buffer to format into where nothing may be allocated.
+struct LineBuffer {
+    bytes: [u8; 1024],
+    len: usize,
+}
+
+impl LineBuffer {
+    const fn new() -> Self {
+        LineBuffer {
+            bytes: [0; 1024],
+            len: 0,
+        }
+    }
+
+    fn end_line(&mut self) {
+        self.len = self.len.min(self.bytes.len() - 1);
+        self.bytes[self.len] = b'\n';
+        self.len += 1;
+    }
+
+    fn as_str(&self) -> &str {
+        let valid = match core::str::from_utf8(&self.bytes[..self.len]) {
+            Ok(text) => return text,
+            // A character that was cut in two.
+            Err(error) => error.valid_up_to(),
+        };
+        core::str::from_utf8(&self.bytes[..valid]).unwrap_or("")
+    }
+}
+
+impl fmt::Write for LineBuffer {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = self.bytes.len() - self.len;
+        let taken = room.min(text.len());
+        self.bytes[self.len..self.len + taken].copy_from_slice(&text.as_bytes()[..taken]);
+        self.len += taken;
+        if taken == text.len() {
+            Ok(())
+        } else {
+            Err(fmt::Error)
+        }
+    }
+}

@@ -1,0 +1,26 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # Reading order
+//!
+//! [`fiber`](Fiber) and `entry` are the life of a fiber; `context` and `arch` the switch under it;
+//! [`stack`] where it runs; `unwind` how it ends early; [`scope`](scope()) and [`Generator`] what
+//! is built on it.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod arch;
+pub mod context;
+mod entry;
+mod fiber;
+mod generator;
+pub mod hook;
+mod host;
+mod primitive;
+mod sanitizer;
+mod scope;
+pub mod stack;
+mod unwind;
+
+pub use fiber::{CreateError, Fiber, Resumed};
+pub use generator::{Consumer, Generator, Input, PushError, Yielder};
+pub use scope::{Scope, scope};
+pub use unwind::{is_unwind, unwind};

@@ -1,0 +1,305 @@
+//! What the tools are told about stacks and switches.
+//!
+//! AddressSanitizer and ThreadSanitizer keep state per stack, and must hear of each switch before
+//! it happens and after it did. The calls are compiled in under `--cfg sinew_asan` and
+//! `--cfg sinew_tsan` (see `ci/asan.sh` and `ci/tsan.sh`); otherwise every function here is empty,
+//! and a frame's tag is the caller's own word.
+//!
+//! Under a sanitizer the tag in a frame points to a [`Note`] on the suspended stack instead, which
+//! holds the caller's word and what the sanitizer wants to know of the stack to switch to.
+//!
+//! Valgrind learns the bounds of each stack when it is mapped, in every build: outside valgrind
+//! the request is a few rotations of a register.
+
+use crate::arch::Frame;
+
+pub(crate) use notes::{Note, begin, come_back, leave, leave_for_good, prepare, retire, tag};
+
+#[cfg(not(any(sinew_asan, sinew_tsan)))]
+mod notes {
+    use super::Frame;
+
+    /// Nothing: no sanitizer is listening.
+    #[derive(Debug)]
+    pub(crate) struct Note;
+
+    impl Note {
+        pub(crate) const fn new() -> Note {
+            Note
+        }
+    }
+
+    #[inline(always)]
+    pub(crate) unsafe fn prepare(_: *mut Note, _: (*mut u8, *mut u8), tag: usize) -> usize {
+        tag
+    }
+
+    #[inline(always)]
+    pub(crate) unsafe fn tag(word: usize) -> usize {
+        word
+    }
+
+    #[inline(always)]
+    pub(crate) unsafe fn leave(_: &mut Note, tag: usize, _target: usize) -> usize {
+        tag
+    }
+
+    #[inline(always)]
+    pub(crate) unsafe fn come_back(_: &mut Note, _from: *mut Frame) {}
+
+    #[inline(always)]
+    pub(crate) unsafe fn leave_for_good(_target: usize) {}
+
+    #[inline(always)]
+    pub(crate) unsafe fn begin(_from: *mut Frame) {}
+
+    #[inline(always)]
+    pub(crate) unsafe fn retire(_: *mut Note) {}
+}
+
+#[cfg(any(sinew_asan, sinew_tsan))]
+mod notes {
+    use super::Frame;
+    use core::ffi::c_void;
+    use core::ptr;
+
+    /// What a sanitizer knows of one suspended context.
+    #[derive(Debug)]
+    pub(crate) struct Note {
+        /// The caller's word.
+        tag: usize,
+        /// Bounds of the stack: known for prepared contexts, filled in by the context that runs
+        /// next for all others, because AddressSanitizer tells only it.
+        #[cfg(sinew_asan)]
+        low: *const c_void,
+        #[cfg(sinew_asan)]
+        size: usize,
+        /// Frames that AddressSanitizer keeps off the stack, while this context is suspended.
+        #[cfg(sinew_asan)]
+        fake_stack: *mut c_void,
+        #[cfg(sinew_tsan)]
+        fiber: *mut c_void,
+    }
+
+    impl Note {
+        #[inline(always)]
+        pub(crate) const fn new() -> Note {
+            Note {
+                tag: 0,
+                #[cfg(sinew_asan)]
+                low: ptr::null(),
+                #[cfg(sinew_asan)]
+                size: 0,
+                #[cfg(sinew_asan)]
+                fake_stack: ptr::null_mut(),
+                #[cfg(sinew_tsan)]
+                fiber: ptr::null_mut(),
+            }
+        }
+    }
+
+    #[cfg(sinew_asan)]
+    unsafe extern "C" {
+        fn __sanitizer_start_switch_fiber(save: *mut *mut c_void, low: *const c_void, size: usize);
+        fn __sanitizer_finish_switch_fiber(
+            saved: *mut c_void,
+            low: *mut *const c_void,
+            size: *mut usize,
+        );
+        fn __asan_unpoison_memory_region(low: *const c_void, size: usize);
+    }
+
+    #[cfg(sinew_tsan)]
+    unsafe extern "C" {
+        fn __tsan_get_current_fiber() -> *mut c_void;
+        fn __tsan_create_fiber(flags: u32) -> *mut c_void;
+        fn __tsan_destroy_fiber(fiber: *mut c_void);
+        fn __tsan_switch_to_fiber(fiber: *mut c_void, flags: u32);
+    }
+
+    fn note_at(word: usize) -> *mut Note {
+        ptr::with_exposed_provenance_mut(word)
+    }
+
+    pub(crate) unsafe fn prepare(note: *mut Note, bounds: (*mut u8, *mut u8), tag: usize) -> usize {
+        let _ = bounds;
+        // SAFETY: the note is in the record, which the caller owns; the stack between the bounds
+        // is unused, so whatever was poisoned by an earlier tenant may be used again.
+        unsafe {
+            (*note).tag = tag;
+            #[cfg(sinew_asan)]
+            {
+                (*note).low = bounds.0.cast();
+                (*note).size = bounds.1.addr() - bounds.0.addr();
+            }
+            #[cfg(sinew_tsan)]
+            {
+                (*note).fiber = __tsan_create_fiber(0);
+            }
+        }
+        note.expose_provenance()
+    }
+
+    pub(crate) unsafe fn tag(word: usize) -> usize {
+        // SAFETY: the note lives as long as the context is suspended.
+        unsafe { (*note_at(word)).tag }
+    }
+
+    #[inline(always)]
+    pub(crate) unsafe fn leave(note: &mut Note, tag: usize, target: usize) -> usize {
+        note.tag = tag;
+        // SAFETY: the target is suspended, so its note is alive.
+        unsafe {
+            #[cfg(sinew_tsan)]
+            {
+                note.fiber = __tsan_get_current_fiber();
+                __tsan_switch_to_fiber((*note_at(target)).fiber, 0);
+            }
+            #[cfg(sinew_asan)]
+            {
+                let target = note_at(target);
+                __sanitizer_start_switch_fiber(
+                    &raw mut note.fake_stack,
+                    (*target).low,
+                    (*target).size,
+                );
+            }
+        }
+        let _ = target;
+        (&raw mut *note).expose_provenance()
+    }
+
+    #[inline(always)]
+    pub(crate) unsafe fn come_back(note: &mut Note, from: *mut Frame) {
+        // SAFETY: a switch to this context has just happened, announced by the other side.
+        unsafe {
+            #[cfg(sinew_asan)]
+            finish(note.fake_stack, from);
+        }
+        let _ = (note, from);
+    }
+
+    #[inline(always)]
+    pub(crate) unsafe fn leave_for_good(target: usize) {
+        // SAFETY: the target is suspended, so its note is alive.
+        unsafe {
+            #[cfg(sinew_tsan)]
+            __tsan_switch_to_fiber((*note_at(target)).fiber, 0);
+            #[cfg(sinew_asan)]
+            {
+                let target = note_at(target);
+                // No place to save: the frames off the stack are freed.
+                __sanitizer_start_switch_fiber(ptr::null_mut(), (*target).low, (*target).size);
+            }
+        }
+        let _ = target;
+    }
+
+    #[inline(always)]
+    pub(crate) unsafe fn begin(from: *mut Frame) {
+        // SAFETY: a switch to this context has just happened, announced by the other side.
+        unsafe {
+            #[cfg(sinew_asan)]
+            finish(ptr::null_mut(), from);
+        }
+        let _ = from;
+    }
+
+    pub(crate) unsafe fn retire(note: *mut Note) {
+        // SAFETY: the context is over and its stack unused.
+        unsafe {
+            #[cfg(sinew_tsan)]
+            __tsan_destroy_fiber((*note).fiber);
+            #[cfg(sinew_asan)]
+            __asan_unpoison_memory_region((*note).low, (*note).size);
+        }
+        let _ = note;
+    }
+
+    /// Ends the announced switch, and notes the bounds of the stack it came from.
+    #[cfg(sinew_asan)]
+    #[inline(always)]
+    unsafe fn finish(saved: *mut c_void, from: *mut Frame) {
+        let mut low = ptr::null();
+        let mut size = 0;
+        // SAFETY: `from`, if not null, is suspended, so its frame and note are alive.
+        unsafe {
+            __sanitizer_finish_switch_fiber(saved, &mut low, &mut size);
+            if !from.is_null() {
+                let note = note_at((*from).tag);
+                (*note).low = low;
+                (*note).size = size;
+            }
+        }
+    }
+}
+
+/// Tells valgrind that `[low, high)` is a stack; returns the id to forget it by.
+pub(crate) fn register_stack(low: *mut u8, high: *mut u8) -> usize {
+    const STACK_REGISTER: usize = 0x1501;
+    valgrind_request(STACK_REGISTER, low.addr(), high.addr())
+}
+
+/// Takes [`register_stack`] back.
+pub(crate) fn deregister_stack(id: usize) {
+    const STACK_DEREGISTER: usize = 0x1502;
+    valgrind_request(STACK_DEREGISTER, id, 0);
+}
+
+/// Valgrind's client request: rotations that add up to nothing, then an instruction without
+/// effect, a sequence that valgrind recognises and no compiler emits.
+#[inline(always)]
+#[cfg_attr(
+    not(all(
+        any(target_arch = "x86_64", target_arch = "aarch64"),
+        target_os = "linux"
+    )),
+    allow(unused_variables, reason = "valgrind runs on few platforms")
+)]
+fn valgrind_request(request: usize, first: usize, second: usize) -> usize {
+    let result: usize;
+    #[cfg(all(
+        any(target_arch = "x86_64", target_arch = "aarch64"),
+        target_os = "linux"
+    ))]
+    {
+        let arguments: [usize; 6] = [request, first, second, 0, 0, 0];
+        // SAFETY: outside valgrind the sequence changes nothing but the flags; inside, valgrind
+        // reads the six words and sets the result register.
+        unsafe {
+            #[cfg(target_arch = "x86_64")]
+            core::arch::asm!(
+                "rol rdi, 3",
+                "rol rdi, 13",
+                "rol rdi, 61",
+                "rol rdi, 51",
+                "xchg rbx, rbx",
+                inlateout("rdx") 0_usize => result,
+                in("rax") &raw const arguments,
+                // rdi is rotated all the way round.
+                inlateout("rdi") 0_usize => _,
+                options(nostack),
+            );
+            #[cfg(target_arch = "aarch64")]
+            core::arch::asm!(
+                "ror x12, x12, #3",
+                "ror x12, x12, #13",
+                "ror x12, x12, #51",
+                "ror x12, x12, #61",
+                "orr x10, x10, x10",
+                inlateout("x3") 0_usize => result,
+                in("x4") &raw const arguments,
+                inlateout("x12") 0_usize => _,
+                options(nostack),
+            );
+        }
+    }
+    #[cfg(not(all(
+        any(target_arch = "x86_64", target_arch = "aarch64"),
+        target_os = "linux"
+    )))]
+    {
+        result = 0;
+    }
+    result
+}

@@ -1,0 +1,220 @@
+//! Fibers that borrow from the function that makes them.
+//!
+//! # Why it is sound
+//!
+//! A fiber's frames live until it has ended, and its value can be leaked, so a plain `Fiber` must
+//! not borrow. A [`Scope`] counts what borrows through it: each fiber from its making to the end
+//! of its closure, each injected function from its sending to its return. [`scope`] does not
+//! return, and does not unwind further, unless that count is zero. In ordinary use it is: the
+//! fibers' values are dropped at the end of the closure, which unwinds them. If some were leaked
+//! or moved out, nothing can end them, and the process aborts with a message.
+
+use crate::entry;
+use crate::fiber::{CreateError, EntryFunction, Fiber, FromSuspended, Resumed};
+use crate::generator::{Consumer, Generator, Input, Yielder};
+use crate::hook::fatal;
+use crate::stack::{ProtectedFixedSize, StackAllocator};
+use core::cell::Cell;
+use core::marker::PhantomData;
+use core::panic::AssertUnwindSafe;
+
+/// Runs `body` with a scope in which fibers may borrow from outside of it.
+///
+/// When `scope` returns, every fiber made in it has ended.
+///
+/// # Aborts
+/// If the value of a fiber made in the scope was leaked, or moved out of it, before the fiber had
+/// ended.
+///
+/// # Examples
+/// ```
+/// let mut words = vec!["peas", "porridge"];
+/// let mut count = 0;
+/// sinew_context::scope(|s| {
+///     let fiber = s.fiber(|caller| {
+///         words.push("hot");
+///         count = words.len();
+///         caller
+///     })?;
+///     assert!(fiber.resume().is_none());
+///     Ok::<(), std::io::Error>(())
+/// })?;
+/// assert_eq!((words.len(), count), (3, 3));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// What the fibers borrow cannot end before the scope:
+/// ```compile_fail,E0597
+/// sinew_context::scope(|s| {
+///     let short = String::new();
+///     s.fiber(|caller| { println!("{short}"); caller }).unwrap();
+/// });
+/// ```
+pub fn scope<'env, R, F>(body: F) -> R
+where
+    F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> R,
+{
+    let scope = Scope {
+        borrowers: Cell::new(0),
+        scope: PhantomData,
+        env: PhantomData,
+    };
+    let result = std::panic::catch_unwind(AssertUnwindSafe(|| body(&scope)));
+    let left = scope.borrowers.get();
+    if left > 0 {
+        fatal(format_args!(
+            "sinew: a scope ended while {left} of its fibers had not; aborting, since they borrow \
+             from it. Their values were leaked or moved out of the scope"
+        ));
+    }
+    match result {
+        Ok(value) => value,
+        Err(payload) => std::panic::resume_unwind(payload),
+    }
+}
+
+/// Where fibers that borrow are made; see [`scope`].
+#[derive(Debug)]
+pub struct Scope<'scope, 'env: 'scope> {
+    /// Fibers and injected functions that may still use what they borrow.
+    borrowers: Cell<usize>,
+    scope: PhantomData<&'scope mut &'scope ()>,
+    env: PhantomData<&'env mut &'env ()>,
+}
+
+impl<'scope> Scope<'scope, '_> {
+    /// Makes a fiber, as [`Fiber::new`], whose function may borrow from outside of the scope.
+    ///
+    /// # Errors
+    /// As [`Fiber::new`].
+    pub fn fiber<F>(&'scope self, f: F) -> Result<Fiber, CreateError<F>>
+    where
+        F: FnOnce(Fiber) -> Fiber + 'scope,
+    {
+        self.fiber_with_allocator(&ProtectedFixedSize::default(), f)
+    }
+
+    /// Makes a fiber on a stack of `allocator`.
+    ///
+    /// # Errors
+    /// As [`Fiber::with_allocator`].
+    pub fn fiber_with_allocator<A, F>(
+        &'scope self,
+        allocator: &A,
+        f: F,
+    ) -> Result<Fiber, CreateError<F>>
+    where
+        A: StackAllocator + ?Sized,
+        F: FnOnce(Fiber) -> Fiber + 'scope,
+    {
+        // SAFETY: see `create`.
+        let created = unsafe { self.create(allocator, FromSuspended(f)) };
+        created.map_err(|error| error.map(|FromSuspended(f)| f))
+    }
+
+    /// Runs a function that may borrow on top of `fiber`; see [`Fiber::resume_with`].
+    ///
+    /// `fiber` need not be of the scope. The scope does not end before `f` has returned or has
+    /// been unwound.
+    #[track_caller]
+    pub fn resume_with<F, R>(&'scope self, fiber: Fiber, f: F) -> Option<Fiber>
+    where
+        F: FnOnce(Fiber) -> R + 'scope,
+        R: Resumed,
+    {
+        let counted = Counted {
+            inner: f,
+            borrower: self.borrower(),
+        };
+        // SAFETY: the borrower is released after `f` and all it held are gone, and the scope
+        // does not end before.
+        unsafe { fiber.inject(move |caller| counted.run(|f| f(caller))) }
+    }
+
+    /// Makes a generator, as [`Generator::new`], whose function may borrow.
+    ///
+    /// # Errors
+    /// As [`Fiber::new`].
+    pub fn generator<T, F>(&'scope self, f: F) -> Result<Generator<'scope, T>, CreateError<F>>
+    where
+        F: FnOnce(&mut Yielder<T>) + 'scope,
+    {
+        let (generator, entry) = Generator::prepare(f);
+        // SAFETY: see `create`.
+        match unsafe { self.create(&ProtectedFixedSize::default(), entry) } {
+            Ok(fiber) => Ok(generator.with_fiber(fiber)),
+            Err(error) => Err(error.map(|entry| entry.into_body())),
+        }
+    }
+
+    /// Makes a consumer, as [`Consumer::new`], whose function may borrow.
+    ///
+    /// # Errors
+    /// As [`Fiber::new`].
+    pub fn consumer<T, F>(&'scope self, f: F) -> Result<Consumer<'scope, T>, CreateError<F>>
+    where
+        F: FnOnce(&mut Input<T>) + 'scope,
+    {
+        let (consumer, entry) = Consumer::prepare(f);
+        // SAFETY: see `create`.
+        match unsafe { self.create(&ProtectedFixedSize::default(), entry) } {
+            Ok(fiber) => Ok(consumer.with_fiber(fiber)),
+            Err(error) => Err(error.map(|entry| entry.into_body())),
+        }
+    }
+
+    /// # Safety
+    /// What `function` borrows outlives the scope. The borrower is released after the function and
+    /// all it held are gone, whether it ran, was unwound or never started; until then the scope
+    /// does not end.
+    unsafe fn create<A, E>(&self, allocator: &A, function: E) -> Result<Fiber, CreateError<E>>
+    where
+        A: StackAllocator + ?Sized,
+        E: EntryFunction,
+    {
+        let counted = Counted {
+            inner: function,
+            borrower: self.borrower(),
+        };
+        // SAFETY: as above.
+        let created = unsafe { entry::create(allocator, counted) };
+        created.map_err(|error| error.map(|counted| counted.inner))
+    }
+
+    fn borrower(&self) -> Borrower {
+        self.borrowers.set(self.borrowers.get() + 1);
+        Borrower(&raw const self.borrowers)
+    }
+}
+
+/// Keeps the scope from ending. The count outlives it because the scope does.
+struct Borrower(*const Cell<usize>);
+
+impl Drop for Borrower {
+    fn drop(&mut self) {
+        // SAFETY: the scope is there as long as the count is not zero, and on this thread.
+        let count = unsafe { &*self.0 };
+        count.set(count.get() - 1);
+    }
+}
+
+/// Something that borrows, and the borrower to release after it. Fields are dropped in order.
+struct Counted<T> {
+    inner: T,
+    borrower: Borrower,
+}
+
+impl<T> Counted<T> {
+    fn run<R>(self, f: impl FnOnce(T) -> R) -> R {
+        let Counted { inner, borrower } = self;
+        let result = f(inner);
+        drop(borrower);
+        result
+    }
+}
+
+impl<E: EntryFunction> EntryFunction for Counted<E> {
+    fn call(self, from: Option<Fiber>) -> Fiber {
+        self.run(|function| function.call(from))
+    }
+}

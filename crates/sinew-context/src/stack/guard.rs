@@ -1,0 +1,106 @@
+//! Guards: addresses below a stack that fault when touched.
+//!
+//! Linux 6.13 can mark pages as guards in the page table (`MADV_GUARD_INSTALL`): no mapping is
+//! split, so a million guards fit into the default limit of 65,530 mappings. Older kernels,
+//! and memory that is locked, answer `EINVAL`; there `mprotect` does it at the price of two
+//! mappings a stack. Which of the two is decided for each region by trying.
+
+use super::mapping::explain;
+use core::ptr::NonNull;
+use std::io;
+
+/// How the guards of a region are made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum GuardKind {
+    /// Marks in the page table: no mapping of their own.
+    InPlace,
+    /// Mappings without access: two mappings for each stack.
+    Mprotect,
+}
+
+#[cfg(target_os = "linux")]
+const MADV_GUARD_INSTALL: i32 = 102;
+
+/// Installs `guards` by the kind that `known` says, or finds out which kind works here.
+///
+/// # Safety
+/// Each range is committed memory of this crate that nobody uses, and at most 1,024 are given.
+pub(super) unsafe fn install(
+    guards: &[(NonNull<u8>, usize)],
+    known: Option<GuardKind>,
+) -> io::Result<GuardKind> {
+    let force_mprotect = cfg!(sinew_force_mprotect);
+    if known != Some(GuardKind::Mprotect) && !force_mprotect {
+        // SAFETY: as promised by the caller.
+        match unsafe { install_in_place(guards) } {
+            Ok(()) => return Ok(GuardKind::InPlace),
+            Err(error) if known.is_none() && error.raw_os_error() == Some(libc::EINVAL) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    for &(low, len) in guards {
+        // SAFETY: as promised by the caller.
+        if unsafe { libc::mprotect(low.as_ptr().cast(), len, libc::PROT_NONE) } != 0 {
+            return Err(explain("guard", len));
+        }
+    }
+    Ok(GuardKind::Mprotect)
+}
+
+#[cfg(target_os = "linux")]
+unsafe fn install_in_place(guards: &[(NonNull<u8>, usize)]) -> io::Result<()> {
+    let mut rest = guards;
+    if guards.len() > 1 {
+        // SAFETY: as promised by the caller.
+        let done = unsafe { install_batch(guards) };
+        rest = &guards[done..];
+    }
+    for &(low, len) in rest {
+        // SAFETY: as promised by the caller.
+        if unsafe { libc::madvise(low.as_ptr().cast(), len, MADV_GUARD_INSTALL) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+unsafe fn install_in_place(_: &[(NonNull<u8>, usize)]) -> io::Result<()> {
+    Err(io::Error::from_raw_os_error(libc::EINVAL))
+}
+
+/// Installs as many guards as one system call takes; says how many. Zero where the kernel has no
+/// such call (before 6.13 `process_madvise` refuses this advice).
+#[cfg(target_os = "linux")]
+unsafe fn install_batch(guards: &[(NonNull<u8>, usize)]) -> usize {
+    /// Stands for the calling process since 6.14; earlier kernels answer `EBADF`.
+    const PIDFD_SELF: i32 = -10_001;
+    let vectors: Vec<libc::iovec> = guards
+        .iter()
+        .map(|&(low, len)| libc::iovec {
+            iov_base: low.as_ptr().cast(),
+            iov_len: len,
+        })
+        .collect();
+    // SAFETY: the vectors name memory of ours, as promised by the caller.
+    let advised = unsafe {
+        libc::syscall(
+            libc::SYS_process_madvise,
+            PIDFD_SELF,
+            vectors.as_ptr(),
+            vectors.len(),
+            MADV_GUARD_INSTALL,
+            0,
+        )
+    };
+    let mut advised = usize::try_from(advised).unwrap_or(0);
+    // It may stop early: count the guards that were done whole.
+    guards
+        .iter()
+        .take_while(|&&(_, len)| {
+            let whole = advised >= len;
+            advised = advised.saturating_sub(len);
+            whole
+        })
+        .count()
+}

@@ -1,0 +1,116 @@
+//! Address space from the kernel: reserved, committed as needed, given back.
+
+use core::ptr::NonNull;
+use std::io;
+
+/// A mapping that is unmapped when dropped.
+#[derive(Debug)]
+pub(super) struct Mapping {
+    low: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the mapping belongs to the process; which thread unmaps it does not matter.
+unsafe impl Send for Mapping {}
+
+impl Mapping {
+    /// Reserves addresses without asking for memory: nothing can be touched yet, and strict
+    /// overcommit does not count it.
+    pub(super) fn reserve(len: usize) -> io::Result<Mapping> {
+        // SAFETY: a new anonymous mapping overlaps nothing.
+        let low = unsafe {
+            libc::mmap(
+                core::ptr::null_mut(),
+                len,
+                libc::PROT_NONE,
+                libc::MAP_PRIVATE | libc::MAP_ANON | libc::MAP_NORESERVE,
+                -1,
+                0,
+            )
+        };
+        if low == libc::MAP_FAILED {
+            return Err(explain("reserve", len));
+        }
+        let low = NonNull::new(low.cast::<u8>()).expect("the kernel maps nothing at address zero");
+        // A huge page would make the first touch of a stack cost 2 MiB.
+        #[cfg(target_os = "linux")]
+        // SAFETY: our own mapping. Kernels without huge pages refuse, which is as good.
+        let _ = unsafe { libc::madvise(low.as_ptr().cast(), len, libc::MADV_NOHUGEPAGE) };
+        // The registry and the frames name addresses on the stack as plain numbers.
+        low.as_ptr().expose_provenance();
+        Ok(Mapping { low, len })
+    }
+
+    /// Makes `len` bytes from `offset` on readable and writable.
+    pub(super) fn commit(&self, offset: usize, len: usize) -> io::Result<()> {
+        assert!(offset + len <= self.len);
+        // SAFETY: inside our own mapping.
+        let result = unsafe {
+            libc::mprotect(
+                self.low.as_ptr().add(offset).cast(),
+                len,
+                libc::PROT_READ | libc::PROT_WRITE,
+            )
+        };
+        if result == 0 {
+            Ok(())
+        } else {
+            Err(explain("commit", len))
+        }
+    }
+
+    pub(super) fn low(&self) -> NonNull<u8> {
+        self.low
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Lets the mapping live on; [`unmap`] ends it.
+    pub(super) fn leak(self) -> NonNull<u8> {
+        let low = self.low;
+        core::mem::forget(self);
+        low
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: our own mapping, and nobody holds a pointer into it any more.
+        unsafe { unmap(self.low, self.len) };
+    }
+}
+
+/// Unmaps what [`Mapping::leak`] left.
+///
+/// # Safety
+/// `len` bytes from `low` on are one mapping that nobody uses any more.
+pub(super) unsafe fn unmap(low: NonNull<u8>, len: usize) {
+    // SAFETY: as promised. It can fail only for lack of mappings, and then the memory is lost,
+    // which is all that could be done about it.
+    let _ = unsafe { libc::munmap(low.as_ptr().cast(), len) };
+}
+
+/// Gives the pages back to the kernel; they read as zero when touched again. Guards stay.
+///
+/// # Safety
+/// The range is mapped memory of this crate that holds nothing of value.
+pub(super) unsafe fn discard(low: NonNull<u8>, len: usize) {
+    // SAFETY: as promised. A failure (locked memory) means that the pages stay.
+    let _ = unsafe { libc::madvise(low.as_ptr().cast(), len, libc::MADV_DONTNEED) };
+}
+
+/// The last error, with what was wanted and what usually helps.
+pub(super) fn explain(verb: &str, len: usize) -> io::Error {
+    let error = io::Error::last_os_error();
+    let advice = if error.raw_os_error() == Some(libc::ENOMEM) {
+        "; out of memory, of address space (ulimit -v) or of mappings (vm.max_map_count)"
+    } else {
+        ""
+    };
+    io::Error::new(
+        error.kind(),
+        format!("cannot {verb} {len} bytes for stacks: {error}{advice}"),
+    )
+}

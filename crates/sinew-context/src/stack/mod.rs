@@ -1,0 +1,328 @@
+//! Stacks: what a fiber runs on, and where they come from.
+//!
+//! A [`Stack`] owns a range of writable memory and knows how to give it back. Allocators make
+//! them:
+//!
+//! | allocator | memory | guard | for |
+//! | --- | --- | --- | --- |
+//! | [`ProtectedFixedSize`] | a mapping each | yes | a few fibers, no sharing |
+//! | [`StackPool`] | slots of large mappings, kept warm | yes | many fibers; shared by threads |
+//! | [`StackCache`] | a thread's own supply from a pool | yes | fibers made and ended all the time |
+//! | [`Segmented`] | a large reservation, committed as touched | yes | recursion of unknown depth |
+//! | [`FixedSize`] | the heap | no, hence `unsafe` | memory the program counts itself |
+//!
+//! # Layout
+//!
+//! ```text
+//!            high |  owner words (16 bytes): the fiber on this stack, or null
+//!                 |  the fiber's record and closure
+//!                 |  stagger: so that not all stacks begin in the same cache sets
+//!                 |  frames, growing down, committed page by page
+//! low ----------- |
+//!                 |  guard: at least 64 KiB of addresses that fault
+//! ```
+//!
+//! Guarantee: a stack that was handed out is not handed out again, and not unmapped, until its
+//! `Stack` value is dropped. A fiber that is forgotten keeps its stack for ever.
+//!
+//! Next: [`overflow`], which finds the stack that an address belongs to.
+
+mod cache;
+mod fixed;
+mod guard;
+mod mapping;
+pub mod overflow;
+mod pool;
+mod protected;
+mod segmented;
+mod usage;
+
+pub use cache::StackCache;
+pub use fixed::FixedSize;
+pub use guard::GuardKind;
+pub use pool::{Decay, PoolBuilder, PoolStats, StackPool};
+pub use protected::ProtectedFixedSize;
+pub use segmented::Segmented;
+pub(crate) use segmented::discard_below;
+
+use crate::sanitizer;
+use core::ptr::NonNull;
+use overflow::registry::{self, Span};
+use std::io;
+
+/// Size of a stack when nothing else is asked for: 256 KiB of addresses, committed as touched.
+pub const DEFAULT_STACK_SIZE: usize = 256 * 1024;
+
+/// Smallest stack that can be asked for.
+pub const MIN_STACK_SIZE: usize = 4096;
+
+/// Addresses below a guarded stack that fault, unless a larger guard is asked for.
+///
+/// Rust code touches each page of a large frame in order, C code may not: one page is stepped
+/// over by any function with a 4 KiB buffer.
+pub const DEFAULT_GUARD_SIZE: usize = 64 * 1024;
+
+/// Bytes at the top of each stack that belong to this module.
+const OWNER_WORDS: usize = 16;
+
+/// A source of stacks.
+///
+/// # Safety
+/// A stack that `allocate` returns is not used by anything else until it is dropped.
+pub unsafe trait StackAllocator {
+    /// Gives out a stack.
+    ///
+    /// Fails if there is no memory or a limit is reached; the error says which and what to do.
+    fn allocate(&self) -> io::Result<Stack>;
+}
+
+// SAFETY: passes on what the allocator behind the reference promises.
+unsafe impl<A: StackAllocator + ?Sized> StackAllocator for &A {
+    fn allocate(&self) -> io::Result<Stack> {
+        (**self).allocate()
+    }
+}
+
+/// Memory for one fiber to run on. Dropping it gives it back to where it came from.
+pub struct Stack {
+    /// Lowest usable address; the guard lies below.
+    low: NonNull<u8>,
+    size: usize,
+    guard: usize,
+    /// Set if this stack, not a pool's region, stands in the registry.
+    registration: Option<Registration>,
+    home: Home,
+}
+
+/// Where a stack goes when it is dropped.
+#[derive(Clone, Copy)]
+pub(crate) struct Home {
+    pub(crate) owner: *const (),
+    pub(crate) release: Release,
+}
+
+/// Gives the memory of a stack back: its lowest usable address, its size, and the owner that was
+/// named when the stack was made.
+pub type Release = unsafe fn(low: NonNull<u8>, size: usize, owner: *const ());
+
+struct Registration {
+    valgrind: usize,
+}
+
+impl Stack {
+    /// Makes a stack from memory that an allocator of one's own manages.
+    ///
+    /// `guard` bytes below `low` fault when touched; zero if nothing does. When the stack is
+    /// dropped, `release` is called with `low`, `size` and `owner`.
+    ///
+    /// # Safety
+    /// `size` bytes from `low` on are readable and writable, aligned to 16 at both ends, and used
+    /// by nothing else until `release` is called. Overflowing a stack without a guard corrupts
+    /// what lies below it. `release` is sound to call once, on the thread that drops the stack.
+    pub unsafe fn from_raw(
+        low: NonNull<u8>,
+        size: usize,
+        guard: usize,
+        owner: *const (),
+        release: Release,
+    ) -> io::Result<Stack> {
+        if size < MIN_STACK_SIZE || !size.is_multiple_of(16) || !low.addr().get().is_multiple_of(16)
+        {
+            return Err(invalid(format_args!(
+                "a stack of {size} bytes at {low:p} is too small or not aligned: \
+                 {MIN_STACK_SIZE} bytes and an alignment of 16 are the least"
+            )));
+        }
+        let (start, end) = (low.addr().get() - guard, low.addr().get() + size);
+        registry::insert(Span {
+            start,
+            end,
+            stride: end - start,
+            guard,
+        });
+        // SAFETY: the caller promised `size` bytes.
+        let high = unsafe { low.add(size) };
+        let valgrind = sanitizer::register_stack(low.as_ptr(), high.as_ptr());
+        // SAFETY: the words are inside the stack and nobody else's.
+        unsafe { high.cast::<usize>().sub(OWNER_WORDS / 8).write(0) };
+        Ok(Stack {
+            low,
+            size,
+            guard,
+            registration: Some(Registration { valgrind }),
+            home: Home { owner, release },
+        })
+    }
+
+    /// Makes a stack from a slot whose region is registered already.
+    ///
+    /// # Safety
+    /// As for [`Stack::from_raw`]; the owner words are null.
+    #[inline(always)]
+    pub(crate) unsafe fn from_slot(
+        low: NonNull<u8>,
+        size: usize,
+        guard: usize,
+        home: Home,
+    ) -> Stack {
+        Stack {
+            low,
+            size,
+            guard,
+            registration: None,
+            home,
+        }
+    }
+
+    /// Usable bytes.
+    #[inline]
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// Bytes below the stack that fault when touched.
+    #[inline]
+    pub fn guard_size(&self) -> usize {
+        self.guard
+    }
+
+    /// Lowest usable address.
+    #[inline]
+    pub fn low(&self) -> NonNull<u8> {
+        self.low
+    }
+
+    /// First address above the stack.
+    #[inline]
+    pub fn high(&self) -> NonNull<u8> {
+        // SAFETY: the end of the allocation.
+        unsafe { self.low.add(self.size) }
+    }
+
+    /// Where the topmost thing on the stack may end: below the words that this module keeps.
+    #[inline]
+    pub fn top(&self) -> NonNull<u8> {
+        // SAFETY: inside the allocation, which has at least `MIN_STACK_SIZE` bytes.
+        unsafe { self.high().sub(OWNER_WORDS) }
+    }
+
+    /// How far below [`top`](Self::top) the first frame of this stack should begin.
+    ///
+    /// Slots lie a multiple of the page apart; if all stacks began at their very top, thousands
+    /// of sleeping fibers would compete for the same few cache sets. The offset differs from
+    /// stack to stack and leaves about a third of the first page for the fiber's frames.
+    #[inline]
+    pub fn stagger(&self) -> usize {
+        const LINE: usize = 64;
+        const LINES: u64 = 40;
+        if self.size < 16 * 1024 {
+            return 0;
+        }
+        // Multiples of the golden ratio fall apart evenly, whatever the distance of the slots.
+        let page = (self.low.addr().get() as u64) >> 12;
+        let spread = page.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
+        ((spread * LINES) >> 32) as usize * LINE
+    }
+
+    /// Names the fiber on this stack, for [`overflow::registry`]'s finder.
+    ///
+    /// # Safety
+    /// Null, or a pointer that stays valid until it is set to null again.
+    #[inline(always)]
+    pub(crate) unsafe fn set_owner(&self, owner: *mut ()) {
+        // SAFETY: the owner words are inside the stack and only this module's.
+        unsafe { self.top().cast::<*mut ()>().write(owner) };
+    }
+
+    /// Bytes from the top to the lowest page that was ever touched, as far as the kernel knows:
+    /// right within one page since the stack was mapped or last [trimmed](Self::trim).
+    ///
+    /// A stack that came warm out of a pool counts what earlier fibers touched as well.
+    /// `None` where the platform cannot tell, and for memory of the heap.
+    pub fn high_water_mark(&self) -> Option<usize> {
+        if self.guard == 0 {
+            return None;
+        }
+        usage::touched_from(self.low, self.size)
+    }
+
+    /// Gives all memory of an unused stack back to the kernel; it reads as zero afterwards.
+    pub fn trim(&mut self) {
+        // SAFETY: `&mut self` and the contract of whoever runs contexts on a stack say that
+        // nothing on it is in use.
+        unsafe { mapping::discard(self.low, self.size) };
+    }
+
+    /// The same memory as a plain range of addresses.
+    pub fn range(&self) -> core::ops::Range<usize> {
+        let low = self.low.addr().get();
+        low..low + self.size
+    }
+}
+
+impl Drop for Stack {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(registration) = &self.registration {
+            registry::remove(self.low.addr().get() - self.guard);
+            sanitizer::deregister_stack(registration.valgrind);
+        }
+        // SAFETY: made with this release function, and dropped once.
+        unsafe { (self.home.release)(self.low, self.size, self.home.owner) };
+    }
+}
+
+impl core::fmt::Debug for Stack {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Stack")
+            .field("range", &format_args!("{:#x?}", self.range()))
+            .field("guard", &self.guard)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The owner of the stack that `address` lies on: null if there is none, or `None` if the address
+/// is on no stack of this crate, as those of OS threads are not.
+pub(crate) fn owner_at(address: usize) -> Option<*mut ()> {
+    let slot = registry::find(address)?;
+    if address < slot.low {
+        return None;
+    }
+    let words = core::ptr::with_exposed_provenance::<*mut ()>(slot.high - OWNER_WORDS);
+    // SAFETY: the slot is mapped (the caller's address lies on it, in use), and its owner words
+    // are always initialised.
+    Some(unsafe { words.read() })
+}
+
+/// The size of a page.
+pub(crate) fn page_size() -> usize {
+    // SAFETY: no preconditions.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
+}
+
+/// Checks a size that a user asked for.
+pub(crate) fn check_size(what: &str, size: usize) -> io::Result<()> {
+    let page = page_size();
+    let least = MIN_STACK_SIZE.max(page);
+    if size < least {
+        return Err(invalid(format_args!(
+            "{what} {size} is below the minimum of {least} bytes"
+        )));
+    }
+    if size > isize::MAX as usize / 4 {
+        return Err(invalid(format_args!(
+            "{what} {size} is larger than the address space"
+        )));
+    }
+    if !size.is_multiple_of(page) {
+        return Err(invalid(format_args!(
+            "{what} {size} is not a multiple of the page size {page}; use {}",
+            size.next_multiple_of(page)
+        )));
+    }
+    Ok(())
+}
+
+pub(crate) fn invalid(message: core::fmt::Arguments<'_>) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, message.to_string())
+}

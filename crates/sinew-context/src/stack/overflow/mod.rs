@@ -1,0 +1,227 @@
+//! Stack overflow: recognised, reported, then left to take its course.
+//!
+//! A fault handler for SIGSEGV (and SIGBUS, which macOS sends) looks the fault's address up in
+//! the [`registry`]. In a guard, it reports which stack overflowed, how large it is and what to
+//! do, puts the default action back and returns; the instruction faults again and the process
+//! ends as it would have. Any other fault goes to the handler that was there before, so the
+//! standard library still reports overflows of OS threads.
+//!
+//! The handler runs on an alternate stack, since the ordinary one has just run out. The standard
+//! library gives one to its threads; [`arm`] gives one to any thread that has none.
+//!
+//! This module holds the crate's only state besides the hooks: the registry, the handlers that
+//! were there before, and each thread's alternate stack.
+
+pub(crate) mod registry;
+
+use crate::hook;
+use core::cell::Cell;
+use core::mem::MaybeUninit;
+use registry::Slot;
+use std::sync::Once;
+use std::sync::OnceLock;
+
+/// The handlers that were installed before ours.
+static PREVIOUS: [OnceLock<libc::sigaction>; 2] = [OnceLock::new(), OnceLock::new()];
+const SIGNALS: [libc::c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
+static INSTALL: Once = Once::new();
+
+thread_local! {
+    /// Whether this thread was looked at. Without a destructor, so that it can be read at any time.
+    static ARMED: Cell<bool> = const { Cell::new(false) };
+    static ALTERNATE: AlternateStack = const { AlternateStack(Cell::new(None)) };
+}
+
+/// Makes sure that an overflow on this thread is recognised.
+///
+/// The allocators of guarded stacks call it. A runtime that runs contexts on a thread that made
+/// no stack calls it there once.
+#[inline]
+pub fn arm() {
+    if !ARMED.get() {
+        arm_thread();
+    }
+}
+
+#[cold]
+fn arm_thread() {
+    ARMED.set(true);
+    // SAFETY: `handle_fault` is a signal handler: it allocates nothing, waits for nothing, and
+    // passes on what is not its own.
+    INSTALL.call_once(|| unsafe { install() });
+    // In a thread-local destructor it may be too late for an alternate stack; the report is lost
+    // then, the fault is not.
+    let _ = ALTERNATE.try_with(AlternateStack::provide);
+}
+
+unsafe fn install() {
+    for (signal, previous) in SIGNALS.into_iter().zip(&PREVIOUS) {
+        let mut old = MaybeUninit::<libc::sigaction>::zeroed();
+        // SAFETY: an all-zero `sigaction` is valid; the handler has the signature SA_SIGINFO asks.
+        unsafe {
+            let mut action: libc::sigaction = core::mem::zeroed();
+            action.sa_sigaction = handle_fault as *const () as usize;
+            action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+            libc::sigemptyset(&mut action.sa_mask);
+            // Know the old one first: the new one may be called at once.
+            if libc::sigaction(signal, core::ptr::null(), old.as_mut_ptr()) == 0 {
+                let _ = previous.set(old.assume_init());
+                libc::sigaction(signal, &action, core::ptr::null_mut());
+            }
+        }
+    }
+}
+
+unsafe extern "C" fn handle_fault(
+    signal: libc::c_int,
+    info: *mut libc::siginfo_t,
+    context: *mut libc::c_void,
+) {
+    // SAFETY: the kernel passes valid information on the fault.
+    let address = unsafe { (*info).si_addr() }.addr();
+    // The code is not asked: a guard in place reports SEGV_MAPERR, one by mprotect SEGV_ACCERR.
+    match registry::find_in_handler(address) {
+        Some(slot) if address < slot.low => {
+            report(address, slot);
+            // SAFETY: resets to the default action, which the returning fault then meets.
+            unsafe { set_default(signal) };
+        }
+        // SAFETY: same arguments as the kernel gave.
+        _ => unsafe { pass_on(signal, info, context) },
+    }
+}
+
+fn report(address: usize, slot: Slot) {
+    let size = slot.high - slot.low;
+    let whose = Whose(slot.low..slot.high);
+    hook::report(format_args!(
+        "sinew: stack overflow in {whose}: all {size} bytes of the stack {:#x}..{:#x} are used \
+         (fault at {address:#x})\n\
+         sinew: give it a larger stack, for instance `StackPool::builder().stack_size({})`, or \
+         move large values to the heap",
+        slot.low,
+        slot.high,
+        size.saturating_mul(2),
+    ));
+}
+
+/// Who runs on a stack, as the runtime says.
+struct Whose(core::ops::Range<usize>);
+
+impl core::fmt::Display for Whose {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match hook::describe() {
+            Some(describe) => describe(self.0.clone(), f),
+            None => f.write_str("a fiber"),
+        }
+    }
+}
+
+unsafe fn set_default(signal: libc::c_int) {
+    // SAFETY: an all-zero action is SIG_DFL without flags.
+    unsafe {
+        let action: libc::sigaction = core::mem::zeroed();
+        libc::sigaction(signal, &action, core::ptr::null_mut());
+    }
+}
+
+/// Calls the handler that was there before, or does what the kernel would have done.
+unsafe fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    type Plain = extern "C" fn(libc::c_int);
+    type Detailed = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
+    let index = usize::from(signal == libc::SIGBUS);
+    let previous = PREVIOUS[index].get();
+    let handler = previous.map_or(libc::SIG_DFL, |action| action.sa_sigaction);
+    match previous {
+        Some(action) if handler != libc::SIG_DFL && handler != libc::SIG_IGN => {
+            // SAFETY: the program installed it with these flags, so it has this signature.
+            unsafe {
+                if action.sa_flags & libc::SA_SIGINFO != 0 {
+                    core::mem::transmute::<usize, Detailed>(handler)(signal, info, context);
+                } else {
+                    core::mem::transmute::<usize, Plain>(handler)(signal);
+                }
+            }
+        }
+        // An ignored fault would come back for ever; the kernel ends the process for it too.
+        // SAFETY: resets to the default action, which the returning fault then meets.
+        _ => unsafe { set_default(signal) },
+    }
+}
+
+/// A thread's alternate signal stack, if we had to make one.
+struct AlternateStack(Cell<Option<(*mut libc::c_void, usize)>>);
+
+impl AlternateStack {
+    fn provide(&self) {
+        // SAFETY: asks for the current alternate stack; then sets one of our own memory, which
+        // stays mapped until it is taken out of use in `drop`.
+        unsafe {
+            let mut current: libc::stack_t = core::mem::zeroed();
+            if libc::sigaltstack(core::ptr::null(), &mut current) != 0
+                || current.ss_flags & libc::SS_DISABLE == 0
+            {
+                return;
+            }
+            // Room for the largest register file that the kernel saves, and for the report.
+            let size = minimum_signal_stack().max(libc::SIGSTKSZ) + 32 * 1024;
+            let memory = libc::mmap(
+                core::ptr::null_mut(),
+                size,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANON,
+                -1,
+                0,
+            );
+            if memory == libc::MAP_FAILED {
+                return;
+            }
+            let wanted = libc::stack_t {
+                ss_sp: memory,
+                ss_flags: 0,
+                ss_size: size,
+            };
+            if libc::sigaltstack(&wanted, core::ptr::null_mut()) == 0 {
+                self.0.set(Some((memory, size)));
+            } else {
+                libc::munmap(memory, size);
+            }
+        }
+    }
+}
+
+impl Drop for AlternateStack {
+    fn drop(&mut self) {
+        let Some((memory, size)) = self.0.take() else {
+            return;
+        };
+        // SAFETY: the alternate stack is taken out of use before its memory goes; if somebody
+        // has replaced it since, theirs stays.
+        unsafe {
+            let mut current: libc::stack_t = core::mem::zeroed();
+            libc::sigaltstack(core::ptr::null(), &mut current);
+            if current.ss_sp == memory {
+                let none = libc::stack_t {
+                    ss_sp: core::ptr::null_mut(),
+                    ss_flags: libc::SS_DISABLE,
+                    ss_size: size,
+                };
+                libc::sigaltstack(&none, core::ptr::null_mut());
+            }
+            libc::munmap(memory, size);
+        }
+    }
+}
+
+fn minimum_signal_stack() -> usize {
+    #[cfg(target_os = "linux")]
+    {
+        const AT_MINSIGSTKSZ: libc::c_ulong = 51;
+        // SAFETY: no preconditions; zero if the kernel does not say.
+        unsafe { libc::getauxval(AT_MINSIGSTKSZ) as usize }
+    }
+    #[cfg(not(target_os = "linux"))]
+    {
+        0
+    }
+}

@@ -1,0 +1,344 @@
+//! Which stack an address belongs to.
+//!
+//! Asked in two places: by the fault handler, which must not wait for anything, and on the slow
+//! paths of [`Fiber`](crate::Fiber) (`unwind`, dropping a suspended one), which must know whether
+//! a frame lies on a stack of this crate or on that of an OS thread.
+//!
+//! # Protocol
+//!
+//! Spans of addresses (one stack, or one region of a pool) are cut into chunks of 2 MiB; each
+//! chunk has a node in the bucket of its number. Writers hold the lock. They make the version odd,
+//! change the lists, and make it even again. A reader in ordinary code takes the lock too.
+//! The fault handler does not: it walks the lists as they are and believes the result if the
+//! version was even and is unchanged afterwards (a sequence lock). Nodes are recycled and never
+//! freed, so a walk that races with a change may read nonsense but never memory that is gone; a
+//! walk is cut off after a bound, because a recycled node can lead it in circles.
+//!
+//! The handler may have interrupted a writer of its own thread, near the end of a fiber's stack.
+//! Then the version stays odd, and after a few tries it takes what it finds: every list is whole
+//! after each single store, so what it misses is at most the span being changed.
+
+use crate::primitive::{AtomicPtr, AtomicUsize, Mutex, Ordering, fence, lock};
+use core::ptr;
+
+/// Addresses that hold one or more stacks of the same size.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Span {
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+    /// Distance of the slots; each begins with its guard.
+    pub(crate) stride: usize,
+    pub(crate) guard: usize,
+}
+
+/// One stack of a span.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Slot {
+    /// Lowest address of the guard.
+    pub(crate) guard: usize,
+    /// Lowest usable address.
+    pub(crate) low: usize,
+    /// First address above the stack.
+    pub(crate) high: usize,
+}
+
+impl Span {
+    fn slot_at(&self, address: usize) -> Option<Slot> {
+        if !(self.start..self.end).contains(&address) || self.stride == 0 {
+            return None;
+        }
+        let guard = self.start + (address - self.start) / self.stride * self.stride;
+        let slot = Slot {
+            guard,
+            low: guard + self.guard,
+            high: guard + self.stride,
+        };
+        // A region may end in a piece that is too small for a slot.
+        (slot.high <= self.end).then_some(slot)
+    }
+
+    fn chunks(&self) -> core::ops::RangeInclusive<usize> {
+        self.start / CHUNK..=(self.end - 1) / CHUNK
+    }
+}
+
+const CHUNK: usize = 2 * 1024 * 1024;
+
+#[cfg(not(sinew_loom))]
+const BUCKETS: usize = 4096;
+#[cfg(sinew_loom)]
+const BUCKETS: usize = 2;
+
+/// Steps after which a walk without the lock gives up: longer than any list in practice (a
+/// million stacks of 256 KiB make about forty nodes a bucket).
+#[cfg(not(sinew_loom))]
+const MAX_STEPS: usize = 100_000;
+#[cfg(sinew_loom)]
+const MAX_STEPS: usize = 6;
+
+/// A node of a bucket. All fields are atomic because the handler reads them without the lock;
+/// they change only under it.
+struct Node {
+    chunk: AtomicUsize,
+    start: AtomicUsize,
+    end: AtomicUsize,
+    stride: AtomicUsize,
+    guard: AtomicUsize,
+    next: AtomicPtr<Node>,
+}
+
+impl Node {
+    fn span(&self) -> Span {
+        Span {
+            start: self.start.load(Ordering::Relaxed),
+            end: self.end.load(Ordering::Relaxed),
+            stride: self.stride.load(Ordering::Relaxed),
+            guard: self.guard.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// The lists; a struct, so that a model can have one of its own.
+pub(crate) struct Registry {
+    version: AtomicUsize,
+    buckets: [AtomicPtr<Node>; BUCKETS],
+    /// Unused nodes, linked by `next`. Holding this lock is what makes a writer.
+    free: Mutex<Free>,
+}
+
+struct Free(*mut Node);
+
+// SAFETY: the pointer is only followed under the lock, and nodes have no owner thread.
+unsafe impl Send for Free {}
+
+#[cfg(not(sinew_loom))]
+static REGISTRY: Registry = Registry::new();
+
+impl Registry {
+    #[cfg(not(sinew_loom))]
+    const fn new() -> Registry {
+        Registry {
+            version: AtomicUsize::new(0),
+            buckets: [const { AtomicPtr::new(ptr::null_mut()) }; BUCKETS],
+            free: Mutex::new(Free(ptr::null_mut())),
+        }
+    }
+
+    #[cfg(sinew_loom)]
+    pub(crate) fn new() -> Registry {
+        Registry {
+            version: AtomicUsize::new(0),
+            buckets: core::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
+            free: Mutex::new(Free(ptr::null_mut())),
+        }
+    }
+
+    fn bucket(&self, chunk: usize) -> &AtomicPtr<Node> {
+        &self.buckets[chunk % BUCKETS]
+    }
+
+    pub(crate) fn insert(&self, span: Span) {
+        let mut free = lock(&self.free);
+        // Allocate before the version becomes odd: the allocator is code of others.
+        let mut fresh: Vec<*mut Node> = Vec::new();
+        for _ in span.chunks() {
+            fresh.push(free.take().unwrap_or_else(new_node));
+        }
+        let writing = Writing::begin(&self.version);
+        for (chunk, &node) in span.chunks().zip(&fresh) {
+            let bucket = self.bucket(chunk);
+            // SAFETY: nodes are never freed.
+            let node_ref = unsafe { &*node };
+            node_ref.chunk.store(chunk, Ordering::Relaxed);
+            node_ref.start.store(span.start, Ordering::Relaxed);
+            node_ref.end.store(span.end, Ordering::Relaxed);
+            node_ref.stride.store(span.stride, Ordering::Relaxed);
+            node_ref.guard.store(span.guard, Ordering::Relaxed);
+            node_ref
+                .next
+                .store(bucket.load(Ordering::Relaxed), Ordering::Relaxed);
+            // ORDERING: Release publishes the fields; pairs with the Acquire loads in `walk`.
+            bucket.store(node, Ordering::Release);
+        }
+        drop(writing);
+    }
+
+    pub(crate) fn remove(&self, start: usize) {
+        let mut free = lock(&self.free);
+        let Some(span) = self.walk(start).0 else {
+            return;
+        };
+        let writing = Writing::begin(&self.version);
+        for chunk in span.chunks() {
+            let mut link = self.bucket(chunk);
+            loop {
+                let node = link.load(Ordering::Relaxed);
+                if node.is_null() {
+                    break;
+                }
+                // SAFETY: nodes are never freed.
+                let node_ref = unsafe { &*node };
+                if node_ref.chunk.load(Ordering::Relaxed) == chunk && node_ref.span() == span {
+                    // ORDERING: Release: what the next node holds was published before, and must
+                    // be seen by whoever comes to it this way.
+                    link.store(node_ref.next.load(Ordering::Relaxed), Ordering::Release);
+                    free.put(node);
+                    break;
+                }
+                link = &node_ref.next;
+            }
+        }
+        drop(writing);
+    }
+
+    /// The stack at an address, under the lock: exact.
+    pub(crate) fn find(&self, address: usize) -> Option<Slot> {
+        let _held = lock(&self.free);
+        self.walk(address).0.and_then(|span| span.slot_at(address))
+    }
+
+    /// The stack at an address, without waiting: for the fault handler.
+    pub(crate) fn find_unlocked(&self, address: usize) -> Option<Slot> {
+        const TRIES: usize = if cfg!(sinew_loom) { 2 } else { 1000 };
+        let mut found = None;
+        for _ in 0..TRIES {
+            // ORDERING: Acquire: the walk is not earlier than this load; pairs with the Release
+            // that ends a change.
+            let before = self.version.load(Ordering::Acquire);
+            let (span, complete) = self.walk(address);
+            found = span.and_then(|span| span.slot_at(address));
+            // ORDERING: Acquire fence: the walk is not later than the load below; pairs with the
+            // Release fence in `Writing::begin`.
+            fence(Ordering::Acquire);
+            let after = self.version.load(Ordering::Relaxed);
+            if complete && before == after && before.is_multiple_of(2) {
+                break;
+            }
+            core::hint::spin_loop();
+        }
+        found
+    }
+
+    /// The span that holds the address, and whether the walk came to an end.
+    fn walk(&self, address: usize) -> (Option<Span>, bool) {
+        let chunk = address / CHUNK;
+        // ORDERING: Acquire: the fields of the node; pairs with the Release in `insert`.
+        let mut node = self.bucket(chunk).load(Ordering::Acquire);
+        for _ in 0..MAX_STEPS {
+            if node.is_null() {
+                return (None, true);
+            }
+            // SAFETY: nodes are never freed.
+            let node_ref = unsafe { &*node };
+            if node_ref.chunk.load(Ordering::Relaxed) == chunk {
+                let span = node_ref.span();
+                if (span.start..span.end).contains(&address) {
+                    return (Some(span), true);
+                }
+            }
+            // ORDERING: Acquire; as above.
+            node = node_ref.next.load(Ordering::Acquire);
+        }
+        (None, false)
+    }
+}
+
+impl Free {
+    fn take(&mut self) -> Option<*mut Node> {
+        let node = self.0;
+        if node.is_null() {
+            return None;
+        }
+        // SAFETY: nodes are never freed.
+        self.0 = unsafe { &*node }.next.load(Ordering::Relaxed);
+        Some(node)
+    }
+
+    fn put(&mut self, node: *mut Node) {
+        // SAFETY: nodes are never freed.
+        unsafe { &*node }.next.store(self.0, Ordering::Relaxed);
+        self.0 = node;
+    }
+}
+
+/// A change under way: the version is odd while it lives.
+struct Writing<'a>(&'a AtomicUsize);
+
+impl<'a> Writing<'a> {
+    fn begin(version: &'a AtomicUsize) -> Self {
+        let even = version.load(Ordering::Relaxed);
+        version.store(even + 1, Ordering::Relaxed);
+        // ORDERING: Release fence: no change is seen by a walk that does not also see the odd
+        // version; pairs with the Acquire fence in `find_unlocked`.
+        fence(Ordering::Release);
+        Writing(version)
+    }
+}
+
+impl Drop for Writing<'_> {
+    fn drop(&mut self) {
+        let odd = self.0.load(Ordering::Relaxed);
+        // ORDERING: Release: whoever sees the even version sees the change; pairs with the Acquire
+        // load in `find_unlocked`.
+        self.0.store(odd + 1, Ordering::Release);
+    }
+}
+
+fn new_node() -> *mut Node {
+    Box::into_raw(Box::new(Node {
+        chunk: AtomicUsize::new(0),
+        start: AtomicUsize::new(0),
+        end: AtomicUsize::new(0),
+        stride: AtomicUsize::new(0),
+        guard: AtomicUsize::new(0),
+        next: AtomicPtr::new(ptr::null_mut()),
+    }))
+}
+
+/// Adds a span. Its addresses are in no other.
+#[cfg(not(sinew_loom))]
+pub(crate) fn insert(span: Span) {
+    REGISTRY.insert(span);
+}
+
+/// Removes the span that starts at `start`.
+#[cfg(not(sinew_loom))]
+pub(crate) fn remove(start: usize) {
+    REGISTRY.remove(start);
+}
+
+/// The stack at an address, guard included.
+#[cfg(not(sinew_loom))]
+pub(crate) fn find(address: usize) -> Option<Slot> {
+    REGISTRY.find(address)
+}
+
+/// The same in a signal handler.
+#[cfg(not(sinew_loom))]
+pub(crate) fn find_in_handler(address: usize) -> Option<Slot> {
+    REGISTRY.find_unlocked(address)
+}
+
+// Under a model every registry belongs to one execution, so the process-wide one does not exist.
+#[cfg(sinew_loom)]
+mod absent {
+    use super::{Slot, Span};
+    pub(crate) fn insert(_: Span) {}
+    pub(crate) fn remove(_: usize) {}
+    pub(crate) fn find(_: usize) -> Option<Slot> {
+        None
+    }
+    pub(crate) fn find_in_handler(_: usize) -> Option<Slot> {
+        None
+    }
+}
+#[cfg(sinew_loom)]
+pub(crate) use absent::{find, find_in_handler, insert, remove};
+
+#[cfg(all(test, sinew_loom))]
+#[path = "registry/loom.rs"]
+mod model;
+
+#[cfg(all(test, not(sinew_loom)))]
+#[path = "registry/tests.rs"]
+mod tests;

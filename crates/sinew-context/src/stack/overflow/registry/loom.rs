@@ -1,0 +1,60 @@
+//! Models: the reader without the lock, against one writer.
+
+use super::*;
+use loom::sync::Arc;
+use loom::thread;
+
+fn single(start: usize) -> Span {
+    Span {
+        start,
+        end: start + 65536,
+        stride: 65536,
+        guard: 4096,
+    }
+}
+
+/// A span that stays is found, whatever is inserted before it meanwhile.
+#[test]
+fn insert_hides_nothing() {
+    loom::model(|| {
+        let registry = Arc::new(Registry::new());
+        registry.insert(single(CHUNK));
+        let writer = {
+            let registry = registry.clone();
+            thread::spawn(move || registry.insert(single(CHUNK * (1 + BUCKETS))))
+        };
+        let found = registry.find_unlocked(CHUNK + 10);
+        assert_eq!(found.map(|slot| slot.guard), Some(CHUNK));
+        writer.join().unwrap();
+        assert!(registry.find_unlocked(CHUNK * (1 + BUCKETS) + 10).is_some());
+    });
+}
+
+/// A walk never reports a slot of a span that was not there at some moment of it, nor a mixture
+/// of two spans whose node was recycled under it, if it believed its result.
+#[test]
+fn a_recycled_node_is_not_believed() {
+    loom::model(|| {
+        let registry = Arc::new(Registry::new());
+        registry.insert(single(CHUNK));
+        let writer = {
+            let registry = registry.clone();
+            thread::spawn(move || {
+                registry.remove(CHUNK);
+                registry.insert(single(CHUNK * (1 + BUCKETS)));
+            })
+        };
+        if let Some(slot) = registry.find_unlocked(CHUNK + 10) {
+            assert_eq!(
+                slot,
+                Slot {
+                    guard: CHUNK,
+                    low: CHUNK + 4096,
+                    high: CHUNK + 65536
+                }
+            );
+        }
+        writer.join().unwrap();
+        assert_eq!(registry.find_unlocked(CHUNK + 10), None);
+    });
+}

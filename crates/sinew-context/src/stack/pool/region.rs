@@ -1,0 +1,137 @@
+//! A large mapping, cut into slots: guard below, stack above.
+
+use super::super::guard::{self, GuardKind};
+use super::super::mapping::Mapping;
+use super::super::overflow::registry::{self, Span};
+use crate::sanitizer;
+use core::ptr::NonNull;
+use std::io;
+
+/// Slots that become usable in one go at most: one system call commits them, one guards them.
+const BLOCK: usize = 64;
+
+/// A mapping of slots. Dropping it unmaps it; then no stack of it is in use.
+#[derive(Debug)]
+pub(super) struct Region {
+    map: Mapping,
+    stride: usize,
+    guard: usize,
+    guard_kind: GuardKind,
+    /// Slots committed and guarded, from the low end on.
+    ready: usize,
+    /// Slots handed out at least once, from the low end on.
+    pub(super) carved: usize,
+    /// Carved slots that are free and hold no memory.
+    pub(super) cold: usize,
+    /// Ids by which valgrind knows the slots; empty outside valgrind.
+    valgrind: Vec<usize>,
+}
+
+impl Region {
+    /// Maps a region of `slots` slots and makes the first ones ready.
+    ///
+    /// Which guards work is found out here: locked memory refuses the cheap ones, for instance.
+    pub(super) fn new(
+        slots: usize,
+        stride: usize,
+        guard: usize,
+        wanted: Option<GuardKind>,
+    ) -> io::Result<Region> {
+        let len = slots
+            .checked_mul(stride)
+            .ok_or(io::ErrorKind::OutOfMemory)?;
+        let map = Mapping::reserve(len)?;
+        let mut region = Region {
+            map,
+            stride,
+            guard,
+            guard_kind: GuardKind::InPlace,
+            ready: 0,
+            carved: 0,
+            cold: 0,
+            valgrind: Vec::new(),
+        };
+        region.guard_kind = region.make_ready(wanted)?;
+        registry::insert(Span {
+            start: region.start(),
+            end: region.start() + len,
+            stride,
+            guard,
+        });
+        Ok(region)
+    }
+
+    pub(super) fn start(&self) -> usize {
+        self.map.low().addr().get()
+    }
+
+    pub(super) fn slots(&self) -> usize {
+        self.map.len() / self.stride
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.map.len()
+    }
+
+    pub(super) fn guard_kind(&self) -> GuardKind {
+        self.guard_kind
+    }
+
+    pub(super) fn contains(&self, address: usize) -> bool {
+        (self.start()..self.start() + self.map.len()).contains(&address)
+    }
+
+    pub(super) fn is_used_up(&self) -> bool {
+        self.carved == self.slots()
+    }
+
+    /// Hands out a slot that was never used: its lowest usable address.
+    pub(super) fn carve(&mut self) -> io::Result<NonNull<u8>> {
+        debug_assert!(!self.is_used_up());
+        if self.carved == self.ready {
+            self.make_ready(Some(self.guard_kind))?;
+        }
+        let slot = self.slot(self.carved);
+        self.carved += 1;
+        // SAFETY: the stack begins above the guard, inside the slot.
+        Ok(unsafe { slot.add(self.guard) })
+    }
+
+    fn slot(&self, index: usize) -> NonNull<u8> {
+        // SAFETY: inside the mapping.
+        unsafe { self.map.low().add(index * self.stride) }
+    }
+
+    /// Commits and guards the next block of slots, twice as many as before up to a limit.
+    fn make_ready(&mut self, kind: Option<GuardKind>) -> io::Result<GuardKind> {
+        let total = self.slots();
+        let count = self.ready.clamp(4, BLOCK).min(total - self.ready);
+        let offset = self.ready * self.stride;
+        self.map.commit(offset, count * self.stride)?;
+        let mut guards = [(NonNull::dangling(), 0); BLOCK];
+        for (index, place) in guards[..count].iter_mut().enumerate() {
+            *place = (self.slot(self.ready + index), self.guard);
+        }
+        // SAFETY: slots of ours that nobody uses yet.
+        let kind = unsafe { guard::install(&guards[..count], kind)? };
+        for &(slot, _) in &guards[..count] {
+            // SAFETY: the bounds of one slot.
+            let (low, high) = unsafe { (slot.add(self.guard), slot.add(self.stride)) };
+            let id = sanitizer::register_stack(low.as_ptr(), high.as_ptr());
+            if id != 0 {
+                self.valgrind.push(id);
+            }
+        }
+        self.ready += count;
+        Ok(kind)
+    }
+}
+
+impl Drop for Region {
+    fn drop(&mut self) {
+        registry::remove(self.start());
+        for &id in &self.valgrind {
+            sanitizer::deregister_stack(id);
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! Stacks that grow on demand.
+
+use super::mapping::discard;
+use super::protected::ProtectedFixedSize;
+use super::{Stack, StackAllocator, check_size};
+use std::io;
+
+/// Stacks that start small and grow as far as the program recurses.
+///
+/// A compiler with split stacks would chain segments. Here a large reservation of addresses is
+/// committed page by page as it is touched, which grows the same way, costs nothing per call, and
+/// keeps pointers into the stack valid. What a fiber does not use any more while it is suspended
+/// can be given back by [`Fiber::trim`](crate::Fiber::trim); the whole stack goes back to the
+/// kernel when its fiber ends.
+///
+/// The reservation is 64 MiB of addresses, or as much as [`Segmented::with_limit`] says. It counts
+/// towards `ulimit -v`, and on kernels with strict overcommit (mode 2) towards the commit limit.
+#[derive(Clone, Copy, Debug)]
+pub struct Segmented {
+    initial: usize,
+    inner: ProtectedFixedSize,
+}
+
+impl Segmented {
+    /// Bytes that a stack can grow to when nothing else is said.
+    pub const DEFAULT_LIMIT: usize = 64 * 1024 * 1024;
+
+    /// Stacks that commit `initial` bytes at once, a multiple of the page, and grow from there.
+    pub fn new(initial: usize) -> io::Result<Self> {
+        Self::with_limit(initial, Self::DEFAULT_LIMIT.max(initial))
+    }
+
+    /// The same, growing to `limit` bytes at most.
+    pub fn with_limit(initial: usize, limit: usize) -> io::Result<Self> {
+        check_size("initial stack size", initial)?;
+        check_size("stack limit", limit)?;
+        if initial > limit {
+            return Err(super::invalid(format_args!(
+                "initial stack size {initial} is above the limit of {limit} bytes"
+            )));
+        }
+        Ok(Segmented {
+            initial,
+            inner: ProtectedFixedSize::new(limit)?,
+        })
+    }
+}
+
+// SAFETY: as `ProtectedFixedSize`, which makes the stacks.
+unsafe impl StackAllocator for Segmented {
+    fn allocate(&self) -> io::Result<Stack> {
+        let stack = self.inner.allocate()?;
+        // Have the first part ready, so that the fiber does not fault its way through it.
+        #[cfg(target_os = "linux")]
+        {
+            const MADV_POPULATE_WRITE: i32 = 23;
+            // SAFETY: the upper end of the stack that was just made. A kernel before 5.14 refuses,
+            // and the pages come when they are touched.
+            let refused = unsafe {
+                let start = stack.high().sub(self.initial);
+                libc::madvise(start.as_ptr().cast(), self.initial, MADV_POPULATE_WRITE) != 0
+            };
+            if refused && io::Error::last_os_error().raw_os_error() == Some(libc::ENOMEM) {
+                return Err(super::mapping::explain("commit", self.initial));
+            }
+        }
+        Ok(stack)
+    }
+}
+
+/// Gives back what lies below `used` on a stack, in whole pages.
+///
+/// # Safety
+/// Nothing below `used` on this stack is in use, and nothing runs on it now.
+pub(crate) unsafe fn discard_below(stack: &Stack, used: usize) {
+    let page = super::page_size();
+    let unused = (used & !(page - 1)).saturating_sub(stack.low().addr().get());
+    if unused > 0 && stack.guard_size() > 0 {
+        // SAFETY: as promised by the caller.
+        unsafe { discard(stack.low(), unused) };
+    }
+}

@@ -1,0 +1,113 @@
+//! Ending a fiber from any depth.
+//!
+//! # Protocol
+//!
+//! `unwind(to)` notes `to` in the fiber's header and raises a panic with a payload of a type of
+//! its own, without calling the panic hook. Destructors run; the fiber's first frame recognises
+//! the payload, takes `to` out of the header and exits to it.
+//!
+//! The payload carries nothing, so it does no harm wherever it ends up. It must arrive, though:
+//! somebody waits in `to` for this fiber to be gone. Code that catches it and raises it again
+//! (`resume_unwind`) is fine. Code that drops it, returns from the entry function without it, or
+//! is unwound a second time because it went on, is reported and the process aborts.
+
+use crate::entry::Header;
+use crate::fiber::Fiber;
+use crate::hook::fatal;
+use std::any::Any;
+use std::panic::resume_unwind;
+
+/// The payload. Private, so that nobody else can raise it.
+struct Unwinding;
+
+impl Drop for Unwinding {
+    fn drop(&mut self) {
+        swallowed();
+    }
+}
+
+#[cold]
+pub(crate) fn swallowed() -> ! {
+    fatal(format_args!(
+        "sinew: the unwinding of a fiber was caught and not raised again; aborting, since whoever \
+         ends the fiber waits for it. Let `catch_unwind` pass on what `sinew_context::is_unwind` \
+         recognises"
+    ))
+}
+
+/// Ends the running fiber: runs its destructors from the innermost frame outwards, then goes on
+/// in `to`, which receives `None`.
+///
+/// Works at any depth, and as the function of [`Fiber::resume_with`]:
+/// `fiber.resume_with(unwind)` ends `fiber` and comes back, as dropping it does.
+///
+/// # Panics
+/// On the stack of an OS thread, or of a runtime's own fiber: those did not begin as a [`Fiber`]
+/// and end by returning.
+///
+/// # Aborts
+/// If the fiber is being unwound already, or if code on the way catches the unwinding and does
+/// not raise it again. With `panic = "abort"`, always: nothing can be unwound there.
+///
+/// # Examples
+/// ```
+/// use sinew_context::{Fiber, unwind};
+///
+/// let fiber = Fiber::new(|caller| {
+///     fn deep(caller: Fiber) -> ! {
+///         let _dropped_on_the_way = vec![1, 2, 3];
+///         unwind(caller)
+///     }
+///     deep(caller)
+/// })?;
+/// assert!(fiber.resume().is_none());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[track_caller]
+pub fn unwind(to: Fiber) -> ! {
+    let here = 0_u8;
+    let Some(header) = Header::at((&raw const here).addr()) else {
+        panic!(
+            "unwind called on a stack that no fiber was made with: an OS thread or a runtime's \
+             fiber ends by returning"
+        );
+    };
+    if cfg!(panic = "abort") {
+        fatal(format_args!(
+            "sinew: a fiber cannot be unwound under panic = \"abort\"; let it return instead of \
+             dropping it while it is suspended"
+        ));
+    }
+    if header.is_unwinding() {
+        swallowed();
+    }
+    header.begin_unwinding(to);
+    resume_unwind(Box::new(Unwinding))
+}
+
+/// Whether a caught panic is the unwinding of a fiber, which must be raised again.
+///
+/// # Examples
+/// ```
+/// use std::panic::{catch_unwind, resume_unwind};
+///
+/// fn guarded(f: impl FnOnce() + std::panic::UnwindSafe) {
+///     if let Err(payload) = catch_unwind(f) {
+///         if sinew_context::is_unwind(&*payload) {
+///             resume_unwind(payload);
+///         }
+///         println!("caught a panic");
+///     }
+/// }
+/// # guarded(|| ());
+/// ```
+pub fn is_unwind(payload: &(dyn Any + Send)) -> bool {
+    payload.is::<Unwinding>()
+}
+
+/// Takes the payload out of circulation: the unwinding is where it belongs.
+pub(crate) fn arrived(payload: Box<dyn Any + Send>) {
+    if let Ok(unwinding) = payload.downcast::<Unwinding>() {
+        core::mem::forget(*unwinding);
+    }
+}

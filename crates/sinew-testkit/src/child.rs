@@ -1,0 +1,85 @@
+//! A test's body in a process of its own.
+
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitStatus};
+
+/// Names the test whose body the process is to run.
+const VARIABLE: &str = "SINEW_TEST_CHILD";
+
+/// What to start a test binary with, for binaries of another architecture (an emulator and its
+/// arguments, separated by spaces).
+const RUNNER: &str = "SINEW_TEST_RUNNER";
+
+/// How a child ended and what it said.
+#[derive(Debug)]
+pub struct Outcome {
+    /// How it ended.
+    pub status: ExitStatus,
+    /// Its standard output.
+    pub stdout: String,
+    /// Its standard error.
+    pub stderr: String,
+}
+
+impl Outcome {
+    /// Whether the signal ended the child.
+    pub fn died_of(&self, signal: i32) -> bool {
+        // A shell or an emulator in between reports the signal as a number above 128.
+        self.status.signal() == Some(signal) || self.status.code() == Some(128 + signal)
+    }
+
+    /// Fails unless the child was ended by the signal and said all of `texts` on standard error.
+    #[track_caller]
+    pub fn assert_died(&self, signal: i32, texts: &[&str]) {
+        assert!(self.died_of(signal), "expected signal {signal}: {self:#?}");
+        for text in texts {
+            assert!(self.stderr.contains(text), "missing {text:?}: {self:#?}");
+        }
+    }
+
+    /// Fails unless the child ended well.
+    #[track_caller]
+    pub fn assert_success(&self) {
+        assert!(self.status.success(), "{self:#?}");
+    }
+}
+
+/// Runs `body` in a new process and returns how it ended.
+///
+/// `test` is the full name of the calling test: the child is the same test binary, told to run
+/// that test only, and in it this call runs `body` and exits.
+pub fn child(test: &str, body: impl FnOnce()) -> Outcome {
+    child_with(test, |_| (), body)
+}
+
+/// The same with changes to the command first.
+pub fn child_with(test: &str, prepare: impl FnOnce(&mut Command), body: impl FnOnce()) -> Outcome {
+    if std::env::var(VARIABLE).is_ok_and(|name| name == test) {
+        body();
+        std::process::exit(0);
+    }
+    let binary = std::env::current_exe().expect("the test knows its own path");
+    let runner = std::env::var(RUNNER).unwrap_or_default();
+    let mut words = runner.split_whitespace();
+    let mut command = match words.next() {
+        Some(program) => {
+            let mut command = Command::new(program);
+            command.args(words).arg(binary);
+            command
+        }
+        None => Command::new(binary),
+    };
+    command
+        .args([test, "--exact", "--nocapture", "--test-threads=1"])
+        .env(VARIABLE, test)
+        .env("RUST_BACKTRACE", "0");
+    prepare(&mut command);
+    let output = command
+        .output()
+        .expect("the test binary can be started again");
+    Outcome {
+        status: output.status,
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}

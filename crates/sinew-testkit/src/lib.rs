@@ -1,0 +1,13 @@
+//! What the tests of sinew share.
+//!
+//! [`child`] runs a test's body in a process of its own, for what ends a process; [`Log`] records
+//! what happened in which order, drops included; [`memory`] reads what the kernel says about
+//! this process; [`Seed`] makes stress tests repeatable.
+
+pub mod child;
+pub mod log;
+pub mod memory;
+pub mod seed;
+
+pub use log::{Log, Noisy};
+pub use seed::Seed;

@@ -1,0 +1,35 @@
+//! Repeatable chance.
+
+/// A small generator of random numbers (xorshift) whose seed a failing test prints.
+#[derive(Clone, Debug)]
+pub struct Seed(u64);
+
+impl Seed {
+    /// The seed of the variable `SINEW_SEED`, or one of the clock; printed, so that a failure can
+    /// be repeated.
+    #[expect(clippy::print_stderr, reason = "a failing test must show its seed")]
+    pub fn from_env() -> Seed {
+        let seed = std::env::var("SINEW_SEED")
+            .ok()
+            .and_then(|text| text.parse().ok());
+        let seed = seed.unwrap_or_else(|| {
+            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+            now.map_or(1, |time| time.as_nanos() as u64)
+        });
+        eprintln!("SINEW_SEED={seed}");
+        Seed(seed | 1)
+    }
+
+    /// The next number.
+    pub fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0.wrapping_mul(0x2545_F491_4F6C_DD1D)
+    }
+
+    /// A number below `end`.
+    pub fn below(&mut self, end: usize) -> usize {
+        ((u128::from(self.next()) * end as u128) >> 64) as usize
+    }
+}
