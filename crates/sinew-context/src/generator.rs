@@ -132,11 +132,10 @@ impl<T> Iterator for Generator<'_, T> {
     fn next(&mut self) -> Option<T> {
         match self.fiber.take()?.resume() {
             Some(fiber) => {
-                let Some(value) = self.slot.value.take() else {
-                    stranger(fiber)
-                };
+                // The function's yielder alone holds the fiber that waits here, so nobody else
+                // can have come back.
                 self.fiber = Some(fiber);
-                Some(value)
+                self.slot.value.take()
             }
             None => {
                 self.slot.pass_panic_on();
@@ -217,25 +216,13 @@ impl<T> Slot<T> {
     }
 }
 
-/// Switches to the other side, and keeps who comes back from there.
+/// Switches to the other side, and keeps who comes back from there: the one that used the
+/// generator, or another if the generator was moved.
 fn hand_over(caller: &mut Option<Fiber>) {
-    let to = caller.take().unwrap_or_else(|| {
-        panic!("a yielder or input was used while its own call was suspended in another fiber")
-    });
-    match to.resume() {
-        Some(fiber) => *caller = Some(fiber),
-        None => panic!("the fiber that used a generator has ended while the generator ran"),
-    }
-}
-
-#[cold]
-#[track_caller]
-fn stranger(fiber: Fiber) -> ! {
-    drop(fiber);
-    panic!(
-        "a fiber that waits for a generator was resumed by another one than the generator, which \
-         is lost"
-    );
+    let to = caller
+        .take()
+        .expect("a function that is being unwound yields no more");
+    *caller = to.resume();
 }
 
 /// What the fiber of a generator runs.
@@ -262,7 +249,7 @@ impl<T, F: FnOnce(&mut Yielder<T>)> EntryFunction for GeneratorEntry<T, F> {
     }
 }
 
-/// The fiber to end with. It is missing only if `hand_over` panicked, and the function caught it.
+/// The fiber to end with. It is missing only if the function was unwound, and swallowed that.
 fn returning(caller: Option<Fiber>) -> Fiber {
     caller.unwrap_or_else(|| {
         crate::hook::fatal(format_args!(

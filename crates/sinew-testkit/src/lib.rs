@@ -2,12 +2,13 @@
 //!
 //! [`child`] runs a test's body in a process of its own, for what ends a process; [`Log`] records
 //! what happened in which order, drops included; [`memory`] reads what the kernel says about
-//! this process; [`Seed`] makes stress tests repeatable.
+//! this process; [`Seed`] makes stress tests repeatable; [`stack`] uses a stack up.
 
 pub mod child;
 pub mod log;
 pub mod memory;
 pub mod seed;
+pub mod stack;
 
 pub use log::{Log, Noisy};
 pub use seed::Seed;

@@ -39,3 +39,9 @@ pub fn available() -> usize {
     let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<usize>().ok());
     kib.unwrap_or(0) * 1024
 }
+
+/// The size of a page.
+pub fn page_size() -> usize {
+    // SAFETY: no preconditions.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
+}

@@ -1,6 +1,6 @@
 //! The push form of a generator.
 
-use super::{Slot, hand_over, returning, stranger};
+use super::{Slot, hand_over, returning};
 use crate::entry;
 use crate::fiber::{CreateError, EntryFunction, Fiber};
 use crate::stack::{ProtectedFixedSize, StackAllocator};
@@ -131,13 +131,9 @@ impl<T> Consumer<'_, T> {
         let Some(fiber) = self.fiber.take() else {
             return;
         };
-        match fiber.resume() {
-            Some(fiber) if self.slot.value.take().is_some() || self.slot.closed.get() => {
-                // The function asks for values, and only when it has none.
-                stranger(fiber)
-            }
-            Some(fiber) => self.fiber = Some(fiber),
-            None => self.slot.pass_panic_on(),
+        self.fiber = fiber.resume();
+        if self.fiber.is_none() {
+            self.slot.pass_panic_on();
         }
     }
 }

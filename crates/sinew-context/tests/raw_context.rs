@@ -1,0 +1,110 @@
+//! The raw layer, as a scheduler uses it.
+
+use sinew_context::context::{self, Context, Record};
+use sinew_context::stack::{ProtectedFixedSize, Stack, StackAllocator};
+use sinew_context::{Fiber, unwind};
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// A control block with what its entry function needs behind the record.
+#[repr(C)]
+struct Block {
+    record: Record,
+    stack: Stack,
+    rounds: usize,
+    seen: Cell<usize>,
+}
+
+unsafe extern "C-unwind" fn entry(from: Option<Context>, message: usize, record: *mut Record) -> ! {
+    // SAFETY: the record begins a `Block`; each context is resumed by the test only.
+    unsafe {
+        context::arrive(from);
+        let block = &*record.cast::<Block>();
+        let (mut back, mut message) = (from.unwrap(), message);
+        for _ in 0..block.rounds {
+            block.seen.set(block.seen.get() + message);
+            let (from, next) = context::switch(back, message * 2, 7);
+            (back, message) = (from.unwrap(), next);
+        }
+        context::exit(back, 99)
+    }
+}
+
+fn prepare(rounds: usize) -> (Box<Block>, Context) {
+    let stack = ProtectedFixedSize::default().allocate().unwrap();
+    let block = Box::new(Block {
+        record: Record::new(entry),
+        stack,
+        rounds,
+        seen: Cell::new(0),
+    });
+    let block = Box::into_raw(block);
+    // SAFETY: the stack is the block's own, and the block stays where it is.
+    unsafe {
+        let stack = &(*block).stack;
+        let (low, high) = (stack.low().as_ptr(), stack.high().as_ptr());
+        let context = Context::prepare(stack.top().as_ptr(), (low, high), block.cast(), 5);
+        (Box::from_raw(block), context)
+    }
+}
+
+#[test]
+fn messages_and_tags_go_with_the_switch() {
+    let (mut block, context) = prepare(3);
+    // SAFETY: the context is suspended, and switched to once for each value of it.
+    unsafe {
+        assert_eq!(context.tag(), 5);
+        assert!(context.unstarted().is_some());
+        let mut context = context;
+        for message in [1, 10, 100] {
+            let (from, answer) = context::switch(context, message, 0);
+            context = from.unwrap();
+            assert_eq!(answer, message * 2);
+            assert_eq!(context.tag(), 7);
+            assert!(context.unstarted().is_none());
+            assert_eq!(Context::from_ptr(context.as_ptr()), context);
+            assert!(block.stack.range().contains(&context.address()));
+        }
+        let (from, answer) = context::switch(context, 0, 0);
+        assert_eq!((from, answer), (None, 99));
+        context::retire(&mut block.record);
+    }
+    assert_eq!(block.seen.get(), 111);
+}
+
+#[test]
+fn on_a_schedulers_stack_there_is_no_fiber_to_unwind() {
+    unsafe extern "C-unwind" fn misuse(from: Option<Context>, _: usize, record: *mut Record) -> ! {
+        // SAFETY: as above.
+        unsafe {
+            context::arrive(from);
+            let fiber = Fiber::new(|caller| {
+                assert!(
+                    caller.is_thread(),
+                    "a scheduler's context counts as a thread"
+                );
+                caller
+            })
+            .unwrap();
+            assert!(fiber.resume().is_none());
+            let other = Fiber::new(|caller| caller).unwrap();
+            let refused = catch_unwind(AssertUnwindSafe(|| unwind(other)));
+            (*record.cast::<Block>())
+                .seen
+                .set(usize::from(refused.is_err()));
+            context::exit(from.unwrap(), 0)
+        }
+    }
+    let (mut block, _) = prepare(0);
+    block.record = Record::new(misuse);
+    let block = Box::into_raw(block);
+    // SAFETY: as in `prepare`; the first context was never run and is replaced.
+    unsafe {
+        let stack = &(*block).stack;
+        let bounds = (stack.low().as_ptr(), stack.high().as_ptr());
+        let context = Context::prepare(stack.top().as_ptr(), bounds, block.cast(), 0);
+        let _ = context::switch(context, 0, 0);
+        context::retire(block.cast());
+        assert_eq!(Box::from_raw(block).seen.get(), 1);
+    }
+}
