@@ -9,14 +9,14 @@
 //! A context is *prepared*, then alternates between *running* and *suspended*, then *exits*.
 //! While it is suspended exactly one [`Context`] value stands for it, and that value is used up
 //! by the switch that resumes it; no value stands for a running one.
-//! The switch hands over two words: where control came from, and a message.
-//! What a message means is between the two sides; zero is "nothing to do".
-//! The third word, the *tag*, stays behind in the suspended frame, readable by whoever holds the
+//! The switch hands over where control came from and, if the sender wants, a message: a word whose
+//! meaning is between the two sides.
+//! Another word, the *tag*, stays behind in the suspended frame, readable by whoever holds the
 //! context: a fiber keeps its host there.
 //!
 //! Next: `arch`, which does it, and `sanitizer`, which tells the tools about it.
 
-use crate::arch::{self, EntryRecord, FRAME_SIZE, Frame, STACK_ALIGN};
+use crate::arch::{self, EntryRecord, FRAME_SIZE, Frame, Handover, MESSAGE, STACK_ALIGN};
 use crate::sanitizer::{self, Note};
 use core::ptr::NonNull;
 
@@ -51,17 +51,22 @@ pub struct Record {
     start: Note,
 }
 
-/// The function that a context begins with. It must call [`arrive`] first and never return.
-///
-/// `from` is the context that switched here, `None` if that one has ended.
+/// The function that a context begins with. It must call [`Arrival::begin`] with the first two
+/// words, and never return.
 pub type Entry =
-    unsafe extern "C-unwind" fn(from: Option<Context>, message: usize, record: *mut Record) -> !;
+    unsafe extern "C-unwind" fn(first: *mut (), second: usize, record: *mut Record) -> !;
+
+/// What a context finds when it runs again: who switched to it, and the message.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival {
+    words: Handover,
+}
 
 impl Record {
     /// Makes a record that starts `entry`.
     pub const fn new(entry: Entry) -> Self {
-        // SAFETY: both are functions of the same ABI; `Option<Context>` has the layout of a
-        // nullable pointer to a frame, and a record begins with its `EntryRecord`.
+        // SAFETY: both are functions of the same ABI that take a pointer, a word and a pointer; a
+        // record begins with its `EntryRecord`.
         let entry = unsafe { core::mem::transmute::<Entry, arch::Entry>(entry) };
         Record {
             entry: EntryRecord { entry },
@@ -161,35 +166,102 @@ impl Context {
     }
 }
 
-/// Suspends the running context under `tag` and goes on in `to`, handing it `message`.
+impl Arrival {
+    /// Takes the two words that an [`Entry`] function was given: the first thing it does.
+    ///
+    /// # Safety
+    /// Called once, at the start of a context, with the words that its entry function was given.
+    #[inline(always)]
+    pub unsafe fn begin(first: *mut (), second: usize) -> Arrival {
+        let arrival = Arrival {
+            words: (first.cast(), second),
+        };
+        // SAFETY: as the caller promised.
+        unsafe { sanitizer::begin(arrival.frame()) };
+        arrival
+    }
+
+    /// Whether there is a message, or the other side has exited: whether there is anything to do
+    /// but to go on.
+    #[inline(always)]
+    pub fn is_plain(&self) -> bool {
+        self.words.0.addr() & MESSAGE == 0
+    }
+
+    /// The message, if the other side sent one. One that has exited always did.
+    #[inline(always)]
+    pub fn message(&self) -> Option<usize> {
+        (!self.is_plain()).then_some(self.words.1)
+    }
+
+    /// The context that switched here and is suspended now; `None` if it has exited.
+    #[inline(always)]
+    pub fn from(&self) -> Option<Context> {
+        NonNull::new(self.frame()).map(Context)
+    }
+
+    /// The same, for a plain arrival.
+    ///
+    /// # Safety
+    /// [`is_plain`](Self::is_plain) is true: then somebody has switched here and is suspended.
+    #[inline(always)]
+    pub unsafe fn from_plain(&self) -> Context {
+        // SAFETY: a plain first word is the frame itself.
+        Context(unsafe { NonNull::new_unchecked(self.words.0) })
+    }
+
+    #[inline(always)]
+    fn frame(&self) -> *mut Frame {
+        self.words.0.map_addr(|word| word & !MESSAGE)
+    }
+}
+
+/// Suspends the running context under `tag` and goes on in `to`.
 ///
-/// Returns when somebody switches back: the context that did (`None` if it has exited), and its
-/// message.
+/// Returns when somebody switches back.
 ///
 /// # Safety
 /// `to` is suspended, nobody else will switch to it, its stack is alive, and what the two sides
 /// agreed about messages holds. The caller keeps nothing across the call that another context
 /// of the same thread may end: see `docs/soundness.md`.
 #[inline(always)]
-pub unsafe fn switch(to: Context, message: usize, tag: usize) -> (Option<Context>, usize) {
+pub unsafe fn switch(to: Context, tag: usize) -> Arrival {
+    // SAFETY: `arch::switch` asks for what the caller promised.
+    unsafe { switch_by(to, tag, |to, tag| arch::switch(to, tag)) }
+}
+
+/// Suspends the running context under `tag` and goes on in `to`, handing it `message`.
+///
+/// # Safety
+/// As for [`switch`].
+#[inline(always)]
+pub unsafe fn switch_with(to: Context, message: usize, tag: usize) -> Arrival {
+    // SAFETY: `arch::switch_with` asks for what the caller promised.
+    unsafe { switch_by(to, tag, |to, tag| arch::switch_with(to, message, tag)) }
+}
+
+#[inline(always)]
+unsafe fn switch_by(
+    to: Context,
+    tag: usize,
+    switch: impl FnOnce(*mut Frame, usize) -> Handover,
+) -> Arrival {
     let mut note = Note::new();
     // SAFETY: `to` is suspended, so its frame and its note are alive; ours is on this stack and
-    // outlives the suspension. `arch::switch` asks for what the caller promised.
+    // outlives the suspension.
     unsafe {
         let tag = sanitizer::leave(&mut note, tag, to.0.as_ref().tag);
-        let (from, message) = arch::switch(to.0.as_ptr(), message, tag);
-        sanitizer::come_back(&mut note, from);
-        (
-            core::mem::transmute::<*mut Frame, Option<Context>>(from),
-            message,
-        )
+        let arrival = Arrival {
+            words: switch(to.0.as_ptr(), tag),
+        };
+        sanitizer::come_back(&mut note, arrival.frame());
+        arrival
     }
 }
 
 /// Ends the running context and goes on in `to`, handing it `message`.
 ///
-/// `to` receives `None` for where control came from. The stack that is left is unused as soon as
-/// `to` runs; a message is the way to tell it so.
+/// The stack that is left is unused as soon as `to` runs; the message is the way to tell it so.
 ///
 /// # Safety
 /// As for [`switch`]; nothing on the running stack needs to be dropped any more.
@@ -200,17 +272,6 @@ pub unsafe fn exit(to: Context, message: usize) -> ! {
         sanitizer::leave_for_good(to.0.as_ref().tag);
         arch::exit(to.0.as_ptr(), message)
     }
-}
-
-/// The first thing an [`Entry`] function does.
-///
-/// # Safety
-/// Called once, at the start of a context, with the `from` that its entry function was given.
-#[inline(always)]
-pub unsafe fn arrive(from: Option<Context>) {
-    let from = from.map_or(core::ptr::null_mut(), |context| context.0.as_ptr());
-    // SAFETY: as the caller promised.
-    unsafe { sanitizer::begin(from) };
 }
 
 /// Forgets what the tools were told of a context: the last thing before its stack is reused.

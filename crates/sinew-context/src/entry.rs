@@ -13,11 +13,10 @@
 //!
 //! # Messages
 //!
-//! The word that a switch hands over is null or points to a [`Message`], whose function the
-//! receiver runs before it returns to its caller. There are two: `ended`, and the function that
-//! `resume_with` injects.
+//! A message points to a [`Message`], whose function the receiver runs before it returns to its
+//! caller. There are two: `ended`, and the function that `resume_with` injects.
 
-use crate::context::{self, Context, Record};
+use crate::context::{self, Arrival, Context, Record};
 use crate::fiber::{CreateError, EntryFunction, Fiber};
 use crate::hook::fatal;
 use crate::host::Host;
@@ -39,24 +38,26 @@ pub(crate) struct Message {
 /// Turns what a switch brought into what `resume` returns.
 ///
 /// # Safety
-/// `from` and `message` are what `context::switch` returned or an entry function was given, from
-/// a switch of this crate's fibers.
+/// The arrival is that of a switch between this crate's fibers, and is used once.
 #[inline(always)]
-pub(crate) unsafe fn receive(from: Option<Context>, message: usize) -> Option<Fiber> {
-    if message == 0 {
+pub(crate) unsafe fn receive(arrival: Arrival) -> Option<Fiber> {
+    if arrival.is_plain() {
         // SAFETY: each switch makes one context, and it is handed over here only.
-        return from.map(|context| unsafe { Fiber::from_context(context) });
+        return Some(unsafe { Fiber::from_context(arrival.from_plain()) });
     }
     // SAFETY: as the caller promised.
-    unsafe { deliver(from, core::ptr::with_exposed_provenance_mut(message)) }
+    unsafe { deliver(arrival) }
 }
 
-#[cold]
 #[inline(never)]
-unsafe fn deliver(from: Option<Context>, message: *mut Message) -> Option<Fiber> {
-    // SAFETY: the message is alive: it lies on the stack of `from`, which is suspended, or in the
-    // header of a fiber that has just ended.
-    unsafe { ((*message).deliver)(from, message) }
+unsafe fn deliver(arrival: Arrival) -> Option<Fiber> {
+    let message = arrival
+        .message()
+        .map(core::ptr::with_exposed_provenance_mut::<Message>);
+    let message = message.expect("a plain arrival is not delivered");
+    // SAFETY: the message is alive: it lies on the stack of the sender, which is suspended, or in
+    // the header of a fiber that has just ended.
+    unsafe { ((*message).deliver)(arrival.from(), message) }
 }
 
 /// What is known of a fiber besides its closure.
@@ -144,11 +145,7 @@ fn too_small<F>(needed: usize, size: usize) -> io::Error {
 }
 
 /// The first function of every fiber.
-unsafe extern "C-unwind" fn enter<F>(
-    from: Option<Context>,
-    message: usize,
-    record: *mut Record,
-) -> !
+unsafe extern "C-unwind" fn enter<F>(first: *mut (), second: usize, record: *mut Record) -> !
 where
     F: EntryFunction,
 {
@@ -157,11 +154,11 @@ where
     // SAFETY: called by the trampoline, so these are the words of a switch to a fiber that was
     // made by `create::<_, F>`; the closure is taken out once, here.
     let result = unsafe {
-        context::arrive(from);
+        let arrival = Arrival::begin(first, second);
         std::panic::catch_unwind(AssertUnwindSafe(|| {
             // Taken first: if an injected function unwinds, the closure is dropped with it.
             let closure = ManuallyDrop::take(&mut (*launch).closure);
-            closure.call(receive(from, message))
+            closure.call(receive(arrival))
         }))
     };
     // SAFETY: the fiber's own header; nothing of the user's is left on this stack.
@@ -190,16 +187,24 @@ fn is_aligned_frame() -> bool {
 /// `header` is that of the running fiber, and its stack holds nothing that needs dropping.
 #[inline(always)]
 unsafe fn leave(header: &Header, next: Fiber) -> ! {
-    if !next.is_at_home() {
-        fatal(format_args!(
-            "sinew: a fiber ended by returning a fiber of another host ({}); aborting, since it \
-             has nowhere to go",
-            next.home()
-        ));
+    let next = next.into_context();
+    // SAFETY: `next` is suspended.
+    let home = Host::from_tag(unsafe { next.tag() });
+    if !home.is_current() {
+        no_way_home(home);
     }
     let message = (&raw const header.ended).expose_provenance();
     // SAFETY: `next` is suspended, ours, and of this host.
-    unsafe { context::exit(next.into_context(), message) }
+    unsafe { context::exit(next, message) }
+}
+
+#[cold]
+#[inline(never)]
+fn no_way_home(home: Host) -> ! {
+    fatal(format_args!(
+        "sinew: a fiber ended by returning a fiber of another host ({home}); aborting, since it \
+         has nowhere to go"
+    ))
 }
 
 /// Decides where a fiber goes that did not simply return.

@@ -153,13 +153,9 @@ impl Fiber {
     #[inline]
     #[track_caller]
     pub fn resume(self) -> Option<Fiber> {
-        let host = Host::current();
-        let to = self.into_context_at(host);
+        let (to, host) = self.into_context_here();
         // SAFETY: `self` was the one value of a suspended fiber of this host, and is used up.
-        unsafe {
-            let (from, message) = context::switch(to, 0, host.tag());
-            receive(from, message)
-        }
+        unsafe { receive(context::switch(to, host.tag())) }
     }
 
     /// Suspends the caller and runs `f` on top of this fiber, as if the call in which it is
@@ -219,8 +215,7 @@ impl Fiber {
         F: FnOnce(Fiber) -> R,
         R: Resumed,
     {
-        let host = Host::current();
-        let to = self.into_context_at(host);
+        let (to, host) = self.into_context_here();
         let mut injection = Injection {
             message: Message {
                 deliver: run_injected::<F, R>,
@@ -230,16 +225,13 @@ impl Fiber {
         let message = (&raw mut injection).expose_provenance();
         // SAFETY: as in `resume`; the injection lies on this stack, which is suspended while the
         // receiver reads it.
-        unsafe {
-            let (from, message) = context::switch(to, message, host.tag());
-            receive(from, message)
-        }
+        unsafe { receive(context::switch_with(to, message, host.tag())) }
     }
 
     /// Whether the fiber can be resumed where this is called: on its thread, in its runtime fiber.
     #[inline]
     pub fn is_at_home(&self) -> bool {
-        self.home() == Host::current()
+        self.home().is_current()
     }
 
     /// Whether the fiber was never resumed.
@@ -308,31 +300,37 @@ impl Fiber {
         ManuallyDrop::new(self).context
     }
 
+    /// The context and the host, which is the running one.
     #[inline(always)]
     #[track_caller]
-    fn into_context_at(self, host: Host) -> Context {
-        if self.home() != host {
-            self.refuse_away_from_home(host);
+    fn into_context_here(self) -> (Context, Host) {
+        // First of all: a value that might still be dropped would be kept in memory across the
+        // switch, and its address be waited for in front of it.
+        let context = self.into_context();
+        // SAFETY: the context is suspended.
+        let home = Host::from_tag(unsafe { context.tag() });
+        if !home.is_current() {
+            refuse(home);
         }
-        self.into_context()
+        (context, home)
     }
+}
 
-    #[cold]
-    #[inline(never)]
-    #[track_caller]
-    fn refuse_away_from_home(self, host: Host) -> ! {
-        // Not dropped: it cannot be unwound here either.
-        let home = self.home();
-        core::mem::forget(self);
-        panic!("a fiber of {home} was resumed in {host}; it can go on only where it was made");
-    }
+/// Panics for a fiber that is resumed away from home. It stays suspended: it cannot be unwound
+/// here either.
+#[cold]
+#[inline(never)]
+#[track_caller]
+fn refuse(home: Host) -> ! {
+    let host = Host::current();
+    panic!("a fiber of {home} was resumed in {host}; it can go on only where it was made");
 }
 
 impl Drop for Fiber {
     fn drop(&mut self) {
         let home = self.home();
-        let host = Host::current();
-        if home != host {
+        if !home.is_current() {
+            let host = Host::current();
             // Left suspended, with its stack: nothing else is safe.
             let leak = format_args!(
                 "a fiber of {home} was dropped in {host}; it is leaked, since it can be unwound \

@@ -35,6 +35,19 @@ impl Host {
         }
     }
 
+    /// Whether `self` is the host of the running code.
+    ///
+    /// Asks the thread pointer first: on a thread without a runtime that is all there is to do.
+    #[inline(always)]
+    pub(crate) fn is_current(self) -> bool {
+        (self.0 == arch::thread_pointer() && hook::host().is_none()) || self.is_current_by_hook()
+    }
+
+    #[inline(never)]
+    fn is_current_by_hook(self) -> bool {
+        self == Host::current()
+    }
+
     #[inline(always)]
     pub(crate) fn from_tag(tag: usize) -> Host {
         Host(tag)

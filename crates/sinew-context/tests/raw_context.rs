@@ -1,6 +1,6 @@
 //! The raw layer, as a scheduler uses it.
 
-use sinew_context::context::{self, Context, Record};
+use sinew_context::context::{self, Arrival, Context, Record};
 use sinew_context::stack::{ProtectedFixedSize, Stack, StackAllocator};
 use sinew_context::{Fiber, unwind};
 use std::cell::Cell;
@@ -15,18 +15,22 @@ struct Block {
     seen: Cell<usize>,
 }
 
-unsafe extern "C-unwind" fn entry(from: Option<Context>, message: usize, record: *mut Record) -> ! {
+unsafe extern "C-unwind" fn entry(first: *mut (), second: usize, record: *mut Record) -> ! {
     // SAFETY: the record begins a `Block`; each context is resumed by the test only.
     unsafe {
-        context::arrive(from);
+        let mut arrival = Arrival::begin(first, second);
         let block = &*record.cast::<Block>();
-        let (mut back, mut message) = (from.unwrap(), message);
         for _ in 0..block.rounds {
-            block.seen.set(block.seen.get() + message);
-            let (from, next) = context::switch(back, message * 2, 7);
-            (back, message) = (from.unwrap(), next);
+            let back = arrival.from().unwrap();
+            arrival = match arrival.message() {
+                Some(message) => {
+                    block.seen.set(block.seen.get() + message);
+                    context::switch_with(back, message * 2, 7)
+                }
+                None => context::switch(back, 7),
+            };
         }
-        context::exit(back, 99)
+        context::exit(arrival.from().unwrap(), 99)
     }
 }
 
@@ -50,23 +54,28 @@ fn prepare(rounds: usize) -> (Box<Block>, Context) {
 
 #[test]
 fn messages_and_tags_go_with_the_switch() {
-    let (mut block, context) = prepare(3);
+    let (mut block, context) = prepare(4);
     // SAFETY: the context is suspended, and switched to once for each value of it.
     unsafe {
         assert_eq!(context.tag(), 5);
         assert!(context.unstarted().is_some());
         let mut context = context;
         for message in [1, 10, 100] {
-            let (from, answer) = context::switch(context, message, 0);
-            context = from.unwrap();
-            assert_eq!(answer, message * 2);
+            let arrival = context::switch_with(context, message, 0);
+            assert!(!arrival.is_plain());
+            assert_eq!(arrival.message(), Some(message * 2));
+            context = arrival.from().unwrap();
             assert_eq!(context.tag(), 7);
             assert!(context.unstarted().is_none());
             assert_eq!(Context::from_ptr(context.as_ptr()), context);
             assert!(block.stack.range().contains(&context.address()));
         }
-        let (from, answer) = context::switch(context, 0, 0);
-        assert_eq!((from, answer), (None, 99));
+        let arrival = context::switch(context, 0);
+        assert!(arrival.is_plain());
+        assert_eq!(arrival.message(), None);
+        assert_eq!(arrival.from(), Some(arrival.from_plain()));
+        let arrival = context::switch(arrival.from_plain(), 0);
+        assert_eq!((arrival.from(), arrival.message()), (None, Some(99)));
         context::retire(&mut block.record);
     }
     assert_eq!(block.seen.get(), 111);
@@ -74,10 +83,10 @@ fn messages_and_tags_go_with_the_switch() {
 
 #[test]
 fn on_a_schedulers_stack_there_is_no_fiber_to_unwind() {
-    unsafe extern "C-unwind" fn misuse(from: Option<Context>, _: usize, record: *mut Record) -> ! {
+    unsafe extern "C-unwind" fn misuse(first: *mut (), second: usize, record: *mut Record) -> ! {
         // SAFETY: as above.
         unsafe {
-            context::arrive(from);
+            let arrival = Arrival::begin(first, second);
             let fiber = Fiber::new(|caller| {
                 assert!(
                     caller.is_thread(),
@@ -92,7 +101,7 @@ fn on_a_schedulers_stack_there_is_no_fiber_to_unwind() {
             (*record.cast::<Block>())
                 .seen
                 .set(usize::from(refused.is_err()));
-            context::exit(from.unwrap(), 0)
+            context::exit(arrival.from().unwrap(), 0)
         }
     }
     let (mut block, _) = prepare(0);
@@ -103,7 +112,7 @@ fn on_a_schedulers_stack_there_is_no_fiber_to_unwind() {
         let stack = &(*block).stack;
         let bounds = (stack.low().as_ptr(), stack.high().as_ptr());
         let context = Context::prepare(stack.top().as_ptr(), bounds, block.cast(), 0);
-        let _ = context::switch(context, 0, 0);
+        let _ = context::switch(context, 0);
         context::retire(block.cast());
         assert_eq!(Box::from_raw(block).seen.get(), 1);
     }

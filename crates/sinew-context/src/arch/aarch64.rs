@@ -5,48 +5,64 @@
 //! x18 is the platform's and is never touched. Everything else is a declared clobber,
 //! with v8-v15, whose low halves the convention would preserve.
 
-use super::{EntryRecord, Frame};
+use super::{EntryRecord, Frame, Handover};
 use core::arch::{asm, naked_asm};
+
+/// The switch, with the instruction that makes the first word of the handover from x4.
+macro_rules! switch_by {
+    ($hand_over:literal, $to:ident, $tag:ident, $($message:tt)*) => {{
+        let from;
+        let received;
+        // SAFETY: the block leaves the stack pointer and the two registers it cannot declare as
+        // it found them: whoever switches back loads them from the frame that is pushed here.
+        unsafe {
+            asm!(
+                // Push a `Frame`.
+                "adr x3, 2f",
+                "stp x2, x3, [sp, #-32]!",
+                "stp x19, x29, [sp, #16]",
+                "mov x4, sp",
+                // Load the target's registers.
+                "ldr x3, [x0, #8]",
+                "ldp x19, x29, [x0, #16]",
+                "add sp, x0, #32",
+                // The target finds in x0 where control came from, in x1 the message.
+                $hand_over,
+                "br x3",
+                "2:",
+                inlateout("x0") $to => from,
+                $($message)* received,
+                inlateout("x2") $tag => _,
+                lateout("x3") _, lateout("x4") _,
+                lateout("x20") _, lateout("x21") _, lateout("x22") _, lateout("x23") _,
+                lateout("x24") _, lateout("x25") _, lateout("x26") _, lateout("x27") _,
+                lateout("x28") _, lateout("x30") _,
+                lateout("v8") _, lateout("v9") _, lateout("v10") _, lateout("v11") _,
+                lateout("v12") _, lateout("v13") _, lateout("v14") _, lateout("v15") _,
+                clobber_abi("C"),
+            );
+        }
+        (from, received)
+    }};
+}
 
 /// Suspends the running context, goes on in `to`.
 ///
 /// # Safety
 /// `to` is a suspended context that nobody else resumes; its stack is alive.
-/// `message` and `tag` mean what both sides agreed on.
+/// `tag` means what both sides agreed on.
 #[inline(always)]
-pub(crate) unsafe fn switch(to: *mut Frame, message: usize, tag: usize) -> (*mut Frame, usize) {
-    let from;
-    let received;
-    // SAFETY: the block leaves the stack pointer and the two registers it cannot declare as it
-    // found them: whoever switches back loads them from the frame that is pushed here.
-    unsafe {
-        asm!(
-            // Push a `Frame`.
-            "adr x3, 2f",
-            "stp x2, x3, [sp, #-32]!",
-            "stp x19, x29, [sp, #16]",
-            "mov x4, sp",
-            // Load the target's registers.
-            "ldr x3, [x0, #8]",
-            "ldp x19, x29, [x0, #16]",
-            "add sp, x0, #32",
-            // The target finds in x0 where control came from, in x1 the message.
-            "mov x0, x4",
-            "br x3",
-            "2:",
-            inlateout("x0") to => from,
-            inlateout("x1") message => received,
-            inlateout("x2") tag => _,
-            lateout("x3") _, lateout("x4") _,
-            lateout("x20") _, lateout("x21") _, lateout("x22") _, lateout("x23") _,
-            lateout("x24") _, lateout("x25") _, lateout("x26") _, lateout("x27") _,
-            lateout("x28") _, lateout("x30") _,
-            lateout("v8") _, lateout("v9") _, lateout("v10") _, lateout("v11") _,
-            lateout("v12") _, lateout("v13") _, lateout("v14") _, lateout("v15") _,
-            clobber_abi("C"),
-        );
-    }
-    (from, received)
+pub(crate) unsafe fn switch(to: *mut Frame, tag: usize) -> Handover {
+    switch_by!("mov x0, x4", to, tag, lateout("x1"))
+}
+
+/// Suspends the running context, goes on in `to` and hands it `message`.
+///
+/// # Safety
+/// As for [`switch`].
+#[inline(always)]
+pub(crate) unsafe fn switch_with(to: *mut Frame, message: usize, tag: usize) -> Handover {
+    switch_by!("add x0, x4, #1", to, tag, inlateout("x1") message =>)
 }
 
 /// Goes on in `to`; the running context is over.
@@ -61,8 +77,8 @@ pub(crate) unsafe fn exit(to: *mut Frame, message: usize) -> ! {
             "ldr x3, [x0, #8]",
             "ldp x19, x29, [x0, #16]",
             "add sp, x0, #32",
-            // From nowhere: a null context tells the target that its predecessor has ended.
-            "mov x0, xzr",
+            // From nowhere, with a message.
+            "mov x0, #1",
             "br x3",
             in("x0") to,
             in("x1") message,

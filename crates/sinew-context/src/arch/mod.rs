@@ -4,7 +4,8 @@
 //!
 //! | item | what it does |
 //! | --- | --- |
-//! | `switch(to, message, tag)` | saves the running context in a [`Frame`] on its own stack, goes on in `to`; returns when somebody switches back, with (where from, their message) |
+//! | `switch(to, tag)` | saves the running context in a [`Frame`] on its own stack, goes on in `to`; returns when somebody switches back, with what they handed over |
+//! | `switch_with(to, message, tag)` | the same, handing over a message |
 //! | `exit(to, message)` | goes on in `to` without saving anything: the running context has ended |
 //! | `trampoline` | where a context that never ran begins; ends every backtrace |
 //! | `thread_pointer()` | a word that differs between threads that live at the same time |
@@ -55,7 +56,23 @@ compile_error!(
     "sinew-context has a switch for x86_64, aarch64 and riscv64 on Unix; see docs/platforms.md"
 );
 
-pub(crate) use imp::{exit, switch, thread_pointer, trampoline};
+pub(crate) use imp::{exit, switch, switch_with, thread_pointer, trampoline};
+
+/// What a switch hands over, in two registers.
+///
+/// Frames are aligned, so bit 0 of the first word is free to say that the second one holds a
+/// message; otherwise that is whatever the register held. The common switch has no message and
+/// so need not clear it.
+///
+/// | first word | second word | means |
+/// | --- | --- | --- |
+/// | frame | anything | that context has switched here |
+/// | frame + 1 | message | that context has switched here, with a message |
+/// | 1 | message | a context has exited, with a message |
+pub(crate) type Handover = (*mut Frame, usize);
+
+/// Bit 0 of the first word of a [`Handover`]; the assembly spells it out.
+pub(crate) const MESSAGE: usize = 1;
 
 /// Alignment of the stack pointer at a call, on every architecture here.
 pub(crate) const STACK_ALIGN: usize = 16;
@@ -78,8 +95,8 @@ pub(crate) struct Frame {
 pub(crate) const FRAME_SIZE: usize = 32;
 const _: () = assert!(size_of::<Frame>() == FRAME_SIZE);
 
-/// What runs first on a new stack: gets the context that switched here (null if it has ended),
-/// its message, and the record that `Context::prepare` was given.
+/// What runs first on a new stack: gets the two words of the [`Handover`], and the record that
+/// `Context::prepare` was given.
 pub(crate) type Entry =
     unsafe extern "C-unwind" fn(from: *mut Frame, message: usize, record: *mut EntryRecord) -> !;
 

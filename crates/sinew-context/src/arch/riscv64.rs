@@ -4,54 +4,70 @@
 //! are saved by hand. sp is the context itself; pc is the label at the end of the block.
 //! gp and tp belong to the thread. Everything else is a declared clobber.
 
-use super::{EntryRecord, Frame};
+use super::{EntryRecord, Frame, Handover};
 use core::arch::{asm, naked_asm};
+
+/// The switch, with the instruction that makes the first word of the handover from a4.
+macro_rules! switch_by {
+    ($hand_over:literal, $to:ident, $tag:ident, $($message:tt)*) => {{
+        let from;
+        let received;
+        // SAFETY: the block leaves the stack pointer and the two registers it cannot declare as
+        // it found them: whoever switches back loads them from the frame that is pushed here.
+        unsafe {
+            asm!(
+                // Push a `Frame`.
+                "lla a3, 2f",
+                "addi sp, sp, -32",
+                "sd a2, 0(sp)",
+                "sd a3, 8(sp)",
+                "sd s1, 16(sp)",
+                "sd s0, 24(sp)",
+                "mv a4, sp",
+                // Load the target's registers.
+                "ld a3, 8(a0)",
+                "ld s1, 16(a0)",
+                "ld s0, 24(a0)",
+                "addi sp, a0, 32",
+                // The target finds in a0 where control came from, in a1 the message.
+                $hand_over,
+                // Not through ra or t0, which would move the return-address predictor.
+                "jr a3",
+                "2:",
+                inlateout("a0") $to => from,
+                $($message)* received,
+                inlateout("a2") $tag => _,
+                lateout("a3") _, lateout("a4") _,
+                lateout("s2") _, lateout("s3") _, lateout("s4") _, lateout("s5") _,
+                lateout("s6") _, lateout("s7") _, lateout("s8") _, lateout("s9") _,
+                lateout("s10") _, lateout("s11") _,
+                lateout("fs0") _, lateout("fs1") _, lateout("fs2") _, lateout("fs3") _,
+                lateout("fs4") _, lateout("fs5") _, lateout("fs6") _, lateout("fs7") _,
+                lateout("fs8") _, lateout("fs9") _, lateout("fs10") _, lateout("fs11") _,
+                clobber_abi("C"),
+            );
+        }
+        (from, received)
+    }};
+}
 
 /// Suspends the running context, goes on in `to`.
 ///
 /// # Safety
 /// `to` is a suspended context that nobody else resumes; its stack is alive.
-/// `message` and `tag` mean what both sides agreed on.
+/// `tag` means what both sides agreed on.
 #[inline(always)]
-pub(crate) unsafe fn switch(to: *mut Frame, message: usize, tag: usize) -> (*mut Frame, usize) {
-    let from;
-    let received;
-    // SAFETY: the block leaves the stack pointer and the two registers it cannot declare as it
-    // found them: whoever switches back loads them from the frame that is pushed here.
-    unsafe {
-        asm!(
-            // Push a `Frame`.
-            "lla a3, 2f",
-            "addi sp, sp, -32",
-            "sd a2, 0(sp)",
-            "sd a3, 8(sp)",
-            "sd s1, 16(sp)",
-            "sd s0, 24(sp)",
-            "mv a4, sp",
-            // Load the target's registers.
-            "ld a3, 8(a0)",
-            "ld s1, 16(a0)",
-            "ld s0, 24(a0)",
-            "addi sp, a0, 32",
-            // The target finds in a0 where control came from, in a1 the message.
-            "mv a0, a4",
-            // Not through ra or t0, which would move the return-address predictor.
-            "jr a3",
-            "2:",
-            inlateout("a0") to => from,
-            inlateout("a1") message => received,
-            inlateout("a2") tag => _,
-            lateout("a3") _, lateout("a4") _,
-            lateout("s2") _, lateout("s3") _, lateout("s4") _, lateout("s5") _,
-            lateout("s6") _, lateout("s7") _, lateout("s8") _, lateout("s9") _,
-            lateout("s10") _, lateout("s11") _,
-            lateout("fs0") _, lateout("fs1") _, lateout("fs2") _, lateout("fs3") _,
-            lateout("fs4") _, lateout("fs5") _, lateout("fs6") _, lateout("fs7") _,
-            lateout("fs8") _, lateout("fs9") _, lateout("fs10") _, lateout("fs11") _,
-            clobber_abi("C"),
-        );
-    }
-    (from, received)
+pub(crate) unsafe fn switch(to: *mut Frame, tag: usize) -> Handover {
+    switch_by!("mv a0, a4", to, tag, lateout("a1"))
+}
+
+/// Suspends the running context, goes on in `to` and hands it `message`.
+///
+/// # Safety
+/// As for [`switch`].
+#[inline(always)]
+pub(crate) unsafe fn switch_with(to: *mut Frame, message: usize, tag: usize) -> Handover {
+    switch_by!("addi a0, a4, 1", to, tag, inlateout("a1") message =>)
 }
 
 /// Goes on in `to`; the running context is over.
@@ -67,8 +83,8 @@ pub(crate) unsafe fn exit(to: *mut Frame, message: usize) -> ! {
             "ld s1, 16(a0)",
             "ld s0, 24(a0)",
             "addi sp, a0, 32",
-            // From nowhere: a null context tells the target that its predecessor has ended.
-            "li a0, 0",
+            // From nowhere, with a message.
+            "li a0, 1",
             "jr a3",
             in("a0") to,
             in("a1") message,

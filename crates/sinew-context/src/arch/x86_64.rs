@@ -4,50 +4,66 @@
 //! rsp is the context itself; rip is the label at the end of the block.
 //! Everything else, the vector registers among them, is a declared clobber.
 
-use super::{EntryRecord, Frame};
+use super::{EntryRecord, Frame, Handover};
 use core::arch::{asm, naked_asm};
+
+/// The switch, with the instruction that makes the first word of the handover from rax.
+macro_rules! switch_by {
+    ($hand_over:literal, $to:ident, $tag:ident, $($message:tt)*) => {{
+        let from;
+        let received;
+        // SAFETY: the block leaves the stack pointer and the two registers it cannot declare as
+        // it found them: whoever switches back loads them from the frame that is pushed here.
+        // It uses the stack below rsp, which is free because `nostack` is not given.
+        unsafe {
+            asm!(
+                // Push a `Frame`, last field first.
+                "push rbp",
+                "push rbx",
+                "lea rax, [rip + 2f]",
+                "push rax",
+                "push rdx",
+                "mov rax, rsp",
+                // Load the target's registers. `lea`, not `pop`, moves the stack pointer: the
+                // loads depend on rdi alone and start before the stack pointer is known.
+                "mov rbx, [rdi + 16]",
+                "mov rbp, [rdi + 24]",
+                "lea rsp, [rdi + 32]",
+                "mov rcx, [rdi + 8]",
+                // The target finds in rdi where control came from, in rsi the message.
+                $hand_over,
+                // A jump: the return-address predictor must not see us.
+                "jmp rcx",
+                "2:",
+                inlateout("rdi") $to => from,
+                $($message)* received,
+                inlateout("rdx") $tag => _,
+                lateout("rax") _, lateout("rcx") _,
+                lateout("r12") _, lateout("r13") _, lateout("r14") _, lateout("r15") _,
+                clobber_abi("sysv64"),
+            );
+        }
+        (from, received)
+    }};
+}
 
 /// Suspends the running context, goes on in `to`.
 ///
 /// # Safety
 /// `to` is a suspended context that nobody else resumes; its stack is alive.
-/// `message` and `tag` mean what both sides agreed on.
+/// `tag` means what both sides agreed on.
 #[inline(always)]
-pub(crate) unsafe fn switch(to: *mut Frame, message: usize, tag: usize) -> (*mut Frame, usize) {
-    let from;
-    let received;
-    // SAFETY: the block leaves the stack pointer and the two registers it cannot declare as it
-    // found them: whoever switches back loads them from the frame that is pushed here.
-    // It uses the stack below rsp, which is free because `nostack` is not given.
-    unsafe {
-        asm!(
-            // Push a `Frame`, last field first.
-            "push rbp",
-            "push rbx",
-            "lea rax, [rip + 2f]",
-            "push rax",
-            "push rdx",
-            "mov rax, rsp",
-            // Load the target's registers. `lea`, not `pop`, moves the stack pointer: the loads
-            // depend on rdi alone and start before the stack pointer is known.
-            "mov rbx, [rdi + 16]",
-            "mov rbp, [rdi + 24]",
-            "lea rsp, [rdi + 32]",
-            "mov rcx, [rdi + 8]",
-            // The target finds in rdi where control came from, in rsi the message.
-            "mov rdi, rax",
-            // A jump: the return-address predictor must not see us.
-            "jmp rcx",
-            "2:",
-            inlateout("rdi") to => from,
-            inlateout("rsi") message => received,
-            inlateout("rdx") tag => _,
-            lateout("rax") _, lateout("rcx") _,
-            lateout("r12") _, lateout("r13") _, lateout("r14") _, lateout("r15") _,
-            clobber_abi("sysv64"),
-        );
-    }
-    (from, received)
+pub(crate) unsafe fn switch(to: *mut Frame, tag: usize) -> Handover {
+    switch_by!("mov rdi, rax", to, tag, lateout("rsi"))
+}
+
+/// Suspends the running context, goes on in `to` and hands it `message`.
+///
+/// # Safety
+/// As for [`switch`].
+#[inline(always)]
+pub(crate) unsafe fn switch_with(to: *mut Frame, message: usize, tag: usize) -> Handover {
+    switch_by!("lea rdi, [rax + 1]", to, tag, inlateout("rsi") message =>)
 }
 
 /// Goes on in `to`; the running context is over.
@@ -63,8 +79,8 @@ pub(crate) unsafe fn exit(to: *mut Frame, message: usize) -> ! {
             "mov rbp, [rdi + 24]",
             "lea rsp, [rdi + 32]",
             "mov rcx, [rdi + 8]",
-            // From nowhere: a null context tells the target that its predecessor has ended.
-            "xor edi, edi",
+            // From nowhere, with a message.
+            "mov edi, 1",
             "jmp rcx",
             in("rdi") to,
             in("rsi") message,

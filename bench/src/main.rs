@@ -1,0 +1,130 @@
+//! Measures the same work on sinew, on its peers and on bare floors.
+//!
+//! A *suite* holds *benchmarks*; each runs a number of *contenders* in turn, several times, and
+//! compares the medians. See `measure` for how, `suite` for what, `report` for how it is shown.
+
+mod floor;
+mod measure;
+mod noise;
+mod peer;
+mod report;
+mod suite;
+
+use clap::Parser;
+use measure::{Measured, Settings};
+use std::io::Write;
+use std::process::ExitCode;
+
+/// Benchmarks of sinew beside its peers and bare floors.
+#[derive(Parser)]
+#[command(name = "sinew-bench", version)]
+struct Cli {
+    /// Suites or benchmarks to run; all if none is named.
+    names: Vec<String>,
+
+    /// How often each contender is measured; at least seven for --check.
+    #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..))]
+    repeats: u32,
+
+    /// Milliseconds that one measurement takes, about.
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
+    sample_ms: u64,
+
+    /// Prints the results as JSON instead of a table.
+    #[arg(long)]
+    json: bool,
+
+    /// Writes a report with plots to this file.
+    #[arg(long, value_name = "FILE")]
+    html: Option<std::path::PathBuf>,
+
+    /// Fails if a target is missed: if every repeat lies beyond it.
+    #[arg(long)]
+    check: bool,
+
+    /// Lists the benchmarks and ends.
+    #[arg(long)]
+    list: bool,
+
+    /// Runs one contender of a benchmark that needs a process of its own.
+    #[arg(long, hide = true, num_args = 2)]
+    child: Option<Vec<String>>,
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(&cli) {
+        Ok(code) => code,
+        Err(message) => {
+            eprintln!("sinew-bench: {message}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(cli: &Cli) -> Result<ExitCode, String> {
+    let benchmarks = suite::all();
+    if let Some(child) = &cli.child {
+        return measure::child(&benchmarks, &child[0], &child[1]).map(|()| ExitCode::SUCCESS);
+    }
+    if cli.check && cli.repeats < 7 {
+        return Err(format!(
+            "--check needs at least 7 repeats, not {}",
+            cli.repeats
+        ));
+    }
+    for name in &cli.names {
+        if !benchmarks
+            .iter()
+            .any(|one| one.suite == name || one.name == name)
+        {
+            return Err(format!(
+                "there is no suite or benchmark {name:?}; --list shows them"
+            ));
+        }
+    }
+    let chosen: Vec<_> = benchmarks
+        .into_iter()
+        .filter(|one| {
+            let named = |name: &String| one.suite == name || one.name == name;
+            cli.names.is_empty() || cli.names.iter().any(named)
+        })
+        .collect();
+    if cli.list {
+        for one in &chosen {
+            println!("{:<10} {:<14} {}", one.suite, one.name, one.what);
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let settings = Settings {
+        repeats: cli.repeats,
+        sample: std::time::Duration::from_millis(cli.sample_ms),
+    };
+    let measured: Vec<Measured> = chosen
+        .into_iter()
+        .map(|one| measure::run(one, &settings))
+        .collect();
+    let machine = report::Machine::here();
+
+    let mut out = std::io::stdout().lock();
+    let text = if cli.json {
+        report::json::render(&machine, &measured)
+    } else {
+        report::table::render(&machine, &measured)
+    };
+    out.write_all(text.as_bytes())
+        .map_err(|error| format!("cannot print: {error}"))?;
+    if let Some(path) = &cli.html {
+        std::fs::write(path, report::html::render(&machine, &measured))
+            .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+    }
+    let missed = measured
+        .iter()
+        .flat_map(|one| &one.verdicts)
+        .any(|verdict| verdict.is_missed());
+    Ok(if cli.check && missed {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    })
+}

@@ -1,0 +1,37 @@
+//! The peers, each in its best ordinary configuration.
+
+pub(crate) mod corosensei;
+pub(crate) mod fcontext;
+pub(crate) mod generator;
+pub(crate) mod sinew;
+
+use crate::measure::{Lap, Timed};
+
+/// Switches to each context in turn; `step` goes there and comes back, which is two switches.
+///
+/// A single context is not kept in the vector, so that the loop around the switch is empty.
+pub(crate) fn round_robin<C: 'static>(
+    mut contexts: Vec<C>,
+    step: impl Fn(&mut C) + 'static,
+) -> Timed {
+    let count = contexts.len() as u64;
+    if count == 1 {
+        let mut context = contexts.pop().expect("there is one");
+        return Box::new(move |switches| {
+            let rounds = (switches / 2).max(1);
+            Lap::run(2 * rounds, || {
+                for _ in 0..rounds {
+                    step(&mut context);
+                }
+            })
+        });
+    }
+    Box::new(move |switches| {
+        let rounds = (switches / 2).div_ceil(count).max(1);
+        Lap::run(2 * rounds * count, || {
+            for _ in 0..rounds {
+                contexts.iter_mut().for_each(&step);
+            }
+        })
+    })
+}

@@ -1,0 +1,84 @@
+//! sinew's own contenders.
+
+use super::round_robin;
+use crate::measure::{Lap, Timed};
+use sinew_context::Fiber;
+use sinew_context::stack::{StackAllocator, StackCache, StackPool};
+use std::hint::black_box;
+
+pub(crate) const SETTINGS: &str = "StackCache, 256 KiB guarded stacks";
+
+/// A fiber that switches back to whoever resumes it, for ever.
+fn bouncing(stacks: &impl StackAllocator) -> Fiber {
+    let fiber = Fiber::with_allocator(stacks, |mut caller| {
+        loop {
+            caller = caller.resume().expect("the caller does not end");
+        }
+    });
+    fiber
+        .expect("there is memory for a stack")
+        .resume()
+        .expect("it is suspended")
+}
+
+/// Resumes `count` fibers in turn, each of which switches back.
+pub(crate) fn switch(count: usize) -> Timed {
+    let pool = StackPool::new().expect("the default sizes are valid");
+    let stacks = StackCache::new(&pool);
+    if count == 1 {
+        // One fiber is kept where a program would keep it: in a variable.
+        let mut kept = Some(bouncing(&stacks));
+        return Box::new(move |switches| {
+            let rounds = (switches / 2).max(1);
+            Lap::run(2 * rounds, || {
+                let mut fiber = kept.take().expect("it was put back");
+                for _ in 0..rounds {
+                    fiber = fiber.resume().expect("it does not end");
+                }
+                kept = Some(fiber);
+            })
+        });
+    }
+    let fibers: Vec<Option<Fiber>> = (0..count).map(|_| Some(bouncing(&stacks))).collect();
+    round_robin(fibers, |fiber| {
+        *fiber = fiber.take().and_then(Fiber::resume)
+    })
+}
+
+/// Makes a fiber, runs it to its end, gives its stack back.
+pub(crate) fn create() -> Timed {
+    let pool = StackPool::new().expect("the default sizes are valid");
+    let stacks = StackCache::new(&pool);
+    Box::new(move |count| {
+        Lap::run(count, || {
+            for number in 0..count {
+                let fiber = Fiber::with_allocator(&stacks, move |caller| {
+                    black_box(number);
+                    caller
+                });
+                let _ = black_box(fiber.expect("a stack is there").resume());
+            }
+        })
+    })
+}
+
+/// Bytes that a suspended fiber takes, resident and in page tables, when a million are alive.
+pub(crate) fn million() -> f64 {
+    let count = crate::suite::context::MILLION;
+    let mut fibers: Vec<Fiber> = Vec::with_capacity(count);
+    // Touch the vector, so that it does not count.
+    let spare = fibers.spare_capacity_mut();
+    spare
+        .iter_mut()
+        .step_by(512)
+        .for_each(|place| *place = std::mem::MaybeUninit::zeroed());
+    let before = crate::floor::memory();
+    let pool = StackPool::new().expect("the default sizes are valid");
+    let stacks = StackCache::new(&pool);
+    for _ in 0..count {
+        fibers.push(bouncing(&stacks));
+    }
+    let after = crate::floor::memory();
+    std::mem::forget(fibers);
+    (after - before) as f64 / count as f64
+}

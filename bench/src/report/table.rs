@@ -1,0 +1,59 @@
+//! For people at a terminal.
+
+use super::Machine;
+use crate::measure::{Measured, SUBJECT};
+use std::fmt::Write;
+
+pub(crate) fn render(machine: &Machine, benchmarks: &[Measured]) -> String {
+    let mut out = String::new();
+    let _ = writeln!(out, "{}", machine.line());
+    for one in benchmarks {
+        let _ = write_benchmark(&mut out, one);
+    }
+    out
+}
+
+fn write_benchmark(out: &mut String, one: &Measured) -> std::fmt::Result {
+    writeln!(out, "\n{}/{}: {}", one.suite, one.name, one.what)?;
+    writeln!(
+        out,
+        "  {:<12} {:>10} {:>10} {:>10} {:>8}  {}",
+        one.unit, "median", "least", "greatest", "sinew is", "settings"
+    )?;
+    let subject = one
+        .results
+        .iter()
+        .find(|series| series.contender == SUBJECT);
+    for series in &one.results {
+        if let Some(reason) = series.missing {
+            writeln!(out, "  {:<12} missing: {reason}", series.contender)?;
+            continue;
+        }
+        let ratio = subject.map_or(f64::NAN, |subject| subject.median() / series.median());
+        writeln!(
+            out,
+            "  {:<12} {:>10.2} {:>10.2} {:>10.2} {:>7.2}x  {}",
+            series.contender,
+            series.median(),
+            series.least(),
+            series.greatest(),
+            ratio,
+            series.settings
+        )?;
+    }
+    for verdict in &one.verdicts {
+        writeln!(
+            out,
+            "  target {}: {:?} (median {:.2}, {:.2} to {:.2})",
+            verdict.target, verdict.outcome, verdict.median, verdict.least, verdict.greatest
+        )?;
+    }
+    if one.noise > 0.05 {
+        writeln!(
+            out,
+            "  others took {:.0} % of a processor meanwhile",
+            one.noise * 100.0
+        )?;
+    }
+    Ok(())
+}

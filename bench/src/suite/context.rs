@@ -1,0 +1,169 @@
+//! Stacks and switches.
+
+use crate::measure::{Benchmark, Contender, SUBJECT, Target, Timed, Work};
+use crate::peer::{corosensei, fcontext, generator, sinew};
+
+/// Stacks alive at once in `stacks`.
+pub(crate) const MILLION: usize = 1_000_000;
+
+const FLOOR: &str = "floor";
+const HAND: &str = "by hand, no checks";
+
+pub(crate) fn benchmarks() -> Vec<Benchmark> {
+    vec![
+        Benchmark {
+            targets: vec![at_most(1.0, "corosensei")],
+            ..switch("switch", "one-way switch between two contexts", 1)
+        },
+        Benchmark {
+            targets: vec![at_most(0.85, "corosensei")],
+            ..switch("switch1000", "the same, 1,000 contexts round robin", 1000)
+        },
+        Benchmark {
+            targets: vec![at_most(1.0, "fcontext")],
+            ..switch("switch30000", "the same, 30,000 contexts", 30_000)
+        },
+        Benchmark {
+            suite: "context",
+            name: "create",
+            what: "create, run and destroy on a pooled stack",
+            unit: "ns/fiber",
+            contenders: vec![
+                timed(SUBJECT, sinew::SETTINGS, sinew::create),
+                timed(
+                    FLOOR,
+                    "a corosensei coroutine on one reused stack",
+                    corosensei::create_on_reused_stack,
+                ),
+                hand(floor_create),
+                timed("corosensei", corosensei::SETTINGS, corosensei::create),
+                timed("generator", generator::SETTINGS, generator::create),
+                fcontext_create(),
+            ],
+            targets: vec![at_most(1.2, FLOOR)],
+        },
+        Benchmark {
+            suite: "context",
+            name: "stacks",
+            what: "a million fibers suspended on guarded 256 KiB stacks: resident bytes and page tables each",
+            unit: "bytes/fiber",
+            contenders: vec![
+                figure(SUBJECT, sinew::SETTINGS, sinew::million),
+                figure(
+                    FLOOR,
+                    "one page touched above a guard in place",
+                    crate::floor::million,
+                ),
+            ],
+            targets: vec![Target::AtMostFigure(4800.0)],
+        },
+    ]
+}
+
+fn switch(name: &'static str, what: &'static str, count: usize) -> Benchmark {
+    Benchmark {
+        suite: "context",
+        name,
+        what,
+        unit: "ns/switch",
+        contenders: vec![
+            timed(SUBJECT, sinew::SETTINGS, move || sinew::switch(count)),
+            timed("corosensei", corosensei::SETTINGS, move || {
+                corosensei::switch(count)
+            }),
+            generator_switch(count),
+            fcontext_switch(count),
+            floor_switch(count),
+        ],
+        targets: Vec::new(),
+    }
+}
+
+fn at_most(ratio: f64, of: &'static str) -> Target {
+    Target::AtMost { ratio, of }
+}
+
+/// A contender whose contexts are made when it is first measured, and kept.
+fn timed(
+    name: &'static str,
+    settings: &'static str,
+    make: impl Fn() -> Timed + 'static,
+) -> Contender {
+    let mut made = None;
+    let work = move |count| made.get_or_insert_with(&make)(count);
+    Contender {
+        name,
+        settings,
+        work: Work::Timed(Box::new(work)),
+    }
+}
+
+fn figure(name: &'static str, settings: &'static str, figure: fn() -> f64) -> Contender {
+    Contender {
+        name,
+        settings,
+        work: Work::Figure(figure),
+    }
+}
+
+fn generator_switch(count: usize) -> Contender {
+    // Its guards cost two mappings a stack, as corosensei's do; both do not fit into the kernel's
+    // limit of 65,530 in one process.
+    if count > 10_000 {
+        return missing(
+            "generator",
+            generator::SETTINGS,
+            "no mappings left beside corosensei",
+        );
+    }
+    timed("generator", generator::SETTINGS, move || {
+        generator::switch(count)
+    })
+}
+
+#[cfg(target_arch = "x86_64")]
+fn floor_switch(count: usize) -> Contender {
+    timed(FLOOR, HAND, move || {
+        crate::floor::switch::switch_loop(count)
+    })
+}
+
+#[cfg(target_arch = "x86_64")]
+fn floor_create() -> Timed {
+    crate::floor::switch::create()
+}
+
+#[cfg(target_arch = "x86_64")]
+fn hand(make: fn() -> Timed) -> Contender {
+    timed("hand", HAND, make)
+}
+
+#[cfg(has_fcontext)]
+fn fcontext_switch(count: usize) -> Contender {
+    timed("fcontext", fcontext::SETTINGS, move || {
+        fcontext::switch(count)
+    })
+}
+
+#[cfg(has_fcontext)]
+fn fcontext_create() -> Contender {
+    timed("fcontext", fcontext::SETTINGS, fcontext::create)
+}
+
+#[cfg(not(has_fcontext))]
+fn fcontext_switch(_: usize) -> Contender {
+    missing("fcontext", fcontext::SETTINGS, fcontext::MISSING)
+}
+
+#[cfg(not(has_fcontext))]
+fn fcontext_create() -> Contender {
+    missing("fcontext", fcontext::SETTINGS, fcontext::MISSING)
+}
+
+fn missing(name: &'static str, settings: &'static str, why: &'static str) -> Contender {
+    Contender {
+        name,
+        settings,
+        work: Work::Missing(why),
+    }
+}
