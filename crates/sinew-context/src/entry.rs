@@ -41,20 +41,11 @@ pub(crate) struct Message {
 /// The arrival is that of a switch between this crate's fibers, and is used once.
 #[inline(always)]
 pub(crate) unsafe fn receive(arrival: Arrival) -> Option<Fiber> {
-    if arrival.is_plain() {
+    let Some(message) = arrival.message() else {
         // SAFETY: each switch makes one context, and it is handed over here only.
         return Some(unsafe { Fiber::from_context(arrival.from_plain()) });
-    }
-    // SAFETY: as the caller promised.
-    unsafe { deliver(arrival) }
-}
-
-#[inline(never)]
-unsafe fn deliver(arrival: Arrival) -> Option<Fiber> {
-    let message = arrival
-        .message()
-        .map(core::ptr::with_exposed_provenance_mut::<Message>);
-    let message = message.expect("a plain arrival is not delivered");
+    };
+    let message = core::ptr::with_exposed_provenance_mut::<Message>(message);
     // SAFETY: the message is alive: it lies on the stack of the sender, which is suspended, or in
     // the header of a fiber that has just ended.
     unsafe { ((*message).deliver)(arrival.from(), message) }

@@ -2,7 +2,7 @@
 
 use super::pool::{PoolCore, StackPool};
 use super::{Home, Stack, StackAllocator, overflow};
-use core::cell::{Cell, RefCell};
+use core::cell::{Cell, UnsafeCell};
 use core::ptr::NonNull;
 use std::io;
 use std::rc::Rc;
@@ -36,14 +36,15 @@ pub struct StackCache {
     core: Rc<CacheCore>,
 }
 
+#[repr(C)]
 #[derive(Debug)]
 struct CacheCore {
-    stack_size: usize,
-    guard_size: usize,
+    home: Home,
     capacity: usize,
+    /// Free slots; the most recently used one last.
+    free: Free,
     /// Whether the cache itself is gone, so that stacks go straight to the pool.
     closed: Cell<bool>,
-    free: RefCell<Vec<NonNull<u8>>>,
     pool: Arc<PoolCore>,
 }
 
@@ -58,11 +59,13 @@ impl StackCache {
         overflow::arm();
         StackCache {
             core: Rc::new(CacheCore {
-                stack_size: pool.stack_size(),
-                guard_size: pool.core().guard_size,
+                home: Home {
+                    release,
+                    ..pool.core().home
+                },
                 capacity,
+                free: Free(UnsafeCell::new(Vec::new())),
                 closed: Cell::new(false),
-                free: RefCell::new(Vec::with_capacity(capacity.saturating_add(1).min(1024))),
                 pool: pool.core().clone(),
             }),
         }
@@ -70,7 +73,7 @@ impl StackCache {
 
     /// Free stacks in the cache.
     pub fn len(&self) -> usize {
-        self.core.free.borrow().len()
+        self.core.free.with(|free| free.len())
     }
 
     /// Whether the cache has no free stack.
@@ -88,31 +91,30 @@ impl StackCache {
 unsafe impl StackAllocator for StackCache {
     #[inline]
     fn allocate(&self) -> io::Result<Stack> {
-        let low = self.core.free.borrow_mut().pop();
-        let low = match low {
+        let low = match self.core.free.with(Vec::pop) {
             Some(low) => low,
             None => self.core.refill()?,
         };
-        let owner = Rc::into_raw(self.core.clone()).cast();
-        let home = Home { owner, release };
+        let home = NonNull::from(&*self.core).cast();
+        core::mem::forget(self.core.clone());
         // SAFETY: the slot is out, and ours; `release` takes the reference back. A `Stack` is not
         // `Send`, so that happens on this thread.
-        Ok(unsafe { Stack::from_slot(low, self.core.stack_size, self.core.guard_size, home) })
+        Ok(unsafe { Stack::from_slot(low, home) })
     }
 }
 
-unsafe fn release(low: NonNull<u8>, _: usize, owner: *const ()) {
-    // SAFETY: `allocate` made the owner from such a reference, on this thread.
-    let core = unsafe { Rc::<CacheCore>::from_raw(owner.cast()) };
+unsafe fn release(low: NonNull<u8>, home: NonNull<Home>) {
+    // SAFETY: the home is the first field of a core, to which `allocate` left a reference on this
+    // thread.
+    let core = unsafe { Rc::<CacheCore>::from_raw(home.cast().as_ptr()) };
     if core.closed.get() {
         core.pool.give(&[low]);
         return;
     }
-    let len = {
-        let mut free = core.free.borrow_mut();
+    let len = core.free.with(|free| {
         free.push(low);
         free.len()
-    };
+    });
     if len > core.capacity {
         core.spill(len - core.capacity / 2);
     }
@@ -121,21 +123,37 @@ unsafe fn release(low: NonNull<u8>, _: usize, owner: *const ()) {
 impl CacheCore {
     #[cold]
     fn refill(&self) -> io::Result<NonNull<u8>> {
-        let mut free = self.free.borrow_mut();
-        self.pool
-            .take_batch(BATCH.min(self.capacity.max(1)), &mut free)?;
-        Ok(free.pop().expect("a batch has at least one"))
+        self.free.with(|free| {
+            self.pool
+                .take_batch(BATCH.min(self.capacity.max(1)), free)?;
+            Ok(free.pop().expect("a batch has at least one"))
+        })
     }
 
     /// Gives the oldest `count` stacks to the pool.
     #[cold]
     fn spill(&self, count: usize) {
-        let mut free = self.free.borrow_mut();
-        let count = count.min(free.len());
-        if count > 0 {
-            self.pool.give(&free[..count]);
-            free.drain(..count);
-        }
+        self.free.with(|free| {
+            let count = count.min(free.len());
+            if count > 0 {
+                self.pool.give(&free[..count]);
+                free.drain(..count);
+            }
+        });
+    }
+}
+
+/// The list of free slots, without the bookkeeping of a `RefCell`: it is on the path of every
+/// fiber that is made.
+#[derive(Debug)]
+struct Free(UnsafeCell<Vec<NonNull<u8>>>);
+
+impl Free {
+    #[inline(always)]
+    fn with<R>(&self, f: impl FnOnce(&mut Vec<NonNull<u8>>) -> R) -> R {
+        // SAFETY: the cell stays on its thread, and no closure in this module comes back here:
+        // what they call is `Vec` and the pool, neither of which knows the cache.
+        f(unsafe { &mut *self.0.get() })
     }
 }
 

@@ -84,28 +84,36 @@ unsafe impl<A: StackAllocator + ?Sized> StackAllocator for &A {
 }
 
 /// Memory for one fiber to run on. Dropping it gives it back to where it came from.
+///
+/// Two words: a stack is moved into and out of the fiber that runs on it, each time one is made
+/// and ends.
 pub struct Stack {
     /// Lowest usable address; the guard lies below.
     low: NonNull<u8>,
-    size: usize,
-    guard: usize,
-    /// Set if this stack, not a pool's region, stands in the registry.
-    registration: Option<Registration>,
-    home: Home,
+    home: NonNull<Home>,
 }
 
-/// Where a stack goes when it is dropped.
-#[derive(Clone, Copy)]
+/// What the stacks of one origin have in common: the first field of whatever they go back to.
+#[repr(C)]
+#[derive(Debug)]
 pub(crate) struct Home {
-    pub(crate) owner: *const (),
-    pub(crate) release: Release,
+    pub(crate) size: usize,
+    pub(crate) guard: usize,
+    /// Takes a stack back, given its lowest usable address.
+    pub(crate) release: unsafe fn(low: NonNull<u8>, home: NonNull<Home>),
 }
 
 /// Gives the memory of a stack back: its lowest usable address, its size, and the owner that was
-/// named when the stack was made.
+/// named when the stack was made. Must not unwind.
 pub type Release = unsafe fn(low: NonNull<u8>, size: usize, owner: *const ());
 
-struct Registration {
+/// The home of a stack that is registered by itself.
+#[repr(C)]
+struct SingleHome {
+    home: Home,
+    owner: *const (),
+    release: Release,
+    /// The id by which valgrind knows the stack.
     valgrind: usize,
 }
 
@@ -118,7 +126,11 @@ impl Stack {
     /// # Safety
     /// `size` bytes from `low` on are readable and writable, aligned to 16 at both ends, and used
     /// by nothing else until `release` is called. Overflowing a stack without a guard corrupts
-    /// what lies below it. `release` is sound to call once, on the thread that drops the stack.
+    /// what lies below it. `release` is sound to call once, on the thread that drops the stack,
+    /// and does not unwind.
+    ///
+    /// # Errors
+    /// If the size or an alignment is wrong. `release` is not called then.
     pub unsafe fn from_raw(
         low: NonNull<u8>,
         size: usize,
@@ -142,48 +154,51 @@ impl Stack {
         });
         // SAFETY: the caller promised `size` bytes.
         let high = unsafe { low.add(size) };
-        let valgrind = sanitizer::register_stack(low.as_ptr(), high.as_ptr());
-        // SAFETY: the words are inside the stack and nobody else's.
-        unsafe { high.cast::<usize>().sub(OWNER_WORDS / 8).write(0) };
-        Ok(Stack {
+        let home = Box::new(SingleHome {
+            home: Home {
+                size,
+                guard,
+                release: release_single,
+            },
+            owner,
+            release,
+            valgrind: sanitizer::register_stack(low.as_ptr(), high.as_ptr()),
+        });
+        let stack = Stack {
             low,
-            size,
-            guard,
-            registration: Some(Registration { valgrind }),
-            home: Home { owner, release },
-        })
+            home: NonNull::from(Box::leak(home)).cast(),
+        };
+        // SAFETY: nothing runs on the stack.
+        unsafe { stack.set_owner(core::ptr::null_mut()) };
+        Ok(stack)
     }
 
     /// Makes a stack from a slot whose region is registered already.
     ///
     /// # Safety
-    /// As for [`Stack::from_raw`]; the owner words are null.
+    /// As for [`Stack::from_raw`]; the owner words are null. The home is the first field of what
+    /// its `release` takes it for, and stays until that was called.
     #[inline(always)]
-    pub(crate) unsafe fn from_slot(
-        low: NonNull<u8>,
-        size: usize,
-        guard: usize,
-        home: Home,
-    ) -> Stack {
-        Stack {
-            low,
-            size,
-            guard,
-            registration: None,
-            home,
-        }
+    pub(crate) unsafe fn from_slot(low: NonNull<u8>, home: NonNull<Home>) -> Stack {
+        Stack { low, home }
+    }
+
+    #[inline(always)]
+    fn home(&self) -> &Home {
+        // SAFETY: the home stays as long as the stack is out.
+        unsafe { self.home.as_ref() }
     }
 
     /// Usable bytes.
     #[inline]
     pub fn size(&self) -> usize {
-        self.size
+        self.home().size
     }
 
     /// Bytes below the stack that fault when touched.
     #[inline]
     pub fn guard_size(&self) -> usize {
-        self.guard
+        self.home().guard
     }
 
     /// Lowest usable address.
@@ -196,7 +211,7 @@ impl Stack {
     #[inline]
     pub fn high(&self) -> NonNull<u8> {
         // SAFETY: the end of the allocation.
-        unsafe { self.low.add(self.size) }
+        unsafe { self.low.add(self.size()) }
     }
 
     /// Where the topmost thing on the stack may end: below the words that this module keeps.
@@ -210,18 +225,19 @@ impl Stack {
     ///
     /// Slots lie a multiple of the page apart; if all stacks began at their very top, thousands
     /// of sleeping fibers would compete for the same few cache sets. The offset differs from
-    /// stack to stack and leaves about a third of the first page for the fiber's frames.
+    /// stack to stack and leaves half of the first page for the fiber's frames.
     #[inline]
     pub fn stagger(&self) -> usize {
         const LINE: usize = 64;
-        const LINES: u64 = 40;
-        if self.size < 16 * 1024 {
+        /// Bits of the number of lines: 32 lines, half of the smallest page.
+        const BITS: u32 = 5;
+        if self.size() < 16 * 1024 {
             return 0;
         }
         // Multiples of the golden ratio fall apart evenly, whatever the distance of the slots.
         let page = (self.low.addr().get() as u64) >> 12;
-        let spread = page.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 32;
-        ((spread * LINES) >> 32) as usize * LINE
+        let spread = page.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - BITS);
+        spread as usize * LINE
     }
 
     /// Names the fiber on this stack, for [`overflow::registry`]'s finder.
@@ -240,43 +256,48 @@ impl Stack {
     /// A stack that came warm out of a pool counts what earlier fibers touched as well.
     /// `None` where the platform cannot tell, and for memory of the heap.
     pub fn high_water_mark(&self) -> Option<usize> {
-        if self.guard == 0 {
+        if self.guard_size() == 0 {
             return None;
         }
-        usage::touched_from(self.low, self.size)
+        usage::touched_from(self.low, self.size())
     }
 
     /// Gives all memory of an unused stack back to the kernel; it reads as zero afterwards.
     pub fn trim(&mut self) {
         // SAFETY: `&mut self` and the contract of whoever runs contexts on a stack say that
         // nothing on it is in use.
-        unsafe { mapping::discard(self.low, self.size) };
+        unsafe { mapping::discard(self.low, self.size()) };
     }
 
     /// The same memory as a plain range of addresses.
     pub fn range(&self) -> core::ops::Range<usize> {
         let low = self.low.addr().get();
-        low..low + self.size
+        low..low + self.size()
     }
 }
 
 impl Drop for Stack {
     #[inline]
     fn drop(&mut self) {
-        if let Some(registration) = &self.registration {
-            registry::remove(self.low.addr().get() - self.guard);
-            sanitizer::deregister_stack(registration.valgrind);
-        }
-        // SAFETY: made with this release function, and dropped once.
-        unsafe { (self.home.release)(self.low, self.size, self.home.owner) };
+        // SAFETY: made with this home, and dropped once.
+        unsafe { (self.home().release)(self.low, self.home) };
     }
+}
+
+unsafe fn release_single(low: NonNull<u8>, home: NonNull<Home>) {
+    // SAFETY: made by `from_raw` from such a box.
+    let single = unsafe { Box::from_raw(home.cast::<SingleHome>().as_ptr()) };
+    registry::remove(low.addr().get() - single.home.guard);
+    sanitizer::deregister_stack(single.valgrind);
+    // SAFETY: as promised to `from_raw`.
+    unsafe { (single.release)(low, single.home.size, single.owner) };
 }
 
 impl core::fmt::Debug for Stack {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Stack")
             .field("range", &format_args!("{:#x?}", self.range()))
-            .field("guard", &self.guard)
+            .field("guard", &self.guard_size())
             .finish_non_exhaustive()
     }
 }

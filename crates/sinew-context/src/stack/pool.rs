@@ -125,7 +125,7 @@ impl StackPool {
 
     /// Usable bytes of each stack.
     pub fn stack_size(&self) -> usize {
-        self.core.stack_size
+        self.core.home.size
     }
 
     /// What the pool holds now.
@@ -184,16 +184,16 @@ unsafe impl StackAllocator for StackPool {
     fn allocate(&self) -> io::Result<Stack> {
         overflow::arm();
         let low = self.core.lock().take(&self.core)?;
-        let owner = Arc::into_raw(self.core.clone()).cast();
-        let home = Home { owner, release };
+        let home = NonNull::from(&*self.core).cast();
+        core::mem::forget(self.core.clone());
         // SAFETY: the slot is out, and ours; `release` takes the reference back.
-        Ok(unsafe { Stack::from_slot(low, self.core.stack_size, self.core.guard_size, home) })
+        Ok(unsafe { Stack::from_slot(low, home) })
     }
 }
 
-unsafe fn release(low: NonNull<u8>, _: usize, owner: *const ()) {
-    // SAFETY: `allocate` made the owner from such a reference.
-    let core = unsafe { Arc::<PoolCore>::from_raw(owner.cast()) };
+unsafe fn release(low: NonNull<u8>, home: NonNull<Home>) {
+    // SAFETY: the home is the first field of a core, to which `allocate` left a reference.
+    let core = unsafe { Arc::<PoolCore>::from_raw(home.cast().as_ptr()) };
     core.give(&[low]);
 }
 
@@ -247,8 +247,11 @@ impl PoolBuilder {
         let stride = self.stack_size + self.guard_size;
         Ok(StackPool {
             core: Arc::new(PoolCore {
-                stack_size: self.stack_size,
-                guard_size: self.guard_size,
+                home: Home {
+                    size: self.stack_size,
+                    guard: self.guard_size,
+                    release,
+                },
                 guards: self.guards,
                 max_stacks: self.max_stacks,
                 max_warm: self.max_warm,
@@ -271,10 +274,10 @@ impl PoolBuilder {
 }
 
 /// What all handles, stacks and caches of a pool share.
+#[repr(C)]
 #[derive(Debug)]
 pub(super) struct PoolCore {
-    pub(super) stack_size: usize,
-    pub(super) guard_size: usize,
+    pub(super) home: Home,
     guards: Option<GuardKind>,
     max_stacks: usize,
     max_warm: usize,
@@ -350,7 +353,7 @@ impl PoolCore {
             inner.warm.extend_from_slice(&slots[..room]);
             for &low in &slots[room..] {
                 // SAFETY: the slot is free, and not in a list yet.
-                unsafe { discard(low, self.stack_size) };
+                unsafe { discard(low, self.home.size) };
                 inner.make_cold(low);
             }
             self.start_decay(&mut inner);
@@ -410,7 +413,7 @@ impl PoolCore {
             drop(inner);
             for &low in &batch {
                 // SAFETY: the slot is free, and in no list.
-                unsafe { discard(low, self.stack_size) };
+                unsafe { discard(low, self.home.size) };
             }
             inner = self.lock();
             inner.stats.decayed += batch.len() as u64;
@@ -491,10 +494,10 @@ impl Inner {
 
     /// Maps a region, each twice as large as the one before up to a limit.
     fn add_region(&mut self, pool: &PoolCore) -> io::Result<usize> {
-        let stride = pool.stack_size + pool.guard_size;
+        let stride = pool.home.size + pool.home.guard;
         let mut slots = self.next_region;
         let region = loop {
-            match Region::new(slots, stride, pool.guard_size, pool.guards) {
+            match Region::new(slots, stride, pool.home.guard, pool.guards) {
                 Ok(region) => break region,
                 // Under a limit on addresses a smaller region may still fit.
                 Err(error) if slots <= 4 => return Err(error),
