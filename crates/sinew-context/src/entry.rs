@@ -74,6 +74,9 @@ struct Launch<F> {
 /// Room that a fiber must find on its stack below its closure.
 const LEAST_ROOM: usize = 1024;
 
+/// How often the closure is moved on its own stack when it is called, at most.
+const COPIES: usize = if cfg!(debug_assertions) { 6 } else { 2 };
+
 /// Makes a fiber that will run `f`; gives `f` back if there is no stack for it.
 ///
 /// # Safety
@@ -91,7 +94,8 @@ where
     let align = align_of::<Launch<F>>().max(16);
     let top = stack.top();
     let stagger = stack.stagger();
-    let needed = size_of::<Launch<F>>() + align + stagger + LEAST_ROOM;
+    let copies = COPIES * size_of::<F>();
+    let needed = size_of::<Launch<F>>() + copies + align + stagger + LEAST_ROOM;
     if needed > stack.size() {
         return Err(CreateError::new(too_small::<F>(needed, stack.size()), f));
     }
@@ -177,16 +181,18 @@ fn is_aligned_frame() -> bool {
 /// # Safety
 /// `header` is that of the running fiber, and its stack holds nothing that needs dropping.
 #[inline(always)]
-unsafe fn leave(header: &Header, next: Fiber) -> ! {
+unsafe fn leave(header: *const Header, next: Fiber) -> ! {
     let next = next.into_context();
     // SAFETY: `next` is suspended.
     let home = Host::from_tag(unsafe { next.tag() });
     if !home.is_current() {
         no_way_home(home);
     }
-    let message = (&raw const header.ended).expose_provenance();
-    // SAFETY: `next` is suspended, ours, and of this host.
-    unsafe { context::exit(next, message) }
+    // SAFETY: `next` is suspended, ours, and of this host; the header is alive until it runs.
+    unsafe {
+        let message = (&raw const (*header).ended).expose_provenance();
+        context::exit(next, message)
+    }
 }
 
 #[cold]

@@ -42,7 +42,9 @@ impl std::error::Error for AlreadySet {}
 ///
 /// # Safety
 /// The hook is called at every resume. It must be right, must not switch contexts, and must not
-/// unwind: two flows of control that it calls the same can resume each other's fibers.
+/// unwind: two flows of control that it calls the same can resume each other's fibers. If the
+/// runtime moves its fibers between threads, what the code in them may hold across a wait
+/// includes first-class fibers only if their stacks come from allocators that are `Send`.
 pub unsafe fn set_host_hook(hook: HostHook) -> Result<(), AlreadySet> {
     // ORDERING: Release and Acquire: what the runtime set up before it set the hook is visible
     // to the hook; pairs with the load in `host`.

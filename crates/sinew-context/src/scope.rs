@@ -135,9 +135,25 @@ impl<'scope> Scope<'scope, '_> {
     ///
     /// # Errors
     /// As [`Fiber::new`].
+    ///
+    /// The values outlive the scope too, because the function may keep some of them:
+    /// ```compile_fail,E0597
+    /// # use std::{cell::RefCell, rc::Rc};
+    /// sinew_context::scope(|s| {
+    ///     let mut generator = s.generator(|out| {
+    ///         let cell = Rc::new(RefCell::new(None));
+    ///         out.give(cell.clone());
+    ///         println!("{:?}", cell.borrow());
+    ///     }).unwrap();
+    ///     let cell: Rc<RefCell<Option<&String>>> = generator.next().unwrap();
+    ///     let short = String::from("dies before the generator");
+    ///     *cell.borrow_mut() = Some(&short);
+    /// });
+    /// ```
     pub fn generator<T, F>(&'scope self, f: F) -> Result<Generator<'scope, T>, CreateError<F>>
     where
         F: FnOnce(&mut Yielder<T>) + 'scope,
+        T: 'scope,
     {
         let (generator, entry) = Generator::prepare(f);
         // SAFETY: see `create`.
@@ -151,9 +167,20 @@ impl<'scope> Scope<'scope, '_> {
     ///
     /// # Errors
     /// As [`Fiber::new`].
+    ///
+    /// The values outlive the scope too, because the function may keep some of them:
+    /// ```compile_fail,E0597
+    /// sinew_context::scope(|s| {
+    ///     let mut consumer = s.consumer(|input| println!("{:?}", input.next())).unwrap();
+    ///     let short = String::from("dies before the consumer");
+    ///     consumer.push(&short).unwrap();
+    ///     std::mem::forget(consumer);
+    /// });
+    /// ```
     pub fn consumer<T, F>(&'scope self, f: F) -> Result<Consumer<'scope, T>, CreateError<F>>
     where
         F: FnOnce(&mut Input<T>) + 'scope,
+        T: 'scope,
     {
         let (consumer, entry) = Consumer::prepare(f);
         // SAFETY: see `create`.

@@ -11,6 +11,7 @@
 //! (`resume_unwind`) is fine. Code that drops it, returns from the entry function without it, or
 //! is unwound a second time because it went on, is reported and the process aborts.
 
+use crate::arch;
 use crate::entry::Header;
 use crate::fiber::Fiber;
 use crate::hook::fatal;
@@ -65,8 +66,7 @@ pub(crate) fn swallowed() -> ! {
 /// ```
 #[track_caller]
 pub fn unwind(to: Fiber) -> ! {
-    let here = 0_u8;
-    let Some(header) = Header::at((&raw const here).addr()) else {
+    let Some(header) = Header::at(arch::stack_pointer()) else {
         panic!(
             "unwind called on a stack that no fiber was made with: an OS thread or a runtime's \
              fiber ends by returning"

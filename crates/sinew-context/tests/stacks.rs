@@ -2,8 +2,8 @@
 
 use sinew_context::Fiber;
 use sinew_context::stack::{
-    DEFAULT_STACK_SIZE, FixedSize, GuardKind, ProtectedFixedSize, Segmented, Stack, StackAllocator,
-    StackCache, StackPool,
+    DEFAULT_GUARD_SIZE, DEFAULT_STACK_SIZE, FixedSize, GuardKind, ProtectedFixedSize, Segmented,
+    Stack, StackAllocator, StackCache, StackPool,
 };
 use sinew_testkit::memory::page_size as page;
 use sinew_testkit::stack::burn;
@@ -20,9 +20,6 @@ fn constructors() -> Vec<(&'static str, fn(usize) -> io::Result<()>)> {
         ("segmented", |size| Segmented::new(size).map(drop)),
         ("pool", |size| {
             StackPool::builder().stack_size(size).build().map(drop)
-        }),
-        ("guard", |size| {
-            StackPool::builder().guard_size(size).build().map(drop)
         }),
     ]
 }
@@ -45,6 +42,49 @@ fn bad_sizes_are_errors_that_name_the_size() {
         construct(64 * KIB).expect(name);
     }
     assert!(Segmented::with_limit(128 * KIB, 64 * KIB).is_err());
+}
+
+#[test]
+fn guards_that_c_code_would_step_over_are_errors() {
+    let constructors: [fn(usize) -> io::Result<()>; 2] = [
+        |guard| StackPool::builder().guard_size(guard).build().map(drop),
+        |guard| ProtectedFixedSize::with_guard(64 * KIB, guard).map(drop),
+    ];
+    for construct in constructors {
+        for guard in [0, 4096, 60 * KIB] {
+            let error = construct(guard).unwrap_err().to_string();
+            assert!(
+                error.contains(&format!("guard size {guard} is below the minimum")),
+                "{error}"
+            );
+        }
+        assert!(
+            construct(64 * KIB + 1)
+                .unwrap_err()
+                .to_string()
+                .contains("multiple of the page")
+        );
+        construct((64 * KIB).max(page())).unwrap();
+    }
+}
+
+#[test]
+fn trimming_a_stack_of_odd_size_leaves_its_neighbours_alone() {
+    use std::ptr::NonNull;
+    unsafe fn keep(_: NonNull<u8>, _: usize, _: *const ()) {}
+    let map = ProtectedFixedSize::new(64 * KIB.max(page()))
+        .unwrap()
+        .allocate()
+        .unwrap();
+    // SAFETY: the lower part of an unused stack is used as one of its own.
+    unsafe {
+        let size = 4 * page() + 64;
+        let neighbour = map.low().add(size);
+        neighbour.write(42);
+        let mut inner = Stack::from_raw(map.low(), size, 0, std::ptr::null(), keep).unwrap();
+        inner.trim();
+        assert_eq!(neighbour.read(), 42);
+    }
 }
 
 #[test]
@@ -85,6 +125,27 @@ fn a_closure_that_does_not_fit_is_an_error() {
         error.to_string().contains("the closure has 40960 bytes"),
         "{error}"
     );
+}
+
+#[test]
+fn a_closure_that_leaves_no_room_for_its_own_call_is_an_error() {
+    // It would fit at the top of the stack, but is moved there once more to be called.
+    let large = [7_u8; 150 * KIB];
+    std::thread::Builder::new()
+        .stack_size(16 * KIB * KIB)
+        .spawn(move || {
+            let f = move |caller: Fiber| {
+                assert_eq!(large[149 * KIB], 7);
+                caller
+            };
+            let error = Fiber::new(f).map(drop).unwrap_err();
+            let roomy = ProtectedFixedSize::new(2 * KIB * KIB).unwrap();
+            let fiber = Fiber::with_allocator(&roomy, error.into_closure()).unwrap();
+            assert!(fiber.resume().is_none());
+        })
+        .unwrap()
+        .join()
+        .unwrap();
 }
 
 #[test]
@@ -321,7 +382,7 @@ fn guards_of_both_kinds_can_be_asked_for() {
             }
             Err(error) => panic!("{error}"),
         };
-        assert_eq!(stack.guard_size(), (64 * KIB).max(page()));
+        assert_eq!(stack.guard_size(), DEFAULT_GUARD_SIZE.max(page()));
         let stats = pool.stats();
         let forced = cfg!(sinew_force_mprotect);
         let expected = usize::from(kind == GuardKind::Mprotect || forced);

@@ -9,6 +9,7 @@
 //! | `exit(to, message)` | goes on in `to` without saving anything: the running context has ended |
 //! | `trampoline` | where a context that never ran begins; ends every backtrace |
 //! | `thread_pointer()` | a word that differs between threads that live at the same time |
+//! | `stack_pointer()` | an address on the running stack; that of a variable may lie elsewhere under a sanitizer |
 //!
 //! # The frame
 //!
@@ -56,7 +57,7 @@ compile_error!(
     "sinew-context has a switch for x86_64, aarch64 and riscv64 on Unix; see docs/platforms.md"
 );
 
-pub(crate) use imp::{exit, switch, switch_with, thread_pointer, trampoline};
+pub(crate) use imp::{exit, stack_pointer, switch, switch_with, thread_pointer, trampoline};
 
 /// What a switch hands over, in two registers.
 ///

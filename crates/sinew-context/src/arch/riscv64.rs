@@ -120,3 +120,12 @@ pub(crate) fn thread_pointer() -> usize {
     unsafe { asm!("mv {}, tp", out(reg) word, options(nostack, preserves_flags, nomem)) }
     word
 }
+
+/// The stack pointer.
+#[inline(always)]
+pub(crate) fn stack_pointer() -> usize {
+    let word;
+    // SAFETY: reads a register.
+    unsafe { asm!("mv {}, sp", out(reg) word, options(nostack, preserves_flags, nomem)) }
+    word
+}

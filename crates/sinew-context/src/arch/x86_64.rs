@@ -121,3 +121,12 @@ pub(crate) fn thread_pointer() -> usize {
     }
     word
 }
+
+/// The stack pointer.
+#[inline(always)]
+pub(crate) fn stack_pointer() -> usize {
+    let word;
+    // SAFETY: reads a register.
+    unsafe { asm!("mov {}, rsp", out(reg) word, options(nostack, preserves_flags, nomem)) }
+    word
+}

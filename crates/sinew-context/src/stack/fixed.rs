@@ -22,7 +22,7 @@ impl FixedSize {
     /// No code that runs on these stacks may need more than `size` bytes less 1 KiB: it would
     /// overwrite other memory.
     pub unsafe fn new(size: usize) -> io::Result<Self> {
-        check_size("stack size", size)?;
+        check_size(size)?;
         Ok(FixedSize { size })
     }
 
@@ -42,7 +42,6 @@ unsafe impl StackAllocator for FixedSize {
                 format!("the heap has no {} bytes for a stack", self.size),
             ));
         };
-        low.as_ptr().expose_provenance();
         // SAFETY: the block is ours, aligned and of that size; `release` frees it as it was made.
         unsafe { Stack::from_raw(low, self.size, 0, core::ptr::null(), release) }
     }

@@ -1,5 +1,6 @@
 //! Address space from the kernel: reserved, committed as needed, given back.
 
+use super::page_size;
 use core::ptr::NonNull;
 use std::io;
 
@@ -92,13 +93,22 @@ pub(super) unsafe fn unmap(low: NonNull<u8>, len: usize) {
     let _ = unsafe { libc::munmap(low.as_ptr().cast(), len) };
 }
 
-/// Gives the pages back to the kernel; they read as zero when touched again. Guards stay.
+/// Gives the pages that lie wholly in the range back to the kernel; they read as zero when
+/// touched again. Guards stay.
 ///
 /// # Safety
-/// The range is mapped memory of this crate that holds nothing of value.
+/// The range is private anonymous memory that holds nothing of value.
 pub(super) unsafe fn discard(low: NonNull<u8>, len: usize) {
-    // SAFETY: as promised. A failure (locked memory) means that the pages stay.
-    let _ = unsafe { libc::madvise(low.as_ptr().cast(), len, libc::MADV_DONTNEED) };
+    let page = page_size();
+    // The kernel would round the length up, into memory of others.
+    let start = low.addr().get().next_multiple_of(page);
+    let end = (low.addr().get() + len) & !(page - 1);
+    if start < end {
+        let start = low.as_ptr().with_addr(start);
+        let len = end - start.addr();
+        // SAFETY: as promised. A failure (locked memory) means that the pages stay.
+        let _ = unsafe { libc::madvise(start.cast(), len, libc::MADV_DONTNEED) };
+    }
 }
 
 /// The last error, with what was wanted and what usually helps.

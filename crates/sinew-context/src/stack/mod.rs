@@ -56,11 +56,20 @@ pub const DEFAULT_STACK_SIZE: usize = 256 * 1024;
 /// Smallest stack that can be asked for.
 pub const MIN_STACK_SIZE: usize = 4096;
 
-/// Addresses below a guarded stack that fault, unless a larger guard is asked for.
+/// Addresses below a guarded stack that fault, unless a larger guard is asked for: 64 KiB, and
+/// 1 MiB on riscv64.
 ///
-/// Rust code touches each page of a large frame in order, C code may not: one page is stepped
-/// over by any function with a 4 KiB buffer.
-pub const DEFAULT_GUARD_SIZE: usize = 64 * 1024;
+/// Rust code touches each page of a large frame in order, so a page would do for it; on riscv64
+/// the compiler does not, so a frame larger than the guard steps over it. C code does not anywhere:
+/// one page is stepped over by any function with a 4 KiB buffer.
+pub const DEFAULT_GUARD_SIZE: usize = if cfg!(target_arch = "riscv64") {
+    1024 * 1024
+} else {
+    MIN_GUARD_SIZE
+};
+
+/// Smallest guard that can be asked for.
+pub const MIN_GUARD_SIZE: usize = 64 * 1024;
 
 /// Bytes at the top of each stack that belong to this module.
 const OWNER_WORDS: usize = 16;
@@ -145,7 +154,11 @@ impl Stack {
                  {MIN_STACK_SIZE} bytes and an alignment of 16 are the least"
             )));
         }
-        let (start, end) = (low.addr().get() - guard, low.addr().get() + size);
+        // `owner_at` and the frames name addresses on the stack as plain numbers.
+        let (start, end) = (
+            low.as_ptr().expose_provenance() - guard,
+            low.addr().get() + size,
+        );
         registry::insert(Span {
             start,
             end,
@@ -263,10 +276,13 @@ impl Stack {
     }
 
     /// Gives all memory of an unused stack back to the kernel; it reads as zero afterwards.
+    /// Does nothing for memory of the heap.
     pub fn trim(&mut self) {
-        // SAFETY: `&mut self` and the contract of whoever runs contexts on a stack say that
-        // nothing on it is in use.
-        unsafe { mapping::discard(self.low, self.size()) };
+        if self.guard_size() > 0 {
+            // SAFETY: `&mut self` and the contract of whoever runs contexts on a stack say that
+            // nothing on it is in use; guarded memory is mapped by the page.
+            unsafe { mapping::discard(self.low, self.size()) };
+        }
     }
 
     /// The same memory as a plain range of addresses.
@@ -321,10 +337,20 @@ pub(crate) fn page_size() -> usize {
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
 }
 
-/// Checks a size that a user asked for.
-pub(crate) fn check_size(what: &str, size: usize) -> io::Result<()> {
+/// Checks the size of a stack that a user asked for.
+pub(crate) fn check_size(size: usize) -> io::Result<()> {
+    check("stack size", size, MIN_STACK_SIZE)
+}
+
+/// Checks the size of a guard that a user asked for.
+pub(crate) fn check_guard(size: usize) -> io::Result<()> {
+    check("guard size", size, MIN_GUARD_SIZE)
+}
+
+/// Checks that a size is a multiple of the page, at least `least`, and not absurd.
+pub(crate) fn check(what: &str, size: usize, least: usize) -> io::Result<()> {
     let page = page_size();
-    let least = MIN_STACK_SIZE.max(page);
+    let least = least.max(page);
     if size < least {
         return Err(invalid(format_args!(
             "{what} {size} is below the minimum of {least} bytes"

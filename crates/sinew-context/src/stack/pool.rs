@@ -24,7 +24,8 @@ use super::guard::GuardKind;
 use super::mapping::discard;
 use super::protected::default_guard;
 use super::{
-    DEFAULT_STACK_SIZE, Home, Stack, StackAllocator, check_size, invalid, overflow, page_size,
+    DEFAULT_STACK_SIZE, Home, Stack, StackAllocator, check_guard, check_size, invalid, overflow,
+    page_size,
 };
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicUsize, Ordering};
@@ -204,7 +205,8 @@ impl PoolBuilder {
         self
     }
 
-    /// Bytes below each stack that fault, a multiple of the page: 64 KiB if not set.
+    /// Bytes below each stack that fault, a multiple of the page and at least 64 KiB, which it is
+    /// if not set (1 MiB on riscv64).
     pub fn guard_size(mut self, bytes: usize) -> Self {
         self.guard_size = bytes;
         self
@@ -237,8 +239,8 @@ impl PoolBuilder {
 
     /// Makes the pool. Maps nothing yet.
     pub fn build(self) -> io::Result<StackPool> {
-        check_size("stack size", self.stack_size)?;
-        check_size("guard size", self.guard_size)?;
+        check_size(self.stack_size)?;
+        check_guard(self.guard_size)?;
         if self.decay == Decay::Background(Duration::ZERO) {
             return Err(invalid(format_args!(
                 "a decay interval of zero would never rest"

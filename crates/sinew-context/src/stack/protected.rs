@@ -3,7 +3,8 @@
 use super::guard;
 use super::mapping::{self, Mapping};
 use super::{
-    DEFAULT_GUARD_SIZE, DEFAULT_STACK_SIZE, Stack, StackAllocator, check_size, overflow, page_size,
+    DEFAULT_GUARD_SIZE, DEFAULT_STACK_SIZE, Stack, StackAllocator, check_guard, check_size,
+    overflow, page_size,
 };
 use core::ptr::NonNull;
 use std::io;
@@ -24,12 +25,10 @@ impl ProtectedFixedSize {
         Self::with_guard(size, default_guard())
     }
 
-    /// The same with a guard of `guard` bytes, a multiple of the page.
-    ///
-    /// A smaller guard than 64 KiB lets C functions with large frames step over it.
+    /// The same with a guard of `guard` bytes, a multiple of the page and at least 64 KiB.
     pub fn with_guard(size: usize, guard: usize) -> io::Result<Self> {
-        check_size("stack size", size)?;
-        check_size("guard size", guard)?;
+        check_size(size)?;
+        check_guard(guard)?;
         Ok(ProtectedFixedSize { size, guard })
     }
 }

@@ -2,7 +2,7 @@
 
 use super::mapping::discard;
 use super::protected::ProtectedFixedSize;
-use super::{Stack, StackAllocator, check_size};
+use super::{MIN_STACK_SIZE, Stack, StackAllocator, check};
 use std::io;
 
 /// Stacks that start small and grow as far as the program recurses.
@@ -32,8 +32,8 @@ impl Segmented {
 
     /// The same, growing to `limit` bytes at most.
     pub fn with_limit(initial: usize, limit: usize) -> io::Result<Self> {
-        check_size("initial stack size", initial)?;
-        check_size("stack limit", limit)?;
+        check("initial stack size", initial, MIN_STACK_SIZE)?;
+        check("stack limit", limit, MIN_STACK_SIZE)?;
         if initial > limit {
             return Err(super::invalid(format_args!(
                 "initial stack size {initial} is above the limit of {limit} bytes"

@@ -18,7 +18,7 @@
 //! Then the version stays odd, and after a few tries it takes what it finds: every list is whole
 //! after each single store, so what it misses is at most the span being changed.
 
-use crate::primitive::{AtomicPtr, AtomicUsize, Mutex, Ordering, fence, lock};
+use crate::primitive::{AtomicPtr, AtomicUsize, Mutex, Ordering, fence, lock, spin_loop};
 use core::ptr;
 
 /// Addresses that hold one or more stacks of the same size.
@@ -165,7 +165,7 @@ impl Registry {
 
     pub(crate) fn remove(&self, start: usize) {
         let mut free = lock(&self.free);
-        let Some(span) = self.walk(start).0 else {
+        let Some(span) = self.walk(start, usize::MAX).0 else {
             return;
         };
         let writing = Writing::begin(&self.version);
@@ -192,39 +192,47 @@ impl Registry {
     }
 
     /// The stack at an address, under the lock: exact.
+    #[cfg(not(sinew_loom))]
     pub(crate) fn find(&self, address: usize) -> Option<Slot> {
         let _held = lock(&self.free);
-        self.walk(address).0.and_then(|span| span.slot_at(address))
+        self.walk(address, usize::MAX)
+            .0
+            .and_then(|span| span.slot_at(address))
     }
 
     /// The stack at an address, without waiting: for the fault handler.
     pub(crate) fn find_unlocked(&self, address: usize) -> Option<Slot> {
+        self.find_believed(address).0
+    }
+
+    /// The same, and whether the lists stood still meanwhile.
+    fn find_believed(&self, address: usize) -> (Option<Slot>, bool) {
         const TRIES: usize = if cfg!(sinew_loom) { 2 } else { 1000 };
         let mut found = None;
         for _ in 0..TRIES {
             // ORDERING: Acquire: the walk is not earlier than this load; pairs with the Release
             // that ends a change.
             let before = self.version.load(Ordering::Acquire);
-            let (span, complete) = self.walk(address);
+            let (span, complete) = self.walk(address, MAX_STEPS);
             found = span.and_then(|span| span.slot_at(address));
             // ORDERING: Acquire fence: the walk is not later than the load below; pairs with the
             // Release fence in `Writing::begin`.
             fence(Ordering::Acquire);
             let after = self.version.load(Ordering::Relaxed);
             if complete && before == after && before.is_multiple_of(2) {
-                break;
+                return (found, true);
             }
-            core::hint::spin_loop();
+            spin_loop();
         }
-        found
+        (found, false)
     }
 
-    /// The span that holds the address, and whether the walk came to an end.
-    fn walk(&self, address: usize) -> (Option<Span>, bool) {
+    /// The span that holds the address, and whether the walk came to an end within `steps`.
+    fn walk(&self, address: usize, steps: usize) -> (Option<Span>, bool) {
         let chunk = address / CHUNK;
         // ORDERING: Acquire: the fields of the node; pairs with the Release in `insert`.
         let mut node = self.bucket(chunk).load(Ordering::Acquire);
-        for _ in 0..MAX_STEPS {
+        for _ in 0..steps {
             if node.is_null() {
                 return (None, true);
             }
@@ -266,8 +274,7 @@ struct Writing<'a>(&'a AtomicUsize);
 
 impl<'a> Writing<'a> {
     fn begin(version: &'a AtomicUsize) -> Self {
-        let even = version.load(Ordering::Relaxed);
-        version.store(even + 1, Ordering::Relaxed);
+        version.fetch_add(1, Ordering::Relaxed);
         // ORDERING: Release fence: no change is seen by a walk that does not also see the odd
         // version; pairs with the Acquire fence in `find_unlocked`.
         fence(Ordering::Release);
@@ -277,10 +284,9 @@ impl<'a> Writing<'a> {
 
 impl Drop for Writing<'_> {
     fn drop(&mut self) {
-        let odd = self.0.load(Ordering::Relaxed);
         // ORDERING: Release: whoever sees the even version sees the change; pairs with the Acquire
         // load in `find_unlocked`.
-        self.0.store(odd + 1, Ordering::Release);
+        self.0.fetch_add(1, Ordering::Release);
     }
 }
 

@@ -13,6 +13,14 @@ fn single(start: usize) -> Span {
     }
 }
 
+/// A span of another shape in the same bucket, so that a mixture of two is recognised.
+const OTHER: Span = Span {
+    start: CHUNK * (1 + BUCKETS),
+    end: CHUNK * (1 + BUCKETS) + 131_072,
+    stride: 131_072,
+    guard: 8192,
+};
+
 /// A span that stays is found, whatever is inserted before it meanwhile.
 #[test]
 fn insert_hides_nothing() {
@@ -21,12 +29,12 @@ fn insert_hides_nothing() {
         registry.insert(single(CHUNK));
         let writer = {
             let registry = registry.clone();
-            thread::spawn(move || registry.insert(single(CHUNK * (1 + BUCKETS))))
+            thread::spawn(move || registry.insert(OTHER))
         };
         let found = registry.find_unlocked(CHUNK + 10);
         assert_eq!(found.map(|slot| slot.guard), Some(CHUNK));
         writer.join().unwrap();
-        assert!(registry.find_unlocked(CHUNK * (1 + BUCKETS) + 10).is_some());
+        assert!(registry.find_unlocked(OTHER.start + 10).is_some());
     });
 }
 
@@ -41,7 +49,7 @@ fn a_recycled_node_is_not_believed() {
             let registry = registry.clone();
             thread::spawn(move || {
                 registry.remove(CHUNK);
-                registry.insert(single(CHUNK * (1 + BUCKETS)));
+                registry.insert(OTHER);
             })
         };
         if let Some(slot) = registry.find_unlocked(CHUNK + 10) {
@@ -56,5 +64,22 @@ fn a_recycled_node_is_not_believed() {
         }
         writer.join().unwrap();
         assert_eq!(registry.find_unlocked(CHUNK + 10), None);
+    });
+}
+
+/// Whoever sees that a change is over sees what it changed.
+#[test]
+fn an_even_version_publishes_the_change() {
+    loom::model(|| {
+        let registry = Arc::new(Registry::new());
+        let writer = {
+            let registry = registry.clone();
+            thread::spawn(move || registry.insert(OTHER))
+        };
+        if registry.version.load(Ordering::Acquire) == 2 {
+            let (found, believed) = registry.find_believed(OTHER.start);
+            assert!(believed && found.is_some());
+        }
+        writer.join().unwrap();
     });
 }

@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# The tests of sinew-context on aarch64 and riscv64, under qemu's user emulation.
+#
+# Debian's compiler is unpacked, not installed: it comes with a standard library for arm64 and with
+# the sources to build one for riscv64, and the machine's own cargo drives it.
+# qemu does not know in-place guards, so those tests take the fallback; the emulator handles faults
+# itself, so the overflow tests run natively only.
+source "$(dirname "$0")/lib.sh"
+archs=${*:-aarch64 riscv64}
+tools=${SINEW_CROSS_TOOLS:-$PWD/target/cross/tools}
+if [ ! -x "$tools/usr/bin/rustc" ]; then
+    dpkg --add-architecture arm64
+    apt-get update -qq
+    mkdir -p "$tools"
+    (
+        cd "$tools"
+        # apt drops privileges to a user that cannot write here; as root it need not.
+        apt-get -o APT::Sandbox::User=root download -qq rustc-web rust-web-src libllvm22 \
+            libstd-rust-web-dev libstd-rust-web-1.96 libstd-rust-web-dev:arm64 libstd-rust-web-1.96:arm64
+        for package in *.deb; do dpkg -x "$package" .; done
+        rm -f ./*.deb
+    )
+fi
+need qemu-user
+export LD_LIBRARY_PATH=$tools/usr/lib/x86_64-linux-gnu:$tools/usr/lib/llvm-22/lib
+export RUSTC=$tools/usr/bin/rustc RUSTDOC=$tools/usr/bin/rustdoc RUSTC_BOOTSTRAP=1
+cargo=$(LD_LIBRARY_PATH='' RUSTC='' rustup which cargo)
+tests=(--lib)
+for name in ending injecting misuse transcripts generators scopes raw_context nesting threads fp_control stacks pool; do
+    tests+=(--test "$name")
+done
+for arch in $archs; do
+    triple=$arch-unknown-linux-gnu
+    case $arch in
+    aarch64)
+        need gcc-aarch64-linux-gnu libc6-dev-arm64-cross
+        extra=()
+        ;;
+    riscv64)
+        need gcc-riscv64-linux-gnu libc6-dev-riscv64-cross
+        triple=riscv64gc-unknown-linux-gnu
+        extra=(-Zbuild-std=std,panic_unwind,test)
+        ;;
+    *)
+        echo "no recipe for $arch" >&2
+        exit 1
+        ;;
+    esac
+    upper=$(tr 'a-z-' 'A-Z_' <<<"$triple")
+    runner="qemu-$arch -L /usr/$arch-linux-gnu"
+    export "CARGO_TARGET_${upper}_LINKER=$arch-linux-gnu-gcc"
+    export "CARGO_TARGET_${upper}_RUNNER=$runner"
+    export SINEW_TEST_RUNNER=$runner
+    echo "== $triple"
+    "$cargo" test -p sinew-context --target "$triple" --target-dir target/cross/out \
+        ${extra[@]+"${extra[@]}"} "${tests[@]}"
+done

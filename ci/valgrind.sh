@@ -1,0 +1,17 @@
+#!/usr/bin/env bash
+# The tests under valgrind: no error, and no stack that it was not told of.
+source "$(dirname "$0")/lib.sh"
+need valgrind
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+export CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER="valgrind --error-exitcode=1 --trace-children=no --soname-synonyms=somalloc=none"
+export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_RUNNER=$CARGO_TARGET_X86_64_UNKNOWN_LINUX_GNU_RUNNER
+tests=()
+for name in ending injecting generators scopes transcripts raw_context nesting threads host; do
+    tests+=(--test "$name")
+done
+cargo test -p sinew-context --target-dir target/valgrind "${tests[@]}" -- --test-threads=1 2>&1 | tee "$log"
+if grep -qi "switching stacks" "$log"; then
+    echo "valgrind was not told of a stack" >&2
+    exit 1
+fi

@@ -1,0 +1,24 @@
+//! Drops a fiber that is suspended, which runs the destructors on its stack.
+//!
+//! Under `panic = "abort"` nothing can be unwound, and the process ends with a message instead.
+
+use sinew_context::Fiber;
+
+struct Noisy;
+
+impl Drop for Noisy {
+    #[expect(clippy::print_stdout, reason = "an example shows what happens")]
+    fn drop(&mut self) {
+        println!("dropped on the fiber's stack");
+    }
+}
+
+fn main() -> std::io::Result<()> {
+    let fiber = Fiber::new(|caller| {
+        let _noisy = Noisy;
+        caller.resume().expect("the caller comes back or drops us")
+    })?;
+    let suspended = fiber.resume();
+    drop(suspended);
+    Ok(())
+}

@@ -1,0 +1,153 @@
+//! What no library that interleaves flows of control on one thread can make sound, shown without
+//! going as far as the undefined behaviour itself.
+//!
+//! Each case breaks an assumption of strict nesting that code outside of this crate makes. Each
+//! test holds today; one that fails means that the language or the standard library has closed a
+//! hole, and `docs/soundness.md` must be rewritten.
+
+use scoped_tls::scoped_thread_local;
+use sinew_context::Fiber;
+use sinew_testkit::child::child;
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Counts its drops.
+struct Counted(&'static AtomicUsize);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// The initialiser of a thread-local switches away; somebody else initialises and borrows the
+/// value meanwhile; when the first initialiser returns, that value is replaced under the borrow.
+#[test]
+fn a_thread_local_initialiser_that_switches_replaces_a_borrowed_value() {
+    static DROPPED: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static OTHER: Cell<Option<Fiber>> = const { Cell::new(None) };
+        static FIRST: Cell<bool> = const { Cell::new(true) };
+        static VALUE: Counted = {
+            if FIRST.replace(false) {
+                let back = OTHER.take().expect("main waits").resume();
+                OTHER.set(back);
+            }
+            Counted(&DROPPED)
+        };
+    }
+    let fiber = Fiber::new(|main| {
+        OTHER.set(Some(main));
+        VALUE.with(|_| ());
+        OTHER.take().expect("main waits")
+    });
+    let inside_the_initialiser = fiber.unwrap().resume().unwrap();
+    VALUE.with(|_borrowed| {
+        assert_eq!(DROPPED.load(Ordering::Relaxed), 0);
+        assert!(inside_the_initialiser.resume().is_none());
+        assert_eq!(
+            DROPPED.load(Ordering::Relaxed),
+            1,
+            "what `_borrowed` refers to is gone"
+        );
+    });
+}
+
+/// A fiber is suspended inside `LocalKey::with`, and dropped by the destructor of another
+/// thread-local that runs after the value was destroyed.
+#[test]
+fn a_fiber_dropped_by_a_thread_local_may_hold_a_borrow_of_one_that_is_gone() {
+    static DROPPED: AtomicUsize = AtomicUsize::new(0);
+    static SEEN_BY_THE_FIBER: AtomicUsize = AtomicUsize::new(0);
+    thread_local! {
+        static KEPT: RefCell<Option<Fiber>> = const { RefCell::new(None) };
+        static VALUE: Counted = const { Counted(&DROPPED) };
+    }
+    struct Look;
+    impl Drop for Look {
+        fn drop(&mut self) {
+            SEEN_BY_THE_FIBER.store(DROPPED.load(Ordering::Relaxed), Ordering::Relaxed);
+        }
+    }
+    std::thread::spawn(|| {
+        KEPT.with(|_| ()); // registered first, so destroyed last
+        let fiber = Fiber::new(|thread| {
+            VALUE.with(|_borrowed| {
+                let _look = Look;
+                thread.resume().unwrap()
+            })
+        });
+        KEPT.set(fiber.unwrap().resume());
+    })
+    .join()
+    .unwrap();
+    assert_eq!(
+        SEEN_BY_THE_FIBER.load(Ordering::Relaxed),
+        1,
+        "`_borrowed` was gone by then"
+    );
+}
+
+/// `exit` runs the destructors of thread-locals while the thread's frames are suspended inside
+/// `LocalKey::with`; a destructor resumes them.
+#[test]
+fn a_thread_resumed_by_a_destructor_during_exit_may_hold_a_borrow_of_a_value_that_is_gone() {
+    static DROPPED: AtomicUsize = AtomicUsize::new(0);
+    struct ResumeOnDrop(Cell<Option<Fiber>>);
+    impl Drop for ResumeOnDrop {
+        fn drop(&mut self) {
+            if let Some(thread) = self.0.take() {
+                let _ = thread.resume();
+            }
+        }
+    }
+    thread_local! {
+        static KEPT: ResumeOnDrop = const { ResumeOnDrop(Cell::new(None)) };
+        static VALUE: Counted = const { Counted(&DROPPED) };
+    }
+    let name =
+        "a_thread_resumed_by_a_destructor_during_exit_may_hold_a_borrow_of_a_value_that_is_gone";
+    child(name, || {
+        KEPT.with(|_| ());
+        VALUE.with(|_borrowed| {
+            let fiber = Fiber::new(|thread| {
+                KEPT.with(|kept| kept.0.set(Some(thread)));
+                std::process::exit(1)
+            });
+            let _ = fiber.unwrap().resume();
+            assert_eq!(DROPPED.load(Ordering::Relaxed), 1, "`_borrowed` is gone");
+            std::process::abort(); // leaves the exit that is under way
+        });
+    })
+    .assert_died(6, &[]);
+}
+
+/// Thread-locals that are set for the time of a call, and restored when it returns, are restored
+/// in the wrong order.
+#[test]
+fn scoped_thread_locals_are_not_restored_in_order() {
+    scoped_thread_local!(static NAME: &'static str);
+    fn hold(name: &'static str, seen: Rc<RefCell<Vec<String>>>) -> Fiber {
+        let fiber = Fiber::new(move |caller| {
+            NAME.set(&name, || {
+                let caller = caller.resume().unwrap();
+                let now = if NAME.is_set() {
+                    NAME.with(|name| name.to_string())
+                } else {
+                    "none".into()
+                };
+                seen.borrow_mut().push(format!("{name} sees {now}"));
+                caller
+            })
+        });
+        fiber.unwrap().resume().unwrap()
+    }
+    let seen: Rc<RefCell<Vec<String>>> = Rc::default();
+    let (a, b) = (hold("a", seen.clone()), hold("b", seen.clone()));
+    // First in, first out: a sees b's value, b sees none although it is inside its own `set`;
+    // had a's frame been freed, b would restore a pointer to it.
+    assert!(a.resume().is_none());
+    assert!(b.resume().is_none());
+    assert_eq!(*seen.borrow(), ["a sees b", "b sees none"]);
+}
