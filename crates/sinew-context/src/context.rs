@@ -226,8 +226,7 @@ impl Arrival {
 /// of the same thread may end: see `docs/soundness.md`.
 #[inline(always)]
 pub unsafe fn switch(to: Context, tag: usize) -> Arrival {
-    // SAFETY: `arch::switch` asks for what the caller promised.
-    unsafe { switch_by(to, tag, |to, tag| arch::switch(to, tag)) }
+    announced!(to, tag, |frame, tag| arch::switch(frame, tag))
 }
 
 /// Suspends the running context under `tag` and goes on in `to`, handing it `message`.
@@ -236,28 +235,28 @@ pub unsafe fn switch(to: Context, tag: usize) -> Arrival {
 /// As for [`switch`].
 #[inline(always)]
 pub unsafe fn switch_with(to: Context, message: usize, tag: usize) -> Arrival {
-    // SAFETY: `arch::switch_with` asks for what the caller promised.
-    unsafe { switch_by(to, tag, |to, tag| arch::switch_with(to, message, tag)) }
+    announced!(to, tag, |frame, tag| arch::switch_with(frame, message, tag))
 }
 
-#[inline(always)]
-unsafe fn switch_by(
-    to: Context,
-    tag: usize,
-    switch: impl FnOnce(*mut Frame, usize) -> Handover,
-) -> Arrival {
-    let mut note = Note::new();
-    // SAFETY: `to` is suspended, so its frame and its note are alive; ours is on this stack and
-    // outlives the suspension.
-    unsafe {
-        let tag = sanitizer::leave(&mut note, tag, to.0.as_ref().tag);
-        let arrival = Arrival {
-            words: switch(to.0.as_ptr(), tag),
-        };
-        sanitizer::come_back(&mut note, arrival.frame());
-        arrival
-    }
+/// Switches, and tells the sanitizers before and after.
+///
+/// A macro, not a function: between the announcement and the switch no function may be entered or
+/// left, because a sanitizer would count that for the other context.
+macro_rules! announced {
+    ($to:ident, $tag:ident, |$frame:ident, $noted:ident| $switch:expr) => {{
+        let mut note = Note::new();
+        // SAFETY: `to` is suspended, so its frame and its note are alive; ours is on this stack
+        // and outlives the suspension. The switch asks for what the caller promised.
+        unsafe {
+            let $frame = $to.0.as_ptr();
+            let $noted = sanitizer::leave(&mut note, $tag, (*$frame).tag);
+            let arrival = Arrival { words: $switch };
+            sanitizer::come_back(&mut note, arrival.frame());
+            arrival
+        }
+    }};
 }
+use announced;
 
 /// Ends the running context and goes on in `to`, handing it `message`.
 ///
@@ -269,8 +268,9 @@ unsafe fn switch_by(
 pub unsafe fn exit(to: Context, message: usize) -> ! {
     // SAFETY: as the caller promised.
     unsafe {
-        sanitizer::leave_for_good(to.0.as_ref().tag);
-        arch::exit(to.0.as_ptr(), message)
+        let frame = to.0.as_ptr();
+        sanitizer::leave_for_good((*frame).tag);
+        arch::exit(frame, message)
     }
 }
 

@@ -20,6 +20,9 @@ mod scope;
 pub mod stack;
 mod unwind;
 
+#[doc = include_str!("../docs/p0876.md")]
+pub mod p0876 {}
+
 pub use fiber::{CreateError, Fiber, Resumed};
 pub use generator::{Consumer, Generator, Input, PushError, Yielder};
 pub use scope::{Scope, scope};

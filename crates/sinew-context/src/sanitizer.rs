@@ -117,6 +117,7 @@ mod notes {
         fn __tsan_switch_to_fiber(fiber: *mut c_void, flags: u32);
     }
 
+    #[inline(always)]
     fn note_at(word: usize) -> *mut Note {
         ptr::with_exposed_provenance_mut(word)
     }
@@ -148,25 +149,21 @@ mod notes {
     #[inline(always)]
     pub(crate) unsafe fn leave(note: &mut Note, tag: usize, target: usize) -> usize {
         note.tag = tag;
+        let word = (&raw mut *note).expose_provenance();
         // SAFETY: the target is suspended, so its note is alive.
         unsafe {
+            let target = note_at(target);
+            #[cfg(sinew_asan)]
+            __sanitizer_start_switch_fiber(&raw mut note.fake_stack, (*target).low, (*target).size);
             #[cfg(sinew_tsan)]
             {
                 note.fiber = __tsan_get_current_fiber();
-                __tsan_switch_to_fiber((*note_at(target)).fiber, 0);
-            }
-            #[cfg(sinew_asan)]
-            {
-                let target = note_at(target);
-                __sanitizer_start_switch_fiber(
-                    &raw mut note.fake_stack,
-                    (*target).low,
-                    (*target).size,
-                );
+                let fiber = (*target).fiber;
+                // The last thing before the switch: what follows is counted for the target.
+                __tsan_switch_to_fiber(fiber, 0);
             }
         }
-        let _ = target;
-        (&raw mut *note).expose_provenance()
+        word
     }
 
     #[inline(always)]
@@ -183,16 +180,13 @@ mod notes {
     pub(crate) unsafe fn leave_for_good(target: usize) {
         // SAFETY: the target is suspended, so its note is alive.
         unsafe {
-            #[cfg(sinew_tsan)]
-            __tsan_switch_to_fiber((*note_at(target)).fiber, 0);
+            let target = note_at(target);
+            // No place to save: the frames off the stack are freed.
             #[cfg(sinew_asan)]
-            {
-                let target = note_at(target);
-                // No place to save: the frames off the stack are freed.
-                __sanitizer_start_switch_fiber(ptr::null_mut(), (*target).low, (*target).size);
-            }
+            __sanitizer_start_switch_fiber(ptr::null_mut(), (*target).low, (*target).size);
+            #[cfg(sinew_tsan)]
+            __tsan_switch_to_fiber((*target).fiber, 0);
         }
-        let _ = target;
     }
 
     #[inline(always)]

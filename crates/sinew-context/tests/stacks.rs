@@ -252,6 +252,7 @@ fn the_high_water_mark_is_right_within_a_page() {
 }
 
 #[test]
+#[cfg_attr(sinew_asan, ignore = "AddressSanitizer keeps frames off the stack")]
 fn a_fibers_high_water_mark_grows_with_what_it_used_and_trim_gives_it_back() {
     for deep in [30 * KIB, 100 * KIB, 200 * KIB] {
         let fiber = Fiber::new(move |caller| {
@@ -271,6 +272,7 @@ fn a_fibers_high_water_mark_grows_with_what_it_used_and_trim_gives_it_back() {
 }
 
 #[test]
+#[cfg_attr(sinew_asan, ignore = "AddressSanitizer keeps frames off the stack")]
 fn a_segmented_stack_grows_far_beyond_its_start() {
     let stacks = Segmented::new(16 * KIB).unwrap();
     let fiber = Fiber::with_allocator(&stacks, |caller| {

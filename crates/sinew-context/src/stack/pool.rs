@@ -27,12 +27,12 @@ use super::{
     DEFAULT_STACK_SIZE, Home, Stack, StackAllocator, check_guard, check_size, invalid, overflow,
     page_size,
 };
+use crate::primitive::{AtomicUsize, Mutex, MutexGuard, Ordering, lock};
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
 use region::Region;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, Weak};
+use std::sync::{Arc, Weak};
 
 /// Bytes of addresses in the first region and in the largest.
 const FIRST_REGION: usize = 16 * 1024 * 1024;
@@ -174,7 +174,7 @@ impl Clone for StackPool {
 
 impl Drop for StackPool {
     fn drop(&mut self) {
-        if self.core.handles.fetch_sub(1, Ordering::AcqRel) == 1 {
+        if self.core.handles.fetch_sub(1, Ordering::Relaxed) == 1 {
             self.core.close();
         }
     }
@@ -314,11 +314,7 @@ unsafe impl Send for Inner {}
 
 impl PoolCore {
     fn lock(&self) -> MutexGuard<'_, Inner> {
-        // Each change below leaves the lists whole, so a panic in between (there is no place for
-        // one) would not matter.
-        self.inner
-            .lock()
-            .unwrap_or_else(|poisoned| poisoned.into_inner())
+        lock(&self.inner)
     }
 
     /// Takes up to `count` slots for a cache, at least one.
