@@ -3,8 +3,9 @@
 #
 # Debian's compiler is unpacked, not installed: it comes with a standard library for arm64 and with
 # the sources to build one for riscv64, and the machine's own cargo drives it.
-# qemu does not know in-place guards, so those tests take the fallback; the emulator handles faults
-# itself, so the overflow tests run natively only.
+# qemu does not know in-place guards, so the fallback is what runs; it handles faults itself, so the
+# overflow tests run natively only, and so do the tests that look at the memory of the process, which
+# is the emulator's too.
 source "$(dirname "$0")/lib.sh"
 archs=${*:-aarch64 riscv64}
 tools=${SINEW_CROSS_TOOLS:-$PWD/target/cross/tools}
@@ -53,5 +54,6 @@ for arch in $archs; do
     export SINEW_TEST_RUNNER=$runner
     echo "== $triple"
     "$cargo" test -p sinew-context --target "$triple" --target-dir target/cross/out \
-        ${extra[@]+"${extra[@]}"} "${tests[@]}"
+        ${extra[@]+"${extra[@]}"} "${tests[@]}" -- \
+        --skip a_burst_is_given_back --skip a_segmented_stack_grows --skip guards_of_both_kinds
 done

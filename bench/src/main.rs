@@ -68,19 +68,11 @@ fn run(cli: &Cli) -> Result<ExitCode, String> {
         return measure::child(&benchmarks, &child[0], &child[1]).map(|()| ExitCode::SUCCESS);
     }
     if cli.check && cli.repeats < 7 {
-        return Err(format!(
-            "--check needs at least 7 repeats, not {}",
-            cli.repeats
-        ));
+        return Err(format!("--check needs at least 7 repeats, not {}", cli.repeats));
     }
     for name in &cli.names {
-        if !benchmarks
-            .iter()
-            .any(|one| one.suite == name || one.name == name)
-        {
-            return Err(format!(
-                "there is no suite or benchmark {name:?}; --list shows them"
-            ));
+        if !benchmarks.iter().any(|one| one.suite == name || one.name == name) {
+            return Err(format!("there is no suite or benchmark {name:?}; --list shows them"));
         }
     }
     let chosen: Vec<_> = benchmarks
@@ -96,14 +88,10 @@ fn run(cli: &Cli) -> Result<ExitCode, String> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let settings = Settings {
-        repeats: cli.repeats,
-        sample: std::time::Duration::from_millis(cli.sample_ms),
-    };
-    let measured: Vec<Measured> = chosen
-        .into_iter()
-        .map(|one| measure::run(one, &settings))
-        .collect();
+    let settings =
+        Settings { repeats: cli.repeats, sample: std::time::Duration::from_millis(cli.sample_ms) };
+    let measured: Vec<Measured> =
+        chosen.into_iter().map(|one| measure::run(one, &settings)).collect();
     let machine = report::Machine::here();
 
     let mut out = std::io::stdout().lock();
@@ -112,19 +100,11 @@ fn run(cli: &Cli) -> Result<ExitCode, String> {
     } else {
         report::table::render(&machine, &measured)
     };
-    out.write_all(text.as_bytes())
-        .map_err(|error| format!("cannot print: {error}"))?;
+    out.write_all(text.as_bytes()).map_err(|error| format!("cannot print: {error}"))?;
     if let Some(path) = &cli.html {
         std::fs::write(path, report::html::render(&machine, &measured))
             .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
     }
-    let missed = measured
-        .iter()
-        .flat_map(|one| &one.verdicts)
-        .any(|verdict| verdict.is_missed());
-    Ok(if cli.check && missed {
-        ExitCode::FAILURE
-    } else {
-        ExitCode::SUCCESS
-    })
+    let missed = measured.iter().flat_map(|one| &one.verdicts).any(|verdict| verdict.is_missed());
+    Ok(if cli.check && missed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

@@ -61,10 +61,7 @@ impl Lap {
     pub(crate) fn run(operations: u64, work: impl FnOnce()) -> Lap {
         let start = Instant::now();
         work();
-        Lap {
-            time: start.elapsed(),
-            operations,
-        }
+        Lap { time: start.elapsed(), operations }
     }
 
     fn nanoseconds(&self) -> f64 {
@@ -200,11 +197,7 @@ pub(crate) fn run(mut benchmark: Benchmark, settings: &Settings) -> Measured {
         }
     }
     progress("");
-    let verdicts = benchmark
-        .targets
-        .iter()
-        .map(|target| judge(*target, &results))
-        .collect();
+    let verdicts = benchmark.targets.iter().map(|target| judge(*target, &results)).collect();
     Measured {
         suite: benchmark.suite,
         name: benchmark.name,
@@ -229,11 +222,8 @@ fn calibrate(work: &mut dyn FnMut(u64) -> Lap, sample: Duration) -> u64 {
 }
 
 fn judge(target: Target, results: &[Series]) -> Verdict {
-    let find = |name: &str| {
-        results
-            .iter()
-            .find(|one| one.contender == name && !one.figures.is_empty())
-    };
+    let find =
+        |name: &str| results.iter().find(|one| one.contender == name && !one.figures.is_empty());
     let (text, limit, ratios) = match target {
         Target::AtMostFigure(figure) => {
             let figures = find(SUBJECT).map(|one| one.figures.clone());
@@ -241,12 +231,7 @@ fn judge(target: Target, results: &[Series]) -> Verdict {
         }
         Target::AtMost { ratio, of } => {
             let pairs = find(SUBJECT).zip(find(of)).map(|(subject, peer)| {
-                subject
-                    .figures
-                    .iter()
-                    .zip(&peer.figures)
-                    .map(|(a, b)| a / b)
-                    .collect::<Vec<f64>>()
+                subject.figures.iter().zip(&peer.figures).map(|(a, b)| a / b).collect::<Vec<f64>>()
             });
             (format!("<= {ratio:.2}x {of}"), ratio, pairs)
         }
@@ -271,14 +256,7 @@ fn judge(target: Target, results: &[Series]) -> Verdict {
     } else {
         Outcome::Unclear
     };
-    Verdict {
-        target: text,
-        limit,
-        median: middle,
-        least,
-        greatest,
-        outcome,
-    }
+    Verdict { target: text, limit, median: middle, least, greatest, outcome }
 }
 
 /// Runs one contender in a process of its own, and reads its figure.
@@ -289,9 +267,7 @@ fn in_child(benchmark: &str, contender: &str) -> Result<f64, String> {
         .output()
         .map_err(|error| error.to_string())?;
     let text = String::from_utf8_lossy(&output.stdout);
-    text.trim()
-        .parse()
-        .map_err(|_| String::from_utf8_lossy(&output.stderr).into_owned())
+    text.trim().parse().map_err(|_| String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
 /// The other side of [`in_child`].
@@ -307,9 +283,7 @@ pub(crate) fn child(benchmarks: &[Benchmark], name: &str, contender: &str) -> Re
             println!("{}", figure());
             Ok(())
         }
-        _ => Err(format!(
-            "{name} has no contender {contender} that runs alone"
-        )),
+        _ => Err(format!("{name} has no contender {contender} that runs alone")),
     }
 }
 

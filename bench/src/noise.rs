@@ -10,11 +10,7 @@ pub(crate) struct Noise {
 
 impl Noise {
     pub(crate) fn start() -> Noise {
-        Noise {
-            start: Instant::now(),
-            busy: machine(),
-            own: own(),
-        }
+        Noise { start: Instant::now(), busy: machine(), own: own() }
     }
 
     /// Time that others kept processors busy, as a share of one processor.
@@ -29,11 +25,7 @@ impl Noise {
 fn machine() -> Duration {
     let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
     let first = stat.lines().next().unwrap_or_default();
-    let ticks: Vec<u64> = first
-        .split_whitespace()
-        .skip(1)
-        .filter_map(|n| n.parse().ok())
-        .collect();
+    let ticks: Vec<u64> = first.split_whitespace().skip(1).filter_map(|n| n.parse().ok()).collect();
     // user, nice, system, idle, iowait, irq, softirq, steal; the rest is counted in user already.
     let busy: u64 = ticks.iter().take(8).sum::<u64>()
         - ticks.get(3).copied().unwrap_or(0)

@@ -9,9 +9,7 @@ use std::fs::read_to_string;
 pub(crate) fn memory() -> usize {
     let status = read_to_string("/proc/self/status").unwrap_or_default();
     let field = |name: &str| -> usize {
-        let line = status
-            .lines()
-            .find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         let kib = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
         kib.unwrap_or(0)
     };
@@ -45,10 +43,7 @@ pub(crate) fn million() -> f64 {
             if libc::madvise(guard, GUARD, GUARD_INSTALL) != 0 {
                 return f64::NAN;
             }
-            guard
-                .byte_add(GUARD + STACK - 8)
-                .cast::<u64>()
-                .write_volatile(1);
+            guard.byte_add(GUARD + STACK - 8).cast::<u64>().write_volatile(1);
         }
     }
     (memory() - before) as f64 / count as f64

@@ -47,11 +47,7 @@ unsafe fn prepare(top: *mut usize, entry: unsafe extern "C" fn(Context) -> !) ->
     // SAFETY: the caller gives the end of an unused stack, aligned to 16.
     unsafe {
         let context: Context = top.sub(5).cast();
-        context.write([
-            trampoline as *const () as usize,
-            entry as *const () as usize,
-            0,
-        ]);
+        context.write([trampoline as *const () as usize, entry as *const () as usize, 0]);
         context
     }
 }

@@ -15,10 +15,7 @@ fn bouncing(stacks: &impl StackAllocator) -> Fiber {
             caller = caller.resume().expect("the caller does not end");
         }
     });
-    fiber
-        .expect("there is memory for a stack")
-        .resume()
-        .expect("it is suspended")
+    fiber.expect("there is memory for a stack").resume().expect("it is suspended")
 }
 
 /// Resumes `count` fibers in turn, each of which switches back.
@@ -40,9 +37,7 @@ pub(crate) fn switch(count: usize) -> Timed {
         });
     }
     let fibers: Vec<Option<Fiber>> = (0..count).map(|_| Some(bouncing(&stacks))).collect();
-    round_robin(fibers, |fiber| {
-        *fiber = fiber.take().and_then(Fiber::resume)
-    })
+    round_robin(fibers, |fiber| *fiber = fiber.take().and_then(Fiber::resume))
 }
 
 /// Makes a fiber, runs it to its end, gives its stack back.
@@ -68,10 +63,7 @@ pub(crate) fn million() -> f64 {
     let mut fibers: Vec<Fiber> = Vec::with_capacity(count);
     // Touch the vector, so that it does not count.
     let spare = fibers.spare_capacity_mut();
-    spare
-        .iter_mut()
-        .step_by(512)
-        .for_each(|place| *place = std::mem::MaybeUninit::zeroed());
+    spare.iter_mut().step_by(512).for_each(|place| *place = std::mem::MaybeUninit::zeroed());
     let before = crate::floor::memory();
     let pool = StackPool::new().expect("the default sizes are valid");
     let stacks = StackCache::new(&pool);

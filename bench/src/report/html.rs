@@ -28,23 +28,13 @@ pub(crate) fn render(machine: &Machine, benchmarks: &[Measured]) -> String {
 }
 
 fn write_benchmark(out: &mut String, one: &Measured) -> std::fmt::Result {
-    write!(
-        out,
-        "<h2>{}/{}</h2><p>{} ({})</p>",
-        one.suite,
-        one.name,
-        escape(one.what),
-        one.unit
-    )?;
+    write!(out, "<h2>{}/{}</h2><p>{} ({})</p>", one.suite, one.name, escape(one.what), one.unit)?;
     write_plot(out, one)?;
     write!(
         out,
         "<table><tr><th>contender<th>median<th>least<th>greatest<th>sinew is<th>settings</tr>"
     )?;
-    let subject = one
-        .results
-        .iter()
-        .find(|series| series.contender == SUBJECT);
+    let subject = one.results.iter().find(|series| series.contender == SUBJECT);
     for series in &one.results {
         if let Some(reason) = series.missing {
             write!(
@@ -83,11 +73,7 @@ fn write_benchmark(out: &mut String, one: &Measured) -> std::fmt::Result {
             verdict.greatest
         )?;
     }
-    write!(
-        out,
-        "<small>others took {:.0} % of a processor meanwhile</small>",
-        one.noise * 100.0
-    )
+    write!(out, "<small>others took {:.0} % of a processor meanwhile</small>", one.noise * 100.0)
 }
 
 /// A line for each contender: least to greatest, each repeat a dot, the median a bar.
@@ -95,33 +81,18 @@ fn write_plot(out: &mut String, one: &Measured) -> std::fmt::Result {
     const ROW: usize = 26;
     const LEFT: f64 = 110.0;
     const WIDTH: f64 = 760.0;
-    let shown: Vec<&Series> = one
-        .results
-        .iter()
-        .filter(|one| !one.figures.is_empty())
-        .collect();
+    let shown: Vec<&Series> = one.results.iter().filter(|one| !one.figures.is_empty()).collect();
     // A contender far beyond the others would press them together; it is cut off and says so.
     let mut medians: Vec<f64> = shown.iter().map(|series| series.median()).collect();
     medians.sort_by(f64::total_cmp);
     let middle = medians.get(medians.len() / 2).copied().unwrap_or(1.0);
-    let end = shown
-        .iter()
-        .map(|series| series.greatest())
-        .fold(0.0, f64::max)
-        .min(middle * 6.0);
+    let end = shown.iter().map(|series| series.greatest()).fold(0.0, f64::max).min(middle * 6.0);
     let x = |figure: f64| LEFT + (figure / end).min(1.0) * (WIDTH - LEFT - 70.0);
     let height = ROW * shown.len() + 10;
-    write!(
-        out,
-        "<svg viewBox=\"0 0 {WIDTH} {height}\" width=\"100%\" role=img>"
-    )?;
+    write!(out, "<svg viewBox=\"0 0 {WIDTH} {height}\" width=\"100%\" role=img>")?;
     for (row, series) in shown.iter().enumerate() {
         let y = (row * ROW + ROW / 2 + 4) as f64;
-        let colour = if series.contender == SUBJECT {
-            "#0969da"
-        } else {
-            "#8b949e"
-        };
+        let colour = if series.contender == SUBJECT { "#0969da" } else { "#8b949e" };
         write!(
             out,
             "<text x=\"{}\" y=\"{}\" text-anchor=end font-size=13>{}</text>\
@@ -133,17 +104,9 @@ fn write_plot(out: &mut String, one: &Measured) -> std::fmt::Result {
             x(series.median()) - LEFT
         )?;
         for figure in &series.figures {
-            write!(
-                out,
-                "<circle cx=\"{:.1}\" cy=\"{y}\" r=2.5 fill=\"{colour}\" />",
-                x(*figure)
-            )?;
+            write!(out, "<circle cx=\"{:.1}\" cy=\"{y}\" r=2.5 fill=\"{colour}\" />", x(*figure))?;
         }
-        let note = if series.median() > end {
-            " (cut off)"
-        } else {
-            ""
-        };
+        let note = if series.median() > end { " (cut off)" } else { "" };
         write!(
             out,
             "<text x=\"{:.1}\" y=\"{}\" font-size=12>{:.2}{note}</text>",
@@ -157,7 +120,5 @@ fn write_plot(out: &mut String, one: &Measured) -> std::fmt::Result {
 }
 
 fn escape(text: &str) -> String {
-    text.replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }

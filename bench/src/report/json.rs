@@ -11,9 +11,6 @@ struct Report<'a> {
 }
 
 pub(crate) fn render(machine: &Machine, benchmarks: &[Measured]) -> String {
-    let report = Report {
-        machine,
-        benchmarks,
-    };
+    let report = Report { machine, benchmarks };
     serde_json::to_string_pretty(&report).expect("plain data can be serialised") + "\n"
 }

@@ -19,9 +19,7 @@ pub(crate) struct Machine {
 impl Machine {
     pub(crate) fn here() -> Machine {
         let info = read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let model = info
-            .lines()
-            .find_map(|line| line.strip_prefix("model name")?.split_once(':'));
+        let model = info.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
         let kernel = read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
         Machine {
             processor: model.map_or("unknown", |(_, name)| name.trim()).to_owned(),

@@ -20,10 +20,7 @@ fn write_benchmark(out: &mut String, one: &Measured) -> std::fmt::Result {
         "  {:<12} {:>10} {:>10} {:>10} {:>8}  {}",
         one.unit, "median", "least", "greatest", "sinew is", "settings"
     )?;
-    let subject = one
-        .results
-        .iter()
-        .find(|series| series.contender == SUBJECT);
+    let subject = one.results.iter().find(|series| series.contender == SUBJECT);
     for series in &one.results {
         if let Some(reason) = series.missing {
             writeln!(out, "  {:<12} missing: {reason}", series.contender)?;
@@ -49,11 +46,7 @@ fn write_benchmark(out: &mut String, one: &Measured) -> std::fmt::Result {
         )?;
     }
     if one.noise > 0.05 {
-        writeln!(
-            out,
-            "  others took {:.0} % of a processor meanwhile",
-            one.noise * 100.0
-        )?;
+        writeln!(out, "  others took {:.0} % of a processor meanwhile", one.noise * 100.0)?;
     }
     Ok(())
 }

@@ -49,11 +49,7 @@ pub(crate) fn benchmarks() -> Vec<Benchmark> {
             unit: "bytes/fiber",
             contenders: vec![
                 figure(SUBJECT, sinew::SETTINGS, sinew::million),
-                figure(
-                    FLOOR,
-                    "one page touched above a guard in place",
-                    crate::floor::million,
-                ),
+                figure(FLOOR, "one page touched above a guard in place", crate::floor::million),
             ],
             targets: vec![Target::AtMostFigure(4800.0)],
         },
@@ -68,9 +64,7 @@ fn switch(name: &'static str, what: &'static str, count: usize) -> Benchmark {
         unit: "ns/switch",
         contenders: vec![
             timed(SUBJECT, sinew::SETTINGS, move || sinew::switch(count)),
-            timed("corosensei", corosensei::SETTINGS, move || {
-                corosensei::switch(count)
-            }),
+            timed("corosensei", corosensei::SETTINGS, move || corosensei::switch(count)),
             generator_switch(count),
             fcontext_switch(count),
             floor_switch(count),
@@ -91,41 +85,25 @@ fn timed(
 ) -> Contender {
     let mut made = None;
     let work = move |count| made.get_or_insert_with(&make)(count);
-    Contender {
-        name,
-        settings,
-        work: Work::Timed(Box::new(work)),
-    }
+    Contender { name, settings, work: Work::Timed(Box::new(work)) }
 }
 
 fn figure(name: &'static str, settings: &'static str, figure: fn() -> f64) -> Contender {
-    Contender {
-        name,
-        settings,
-        work: Work::Figure(figure),
-    }
+    Contender { name, settings, work: Work::Figure(figure) }
 }
 
 fn generator_switch(count: usize) -> Contender {
     // Its guards cost two mappings a stack, as corosensei's do; both do not fit into the kernel's
     // limit of 65,530 in one process.
     if count > 10_000 {
-        return missing(
-            "generator",
-            generator::SETTINGS,
-            "no mappings left beside corosensei",
-        );
+        return missing("generator", generator::SETTINGS, "no mappings left beside corosensei");
     }
-    timed("generator", generator::SETTINGS, move || {
-        generator::switch(count)
-    })
+    timed("generator", generator::SETTINGS, move || generator::switch(count))
 }
 
 #[cfg(target_arch = "x86_64")]
 fn floor_switch(count: usize) -> Contender {
-    timed(FLOOR, HAND, move || {
-        crate::floor::switch::switch_loop(count)
-    })
+    timed(FLOOR, HAND, move || crate::floor::switch::switch_loop(count))
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -140,9 +118,7 @@ fn hand(make: fn() -> Timed) -> Contender {
 
 #[cfg(has_fcontext)]
 fn fcontext_switch(count: usize) -> Contender {
-    timed("fcontext", fcontext::SETTINGS, move || {
-        fcontext::switch(count)
-    })
+    timed("fcontext", fcontext::SETTINGS, move || fcontext::switch(count))
 }
 
 #[cfg(has_fcontext)]
@@ -161,9 +137,5 @@ fn fcontext_create() -> Contender {
 }
 
 fn missing(name: &'static str, settings: &'static str, why: &'static str) -> Contender {
-    Contender {
-        name,
-        settings,
-        work: Work::Missing(why),
-    }
+    Contender { name, settings, work: Work::Missing(why) }
 }

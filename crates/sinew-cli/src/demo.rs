@@ -34,11 +34,7 @@ enum Act {
 
 impl Default for Options {
     fn default() -> Self {
-        Options {
-            acts: Vec::new(),
-            stacks: 1_000_000,
-            rounds: 1_000_000,
-        }
+        Options { acts: Vec::new(), stacks: 1_000_000, rounds: 1_000_000 }
     }
 }
 

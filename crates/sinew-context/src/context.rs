@@ -68,10 +68,7 @@ impl Record {
         // SAFETY: both are functions of the same ABI that take a pointer, a word and a pointer; a
         // record begins with its `EntryRecord`.
         let entry = unsafe { core::mem::transmute::<Entry, arch::Entry>(entry) };
-        Record {
-            entry: EntryRecord { entry },
-            start: Note::new(),
-        }
+        Record { entry: EntryRecord { entry }, start: Note::new() }
     }
 }
 
@@ -173,9 +170,7 @@ impl Arrival {
     /// Called once, at the start of a context, with the words that its entry function was given.
     #[inline(always)]
     pub unsafe fn begin(first: *mut (), second: usize) -> Arrival {
-        let arrival = Arrival {
-            words: (first.cast(), second),
-        };
+        let arrival = Arrival { words: (first.cast(), second) };
         // SAFETY: as the caller promised.
         unsafe { sanitizer::begin(arrival.frame()) };
         arrival

@@ -75,7 +75,7 @@ struct Launch<F> {
 const LEAST_ROOM: usize = 1024;
 
 /// How often the closure is moved on its own stack when it is called, at most.
-const COPIES: usize = if cfg!(debug_assertions) { 6 } else { 2 };
+const COPIES: usize = if cfg!(debug_assertions) { 8 } else { 2 };
 
 /// Makes a fiber that will run `f`; gives `f` back if there is no stack for it.
 ///
@@ -100,9 +100,7 @@ where
         return Err(CreateError::new(too_small::<F>(needed, stack.size()), f));
     }
     let launch = top.as_ptr().wrapping_sub(size_of::<Launch<F>>());
-    let launch = launch
-        .wrapping_sub(launch.addr() % align)
-        .cast::<Launch<F>>();
+    let launch = launch.wrapping_sub(launch.addr() % align).cast::<Launch<F>>();
     let bounds = (stack.low().as_ptr(), stack.high().as_ptr());
     // SAFETY: `needed` was checked, so record and first frame lie inside the stack, which is
     // ours and unused. The record stays until `take_back` or `discard` frees the stack.
@@ -121,12 +119,7 @@ where
         });
         let sp = launch.cast::<u8>().wrapping_sub(stagger);
         let tag = Host::current().tag();
-        Ok(Fiber::from_context(Context::prepare(
-            sp,
-            bounds,
-            header.cast(),
-            tag,
-        )))
+        Ok(Fiber::from_context(Context::prepare(sp, bounds, header.cast(), tag)))
     }
 }
 

@@ -217,9 +217,7 @@ impl Fiber {
     {
         let (to, host) = self.into_context_here();
         let mut injection = Injection {
-            message: Message {
-                deliver: run_injected::<F, R>,
-            },
+            message: Message { deliver: run_injected::<F, R> },
             f: ManuallyDrop::new(f),
         };
         let message = (&raw mut injection).expose_provenance();
@@ -258,9 +256,7 @@ impl Fiber {
     /// Bytes of its stack that were ever touched, right within one page; see
     /// [`Stack::high_water_mark`](crate::stack::Stack::high_water_mark).
     pub fn stack_high_water_mark(&self) -> Option<usize> {
-        Header::at(self.context.address())?
-            .stack()
-            .high_water_mark()
+        Header::at(self.context.address())?.stack().high_water_mark()
     }
 
     /// Gives the memory below the suspended frames back to the kernel. For a fiber that will wait
@@ -289,10 +285,7 @@ impl Fiber {
     /// fibers, and no other value stands for it.
     #[inline(always)]
     pub(crate) unsafe fn from_context(context: Context) -> Fiber {
-        Fiber {
-            context,
-            not_send: PhantomData,
-        }
+        Fiber { context, not_send: PhantomData }
     }
 
     #[inline(always)]
@@ -426,10 +419,7 @@ where
     // moved to this stack before it can resume or unwind the sender, and only once.
     let (f, caller) = unsafe {
         let f = ManuallyDrop::take(&mut (*message.cast::<Injection<F>>()).f);
-        (
-            f,
-            Fiber::from_context(from.expect("whoever injects a function is suspended")),
-        )
+        (f, Fiber::from_context(from.expect("whoever injects a function is suspended")))
     };
     f(caller).into_resumed()
 }
@@ -483,10 +473,7 @@ impl<F> CreateError<F> {
     }
 
     pub(crate) fn map<G>(self, f: impl FnOnce(F) -> G) -> CreateError<G> {
-        CreateError {
-            error: self.error,
-            closure: f(self.closure),
-        }
+        CreateError { error: self.error, closure: f(self.closure) }
     }
 
     /// Why there is no fiber.
@@ -502,9 +489,7 @@ impl<F> CreateError<F> {
 
 impl<F> fmt::Debug for CreateError<F> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CreateError")
-            .field("error", &self.error)
-            .finish_non_exhaustive()
+        f.debug_struct("CreateError").field("error", &self.error).finish_non_exhaustive()
     }
 }
 
@@ -528,9 +513,7 @@ impl<F> From<CreateError<F>> for io::Error {
 
 impl fmt::Debug for Fiber {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Fiber")
-            .field(&self.context.as_ptr())
-            .finish()
+        f.debug_tuple("Fiber").field(&self.context.as_ptr()).finish()
     }
 }
 

@@ -100,18 +100,8 @@ impl<T> Generator<'_, T> {
     /// A generator without its fiber, and what the fiber is to run.
     pub(crate) fn prepare<F>(body: F) -> (Self, GeneratorEntry<T, F>) {
         let slot = Rc::new(Slot::new());
-        let entry = GeneratorEntry {
-            slot: slot.clone(),
-            body,
-        };
-        (
-            Generator {
-                fiber: None,
-                slot,
-                borrows: PhantomData,
-            },
-            entry,
-        )
+        let entry = GeneratorEntry { slot: slot.clone(), body };
+        (Generator { fiber: None, slot, borrows: PhantomData }, entry)
     }
 
     pub(crate) fn with_fiber(mut self, fiber: Fiber) -> Self {
@@ -149,9 +139,7 @@ impl<T> core::iter::FusedIterator for Generator<'_, T> {}
 
 impl<T> fmt::Debug for Generator<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Generator")
-            .field("fiber", &self.fiber)
-            .finish_non_exhaustive()
+        f.debug_struct("Generator").field("fiber", &self.fiber).finish_non_exhaustive()
     }
 }
 
@@ -192,16 +180,15 @@ struct Slot<T> {
 
 impl<T> Slot<T> {
     fn new() -> Self {
-        Slot {
-            value: Cell::new(None),
-            panic: Cell::new(None),
-            closed: Cell::new(false),
-        }
+        Slot { value: Cell::new(None), panic: Cell::new(None), closed: Cell::new(false) }
     }
 
     /// Runs the user's function; keeps a panic for the other side, lets an unwinding pass.
-    fn run(&self, body: impl FnOnce()) {
-        if let Err(payload) = std::panic::catch_unwind(AssertUnwindSafe(body)) {
+    fn run<P>(&self, body: impl FnOnce(&mut P), partner: &mut P) {
+        // Taken out inside: a large closure would be moved, on its small stack, with each call.
+        let mut body = Some(body);
+        let call = || body.take().map(|body| body(partner));
+        if let Err(payload) = std::panic::catch_unwind(AssertUnwindSafe(call)) {
             if is_unwind(&*payload) {
                 resume_unwind(payload);
             }
@@ -219,9 +206,7 @@ impl<T> Slot<T> {
 /// Switches to the other side, and keeps who comes back from there: the one that used the
 /// generator, or another if the generator was moved.
 fn hand_over(caller: &mut Option<Fiber>) {
-    let to = caller
-        .take()
-        .expect("a function that is being unwound yields no more");
+    let to = caller.take().expect("a function that is being unwound yields no more");
     *caller = to.resume();
 }
 
@@ -240,11 +225,8 @@ impl<T, F> GeneratorEntry<T, F> {
 impl<T, F: FnOnce(&mut Yielder<T>)> EntryFunction for GeneratorEntry<T, F> {
     fn call(self, from: Option<Fiber>) -> Fiber {
         let GeneratorEntry { slot, body } = self;
-        let mut yielder = Yielder {
-            caller: from,
-            slot: slot.clone(),
-        };
-        slot.run(|| body(&mut yielder));
+        let mut yielder = Yielder { caller: from, slot: slot.clone() };
+        slot.run(body, &mut yielder);
         returning(yielder.caller.take())
     }
 }

@@ -124,10 +124,7 @@ struct LineBuffer {
 
 impl LineBuffer {
     const fn new() -> Self {
-        LineBuffer {
-            bytes: [0; 1024],
-            len: 0,
-        }
+        LineBuffer { bytes: [0; 1024], len: 0 }
     }
 
     fn end_line(&mut self) {
@@ -152,10 +149,6 @@ impl fmt::Write for LineBuffer {
         let taken = room.min(text.len());
         self.bytes[self.len..self.len + taken].copy_from_slice(&text.as_bytes()[..taken]);
         self.len += taken;
-        if taken == text.len() {
-            Ok(())
-        } else {
-            Err(fmt::Error)
-        }
+        if taken == text.len() { Ok(()) } else { Err(fmt::Error) }
     }
 }

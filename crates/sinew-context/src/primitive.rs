@@ -25,9 +25,7 @@ pub(crate) use visible::{Mutex, MutexGuard};
 /// Locks, whether or not a panic passed while the lock was held: what it guards here is valid
 /// after each step.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
+    mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
 #[cfg(sinew_tsan)]
@@ -51,10 +49,7 @@ mod visible {
 
     impl<T> Mutex<T> {
         pub(crate) const fn new(value: T) -> Self {
-            Mutex {
-                locked: AtomicBool::new(false),
-                value: UnsafeCell::new(value),
-            }
+            Mutex { locked: AtomicBool::new(false), value: UnsafeCell::new(value) }
         }
 
         pub(crate) fn lock(&self) -> LockResult<MutexGuard<'_, T>> {

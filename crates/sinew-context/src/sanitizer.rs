@@ -244,18 +244,12 @@ pub(crate) fn deregister_stack(id: usize) {
 /// effect, a sequence that valgrind recognises and no compiler emits.
 #[inline(always)]
 #[cfg_attr(
-    not(all(
-        any(target_arch = "x86_64", target_arch = "aarch64"),
-        target_os = "linux"
-    )),
+    not(all(any(target_arch = "x86_64", target_arch = "aarch64"), target_os = "linux")),
     allow(unused_variables, reason = "valgrind runs on few platforms")
 )]
 fn valgrind_request(request: usize, first: usize, second: usize) -> usize {
     let result: usize;
-    #[cfg(all(
-        any(target_arch = "x86_64", target_arch = "aarch64"),
-        target_os = "linux"
-    ))]
+    #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), target_os = "linux"))]
     {
         let arguments: [usize; 6] = [request, first, second, 0, 0, 0];
         // SAFETY: outside valgrind the sequence changes nothing but the flags; inside, valgrind
@@ -288,10 +282,7 @@ fn valgrind_request(request: usize, first: usize, second: usize) -> usize {
             );
         }
     }
-    #[cfg(not(all(
-        any(target_arch = "x86_64", target_arch = "aarch64"),
-        target_os = "linux"
-    )))]
+    #[cfg(not(all(any(target_arch = "x86_64", target_arch = "aarch64"), target_os = "linux")))]
     {
         result = 0;
     }

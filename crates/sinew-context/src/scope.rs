@@ -54,11 +54,7 @@ pub fn scope<'env, R, F>(body: F) -> R
 where
     F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> R,
 {
-    let scope = Scope {
-        borrowers: Cell::new(0),
-        scope: PhantomData,
-        env: PhantomData,
-    };
+    let scope = Scope { borrowers: Cell::new(0), scope: PhantomData, env: PhantomData };
     let result = std::panic::catch_unwind(AssertUnwindSafe(|| body(&scope)));
     let left = scope.borrowers.get();
     if left > 0 {
@@ -122,10 +118,7 @@ impl<'scope> Scope<'scope, '_> {
         F: FnOnce(Fiber) -> R + 'scope,
         R: Resumed,
     {
-        let counted = Counted {
-            inner: f,
-            borrower: self.borrower(),
-        };
+        let counted = Counted { inner: f, borrower: self.borrower() };
         // SAFETY: the borrower is released after `f` and all it held are gone, and the scope
         // does not end before.
         unsafe { fiber.inject(move |caller| counted.run(|f| f(caller))) }
@@ -199,10 +192,7 @@ impl<'scope> Scope<'scope, '_> {
         A: StackAllocator + ?Sized,
         E: EntryFunction,
     {
-        let counted = Counted {
-            inner: function,
-            borrower: self.borrower(),
-        };
+        let counted = Counted { inner: function, borrower: self.borrower() };
         // SAFETY: as above.
         let created = unsafe { entry::create(allocator, counted) };
         created.map_err(|error| error.map(|counted| counted.inner))

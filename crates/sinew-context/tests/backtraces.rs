@@ -28,17 +28,11 @@ fn a_backtrace_taken_inside_a_fiber_ends_at_its_base() {
     assert!(text.contains("sinew_context::entry::enter"), "{text}");
     // Nothing of the thread that resumed it.
     assert!(!text.contains("test::run_test"), "{text}");
-    let last = text
-        .lines()
-        .rfind(|line| !line.trim_start().starts_with("at "))
-        .unwrap();
+    let last = text.lines().rfind(|line| !line.trim_start().starts_with("at ")).unwrap();
     assert!(last.contains("trampoline"), "{text}");
 }
 
-#[cfg(all(
-    target_os = "linux",
-    any(target_arch = "x86_64", target_arch = "aarch64")
-))]
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 mod walking {
     use super::*;
     use framehop::{
@@ -57,15 +51,9 @@ mod walking {
         fn load() -> Program {
             let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
             let path = std::env::current_exe().unwrap();
-            let first = maps
-                .lines()
-                .find(|line| line.ends_with(path.to_str().unwrap()))
-                .unwrap();
+            let first = maps.lines().find(|line| line.ends_with(path.to_str().unwrap())).unwrap();
             let base = u64::from_str_radix(first.split('-').next().unwrap(), 16).unwrap();
-            Program {
-                base,
-                image: std::fs::read(path).unwrap(),
-            }
+            Program { base, image: std::fs::read(path).unwrap() }
         }
 
         fn unwinder(&self) -> UnwinderNative<Vec<u8>, framehop::MayAllocateDuringUnwind> {
@@ -108,11 +96,7 @@ mod walking {
             let mut read = |address: u64| {
                 let inside = stack.contains(&(address as usize)) && address.is_multiple_of(8);
                 // SAFETY: a word of the suspended fiber's stack.
-                if inside {
-                    Ok(unsafe { *(address as *const u64) })
-                } else {
-                    Err(())
-                }
+                if inside { Ok(unsafe { *(address as *const u64) }) } else { Err(()) }
             };
             let pc = registers.instruction as u64;
             let mut frames = unwinder.iter_frames(pc, start, &mut cache, &mut read);
@@ -122,11 +106,7 @@ mod walking {
                 let symbol = elf.symbols().find(|symbol| {
                     (symbol.address()..symbol.address() + symbol.size().max(1)).contains(&address)
                 });
-                names.push(
-                    symbol
-                        .map_or("?", |symbol| symbol.name().unwrap())
-                        .to_owned(),
-                );
+                names.push(symbol.map_or("?", |symbol| symbol.name().unwrap()).to_owned());
             }
             names
         }
@@ -145,19 +125,13 @@ mod walking {
 
     #[test]
     fn a_suspended_fiber_can_be_walked_to_its_base() {
-        let fiber = Fiber::new(|caller| calls_what_waits(caller))
-            .unwrap()
-            .resume()
-            .unwrap();
+        let fiber = Fiber::new(|caller| calls_what_waits(caller)).unwrap().resume().unwrap();
         let program = Program::load();
         let names = program.walk(fiber.registers(), fiber.stack_range().unwrap());
         let place = |part: &str| {
-            names
-                .iter()
-                .position(|name| name.contains(part))
-                .unwrap_or_else(|| {
-                    panic!("{part} is missing in {names:#?}");
-                })
+            names.iter().position(|name| name.contains(part)).unwrap_or_else(|| {
+                panic!("{part} is missing in {names:#?}");
+            })
         };
         let order = [
             place("waits_in_here"),
@@ -166,11 +140,7 @@ mod walking {
             place("trampoline"),
         ];
         assert!(order.is_sorted(), "{names:#?}");
-        assert_eq!(
-            order[3],
-            names.len() - 1,
-            "nothing below the base: {names:#?}"
-        );
+        assert_eq!(order[3], names.len() - 1, "nothing below the base: {names:#?}");
         assert!(fiber.resume().is_none());
     }
 

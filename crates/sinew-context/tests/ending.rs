@@ -29,11 +29,7 @@ fn first_way_returning_a_fiber() {
 fn second_way_unwind_from_any_depth_drops_in_reverse_order() {
     fn dive(depth: usize, log: &Log, caller: Fiber) -> Fiber {
         let _frame = log.on_drop(depth);
-        if depth == 3 {
-            unwind(caller)
-        } else {
-            dive(depth + 1, log, caller)
-        }
+        if depth == 3 { unwind(caller) } else { dive(depth + 1, log, caller) }
     }
     let log = Log::new();
     let fiber = Fiber::new({

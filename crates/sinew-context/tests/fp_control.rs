@@ -75,10 +75,7 @@ fn control_bits_set_in_a_fiber_are_seen_by_whoever_runs_next() {
         // SAFETY: restored below, before any arithmetic.
         unsafe { set_control(with_other_rounding(before)) };
         let caller = caller.resume().unwrap();
-        assert!(
-            control() == before,
-            "and the fiber sees what the caller set"
-        );
+        assert!(control() == before, "and the fiber sees what the caller set");
         caller
     });
     let fiber = fiber.unwrap().resume();

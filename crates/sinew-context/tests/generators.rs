@@ -140,7 +140,8 @@ fn a_function_that_does_not_fit_is_given_back() {
     let small = ProtectedFixedSize::new(16 * 1024).unwrap();
     let large = [1_u8; 20 * 1024];
     let error = Generator::with_allocator(&small, move |out| out.give(large[5])).unwrap_err();
-    let mut generator = Generator::new(error.into_closure()).unwrap();
+    let roomy = ProtectedFixedSize::new(2 * 1024 * 1024).unwrap();
+    let mut generator = Generator::with_allocator(&roomy, error.into_closure()).unwrap();
     assert_eq!(generator.next(), Some(1));
 }
 
@@ -193,17 +194,9 @@ fn a_consumer_that_has_enough_gives_values_back() {
     assert_eq!(consumer.push('c'), Err(PushError('c')));
     let mut rest = ['d', 'e'].into_iter();
     consumer.extend(rest.by_ref());
-    assert_eq!(
-        rest.next(),
-        Some('d'),
-        "nothing was taken from the iterator"
-    );
+    assert_eq!(rest.next(), Some('d'), "nothing was taken from the iterator");
     let mut early = Consumer::new(|_| ()).unwrap();
-    assert_eq!(
-        early.push(1),
-        Err(PushError(1)),
-        "ended without looking at the value"
-    );
+    assert_eq!(early.push(1), Err(PushError(1)), "ended without looking at the value");
 }
 
 #[test]

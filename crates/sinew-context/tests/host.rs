@@ -18,9 +18,7 @@ fn running() -> Option<NonZeroU64> {
 }
 
 fn text_of<T>(f: impl FnOnce() -> T) -> String {
-    let Err(payload) = catch_unwind(AssertUnwindSafe(f)) else {
-        panic!("it should panic")
-    };
+    let Err(payload) = catch_unwind(AssertUnwindSafe(f)) else { panic!("it should panic") };
     *payload.downcast::<String>().unwrap()
 }
 
@@ -30,14 +28,8 @@ fn a_fiber_of_one_runtime_fiber_is_not_run_in_another() {
     // SAFETY: the hook says what this test sets.
     unsafe { hook::set_host_hook(running) }.unwrap();
     // SAFETY: as above.
-    assert_eq!(
-        unsafe { hook::set_host_hook(running) },
-        Err(hook::AlreadySet)
-    );
-    assert!(
-        before.is_at_home(),
-        "outside of the runtime's fibers the thread is the host"
-    );
+    assert_eq!(unsafe { hook::set_host_hook(running) }, Err(hook::AlreadySet));
+    assert!(before.is_at_home(), "outside of the runtime's fibers the thread is the host");
     assert!(before.resume().is_none());
 
     // In fiber 1 of the runtime: made, run, suspended, stored in a thread-local.

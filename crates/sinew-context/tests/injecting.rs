@@ -19,9 +19,7 @@ fn what_it_returns_is_what_the_suspended_call_returns() {
     let fiber = Fiber::new({
         let stand_in = stand_in.clone();
         move |caller| {
-            let got = caller
-                .resume()
-                .expect("the injected function returns a fiber");
+            let got = caller.resume().expect("the injected function returns a fiber");
             stand_in.set(Some(got));
             unreachable_without(&stand_in)
         }
@@ -118,8 +116,7 @@ fn runs_before_the_function_of_a_fiber_that_never_started() {
 fn the_argument_of_an_unstarted_fiber_can_be_replaced_or_withheld() {
     let fiber = Fiber::with_entry(&ProtectedFixedSize::default(), |from| {
         assert!(from.is_none());
-        MAIN.with(Cell::take)
-            .expect("the injected function kept it")
+        MAIN.with(Cell::take).expect("the injected function kept it")
     });
     thread_local!(static MAIN: Cell<Option<Fiber>> = const { Cell::new(None) });
     let back = fiber.unwrap().resume_with(|caller| {
@@ -157,12 +154,7 @@ fn an_injected_function_may_itself_be_suspended() {
         }
     });
     log.line("main");
-    assert!(
-        fiber
-            .expect("suspended inside the injected function")
-            .resume()
-            .is_none()
-    );
+    assert!(fiber.expect("suspended inside the injected function").resume().is_none());
     assert_eq!(log.take(), ["injected", "main", "injected again"]);
 }
 

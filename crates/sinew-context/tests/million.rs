@@ -16,10 +16,7 @@ fn a_million_fibers_on_guarded_stacks_take_4800_bytes_each() {
         return; // two mappings a stack, or shadow memory: other bounds hold there
     }
     if memory::available() < COUNT * BYTES_EACH * 5 / 4 {
-        println!(
-            "skipped: a million stacks need {} MiB of memory",
-            COUNT * BYTES_EACH >> 20
-        );
+        println!("skipped: a million stacks need {} MiB of memory", COUNT * BYTES_EACH >> 20);
         return;
     }
     let mut fibers: Vec<Fiber> = Vec::with_capacity(COUNT);
@@ -29,11 +26,7 @@ fn a_million_fibers_on_guarded_stacks_take_4800_bytes_each() {
     }
     let pool = StackPool::new().unwrap();
     let stacks = StackCache::new(&pool);
-    let before = (
-        memory::resident(),
-        memory::page_tables(),
-        memory::mappings(),
-    );
+    let before = (memory::resident(), memory::page_tables(), memory::mappings());
     for _ in 0..COUNT {
         let fiber = Fiber::with_allocator(&stacks, |caller| caller.resume().unwrap()).unwrap();
         fibers.push(fiber.resume().unwrap());
@@ -46,17 +39,9 @@ fn a_million_fibers_on_guarded_stacks_take_4800_bytes_each() {
     let resident = memory::resident() - before.0;
     let tables = memory::page_tables() - before.1;
     let each = (resident + tables).div_ceil(COUNT);
-    println!(
-        "{each} bytes each: {} resident, {} in page tables",
-        resident / COUNT,
-        tables / COUNT
-    );
+    println!("{each} bytes each: {} resident, {} in page tables", resident / COUNT, tables / COUNT);
     assert!(each <= BYTES_EACH, "{each} bytes");
-    assert!(
-        memory::mappings() - before.2 < 2000,
-        "{} mappings",
-        memory::mappings()
-    );
+    assert!(memory::mappings() - before.2 < 2000, "{} mappings", memory::mappings());
     assert_eq!(stats.in_use, COUNT);
     // All of them are alive.
     for fiber in fibers {
@@ -67,11 +52,8 @@ fn a_million_fibers_on_guarded_stacks_take_4800_bytes_each() {
 #[test]
 fn when_mappings_run_out_it_is_an_error_and_nothing_is_lost() {
     // In a process of its own: others would find no mappings either.
-    child(
-        "when_mappings_run_out_it_is_an_error_and_nothing_is_lost",
-        use_mappings_up,
-    )
-    .assert_success();
+    child("when_mappings_run_out_it_is_an_error_and_nothing_is_lost", use_mappings_up)
+        .assert_success();
 }
 
 fn use_mappings_up() {

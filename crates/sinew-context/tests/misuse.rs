@@ -16,13 +16,7 @@ fn a_panic_that_escapes_the_function_aborts() {
     child("a_panic_that_escapes_the_function_aborts", || {
         make(|_caller| panic!("nobody catches me")).resume();
     })
-    .assert_died(
-        SIGABRT,
-        &[
-            "nobody catches me",
-            "a panic escaped the entry function of a fiber",
-        ],
-    );
+    .assert_died(SIGABRT, &["nobody catches me", "a panic escaped the entry function of a fiber"]);
 }
 
 #[test]
@@ -34,10 +28,7 @@ fn dropping_the_unwinding_aborts() {
         });
         drop(fiber.resume());
     })
-    .assert_died(
-        SIGABRT,
-        &["the unwinding of a fiber was caught and not raised again"],
-    );
+    .assert_died(SIGABRT, &["the unwinding of a fiber was caught and not raised again"]);
 }
 
 #[test]
@@ -50,29 +41,20 @@ fn forgetting_the_unwinding_and_returning_aborts() {
         });
         drop(fiber.resume());
     })
-    .assert_died(
-        SIGABRT,
-        &["the unwinding of a fiber was caught and not raised again"],
-    );
+    .assert_died(SIGABRT, &["the unwinding of a fiber was caught and not raised again"]);
 }
 
 #[test]
 fn forgetting_the_unwinding_and_being_unwound_again_aborts() {
-    child(
-        "forgetting_the_unwinding_and_being_unwound_again_aborts",
-        || {
-            let fiber = make(|caller| {
-                let payload = catch_unwind(AssertUnwindSafe(|| caller.resume())).unwrap_err();
-                std::mem::forget(payload);
-                unwind(make(|caller| caller))
-            });
-            drop(fiber.resume());
-        },
-    )
-    .assert_died(
-        SIGABRT,
-        &["the unwinding of a fiber was caught and not raised again"],
-    );
+    child("forgetting_the_unwinding_and_being_unwound_again_aborts", || {
+        let fiber = make(|caller| {
+            let payload = catch_unwind(AssertUnwindSafe(|| caller.resume())).unwrap_err();
+            std::mem::forget(payload);
+            unwind(make(|caller| caller))
+        });
+        drop(fiber.resume());
+    })
+    .assert_died(SIGABRT, &["the unwinding of a fiber was caught and not raised again"]);
 }
 
 #[test]
@@ -92,54 +74,42 @@ fn raising_the_unwinding_of_another_fiber_aborts() {
         });
         drop(fiber.resume());
     })
-    .assert_died(
-        SIGABRT,
-        &["the unwinding of one fiber was raised in another"],
-    );
+    .assert_died(SIGABRT, &["the unwinding of one fiber was raised in another"]);
 }
 
 #[test]
 fn dropping_a_fiber_in_the_middle_of_its_unwinding_aborts() {
-    child(
-        "dropping_a_fiber_in_the_middle_of_its_unwinding_aborts",
-        || {
-            struct SwitchAway;
-            impl Drop for SwitchAway {
-                fn drop(&mut self) {
-                    // The helper gets the fiber that is being unwound, and drops it.
-                    let helper = make(|half_unwound| {
-                        drop(half_unwound);
-                        unreachable!()
-                    });
-                    helper.resume();
-                }
+    child("dropping_a_fiber_in_the_middle_of_its_unwinding_aborts", || {
+        struct SwitchAway;
+        impl Drop for SwitchAway {
+            fn drop(&mut self) {
+                // The helper gets the fiber that is being unwound, and drops it.
+                let helper = make(|half_unwound| {
+                    drop(half_unwound);
+                    unreachable!()
+                });
+                helper.resume();
             }
-            let fiber = make(|caller| {
-                let _switch = SwitchAway;
-                caller.resume().unwrap()
-            });
-            drop(fiber.resume());
-        },
-    )
-    .assert_died(
-        SIGABRT,
-        &["a destructor that ran because it is being unwound had switched away"],
-    );
+        }
+        let fiber = make(|caller| {
+            let _switch = SwitchAway;
+            caller.resume().unwrap()
+        });
+        drop(fiber.resume());
+    })
+    .assert_died(SIGABRT, &["a destructor that ran because it is being unwound had switched away"]);
 }
 
 #[test]
 fn a_function_that_needs_its_caller_cannot_be_started_by_a_fiber_that_ended() {
-    child(
-        "a_function_that_needs_its_caller_cannot_be_started_by_a_fiber_that_ended",
-        || {
-            let needs_caller = make(|caller| caller);
-            make(|main| {
-                std::mem::forget(main);
-                needs_caller
-            })
-            .resume();
-        },
-    )
+    child("a_function_that_needs_its_caller_cannot_be_started_by_a_fiber_that_ended", || {
+        let needs_caller = make(|caller| caller);
+        make(|main| {
+            std::mem::forget(main);
+            needs_caller
+        })
+        .resume();
+    })
     .assert_died(SIGABRT, &["Make it with `Fiber::with_entry`"]);
 }
 
@@ -149,10 +119,7 @@ fn unwind_on_a_thread_is_a_panic() {
     let result = catch_unwind(AssertUnwindSafe(|| unwind(fiber)));
     let payload = result.unwrap_err();
     let text = payload.downcast_ref::<&str>().expect("a plain message");
-    assert!(
-        text.contains("an OS thread or a runtime's fiber ends by returning"),
-        "{text}"
-    );
+    assert!(text.contains("an OS thread or a runtime's fiber ends by returning"), "{text}");
 }
 
 #[test]
@@ -167,13 +134,7 @@ fn unwind_injected_into_a_thread_is_a_panic_there() {
         }
     });
     let result = catch_unwind(AssertUnwindSafe(|| fiber.resume()));
-    assert!(
-        result
-            .unwrap_err()
-            .downcast_ref::<&str>()
-            .unwrap()
-            .contains("OS thread")
-    );
+    assert!(result.unwrap_err().downcast_ref::<&str>().unwrap().contains("OS thread"));
     assert_eq!(log.take(), ["the fiber"]);
 }
 
@@ -211,41 +172,32 @@ fn a_scope_whose_fiber_was_moved_out_aborts() {
 
 #[test]
 fn a_scope_whose_injected_function_is_suspended_elsewhere_aborts() {
-    child(
-        "a_scope_whose_injected_function_is_suspended_elsewhere_aborts",
-        || {
-            let outside = make(|caller| caller.resume().unwrap()).resume().unwrap();
-            let text = String::from("borrowed");
-            let outside = scope(|s| {
-                s.resume_with(outside, |caller| {
-                    let caller = caller.resume().unwrap();
-                    assert_eq!(text, "borrowed");
-                    Some(caller)
-                })
-            });
-            drop(outside);
-        },
-    )
+    child("a_scope_whose_injected_function_is_suspended_elsewhere_aborts", || {
+        let outside = make(|caller| caller.resume().unwrap()).resume().unwrap();
+        let text = String::from("borrowed");
+        let outside = scope(|s| {
+            s.resume_with(outside, |caller| {
+                let caller = caller.resume().unwrap();
+                assert_eq!(text, "borrowed");
+                Some(caller)
+            })
+        });
+        drop(outside);
+    })
     .assert_died(SIGABRT, &["a scope ended while 1 of its fibers had not"]);
 }
 
 #[test]
 fn a_generator_that_swallows_its_end_and_yields_again_aborts() {
-    child(
-        "a_generator_that_swallows_its_end_and_yields_again_aborts",
-        || {
-            let mut generator = sinew_context::Generator::new(|out| {
-                let payload = catch_unwind(AssertUnwindSafe(|| out.give(1))).unwrap_err();
-                std::mem::forget(payload);
-                out.give(2);
-            })
-            .unwrap();
-            assert_eq!(generator.next(), Some(1));
-            drop(generator);
-        },
-    )
-    .assert_died(
-        SIGABRT,
-        &["a generator's function ended, but the fiber that used it is gone"],
-    );
+    child("a_generator_that_swallows_its_end_and_yields_again_aborts", || {
+        let mut generator = sinew_context::Generator::new(|out| {
+            let payload = catch_unwind(AssertUnwindSafe(|| out.give(1))).unwrap_err();
+            std::mem::forget(payload);
+            out.give(2);
+        })
+        .unwrap();
+        assert_eq!(generator.next(), Some(1));
+        drop(generator);
+    })
+    .assert_died(SIGABRT, &["a generator's function ended, but the fiber that used it is gone"]);
 }

@@ -31,12 +31,7 @@ fn statics_stand_only_in_overflow_and_hook() {
                 || line.starts_with("pub(crate) static ")
                 || line.contains("thread_local!");
             let comment = line.starts_with("//");
-            assert!(
-                !declares || comment,
-                "{}:{}: {line}",
-                inside.display(),
-                number + 1
-            );
+            assert!(!declares || comment, "{}:{}: {line}", inside.display(), number + 1);
         }
     }
 }

@@ -40,9 +40,7 @@ fn on_a_stack_of_a_pool() {
 #[test]
 fn on_a_stack_of_a_pool_guarded_by_mprotect() {
     child("on_a_stack_of_a_pool_guarded_by_mprotect", || {
-        let pool = StackPool::builder()
-            .stack_size(128 * KIB)
-            .guards(GuardKind::Mprotect);
+        let pool = StackPool::builder().stack_size(128 * KIB).guards(GuardKind::Mprotect);
         overflow_on(&pool.build().unwrap());
     })
     .assert_died(SIGSEGV, &REPORT);
@@ -95,10 +93,7 @@ fn on_a_thread_that_rust_did_not_make() {
         unsafe {
             let mut thread = std::mem::zeroed();
             let none = std::ptr::null_mut::<libc::c_void>();
-            assert_eq!(
-                libc::pthread_create(&mut thread, none.cast(), body, none),
-                0
-            );
+            assert_eq!(libc::pthread_create(&mut thread, none.cast(), body, none), 0);
             libc::pthread_join(thread, std::ptr::null_mut());
         }
     })
@@ -145,48 +140,36 @@ fn the_runtime_says_whose_stack_it_is_and_where_reports_go() {
         // SAFETY: writes a buffer of ours.
         unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
     }
-    child(
-        "the_runtime_says_whose_stack_it_is_and_where_reports_go",
-        || {
-            // SAFETY: good enough for a test: the fault is in a function that holds no lock.
-            unsafe {
-                hook::set_describe_hook(describe).unwrap();
-                hook::set_report_hook(report).unwrap();
-                assert_eq!(hook::set_report_hook(report), Err(hook::AlreadySet));
-            }
-            overflow_on(&ProtectedFixedSize::new(128 * KIB).unwrap());
-        },
-    )
-    .assert_died(
-        SIGSEGV,
-        &["REPORT sinew: stack overflow in fiber \"worker\" (id 7, 128 KiB)"],
-    );
+    child("the_runtime_says_whose_stack_it_is_and_where_reports_go", || {
+        // SAFETY: good enough for a test: the fault is in a function that holds no lock.
+        unsafe {
+            hook::set_describe_hook(describe).unwrap();
+            hook::set_report_hook(report).unwrap();
+            assert_eq!(hook::set_report_hook(report), Err(hook::AlreadySet));
+        }
+        overflow_on(&ProtectedFixedSize::new(128 * KIB).unwrap());
+    })
+    .assert_died(SIGSEGV, &["REPORT sinew: stack overflow in fiber \"worker\" (id 7, 128 KiB)"]);
 }
 
 #[test]
 fn of_the_main_thread_is_still_reported_by_the_standard_library() {
-    child(
-        "of_the_main_thread_is_still_reported_by_the_standard_library",
-        || {
-            // Installs the handler.
-            Fiber::new(|caller| caller).unwrap().resume();
-            std::hint::black_box(overflow());
-        },
-    )
+    child("of_the_main_thread_is_still_reported_by_the_standard_library", || {
+        // Installs the handler.
+        Fiber::new(|caller| caller).unwrap().resume();
+        std::hint::black_box(overflow());
+    })
     .assert_died(SIGABRT, &["has overflowed its stack"]);
 }
 
 #[test]
 fn of_an_os_thread_is_still_reported_by_the_standard_library() {
-    child(
-        "of_an_os_thread_is_still_reported_by_the_standard_library",
-        || {
-            Fiber::new(|caller| caller).unwrap().resume();
-            let thread = std::thread::Builder::new().name("plain".into());
-            let thread = thread.spawn(|| std::hint::black_box(overflow())).unwrap();
-            let _ = thread.join();
-        },
-    )
+    child("of_an_os_thread_is_still_reported_by_the_standard_library", || {
+        Fiber::new(|caller| caller).unwrap().resume();
+        let thread = std::thread::Builder::new().name("plain".into());
+        let thread = thread.spawn(|| std::hint::black_box(overflow())).unwrap();
+        let _ = thread.join();
+    })
     .assert_died(SIGABRT, &["thread 'plain'", "has overflowed its stack"]);
 }
 
@@ -200,17 +183,14 @@ fn other_faults_reach_the_handler_that_was_there_before() {
             libc::_exit(42);
         }
     }
-    let outcome = child(
-        "other_faults_reach_the_handler_that_was_there_before",
-        || {
-            // SAFETY: installs a handler, then faults on purpose.
-            unsafe {
-                libc::signal(libc::SIGSEGV, mine as *const () as usize);
-                Fiber::new(|caller| caller).unwrap().resume();
-                std::ptr::write_volatile(std::ptr::without_provenance_mut::<u8>(64), 1);
-            }
-        },
-    );
+    let outcome = child("other_faults_reach_the_handler_that_was_there_before", || {
+        // SAFETY: installs a handler, then faults on purpose.
+        unsafe {
+            libc::signal(libc::SIGSEGV, mine as *const () as usize);
+            Fiber::new(|caller| caller).unwrap().resume();
+            std::ptr::write_volatile(std::ptr::without_provenance_mut::<u8>(64), 1);
+        }
+    });
     assert_eq!(outcome.status.code(), Some(42), "{outcome:#?}");
     assert!(outcome.stderr.contains("the handler before"));
     assert!(!outcome.stderr.contains("sinew:"));
@@ -244,10 +224,7 @@ fn other_faults_end_the_process_where_they_were_ignored() {
 #[test]
 fn a_freed_stack_is_no_guard_any_more() {
     let outcome = child("a_freed_stack_is_no_guard_any_more", || {
-        let stack = ProtectedFixedSize::new(128 * KIB)
-            .unwrap()
-            .allocate()
-            .unwrap();
+        let stack = ProtectedFixedSize::new(128 * KIB).unwrap().allocate().unwrap();
         let guard = stack.range().start - 100;
         drop(stack);
         // SAFETY: faults on purpose.

@@ -20,11 +20,7 @@ fn the_last_stack_given_back_is_the_first_handed_out() {
     let order: Vec<usize> = stacks.iter().map(|stack| stack.range().start).collect();
     drop(stacks);
     let again: Vec<Stack> = (0..5).map(|_| pool.allocate().unwrap()).collect();
-    let reused: Vec<usize> = again
-        .iter()
-        .rev()
-        .map(|stack| stack.range().start)
-        .collect();
+    let reused: Vec<usize> = again.iter().rev().map(|stack| stack.range().start).collect();
     assert_eq!(order, reused);
     assert_eq!(pool.stats().reused, 5);
 }
@@ -62,23 +58,14 @@ fn the_limit_is_an_error_and_ends_when_a_stack_comes_back() {
     assert_eq!(error.kind(), io::ErrorKind::QuotaExceeded);
     assert!(error.to_string().contains("all 3 stacks"), "{error}");
     let fiber = Fiber::with_allocator(&pool, |caller| caller);
-    assert!(
-        fiber
-            .unwrap_err()
-            .to_string()
-            .contains("raise `max_stacks`")
-    );
+    assert!(fiber.unwrap_err().to_string().contains("raise `max_stacks`"));
     stacks.pop();
     assert!(pool.allocate().is_ok());
 }
 
 #[test]
 fn more_than_max_warm_is_given_back_at_once() {
-    let pool = StackPool::builder()
-        .max_warm(2)
-        .decay(Decay::Manual)
-        .build()
-        .unwrap();
+    let pool = StackPool::builder().max_warm(2).decay(Decay::Manual).build().unwrap();
     let stacks: Vec<Stack> = (0..10).map(|_| pool.allocate().unwrap()).collect();
     drop(stacks);
     assert_eq!((pool.stats().warm, pool.stats().cold), (2, 8));
@@ -92,10 +79,7 @@ fn trim_unmaps_everything_that_is_free() {
     drop(stacks);
     pool.trim();
     let stats = pool.stats();
-    assert_eq!(
-        (stats.regions, stats.reserved_bytes, stats.warm, stats.cold),
-        (0, 0, 0, 0)
-    );
+    assert_eq!((stats.regions, stats.reserved_bytes, stats.warm, stats.cold), (0, 0, 0, 0));
     assert!(pool.allocate().is_ok(), "and starts again");
 }
 
@@ -163,11 +147,7 @@ fn a_burst_is_given_back_within_five_seconds() {
 fn burst() {
     let pool = StackPool::new().unwrap();
     // A first round, so that what the process needs anyway is there before.
-    drop(
-        (0..10)
-            .map(|_| pool.allocate().unwrap())
-            .collect::<Vec<_>>(),
-    );
+    drop((0..10).map(|_| pool.allocate().unwrap()).collect::<Vec<_>>());
     let before = memory::resident();
     let burst: Vec<Stack> = (0..4000)
         .map(|_| {
@@ -247,12 +227,6 @@ fn threads_take_and_give_while_decay_runs() {
 
 #[test]
 fn bad_settings_are_errors() {
-    let zero = StackPool::builder()
-        .decay(Decay::Background(Duration::ZERO))
-        .build();
-    assert!(
-        zero.unwrap_err()
-            .to_string()
-            .contains("decay interval of zero")
-    );
+    let zero = StackPool::builder().decay(Decay::Background(Duration::ZERO)).build();
+    assert!(zero.unwrap_err().to_string().contains("decay interval of zero"));
 }

@@ -36,12 +36,7 @@ unsafe extern "C-unwind" fn entry(first: *mut (), second: usize, record: *mut Re
 
 fn prepare(rounds: usize) -> (Box<Block>, Context) {
     let stack = ProtectedFixedSize::default().allocate().unwrap();
-    let block = Box::new(Block {
-        record: Record::new(entry),
-        stack,
-        rounds,
-        seen: Cell::new(0),
-    });
+    let block = Box::new(Block { record: Record::new(entry), stack, rounds, seen: Cell::new(0) });
     let block = Box::into_raw(block);
     // SAFETY: the stack is the block's own, and the block stays where it is.
     unsafe {
@@ -88,19 +83,14 @@ fn on_a_schedulers_stack_there_is_no_fiber_to_unwind() {
         unsafe {
             let arrival = Arrival::begin(first, second);
             let fiber = Fiber::new(|caller| {
-                assert!(
-                    caller.is_thread(),
-                    "a scheduler's context counts as a thread"
-                );
+                assert!(caller.is_thread(), "a scheduler's context counts as a thread");
                 caller
             })
             .unwrap();
             assert!(fiber.resume().is_none());
             let other = Fiber::new(|caller| caller).unwrap();
             let refused = catch_unwind(AssertUnwindSafe(|| unwind(other)));
-            (*record.cast::<Block>())
-                .seen
-                .set(usize::from(refused.is_err()));
+            (*record.cast::<Block>()).seen.set(usize::from(refused.is_err()));
             context::exit(arrival.from().unwrap(), 0)
         }
     }

@@ -35,28 +35,25 @@ fn main_itself_can_be_switched_away_from() {
 
 #[test]
 fn dropping_the_value_of_a_thread_leaves_the_thread_in_the_fiber_for_good() {
-    child(
-        "dropping_the_value_of_a_thread_leaves_the_thread_in_the_fiber_for_good",
-        || {
-            struct Never;
-            impl Drop for Never {
-                fn drop(&mut self) {
-                    println!("the thread's frames were unwound");
-                    std::process::exit(1);
-                }
+    child("dropping_the_value_of_a_thread_leaves_the_thread_in_the_fiber_for_good", || {
+        struct Never;
+        impl Drop for Never {
+            fn drop(&mut self) {
+                println!("the thread's frames were unwound");
+                std::process::exit(1);
             }
-            let _frame = Never;
-            let fiber = Fiber::new(|thread| {
-                drop(thread);
-                // The thread now runs this fiber only, which can still do everything.
-                let other = Fiber::new(|caller| caller).unwrap();
-                assert!(other.resume().is_none());
-                std::process::exit(0);
-            });
-            fiber.unwrap().resume();
-            unreachable!("nobody can come back here");
-        },
-    )
+        }
+        let _frame = Never;
+        let fiber = Fiber::new(|thread| {
+            drop(thread);
+            // The thread now runs this fiber only, which can still do everything.
+            let other = Fiber::new(|caller| caller).unwrap();
+            assert!(other.resume().is_none());
+            std::process::exit(0);
+        });
+        fiber.unwrap().resume();
+        unreachable!("nobody can come back here");
+    })
     .assert_success();
 }
 
@@ -74,12 +71,7 @@ fn a_thread_that_exits_with_fibers_suspended_on_it_leaks_them() {
     .unwrap();
     // Its stack stays out for good; the pool works as before.
     assert_eq!(pool.stats().in_use, 1);
-    assert!(
-        Fiber::with_allocator(&pool, |caller| caller)
-            .unwrap()
-            .resume()
-            .is_none()
-    );
+    assert!(Fiber::with_allocator(&pool, |caller| caller).unwrap().resume().is_none());
 }
 
 static UNWOUND: AtomicUsize = AtomicUsize::new(0);
@@ -103,11 +95,7 @@ fn dropped_by_the_destructor_of_a_thread_local_it_is_unwound_there() {
                 thread.resume().unwrap()
             })
             .unwrap();
-            let fiber = if started {
-                fiber.resume().unwrap()
-            } else {
-                fiber
-            };
+            let fiber = if started { fiber.resume().unwrap() } else { fiber };
             KEPT.with_borrow_mut(|kept| kept.push(fiber));
         }
     })
@@ -170,10 +158,7 @@ fn resumed_on_another_thread_it_panics_and_nothing_else_happens() {
     })
     .join()
     .unwrap();
-    assert!(
-        text.contains("it can go on only where it was made"),
-        "{text}"
-    );
+    assert!(text.contains("it can go on only where it was made"), "{text}");
 }
 
 #[test]
@@ -199,18 +184,15 @@ fn dropped_on_another_thread_it_is_leaked_with_a_panic() {
 
 #[test]
 fn dropped_on_another_thread_while_that_panics_it_is_leaked_with_a_report() {
-    child(
-        "dropped_on_another_thread_while_that_panics_it_is_leaked_with_a_report",
-        || {
-            let smuggled = Smuggle(Fiber::new(|caller| caller).unwrap());
-            let result = std::thread::spawn(move || {
-                let _smuggled = smuggled;
-                panic!("for another reason");
-            })
-            .join();
-            assert!(result.is_err());
-        },
-    )
+    child("dropped_on_another_thread_while_that_panics_it_is_leaked_with_a_report", || {
+        let smuggled = Smuggle(Fiber::new(|caller| caller).unwrap());
+        let result = std::thread::spawn(move || {
+            let _smuggled = smuggled;
+            panic!("for another reason");
+        })
+        .join();
+        assert!(result.is_err());
+    })
     .assert_success();
 }
 

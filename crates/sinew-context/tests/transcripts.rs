@@ -141,14 +141,7 @@ fn returning_another_fiber_goes_on_there() {
     .unwrap();
     assert!(f2.resume().is_none());
     out.line("main: done");
-    assert_eq!(
-        out.take(),
-        [
-            "f2: entered first time",
-            "f1: entered first time",
-            "main: done"
-        ]
-    );
+    assert_eq!(out.take(), ["f2: entered first time", "f1: entered first time", "main: done"]);
 }
 
 #[test]
@@ -274,10 +267,7 @@ fn filaments_need_not_know_who_resumes_them() {
         let (out, main, all) = (out.clone(), main.clone(), filaments.clone());
         let filament = Filament::new(move || {
             let find = |index: usize| all.borrow()[index].clone();
-            let index = ["a", "b", "c"]
-                .iter()
-                .position(|other| *other == name)
-                .unwrap();
+            let index = ["a", "b", "c"].iter().position(|other| *other == name).unwrap();
             // An order that no one of them knows: a b c, then c is resumed by main's choice.
             for round in 0..2 {
                 out.line(format!("{name}{round}"));

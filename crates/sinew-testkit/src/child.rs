@@ -74,9 +74,7 @@ pub fn child_with(test: &str, prepare: impl FnOnce(&mut Command), body: impl FnO
         .env(VARIABLE, test)
         .env("RUST_BACKTRACE", "0");
     prepare(&mut command);
-    let output = command
-        .output()
-        .expect("the test binary can be started again");
+    let output = command.output().expect("the test binary can be started again");
     Outcome {
         status: output.status,
         stdout: String::from_utf8_lossy(&output.stdout).into_owned(),

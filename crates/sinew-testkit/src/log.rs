@@ -21,10 +21,7 @@ impl Log {
 
     /// A value that adds a line when it is dropped.
     pub fn on_drop(&self, text: impl Display) -> Noisy {
-        Noisy {
-            log: self.clone(),
-            text: text.to_string(),
-        }
+        Noisy { log: self.clone(), text: text.to_string() }
     }
 
     /// What was added so far; empties the log.

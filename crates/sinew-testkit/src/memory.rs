@@ -5,14 +5,8 @@ use std::fs::read_to_string;
 /// A figure of `/proc/self/status` in bytes, for instance `VmRSS`, or `None` if there is none.
 pub fn status(field: &str) -> Option<usize> {
     let status = read_to_string("/proc/self/status").ok()?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
-    line.split_whitespace()
-        .next()?
-        .parse::<usize>()
-        .ok()
-        .map(|kib| kib * 1024)
+    let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
+    line.split_whitespace().next()?.parse::<usize>().ok().map(|kib| kib * 1024)
 }
 
 /// Resident memory in bytes.
@@ -33,9 +27,7 @@ pub fn mappings() -> usize {
 /// Memory that the machine has left, in bytes.
 pub fn available() -> usize {
     let info = read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = info
-        .lines()
-        .find_map(|line| line.strip_prefix("MemAvailable:"));
+    let line = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
     let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<usize>().ok());
     kib.unwrap_or(0) * 1024
 }

@@ -9,9 +9,7 @@ impl Seed {
     /// be repeated.
     #[expect(clippy::print_stderr, reason = "a failing test must show its seed")]
     pub fn from_env() -> Seed {
-        let seed = std::env::var("SINEW_SEED")
-            .ok()
-            .and_then(|text| text.parse().ok());
+        let seed = std::env::var("SINEW_SEED").ok().and_then(|text| text.parse().ok());
         let seed = seed.unwrap_or_else(|| {
             let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
             now.map_or(1, |time| time.as_nanos() as u64)

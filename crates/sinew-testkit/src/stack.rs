@@ -20,10 +20,6 @@ fn descend(start: usize, bytes: usize) {
 #[inline(never)]
 pub fn overflow() -> usize {
     let frame = std::hint::black_box([1_u8; 512]);
-    let deeper = if std::hint::black_box(true) {
-        overflow()
-    } else {
-        0
-    };
+    let deeper = if std::hint::black_box(true) { overflow() } else { 0 };
     deeper + usize::from(frame[std::hint::black_box(7)])
 }

@@ -3,10 +3,7 @@
 use std::path::{Path, PathBuf};
 
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../..")
-        .canonicalize()
-        .unwrap()
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
 /// The Markdown pages of the repository.
@@ -49,9 +46,8 @@ fn links(text: &str) -> Vec<String> {
 
 /// Words in backticks that look like a path of this repository.
 fn paths(text: &str) -> Vec<String> {
-    const FOLDERS: [&str; 8] = [
-        "crates/", "docs/", "ci/", ".ci/", "bench/", "tools/", "tests/", "src/",
-    ];
+    const FOLDERS: [&str; 8] =
+        ["crates/", "docs/", "ci/", ".ci/", "bench/", "tools/", "tests/", "src/"];
     text.split('`')
         .skip(1)
         .step_by(2)
@@ -89,30 +85,21 @@ fn every_link_and_path_exists() {
                 continue;
             }
             let (path, wanted) = link.split_once('#').unwrap_or((&link, ""));
-            let target = if path.is_empty() {
-                page.clone()
-            } else {
-                folder.join(path)
-            };
+            let target = if path.is_empty() { page.clone() } else { folder.join(path) };
             let Ok(content) = std::fs::read_to_string(&target) else {
                 if !target.exists() {
                     missing.push(format!("{}: {link}", page.display()));
                 }
                 continue;
             };
-            let headings = content
-                .lines()
-                .filter(|line| line.starts_with('#'))
-                .map(anchor);
+            let headings = content.lines().filter(|line| line.starts_with('#')).map(anchor);
             if !wanted.is_empty() && !headings.collect::<Vec<_>>().contains(&wanted.to_owned()) {
                 missing.push(format!("{}: {link} (no such heading)", page.display()));
             }
         }
         for path in paths(&text) {
             // A page inside a crate names paths of its crate, others those of the repository.
-            let mut folders = folder
-                .ancestors()
-                .take_while(|ancestor| ancestor.starts_with(&root));
+            let mut folders = folder.ancestors().take_while(|ancestor| ancestor.starts_with(&root));
             if !folders.any(|ancestor| ancestor.join(&path).exists()) {
                 missing.push(format!("{}: {path}", page.display()));
             }
@@ -142,9 +129,7 @@ fn pages_in_comments_exist() {
             });
             for comment in comments {
                 for named in paths(comment) {
-                    let near = path
-                        .ancestors()
-                        .take_while(|ancestor| ancestor.starts_with(&root));
+                    let near = path.ancestors().take_while(|ancestor| ancestor.starts_with(&root));
                     if !near.skip(1).any(|ancestor| ancestor.join(&named).exists()) {
                         missing.push(format!("{}: {named}", path.display()));
                     }

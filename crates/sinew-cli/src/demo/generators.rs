@@ -4,10 +4,7 @@ use sinew_context::{Generator, scope};
 use std::io::{self, Write};
 
 pub(super) fn show(out: &mut impl Write) -> io::Result<()> {
-    writeln!(
-        out,
-        "== generators: functions with a stack of their own, as iterators"
-    )?;
+    writeln!(out, "== generators: functions with a stack of their own, as iterators")?;
     let fibonacci = Generator::new(|numbers| {
         let (mut a, mut b) = (0_u64, 1);
         loop {
@@ -15,10 +12,7 @@ pub(super) fn show(out: &mut impl Write) -> io::Result<()> {
             (a, b) = (b, a + b);
         }
     })?;
-    let first: Vec<String> = fibonacci
-        .take(10)
-        .map(|number| number.to_string())
-        .collect();
+    let first: Vec<String> = fibonacci.take(10).map(|number| number.to_string()).collect();
     writeln!(out, "fibonacci: {}", first.join(" "))?;
 
     // The other way round: this function sees an iterator, and `columns` is pushed into.

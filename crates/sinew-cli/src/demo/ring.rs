@@ -17,10 +17,7 @@ struct Ring {
 }
 
 pub(super) fn show(out: &mut impl Write, rounds: u32) -> io::Result<()> {
-    writeln!(
-        out,
-        "== a ring: {MEMBERS} fibers, each resuming the next, {rounds} times round"
-    )?;
+    writeln!(out, "== a ring: {MEMBERS} fibers, each resuming the next, {rounds} times round")?;
     let ring = Rc::new(Ring {
         members: Default::default(),
         main: Cell::new(None),
@@ -38,16 +35,11 @@ pub(super) fn show(out: &mut impl Write, rounds: u32) -> io::Result<()> {
     let first = ring.members[0].take().expect("it was put there");
     assert!(first.resume().is_none(), "the first member ends the ring");
     let time = start.elapsed();
-    let order: Vec<String> = (0..ring.shown.get())
-        .map(|n| (n % MEMBERS + 1).to_string())
-        .collect();
+    let order: Vec<String> = (0..ring.shown.get()).map(|n| (n % MEMBERS + 1).to_string()).collect();
     writeln!(out, "order: {} ...", order.join(" "))?;
     let switches = ring.switches.get();
     let each = time.as_nanos() as f64 / switches as f64;
-    writeln!(
-        out,
-        "{switches} switches in {time:.1?}: {each:.1} ns each\n"
-    )
+    writeln!(out, "{switches} switches in {time:.1?}: {each:.1} ns each\n")
 }
 
 /// What each member does: resume the next, and keep the one that came back in its place.
@@ -66,9 +58,7 @@ fn member(ring: &Rc<Ring>, me: usize, from: Fiber, rounds: u32) -> Fiber {
             ring.shown.set(ring.shown.get() + 1);
         }
         ring.switches.set(ring.switches.get() + 1);
-        let next = ring.members[(me + 1) % MEMBERS]
-            .take()
-            .expect("the next one is suspended");
+        let next = ring.members[(me + 1) % MEMBERS].take().expect("the next one is suspended");
         ring.members[previous].set(next.resume());
     }
     // The others are suspended; they hold the ring, so take them out to unwind them.

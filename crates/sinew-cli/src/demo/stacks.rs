@@ -11,15 +11,9 @@ const BYTES_EACH: usize = 5_000;
 
 pub(super) fn show(out: &mut impl Write, wanted: usize) -> io::Result<()> {
     let count = wanted.min(available() / 10 * 8 / BYTES_EACH);
-    writeln!(
-        out,
-        "== {count} fibers, each suspended on a guarded stack of 256 KiB"
-    )?;
+    writeln!(out, "== {count} fibers, each suspended on a guarded stack of 256 KiB")?;
     if count < wanted {
-        writeln!(
-            out,
-            "({wanted} were asked for; this is what the free memory holds)"
-        )?;
+        writeln!(out, "({wanted} were asked for; this is what the free memory holds)")?;
     }
     let before = (status("VmRSS"), status("VmPTE"));
     let pool = StackPool::new()?;
@@ -77,9 +71,7 @@ fn available() -> usize {
 
 fn kib(file: &str, field: &str) -> usize {
     let text = read_to_string(file).unwrap_or_default();
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
+    let line = text.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'));
     let number = line.and_then(|line| line.split_whitespace().next()?.parse::<usize>().ok());
     number.unwrap_or(0) * 1024
 }

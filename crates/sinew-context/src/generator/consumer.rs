@@ -72,18 +72,8 @@ impl<T> Consumer<'_, T> {
     /// A consumer without its fiber, and what the fiber is to run.
     pub(crate) fn prepare<F>(body: F) -> (Self, ConsumerEntry<T, F>) {
         let slot = Rc::new(Slot::new());
-        let entry = ConsumerEntry {
-            slot: slot.clone(),
-            body,
-        };
-        (
-            Consumer {
-                fiber: None,
-                slot,
-                borrows: PhantomData,
-            },
-            entry,
-        )
+        let entry = ConsumerEntry { slot: slot.clone(), body };
+        (Consumer { fiber: None, slot, borrows: PhantomData }, entry)
     }
 
     pub(crate) fn with_fiber(mut self, fiber: Fiber) -> Self {
@@ -166,9 +156,7 @@ impl<T> Drop for Consumer<'_, T> {
 
 impl<T> fmt::Debug for Consumer<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Consumer")
-            .field("fiber", &self.fiber)
-            .finish_non_exhaustive()
+        f.debug_struct("Consumer").field("fiber", &self.fiber).finish_non_exhaustive()
     }
 }
 
@@ -237,11 +225,8 @@ impl<T, F> ConsumerEntry<T, F> {
 impl<T, F: FnOnce(&mut Input<T>)> EntryFunction for ConsumerEntry<T, F> {
     fn call(self, from: Option<Fiber>) -> Fiber {
         let ConsumerEntry { slot, body } = self;
-        let mut input = Input {
-            caller: from,
-            slot: slot.clone(),
-        };
-        slot.run(|| body(&mut input));
+        let mut input = Input { caller: from, slot: slot.clone() };
+        slot.run(body, &mut input);
         returning(input.caller.take())
     }
 }

@@ -59,10 +59,7 @@ impl StackCache {
         overflow::arm();
         StackCache {
             core: Rc::new(CacheCore {
-                home: Home {
-                    release,
-                    ..pool.core().home
-                },
+                home: Home { release, ..pool.core().home },
                 capacity,
                 free: Free(UnsafeCell::new(Vec::new())),
                 closed: Cell::new(false),
@@ -124,8 +121,7 @@ impl CacheCore {
     #[cold]
     fn refill(&self) -> io::Result<NonNull<u8>> {
         self.free.with(|free| {
-            self.pool
-                .take_batch(BATCH.min(self.capacity.max(1)), free)?;
+            self.pool.take_batch(BATCH.min(self.capacity.max(1)), free)?;
             Ok(free.pop().expect("a batch has at least one"))
         })
     }

@@ -33,7 +33,9 @@ pub(super) unsafe fn install(
     if known != Some(GuardKind::Mprotect) && !force_mprotect {
         // SAFETY: as promised by the caller.
         match unsafe { install_in_place(guards) } {
-            Ok(()) => return Ok(GuardKind::InPlace),
+            // An emulator may answer yes to advice that it does not know.
+            Ok(()) if known.is_some() || faults(guards[0].0) => return Ok(GuardKind::InPlace),
+            Ok(()) => {}
             Err(error) if known.is_none() && error.raw_os_error() == Some(libc::EINVAL) => {}
             Err(error) => return Err(error),
         }
@@ -45,6 +47,14 @@ pub(super) unsafe fn install(
         }
     }
     Ok(GuardKind::Mprotect)
+}
+
+/// Whether reading at the address faults, asked from the kernel: it takes the address for that of
+/// a file's name.
+fn faults(address: NonNull<u8>) -> bool {
+    // SAFETY: the kernel reads from mapped memory of ours, or reports that it cannot.
+    let found = unsafe { libc::access(address.as_ptr().cast(), libc::F_OK) };
+    found != 0 && io::Error::last_os_error().raw_os_error() == Some(libc::EFAULT)
 }
 
 #[cfg(target_os = "linux")]
@@ -77,10 +87,7 @@ unsafe fn install_batch(guards: &[(NonNull<u8>, usize)]) -> usize {
     const PIDFD_SELF: i32 = -10_001;
     let vectors: Vec<libc::iovec> = guards
         .iter()
-        .map(|&(low, len)| libc::iovec {
-            iov_base: low.as_ptr().cast(),
-            iov_len: len,
-        })
+        .map(|&(low, len)| libc::iovec { iov_base: low.as_ptr().cast(), iov_len: len })
         .collect();
     // SAFETY: the vectors name memory of ours, as promised by the caller.
     let advised = unsafe {

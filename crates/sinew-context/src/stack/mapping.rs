@@ -53,11 +53,7 @@ impl Mapping {
                 libc::PROT_READ | libc::PROT_WRITE,
             )
         };
-        if result == 0 {
-            Ok(())
-        } else {
-            Err(explain("commit", len))
-        }
+        if result == 0 { Ok(()) } else { Err(explain("commit", len)) }
     }
 
     pub(super) fn low(&self) -> NonNull<u8> {
@@ -119,8 +115,5 @@ pub(super) fn explain(verb: &str, len: usize) -> io::Error {
     } else {
         ""
     };
-    io::Error::new(
-        error.kind(),
-        format!("cannot {verb} {len} bytes for stacks: {error}{advice}"),
-    )
+    io::Error::new(error.kind(), format!("cannot {verb} {len} bytes for stacks: {error}{advice}"))
 }

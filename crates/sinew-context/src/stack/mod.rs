@@ -62,11 +62,8 @@ pub const MIN_STACK_SIZE: usize = 4096;
 /// Rust code touches each page of a large frame in order, so a page would do for it; on riscv64
 /// the compiler does not, so a frame larger than the guard steps over it. C code does not anywhere:
 /// one page is stepped over by any function with a 4 KiB buffer.
-pub const DEFAULT_GUARD_SIZE: usize = if cfg!(target_arch = "riscv64") {
-    1024 * 1024
-} else {
-    MIN_GUARD_SIZE
-};
+pub const DEFAULT_GUARD_SIZE: usize =
+    if cfg!(target_arch = "riscv64") { 1024 * 1024 } else { MIN_GUARD_SIZE };
 
 /// Smallest guard that can be asked for.
 pub const MIN_GUARD_SIZE: usize = 64 * 1024;
@@ -155,32 +152,17 @@ impl Stack {
             )));
         }
         // `owner_at` and the frames name addresses on the stack as plain numbers.
-        let (start, end) = (
-            low.as_ptr().expose_provenance() - guard,
-            low.addr().get() + size,
-        );
-        registry::insert(Span {
-            start,
-            end,
-            stride: end - start,
-            guard,
-        });
+        let (start, end) = (low.as_ptr().expose_provenance() - guard, low.addr().get() + size);
+        registry::insert(Span { start, end, stride: end - start, guard });
         // SAFETY: the caller promised `size` bytes.
         let high = unsafe { low.add(size) };
         let home = Box::new(SingleHome {
-            home: Home {
-                size,
-                guard,
-                release: release_single,
-            },
+            home: Home { size, guard, release: release_single },
             owner,
             release,
             valgrind: sanitizer::register_stack(low.as_ptr(), high.as_ptr()),
         });
-        let stack = Stack {
-            low,
-            home: NonNull::from(Box::leak(home)).cast(),
-        };
+        let stack = Stack { low, home: NonNull::from(Box::leak(home)).cast() };
         // SAFETY: nothing runs on the stack.
         unsafe { stack.set_owner(core::ptr::null_mut()) };
         Ok(stack)
@@ -352,14 +334,10 @@ pub(crate) fn check(what: &str, size: usize, least: usize) -> io::Result<()> {
     let page = page_size();
     let least = least.max(page);
     if size < least {
-        return Err(invalid(format_args!(
-            "{what} {size} is below the minimum of {least} bytes"
-        )));
+        return Err(invalid(format_args!("{what} {size} is below the minimum of {least} bytes")));
     }
     if size > isize::MAX as usize / 4 {
-        return Err(invalid(format_args!(
-            "{what} {size} is larger than the address space"
-        )));
+        return Err(invalid(format_args!("{what} {size} is larger than the address space")));
     }
     if !size.is_multiple_of(page) {
         return Err(invalid(format_args!(

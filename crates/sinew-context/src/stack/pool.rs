@@ -166,9 +166,7 @@ impl StackPool {
 impl Clone for StackPool {
     fn clone(&self) -> Self {
         self.core.handles.fetch_add(1, Ordering::Relaxed);
-        StackPool {
-            core: self.core.clone(),
-        }
+        StackPool { core: self.core.clone() }
     }
 }
 
@@ -242,18 +240,12 @@ impl PoolBuilder {
         check_size(self.stack_size)?;
         check_guard(self.guard_size)?;
         if self.decay == Decay::Background(Duration::ZERO) {
-            return Err(invalid(format_args!(
-                "a decay interval of zero would never rest"
-            )));
+            return Err(invalid(format_args!("a decay interval of zero would never rest")));
         }
         let stride = self.stack_size + self.guard_size;
         Ok(StackPool {
             core: Arc::new(PoolCore {
-                home: Home {
-                    size: self.stack_size,
-                    guard: self.guard_size,
-                    release,
-                },
+                home: Home { size: self.stack_size, guard: self.guard_size, release },
                 guards: self.guards,
                 max_stacks: self.max_stacks,
                 max_warm: self.max_warm,
@@ -344,10 +336,7 @@ impl PoolCore {
             }
             unmapped = inner.take_idle_regions();
         } else {
-            let room = self
-                .max_warm
-                .saturating_sub(inner.warm.len())
-                .min(slots.len());
+            let room = self.max_warm.saturating_sub(inner.warm.len()).min(slots.len());
             inner.warm.extend_from_slice(&slots[..room]);
             for &low in &slots[room..] {
                 // SAFETY: the slot is free, and not in a list yet.
@@ -511,10 +500,7 @@ impl Inner {
 
     fn region_of(&mut self, low: NonNull<u8>) -> &mut Region {
         let address = low.addr().get();
-        let index = self
-            .regions
-            .partition_point(|region| region.start() <= address)
-            - 1;
+        let index = self.regions.partition_point(|region| region.start() <= address) - 1;
         debug_assert!(self.regions[index].contains(address));
         &mut self.regions[index]
     }
@@ -530,9 +516,8 @@ impl Inner {
         if !self.regions.iter().any(idle) {
             return Vec::new();
         }
-        let (gone, kept): (Vec<Region>, Vec<Region>) = core::mem::take(&mut self.regions)
-            .into_iter()
-            .partition(idle);
+        let (gone, kept): (Vec<Region>, Vec<Region>) =
+            core::mem::take(&mut self.regions).into_iter().partition(idle);
         self.regions = kept;
         self.cold.retain(|low| {
             let address = low.addr().get();
@@ -542,9 +527,7 @@ impl Inner {
         self.cold.shrink_to_fit();
         self.warm.shrink_to_fit();
         // After a burst the next region is as small as the first.
-        self.next_region = self
-            .next_region
-            .min(gone.iter().map(Region::slots).min().unwrap_or(4));
+        self.next_region = self.next_region.min(gone.iter().map(Region::slots).min().unwrap_or(4));
         gone
     }
 }

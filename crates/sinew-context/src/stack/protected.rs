@@ -61,13 +61,7 @@ unsafe impl StackAllocator for ProtectedFixedSize {
         let low = unsafe { map.leak().add(guard) };
         // SAFETY: `size` bytes above the guard are committed and ours; `release` unmaps both.
         unsafe {
-            Stack::from_raw(
-                low,
-                self.size,
-                guard,
-                core::ptr::without_provenance(guard),
-                release,
-            )
+            Stack::from_raw(low, self.size, guard, core::ptr::without_provenance(guard), release)
         }
     }
 }

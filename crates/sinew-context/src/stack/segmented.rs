@@ -3,6 +3,7 @@
 use super::mapping::discard;
 use super::protected::ProtectedFixedSize;
 use super::{MIN_STACK_SIZE, Stack, StackAllocator, check};
+use core::ptr::NonNull;
 use std::io;
 
 /// Stacks that start small and grow as far as the program recurses.
@@ -39,10 +40,7 @@ impl Segmented {
                 "initial stack size {initial} is above the limit of {limit} bytes"
             )));
         }
-        Ok(Segmented {
-            initial,
-            inner: ProtectedFixedSize::new(limit)?,
-        })
+        Ok(Segmented { initial, inner: ProtectedFixedSize::new(limit)? })
     }
 }
 
@@ -51,21 +49,34 @@ unsafe impl StackAllocator for Segmented {
     fn allocate(&self) -> io::Result<Stack> {
         let stack = self.inner.allocate()?;
         // Have the first part ready, so that the fiber does not fault its way through it.
-        #[cfg(target_os = "linux")]
-        {
-            const MADV_POPULATE_WRITE: i32 = 23;
-            // SAFETY: the upper end of the stack that was just made. A kernel before 5.14 refuses,
-            // and the pages come when they are touched.
-            let refused = unsafe {
-                let start = stack.high().sub(self.initial);
-                libc::madvise(start.as_ptr().cast(), self.initial, MADV_POPULATE_WRITE) != 0
-            };
-            if refused && io::Error::last_os_error().raw_os_error() == Some(libc::ENOMEM) {
-                return Err(super::mapping::explain("commit", self.initial));
-            }
-        }
+        // SAFETY: the upper end of the stack that was just made, and nobody uses.
+        unsafe { populate(stack.high().sub(self.initial), self.initial)? };
         Ok(stack)
     }
+}
+
+/// Commits `len` bytes from `low` on, in whole pages.
+///
+/// # Safety
+/// The range is writable memory of ours that holds nothing but zeros.
+unsafe fn populate(low: NonNull<u8>, len: usize) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    {
+        const MADV_POPULATE_WRITE: i32 = 23;
+        // SAFETY: as promised by the caller.
+        if unsafe { libc::madvise(low.as_ptr().cast(), len, MADV_POPULATE_WRITE) } == 0 {
+            return Ok(());
+        }
+        if io::Error::last_os_error().raw_os_error() == Some(libc::ENOMEM) {
+            return Err(super::mapping::explain("commit", len));
+        }
+    }
+    // A kernel before 5.14, or another system: touch each page.
+    for offset in (0..len).step_by(super::page_size()) {
+        // SAFETY: as promised by the caller.
+        unsafe { low.add(offset).write_volatile(0) };
+    }
+    Ok(())
 }
 
 /// Gives back what lies below `used` on a stack, in whole pages.

@@ -23,9 +23,7 @@ fn first_in_pagemap(start: usize, pages: usize) -> Option<usize> {
     for batch in (0..pages).step_by(BATCH) {
         let count = BATCH.min(pages - batch);
         let bytes = &mut entries[..8 * count];
-        pagemap
-            .read_exact_at(bytes, 8 * (start + batch) as u64)
-            .ok()?;
+        pagemap.read_exact_at(bytes, 8 * (start + batch) as u64).ok()?;
         let touched = bytes.chunks_exact(8).position(|entry| {
             u64::from_ne_bytes(entry.try_into().expect("eight bytes")) & PRESENT_OR_SWAPPED != 0
         });
@@ -40,20 +38,10 @@ fn first_in_pagemap(start: usize, pages: usize) -> Option<usize> {
 fn first_resident(low: NonNull<u8>, pages: usize, page: usize) -> Option<usize> {
     let mut resident = vec![0_u8; pages];
     // SAFETY: the range is mapped, and the vector has one byte for each page of it.
-    let result = unsafe {
-        libc::mincore(
-            low.as_ptr().cast(),
-            pages * page,
-            resident.as_mut_ptr().cast(),
-        )
-    };
+    let result =
+        unsafe { libc::mincore(low.as_ptr().cast(), pages * page, resident.as_mut_ptr().cast()) };
     if result != 0 {
         return None;
     }
-    Some(
-        resident
-            .iter()
-            .position(|state| state & 1 != 0)
-            .unwrap_or(pages),
-    )
+    Some(resident.iter().position(|state| state & 1 != 0).unwrap_or(pages))
 }

@@ -46,11 +46,7 @@ fn a_thread_local_initialiser_that_switches_replaces_a_borrowed_value() {
     VALUE.with(|_borrowed| {
         assert_eq!(DROPPED.load(Ordering::Relaxed), 0);
         assert!(inside_the_initialiser.resume().is_none());
-        assert_eq!(
-            DROPPED.load(Ordering::Relaxed),
-            1,
-            "what `_borrowed` refers to is gone"
-        );
+        assert_eq!(DROPPED.load(Ordering::Relaxed), 1, "what `_borrowed` refers to is gone");
     });
 }
 
@@ -82,11 +78,7 @@ fn a_fiber_dropped_by_a_thread_local_may_hold_a_borrow_of_one_that_is_gone() {
     })
     .join()
     .unwrap();
-    assert_eq!(
-        SEEN_BY_THE_FIBER.load(Ordering::Relaxed),
-        1,
-        "`_borrowed` was gone by then"
-    );
+    assert_eq!(SEEN_BY_THE_FIBER.load(Ordering::Relaxed), 1, "`_borrowed` was gone by then");
 }
 
 /// `exit` runs the destructors of thread-locals while the thread's frames are suspended inside
@@ -132,11 +124,8 @@ fn scoped_thread_locals_are_not_restored_in_order() {
         let fiber = Fiber::new(move |caller| {
             NAME.set(&name, || {
                 let caller = caller.resume().unwrap();
-                let now = if NAME.is_set() {
-                    NAME.with(|name| name.to_string())
-                } else {
-                    "none".into()
-                };
+                let now =
+                    if NAME.is_set() { NAME.with(|name| name.to_string()) } else { "none".into() };
                 seen.borrow_mut().push(format!("{name} sees {now}"));
                 caller
             })

@@ -176,11 +176,7 @@ impl AlternateStack {
             if memory == libc::MAP_FAILED {
                 return;
             }
-            let wanted = libc::stack_t {
-                ss_sp: memory,
-                ss_flags: 0,
-                ss_size: size,
-            };
+            let wanted = libc::stack_t { ss_sp: memory, ss_flags: 0, ss_size: size };
             if libc::sigaltstack(&wanted, core::ptr::null_mut()) == 0 {
                 self.0.set(Some((memory, size)));
             } else {

@@ -48,11 +48,7 @@ impl Span {
             return None;
         }
         let guard = self.start + (address - self.start) / self.stride * self.stride;
-        let slot = Slot {
-            guard,
-            low: guard + self.guard,
-            high: guard + self.stride,
-        };
+        let slot = Slot { guard, low: guard + self.guard, high: guard + self.stride };
         // A region may end in a piece that is too small for a slot.
         (slot.high <= self.end).then_some(slot)
     }
@@ -154,9 +150,7 @@ impl Registry {
             node_ref.end.store(span.end, Ordering::Relaxed);
             node_ref.stride.store(span.stride, Ordering::Relaxed);
             node_ref.guard.store(span.guard, Ordering::Relaxed);
-            node_ref
-                .next
-                .store(bucket.load(Ordering::Relaxed), Ordering::Relaxed);
+            node_ref.next.store(bucket.load(Ordering::Relaxed), Ordering::Relaxed);
             // ORDERING: Release publishes the fields; pairs with the Acquire loads in `walk`.
             bucket.store(node, Ordering::Release);
         }
@@ -195,9 +189,7 @@ impl Registry {
     #[cfg(not(sinew_loom))]
     pub(crate) fn find(&self, address: usize) -> Option<Slot> {
         let _held = lock(&self.free);
-        self.walk(address, usize::MAX)
-            .0
-            .and_then(|span| span.slot_at(address))
+        self.walk(address, usize::MAX).0.and_then(|span| span.slot_at(address))
     }
 
     /// The stack at an address, without waiting: for the fault handler.

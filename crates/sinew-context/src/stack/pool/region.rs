@@ -37,9 +37,7 @@ impl Region {
         guard: usize,
         wanted: Option<GuardKind>,
     ) -> io::Result<Region> {
-        let len = slots
-            .checked_mul(stride)
-            .ok_or(io::ErrorKind::OutOfMemory)?;
+        let len = slots.checked_mul(stride).ok_or(io::ErrorKind::OutOfMemory)?;
         let map = Mapping::reserve(len)?;
         let mut region = Region {
             map,
@@ -52,12 +50,7 @@ impl Region {
             valgrind: Vec::new(),
         };
         region.guard_kind = region.make_ready(wanted)?;
-        registry::insert(Span {
-            start: region.start(),
-            end: region.start() + len,
-            stride,
-            guard,
-        });
+        registry::insert(Span { start: region.start(), end: region.start() + len, stride, guard });
         Ok(region)
     }
 

@@ -5,12 +5,7 @@ use loom::sync::Arc;
 use loom::thread;
 
 fn single(start: usize) -> Span {
-    Span {
-        start,
-        end: start + 65536,
-        stride: 65536,
-        guard: 4096,
-    }
+    Span { start, end: start + 65536, stride: 65536, guard: 4096 }
 }
 
 /// A span of another shape in the same bucket, so that a mixture of two is recognised.
@@ -53,14 +48,7 @@ fn a_recycled_node_is_not_believed() {
             })
         };
         if let Some(slot) = registry.find_unlocked(CHUNK + 10) {
-            assert_eq!(
-                slot,
-                Slot {
-                    guard: CHUNK,
-                    low: CHUNK + 4096,
-                    high: CHUNK + 65536
-                }
-            );
+            assert_eq!(slot, Slot { guard: CHUNK, low: CHUNK + 4096, high: CHUNK + 65536 });
         }
         writer.join().unwrap();
         assert_eq!(registry.find_unlocked(CHUNK + 10), None);

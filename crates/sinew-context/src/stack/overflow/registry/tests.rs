@@ -3,12 +3,7 @@ use super::*;
 const MIB: usize = 1024 * 1024;
 
 fn single(start: usize, size: usize) -> Span {
-    Span {
-        start,
-        end: start + size,
-        stride: size,
-        guard: 4096,
-    }
+    Span { start, end: start + size, stride: size, guard: 4096 }
 }
 
 #[test]
@@ -21,11 +16,7 @@ fn an_address_of_a_span_finds_its_slot_and_others_do_not() {
         guard: 64 * 1024,
     });
     let second = 10 * MIB + 320 * 1024;
-    let slot = Slot {
-        guard: second,
-        low: second + 64 * 1024,
-        high: second + 320 * 1024,
-    };
+    let slot = Slot { guard: second, low: second + 64 * 1024, high: second + 320 * 1024 };
     assert_eq!(registry.find(second), Some(slot));
     assert_eq!(registry.find(slot.low), Some(slot));
     assert_eq!(registry.find(slot.high - 1), Some(slot));
@@ -39,18 +30,10 @@ fn an_address_of_a_span_finds_its_slot_and_others_do_not() {
 #[test]
 fn a_span_over_many_chunks_is_found_in_each_and_gone_from_each() {
     let registry = Registry::new();
-    let span = Span {
-        start: 3 * MIB,
-        end: 1003 * MIB,
-        stride: MIB,
-        guard: 65536,
-    };
+    let span = Span { start: 3 * MIB, end: 1003 * MIB, stride: MIB, guard: 65536 };
     registry.insert(span);
     for mib in 3..1003 {
-        assert_eq!(
-            registry.find(mib * MIB + 5).map(|slot| slot.guard),
-            Some(mib * MIB)
-        );
+        assert_eq!(registry.find(mib * MIB + 5).map(|slot| slot.guard), Some(mib * MIB));
     }
     registry.remove(3 * MIB);
     for mib in 3..1003 {

@@ -1,0 +1,101 @@
+//! Limits of the process: locked memory, addresses, descriptors, threads.
+//!
+//! Each case sets a limit for a process of its own.
+
+use sinew_context::Fiber;
+use sinew_context::stack::{ProtectedFixedSize, StackAllocator, StackPool};
+use sinew_testkit::child::child;
+use sinew_testkit::memory::page_size;
+
+const KIB: usize = 1024;
+
+fn set_limit(which: libc::__rlimit_resource_t, value: u64) {
+    let limit = libc::rlimit { rlim_cur: value, rlim_max: value };
+    // SAFETY: a valid limit for this process.
+    assert_eq!(unsafe { libc::setrlimit(which, &limit) }, 0);
+}
+
+#[test]
+fn locked_memory_is_guarded_by_mprotect() {
+    let outcome = child("locked_memory_is_guarded_by_mprotect", || {
+        // A region before the lock keeps its guards; one after it has to fall back.
+        let early = StackPool::builder().stack_size(64 * KIB).build().unwrap();
+        let kept = early.allocate().unwrap();
+        let before = early.stats().mprotect_regions;
+        // SAFETY: concerns this process only.
+        if unsafe { libc::mlockall(libc::MCL_FUTURE) } != 0 {
+            println!("skipped: memory cannot be locked here");
+            return;
+        }
+        let late = StackPool::builder().stack_size(64 * KIB).build().unwrap();
+        let fiber = Fiber::with_allocator(&late, |caller| caller.resume().unwrap()).unwrap();
+        let fiber = fiber.resume().unwrap();
+        assert_eq!(late.stats().mprotect_regions, 1);
+        assert!(fiber.resume().is_none());
+        assert_eq!(early.stats().mprotect_regions, before);
+        drop(kept);
+    });
+    outcome.assert_success();
+}
+
+#[test]
+fn without_addresses_it_is_an_error_and_what_exists_goes_on() {
+    child("without_addresses_it_is_an_error_and_what_exists_goes_on", || {
+        let pool = StackPool::new().unwrap();
+        let first = Fiber::with_allocator(&pool, |caller| caller.resume().unwrap()).unwrap();
+        let first = first.resume().unwrap();
+        set_limit(libc::RLIMIT_AS, 256 << 20);
+        let mut fibers = Vec::new();
+        let error = loop {
+            match Fiber::with_allocator(&pool, |caller| caller) {
+                Ok(fiber) => fibers.push(fiber),
+                Err(error) => break error,
+            }
+        };
+        assert!(error.to_string().contains("ulimit -v"), "{error}");
+        // The pool tried smaller regions before it gave up.
+        assert!(fibers.len() > 100, "{}", fibers.len());
+        fibers.truncate(10);
+        fibers.push(Fiber::with_allocator(&pool, error.into_closure()).unwrap());
+        assert!(fibers.into_iter().all(|fiber| fiber.resume().is_none()));
+        assert!(first.resume().is_none());
+        let single = ProtectedFixedSize::new(512 << 20).unwrap().allocate();
+        assert_eq!(single.unwrap_err().kind(), std::io::ErrorKind::OutOfMemory);
+    })
+    .assert_success();
+}
+
+#[test]
+fn without_descriptors_the_high_water_mark_is_still_known() {
+    child("without_descriptors_the_high_water_mark_is_still_known", || {
+        let stack = ProtectedFixedSize::new(256 * KIB).unwrap().allocate().unwrap();
+        set_limit(libc::RLIMIT_NOFILE, 0);
+        // SAFETY: inside the stack, which nobody uses.
+        unsafe { stack.high().sub(100_000).write(1) };
+        let mark = stack.high_water_mark().unwrap();
+        assert!((100_000..100_000 + page_size()).contains(&mark), "{mark}");
+    })
+    .assert_success();
+}
+
+#[test]
+fn without_threads_memory_stays_warm_and_everything_works() {
+    child("without_threads_memory_stays_warm_and_everything_works", || {
+        // SAFETY: an ordinary user, whom the limit concerns; root is exempt.
+        if unsafe { libc::getuid() } == 0 && unsafe { libc::setuid(65_534) } != 0 {
+            println!("skipped: cannot become an ordinary user");
+            return;
+        }
+        set_limit(libc::RLIMIT_NPROC, 0);
+        assert!(std::thread::Builder::new().spawn(|| ()).is_err());
+        let pool = StackPool::new().unwrap();
+        for _ in 0..10 {
+            let fiber = Fiber::with_allocator(&pool, |caller| caller);
+            assert!(fiber.unwrap().resume().is_none());
+        }
+        assert_eq!(pool.stats().warm, 1);
+        pool.trim();
+        assert_eq!(pool.stats().warm, 0);
+    })
+    .assert_success();
+}
