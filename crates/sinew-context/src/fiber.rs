@@ -153,9 +153,16 @@ impl Fiber {
     #[inline]
     #[track_caller]
     pub fn resume(self) -> Option<Fiber> {
-        let (to, host) = self.into_context_here();
+        // First of all: a value that might still be dropped would be kept in memory across the
+        // switch, and its address be waited for in front of it.
+        let to = self.into_context();
+        // SAFETY: the context is suspended.
+        let home = Host::from_tag(unsafe { to.tag() });
+        if !home.is_plain_thread() {
+            return Self::resume_by_hook(to);
+        }
         // SAFETY: `self` was the one value of a suspended fiber of this host, and is used up.
-        unsafe { receive(context::switch(to, host.tag())) }
+        unsafe { receive(context::switch(to, home.tag())) }
     }
 
     /// Suspends the caller and runs `f` on top of this fiber, as if the call in which it is
@@ -215,7 +222,8 @@ impl Fiber {
         F: FnOnce(Fiber) -> R,
         R: Resumed,
     {
-        let (to, host) = self.into_context_here();
+        let to = self.into_context();
+        let host = Self::home_is_here(to);
         let mut injection = Injection {
             message: Message { deliver: run_injected::<F, R> },
             f: ManuallyDrop::new(f),
@@ -293,19 +301,27 @@ impl Fiber {
         ManuallyDrop::new(self).context
     }
 
-    /// The context and the host, which is the running one.
+    /// The host of a fiber that may be resumed here.
     #[inline(always)]
     #[track_caller]
-    fn into_context_here(self) -> (Context, Host) {
-        // First of all: a value that might still be dropped would be kept in memory across the
-        // switch, and its address be waited for in front of it.
-        let context = self.into_context();
+    fn home_is_here(context: Context) -> Host {
         // SAFETY: the context is suspended.
         let home = Host::from_tag(unsafe { context.tag() });
         if !home.is_current() {
             refuse(home);
         }
-        (context, home)
+        home
+    }
+
+    /// [`resume`](Self::resume) where a runtime has to be asked, or where it is refused.
+    ///
+    /// Apart, with a switch of its own, so that the common one keeps its registers.
+    #[inline(never)]
+    #[track_caller]
+    fn resume_by_hook(to: Context) -> Option<Fiber> {
+        let host = Self::home_is_here(to);
+        // SAFETY: as in `resume`.
+        unsafe { receive(context::switch(to, host.tag())) }
     }
 }
 

@@ -57,7 +57,6 @@ pub unsafe fn set_host_hook(hook: HostHook) -> Result<(), AlreadySet> {
     .map_or(Err(AlreadySet), |_| Ok(()))
 }
 
-#[inline(always)]
 pub(crate) fn host() -> Option<HostHook> {
     // ORDERING: Acquire; pairs with the Release in `set_host_hook`.
     let hook = HOST.load(Ordering::Acquire);
@@ -66,6 +65,13 @@ pub(crate) fn host() -> Option<HostHook> {
     }
     // SAFETY: only `set_host_hook` stores here, and only functions of this type.
     Some(unsafe { core::mem::transmute::<*mut (), HostHook>(hook) })
+}
+
+/// Zero if and only if no host hook is set: what `host` mixes into its quick check, so that the
+/// check fails where the hook must be asked.
+#[inline(always)]
+pub(crate) fn host_key() -> usize {
+    HOST.load(Ordering::Relaxed).addr()
 }
 
 /// Replaces standard error as the place where the crate reports to.

@@ -35,17 +35,17 @@ impl Host {
         }
     }
 
-    /// Whether `self` is the host of the running code.
-    ///
-    /// Asks the thread pointer first: on a thread without a runtime that is all there is to do.
+    /// Whether `self` is the running thread, and no runtime is there to be asked. One comparison:
+    /// with a hook the key is not zero, and no tag is equal to the mixture.
     #[inline(always)]
-    pub(crate) fn is_current(self) -> bool {
-        (self.0 == arch::thread_pointer() && hook::host().is_none()) || self.is_current_by_hook()
+    pub(crate) fn is_plain_thread(self) -> bool {
+        self.0 == arch::thread_pointer() ^ hook::host_key()
     }
 
-    #[inline(never)]
-    fn is_current_by_hook(self) -> bool {
-        self == Host::current()
+    /// Whether `self` is the host of the running code.
+    #[inline(always)]
+    pub(crate) fn is_current(self) -> bool {
+        self.is_plain_thread() || self == Host::current()
     }
 
     #[inline(always)]
