@@ -40,7 +40,7 @@ for arch in $archs; do
     riscv64)
         need gcc-riscv64-linux-gnu libc6-dev-riscv64-cross
         triple=riscv64gc-unknown-linux-gnu
-        extra=(-Zbuild-std=std,panic_unwind,test)
+        extra=("-Zbuild-std=std,panic_unwind,test")
         ;;
     *)
         echo "no recipe for $arch" >&2

@@ -3,6 +3,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-never}
+export HOST
 HOST=$(rustc -vV | sed -n 's/^host: //p')
 
 # Installs Debian packages that are missing; says so and fails if that is not possible.

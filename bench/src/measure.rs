@@ -184,10 +184,7 @@ pub(crate) fn run(mut benchmark: Benchmark, settings: &Settings) -> Measured {
                     }
                     work(counts[index]).nanoseconds()
                 }
-                Work::Figure(_) => match in_child(benchmark.name, contender.name) {
-                    Ok(figure) => figure,
-                    Err(_) => f64::NAN,
-                },
+                Work::Figure(_) => in_child(benchmark.name, contender.name).unwrap_or(f64::NAN),
             };
             if figure.is_nan() {
                 results[index].missing = Some("it failed; run it alone to see why");

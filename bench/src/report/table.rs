@@ -15,11 +15,7 @@ pub(crate) fn render(machine: &Machine, benchmarks: &[Measured]) -> String {
 
 fn write_benchmark(out: &mut String, one: &Measured) -> std::fmt::Result {
     writeln!(out, "\n{}/{}: {}", one.suite, one.name, one.what)?;
-    writeln!(
-        out,
-        "  {:<12} {:>10} {:>10} {:>10} {:>8}  {}",
-        one.unit, "median", "least", "greatest", "sinew is", "settings"
-    )?;
+    writeln!(out, "  {:<12}     median      least   greatest sinew is  settings", one.unit)?;
     let subject = one.results.iter().find(|series| series.contender == SUBJECT);
     for series in &one.results {
         if let Some(reason) = series.missing {

@@ -125,7 +125,7 @@ mod walking {
 
     #[test]
     fn a_suspended_fiber_can_be_walked_to_its_base() {
-        let fiber = Fiber::new(|caller| calls_what_waits(caller)).unwrap().resume().unwrap();
+        let fiber = Fiber::new(calls_what_waits).unwrap().resume().unwrap();
         let program = Program::load();
         let names = program.walk(fiber.registers(), fiber.stack_range().unwrap());
         let place = |part: &str| {

@@ -16,7 +16,7 @@ fn a_million_fibers_on_guarded_stacks_take_4800_bytes_each() {
         return; // two mappings a stack, or shadow memory: other bounds hold there
     }
     if memory::available() < COUNT * BYTES_EACH * 5 / 4 {
-        println!("skipped: a million stacks need {} MiB of memory", COUNT * BYTES_EACH >> 20);
+        println!("skipped: a million stacks need {} MiB of memory", (COUNT * BYTES_EACH) >> 20);
         return;
     }
     let mut fibers: Vec<Fiber> = Vec::with_capacity(COUNT);
@@ -56,6 +56,7 @@ fn when_mappings_run_out_it_is_an_error_and_nothing_is_lost() {
         .assert_success();
 }
 
+#[expect(clippy::print_stdout, reason = "a test that is skipped says so")]
 fn use_mappings_up() {
     let limit = std::fs::read_to_string("/proc/sys/vm/max_map_count").unwrap_or_default();
     let Ok(limit) = limit.trim().parse::<usize>() else {

@@ -11,8 +11,10 @@ use std::io;
 
 const KIB: usize = 1024;
 
+type Construct = fn(usize) -> io::Result<()>;
+
 /// Every constructor that takes a size.
-fn constructors() -> Vec<(&'static str, fn(usize) -> io::Result<()>)> {
+fn constructors() -> Vec<(&'static str, Construct)> {
     vec![
         ("protected", |size| ProtectedFixedSize::new(size).map(drop)),
         // SAFETY: no fiber is made on it.
