@@ -1,10 +1,10 @@
 //! Stack overflow: recognised, reported, then left to take its course.
 //!
 //! A fault handler for SIGSEGV (and SIGBUS, which macOS sends) looks the fault's address up in
-//! the [`registry`]. In a guard, it reports which stack overflowed, how large it is and what to
-//! do, puts the default action back and returns; the instruction faults again and the process
-//! ends as it would have. Any other fault goes to the handler that was there before, so the
-//! standard library still reports overflows of OS threads.
+//! `registry.rs`. In a guard, it reports which stack overflowed, how large it is and what to do,
+//! puts the default action back and returns; the instruction faults again and the process ends as
+//! it would have. Any other fault goes to the handler that was there before, so the standard
+//! library still reports overflows of OS threads.
 //!
 //! The handler runs on an alternate stack, since the ordinary one has just run out. The standard
 //! library gives one to its threads; [`arm`] gives one to any thread that has none.
