@@ -152,6 +152,7 @@ impl Fiber {
     /// the caller by [`resume_with`](Self::resume_with) while it is suspended.
     #[inline]
     #[track_caller]
+    #[must_use = "dropping the fiber that switched back unwinds it"]
     pub fn resume(self) -> Option<Fiber> {
         // First of all: a value that might still be dropped would be kept in memory across the
         // switch, and its address be waited for in front of it.
@@ -183,25 +184,19 @@ impl Fiber {
     /// As [`resume`](Self::resume).
     ///
     /// # Examples
-    /// The caller of a fiber can wait for it without knowing who will come back, if the fiber
-    /// notes who it was:
     /// ```
     /// use sinew_context::Fiber;
-    /// use std::{cell::Cell, rc::Rc};
     ///
-    /// let waiting = Rc::new(Cell::new(None));
-    /// let fiber = Fiber::new({
-    ///     let waiting = waiting.clone();
-    ///     move |_| waiting.take().expect("the injected function put it there")
-    /// })?;
-    /// // Runs on the new fiber, before its function; what it returns becomes the argument.
-    /// let other = Fiber::new(|caller| caller)?;
-    /// fiber.resume_with(move |caller| {
-    ///     waiting.set(Some(caller));
-    ///     Some(other)
+    /// let fiber = Fiber::new(|caller| caller.resume().expect("resumed once more"))?;
+    /// let fiber = fiber.resume().expect("suspended in its own resume");
+    /// let ended = fiber.resume_with(|caller| {
+    ///     println!("on the fiber's stack");
+    ///     caller // what the fiber's own resume returns
     /// });
+    /// assert!(ended.is_none());
     /// # Ok::<(), std::io::Error>(())
     /// ```
+    #[must_use = "dropping the fiber that switched back unwinds it"]
     #[track_caller]
     pub fn resume_with<F, R>(self, f: F) -> Option<Fiber>
     where

@@ -1,14 +1,14 @@
-//! Three function pointers that a runtime above this crate may set, once.
+//! Three functions that a runtime above this crate may set, once.
 //!
 //! They are, with `stack::overflow`, the only global state of the crate: configuration, not
 //! state about fibers. What runs is known to no variable; each switch hands it on.
 
 use core::fmt;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Says which fiber of a runtime is running on this thread: a number that is never used twice,
-/// or `None` outside of the runtime's fibers.
+/// Says which fiber of a runtime is running on this thread: a number below 2^62 that is never used
+/// twice, or `None` outside of the runtime's fibers.
 pub type HostHook = fn() -> Option<core::num::NonZeroU64>;
 
 /// Takes a message that the crate has for people: one or more whole lines.
@@ -18,8 +18,9 @@ pub type ReportHook = fn(message: &str);
 /// `fiber "worker" (id 7)`.
 pub type DescribeHook = fn(stack: core::ops::Range<usize>, out: &mut dyn fmt::Write) -> fmt::Result;
 
-// Not a `OnceLock`: it is read at each switch.
-static HOST: AtomicPtr<()> = AtomicPtr::new(core::ptr::null_mut());
+static HOST: OnceLock<HostHook> = OnceLock::new();
+/// Zero until `HOST` is set, then [`ASK`]. Apart from it, because each switch reads this word.
+static HOST_KEY: AtomicUsize = AtomicUsize::new(0);
 static REPORT: OnceLock<ReportHook> = OnceLock::new();
 static DESCRIBE: OnceLock<DescribeHook> = OnceLock::new();
 
@@ -46,32 +47,25 @@ impl std::error::Error for AlreadySet {}
 /// runtime moves its fibers between threads, what the code in them may hold across a wait
 /// includes first-class fibers only if their stacks come from allocators that are `Send`.
 pub unsafe fn set_host_hook(hook: HostHook) -> Result<(), AlreadySet> {
-    // ORDERING: Release and Acquire: what the runtime set up before it set the hook is visible
-    // to the hook; pairs with the load in `host`.
-    HOST.compare_exchange(
-        core::ptr::null_mut(),
-        hook as *mut (),
-        Ordering::Release,
-        Ordering::Relaxed,
-    )
-    .map_or(Err(AlreadySet), |_| Ok(()))
+    HOST.set(hook).map_err(|_| AlreadySet)?;
+    // ORDERING: Relaxed is enough: the threads that run the runtime's fibers are started, or told
+    // of their work, after this; others may go on as before.
+    HOST_KEY.store(ASK, Ordering::Relaxed);
+    Ok(())
 }
 
 pub(crate) fn host() -> Option<HostHook> {
-    // ORDERING: Acquire; pairs with the Release in `set_host_hook`.
-    let hook = HOST.load(Ordering::Acquire);
-    if hook.is_null() {
-        return None;
-    }
-    // SAFETY: only `set_host_hook` stores here, and only functions of this type.
-    Some(unsafe { core::mem::transmute::<*mut (), HostHook>(hook) })
+    HOST.get().copied()
 }
 
-/// Zero if and only if no host hook is set: what `host` mixes into its quick check, so that the
-/// check fails where the hook must be asked.
+/// A bit that no address of a thread and no number of a runtime's fiber has.
+const ASK: usize = 1 << (usize::BITS - 1);
+
+/// Zero while no host hook is set: what `host` mixes into its quick check, so that the check fails
+/// where the hook must be asked.
 #[inline(always)]
 pub(crate) fn host_key() -> usize {
-    HOST.load(Ordering::Relaxed).addr()
+    HOST_KEY.load(Ordering::Relaxed)
 }
 
 /// Replaces standard error as the place where the crate reports to.

@@ -36,7 +36,7 @@ impl Host {
     }
 
     /// Whether `self` is the running thread, and no runtime is there to be asked. One comparison:
-    /// with a hook the key is not zero, and no tag is equal to the mixture.
+    /// with a hook, the key has a bit that no tag has, so no tag is equal to the mixture.
     #[inline(always)]
     pub(crate) fn is_plain_thread(self) -> bool {
         self.0 == arch::thread_pointer() ^ hook::host_key()

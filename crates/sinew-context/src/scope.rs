@@ -113,6 +113,7 @@ impl<'scope> Scope<'scope, '_> {
     /// `fiber` need not be of the scope. The scope does not end before `f` has returned or has
     /// been unwound.
     #[track_caller]
+    #[must_use = "dropping the fiber that switched back unwinds it"]
     pub fn resume_with<F, R>(&'scope self, fiber: Fiber, f: F) -> Option<Fiber>
     where
         F: FnOnce(Fiber) -> R + 'scope,

@@ -14,7 +14,7 @@ fn make<F: FnOnce(Fiber) -> Fiber + 'static>(f: F) -> Fiber {
 #[test]
 fn a_panic_that_escapes_the_function_aborts() {
     child("a_panic_that_escapes_the_function_aborts", || {
-        make(|_caller| panic!("nobody catches me")).resume();
+        let _ = make(|_caller| panic!("nobody catches me")).resume();
     })
     .assert_died(SIGABRT, &["nobody catches me", "a panic escaped the entry function of a fiber"]);
 }
@@ -65,7 +65,7 @@ fn raising_the_unwinding_of_another_fiber_aborts() {
         let fiber = make(|caller| {
             let payload = catch_unwind(AssertUnwindSafe(|| caller.resume())).unwrap_err();
             STOLEN.set(Some(payload));
-            make(|caller| {
+            let _ = make(|caller| {
                 std::mem::forget(caller);
                 std::panic::resume_unwind(STOLEN.take().unwrap())
             })
@@ -88,7 +88,7 @@ fn dropping_a_fiber_in_the_middle_of_its_unwinding_aborts() {
                     drop(half_unwound);
                     unreachable!()
                 });
-                helper.resume();
+                let _ = helper.resume();
             }
         }
         let fiber = make(|caller| {
@@ -104,7 +104,7 @@ fn dropping_a_fiber_in_the_middle_of_its_unwinding_aborts() {
 fn a_function_that_needs_its_caller_cannot_be_started_by_a_fiber_that_ended() {
     child("a_function_that_needs_its_caller_cannot_be_started_by_a_fiber_that_ended", || {
         let needs_caller = make(|caller| caller);
-        make(|main| {
+        let _ = make(|main| {
             std::mem::forget(main);
             needs_caller
         })
@@ -165,7 +165,7 @@ fn a_scope_whose_fiber_was_moved_out_aborts() {
             })
             .unwrap()
         });
-        fiber.resume();
+        let _ = fiber.resume();
     })
     .assert_died(SIGABRT, &["a scope ended while 1 of its fibers had not"]);
 }

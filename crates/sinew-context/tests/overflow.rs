@@ -20,7 +20,7 @@ fn overflow_on(allocator: &dyn StackAllocator) {
         std::hint::black_box(overflow());
         caller
     });
-    fiber.unwrap().resume();
+    let _ = fiber.unwrap().resume();
 }
 
 const REPORT: [&str; 3] = [
@@ -107,7 +107,7 @@ fn in_a_fiber_nested_in_another() {
             overflow_on(&ProtectedFixedSize::new(128 * KIB).unwrap());
             caller
         });
-        outer.unwrap().resume();
+        let _ = outer.unwrap().resume();
     })
     .assert_died(SIGSEGV, &REPORT);
 }
@@ -125,7 +125,7 @@ fn by_one_frame_larger_than_the_stack() {
             std::hint::black_box(large());
             caller
         });
-        fiber.unwrap().resume();
+        let _ = fiber.unwrap().resume();
     })
     .assert_died(SIGSEGV, &REPORT[..1]);
 }
@@ -156,7 +156,7 @@ fn the_runtime_says_whose_stack_it_is_and_where_reports_go() {
 fn of_the_main_thread_is_still_reported_by_the_standard_library() {
     child("of_the_main_thread_is_still_reported_by_the_standard_library", || {
         // Installs the handler.
-        Fiber::new(|caller| caller).unwrap().resume();
+        let _ = Fiber::new(|caller| caller).unwrap().resume();
         std::hint::black_box(overflow());
     })
     .assert_died(SIGABRT, &["has overflowed its stack"]);
@@ -165,7 +165,7 @@ fn of_the_main_thread_is_still_reported_by_the_standard_library() {
 #[test]
 fn of_an_os_thread_is_still_reported_by_the_standard_library() {
     child("of_an_os_thread_is_still_reported_by_the_standard_library", || {
-        Fiber::new(|caller| caller).unwrap().resume();
+        let _ = Fiber::new(|caller| caller).unwrap().resume();
         let thread = std::thread::Builder::new().name("plain".into());
         let thread = thread.spawn(|| std::hint::black_box(overflow())).unwrap();
         let _ = thread.join();
@@ -187,7 +187,7 @@ fn other_faults_reach_the_handler_that_was_there_before() {
         // SAFETY: installs a handler, then faults on purpose.
         unsafe {
             libc::signal(libc::SIGSEGV, mine as *const () as usize);
-            Fiber::new(|caller| caller).unwrap().resume();
+            let _ = Fiber::new(|caller| caller).unwrap().resume();
             std::ptr::write_volatile(std::ptr::without_provenance_mut::<u8>(64), 1);
         }
     });
@@ -200,7 +200,7 @@ fn fault_after(action: libc::sighandler_t) {
     // SAFETY: sets an action, then faults on purpose.
     unsafe {
         libc::signal(libc::SIGSEGV, action);
-        Fiber::new(|caller| caller).unwrap().resume();
+        let _ = Fiber::new(|caller| caller).unwrap().resume();
         std::ptr::write_volatile(std::ptr::without_provenance_mut::<u8>(64), 1);
     }
 }

@@ -117,12 +117,12 @@ fn scopes_nest() {
                     outer += 1;
                     caller
                 });
-                fiber.unwrap().resume();
+                let _ = fiber.unwrap().resume();
             });
             outer += inner;
             caller
         });
-        fiber.unwrap().resume();
+        let _ = fiber.unwrap().resume();
     });
     assert_eq!(outer, 2);
 }

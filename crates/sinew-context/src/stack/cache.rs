@@ -26,7 +26,7 @@ const DEFAULT_CAPACITY: usize = 64;
 /// let pool = StackPool::new()?;
 /// let stacks = StackCache::new(&pool);
 /// for _ in 0..1000 {
-///     Fiber::with_allocator(&stacks, |caller| caller)?.resume();
+///     assert!(Fiber::with_allocator(&stacks, |caller| caller)?.resume().is_none());
 /// }
 /// assert_eq!(pool.stats().allocated, 1); // the same stack each time
 /// # Ok::<(), std::io::Error>(())
