@@ -1,4 +1,5 @@
-//! The only door to atomics and locks: the standard library's, or loom's under a model.
+//! The only door to atomics and locks: the standard library's, or loom's under a model. And what
+//! the standard library has in no stable form.
 //!
 //! Under ThreadSanitizer the lock is one of our own: the slow path of the standard library's is
 //! not instrumented, and what it synchronises would be reported as a race.
@@ -26,6 +27,22 @@ pub(crate) use visible::{Mutex, MutexGuard};
 /// after each step.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// A box, or an error where the heap has no memory for it.
+pub(crate) fn try_box<T>(value: T) -> std::io::Result<Box<T>> {
+    let layout = core::alloc::Layout::new::<T>();
+    assert!(layout.size() > 0);
+    // SAFETY: the size is not zero.
+    let place = unsafe { std::alloc::alloc(layout) }.cast::<T>();
+    if place.is_null() {
+        return Err(std::io::ErrorKind::OutOfMemory.into());
+    }
+    // SAFETY: fresh memory of that layout, which the box will free with it.
+    unsafe {
+        place.write(value);
+        Ok(Box::from_raw(place))
+    }
 }
 
 #[cfg(sinew_tsan)]

@@ -99,3 +99,60 @@ fn without_threads_memory_stays_warm_and_everything_works() {
     })
     .assert_success();
 }
+
+#[test]
+fn without_heap_it_is_an_error_and_nothing_is_lost() {
+    use std::alloc::{GlobalAlloc, Layout, System};
+    use std::sync::atomic::{AtomicIsize, Ordering};
+
+    /// Refuses allocations of this thread's choosing once the count has run down.
+    struct Limited;
+    static LEFT: AtomicIsize = AtomicIsize::new(isize::MAX);
+    // SAFETY: hands everything on to the system, or refuses.
+    unsafe impl GlobalAlloc for Limited {
+        unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+            if LEFT.load(Ordering::Relaxed) < isize::MAX
+                && LEFT.fetch_sub(1, Ordering::Relaxed) <= 0
+            {
+                return std::ptr::null_mut();
+            }
+            // SAFETY: as the caller promised.
+            unsafe { System.alloc(layout) }
+        }
+        unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
+            // SAFETY: as the caller promised.
+            unsafe { System.dealloc(place, layout) };
+        }
+    }
+    #[global_allocator]
+    static HEAP: Limited = Limited;
+
+    child("without_heap_it_is_an_error_and_nothing_is_lost", || {
+        let pool = StackPool::builder().decay(sinew_context::stack::Decay::Manual).build().unwrap();
+        let cache = sinew_context::stack::StackCache::new(&pool);
+        let single = ProtectedFixedSize::default();
+        let allocators: [&dyn StackAllocator; 3] = [&pool, &cache, &single];
+        for allocator in allocators {
+            // Refuse the first allocation, then the second, and so on until it succeeds.
+            for refused in 0.. {
+                LEFT.store(refused, Ordering::Relaxed);
+                let result = allocator.allocate();
+                LEFT.store(isize::MAX, Ordering::Relaxed);
+                match result {
+                    Ok(stack) => {
+                        // Giving it back needs no memory.
+                        LEFT.store(0, Ordering::Relaxed);
+                        drop(stack);
+                        LEFT.store(isize::MAX, Ordering::Relaxed);
+                        break;
+                    }
+                    Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::OutOfMemory),
+                }
+            }
+            let fiber = Fiber::with_allocator(allocator, |caller| caller).unwrap();
+            assert!(fiber.resume().is_none());
+        }
+        assert_eq!(pool.stats().in_use, cache.len());
+    })
+    .assert_success();
+}

@@ -109,11 +109,17 @@ unsafe fn release(low: NonNull<u8>, home: NonNull<Home>) {
         return;
     }
     let len = core.free.with(|free| {
+        // Nothing can be reported here: without memory for the list, the pool has the room.
+        if free.len() == free.capacity() && free.try_reserve(1).is_err() {
+            return None;
+        }
         free.push(low);
-        free.len()
+        Some(free.len())
     });
-    if len > core.capacity {
-        core.spill(len - core.capacity / 2);
+    match len {
+        Some(len) if len <= core.capacity => {}
+        Some(len) => core.spill(len - core.capacity / 2),
+        None => core.pool.give(&[low]),
     }
 }
 
@@ -121,7 +127,9 @@ impl CacheCore {
     #[cold]
     fn refill(&self) -> io::Result<NonNull<u8>> {
         self.free.with(|free| {
-            self.pool.take_batch(BATCH.min(self.capacity.max(1)), free)?;
+            let count = BATCH.min(self.capacity.max(1));
+            free.try_reserve(count).map_err(|_| io::ErrorKind::OutOfMemory)?;
+            self.pool.take_batch(count, free)?;
             Ok(free.pop().expect("a batch has at least one"))
         })
     }

@@ -42,8 +42,12 @@ unsafe impl StackAllocator for FixedSize {
                 format!("the heap has no {} bytes for a stack", self.size),
             ));
         };
-        // SAFETY: the block is ours, aligned and of that size; `release` frees it as it was made.
-        unsafe { Stack::from_raw(low, self.size, 0, core::ptr::null(), release) }
+        // SAFETY: the block is ours, aligned and of that size; `release` frees it as it was made,
+        // at once if there is no stack.
+        unsafe {
+            Stack::from_raw(low, self.size, 0, core::ptr::null(), release)
+                .inspect_err(|_| release(low, self.size, core::ptr::null()))
+        }
     }
 }
 

@@ -21,10 +21,13 @@ pub enum GuardKind {
 #[cfg(target_os = "linux")]
 const MADV_GUARD_INSTALL: i32 = 102;
 
+/// Guards that one system call installs, at most.
+pub(super) const BATCH: usize = 64;
+
 /// Installs `guards` by the kind that `known` says, or finds out which kind works here.
 ///
 /// # Safety
-/// Each range is committed memory of this crate that nobody uses, and at most 1,024 are given.
+/// Each range is committed memory of this crate that nobody uses.
 pub(super) unsafe fn install(
     guards: &[(NonNull<u8>, usize)],
     known: Option<GuardKind>,
@@ -85,17 +88,18 @@ unsafe fn install_in_place(_: &[(NonNull<u8>, usize)]) -> io::Result<()> {
 unsafe fn install_batch(guards: &[(NonNull<u8>, usize)]) -> usize {
     /// Stands for the calling process since 6.14; earlier kernels answer `EBADF`.
     const PIDFD_SELF: i32 = -10_001;
-    let vectors: Vec<libc::iovec> = guards
-        .iter()
-        .map(|&(low, len)| libc::iovec { iov_base: low.as_ptr().cast(), iov_len: len })
-        .collect();
+    let mut vectors = [libc::iovec { iov_base: core::ptr::null_mut(), iov_len: 0 }; BATCH];
+    let count = guards.len().min(BATCH);
+    for (vector, &(low, len)) in vectors.iter_mut().zip(guards) {
+        *vector = libc::iovec { iov_base: low.as_ptr().cast(), iov_len: len };
+    }
     // SAFETY: the vectors name memory of ours, as promised by the caller.
     let advised = unsafe {
         libc::syscall(
             libc::SYS_process_madvise,
             PIDFD_SELF,
             vectors.as_ptr(),
-            vectors.len(),
+            count,
             MADV_GUARD_INSTALL,
             0,
         )

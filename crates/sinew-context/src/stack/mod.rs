@@ -45,6 +45,7 @@ pub use protected::ProtectedFixedSize;
 pub use segmented::Segmented;
 pub(crate) use segmented::discard_below;
 
+use crate::primitive::try_box;
 use crate::sanitizer;
 use core::ptr::NonNull;
 use overflow::registry::{self, Span};
@@ -136,7 +137,8 @@ impl Stack {
     /// and does not unwind.
     ///
     /// # Errors
-    /// If the size or an alignment is wrong. `release` is not called then.
+    /// If the size or an alignment is wrong, or the heap has no memory for the bookkeeping.
+    /// `release` is not called then.
     pub unsafe fn from_raw(
         low: NonNull<u8>,
         size: usize,
@@ -153,15 +155,16 @@ impl Stack {
         }
         // `owner_at` and the frames name addresses on the stack as plain numbers.
         let (start, end) = (low.as_ptr().expose_provenance() - guard, low.addr().get() + size);
-        registry::insert(Span { start, end, stride: end - start, guard });
-        // SAFETY: the caller promised `size` bytes.
-        let high = unsafe { low.add(size) };
-        let home = Box::new(SingleHome {
+        let mut home = try_box(SingleHome {
             home: Home { size, guard, release: release_single },
             owner,
             release,
-            valgrind: sanitizer::register_stack(low.as_ptr(), high.as_ptr()),
-        });
+            valgrind: 0,
+        })?;
+        registry::insert(Span { start, end, stride: end - start, guard })?;
+        // SAFETY: the caller promised `size` bytes.
+        let high = unsafe { low.add(size) };
+        home.valgrind = sanitizer::register_stack(low.as_ptr(), high.as_ptr());
         let stack = Stack { low, home: NonNull::from(Box::leak(home)).cast() };
         // SAFETY: nothing runs on the stack.
         unsafe { stack.set_owner(core::ptr::null_mut()) };

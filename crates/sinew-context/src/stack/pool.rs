@@ -452,6 +452,11 @@ impl Inner {
             Some(index) => index,
             None => self.add_region(pool)?,
         };
+        // Room for one more free slot in either list, so that giving stacks back needs no memory.
+        let carved = self.in_use + self.warm.len() + self.cold.len() + 1;
+        for list in [&mut self.warm, &mut self.cold] {
+            list.try_reserve(carved - list.len()).map_err(|_| io::ErrorKind::OutOfMemory)?;
+        }
         let low = self.regions[index].carve()?;
         self.count_out();
         Ok(low)
@@ -482,6 +487,7 @@ impl Inner {
     /// Maps a region, each twice as large as the one before up to a limit.
     fn add_region(&mut self, pool: &PoolCore) -> io::Result<usize> {
         let stride = pool.home.size + pool.home.guard;
+        self.regions.try_reserve(1).map_err(|_| io::ErrorKind::OutOfMemory)?;
         let mut slots = self.next_region;
         let region = loop {
             match Region::new(slots, stride, pool.home.guard, pool.guards) {
@@ -524,8 +530,10 @@ impl Inner {
             let index = gone.partition_point(|region| region.start() <= address);
             index == 0 || !gone[index - 1].contains(address)
         });
-        self.cold.shrink_to_fit();
-        self.warm.shrink_to_fit();
+        // Room for every slot that is left, wherever it goes.
+        let carved = self.in_use + self.warm.len() + self.cold.len();
+        self.cold.shrink_to(carved);
+        self.warm.shrink_to(carved);
         // After a burst the next region is as small as the first.
         self.next_region = self.next_region.min(gone.iter().map(Region::slots).min().unwrap_or(4));
         gone

@@ -59,9 +59,12 @@ unsafe impl StackAllocator for ProtectedFixedSize {
         let guard = self.guard;
         // SAFETY: inside the mapping.
         let low = unsafe { map.leak().add(guard) };
-        // SAFETY: `size` bytes above the guard are committed and ours; `release` unmaps both.
+        let owner = core::ptr::without_provenance(guard);
+        // SAFETY: `size` bytes above the guard are committed and ours; `release` unmaps both, at
+        // once if there is no stack.
         unsafe {
-            Stack::from_raw(low, self.size, guard, core::ptr::without_provenance(guard), release)
+            Stack::from_raw(low, self.size, guard, owner, release)
+                .inspect_err(|_| release(low, self.size, owner))
         }
     }
 }

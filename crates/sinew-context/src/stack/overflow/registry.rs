@@ -18,8 +18,9 @@
 //! Then the version stays odd, and after a few tries it takes what it finds: every list is whole
 //! after each single store, so what it misses is at most the span being changed.
 
-use crate::primitive::{AtomicPtr, AtomicUsize, Mutex, Ordering, fence, lock, spin_loop};
+use crate::primitive::{AtomicPtr, AtomicUsize, Mutex, Ordering, fence, lock, spin_loop, try_box};
 use core::ptr;
+use std::io;
 
 /// Addresses that hold one or more stacks of the same size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -102,7 +103,10 @@ pub(crate) struct Registry {
     free: Mutex<Free>,
 }
 
-struct Free(*mut Node);
+struct Free {
+    first: *mut Node,
+    len: usize,
+}
 
 // SAFETY: the pointer is only followed under the lock, and nodes have no owner thread.
 unsafe impl Send for Free {}
@@ -116,7 +120,7 @@ impl Registry {
         Registry {
             version: AtomicUsize::new(0),
             buckets: [const { AtomicPtr::new(ptr::null_mut()) }; BUCKETS],
-            free: Mutex::new(Free(ptr::null_mut())),
+            free: Mutex::new(Free::new()),
         }
     }
 
@@ -125,7 +129,7 @@ impl Registry {
         Registry {
             version: AtomicUsize::new(0),
             buckets: core::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
-            free: Mutex::new(Free(ptr::null_mut())),
+            free: Mutex::new(Free::new()),
         }
     }
 
@@ -133,15 +137,16 @@ impl Registry {
         &self.buckets[chunk % BUCKETS]
     }
 
-    pub(crate) fn insert(&self, span: Span) {
+    /// Adds a span, or nothing if there is no memory for its nodes.
+    pub(crate) fn insert(&self, span: Span) -> io::Result<()> {
         let mut free = lock(&self.free);
         // Allocate before the version becomes odd: the allocator is code of others.
-        let mut fresh: Vec<*mut Node> = Vec::new();
-        for _ in span.chunks() {
-            fresh.push(free.take().unwrap_or_else(new_node));
+        for _ in span.chunks().skip(free.len) {
+            free.put(new_node()?);
         }
         let writing = Writing::begin(&self.version);
-        for (chunk, &node) in span.chunks().zip(&fresh) {
+        for chunk in span.chunks() {
+            let Some(node) = free.take() else { break };
             let bucket = self.bucket(chunk);
             // SAFETY: nodes are never freed.
             let node_ref = unsafe { &*node };
@@ -155,6 +160,7 @@ impl Registry {
             bucket.store(node, Ordering::Release);
         }
         drop(writing);
+        Ok(())
     }
 
     pub(crate) fn remove(&self, start: usize) {
@@ -244,20 +250,26 @@ impl Registry {
 }
 
 impl Free {
+    const fn new() -> Free {
+        Free { first: ptr::null_mut(), len: 0 }
+    }
+
     fn take(&mut self) -> Option<*mut Node> {
-        let node = self.0;
+        let node = self.first;
         if node.is_null() {
             return None;
         }
         // SAFETY: nodes are never freed.
-        self.0 = unsafe { &*node }.next.load(Ordering::Relaxed);
+        self.first = unsafe { &*node }.next.load(Ordering::Relaxed);
+        self.len -= 1;
         Some(node)
     }
 
     fn put(&mut self, node: *mut Node) {
         // SAFETY: nodes are never freed.
-        unsafe { &*node }.next.store(self.0, Ordering::Relaxed);
-        self.0 = node;
+        unsafe { &*node }.next.store(self.first, Ordering::Relaxed);
+        self.first = node;
+        self.len += 1;
     }
 }
 
@@ -282,21 +294,22 @@ impl Drop for Writing<'_> {
     }
 }
 
-fn new_node() -> *mut Node {
-    Box::into_raw(Box::new(Node {
+fn new_node() -> io::Result<*mut Node> {
+    let node = try_box(Node {
         chunk: AtomicUsize::new(0),
         start: AtomicUsize::new(0),
         end: AtomicUsize::new(0),
         stride: AtomicUsize::new(0),
         guard: AtomicUsize::new(0),
         next: AtomicPtr::new(ptr::null_mut()),
-    }))
+    })?;
+    Ok(Box::into_raw(node))
 }
 
 /// Adds a span. Its addresses are in no other.
 #[cfg(not(sinew_loom))]
-pub(crate) fn insert(span: Span) {
-    REGISTRY.insert(span);
+pub(crate) fn insert(span: Span) -> io::Result<()> {
+    REGISTRY.insert(span)
 }
 
 /// Removes the span that starts at `start`.
@@ -321,7 +334,9 @@ pub(crate) fn find_in_handler(address: usize) -> Option<Slot> {
 #[cfg(sinew_loom)]
 mod absent {
     use super::{Slot, Span};
-    pub(crate) fn insert(_: Span) {}
+    pub(crate) fn insert(_: Span) -> std::io::Result<()> {
+        Ok(())
+    }
     pub(crate) fn remove(_: usize) {}
     pub(crate) fn find(_: usize) -> Option<Slot> {
         None

@@ -8,7 +8,7 @@ use core::ptr::NonNull;
 use std::io;
 
 /// Slots that become usable in one go at most: one system call commits them, one guards them.
-const BLOCK: usize = 64;
+const BLOCK: usize = guard::BATCH;
 
 /// A mapping of slots. Dropping it unmaps it; then no stack of it is in use.
 #[derive(Debug)]
@@ -50,7 +50,7 @@ impl Region {
             valgrind: Vec::new(),
         };
         region.guard_kind = region.make_ready(wanted)?;
-        registry::insert(Span { start: region.start(), end: region.start() + len, stride, guard });
+        registry::insert(Span { start: region.start(), end: region.start() + len, stride, guard })?;
         Ok(region)
     }
 

@@ -21,10 +21,10 @@ const OTHER: Span = Span {
 fn insert_hides_nothing() {
     loom::model(|| {
         let registry = Arc::new(Registry::new());
-        registry.insert(single(CHUNK));
+        registry.insert(single(CHUNK)).unwrap();
         let writer = {
             let registry = registry.clone();
-            thread::spawn(move || registry.insert(OTHER))
+            thread::spawn(move || registry.insert(OTHER).unwrap())
         };
         let found = registry.find_unlocked(CHUNK + 10);
         assert_eq!(found.map(|slot| slot.guard), Some(CHUNK));
@@ -39,12 +39,12 @@ fn insert_hides_nothing() {
 fn a_recycled_node_is_not_believed() {
     loom::model(|| {
         let registry = Arc::new(Registry::new());
-        registry.insert(single(CHUNK));
+        registry.insert(single(CHUNK)).unwrap();
         let writer = {
             let registry = registry.clone();
             thread::spawn(move || {
                 registry.remove(CHUNK);
-                registry.insert(OTHER);
+                registry.insert(OTHER).unwrap();
             })
         };
         if let Some(slot) = registry.find_unlocked(CHUNK + 10) {
@@ -62,7 +62,7 @@ fn an_even_version_publishes_the_change() {
         let registry = Arc::new(Registry::new());
         let writer = {
             let registry = registry.clone();
-            thread::spawn(move || registry.insert(OTHER))
+            thread::spawn(move || registry.insert(OTHER).unwrap())
         };
         if registry.version.load(Ordering::Acquire) == 2 {
             let (found, believed) = registry.find_believed(OTHER.start);

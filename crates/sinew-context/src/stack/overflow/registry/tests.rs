@@ -9,12 +9,14 @@ fn single(start: usize, size: usize) -> Span {
 #[test]
 fn an_address_of_a_span_finds_its_slot_and_others_do_not() {
     let registry = Registry::new();
-    registry.insert(Span {
-        start: 10 * MIB,
-        end: 10 * MIB + 3 * 320 * 1024 + 100,
-        stride: 320 * 1024,
-        guard: 64 * 1024,
-    });
+    registry
+        .insert(Span {
+            start: 10 * MIB,
+            end: 10 * MIB + 3 * 320 * 1024 + 100,
+            stride: 320 * 1024,
+            guard: 64 * 1024,
+        })
+        .unwrap();
     let second = 10 * MIB + 320 * 1024;
     let slot = Slot { guard: second, low: second + 64 * 1024, high: second + 320 * 1024 };
     assert_eq!(registry.find(second), Some(slot));
@@ -31,7 +33,7 @@ fn an_address_of_a_span_finds_its_slot_and_others_do_not() {
 fn a_span_over_many_chunks_is_found_in_each_and_gone_from_each() {
     let registry = Registry::new();
     let span = Span { start: 3 * MIB, end: 1003 * MIB, stride: MIB, guard: 65536 };
-    registry.insert(span);
+    registry.insert(span).unwrap();
     for mib in 3..1003 {
         assert_eq!(registry.find(mib * MIB + 5).map(|slot| slot.guard), Some(mib * MIB));
     }
@@ -51,7 +53,7 @@ fn removing_one_of_a_bucket_keeps_the_others() {
         })
         .collect();
     for &span in &spans {
-        registry.insert(span);
+        registry.insert(span).unwrap();
     }
     for (gone, span) in spans.iter().enumerate() {
         registry.remove(span.start);
@@ -65,7 +67,7 @@ fn removing_one_of_a_bucket_keeps_the_others() {
 fn removing_what_is_not_there_does_nothing() {
     let registry = Registry::new();
     registry.remove(12345);
-    registry.insert(single(MIB, 65536));
+    registry.insert(single(MIB, 65536)).unwrap();
     registry.remove(MIB - 65536);
     assert!(registry.find(MIB).is_some());
 }
@@ -74,7 +76,7 @@ fn removing_what_is_not_there_does_nothing() {
 fn readers_without_the_lock_find_what_stays_while_writers_change_the_rest() {
     let registry = Registry::new();
     let stays = single(CHUNK, 65536);
-    registry.insert(stays);
+    registry.insert(stays).unwrap();
     let stop = std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
         for writer in 0..2 {
@@ -82,7 +84,7 @@ fn readers_without_the_lock_find_what_stays_while_writers_change_the_rest() {
             scope.spawn(move || {
                 for round in 0..20_000 {
                     let start = CHUNK * (1 + BUCKETS * (round % 3)) + 65536 * (1 + writer);
-                    registry.insert(single(start, 65536));
+                    registry.insert(single(start, 65536)).unwrap();
                     registry.remove(start);
                 }
                 stop.store(true, Ordering::Relaxed);
