@@ -78,27 +78,37 @@ const LEAST_ROOM: usize = 1024;
 /// How often the closure is moved on its own stack when it is called, at most.
 const COPIES: usize = if cfg!(debug_assertions) { 8 } else { 2 };
 
-/// Makes a fiber that will run `f`; gives `f` back if there is no stack for it.
+/// Makes a fiber that will run `f` on a stack of `allocator`.
 ///
 /// # Safety
 /// Nothing that `f` borrows ends before the fiber has ended.
 #[inline]
-pub(crate) unsafe fn create<A, F>(allocator: &A, f: F) -> Result<Fiber, CreateError<F>>
+pub(crate) unsafe fn create_in<A, F>(allocator: &A, f: F) -> io::Result<Fiber>
 where
     A: StackAllocator + ?Sized,
     F: EntryFunction,
 {
-    let stack = match allocator.allocate() {
-        Ok(stack) => stack,
-        Err(error) => return Err(CreateError::new(error, f)),
-    };
+    let stack = allocator.allocate()?;
+    // SAFETY: as the caller promised.
+    unsafe { create(stack, f) }.map_err(io::Error::from)
+}
+
+/// Makes a fiber that will run `f` on `stack`; gives both back if `f` does not fit.
+///
+/// # Safety
+/// Nothing that `f` borrows ends before the fiber has ended.
+#[inline]
+pub(crate) unsafe fn create<F>(stack: Stack, f: F) -> Result<Fiber, CreateError<F>>
+where
+    F: EntryFunction,
+{
     let align = align_of::<Launch<F>>().max(16);
     let top = stack.top();
     let stagger = stack.stagger();
     let copies = COPIES * size_of::<F>();
     let needed = size_of::<Launch<F>>() + copies + align + stagger + LEAST_ROOM;
     if needed > stack.size() {
-        return Err(CreateError::new(too_small::<F>(needed, stack.size()), f));
+        return Err(CreateError::new(too_small::<F>(needed, stack.size()), stack, f));
     }
     let launch = top.as_ptr().wrapping_sub(size_of::<Launch<F>>());
     let launch = launch.wrapping_sub(launch.addr() % align).cast::<Launch<F>>();
@@ -127,9 +137,10 @@ where
 #[cold]
 fn too_small<F>(needed: usize, size: usize) -> io::Error {
     stack::invalid(format_args!(
-        "the closure has {} bytes and needs a stack of {needed} at least, but it has {size}; \
-         use a larger stack or box what it captures",
-        size_of::<F>()
+        "the closure has {} bytes, which with room to call it needs a stack of {}, but it has \
+         {size}; use a larger stack or box what it captures",
+        size_of::<F>(),
+        needed.next_multiple_of(stack::page_size()),
     ))
 }
 

@@ -6,7 +6,7 @@ use crate::context::{self, Context, Registers};
 use crate::entry::{self, Header, Message, receive};
 use crate::hook;
 use crate::host::Host;
-use crate::stack::{ProtectedFixedSize, StackAllocator};
+use crate::stack::{ProtectedFixedSize, Stack, StackAllocator};
 use crate::unwind::unwind;
 use core::fmt;
 use core::marker::PhantomData;
@@ -38,7 +38,11 @@ use std::io;
 /// A forgotten fiber keeps its stack for ever.
 ///
 /// A panic that escapes the function ends the process, with a message: there is no frame left
-/// that could catch it. Catch panics inside, as [`Generator`](crate::Generator) does.
+/// that could catch it. Catch panics inside, with [`catch_panic`](crate::catch_panic), which lets
+/// the unwinding of a dropped fiber pass.
+///
+/// Dropping a suspended fiber unwinds it as a panic would: a `std` mutex whose guard is on its
+/// stack is poisoned.
 ///
 /// # Where it can be resumed
 ///
@@ -87,8 +91,8 @@ impl Fiber {
     /// to `f`: such a fiber is made by [`with_entry`](Self::with_entry).
     ///
     /// # Errors
-    /// If there is no memory for a stack; the error gives `f` back.
-    pub fn new<F>(f: F) -> Result<Fiber, CreateError<F>>
+    /// If there is no memory for a stack.
+    pub fn new<F>(f: F) -> io::Result<Fiber>
     where
         F: FnOnce(Fiber) -> Fiber + 'static,
     {
@@ -98,45 +102,44 @@ impl Fiber {
     /// Makes a fiber that runs `f` on a stack of `allocator`.
     ///
     /// # Errors
-    /// If the allocator has no stack, or `f` does not fit on it; the error gives `f` back.
-    pub fn with_allocator<A, F>(allocator: &A, f: F) -> Result<Fiber, CreateError<F>>
+    /// If the allocator has no stack, or `f` does not fit on it. Nothing is lost: to keep `f` for
+    /// another try, allocate the stack first and use [`on_stack`](Self::on_stack).
+    pub fn with_allocator<A, F>(allocator: &A, f: F) -> io::Result<Fiber>
     where
         A: StackAllocator + ?Sized,
         F: FnOnce(Fiber) -> Fiber + 'static,
     {
         // SAFETY: `f` borrows nothing.
-        unsafe { Self::create(allocator, f) }
+        unsafe { entry::create_in(allocator, FromSuspended(f)) }
     }
 
     /// Makes a fiber whose function can also be started by a fiber that has ended.
     ///
     /// `f` gets `None` if the fiber that switched to it first did so by ending, or if a function
-    /// injected before the start returned `None`.
+    /// injected before the start returned `None`. Schedulers, in which one task ends into the
+    /// next, need this.
     ///
     /// # Errors
-    /// If the allocator has no stack, or `f` does not fit on it; the error gives `f` back.
-    pub fn with_entry<A, F>(allocator: &A, f: F) -> Result<Fiber, CreateError<F>>
+    /// As [`with_allocator`](Self::with_allocator).
+    pub fn with_entry<A, F>(allocator: &A, f: F) -> io::Result<Fiber>
     where
         A: StackAllocator + ?Sized,
         F: FnOnce(Option<Fiber>) -> Fiber + 'static,
     {
         // SAFETY: `f` borrows nothing.
-        let created = unsafe { entry::create(allocator, FromAnyone(f)) };
-        created.map_err(|error| error.map(|FromAnyone(f)| f))
+        unsafe { entry::create_in(allocator, FromAnyone(f)) }
     }
 
-    /// As [`with_allocator`](Self::with_allocator), for closures that borrow.
+    /// Makes a fiber that runs `f` on a stack that is there already.
     ///
-    /// # Safety
-    /// Nothing that `f` borrows ends before the fiber has ended.
-    #[inline]
-    pub(crate) unsafe fn create<A, F>(allocator: &A, f: F) -> Result<Fiber, CreateError<F>>
+    /// # Errors
+    /// If `f` does not fit on the stack; the error gives both back.
+    pub fn on_stack<F>(stack: Stack, f: F) -> Result<Fiber, CreateError<F>>
     where
-        A: StackAllocator + ?Sized,
-        F: FnOnce(Fiber) -> Fiber,
+        F: FnOnce(Fiber) -> Fiber + 'static,
     {
-        // SAFETY: as the caller promised.
-        let created = unsafe { entry::create(allocator, FromSuspended(f)) };
+        // SAFETY: `f` borrows nothing.
+        let created = unsafe { entry::create(stack, FromSuspended(f)) };
         created.map_err(|error| error.map(|FromSuspended(f)| f))
     }
 
@@ -177,8 +180,8 @@ impl Fiber {
     /// It is `'static` because it may itself be suspended, for longer than the caller lives;
     /// [`Scope::resume_with`](crate::Scope::resume_with) takes closures that borrow.
     ///
-    /// If `f` lets go of the fiber it gets, the caller is unwound: to panic into a fiber and come
-    /// back, leave it where the fiber finds it.
+    /// If `f` lets go of the fiber it gets, the caller is unwound. To panic into a fiber and come
+    /// back, put that fiber first where the function that catches the panic finds it.
     ///
     /// # Panics
     /// As [`resume`](Self::resume).
@@ -371,6 +374,11 @@ impl Drop for Fiber {
 
 /// What a function injected by [`Fiber::resume_with`] may return: `Option<Fiber>`, [`Fiber`], or
 /// nothing at all.
+#[diagnostic::on_unimplemented(
+    message = "a function injected into a fiber returns a fiber, an optional one, or never",
+    label = "returns `{Self}`",
+    note = "return the fiber it was given, to go on as if it had not been there"
+)]
 pub trait Resumed: sealed::Sealed {
     /// What the suspended call returns.
     fn into_resumed(self) -> Option<Fiber>;
@@ -454,7 +462,7 @@ impl<F: FnOnce(Fiber) -> Fiber> EntryFunction for FromSuspended<F> {
 }
 
 /// A function that can be started by a fiber that has ended.
-struct FromAnyone<F>(F);
+pub(crate) struct FromAnyone<F>(pub(crate) F);
 
 impl<F: FnOnce(Option<Fiber>) -> Fiber> EntryFunction for FromAnyone<F> {
     #[inline]
@@ -472,19 +480,20 @@ fn no_caller() -> ! {
     ))
 }
 
-/// A fiber could not be made. Holds the closure that it was to run.
+/// A fiber could not be made. Holds the closure that it was to run, and the stack.
 pub struct CreateError<F> {
     error: io::Error,
+    stack: Stack,
     closure: F,
 }
 
 impl<F> CreateError<F> {
-    pub(crate) fn new(error: io::Error, closure: F) -> Self {
-        CreateError { error, closure }
+    pub(crate) fn new(error: io::Error, stack: Stack, closure: F) -> Self {
+        CreateError { error, stack, closure }
     }
 
-    pub(crate) fn map<G>(self, f: impl FnOnce(F) -> G) -> CreateError<G> {
-        CreateError { error: self.error, closure: f(self.closure) }
+    fn map<G>(self, f: impl FnOnce(F) -> G) -> CreateError<G> {
+        CreateError { error: self.error, stack: self.stack, closure: f(self.closure) }
     }
 
     /// Why there is no fiber.
@@ -492,9 +501,9 @@ impl<F> CreateError<F> {
         &self.error
     }
 
-    /// The closure, to try again.
-    pub fn into_closure(self) -> F {
-        self.closure
+    /// The stack and the closure, to try again.
+    pub fn into_parts(self) -> (Stack, F) {
+        (self.stack, self.closure)
     }
 }
 

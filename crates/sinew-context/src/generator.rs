@@ -9,14 +9,15 @@ mod consumer;
 pub use consumer::{Consumer, Input, PushError};
 
 use crate::entry;
-use crate::fiber::{CreateError, EntryFunction, Fiber};
+use crate::fiber::{EntryFunction, Fiber};
 use crate::stack::{ProtectedFixedSize, StackAllocator};
-use crate::unwind::is_unwind;
+use crate::unwind::catch_panic;
 use core::cell::Cell;
 use core::fmt;
 use core::marker::PhantomData;
 use core::panic::AssertUnwindSafe;
 use std::any::Any;
+use std::io;
 use std::panic::resume_unwind;
 use std::rc::Rc;
 
@@ -24,7 +25,8 @@ use std::rc::Rc;
 ///
 /// The function starts with the first [`next`](Iterator::next), runs until it yields, and goes on
 /// from there with the following one. A panic in it comes out of `next`. Dropping the generator
-/// unwinds the function: its destructors run.
+/// unwinds the function: its destructors run. What the function returns is kept for
+/// [`take_result`](Self::take_result).
 ///
 /// # Examples
 /// ```
@@ -57,22 +59,24 @@ use std::rc::Rc;
 /// assert_eq!(numbers, [1, 2, 3, 4]);
 /// # Ok::<(), std::io::Error>(())
 /// ```
-pub struct Generator<'a, T> {
+#[must_use = "a generator does nothing until it is iterated over"]
+pub struct Generator<'a, T, R = ()> {
     /// The suspended function; `None` once it has ended, and while it runs.
     fiber: Option<Fiber>,
-    slot: Rc<Slot<T>>,
+    slot: Rc<Slot<T, R>>,
     borrows: PhantomData<&'a ()>,
 }
 
-impl<T> Generator<'static, T> {
+impl<T, R> Generator<'static, T, R> {
     /// Makes a generator of what `f` yields.
     ///
     /// # Errors
     /// As [`Fiber::new`].
-    pub fn new<F>(f: F) -> Result<Self, CreateError<F>>
+    pub fn new<F>(f: F) -> io::Result<Self>
     where
-        F: FnOnce(&mut Yielder<T>) + 'static,
+        F: FnOnce(&mut Yielder<T>) -> R + 'static,
         T: 'static,
+        R: 'static,
     {
         Self::with_allocator(&ProtectedFixedSize::default(), f)
     }
@@ -81,41 +85,55 @@ impl<T> Generator<'static, T> {
     ///
     /// # Errors
     /// As [`Fiber::with_allocator`].
-    pub fn with_allocator<A, F>(allocator: &A, f: F) -> Result<Self, CreateError<F>>
+    pub fn with_allocator<A, F>(allocator: &A, f: F) -> io::Result<Self>
     where
         A: StackAllocator + ?Sized,
-        F: FnOnce(&mut Yielder<T>) + 'static,
+        F: FnOnce(&mut Yielder<T>) -> R + 'static,
         T: 'static,
+        R: 'static,
     {
-        let (generator, entry) = Self::prepare(f);
         // SAFETY: `f` borrows nothing.
-        match unsafe { entry::create(allocator, entry) } {
-            Ok(fiber) => Ok(generator.with_fiber(fiber)),
-            Err(error) => Err(error.map(GeneratorEntry::into_body)),
-        }
+        Self::create(f, |entry| unsafe { entry::create_in(allocator, entry) })
     }
 }
 
-impl<T> Generator<'_, T> {
-    /// A generator without its fiber, and what the fiber is to run.
-    pub(crate) fn prepare<F>(body: F) -> (Self, GeneratorEntry<T, F>) {
+impl<T, R> Generator<'_, T, R> {
+    /// Makes a generator of `body`, whose fiber `make` makes.
+    pub(crate) fn create<F>(
+        body: F,
+        make: impl FnOnce(GeneratorEntry<T, R, F>) -> io::Result<Fiber>,
+    ) -> io::Result<Self> {
         let slot = Rc::new(Slot::new());
-        let entry = GeneratorEntry { slot: slot.clone(), body };
-        (Generator { fiber: None, slot, borrows: PhantomData }, entry)
-    }
-
-    pub(crate) fn with_fiber(mut self, fiber: Fiber) -> Self {
-        self.fiber = Some(fiber);
-        self
+        let fiber = make(GeneratorEntry { slot: slot.clone(), body })?;
+        Ok(Generator { fiber: Some(fiber), slot, borrows: PhantomData })
     }
 
     /// Whether the function has ended; [`next`](Iterator::next) returns `None` from then on.
     pub fn is_finished(&self) -> bool {
         self.fiber.is_none()
     }
+
+    /// What the function returned, once it has ended; the first time it is asked for.
+    ///
+    /// # Examples
+    /// ```
+    /// # use sinew_context::Generator;
+    /// let mut words = Generator::new(|out| {
+    ///     for word in ["one", "two"] {
+    ///         out.give(word);
+    ///     }
+    ///     Err::<(), _>("no third word")
+    /// })?;
+    /// assert_eq!(words.by_ref().count(), 2);
+    /// assert_eq!(words.take_result(), Some(Err("no third word")));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn take_result(&mut self) -> Option<R> {
+        self.slot.result.take()
+    }
 }
 
-impl<T> Iterator for Generator<'_, T> {
+impl<T, R> Iterator for Generator<'_, T, R> {
     type Item = T;
 
     #[track_caller]
@@ -135,9 +153,9 @@ impl<T> Iterator for Generator<'_, T> {
     }
 }
 
-impl<T> core::iter::FusedIterator for Generator<'_, T> {}
+impl<T, R> core::iter::FusedIterator for Generator<'_, T, R> {}
 
-impl<T> fmt::Debug for Generator<'_, T> {
+impl<T, R> fmt::Debug for Generator<'_, T, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Generator").field("fiber", &self.fiber).finish_non_exhaustive()
     }
@@ -147,13 +165,16 @@ impl<T> fmt::Debug for Generator<'_, T> {
 pub struct Yielder<T> {
     /// Whoever asked for the next value; `None` only while it is being resumed.
     caller: Option<Fiber>,
-    slot: Rc<Slot<T>>,
+    value: Rc<Cell<Option<T>>>,
 }
 
 impl<T> Yielder<T> {
     /// Yields a value and waits until the next one is asked for.
+    ///
+    /// # Panics
+    /// While the function is being unwound, in a destructor: nobody will ask any more.
     pub fn give(&mut self, value: T) {
-        self.slot.value.set(Some(value));
+        self.value.set(Some(value));
         hand_over(&mut self.caller);
     }
 }
@@ -171,28 +192,32 @@ impl<T> fmt::Debug for Yielder<T> {
 }
 
 /// What the two sides share.
-struct Slot<T> {
-    value: Cell<Option<T>>,
-    panic: Cell<Option<Box<dyn Any + Send>>>,
+struct Slot<T, R> {
+    value: Rc<Cell<Option<T>>>,
     /// Set by a consumer's holder: there will be no more values.
-    closed: Cell<bool>,
+    closed: Rc<Cell<bool>>,
+    result: Cell<Option<R>>,
+    panic: Cell<Option<Box<dyn Any + Send>>>,
 }
 
-impl<T> Slot<T> {
+impl<T, R> Slot<T, R> {
     fn new() -> Self {
-        Slot { value: Cell::new(None), panic: Cell::new(None), closed: Cell::new(false) }
+        Slot {
+            value: Rc::default(),
+            closed: Rc::default(),
+            result: Cell::new(None),
+            panic: Cell::new(None),
+        }
     }
 
-    /// Runs the user's function; keeps a panic for the other side, lets an unwinding pass.
-    fn run<P>(&self, body: impl FnOnce(&mut P), partner: &mut P) {
+    /// Runs the user's function; keeps what it returns, or its panic, for the other side.
+    fn run<P>(&self, body: impl FnOnce(&mut P) -> R, partner: &mut P) {
         // Taken out inside: a large closure would be moved, on its small stack, with each call.
         let mut body = Some(body);
         let call = || body.take().map(|body| body(partner));
-        if let Err(payload) = std::panic::catch_unwind(AssertUnwindSafe(call)) {
-            if is_unwind(&*payload) {
-                resume_unwind(payload);
-            }
-            self.panic.set(Some(payload));
+        match catch_panic(AssertUnwindSafe(call)) {
+            Ok(result) => self.result.set(result),
+            Err(payload) => self.panic.set(Some(payload)),
         }
     }
 
@@ -211,21 +236,15 @@ fn hand_over(caller: &mut Option<Fiber>) {
 }
 
 /// What the fiber of a generator runs.
-pub(crate) struct GeneratorEntry<T, F> {
-    slot: Rc<Slot<T>>,
+pub(crate) struct GeneratorEntry<T, R, F> {
+    slot: Rc<Slot<T, R>>,
     body: F,
 }
 
-impl<T, F> GeneratorEntry<T, F> {
-    pub(crate) fn into_body(self) -> F {
-        self.body
-    }
-}
-
-impl<T, F: FnOnce(&mut Yielder<T>)> EntryFunction for GeneratorEntry<T, F> {
+impl<T, R, F: FnOnce(&mut Yielder<T>) -> R> EntryFunction for GeneratorEntry<T, R, F> {
     fn call(self, from: Option<Fiber>) -> Fiber {
         let GeneratorEntry { slot, body } = self;
-        let mut yielder = Yielder { caller: from, slot: slot.clone() };
+        let mut yielder = Yielder { caller: from, value: slot.value.clone() };
         slot.run(body, &mut yielder);
         returning(yielder.caller.take())
     }

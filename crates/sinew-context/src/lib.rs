@@ -26,4 +26,4 @@ pub mod p0876 {}
 pub use fiber::{CreateError, Fiber, Resumed};
 pub use generator::{Consumer, Generator, Input, PushError, Yielder};
 pub use scope::{Scope, scope};
-pub use unwind::{is_unwind, unwind};
+pub use unwind::{catch_panic, is_unwind, unwind};

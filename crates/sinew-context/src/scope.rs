@@ -10,13 +10,14 @@
 //! or moved out, nothing can end them, and the process aborts with a message.
 
 use crate::entry;
-use crate::fiber::{CreateError, EntryFunction, Fiber, FromSuspended, Resumed};
+use crate::fiber::{EntryFunction, Fiber, FromAnyone, FromSuspended, Resumed};
 use crate::generator::{Consumer, Generator, Input, Yielder};
 use crate::hook::fatal;
 use crate::stack::{ProtectedFixedSize, StackAllocator};
 use core::cell::Cell;
 use core::marker::PhantomData;
 use core::panic::AssertUnwindSafe;
+use std::io;
 
 /// Runs `body` with a scope in which fibers may borrow from outside of it.
 ///
@@ -83,29 +84,37 @@ impl<'scope> Scope<'scope, '_> {
     ///
     /// # Errors
     /// As [`Fiber::new`].
-    pub fn fiber<F>(&'scope self, f: F) -> Result<Fiber, CreateError<F>>
+    pub fn fiber<F>(&'scope self, f: F) -> io::Result<Fiber>
     where
         F: FnOnce(Fiber) -> Fiber + 'scope,
     {
         self.fiber_with_allocator(&ProtectedFixedSize::default(), f)
     }
 
-    /// Makes a fiber on a stack of `allocator`.
+    /// Makes a fiber, as [`Fiber::with_allocator`], whose function may borrow.
     ///
     /// # Errors
     /// As [`Fiber::with_allocator`].
-    pub fn fiber_with_allocator<A, F>(
-        &'scope self,
-        allocator: &A,
-        f: F,
-    ) -> Result<Fiber, CreateError<F>>
+    pub fn fiber_with_allocator<A, F>(&'scope self, allocator: &A, f: F) -> io::Result<Fiber>
     where
         A: StackAllocator + ?Sized,
         F: FnOnce(Fiber) -> Fiber + 'scope,
     {
         // SAFETY: see `create`.
-        let created = unsafe { self.create(allocator, FromSuspended(f)) };
-        created.map_err(|error| error.map(|FromSuspended(f)| f))
+        unsafe { self.create(allocator, FromSuspended(f)) }
+    }
+
+    /// Makes a fiber, as [`Fiber::with_entry`], whose function may borrow.
+    ///
+    /// # Errors
+    /// As [`Fiber::with_allocator`].
+    pub fn fiber_with_entry<A, F>(&'scope self, allocator: &A, f: F) -> io::Result<Fiber>
+    where
+        A: StackAllocator + ?Sized,
+        F: FnOnce(Option<Fiber>) -> Fiber + 'scope,
+    {
+        // SAFETY: see `create`.
+        unsafe { self.create(allocator, FromAnyone(f)) }
     }
 
     /// Runs a function that may borrow on top of `fiber`; see [`Fiber::resume_with`].
@@ -144,17 +153,32 @@ impl<'scope> Scope<'scope, '_> {
     ///     *cell.borrow_mut() = Some(&short);
     /// });
     /// ```
-    pub fn generator<T, F>(&'scope self, f: F) -> Result<Generator<'scope, T>, CreateError<F>>
+    pub fn generator<T, R, F>(&'scope self, f: F) -> io::Result<Generator<'scope, T, R>>
     where
-        F: FnOnce(&mut Yielder<T>) + 'scope,
+        F: FnOnce(&mut Yielder<T>) -> R + 'scope,
         T: 'scope,
+        R: 'scope,
     {
-        let (generator, entry) = Generator::prepare(f);
+        self.generator_with_allocator(&ProtectedFixedSize::default(), f)
+    }
+
+    /// Makes a generator, as [`Generator::with_allocator`], whose function may borrow.
+    ///
+    /// # Errors
+    /// As [`Fiber::with_allocator`].
+    pub fn generator_with_allocator<A, T, R, F>(
+        &'scope self,
+        allocator: &A,
+        f: F,
+    ) -> io::Result<Generator<'scope, T, R>>
+    where
+        A: StackAllocator + ?Sized,
+        F: FnOnce(&mut Yielder<T>) -> R + 'scope,
+        T: 'scope,
+        R: 'scope,
+    {
         // SAFETY: see `create`.
-        match unsafe { self.create(&ProtectedFixedSize::default(), entry) } {
-            Ok(fiber) => Ok(generator.with_fiber(fiber)),
-            Err(error) => Err(error.map(|entry| entry.into_body())),
-        }
+        Generator::create(f, |entry| unsafe { self.create(allocator, entry) })
     }
 
     /// Makes a consumer, as [`Consumer::new`], whose function may borrow.
@@ -171,32 +195,46 @@ impl<'scope> Scope<'scope, '_> {
     ///     std::mem::forget(consumer);
     /// });
     /// ```
-    pub fn consumer<T, F>(&'scope self, f: F) -> Result<Consumer<'scope, T>, CreateError<F>>
+    pub fn consumer<T, R, F>(&'scope self, f: F) -> io::Result<Consumer<'scope, T, R>>
     where
-        F: FnOnce(&mut Input<T>) + 'scope,
+        F: FnOnce(&mut Input<T>) -> R + 'scope,
         T: 'scope,
+        R: 'scope,
     {
-        let (consumer, entry) = Consumer::prepare(f);
+        self.consumer_with_allocator(&ProtectedFixedSize::default(), f)
+    }
+
+    /// Makes a consumer, as [`Consumer::with_allocator`], whose function may borrow.
+    ///
+    /// # Errors
+    /// As [`Fiber::with_allocator`].
+    pub fn consumer_with_allocator<A, T, R, F>(
+        &'scope self,
+        allocator: &A,
+        f: F,
+    ) -> io::Result<Consumer<'scope, T, R>>
+    where
+        A: StackAllocator + ?Sized,
+        F: FnOnce(&mut Input<T>) -> R + 'scope,
+        T: 'scope,
+        R: 'scope,
+    {
         // SAFETY: see `create`.
-        match unsafe { self.create(&ProtectedFixedSize::default(), entry) } {
-            Ok(fiber) => Ok(consumer.with_fiber(fiber)),
-            Err(error) => Err(error.map(|entry| entry.into_body())),
-        }
+        Consumer::create(f, |entry| unsafe { self.create(allocator, entry) })
     }
 
     /// # Safety
     /// What `function` borrows outlives the scope. The borrower is released after the function and
     /// all it held are gone, whether it ran, was unwound or never started; until then the scope
     /// does not end.
-    unsafe fn create<A, E>(&self, allocator: &A, function: E) -> Result<Fiber, CreateError<E>>
+    unsafe fn create<A, E>(&self, allocator: &A, function: E) -> io::Result<Fiber>
     where
         A: StackAllocator + ?Sized,
         E: EntryFunction,
     {
         let counted = Counted { inner: function, borrower: self.borrower() };
         // SAFETY: as above.
-        let created = unsafe { entry::create(allocator, counted) };
-        created.map_err(|error| error.map(|counted| counted.inner))
+        unsafe { entry::create_in(allocator, counted) }
     }
 
     fn borrower(&self) -> Borrower {

@@ -16,7 +16,7 @@ use crate::entry::Header;
 use crate::fiber::Fiber;
 use crate::hook::fatal;
 use std::any::Any;
-use std::panic::resume_unwind;
+use std::panic::{UnwindSafe, resume_unwind};
 
 /// The payload. Private, so that nobody else can raise it.
 struct Unwinding;
@@ -85,22 +85,34 @@ pub fn unwind(to: Fiber) -> ! {
     resume_unwind(Box::new(Unwinding))
 }
 
-/// Whether a caught panic is the unwinding of a fiber, which must be raised again.
+/// Runs `f` and catches a panic in it, but lets the unwinding of a fiber pass.
+///
+/// What [`std::panic::catch_unwind`] is on a thread, this is on a fiber.
 ///
 /// # Examples
 /// ```
-/// use std::panic::{catch_unwind, resume_unwind};
+/// use sinew_context::{Fiber, catch_panic};
 ///
-/// fn guarded(f: impl FnOnce() + std::panic::UnwindSafe) {
-///     if let Err(payload) = catch_unwind(f) {
-///         if sinew_context::is_unwind(&*payload) {
-///             resume_unwind(payload);
-///         }
-///         println!("caught a panic");
-///     }
-/// }
-/// # guarded(|| ());
+/// let fiber = Fiber::new(|caller| {
+///     let result = catch_panic(|| "seven".parse::<u32>().unwrap());
+///     assert!(result.is_err());
+///     caller
+/// })?;
+/// assert!(fiber.resume().is_none());
+/// # Ok::<(), std::io::Error>(())
 /// ```
+pub fn catch_panic<R>(f: impl FnOnce() -> R + UnwindSafe) -> std::thread::Result<R> {
+    std::panic::catch_unwind(f).map_err(|payload| {
+        if is_unwind(&*payload) {
+            resume_unwind(payload);
+        }
+        payload
+    })
+}
+
+/// Whether a caught panic is the unwinding of a fiber, which must be raised again.
+///
+/// [`catch_panic`] does that.
 pub fn is_unwind(payload: &(dyn Any + Send)) -> bool {
     payload.is::<Unwinding>()
 }

@@ -136,13 +136,45 @@ fn many_generators_on_one_pool() {
 }
 
 #[test]
-fn a_function_that_does_not_fit_is_given_back() {
+fn a_function_that_does_not_fit_is_an_error() {
     let small = ProtectedFixedSize::new(16 * 1024).unwrap();
     let large = [1_u8; 20 * 1024];
     let error = Generator::with_allocator(&small, move |out| out.give(large[5])).unwrap_err();
-    let roomy = ProtectedFixedSize::new(2 * 1024 * 1024).unwrap();
-    let mut generator = Generator::with_allocator(&roomy, error.into_closure()).unwrap();
+    assert!(error.to_string().contains("use a larger stack"), "{error}");
+}
+
+#[test]
+fn what_the_function_returns_can_be_taken_once() {
+    let mut generator = Generator::new(|out| {
+        out.give(1);
+        String::from("done")
+    })
+    .unwrap();
+    assert_eq!(generator.take_result(), None);
     assert_eq!(generator.next(), Some(1));
+    assert_eq!(generator.take_result(), None);
+    assert_eq!(generator.next(), None);
+    assert_eq!(generator.take_result().as_deref(), Some("done"));
+    assert_eq!(generator.take_result(), None);
+}
+
+#[test]
+fn close_gives_what_the_function_returns_however_early_that_was() {
+    let mut sum = Consumer::new(|input| input.sum::<i32>()).unwrap();
+    sum.extend(1..=4);
+    assert_eq!(sum.close(), 10);
+    let mut first = Consumer::new(|input| input.next()).unwrap();
+    first.extend([7, 8, 9]);
+    assert_eq!(first.close(), Some(7));
+    let mut panicked = Consumer::new(|input: &mut sinew_context::Input<i32>| {
+        input.next();
+        panic!("early");
+    })
+    .unwrap();
+    assert!(catch_unwind(AssertUnwindSafe(|| panicked.push(1))).is_err());
+    let result = catch_unwind(AssertUnwindSafe(|| panicked.close()));
+    let text = *result.unwrap_err().downcast::<String>().unwrap();
+    assert!(text.contains("has panicked before"), "{text}");
 }
 
 #[test]

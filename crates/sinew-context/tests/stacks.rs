@@ -32,8 +32,8 @@ fn bad_sizes_are_errors_that_name_the_size() {
             (3000, "3000 is below the minimum of"),
             (page() + 1, "is not a multiple of the page size"),
             (100_001, "100001 is not a multiple of the page size"),
-            (usize::MAX, "is larger than the address space"),
-            (usize::MAX - page() + 1, "is larger than the address space"),
+            (usize::MAX, "is above the maximum of"),
+            (usize::MAX - page() + 1, "is above the maximum of 68719476736 bytes"),
         ] {
             let error = construct(size).expect_err(name);
             assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{name} {size}");
@@ -77,36 +77,40 @@ fn trimming_a_stack_of_odd_size_leaves_its_neighbours_alone() {
 }
 
 #[test]
-fn a_size_that_no_memory_holds_is_an_error_that_gives_the_closure_back() {
-    let huge = ProtectedFixedSize::new(1 << 60).unwrap();
-    let captured = String::from("captured");
-    let error = Fiber::with_allocator(&huge, move |caller| {
-        assert_eq!(captured, "captured");
-        caller
-    })
-    .unwrap_err();
-    let wanted = (1_u64 << 60) + DEFAULT_GUARD_SIZE.max(page()) as u64;
-    assert!(error.to_string().contains(&format!("cannot reserve {wanted} bytes")), "{error}");
-    // The closure is there to be tried on a smaller stack.
-    let fiber = Fiber::new(error.into_closure()).unwrap();
-    assert!(fiber.resume().is_none());
-    let pool = StackPool::builder().stack_size(1 << 60).build().unwrap();
-    assert!(pool.allocate().is_err());
-    assert_eq!(pool.stats().in_use, 0);
-}
-
-#[test]
-fn a_closure_that_does_not_fit_is_an_error() {
+fn a_closure_that_does_not_fit_is_given_back_with_the_stack() {
     let small = ProtectedFixedSize::new(page().max(16 * KIB)).unwrap();
     let large = [7_u8; 40 * KIB];
-    let error = Fiber::with_allocator(&small, move |caller| {
+    let error = Fiber::on_stack(small.allocate().unwrap(), move |caller| {
         assert_eq!(large[39 * KIB], 7);
         caller
     })
-    .map(drop)
     .unwrap_err();
     assert_eq!(error.error().kind(), io::ErrorKind::InvalidInput);
     assert!(error.to_string().contains("the closure has 40960 bytes"), "{error}");
+    let (stack, f) = error.into_parts();
+    assert_eq!(stack.size(), page().max(16 * KIB));
+    let roomy = ProtectedFixedSize::new(4 * KIB * KIB).unwrap().allocate().unwrap();
+    assert!(Fiber::on_stack(roomy, f).unwrap().resume().is_none());
+    // The constructors that allocate report the same.
+    let error = Fiber::with_allocator(&small, move |caller| {
+        assert_eq!(large[1], 7);
+        caller
+    });
+    assert!(error.unwrap_err().to_string().contains("box what it captures"));
+}
+
+#[test]
+fn whatever_leads_to_an_allocator_is_one() {
+    let pool = StackPool::new().unwrap();
+    let allocators: [Box<dyn StackAllocator>; 4] = [
+        Box::new(std::rc::Rc::new(StackCache::new(&pool))),
+        Box::new(std::sync::Arc::new(pool.clone())),
+        Box::new(ProtectedFixedSize::default()),
+        Box::new(Box::new(pool.clone()) as Box<dyn StackAllocator>),
+    ];
+    for allocator in allocators {
+        assert!(Fiber::with_allocator(&allocator, |caller| caller).unwrap().resume().is_none());
+    }
 }
 
 #[test]
@@ -120,10 +124,10 @@ fn a_closure_that_leaves_no_room_for_its_own_call_is_an_error() {
                 assert_eq!(large[149 * KIB], 7);
                 caller
             };
-            let error = Fiber::new(f).map(drop).unwrap_err();
+            let stack = ProtectedFixedSize::default().allocate().unwrap();
+            let (_, f) = Fiber::on_stack(stack, f).unwrap_err().into_parts();
             let roomy = ProtectedFixedSize::new(2 * KIB * KIB).unwrap();
-            let fiber = Fiber::with_allocator(&roomy, error.into_closure()).unwrap();
-            assert!(fiber.resume().is_none());
+            assert!(Fiber::with_allocator(&roomy, f).unwrap().resume().is_none());
         })
         .unwrap()
         .join()

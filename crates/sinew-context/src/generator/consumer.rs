@@ -2,19 +2,24 @@
 
 use super::{Slot, hand_over, returning};
 use crate::entry;
-use crate::fiber::{CreateError, EntryFunction, Fiber};
+use crate::fiber::{EntryFunction, Fiber};
 use crate::stack::{ProtectedFixedSize, StackAllocator};
+use core::cell::Cell;
 use core::fmt;
 use core::marker::PhantomData;
+use std::io;
 use std::rc::Rc;
 
 /// A function that iterates over the values pushed into it.
 ///
 /// The opposite of a [`Generator`](super::Generator): the function sees an iterator, the holder
-/// pushes, one by one or by [`extend`](Extend::extend). The function starts with the first value.
+/// pushes, one by one or by [`extend`](Extend::extend). The function starts with the first value,
+/// or when the consumer is closed without one.
+///
 /// [`close`](Self::close), or dropping the consumer, ends its input: it sees the end of the
-/// iterator, finishes, and its destructors run. While a panic is unwinding, dropping the consumer
-/// unwinds the function instead. A panic in the function comes out of `push` or `close`.
+/// iterator and finishes. `close` gives what it returns. While a panic is unwinding, dropping the
+/// consumer unwinds the function instead. A panic in the function comes out of `push`, `close` or
+/// the drop, whichever ran it.
 ///
 /// # Examples
 /// ```
@@ -27,24 +32,30 @@ use std::rc::Rc;
 /// })?;
 /// lines.extend(["pease", "porridge", "hot"].map(String::from));
 /// lines.close();
+///
+/// let mut sum = Consumer::new(|numbers| numbers.sum::<u32>())?;
+/// sum.extend(1..=4);
+/// assert_eq!(sum.close(), 10);
 /// # Ok::<(), std::io::Error>(())
 /// ```
-pub struct Consumer<'a, T> {
+#[must_use = "a consumer that is dropped ends its input"]
+pub struct Consumer<'a, T, R = ()> {
     /// The suspended function; `None` once it has ended, and while it runs.
     fiber: Option<Fiber>,
-    slot: Rc<Slot<T>>,
+    slot: Rc<Slot<T, R>>,
     borrows: PhantomData<&'a ()>,
 }
 
-impl<T> Consumer<'static, T> {
+impl<T, R> Consumer<'static, T, R> {
     /// Makes a consumer that gives its values to `f`.
     ///
     /// # Errors
     /// As [`Fiber::new`].
-    pub fn new<F>(f: F) -> Result<Self, CreateError<F>>
+    pub fn new<F>(f: F) -> io::Result<Self>
     where
-        F: FnOnce(&mut Input<T>) + 'static,
+        F: FnOnce(&mut Input<T>) -> R + 'static,
         T: 'static,
+        R: 'static,
     {
         Self::with_allocator(&ProtectedFixedSize::default(), f)
     }
@@ -53,32 +64,27 @@ impl<T> Consumer<'static, T> {
     ///
     /// # Errors
     /// As [`Fiber::with_allocator`].
-    pub fn with_allocator<A, F>(allocator: &A, f: F) -> Result<Self, CreateError<F>>
+    pub fn with_allocator<A, F>(allocator: &A, f: F) -> io::Result<Self>
     where
         A: StackAllocator + ?Sized,
-        F: FnOnce(&mut Input<T>) + 'static,
+        F: FnOnce(&mut Input<T>) -> R + 'static,
         T: 'static,
+        R: 'static,
     {
-        let (consumer, entry) = Self::prepare(f);
         // SAFETY: `f` borrows nothing.
-        match unsafe { entry::create(allocator, entry) } {
-            Ok(fiber) => Ok(consumer.with_fiber(fiber)),
-            Err(error) => Err(error.map(ConsumerEntry::into_body)),
-        }
+        Self::create(f, |entry| unsafe { entry::create_in(allocator, entry) })
     }
 }
 
-impl<T> Consumer<'_, T> {
-    /// A consumer without its fiber, and what the fiber is to run.
-    pub(crate) fn prepare<F>(body: F) -> (Self, ConsumerEntry<T, F>) {
+impl<T, R> Consumer<'_, T, R> {
+    /// Makes a consumer of `body`, whose fiber `make` makes.
+    pub(crate) fn create<F>(
+        body: F,
+        make: impl FnOnce(ConsumerEntry<T, R, F>) -> io::Result<Fiber>,
+    ) -> io::Result<Self> {
         let slot = Rc::new(Slot::new());
-        let entry = ConsumerEntry { slot: slot.clone(), body };
-        (Consumer { fiber: None, slot, borrows: PhantomData }, entry)
-    }
-
-    pub(crate) fn with_fiber(mut self, fiber: Fiber) -> Self {
-        self.fiber = Some(fiber);
-        self
+        let fiber = make(ConsumerEntry { slot: slot.clone(), body })?;
+        Ok(Consumer { fiber: Some(fiber), slot, borrows: PhantomData })
     }
 
     /// Gives the function a value and runs it until it asks for the next one.
@@ -104,10 +110,14 @@ impl<T> Consumer<'_, T> {
         self.fiber.is_none()
     }
 
-    /// Ends the input and lets the function finish.
+    /// Ends the input, lets the function finish, and gives what it returned.
+    ///
+    /// # Panics
+    /// If the function panics, or has done so before.
     #[track_caller]
-    pub fn close(mut self) {
+    pub fn close(mut self) -> R {
         self.finish();
+        self.slot.result.take().expect("the function of the consumer has panicked before")
     }
 
     #[track_caller]
@@ -130,7 +140,7 @@ impl<T> Consumer<'_, T> {
 
 /// Pushes values until there are no more, or the function has ended; what is left of the iterator
 /// is not asked for then.
-impl<T> Extend<T> for Consumer<'_, T> {
+impl<T, R> Extend<T> for Consumer<'_, T, R> {
     #[track_caller]
     fn extend<I: IntoIterator<Item = T>>(&mut self, values: I) {
         let mut values = values.into_iter();
@@ -143,7 +153,7 @@ impl<T> Extend<T> for Consumer<'_, T> {
     }
 }
 
-impl<T> Drop for Consumer<'_, T> {
+impl<T, R> Drop for Consumer<'_, T, R> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             // Unwinds the function.
@@ -154,7 +164,7 @@ impl<T> Drop for Consumer<'_, T> {
     }
 }
 
-impl<T> fmt::Debug for Consumer<'_, T> {
+impl<T, R> fmt::Debug for Consumer<'_, T, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Consumer").field("fiber", &self.fiber).finish_non_exhaustive()
     }
@@ -164,7 +174,8 @@ impl<T> fmt::Debug for Consumer<'_, T> {
 pub struct Input<T> {
     /// Whoever pushes; `None` only while it is being resumed.
     caller: Option<Fiber>,
-    slot: Rc<Slot<T>>,
+    value: Rc<Cell<Option<T>>>,
+    closed: Rc<Cell<bool>>,
 }
 
 impl<T> Iterator for Input<T> {
@@ -173,10 +184,10 @@ impl<T> Iterator for Input<T> {
     /// Waits for the next value; `None` once the consumer is closed.
     fn next(&mut self) -> Option<T> {
         loop {
-            if let Some(value) = self.slot.value.take() {
+            if let Some(value) = self.value.take() {
                 return Some(value);
             }
-            if self.slot.closed.get() {
+            if self.closed.get() {
                 return None;
             }
             hand_over(&mut self.caller);
@@ -211,21 +222,16 @@ impl<T> fmt::Display for PushError<T> {
 impl<T> std::error::Error for PushError<T> {}
 
 /// What the fiber of a consumer runs.
-pub(crate) struct ConsumerEntry<T, F> {
-    slot: Rc<Slot<T>>,
+pub(crate) struct ConsumerEntry<T, R, F> {
+    slot: Rc<Slot<T, R>>,
     body: F,
 }
 
-impl<T, F> ConsumerEntry<T, F> {
-    pub(crate) fn into_body(self) -> F {
-        self.body
-    }
-}
-
-impl<T, F: FnOnce(&mut Input<T>)> EntryFunction for ConsumerEntry<T, F> {
+impl<T, R, F: FnOnce(&mut Input<T>) -> R> EntryFunction for ConsumerEntry<T, R, F> {
     fn call(self, from: Option<Fiber>) -> Fiber {
         let ConsumerEntry { slot, body } = self;
-        let mut input = Input { caller: from, slot: slot.clone() };
+        let (value, closed) = (slot.value.clone(), slot.closed.clone());
+        let mut input = Input { caller: from, value, closed };
         slot.run(body, &mut input);
         returning(input.caller.take())
     }

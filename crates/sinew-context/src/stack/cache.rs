@@ -31,13 +31,11 @@ const DEFAULT_CAPACITY: usize = 64;
 /// assert_eq!(pool.stats().allocated, 1); // the same stack each time
 /// # Ok::<(), std::io::Error>(())
 /// ```
-#[derive(Debug)]
 pub struct StackCache {
     core: Rc<CacheCore>,
 }
 
 #[repr(C)]
-#[derive(Debug)]
 struct CacheCore {
     home: Home,
     capacity: usize,
@@ -149,7 +147,6 @@ impl CacheCore {
 
 /// The list of free slots, without the bookkeeping of a `RefCell`: it is on the path of every
 /// fiber that is made.
-#[derive(Debug)]
 struct Free(UnsafeCell<Vec<NonNull<u8>>>);
 
 impl Free {
@@ -158,6 +155,16 @@ impl Free {
         // SAFETY: the cell stays on its thread, and no closure in this module comes back here:
         // what they call is `Vec` and the pool, neither of which knows the cache.
         f(unsafe { &mut *self.0.get() })
+    }
+}
+
+impl core::fmt::Debug for StackCache {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("StackCache")
+            .field("stack_size", &self.core.home.size)
+            .field("free", &self.len())
+            .field("capacity", &self.core.capacity)
+            .finish_non_exhaustive()
     }
 }
 

@@ -111,7 +111,8 @@ pub(super) unsafe fn discard(low: NonNull<u8>, len: usize) {
 pub(super) fn explain(verb: &str, len: usize) -> io::Error {
     let error = io::Error::last_os_error();
     let advice = if error.raw_os_error() == Some(libc::ENOMEM) {
-        "; out of memory, of address space (ulimit -v) or of mappings (vm.max_map_count)"
+        "; out of memory, of addresses (ulimit -v), of mappings (vm.max_map_count) or of what may be \
+         committed (vm.overcommit_memory = 2)"
     } else {
         ""
     };

@@ -57,6 +57,9 @@ pub const DEFAULT_STACK_SIZE: usize = 256 * 1024;
 /// Smallest stack that can be asked for.
 pub const MIN_STACK_SIZE: usize = 4096;
 
+/// Largest stack that can be asked for: 64 GiB of addresses.
+pub const MAX_STACK_SIZE: usize = 64 << 30;
+
 /// Addresses below a guarded stack that fault, unless a larger guard is asked for: 64 KiB, and
 /// 1 MiB on riscv64.
 ///
@@ -83,12 +86,18 @@ pub unsafe trait StackAllocator {
     fn allocate(&self) -> io::Result<Stack>;
 }
 
-// SAFETY: passes on what the allocator behind the reference promises.
-unsafe impl<A: StackAllocator + ?Sized> StackAllocator for &A {
-    fn allocate(&self) -> io::Result<Stack> {
-        (**self).allocate()
-    }
+/// Whatever leads to an allocator is one.
+macro_rules! pass_on {
+    ($($pointer:ty),+) => {$(
+        // SAFETY: passes on what the allocator behind the pointer promises.
+        unsafe impl<A: StackAllocator + ?Sized> StackAllocator for $pointer {
+            fn allocate(&self) -> io::Result<Stack> {
+                (**self).allocate()
+            }
+        }
+    )+};
 }
+pass_on!(&A, Box<A>, std::rc::Rc<A>, std::sync::Arc<A>);
 
 /// Memory for one fiber to run on. Dropping it gives it back to where it came from.
 ///
@@ -339,8 +348,10 @@ pub(crate) fn check(what: &str, size: usize, least: usize) -> io::Result<()> {
     if size < least {
         return Err(invalid(format_args!("{what} {size} is below the minimum of {least} bytes")));
     }
-    if size > isize::MAX as usize / 4 {
-        return Err(invalid(format_args!("{what} {size} is larger than the address space")));
+    if size > MAX_STACK_SIZE {
+        return Err(invalid(format_args!(
+            "{what} {size} is above the maximum of {MAX_STACK_SIZE} bytes"
+        )));
     }
     if !size.is_multiple_of(page) {
         return Err(invalid(format_args!(

@@ -57,7 +57,6 @@ const DECAY_BATCH: usize = 256;
 /// assert_eq!(pool.stats().in_use, 0);
 /// # Ok::<(), std::io::Error>(())
 /// ```
-#[derive(Debug)]
 pub struct StackPool {
     core: Arc<PoolCore>,
 }
@@ -160,6 +159,15 @@ impl StackPool {
 
     pub(super) fn core(&self) -> &Arc<PoolCore> {
         &self.core
+    }
+}
+
+impl core::fmt::Debug for StackPool {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("StackPool")
+            .field("stack_size", &self.stack_size())
+            .field("stats", &self.stats())
+            .finish_non_exhaustive()
     }
 }
 
@@ -269,7 +277,6 @@ impl PoolBuilder {
 
 /// What all handles, stacks and caches of a pool share.
 #[repr(C)]
-#[derive(Debug)]
 pub(super) struct PoolCore {
     pub(super) home: Home,
     guards: Option<GuardKind>,
@@ -281,7 +288,6 @@ pub(super) struct PoolCore {
     inner: Mutex<Inner>,
 }
 
-#[derive(Debug)]
 struct Inner {
     /// Sorted by address.
     regions: Vec<Region>,

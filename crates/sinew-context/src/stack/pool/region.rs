@@ -11,7 +11,6 @@ use std::io;
 const BLOCK: usize = guard::BATCH;
 
 /// A mapping of slots. Dropping it unmaps it; then no stack of it is in use.
-#[derive(Debug)]
 pub(super) struct Region {
     map: Mapping,
     stride: usize,

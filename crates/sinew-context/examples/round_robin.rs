@@ -1,0 +1,78 @@
+//! A scheduler in fifty lines: tasks that take turns, each suspended in `yield_now` until it is next.
+//!
+//! Every task switches straight to the next one. Because one task may end into another, their
+//! functions are entries that can be started by a fiber that has ended.
+
+use sinew_context::stack::{StackCache, StackPool};
+use sinew_context::{Fiber, catch_panic};
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::panic::AssertUnwindSafe;
+use std::rc::Rc;
+
+/// The tasks that wait for their turn, and whoever waits for all of them to be done.
+#[derive(Default)]
+struct Scheduler {
+    ready: RefCell<VecDeque<Fiber>>,
+    main: Cell<Option<Fiber>>,
+}
+
+impl Scheduler {
+    fn spawn(self: &Rc<Self>, stacks: &StackCache, task: impl FnOnce(&Rc<Self>) + 'static) {
+        let this = self.clone();
+        let fiber = Fiber::with_entry(stacks, move |_ended| {
+            // A panic must not leave the fiber; it ends this task only.
+            let _ = catch_panic(AssertUnwindSafe(|| task(&this)));
+            this.next()
+        });
+        self.ready.borrow_mut().push_back(fiber.expect("there is memory for a stack"));
+    }
+
+    /// The task whose turn it is, or `main` when there is none.
+    fn next(&self) -> Fiber {
+        let next = self.ready.borrow_mut().pop_front();
+        next.or_else(|| self.main.take()).expect("main waits until all are done")
+    }
+
+    /// Lets the others run first. The injected function notes who was suspended.
+    fn yield_now(self: &Rc<Self>) {
+        if self.ready.borrow().is_empty() {
+            return;
+        }
+        let this = self.clone();
+        let next = self.next();
+        let _ = next.resume_with(move |suspended| {
+            this.ready.borrow_mut().push_back(suspended);
+            None
+        });
+    }
+
+    /// Runs all tasks to their end.
+    fn run(self: &Rc<Self>) {
+        let this = self.clone();
+        let next = self.next();
+        let _ = next.resume_with(move |main| {
+            this.main.set(Some(main));
+            None
+        });
+    }
+}
+
+#[expect(clippy::print_stdout, reason = "an example shows what happens")]
+fn main() -> std::io::Result<()> {
+    let pool = StackPool::new()?;
+    let stacks = StackCache::new(&pool);
+    let scheduler = Rc::new(Scheduler::default());
+    for name in ["a", "b", "c"] {
+        scheduler.spawn(&stacks, move |scheduler| {
+            for step in 1..=3 {
+                println!("{name}{step}");
+                assert!((name, step) != ("b", 2), "b has had enough");
+                scheduler.yield_now();
+            }
+        });
+    }
+    scheduler.run();
+    println!("all done; {} stacks in use", pool.stats().in_use - stacks.len());
+    Ok(())
+}
