@@ -140,8 +140,8 @@ impl<T, R> Iterator for Generator<'_, T, R> {
     fn next(&mut self) -> Option<T> {
         match self.fiber.take()?.resume() {
             Some(fiber) => {
-                // The function's yielder alone holds the fiber that waits here, so nobody else
-                // can have come back.
+                // The function's yielder alone holds the fiber that waits here. (Two yielders that
+                // were swapped lead their generators astray, to values that are not there.)
                 self.fiber = Some(fiber);
                 self.slot.value.take()
             }

@@ -43,15 +43,17 @@ impl std::error::Error for AlreadySet {}
 ///
 /// # Safety
 /// The hook is called at every resume. It must be right, must not switch contexts, and must not
-/// unwind: two flows of control that it calls the same can resume each other's fibers. If the
-/// runtime moves its fibers between threads, what the code in them may hold across a wait
-/// includes first-class fibers only if their stacks come from allocators that are `Send`.
+/// unwind: two flows of control that it calls the same can resume each other's fibers.
+///
+/// If the runtime moves its fibers between threads, code in them must not hold a first-class fiber
+/// across a wait that was made outside of the runtime's fibers (threads that do not live at the
+/// same time may look the same), or whose stack comes from an allocator that is not `Send`.
 pub unsafe fn set_host_hook(hook: HostHook) -> Result<(), AlreadySet> {
-    HOST.set(hook).map_err(|_| AlreadySet)?;
+    // The key first: asked without a hook, `host` answers as before.
     // ORDERING: Relaxed is enough: the threads that run the runtime's fibers are started, or told
     // of their work, after this; others may go on as before.
     HOST_KEY.store(ASK, Ordering::Relaxed);
-    Ok(())
+    HOST.set(hook).map_err(|_| AlreadySet)
 }
 
 pub(crate) fn host() -> Option<HostHook> {

@@ -114,8 +114,10 @@ pub(crate) fn thread_pointer() -> usize {
     unsafe {
         #[cfg(not(target_vendor = "apple"))]
         asm!("mrs {}, tpidr_el0", out(reg) word, options(nostack, preserves_flags, nomem));
+        // Apple's kernel keeps the number of the processor in the low bits.
         #[cfg(target_vendor = "apple")]
-        asm!("mrs {}, tpidrro_el0", out(reg) word, options(nostack, preserves_flags, nomem));
+        asm!("mrs {0}, tpidrro_el0", "and {0}, {0}, #~7", out(reg) word,
+            options(nostack, nomem));
     }
     word
 }

@@ -59,7 +59,7 @@ impl StackCache {
             core: Rc::new(CacheCore {
                 home: Home { release, ..pool.core().home },
                 capacity,
-                free: Free(UnsafeCell::new(Vec::new())),
+                free: Free(UnsafeCell::new(Vec::with_capacity(capacity.min(DEFAULT_CAPACITY) + 1))),
                 closed: Cell::new(false),
                 pool: pool.core().clone(),
             }),
@@ -90,8 +90,9 @@ unsafe impl StackAllocator for StackCache {
             Some(low) => low,
             None => self.core.refill()?,
         };
-        let home = NonNull::from(&*self.core).cast();
-        core::mem::forget(self.core.clone());
+        let home = Rc::into_raw(self.core.clone()).cast_mut().cast();
+        // SAFETY: pointers to what is counted are not null.
+        let home = unsafe { NonNull::new_unchecked(home) };
         // SAFETY: the slot is out, and ours; `release` takes the reference back. A `Stack` is not
         // `Send`, so that happens on this thread.
         Ok(unsafe { Stack::from_slot(low, home) })
@@ -104,44 +105,76 @@ unsafe fn release(low: NonNull<u8>, home: NonNull<Home>) {
     let core = unsafe { Rc::<CacheCore>::from_raw(home.cast().as_ptr()) };
     if core.closed.get() {
         core.pool.give(&[low]);
-        return;
-    }
-    let len = core.free.with(|free| {
-        // Nothing can be reported here: without memory for the list, the pool has the room.
-        if free.len() == free.capacity() && free.try_reserve(1).is_err() {
-            return None;
-        }
-        free.push(low);
-        Some(free.len())
-    });
-    match len {
-        Some(len) if len <= core.capacity => {}
-        Some(len) => core.spill(len - core.capacity / 2),
-        None => core.pool.give(&[low]),
+    } else {
+        core.put(low);
     }
 }
 
 impl CacheCore {
+    /// Keeps a free slot.
+    #[inline]
+    fn put(&self, low: NonNull<u8>) {
+        let len = self.free.with(|free| {
+            (free.len() < free.capacity()).then(|| {
+                free.push(low);
+                free.len()
+            })
+        });
+        match len {
+            Some(len) if len <= self.capacity => {}
+            Some(len) => self.spill(len - self.capacity / 2),
+            None => self.put_after_growing(low),
+        }
+    }
+
+    #[cold]
+    fn put_after_growing(&self, low: NonNull<u8>) {
+        let mut larger = Vec::new();
+        let wanted = (2 * self.free.with(|free| free.len())).max(BATCH);
+        if larger.try_reserve_exact(wanted).is_err() {
+            // Nothing can be reported here; the pool has the room.
+            return self.pool.give(&[low]);
+        }
+        let smaller = self.free.with(|free| {
+            // Somebody may have changed the list while memory was found for this one.
+            if larger.capacity() > free.capacity() {
+                larger.append(free);
+                core::mem::swap(free, &mut larger);
+            }
+            larger
+        });
+        drop(smaller);
+        self.put(low);
+    }
+
     #[cold]
     fn refill(&self) -> io::Result<NonNull<u8>> {
-        self.free.with(|free| {
-            let count = BATCH.min(self.capacity.max(1));
-            free.try_reserve(count).map_err(|_| io::ErrorKind::OutOfMemory)?;
-            self.pool.take_batch(count, free)?;
-            Ok(free.pop().expect("a batch has at least one"))
-        })
+        let mut batch = [NonNull::dangling(); BATCH];
+        let wanted = BATCH.min(self.capacity.max(1));
+        let count = self.pool.take_batch(&mut batch[..wanted])?;
+        // The list hands out from its end: the warmest but one must be there.
+        batch[1..count].iter().rev().for_each(|&low| self.put(low));
+        Ok(batch[0])
     }
 
     /// Gives the oldest `count` stacks to the pool.
     #[cold]
     fn spill(&self, count: usize) {
-        self.free.with(|free| {
-            let count = count.min(free.len());
-            if count > 0 {
-                self.pool.give(&free[..count]);
-                free.drain(..count);
+        let mut left = count;
+        while left > 0 {
+            let mut batch = [NonNull::dangling(); BATCH];
+            let now = self.free.with(|free| {
+                let now = BATCH.min(left).min(free.len());
+                batch[..now].copy_from_slice(&free[..now]);
+                free.drain(..now);
+                now
+            });
+            if now == 0 {
+                break;
             }
-        });
+            self.pool.give(&batch[..now]);
+            left -= now;
+        }
     }
 }
 
@@ -152,8 +185,9 @@ struct Free(UnsafeCell<Vec<NonNull<u8>>>);
 impl Free {
     #[inline(always)]
     fn with<R>(&self, f: impl FnOnce(&mut Vec<NonNull<u8>>) -> R) -> R {
-        // SAFETY: the cell stays on its thread, and no closure in this module comes back here:
-        // what they call is `Vec` and the pool, neither of which knows the cache.
+        // SAFETY: the cell stays on its thread, and no closure in this module calls anything that
+        // could come back here: they move slots about, and neither take nor free memory, because
+        // the program's allocator may use this cache.
         f(unsafe { &mut *self.0.get() })
     }
 }

@@ -24,23 +24,23 @@ const MADV_GUARD_INSTALL: i32 = 102;
 /// Guards that one system call installs, at most.
 pub(super) const BATCH: usize = 64;
 
-/// Installs `guards` by the kind that `known` says, or finds out which kind works here.
+/// Installs `guards` by the kind that is wanted, or by the cheapest that works.
 ///
 /// # Safety
 /// Each range is committed memory of this crate that nobody uses.
 pub(super) unsafe fn install(
     guards: &[(NonNull<u8>, usize)],
-    known: Option<GuardKind>,
+    wanted: Option<GuardKind>,
 ) -> io::Result<GuardKind> {
-    let force_mprotect = cfg!(sinew_force_mprotect);
-    if known != Some(GuardKind::Mprotect) && !force_mprotect {
+    if wanted != Some(GuardKind::Mprotect) && !cfg!(sinew_force_mprotect) {
         // SAFETY: as promised by the caller.
-        match unsafe { install_in_place(guards) } {
+        let installed = unsafe { install_in_place(guards) };
+        match installed {
             // An emulator may answer yes to advice that it does not know.
-            Ok(()) if known.is_some() || faults(guards[0].0) => return Ok(GuardKind::InPlace),
-            Ok(()) => {}
-            Err(error) if known.is_none() && error.raw_os_error() == Some(libc::EINVAL) => {}
-            Err(error) => return Err(error),
+            Ok(()) if faults(guards[0].0) => return Ok(GuardKind::InPlace),
+            Err(error) if error.raw_os_error() != Some(libc::EINVAL) => return Err(error),
+            _ if wanted.is_none() => {}
+            _ => return Err(io::Error::from_raw_os_error(libc::EINVAL)),
         }
     }
     for &(low, len) in guards {

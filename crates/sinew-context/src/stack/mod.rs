@@ -141,7 +141,8 @@ impl Stack {
     ///
     /// # Safety
     /// `size` bytes from `low` on are readable and writable, aligned to 16 at both ends, and used
-    /// by nothing else until `release` is called. Overflowing a stack without a guard corrupts
+    /// by nothing else until `release` is called; with a guard, they are private anonymous memory,
+    /// which can be given back by the page. Overflowing a stack without a guard corrupts
     /// what lies below it. `release` is sound to call once, on the thread that drops the stack,
     /// and does not unwind.
     ///

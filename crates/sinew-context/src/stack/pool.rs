@@ -191,8 +191,9 @@ unsafe impl StackAllocator for StackPool {
     fn allocate(&self) -> io::Result<Stack> {
         overflow::arm();
         let low = self.core.lock().take(&self.core)?;
-        let home = NonNull::from(&*self.core).cast();
-        core::mem::forget(self.core.clone());
+        let home = Arc::into_raw(self.core.clone()).cast_mut().cast();
+        // SAFETY: pointers to what is counted are not null.
+        let home = unsafe { NonNull::new_unchecked(home) };
         // SAFETY: the slot is out, and ours; `release` takes the reference back.
         Ok(unsafe { Stack::from_slot(low, home) })
     }
@@ -315,20 +316,19 @@ impl PoolCore {
         lock(&self.inner)
     }
 
-    /// Takes up to `count` slots for a cache, at least one.
-    pub(super) fn take_batch(&self, count: usize, into: &mut Vec<NonNull<u8>>) -> io::Result<()> {
+    /// Takes slots for a cache, at least one, the warmest first; says how many.
+    pub(super) fn take_batch(&self, into: &mut [NonNull<u8>]) -> io::Result<usize> {
         let mut inner = self.lock();
-        into.push(inner.take(self)?);
-        for _ in 1..count {
-            // Only what is there: a cache does not grow the pool for later.
-            let Some(low) = inner.take_free(self) else {
-                break;
-            };
-            into.push(low);
+        into[0] = inner.take(self)?;
+        let mut count = 1;
+        // Only what is there: a cache does not grow the pool for later.
+        while count < into.len()
+            && let Some(low) = inner.take_free(self)
+        {
+            into[count] = low;
+            count += 1;
         }
-        // The cache hands out from its end: the warmest must be there.
-        into.reverse();
-        Ok(())
+        Ok(count)
     }
 
     /// Takes slots back.

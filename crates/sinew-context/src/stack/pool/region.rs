@@ -15,6 +15,9 @@ pub(super) struct Region {
     map: Mapping,
     stride: usize,
     guard: usize,
+    wanted: Option<GuardKind>,
+    /// How the slots that were made ready last are guarded. Memory that was locked since then
+    /// changes it.
     guard_kind: GuardKind,
     /// Slots committed and guarded, from the low end on.
     ready: usize,
@@ -42,13 +45,14 @@ impl Region {
             map,
             stride,
             guard,
+            wanted,
             guard_kind: GuardKind::InPlace,
             ready: 0,
             carved: 0,
             cold: 0,
             valgrind: Vec::new(),
         };
-        region.guard_kind = region.make_ready(wanted)?;
+        region.make_ready()?;
         registry::insert(Span { start: region.start(), end: region.start() + len, stride, guard })?;
         Ok(region)
     }
@@ -81,7 +85,7 @@ impl Region {
     pub(super) fn carve(&mut self) -> io::Result<NonNull<u8>> {
         debug_assert!(!self.is_used_up());
         if self.carved == self.ready {
-            self.make_ready(Some(self.guard_kind))?;
+            self.make_ready()?;
         }
         let slot = self.slot(self.carved);
         self.carved += 1;
@@ -95,7 +99,7 @@ impl Region {
     }
 
     /// Commits and guards the next block of slots, twice as many as before up to a limit.
-    fn make_ready(&mut self, kind: Option<GuardKind>) -> io::Result<GuardKind> {
+    fn make_ready(&mut self) -> io::Result<()> {
         let total = self.slots();
         let count = self.ready.clamp(4, BLOCK).min(total - self.ready);
         let offset = self.ready * self.stride;
@@ -105,7 +109,7 @@ impl Region {
             *place = (self.slot(self.ready + index), self.guard);
         }
         // SAFETY: slots of ours that nobody uses yet.
-        let kind = unsafe { guard::install(&guards[..count], kind)? };
+        self.guard_kind = unsafe { guard::install(&guards[..count], self.wanted)? };
         for &(slot, _) in &guards[..count] {
             // SAFETY: the bounds of one slot.
             let (low, high) = unsafe { (slot.add(self.guard), slot.add(self.stride)) };
@@ -115,7 +119,7 @@ impl Region {
             }
         }
         self.ready += count;
-        Ok(kind)
+        Ok(())
     }
 }
 
