@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# The paths that this machine would not take by itself: guards by mprotect, and panic = "abort".
+# The paths that this machine would not take by itself: guards by mprotect, pages that are touched
+# one by one, marks without /proc; and panic = "abort".
 source "$(dirname "$0")/lib.sh"
-RUSTFLAGS="--cfg sinew_force_mprotect" \
+RUSTFLAGS="--cfg sinew_force_fallback" \
     cargo test -p sinew-context --tests --target-dir target/fallback
 # Nothing can be unwound there: a suspended fiber that is dropped ends the process with a message.
 out=$(RUSTFLAGS="-C panic=abort" \

@@ -12,7 +12,7 @@ const BYTES_EACH: usize = 4_800;
 
 #[test]
 fn a_million_fibers_on_guarded_stacks_take_4800_bytes_each() {
-    if cfg!(sinew_force_mprotect) || cfg!(sinew_asan) || cfg!(sinew_tsan) {
+    if cfg!(sinew_force_fallback) || cfg!(sinew_asan) || cfg!(sinew_tsan) {
         return; // two mappings a stack, or shadow memory: other bounds hold there
     }
     if memory::available() < COUNT * BYTES_EACH * 5 / 4 {

@@ -344,7 +344,7 @@ fn guards_of_both_kinds_can_be_asked_for() {
         };
         assert_eq!(stack.guard_size(), DEFAULT_GUARD_SIZE.max(page()));
         let stats = pool.stats();
-        let forced = cfg!(sinew_force_mprotect);
+        let forced = cfg!(sinew_force_fallback);
         let expected = usize::from(kind == GuardKind::Mprotect || forced);
         assert_eq!(stats.mprotect_regions, expected);
     }

@@ -32,7 +32,7 @@ pub(super) unsafe fn install(
     guards: &[(NonNull<u8>, usize)],
     wanted: Option<GuardKind>,
 ) -> io::Result<GuardKind> {
-    if wanted != Some(GuardKind::Mprotect) && !cfg!(sinew_force_mprotect) {
+    if wanted != Some(GuardKind::Mprotect) && !cfg!(sinew_force_fallback) {
         // SAFETY: as promised by the caller.
         let installed = unsafe { install_in_place(guards) };
         match installed {
@@ -52,12 +52,20 @@ pub(super) unsafe fn install(
     Ok(GuardKind::Mprotect)
 }
 
-/// Whether reading at the address faults, asked from the kernel: it takes the address for that of
-/// a file's name.
+/// Whether reading at the address faults: the kernel is asked to read there beforehand, which
+/// every kernel that knows guards in place can.
+#[cfg(target_os = "linux")]
 fn faults(address: NonNull<u8>) -> bool {
-    // SAFETY: the kernel reads from mapped memory of ours, or reports that it cannot.
-    let found = unsafe { libc::access(address.as_ptr().cast(), libc::F_OK) };
-    found != 0 && io::Error::last_os_error().raw_os_error() == Some(libc::EFAULT)
+    const MADV_POPULATE_READ: i32 = 22;
+    // SAFETY: mapped memory of ours, of which a page may become resident.
+    let read =
+        unsafe { libc::madvise(address.as_ptr().cast(), super::page_size(), MADV_POPULATE_READ) };
+    read != 0 && io::Error::last_os_error().raw_os_error() == Some(libc::EFAULT)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn faults(_: NonNull<u8>) -> bool {
+    false
 }
 
 #[cfg(target_os = "linux")]

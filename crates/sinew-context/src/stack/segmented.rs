@@ -60,7 +60,7 @@ unsafe impl StackAllocator for Segmented {
 /// # Safety
 /// The range is writable memory of ours that holds nothing but zeros.
 unsafe fn populate(low: NonNull<u8>, len: usize) -> io::Result<()> {
-    #[cfg(target_os = "linux")]
+    #[cfg(all(target_os = "linux", not(sinew_force_fallback)))]
     {
         const MADV_POPULATE_WRITE: i32 = 23;
         // SAFETY: as promised by the caller.

@@ -9,8 +9,12 @@ use std::os::unix::fs::FileExt;
 pub(super) fn touched_from(low: NonNull<u8>, size: usize) -> Option<usize> {
     let page = page_size();
     let pages = size / page;
-    let first = first_in_pagemap(low.addr().get() / page, pages)
-        .or_else(|| first_resident(low, pages, page))?;
+    let pagemap = if cfg!(sinew_force_fallback) {
+        None
+    } else {
+        first_in_pagemap(low.addr().get() / page, pages)
+    };
+    let first = pagemap.or_else(|| first_resident(low, pages, page))?;
     Some(size - first * page)
 }
 
