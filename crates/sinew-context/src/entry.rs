@@ -18,7 +18,7 @@
 
 use crate::arch;
 use crate::context::{self, Arrival, Context, Record};
-use crate::fiber::{CreateError, EntryFunction, Fiber};
+use crate::fiber::{CreateError, Fiber};
 use crate::hook::fatal;
 use crate::host::Host;
 use crate::stack::{self, Stack, StackAllocator};
@@ -306,4 +306,41 @@ impl Header {
     pub(crate) fn begin_unwinding(&self, to: Fiber) {
         self.unwind_to.set(Some(to));
     }
+}
+
+/// How a fiber's function is called.
+pub(crate) trait EntryFunction {
+    fn call(self, from: Option<Fiber>) -> Fiber;
+}
+
+/// A function that needs to know who started it.
+pub(crate) struct FromSuspended<F>(pub(crate) F);
+
+impl<F: FnOnce(Fiber) -> Fiber> EntryFunction for FromSuspended<F> {
+    #[inline]
+    fn call(self, from: Option<Fiber>) -> Fiber {
+        match from {
+            Some(from) => (self.0)(from),
+            None => no_caller(),
+        }
+    }
+}
+
+/// A function that can be started by a fiber that has ended.
+pub(crate) struct FromAnyone<F>(pub(crate) F);
+
+impl<F: FnOnce(Option<Fiber>) -> Fiber> EntryFunction for FromAnyone<F> {
+    #[inline]
+    fn call(self, from: Option<Fiber>) -> Fiber {
+        (self.0)(from)
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn no_caller() -> ! {
+    fatal(format_args!(
+        "sinew: a fiber was started by one that has ended, but its function asks for the fiber \
+         that started it; aborting, since there is none. Make it with `Fiber::with_entry`"
+    ))
 }

@@ -2,8 +2,16 @@
 //!
 //! Next: `entry`, where a fiber begins and ends.
 
+mod error;
+mod inject;
+
+pub use error::CreateError;
+pub use inject::Resumed;
+
+use inject::Injection;
+
 use crate::context::{self, Context, Registers};
-use crate::entry::{self, Header, Message, receive};
+use crate::entry::{self, FromAnyone, FromSuspended, Header, receive};
 use crate::hook;
 use crate::host::Host;
 use crate::stack::{ProtectedFixedSize, Stack, StackAllocator};
@@ -222,10 +230,7 @@ impl Fiber {
     {
         let to = self.into_context();
         let host = Self::home_is_here(to);
-        let mut injection = Injection {
-            message: Message { deliver: run_injected::<F, R> },
-            f: ManuallyDrop::new(f),
-        };
+        let mut injection = Injection::new(f);
         let message = (&raw mut injection).expose_provenance();
         // SAFETY: as in `resume`; the injection lies on this stack, which is suspended while the
         // receiver reads it.
@@ -369,165 +374,6 @@ impl Drop for Fiber {
                 }
             }
         }
-    }
-}
-
-/// What a function injected by [`Fiber::resume_with`] may return: `Option<Fiber>`, [`Fiber`], or
-/// nothing at all.
-#[diagnostic::on_unimplemented(
-    message = "a function injected into a fiber returns a fiber, an optional one, or never",
-    label = "returns `{Self}`",
-    note = "return the fiber it was given, to go on as if it had not been there"
-)]
-pub trait Resumed: sealed::Sealed {
-    /// What the suspended call returns.
-    fn into_resumed(self) -> Option<Fiber>;
-}
-
-impl Resumed for Option<Fiber> {
-    fn into_resumed(self) -> Option<Fiber> {
-        self
-    }
-}
-
-impl Resumed for Fiber {
-    fn into_resumed(self) -> Option<Fiber> {
-        Some(self)
-    }
-}
-
-impl Resumed for sealed::Never {
-    fn into_resumed(self) -> Option<Fiber> {
-        self
-    }
-}
-
-mod sealed {
-    use super::Fiber;
-
-    /// The type `!`, which can be named only as what a function returns.
-    pub(super) type Never = <fn() -> ! as Returns>::Output;
-
-    pub trait Returns {
-        type Output;
-    }
-
-    impl<R> Returns for fn() -> R {
-        type Output = R;
-    }
-
-    pub trait Sealed {}
-    impl Sealed for Option<Fiber> {}
-    impl Sealed for Fiber {}
-    impl Sealed for Never {}
-}
-
-/// A function on its way into another fiber; lies on the stack of the one that sends it.
-#[repr(C)]
-struct Injection<F> {
-    message: Message,
-    f: ManuallyDrop<F>,
-}
-
-unsafe fn run_injected<F, R>(from: Option<Context>, message: *mut Message) -> Option<Fiber>
-where
-    F: FnOnce(Fiber) -> R,
-    R: Resumed,
-{
-    // SAFETY: the message begins an `Injection<F>`, and the sender is suspended. The function is
-    // moved to this stack before it can resume or unwind the sender, and only once.
-    let (f, caller) = unsafe {
-        let f = ManuallyDrop::take(&mut (*message.cast::<Injection<F>>()).f);
-        (f, Fiber::from_context(from.expect("whoever injects a function is suspended")))
-    };
-    f(caller).into_resumed()
-}
-
-/// How a fiber's function is called.
-pub(crate) trait EntryFunction {
-    fn call(self, from: Option<Fiber>) -> Fiber;
-}
-
-/// A function that needs to know who started it.
-pub(crate) struct FromSuspended<F>(pub(crate) F);
-
-impl<F: FnOnce(Fiber) -> Fiber> EntryFunction for FromSuspended<F> {
-    #[inline]
-    fn call(self, from: Option<Fiber>) -> Fiber {
-        match from {
-            Some(from) => (self.0)(from),
-            None => no_caller(),
-        }
-    }
-}
-
-/// A function that can be started by a fiber that has ended.
-pub(crate) struct FromAnyone<F>(pub(crate) F);
-
-impl<F: FnOnce(Option<Fiber>) -> Fiber> EntryFunction for FromAnyone<F> {
-    #[inline]
-    fn call(self, from: Option<Fiber>) -> Fiber {
-        (self.0)(from)
-    }
-}
-
-#[cold]
-#[inline(never)]
-fn no_caller() -> ! {
-    hook::fatal(format_args!(
-        "sinew: a fiber was started by one that has ended, but its function asks for the fiber \
-         that started it; aborting, since there is none. Make it with `Fiber::with_entry`"
-    ))
-}
-
-/// A fiber could not be made. Holds the closure that it was to run, and the stack.
-pub struct CreateError<F> {
-    error: io::Error,
-    stack: Stack,
-    closure: F,
-}
-
-impl<F> CreateError<F> {
-    pub(crate) fn new(error: io::Error, stack: Stack, closure: F) -> Self {
-        CreateError { error, stack, closure }
-    }
-
-    fn map<G>(self, f: impl FnOnce(F) -> G) -> CreateError<G> {
-        CreateError { error: self.error, stack: self.stack, closure: f(self.closure) }
-    }
-
-    /// Why there is no fiber.
-    pub fn error(&self) -> &io::Error {
-        &self.error
-    }
-
-    /// The stack and the closure, to try again.
-    pub fn into_parts(self) -> (Stack, F) {
-        (self.stack, self.closure)
-    }
-}
-
-impl<F> fmt::Debug for CreateError<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CreateError").field("error", &self.error).finish_non_exhaustive()
-    }
-}
-
-impl<F> fmt::Display for CreateError<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cannot make a fiber: {}", self.error)
-    }
-}
-
-impl<F> std::error::Error for CreateError<F> {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.error)
-    }
-}
-
-impl<F> From<CreateError<F>> for io::Error {
-    fn from(error: CreateError<F>) -> io::Error {
-        error.error
     }
 }
 

@@ -8,8 +8,8 @@ mod consumer;
 
 pub use consumer::{Consumer, Input, PushError};
 
-use crate::entry;
-use crate::fiber::{EntryFunction, Fiber};
+use crate::entry::{self, EntryFunction};
+use crate::fiber::Fiber;
 use crate::stack::{ProtectedFixedSize, StackAllocator};
 use crate::unwind::catch_panic;
 use core::cell::Cell;

@@ -9,8 +9,8 @@
 //! fibers' values are dropped at the end of the closure, which unwinds them. If some were leaked
 //! or moved out, nothing can end them, and the process aborts with a message.
 
-use crate::entry;
-use crate::fiber::{EntryFunction, Fiber, FromAnyone, FromSuspended, Resumed};
+use crate::entry::{self, EntryFunction, FromAnyone, FromSuspended};
+use crate::fiber::{Fiber, Resumed};
 use crate::generator::{Consumer, Generator, Input, Yielder};
 use crate::hook::fatal;
 use crate::stack::{ProtectedFixedSize, StackAllocator};

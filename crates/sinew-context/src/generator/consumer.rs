@@ -1,8 +1,8 @@
 //! The push form of a generator.
 
 use super::{Slot, hand_over, returning};
-use crate::entry;
-use crate::fiber::{EntryFunction, Fiber};
+use crate::entry::{self, EntryFunction};
+use crate::fiber::Fiber;
 use crate::stack::{ProtectedFixedSize, StackAllocator};
 use core::cell::Cell;
 use core::fmt;

@@ -18,15 +18,14 @@
 //!
 //! Next: `pool::region`, which cuts mappings into slots.
 
+mod builder;
 mod region;
+
+pub use builder::{Decay, PoolBuilder};
 
 use super::guard::GuardKind;
 use super::mapping::discard;
-use super::protected::default_guard;
-use super::{
-    DEFAULT_STACK_SIZE, Home, Stack, StackAllocator, check_guard, check_size, invalid, overflow,
-    page_size,
-};
+use super::{Home, Stack, StackAllocator, overflow};
 use crate::primitive::{AtomicUsize, Mutex, MutexGuard, Ordering, lock};
 use core::ptr::NonNull;
 use core::time::Duration;
@@ -61,26 +60,6 @@ pub struct StackPool {
     core: Arc<PoolCore>,
 }
 
-/// Who makes the decay passes of a pool.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Decay {
-    /// A thread, started when there is something to give back and ended when there is not.
-    Background(Duration),
-    /// The program, by calling [`StackPool::decay`].
-    Manual,
-}
-
-/// Settings of a [`StackPool`].
-#[derive(Clone, Debug)]
-pub struct PoolBuilder {
-    stack_size: usize,
-    guard_size: usize,
-    guards: Option<GuardKind>,
-    max_stacks: usize,
-    max_warm: usize,
-    decay: Decay,
-}
-
 /// What a pool holds at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
@@ -113,14 +92,7 @@ impl StackPool {
 
     /// Starts to set up a pool.
     pub fn builder() -> PoolBuilder {
-        PoolBuilder {
-            stack_size: DEFAULT_STACK_SIZE.max(page_size()),
-            guard_size: default_guard(),
-            guards: None,
-            max_stacks: usize::MAX,
-            max_warm: usize::MAX,
-            decay: Decay::Background(Duration::from_secs(1)),
-        }
+        PoolBuilder::new()
     }
 
     /// Usable bytes of each stack.
@@ -203,77 +175,6 @@ unsafe fn release(low: NonNull<u8>, home: NonNull<Home>) {
     // SAFETY: the home is the first field of a core, to which `allocate` left a reference.
     let core = unsafe { Arc::<PoolCore>::from_raw(home.cast().as_ptr()) };
     core.give(&[low]);
-}
-
-impl PoolBuilder {
-    /// Usable bytes of each stack, a multiple of the page: 256 KiB if not set.
-    pub fn stack_size(mut self, bytes: usize) -> Self {
-        self.stack_size = bytes;
-        self
-    }
-
-    /// Bytes below each stack that fault, a multiple of the page and at least 64 KiB, which it is
-    /// if not set (1 MiB on riscv64).
-    pub fn guard_size(mut self, bytes: usize) -> Self {
-        self.guard_size = bytes;
-        self
-    }
-
-    /// Uses one kind of guard only, instead of the cheapest that works.
-    pub fn guards(mut self, kind: GuardKind) -> Self {
-        self.guards = Some(kind);
-        self
-    }
-
-    /// Stacks that may be in use at once; allocating more is an error. No limit if not set.
-    pub fn max_stacks(mut self, count: usize) -> Self {
-        self.max_stacks = count;
-        self
-    }
-
-    /// Free stacks that may keep their memory; more are given back at once. No limit if not set,
-    /// so that decay alone decides.
-    pub fn max_warm(mut self, count: usize) -> Self {
-        self.max_warm = count;
-        self
-    }
-
-    /// Who makes the decay passes: a thread, every second, if not set.
-    pub fn decay(mut self, decay: Decay) -> Self {
-        self.decay = decay;
-        self
-    }
-
-    /// Makes the pool. Maps nothing yet.
-    pub fn build(self) -> io::Result<StackPool> {
-        check_size(self.stack_size)?;
-        check_guard(self.guard_size)?;
-        if self.decay == Decay::Background(Duration::ZERO) {
-            return Err(invalid(format_args!("a decay interval of zero would never rest")));
-        }
-        let stride = self.stack_size + self.guard_size;
-        Ok(StackPool {
-            core: Arc::new(PoolCore {
-                home: Home { size: self.stack_size, guard: self.guard_size, release },
-                guards: self.guards,
-                max_stacks: self.max_stacks,
-                max_warm: self.max_warm,
-                decay: self.decay,
-                handles: AtomicUsize::new(1),
-                inner: Mutex::new(Inner {
-                    regions: Vec::new(),
-                    warm: Vec::new(),
-                    cold: Vec::new(),
-                    least_warm: 0,
-                    in_use: 0,
-                    next_region: (FIRST_REGION / stride).max(4),
-                    decaying: false,
-                    closed: false,
-                    stats: PoolStats::default(),
-                }),
-            }),
-        })
-    }
 }
 
 /// What all handles, stacks and caches of a pool share.

@@ -1,0 +1,56 @@
+//! Why a fiber could not be made.
+
+use crate::stack::Stack;
+use core::fmt;
+use std::io;
+
+/// A fiber could not be made. Holds the closure that it was to run, and the stack.
+pub struct CreateError<F> {
+    error: io::Error,
+    stack: Stack,
+    closure: F,
+}
+
+impl<F> CreateError<F> {
+    pub(crate) fn new(error: io::Error, stack: Stack, closure: F) -> Self {
+        CreateError { error, stack, closure }
+    }
+
+    pub(super) fn map<G>(self, f: impl FnOnce(F) -> G) -> CreateError<G> {
+        CreateError { error: self.error, stack: self.stack, closure: f(self.closure) }
+    }
+
+    /// Why there is no fiber.
+    pub fn error(&self) -> &io::Error {
+        &self.error
+    }
+
+    /// The stack and the closure, to try again.
+    pub fn into_parts(self) -> (Stack, F) {
+        (self.stack, self.closure)
+    }
+}
+
+impl<F> fmt::Debug for CreateError<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CreateError").field("error", &self.error).finish_non_exhaustive()
+    }
+}
+
+impl<F> fmt::Display for CreateError<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot make a fiber: {}", self.error)
+    }
+}
+
+impl<F> std::error::Error for CreateError<F> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
+
+impl<F> From<CreateError<F>> for io::Error {
+    fn from(error: CreateError<F>) -> io::Error {
+        error.error
+    }
+}
