@@ -7,7 +7,10 @@
 use super::{EntryRecord, Frame, Handover};
 use core::arch::{asm, naked_asm};
 
-/// The switch, with the instruction that makes the first word of the handover from rax.
+/// The switch, with the instruction that makes the first word of the handover from rdi.
+///
+/// rax takes the target and brings back where control came from: the register in which functions
+/// return, so that a fiber that comes out of a call goes into a switch without being moved.
 macro_rules! switch_by {
     ($hand_over:literal, $to:ident, $tag:ident, $($message:tt)*) => {{
         let from;
@@ -20,25 +23,25 @@ macro_rules! switch_by {
                 // Push a `Frame`, last field first.
                 "push rbp",
                 "push rbx",
-                "lea rax, [rip + 2f]",
-                "push rax",
+                "lea rcx, [rip + 2f]",
+                "push rcx",
                 "push rdx",
-                "mov rax, rsp",
+                "mov rdi, rsp",
                 // Load the target's registers. `lea`, not `pop`, moves the stack pointer: the
-                // loads depend on rdi alone and start before the stack pointer is known.
-                "mov rbx, [rdi + 16]",
-                "mov rbp, [rdi + 24]",
-                "lea rsp, [rdi + 32]",
-                "mov rcx, [rdi + 8]",
-                // The target finds in rdi where control came from, in rsi the message.
+                // loads depend on rax alone and start before the stack pointer is known.
+                "mov rcx, [rax + 8]",
+                "mov rbx, [rax + 16]",
+                "mov rbp, [rax + 24]",
+                "lea rsp, [rax + 32]",
+                // The target finds in rax where control came from, in rsi the message.
                 $hand_over,
                 // A jump: the return-address predictor must not see us.
                 "jmp rcx",
                 "2:",
-                inlateout("rdi") $to => from,
+                inlateout("rax") $to => from,
                 $($message)* received,
                 inlateout("rdx") $tag => _,
-                lateout("rax") _, lateout("rcx") _,
+                lateout("rdi") _, lateout("rcx") _,
                 lateout("r12") _, lateout("r13") _, lateout("r14") _, lateout("r15") _,
                 clobber_abi("sysv64"),
             );
@@ -54,7 +57,7 @@ macro_rules! switch_by {
 /// `tag` means what both sides agreed on.
 #[inline(always)]
 pub(crate) unsafe fn switch(to: *mut Frame, tag: usize) -> Handover {
-    switch_by!("mov rdi, rax", to, tag, lateout("rsi"))
+    switch_by!("mov rax, rdi", to, tag, lateout("rsi"))
 }
 
 /// Suspends the running context, goes on in `to` and hands it `message`.
@@ -63,7 +66,7 @@ pub(crate) unsafe fn switch(to: *mut Frame, tag: usize) -> Handover {
 /// As for [`switch`].
 #[inline(always)]
 pub(crate) unsafe fn switch_with(to: *mut Frame, message: usize, tag: usize) -> Handover {
-    switch_by!("lea rdi, [rax + 1]", to, tag, inlateout("rsi") message =>)
+    switch_by!("lea rax, [rdi + 1]", to, tag, inlateout("rsi") message =>)
 }
 
 /// Goes on in `to`; the running context is over.
@@ -75,14 +78,14 @@ pub(crate) unsafe fn exit(to: *mut Frame, message: usize) -> ! {
     // SAFETY: as in `switch`; nothing is saved because nobody comes back.
     unsafe {
         asm!(
-            "mov rbx, [rdi + 16]",
-            "mov rbp, [rdi + 24]",
-            "lea rsp, [rdi + 32]",
-            "mov rcx, [rdi + 8]",
+            "mov rcx, [rax + 8]",
+            "mov rbx, [rax + 16]",
+            "mov rbp, [rax + 24]",
+            "lea rsp, [rax + 32]",
             // From nowhere, with a message.
-            "mov edi, 1",
+            "mov eax, 1",
             "jmp rcx",
-            in("rdi") to,
+            in("rax") to,
             in("rsi") message,
             options(noreturn),
         )
@@ -91,13 +94,14 @@ pub(crate) unsafe fn exit(to: *mut Frame, message: usize) -> ! {
 
 /// Begins a context: calls the entry function of the record in rbx.
 ///
-/// On arrival rdi and rsi are as after a `switch`, rbp is zero, rsp is 16-byte aligned.
+/// On arrival rax and rsi are as after a `switch`, rbp is zero, rsp is 16-byte aligned.
 /// `.cfi_undefined rip` says that this frame has no caller, so every unwinder stops here.
 #[unsafe(naked)]
 pub(crate) unsafe extern "C" fn trampoline() {
     naked_asm!(
         ".cfi_startproc",
         ".cfi_undefined rip",
+        "mov rdi, rax",
         "mov rdx, rbx",
         "call [rbx + {entry}]",
         // The entry function does not return.
