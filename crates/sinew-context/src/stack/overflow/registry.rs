@@ -15,7 +15,7 @@
 //! walk is cut off after a bound, because a recycled node can lead it in circles.
 //!
 //! The handler may have interrupted a writer of its own thread, near the end of a fiber's stack.
-//! Then the version stays odd, and after a few tries it takes what it finds: every list is whole
+//! Then the version stays odd, and after many tries it takes what it found: every list is whole
 //! after each single store, so what it misses is at most the span being changed.
 
 use crate::primitive::{AtomicPtr, AtomicUsize, Mutex, Ordering, fence, lock, spin_loop, try_box};
@@ -203,16 +203,17 @@ impl Registry {
         self.find_believed(address).0
     }
 
-    /// The same, and whether the lists stood still meanwhile.
+    /// The same, and whether the lists stood still meanwhile. If they never do, what was found in
+    /// any try has to do: a walk that raced with a change may have lost its way.
     fn find_believed(&self, address: usize) -> (Option<Slot>, bool) {
-        const TRIES: usize = if cfg!(sinew_loom) { 2 } else { 1000 };
-        let mut found = None;
-        for _ in 0..TRIES {
+        const TRIES: usize = if cfg!(sinew_loom) { 2 } else { 4096 };
+        let mut last_resort = None;
+        for attempt in 1..=TRIES {
             // ORDERING: Acquire: the walk is not earlier than this load; pairs with the Release
             // that ends a change.
             let before = self.version.load(Ordering::Acquire);
             let (span, complete) = self.walk(address, MAX_STEPS);
-            found = span.and_then(|span| span.slot_at(address));
+            let found = span.and_then(|span| span.slot_at(address));
             // ORDERING: Acquire fence: the walk is not later than the load below; pairs with the
             // Release fence in `Writing::begin`.
             fence(Ordering::Acquire);
@@ -220,9 +221,16 @@ impl Registry {
             if complete && before == after && before.is_multiple_of(2) {
                 return (found, true);
             }
-            spin_loop();
+            last_resort = found.or(last_resort);
+            if attempt.is_multiple_of(64) && !cfg!(sinew_loom) {
+                // The writer may wait for this processor.
+                // SAFETY: allowed in a signal handler.
+                unsafe { libc::sched_yield() };
+            } else {
+                spin_loop();
+            }
         }
-        (found, false)
+        (last_resort, false)
     }
 
     /// The span that holds the address, and whether the walk came to an end within `steps`.
