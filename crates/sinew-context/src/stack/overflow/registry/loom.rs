@@ -26,6 +26,9 @@ fn insert_hides_nothing() {
             let registry = registry.clone();
             thread::spawn(move || registry.insert(OTHER).unwrap())
         };
+        // Loom runs the writer first only if it sees this thread read what the writer changes
+        // without reading it before.
+        registry.version.load(Ordering::Relaxed);
         // One walk, believed or not: it may have interrupted the writer for good.
         let (found, complete) = registry.walk(CHUNK + 10, MAX_STEPS);
         assert_eq!((found, complete), (Some(single(CHUNK)), true));
