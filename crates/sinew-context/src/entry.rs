@@ -2,8 +2,8 @@
 //!
 //! # Protocol
 //!
-//! `create` allocates a stack and writes a [`Launch`] to its top: the header that this module
-//! works with, and the closure. The header's address goes into the stack's owner words, so that
+//! `create` takes a stack and writes a [`Launch`] to its top: the header that this module works
+//! with, and the closure. The header's address goes into the stack's owner words, so that
 //! `unwind` can find it from any depth. The context is prepared to begin in [`enter`].
 //!
 //! A fiber ends in one place, the end of `enter`, after its closure has returned or has been

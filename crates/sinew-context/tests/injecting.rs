@@ -14,37 +14,23 @@ fn waiting() -> Fiber {
 
 #[test]
 fn what_it_returns_is_what_the_suspended_call_returns() {
-    let other = waiting();
-    let stand_in = Rc::new(Cell::new(None));
-    let fiber = Fiber::new({
-        let stand_in = stand_in.clone();
-        move |caller| {
-            let got = caller.resume().expect("the injected function returns a fiber");
-            stand_in.set(Some(got));
-            unreachable_without(&stand_in)
-        }
-    });
-    fn unreachable_without(place: &Cell<Option<Fiber>>) -> Fiber {
-        place.take().expect("it was put there")
-    }
-    let fiber = fiber.unwrap().resume().unwrap();
-    // The target gets `other` instead of its caller, ends, and so goes on in `other`, which then
-    // gets `None`, and panics: it is caught there.
     let main: Rc<Cell<Option<Fiber>>> = Rc::default();
-    drop(other);
-    let catcher = Fiber::with_entry(&ProtectedFixedSize::default(), {
+    // Gets another fiber than its caller, and ends into it.
+    let fiber = Fiber::new(|caller| caller.resume().expect("what the injected function returns"));
+    let fiber = fiber.unwrap().resume().unwrap();
+    let other = Fiber::with_entry(&ProtectedFixedSize::default(), {
         let main = main.clone();
         move |from| {
             assert!(from.is_none(), "started by a fiber that has ended");
-            main.take().expect("main was kept")
+            main.take().expect("the injected function kept it")
         }
     })
     .unwrap();
     let back = fiber.resume_with(move |caller| {
         main.set(Some(caller));
-        Some(catcher)
+        Some(other)
     });
-    assert!(back.is_none());
+    assert!(back.is_none(), "the other has ended into main");
 }
 
 #[test]

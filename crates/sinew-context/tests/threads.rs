@@ -163,10 +163,15 @@ fn resumed_on_another_thread_it_panics_and_nothing_else_happens() {
 
 #[test]
 fn dropped_on_another_thread_it_is_leaked_with_a_panic() {
-    let unwound = Unwound;
-    let before = UNWOUND.load(Ordering::Relaxed);
-    let fiber = Fiber::new(move |thread| {
-        let _unwound = unwound;
+    static DROPPED: AtomicUsize = AtomicUsize::new(0);
+    struct Count;
+    impl Drop for Count {
+        fn drop(&mut self) {
+            DROPPED.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    let fiber = Fiber::new(|thread| {
+        let _count = Count;
         thread.resume().unwrap()
     });
     let smuggled = Smuggle(fiber.unwrap().resume().unwrap());
@@ -178,13 +183,13 @@ fn dropped_on_another_thread_it_is_leaked_with_a_panic() {
     .join()
     .unwrap();
     assert!(text.contains("it is leaked"), "{text}");
-    // The other tests of this file count too, in parallel; this one adds nothing.
-    let _ = before;
+    assert_eq!(DROPPED.load(Ordering::Relaxed), 0, "its frames are as they were");
 }
 
 #[test]
 fn dropped_on_another_thread_while_that_panics_it_is_leaked_with_a_report() {
-    child("dropped_on_another_thread_while_that_panics_it_is_leaked_with_a_report", || {
+    let name = "dropped_on_another_thread_while_that_panics_it_is_leaked_with_a_report";
+    let outcome = child(name, || {
         let smuggled = Smuggle(Fiber::new(|caller| caller).unwrap());
         let result = std::thread::spawn(move || {
             let _smuggled = smuggled;
@@ -192,8 +197,10 @@ fn dropped_on_another_thread_while_that_panics_it_is_leaked_with_a_report() {
         })
         .join();
         assert!(result.is_err());
-    })
-    .assert_success();
+    });
+    outcome.assert_success();
+    assert!(outcome.stderr.contains("sinew: a fiber of the thread at"), "{outcome:#?}");
+    assert!(outcome.stderr.contains("it is leaked"), "{outcome:#?}");
 }
 
 #[test]

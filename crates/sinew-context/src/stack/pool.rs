@@ -70,9 +70,10 @@ pub struct PoolStats {
     pub warm: usize,
     /// Free stacks whose memory was given back.
     pub cold: usize,
-    /// Large mappings, and how many of them guard their stacks by `mprotect`.
+    /// Large mappings.
     pub regions: usize,
-    /// Regions whose kernel or memory refused guards in place.
+    /// Of these, how many guard their stacks by `mprotect`: because guards in place were refused,
+    /// or not wanted.
     pub mprotect_regions: usize,
     /// Addresses that the regions span.
     pub reserved_bytes: usize,
@@ -200,6 +201,9 @@ struct Inner {
     /// The least length of `warm` since the last decay pass.
     least_warm: usize,
     in_use: usize,
+    /// Slots of all regions that were ever handed out. Either list has room for so many, so that
+    /// giving a stack back needs no memory; it counts those that `cool` holds outside of both.
+    carved: usize,
     /// Slots of the region to map next.
     next_region: usize,
     /// Whether a thread makes passes.
@@ -359,12 +363,12 @@ impl Inner {
             Some(index) => index,
             None => self.add_region(pool)?,
         };
-        // Room for one more free slot in either list, so that giving stacks back needs no memory.
-        let carved = self.in_use + self.warm.len() + self.cold.len() + 1;
         for list in [&mut self.warm, &mut self.cold] {
-            list.try_reserve(carved - list.len()).map_err(|_| io::ErrorKind::OutOfMemory)?;
+            let room = self.carved + 1 - list.len();
+            list.try_reserve(room).map_err(|_| io::ErrorKind::OutOfMemory)?;
         }
         let low = self.regions[index].carve()?;
+        self.carved += 1;
         self.count_out();
         Ok(low)
     }
@@ -437,10 +441,9 @@ impl Inner {
             let index = gone.partition_point(|region| region.start() <= address);
             index == 0 || !gone[index - 1].contains(address)
         });
-        // Room for every slot that is left, wherever it goes.
-        let carved = self.in_use + self.warm.len() + self.cold.len();
-        self.cold.shrink_to(carved);
-        self.warm.shrink_to(carved);
+        self.carved -= gone.iter().map(|region| region.carved).sum::<usize>();
+        self.cold.shrink_to(self.carved);
+        self.warm.shrink_to(self.carved);
         // After a burst the next region is as small as the first.
         self.next_region = self.next_region.min(gone.iter().map(Region::slots).min().unwrap_or(4));
         gone

@@ -101,6 +101,7 @@ impl PoolBuilder {
                     cold: Vec::new(),
                     least_warm: 0,
                     in_use: 0,
+                    carved: 0,
                     next_region: (FIRST_REGION / stride).max(4),
                     decaying: false,
                     closed: false,
