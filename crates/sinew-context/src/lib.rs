@@ -6,6 +6,7 @@
 //! [`stack`] where it runs; `unwind` how it ends early; [`scope`](scope()) and [`Generator`] what
 //! is built on it.
 #![cfg_attr(docsrs, feature(doc_cfg))]
+#![cfg_attr(sinew_loom, allow(dead_code, reason = "only what is modelled is used"))]
 
 mod arch;
 pub mod context;

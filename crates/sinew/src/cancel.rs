@@ -1,0 +1,340 @@
+//! Ending a fiber from outside, and waits that take too long.
+//!
+//! # Protocol
+//!
+//! A request sets a mark that stays. The fiber sees it when it begins to wait, and at the latest
+//! when it is woken for it; the wait then *raises*: it unwinds the fiber with a payload of a type
+//! of its own, so that destructors run. If the payload is caught and dropped, the next wait raises
+//! it again.
+//!
+//! Why the fiber cannot miss it: a bound fiber is told by its own carrier, on its own thread; the
+//! request is a message to that carrier, or done at once if the caller is on it. It lands before a
+//! wait begins (which sees the mark) or while the fiber waits (and ends the wait). A migratable
+//! fiber may be anywhere: there both sides have a fence, and either the wait sees the mark or the
+//! request sees the wait. An unstarted fiber is asked by whoever starts it.
+//!
+//! A wait never raises while its fiber is being unwound, or masked.
+
+use crate::carrier::current;
+use crate::carrier::tend::interrupt;
+use crate::clock;
+use crate::fiber::life::{CANCELLED, FINISHED, STARTED};
+use crate::fiber::state::Outcome;
+use crate::fiber::{Control, FiberRef, Flags};
+use crate::park::{self, yielding};
+use crate::primitive::{Ordering, fence};
+use crate::queue::Entry;
+use core::any::Any;
+use core::time::Duration;
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::time::Instant;
+
+/// What a cancelled fiber is unwound with, and the `Err` of its `join`.
+///
+/// [`is_cancel`] recognises it in a caught panic.
+///
+/// # Examples
+/// ```
+/// sinew::run(|| {
+///     let fiber = sinew::spawn(|| sinew::park());
+///     fiber.cancel();
+///     assert!(sinew::is_cancel(&*fiber.join().unwrap_err()));
+/// });
+/// ```
+#[derive(Debug)]
+pub struct Cancelled {
+    /// The fiber in which it was raised; zero if it was not.
+    fiber: u64,
+    /// Whether a deadline scope did it.
+    deadline: bool,
+}
+
+impl fmt::Display for Cancelled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.deadline {
+            "the deadline has passed"
+        } else {
+            "the fiber was cancelled"
+        })
+    }
+}
+
+impl std::error::Error for Cancelled {}
+
+impl Drop for Cancelled {
+    fn drop(&mut self) {
+        // Caught and dropped: this unwinding is over.
+        if let Some((_, control)) = current::fiber()
+            && control.id() == self.fiber
+        {
+            control.clear_flags(Flags::PANICKED);
+        }
+    }
+}
+
+/// Whether a caught panic is a cancellation or the end of a deadline scope, rather than a failure.
+///
+/// Code that catches panics to go on should raise this one again; if it does not, the next wait
+/// will.
+///
+/// # Examples
+/// ```
+/// sinew::run(|| {
+///     let fiber = sinew::spawn(|| {
+///         let caught = std::panic::catch_unwind(|| sinew::park());
+///         let payload = caught.unwrap_err();
+///         assert!(sinew::is_cancel(&*payload));
+///         std::panic::resume_unwind(payload);
+///     });
+///     sinew::yield_now();
+///     fiber.cancel();
+///     assert!(fiber.join().is_err());
+/// });
+/// ```
+pub fn is_cancel(payload: &(dyn Any + Send)) -> bool {
+    payload.is::<Cancelled>()
+}
+
+/// The payload of a fiber that was cancelled before it began.
+pub(crate) fn payload() -> Box<dyn Any + Send> {
+    Box::new(Cancelled { fiber: 0, deadline: false })
+}
+
+/// Asks a fiber to end.
+pub(crate) fn request(control: &Control) {
+    let marks = control.life.set(CANCELLED);
+    if marks & (CANCELLED | FINISHED) != 0 || marks & STARTED == 0 {
+        return;
+    }
+    let flags = control.flags();
+    // ORDERING: SeqCst fence; pairs with the ones at the beginning of waits that are not told by
+    // their own thread.
+    fence(Ordering::SeqCst);
+    if flags.has(Flags::MIGRATABLE) {
+        interrupt(control);
+    } else {
+        // SAFETY: a started fiber has a carrier, and those live for ever.
+        let carrier = unsafe { &*control.carrier() };
+        if carrier.is_here() {
+            interrupt(control);
+        } else {
+            let message = FiberRef::new(control).into_counted();
+            // SAFETY: the message has a reference of its own; the mark is set once, so the link is
+            // free.
+            if unsafe { carrier.inbox.push(Entry::Message(message)) } {
+                carrier.bell().ring();
+            }
+        }
+    }
+    if let Some(extra) = control.extra()
+        && !flags.has(Flags::MASKED)
+    {
+        park::wake_pinned(extra, Outcome::Interrupted);
+    }
+}
+
+/// Raises what the outcome of a wait asks for: call it when a wait was not ended by what was waited
+/// for.
+pub(crate) fn check_outcome(who: &Control, outcome: Outcome) {
+    match outcome {
+        Outcome::Notified => {}
+        Outcome::Interrupted => raise(who, false),
+        Outcome::TimedOut => {
+            if yielding::deadline_passed(who) && may_raise(who) {
+                raise(who, true);
+            }
+        }
+    }
+}
+
+/// Raises what has been asked for meanwhile.
+pub(crate) fn check_here(who: &Control) {
+    if who.flags().has(Flags::PROXY) || !may_raise(who) {
+        return;
+    }
+    if who.life.marks() & CANCELLED != 0 {
+        raise(who, false);
+    }
+    if yielding::deadline_passed(who) {
+        raise(who, true);
+    }
+}
+
+/// Whether a wait of the running fiber or thread may unwind it.
+fn may_raise(who: &Control) -> bool {
+    if who.flags().has(Flags(Flags::MASKED.0 | Flags::NO_WAIT.0)) {
+        return false;
+    }
+    match current::fiber() {
+        Some((carrier, control)) => {
+            !(std::thread::panicking() && park::is_unwinding(carrier, control))
+        }
+        None => !std::thread::panicking(),
+    }
+}
+
+fn raise(who: &Control, deadline: bool) {
+    if cfg!(panic = "abort") {
+        // Nothing can be unwound; waits that can fail say so instead.
+        return;
+    }
+    if let Some((carrier, control)) = current::fiber() {
+        if control.flags().has(Flags::RAISED) && !control.flags().has(Flags::PINNED) {
+            // It was caught, and will be again: at least the others shall run.
+            yielding::pass_on(carrier, control);
+        }
+        control.set_flags(Flags(Flags::RAISED.0 | Flags::PANICKED.0));
+    }
+    resume_unwind(Box::new(Cancelled { fiber: who.id(), deadline }))
+}
+
+/// Whether the running fiber was asked to end. Never true on a plain thread.
+///
+/// For loops that compute without waiting, and where nothing can be unwound
+/// (`panic = "abort"`).
+///
+/// # Examples
+/// ```
+/// sinew::run(|| {
+///     let fiber = sinew::spawn(|| {
+///         while !sinew::is_cancelled() {
+///             sinew::masked(|| sinew::sleep(std::time::Duration::from_millis(1)));
+///         }
+///         "cleaned up"
+///     });
+///     // One that is cancelled before it begins does not begin.
+///     sinew::wait_until(|| fiber.fiber().state() == sinew::State::Suspended, None);
+///     fiber.cancel();
+///     assert_eq!(fiber.join().unwrap(), "cleaned up");
+/// });
+/// ```
+pub fn is_cancelled() -> bool {
+    current::fiber().is_some_and(|(_, control)| control.life.marks() & CANCELLED != 0)
+}
+
+/// Runs `f` with cancellation and deadlines postponed: no wait in it raises.
+///
+/// What was postponed is raised by the first wait after it. On a plain thread it only postpones
+/// deadlines.
+///
+/// # Examples
+/// ```
+/// sinew::run(|| {
+///     let fiber = sinew::spawn(|| {
+///         sinew::masked(|| {
+///             sinew::sleep(std::time::Duration::from_millis(1)); // whole, though cancelled
+///         });
+///         sinew::yield_now(); // raises
+///     });
+///     sinew::yield_now();
+///     fiber.cancel();
+///     assert!(fiber.join().is_err());
+/// });
+/// ```
+pub fn masked<R>(f: impl FnOnce() -> R) -> R {
+    struct Unmask(FiberRef, Flags);
+    impl Drop for Unmask {
+        fn drop(&mut self) {
+            self.0.restore_flags(self.1, Flags::MASKED);
+        }
+    }
+    let who = current_or_proxy();
+    let before = who.flags();
+    who.set_flags(Flags::MASKED);
+    let _unmask = Unmask(who, before);
+    f()
+}
+
+fn current_or_proxy() -> FiberRef {
+    match current::fiber() {
+        Some((_, control)) => FiberRef::new(control),
+        None => current::proxy(),
+    }
+}
+
+/// The time of [`timeout`] or [`deadline`] was over before the work was done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Elapsed;
+
+impl fmt::Display for Elapsed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the deadline has passed")
+    }
+}
+
+impl std::error::Error for Elapsed {}
+
+impl From<Elapsed> for std::io::Error {
+    fn from(elapsed: Elapsed) -> Self {
+        std::io::Error::new(std::io::ErrorKind::TimedOut, elapsed)
+    }
+}
+
+/// Runs `f`, and unwinds it out of its wait when `duration` is over.
+///
+/// Every wait in `f` ends at the deadline at the latest; what `f` computes between waits is not
+/// interrupted. Scopes nest, and the earliest deadline counts. Destructors of `f` run before this
+/// returns.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+///
+/// let slow = sinew::timeout(Duration::from_millis(1), || sinew::sleep(Duration::from_secs(3600)));
+/// assert_eq!(slow, Err(sinew::Elapsed));
+/// let quick = sinew::timeout(Duration::from_secs(3600), || 7);
+/// assert_eq!(quick, Ok(7));
+/// ```
+pub fn timeout<R>(duration: Duration, f: impl FnOnce() -> R) -> Result<R, Elapsed> {
+    until(clock::after(clock::now(), duration), f)
+}
+
+/// Runs `f`, and unwinds it out of its wait at `deadline`; see [`timeout`].
+///
+/// # Examples
+/// ```
+/// use std::time::{Duration, Instant};
+///
+/// let soon = Instant::now() + Duration::from_millis(1);
+/// assert_eq!(sinew::deadline(soon, || sinew::park()), Err(sinew::Elapsed));
+/// ```
+pub fn deadline<R>(deadline: Instant, f: impl FnOnce() -> R) -> Result<R, Elapsed> {
+    until(clock::at(deadline), f)
+}
+
+fn until<R>(deadline: u64, f: impl FnOnce() -> R) -> Result<R, Elapsed> {
+    struct Restore(FiberRef, Flags, u64);
+    impl Drop for Restore {
+        fn drop(&mut self) {
+            self.0.extra_or_new().deadline.set(self.2);
+            self.0.restore_flags(self.1, Flags::DEADLINE);
+        }
+    }
+    let who = current_or_proxy();
+    let extra = who.extra_or_new();
+    let outer = if who.flags().has(Flags::DEADLINE) { extra.deadline.get() } else { clock::NEVER };
+    let restore = Restore(who.clone(), who.flags(), extra.deadline.get());
+    extra.deadline.set(outer.min(deadline));
+    who.set_flags(Flags::DEADLINE);
+    let result = catch_unwind(AssertUnwindSafe(f));
+    drop(restore);
+    match result {
+        Ok(result) => Ok(result),
+        Err(payload) => {
+            let ours = payload.downcast_ref::<Cancelled>().is_some_and(|raised| raised.deadline)
+                && deadline <= clock::now();
+            if ours {
+                return Err(Elapsed);
+            }
+            resume_unwind(payload)
+        }
+    }
+}
+
+/// Raises what has been asked of the running fiber.
+pub(crate) fn check_current() {
+    if let Some((_, control)) = current::fiber() {
+        check_here(control);
+    }
+}

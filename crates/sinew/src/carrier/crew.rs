@@ -1,0 +1,243 @@
+//! Carriers that share their work: what one of them has to know of the others.
+
+use super::Carrier;
+use super::idle::Idle;
+use crate::fiber::Control;
+use crate::primitive::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use crate::queue::{Entry, Inbox};
+use core::time::Duration;
+use sinew_context::stack::{Stack, StackAllocator, StackPool};
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex};
+
+/// What a user's idle hook is called with; see `runtime::Idle`.
+pub(crate) type IdleHook = dyn Fn(&Carrier, Option<Duration>) + Send + Sync;
+
+/// What happens when a pinned fiber waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub enum PinnedWait {
+    /// The carrier blocks, and the report hook is told which fiber does it and how.
+    #[default]
+    Warn,
+    /// The wait panics.
+    Error,
+    /// The carrier blocks, and nobody is told.
+    Silent,
+}
+
+/// Settings that carriers look at.
+pub(crate) struct Settings {
+    pub(crate) name: Arc<str>,
+    pub(crate) pinned_wait: PinnedWait,
+    pub(crate) idle_hook: Option<Box<IdleHook>>,
+    pub(crate) stack_size: usize,
+    pub(crate) max_stacks: Option<usize>,
+}
+
+/// How far the end of a crew has come.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[repr(u32)]
+pub(crate) enum Phase {
+    Open = 0,
+    /// Every fiber is cancelled, and scheduled until it ends.
+    Closing = 1,
+    /// No fiber is left, and none will come: the threads end.
+    Closed = 2,
+    /// The deadline has passed: threads that still have fibers never end.
+    Abandoned = 3,
+}
+
+/// Carriers that share their work.
+pub(crate) struct Crew {
+    pub(crate) carriers: Box<[&'static Carrier]>,
+    /// Fibers from outside that have not started.
+    pub(crate) injector: Inbox<Control>,
+    pub(crate) idle: Idle,
+    /// Whether a sleeper looks now and then for work that its owner does not get to.
+    pub(crate) sentinel: AtomicBool,
+    /// Whether a sleeper was woken to search and has not begun.
+    pub(crate) waking: AtomicBool,
+    phase: AtomicU32,
+    /// Fibers that were submitted from outside; those from inside are counted by the carriers.
+    submitted: AtomicU64,
+    /// Fibers from outside that were refused, because the crew was closing.
+    pub(crate) refused: AtomicU64,
+    pub(crate) settings: Settings,
+    pub(crate) pool: StackPool,
+    /// Pools of other stack sizes.
+    pools: Mutex<BTreeMap<usize, StackPool>>,
+    /// Carriers whose threads have ended; waited for by those who shut down.
+    ended: Mutex<usize>,
+    changed: Condvar,
+    /// Where the search for a victim begins, for threads that have no generator of their own.
+    next: AtomicUsize,
+}
+
+impl Crew {
+    pub(crate) fn new(count: usize, settings: Settings) -> io::Result<Arc<Crew>> {
+        let pool = new_pool(settings.stack_size, settings.max_stacks)?;
+        let carriers: Vec<&'static Carrier> =
+            (0..count).map(|_| Carrier::take()).collect::<io::Result<_>>()?;
+        let crew = Arc::new(Crew {
+            carriers: carriers.into(),
+            injector: Inbox::new(),
+            idle: Idle::new(),
+            sentinel: AtomicBool::new(false),
+            waking: AtomicBool::new(false),
+            phase: AtomicU32::new(Phase::Open as u32),
+            submitted: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
+            settings,
+            pool,
+            pools: Mutex::new(BTreeMap::new()),
+            ended: Mutex::new(0),
+            changed: Condvar::new(),
+            next: AtomicUsize::new(0),
+        });
+        for (index, carrier) in crew.carriers.iter().enumerate() {
+            carrier.assign(&crew, index);
+        }
+        Ok(crew)
+    }
+
+    #[inline(always)]
+    pub(crate) fn phase(&self) -> Phase {
+        // ORDERING: Acquire: a phase shows what was done before it was declared.
+        match self.phase.load(Ordering::Acquire) {
+            0 => Phase::Open,
+            1 => Phase::Closing,
+            2 => Phase::Closed,
+            _ => Phase::Abandoned,
+        }
+    }
+
+    /// Goes on to a later phase, and wakes every carrier to see it. False if it was reached before.
+    pub(crate) fn advance(&self, phase: Phase) -> bool {
+        let before = self.phase.fetch_max(phase as u32, Ordering::SeqCst);
+        for carrier in &self.carriers {
+            carrier.alert();
+        }
+        before < phase as u32
+    }
+
+    /// Whether no fiber is left.
+    ///
+    /// Both counts of each carrier only grow, and nothing ends before it began. If the ends that
+    /// were counted first are as many as the beginnings that were counted later, there was a
+    /// moment between the two at which nothing was alive; and what is not alive begins nothing.
+    pub(crate) fn is_empty(&self) -> bool {
+        let sum = |count: fn(&Carrier) -> &AtomicU64| -> u64 {
+            // ORDERING: SeqCst: the ends are read before the beginnings.
+            self.carriers.iter().map(|carrier| count(carrier).load(Ordering::SeqCst)).sum()
+        };
+        let refused = self.refused.load(Ordering::SeqCst);
+        let ends = sum(|carrier| &carrier.counters.finished) + refused;
+        let beginnings =
+            sum(|carrier| &carrier.counters.spawned) + self.submitted.load(Ordering::SeqCst);
+        ends == beginnings
+    }
+
+    /// Counts a fiber that is to be submitted from outside. False if the crew is closing; the
+    /// caller counts it as refused then.
+    pub(crate) fn admit(&self) -> bool {
+        // ORDERING: SeqCst, both: either the fiber is counted before `is_empty` looks, or we see
+        // that the crew is closing.
+        self.submitted.fetch_add(1, Ordering::SeqCst);
+        self.phase.load(Ordering::SeqCst) == Phase::Open as u32
+    }
+
+    /// Takes a fiber from outside. It runs on whichever carrier gets to it first.
+    ///
+    /// # Safety
+    /// The fiber is unstarted, in no queue, and counted.
+    pub(crate) unsafe fn inject(&self, control: &Control) {
+        // SAFETY: as the caller promised. Nobody parks on the injector.
+        let _ = unsafe { self.injector.push(Entry::Ready(control)) };
+        self.published();
+    }
+
+    /// Wakes a carrier for work that was published, if one sleeps and none searches.
+    #[inline(always)]
+    pub(crate) fn published(&self) {
+        if self.idle.wants_wake() {
+            self.wake_one();
+        }
+    }
+
+    /// Wakes a sleeper to search, unless one is on its way.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn wake_one(&self) {
+        // ORDERING: SeqCst: who finds the flag set has published before the one who is on its way
+        // clears it, and looks.
+        if self.waking.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        let start = self.next.fetch_add(1, Ordering::Relaxed);
+        for offset in 0..self.carriers.len() {
+            let carrier = self.carriers[(start + offset) % self.carriers.len()];
+            if carrier.inbox.is_parked() && carrier.inbox.unpark() {
+                return carrier.bell().ring();
+            }
+        }
+        // Nobody sleeps after all: whoever counted itself has yet to look.
+        self.waking.store(false, Ordering::SeqCst);
+    }
+
+    /// A stack of an unusual size, or one that may be given back by another thread.
+    pub(crate) fn stack(&self, size: usize) -> io::Result<Stack> {
+        if size == self.settings.stack_size {
+            return self.pool.allocate();
+        }
+        let pool = {
+            let mut pools = self.pools.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+            match pools.get(&size) {
+                Some(pool) => pool.clone(),
+                None => {
+                    let pool = new_pool(size, self.settings.max_stacks)?;
+                    pools.insert(size, pool.clone());
+                    pool
+                }
+            }
+        };
+        pool.allocate()
+    }
+
+    /// A carrier's thread has ended, or will never end.
+    pub(crate) fn thread_ended(&self) {
+        *self.ended.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) += 1;
+        self.changed.notify_all();
+    }
+
+    /// Waits until the threads of all carriers have ended; false if `timeout` is over before.
+    pub(crate) fn wait_ended(&self, timeout: Option<Duration>) -> bool {
+        let ended = self.ended.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let all = self.carriers.len();
+        match timeout {
+            None => {
+                let _ended = self
+                    .changed
+                    .wait_while(ended, |ended| *ended < all)
+                    .unwrap_or_else(|poisoned| poisoned.into_inner());
+                true
+            }
+            Some(timeout) => {
+                let (ended, _) = self
+                    .changed
+                    .wait_timeout_while(ended, timeout, |ended| *ended < all)
+                    .unwrap_or_else(|poisoned| poisoned.into_inner());
+                *ended == all
+            }
+        }
+    }
+}
+
+fn new_pool(size: usize, max: Option<usize>) -> io::Result<StackPool> {
+    let mut builder = StackPool::builder().stack_size(size);
+    if let Some(max) = max {
+        builder = builder.max_stacks(max);
+    }
+    builder.build()
+}

@@ -1,0 +1,99 @@
+//! Who runs here: all thread-local state of the crate.
+//!
+//! Nothing here is inlined into its callers, and everything is returned by value: a compiler that
+//! kept the address of a thread-local across a switch would read another thread's after a migration.
+
+use super::Carrier;
+use crate::fiber::slab::{self, Slab};
+use crate::fiber::{Control, FiberRef, Flags, local};
+use core::cell::Cell;
+use core::ptr;
+
+thread_local! {
+    /// The carrier that this thread is. Without a destructor, so that it can be read at any time.
+    static CARRIER: Cell<*const Carrier> = const { Cell::new(ptr::null()) };
+    /// The block that stands for this thread when it waits.
+    static PROXY: Proxy = const { Proxy(Cell::new(ptr::null())) };
+}
+
+/// A thread's reference to its proxy, given up when the thread ends.
+struct Proxy(Cell<*const Control>);
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        let control = self.0.replace(ptr::null());
+        if !control.is_null() {
+            // SAFETY: the thread's own reference.
+            let proxy = unsafe { FiberRef::from_counted(control) };
+            if let Some(extra) = proxy.extra() {
+                local::drop_all(&extra.locals);
+            }
+        }
+    }
+}
+
+/// The carrier that this thread is; null if it is none.
+#[inline(never)]
+pub(crate) fn carrier() -> *const Carrier {
+    CARRIER.get()
+}
+
+/// Makes this thread a carrier, or takes that back.
+pub(super) fn set_carrier(carrier: *const Carrier) {
+    CARRIER.set(carrier);
+}
+
+/// The slab of this thread's carrier; null if it is none.
+#[inline(never)]
+pub(crate) fn slab() -> *const Slab {
+    let carrier = CARRIER.get();
+    if carrier.is_null() {
+        return ptr::null();
+    }
+    // SAFETY: carriers live for ever.
+    unsafe { &raw const (*carrier).slab }
+}
+
+/// The fiber that runs on this thread, and its carrier.
+#[inline(never)]
+pub(crate) fn fiber() -> Option<(&'static Carrier, &'static Control)> {
+    // SAFETY: carriers live for ever; what runs has a block.
+    unsafe {
+        let carrier = CARRIER.get().as_ref()?;
+        let control = &*carrier.current();
+        (!control.flags().has(Flags::ROOT)).then_some((carrier, control))
+    }
+}
+
+/// The id of the fiber that runs here, for first-class fibers: the host they belong to.
+pub(crate) fn host() -> Option<core::num::NonZeroU64> {
+    fiber().and_then(|(_, control)| core::num::NonZeroU64::new(control.id()))
+}
+
+/// The proxy of this thread; made if it has none. In the last moments of a thread, when its
+/// thread-locals are gone, each call makes one that lives as long as the value.
+pub(crate) fn proxy() -> FiberRef {
+    lasting_proxy().unwrap_or_else(new_proxy)
+}
+
+/// The proxy of this thread, unless it is in its last moments.
+#[inline(never)]
+pub(crate) fn lasting_proxy() -> Option<FiberRef> {
+    PROXY
+        .try_with(|proxy| {
+            if proxy.0.get().is_null() {
+                proxy.0.set(new_proxy().into_counted());
+            }
+            // SAFETY: the thread's own reference keeps it.
+            FiberRef::new(unsafe { &*proxy.0.get() })
+        })
+        .ok()
+}
+
+fn new_proxy() -> FiberRef {
+    let (control, id) = slab::take_common();
+    control.crew.store(ptr::null_mut(), crate::primitive::Ordering::Relaxed);
+    control.occupy(id, &crate::fiber::task::Vtable::NONE, Flags::PROXY, 1);
+    // SAFETY: the reference that `occupy` counted.
+    unsafe { FiberRef::from_counted(control) }
+}

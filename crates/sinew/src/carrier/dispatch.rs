@@ -1,0 +1,207 @@
+//! From one fiber straight into the next.
+//!
+//! The decision is made on the stack of the fiber that stops, and the switch goes to the one that
+//! is next; the carrier's own stack is entered only when there is nothing to run.
+//!
+//! What the next one finds to do for the one before is a closed set: note where it stopped, take
+//! its stack back if it has ended, let others resume it if it is migratable. No user code is in it.
+
+use super::{Carrier, launch};
+use crate::fiber::{Control, Flags};
+use crate::primitive::{Ordering, prefetch};
+use crate::queue::Linked;
+use core::ptr;
+use sinew_context::context::{self, Arrival};
+
+impl Carrier {
+    /// What runs next: the root, if there is nothing.
+    #[inline(always)]
+    pub(crate) fn next(&self) -> *const Control {
+        let tick = self.tick.get() - 1;
+        self.tick.set(tick);
+        if tick == 0 {
+            return self.next_after_duties();
+        }
+        self.next_ready()
+    }
+
+    #[inline(always)]
+    pub(super) fn next_ready(&self) -> *const Control {
+        let slot = self.slot.get();
+        if !slot.is_null() {
+            self.slot.set(ptr::null());
+            return slot;
+        }
+        match self.ready.pop() {
+            Some(next) => {
+                self.look_ahead();
+                next
+            }
+            None => self.next_elsewhere(),
+        }
+    }
+
+    /// Fetches what the dispatch after the next will need: the block of the one after the next, and
+    /// the stack of the next, whose block was fetched a dispatch ago.
+    #[inline(always)]
+    fn look_ahead(&self) {
+        let Some(ahead) = self.ready.peek() else {
+            return;
+        };
+        // SAFETY: what is in the list is ours. The link of the last one is stale, and only a hint.
+        unsafe {
+            prefetch((*ahead).link().load(Ordering::Relaxed).cast());
+            if let Some(context) = (*ahead).context.get() {
+                prefetch(context.as_ptr().as_ptr().cast());
+            }
+        }
+    }
+
+    /// What runs next when no started fiber is ready here.
+    #[inline(never)]
+    fn next_elsewhere(&self) -> *const Control {
+        if !self.inbox.is_empty() {
+            self.take_inbox();
+            if let Some(next) = self.ready.pop() {
+                return next;
+            }
+        }
+        if !self.refused.is_empty() {
+            return &self.root;
+        }
+        self.next_shared().unwrap_or(&self.root)
+    }
+
+    /// Takes one of the fibers that might run anywhere.
+    #[inline]
+    pub(super) fn next_shared(&self) -> Option<*const Control> {
+        let taken = if self.depth_first.get() {
+            // SAFETY: this is the owner's thread.
+            unsafe { self.deque.pop(self.crew().carriers.len() > 1) }
+        } else {
+            self.oldest_shared()
+        };
+        match taken {
+            Some(next) => {
+                // SAFETY: what was in the deque is alive, and ours.
+                self.await_left(unsafe { &*next });
+                Some(next)
+            }
+            None => {
+                self.depth_first.set(false);
+                self.take_injected()
+            }
+        }
+    }
+
+    pub(super) fn oldest_shared(&self) -> Option<*const Control> {
+        use crate::queue::Steal;
+        loop {
+            match self.deque.steal() {
+                Steal::Taken(next) => return Some(next),
+                Steal::Empty => return None,
+                Steal::Lost => core::hint::spin_loop(),
+            }
+        }
+    }
+}
+
+impl Carrier {
+    /// Waits until a migratable fiber has left its stack. It is on its way: it was published a few
+    /// instructions before it switches. One that finds itself stays.
+    #[inline(always)]
+    pub(super) fn await_left(&self, control: &Control) {
+        if !control.has_left_stack() && !ptr::eq(control, self.current()) {
+            await_left_slowly(control);
+        }
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn await_left_slowly(control: &Control) {
+    let mut tries = 0_u32;
+    while !control.has_left_stack() {
+        tries = tries.wrapping_add(1);
+        if tries.is_multiple_of(128) {
+            std::thread::yield_now();
+        } else {
+            core::hint::spin_loop();
+        }
+    }
+}
+
+/// Stops `me` and runs what is next; returns when `me` is dispatched again.
+///
+/// # Safety
+/// `me` runs on `carrier`, and is in a queue of it or registered with whoever will wake it.
+#[inline(always)]
+pub(crate) unsafe fn suspend(carrier: &Carrier, me: &Control) {
+    let next = carrier.next();
+    if ptr::eq(next, me) {
+        // Woken before it stopped.
+        return;
+    }
+    // SAFETY: `next` was taken out of a queue, so it is suspended or unstarted, and ours.
+    unsafe { go(carrier, me, &*next) };
+}
+
+/// Switches from `me` to `next`; returns when somebody switches back to `me`.
+///
+/// # Safety
+/// `me` runs on `carrier`; `next` is suspended or unstarted, and nobody else will run it.
+#[inline(always)]
+pub(crate) unsafe fn go(carrier: &Carrier, me: &Control, next: &Control) {
+    // SAFETY: `next` is ours to run, as the caller promised.
+    unsafe {
+        let to = match next.context.get() {
+            Some(context) => {
+                if next.flags().has(Flags::MIGRATABLE) {
+                    moved(carrier, next);
+                }
+                context
+            }
+            None => match launch::start(carrier, next) {
+                Some(context) => context,
+                None if me.flags().has(Flags::ROOT) => return,
+                // There was no stack; the root tells whoever waits for it.
+                None => carrier.root.context.get().expect("the root has run before any fiber"),
+            },
+        };
+        let arrival = context::switch(to, 0);
+        arrive(me, arrival);
+    }
+}
+
+/// Notes that a migratable fiber is about to run here.
+#[cold]
+#[inline(never)]
+fn moved(carrier: &Carrier, next: &Control) {
+    next.set_carrier(carrier);
+    next.set_flags(Flags::ON_STACK);
+}
+
+/// What a context does first when it runs: it becomes the current one, and sees to the one before.
+///
+/// # Safety
+/// `me` has just been switched to, and its carrier field is right.
+#[inline(always)]
+pub(super) unsafe fn arrive(me: &Control, arrival: Arrival) {
+    // SAFETY: carriers live for ever. The field is read now, after the switch: a migratable fiber
+    // may be on another one than before.
+    unsafe {
+        let carrier = &*me.carrier();
+        let before = carrier.current();
+        carrier.set_current(me);
+        match arrival.message() {
+            None => {
+                (*before).context.set(Some(arrival.from_plain()));
+                if (*before).flags().has(Flags::MIGRATABLE) {
+                    (*before).left_stack();
+                }
+            }
+            // The one before has ended; its block may be somebody else's by now.
+            Some(launch) => launch::take_back(launch),
+        }
+    }
+}

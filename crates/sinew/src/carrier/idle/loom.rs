@@ -1,0 +1,119 @@
+//! Model of the idle protocol: a carrier that goes to sleep, and work that is published meanwhile.
+//!
+//! Work is a counter that stands for the deques; the mark in the inbox is a flag that is removed by
+//! an exchange; the bell is a flag that the sleeper finds rung or not.
+
+use super::Idle;
+use loom::sync::Arc;
+use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use loom::thread;
+
+struct Crew {
+    idle: Idle,
+    waking: AtomicBool,
+    parked: AtomicBool,
+    rung: AtomicBool,
+    work: AtomicUsize,
+}
+
+impl Crew {
+    fn new() -> Arc<Crew> {
+        Arc::new(Crew {
+            idle: Idle::new(),
+            waking: AtomicBool::new(false),
+            parked: AtomicBool::new(false),
+            rung: AtomicBool::new(false),
+            work: AtomicUsize::new(0),
+        })
+    }
+
+    fn publish(&self) {
+        self.work.fetch_add(1, Ordering::Release);
+        if self.idle.wants_wake() {
+            // `Crew::wake_one`.
+            if self.waking.swap(true, Ordering::SeqCst) {
+                return;
+            }
+            if self.parked.swap(false, Ordering::SeqCst) {
+                self.rung.store(true, Ordering::SeqCst);
+            } else {
+                self.waking.store(false, Ordering::SeqCst);
+            }
+        }
+    }
+
+    /// `Carrier::sleep` up to the sleep itself: true if the carrier stays awake.
+    fn try_sleep(&self) -> bool {
+        self.idle.sleep();
+        self.parked.store(true, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        let seen = self.work.load(Ordering::Acquire) > 0;
+        if seen {
+            self.parked.swap(false, Ordering::SeqCst);
+            self.idle.wake();
+            self.waking.store(false, Ordering::SeqCst);
+            let _ = self.idle.found();
+        }
+        seen
+    }
+}
+
+/// A searcher goes to sleep while another carrier publishes: it sees the work, or is rung.
+#[test]
+fn published_work_is_seen_or_rings() {
+    loom::model(|| {
+        let crew = Crew::new();
+        crew.idle.search();
+        let publisher = {
+            let crew = crew.clone();
+            thread::spawn(move || crew.publish())
+        };
+        let awake = crew.try_sleep();
+        publisher.join().unwrap();
+        assert!(awake || crew.rung.load(Ordering::SeqCst), "asleep with work to do");
+    });
+}
+
+/// The same with two publishers: one wake is enough, and there is one.
+#[test]
+fn two_publishers_wake_the_sleeper() {
+    loom::model(|| {
+        let crew = Crew::new();
+        crew.idle.search();
+        let publishers: Vec<_> = (0..2)
+            .map(|_| {
+                let crew = crew.clone();
+                thread::spawn(move || crew.publish())
+            })
+            .collect();
+        let awake = crew.try_sleep();
+        for publisher in publishers {
+            publisher.join().unwrap();
+        }
+        assert!(awake || crew.rung.load(Ordering::SeqCst), "asleep with work to do");
+    });
+}
+
+/// A publisher relies on a searcher, who finds other work: as the last one it looks again.
+#[test]
+fn the_last_searcher_looks_again() {
+    loom::model(|| {
+        let crew = Crew::new();
+        crew.idle.search();
+        // Somebody else sleeps.
+        crew.idle.search();
+        crew.idle.sleep();
+        crew.parked.store(true, Ordering::SeqCst);
+        let publisher = {
+            let crew = crew.clone();
+            thread::spawn(move || crew.publish())
+        };
+        // `main_loop` when the search was successful.
+        if crew.idle.found() && crew.work.load(Ordering::Acquire) > 0 && crew.idle.wants_wake() {
+            crew.parked.swap(false, Ordering::SeqCst);
+            crew.rung.store(true, Ordering::SeqCst);
+        }
+        publisher.join().unwrap();
+        assert!(crew.rung.load(Ordering::SeqCst), "work that nobody looks for");
+    });
+}

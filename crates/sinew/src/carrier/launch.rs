@@ -1,0 +1,339 @@
+//! How a fiber begins and ends.
+//!
+//! A stack is attached when the fiber first runs: [`start`] writes a [`Launch`] to its top, and the
+//! context that begins in [`enter`]. When the fiber has ended, `enter` looks for the next; if that
+//! one is unstarted and wants an ordinary stack, it runs on this one at once, without a switch: ten
+//! thousand small fibers use one warm stack. Otherwise `enter` exits to the next, who gives the
+//! stack back: no stack is freed by code that runs on it.
+//!
+//! The end of a fiber, in order: its locals are dropped, its result stored, or dropped if nobody
+//! will take it; one exchange marks it finished and drops the runtime's reference; then whoever
+//! waits for it is woken. After the exchange the block may be anybody's.
+
+use super::Carrier;
+use super::dispatch;
+use crate::fiber::life::{CANCELLED, DETACHED, JOINING, POLLED, STARTED, WATCHED};
+use crate::fiber::state::{Epoch, Outcome};
+use crate::fiber::{Control, FiberRef, Flags, local, slab};
+use crate::metrics;
+use crate::report;
+use core::cell::Cell;
+use core::mem::ManuallyDrop;
+use core::ptr;
+use sinew_context::context::{self, Arrival, Context, Record};
+use sinew_context::stack::{Stack, StackAllocator};
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// What lies at the top of a fiber's stack.
+#[repr(C)]
+struct Launch {
+    record: Record,
+    stack: ManuallyDrop<Stack>,
+    /// The fiber that runs on the stack.
+    control: Cell<*const Control>,
+}
+
+/// What a fiber whose stack is shared with the fibers after it must not have.
+const OWN_STACK: Flags = Flags(Flags::MIGRATABLE.0 | Flags::SIZED.0);
+
+/// Gives an unstarted fiber a stack, and binds it to this carrier. `None` if there is no stack; the
+/// root will see to it then.
+///
+/// # Safety
+/// The caller runs on `carrier` and has taken the fiber out of its queue.
+#[inline(never)]
+pub(super) unsafe fn start(carrier: &Carrier, control: &Control) -> Option<Context> {
+    // SAFETY: as the caller promised.
+    let stack = match unsafe { stack_for(carrier, control) } {
+        Ok(stack) => stack,
+        Err(_) => {
+            // SAFETY: taken out of its queue, so its link is free.
+            unsafe { carrier.refused.push(control) };
+            return None;
+        }
+    };
+    bind(carrier, control);
+    let launch = stack.top().as_ptr().wrapping_sub(size_of::<Launch>());
+    let launch = launch.wrapping_sub(launch.addr() % 16).cast::<Launch>();
+    let bounds = (stack.low().as_ptr(), stack.high().as_ptr());
+    let top = launch.cast::<u8>().wrapping_sub(stack.stagger());
+    // SAFETY: the smallest stack has room for all of this; it is ours and unused. The record stays
+    // until `take_back`.
+    unsafe {
+        launch.write(Launch {
+            record: Record::new(enter),
+            stack: ManuallyDrop::new(stack),
+            control: Cell::new(control),
+        });
+        let context = Context::prepare(top, bounds, launch.cast(), 0);
+        control.context.set(Some(context));
+        Some(context)
+    }
+}
+
+#[inline(always)]
+unsafe fn stack_for(carrier: &Carrier, control: &Control) -> io::Result<Stack> {
+    if control.flags().has(OWN_STACK) {
+        return stack_of_its_own(carrier, control);
+    }
+    // SAFETY: this is the carrier's thread, which has its cache while it runs.
+    unsafe { (*carrier.stacks.get()).as_ref().expect("a running carrier has stacks").allocate() }
+}
+
+#[cold]
+#[inline(never)]
+fn stack_of_its_own(carrier: &Carrier, control: &Control) -> io::Result<Stack> {
+    let size = match control.extra() {
+        Some(extra) if control.flags().has(Flags::SIZED) => extra.stack_size.get(),
+        _ => carrier.crew().settings.stack_size,
+    };
+    carrier.crew().stack(size)
+}
+
+/// Binds an unstarted fiber to the carrier that is about to run it.
+#[inline(always)]
+fn bind(carrier: &Carrier, control: &Control) {
+    control.set_carrier(carrier);
+    if control.flags().has(Flags::MIGRATABLE) {
+        control.set_flags(Flags::ON_STACK);
+    }
+    // Who cancels an unstarted fiber sets its mark and leaves the rest to us: either we see the
+    // mark here, or it sees that the fiber has started.
+    control.life.set(STARTED);
+}
+
+/// The first function of every stack.
+unsafe extern "C-unwind" fn enter(first: *mut (), second: usize, record: *mut Record) -> ! {
+    // SAFETY: called by the trampoline with the words of a switch to a context that `start` made.
+    unsafe {
+        let arrival = Arrival::begin(first, second);
+        let launch = record.cast::<Launch>();
+        let mut me = &*(*launch).control.get();
+        dispatch::arrive(me, arrival);
+        loop {
+            run(me);
+            let carrier = &*me.carrier();
+            let shared = !me.flags().has(OWN_STACK);
+            finish(carrier, me);
+            // The block is not ours any more, and may be anybody's.
+            carrier.set_current(&carrier.root);
+            let next = &*carrier.next();
+            let to = match next.context.get() {
+                Some(context) => context,
+                None if shared && !next.flags().has(OWN_STACK) => {
+                    bind(carrier, next);
+                    (*launch).control.set(next);
+                    carrier.set_current(next);
+                    me = next;
+                    continue;
+                }
+                None => match start(carrier, next) {
+                    Some(context) => context,
+                    None => carrier.root.context.get().expect("the root has run before any fiber"),
+                },
+            };
+            if next.flags().has(Flags::MIGRATABLE) {
+                next.set_carrier(carrier);
+                next.set_flags(Flags::ON_STACK);
+            }
+            context::exit(to, launch.expose_provenance());
+        }
+    }
+}
+
+/// Runs the closure of a fiber, unless it was cancelled before it began.
+#[inline(always)]
+unsafe fn run(me: &Control) {
+    let closing = || {
+        // SAFETY: a fiber that runs has a carrier.
+        unsafe { (*me.carrier()).crew() }.phase() != super::crew::Phase::Open
+    };
+    // SAFETY: the closure was stored when the fiber was made, and nobody else takes it.
+    unsafe {
+        if me.life.marks() & CANCELLED != 0 || closing() {
+            me.life.set(CANCELLED);
+            (me.vtable.get().refuse)(me, crate::cancel::payload());
+        } else {
+            (me.vtable.get().run)(me);
+        }
+    }
+}
+
+/// Ends a fiber whose result is stored.
+///
+/// # Safety
+/// `me` runs on `carrier`, and nothing of the user's is left on its stack.
+#[inline(always)]
+pub(super) unsafe fn finish(carrier: &Carrier, me: &Control) {
+    if me.extra().is_some() {
+        // SAFETY: as the caller promised.
+        return unsafe { finish_with_extra(carrier, me) };
+    }
+    metrics::add(&carrier.counters.finished, 1);
+    // SAFETY: as the caller promised.
+    if let Some((joiner, epoch)) = unsafe { end(me) } {
+        // SAFETY: blocks are never unmapped; if the joiner has left, the epoch matches nothing.
+        wake_joiner(carrier, unsafe { &*joiner }, epoch);
+    }
+}
+
+/// The same for a fiber that may have locals or a scope.
+#[inline(never)]
+unsafe fn finish_with_extra(carrier: &Carrier, me: &Control) {
+    drop_locals(me);
+    let scope = me.extra().and_then(|extra| Some((extra.scope.get(), extra.scope_end.take()?)));
+    // SAFETY: the scope waits for its children, so it is there until `gone` was called. As in
+    // `finish` otherwise.
+    unsafe {
+        if let Some((scope, end)) = scope {
+            (end.leave)(scope, me);
+        }
+        metrics::add(&carrier.counters.finished, 1);
+        if let Some((joiner, epoch)) = end(me) {
+            wake_joiner(carrier, &*joiner, epoch);
+        }
+        if let Some((scope, end)) = scope {
+            (end.gone)(scope);
+        }
+    }
+}
+
+/// Ends a fiber that never reached a carrier, and whose result is stored.
+///
+/// # Safety
+/// The fiber is the caller's.
+pub(crate) unsafe fn finish_outside(me: &Control) {
+    drop_locals(me);
+    let scope = me.extra().and_then(|extra| Some((extra.scope.get(), extra.scope_end.take()?)));
+    // SAFETY: as in `finish_with_extra`.
+    unsafe {
+        if let Some((scope, end)) = scope {
+            (end.leave)(scope, me);
+        }
+        if let Some((joiner, epoch)) = end(me) {
+            super::wake(&*joiner, epoch, Outcome::Notified);
+        }
+        if let Some((scope, end)) = scope {
+            (end.gone)(scope);
+        }
+    }
+}
+
+/// Marks a fiber finished and gives up the runtime's reference; returns who waits in `join`.
+///
+/// # Safety
+/// The caller has the runtime's reference, and the result is stored.
+#[inline(always)]
+unsafe fn end(me: &Control) -> Option<(*const Control, Epoch)> {
+    let mut dropped = false;
+    let mut polled = false;
+    let (joiner, last) = me.life.finish(|marks| {
+        if marks & (DETACHED | POLLED | WATCHED) != 0 {
+            // SAFETY: the fiber's own result, which nobody else will take.
+            unsafe { unusual_end(me, marks, &mut dropped, &mut polled) };
+        }
+        (marks & JOINING != 0).then(|| me.joiner())
+    });
+    if last {
+        // SAFETY: no reference is left.
+        unsafe { slab::free(me) };
+    }
+    if polled {
+        // SAFETY: `unusual_end` added a reference.
+        tell_those_who_watch(unsafe { FiberRef::from_counted(me) });
+    }
+    joiner
+}
+
+/// Wakes the one that waits in `join`.
+#[inline(always)]
+fn wake_joiner(carrier: &Carrier, joiner: &Control, epoch: Epoch) {
+    if ptr::eq(joiner.carrier(), carrier) && !joiner.flags().has(Flags::MIGRATABLE) {
+        // As `wake_alone`: whoever waits in a join is registered nowhere else.
+        if joiner.wake.claim_alone(epoch, Outcome::Notified) {
+            // SAFETY: the claim succeeded, and this is its carrier's thread.
+            unsafe { carrier.woken_here(joiner) };
+        }
+    } else {
+        super::wake(joiner, epoch, Outcome::Notified);
+    }
+}
+
+/// What a fiber does at its end for those who wait for it in other ways than by `join`: drops a
+/// result that nobody will take, and keeps its block until the rest has been told.
+#[cold]
+#[inline(never)]
+unsafe fn unusual_end(me: &Control, marks: u64, dropped: &mut bool, polled: &mut bool) {
+    if marks & DETACHED != 0 && !*dropped {
+        *dropped = true;
+        // SAFETY: as the caller promised.
+        unsafe { (me.vtable.get().drop_result)(me) };
+    }
+    if marks & (POLLED | WATCHED) != 0 && !*polled {
+        *polled = true;
+        me.life.acquire();
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn tell_those_who_watch(me: FiberRef) {
+    let waker = me.extra().and_then(|extra| extra.waker.lock().take());
+    if let Some(waker) = waker
+        && catch_unwind(AssertUnwindSafe(|| waker.wake())).is_err()
+    {
+        report::say(format_args!("a waker panicked when fiber {} ended", me.id()));
+    }
+    (me.vtable.get().announce)(me.as_ptr().addr(), me.id());
+}
+
+#[cold]
+#[inline(never)]
+fn drop_locals(me: &Control) {
+    if let Some(extra) = me.extra() {
+        local::drop_all(&extra.locals);
+    }
+}
+
+/// Gives back the stack of a fiber that has exited.
+///
+/// # Safety
+/// `launch` is the message of an exit in `enter`, and this is done once.
+#[inline(always)]
+pub(super) unsafe fn take_back(launch: usize) {
+    let launch = ptr::with_exposed_provenance_mut::<Launch>(launch);
+    // SAFETY: nothing on that stack is in use; the `Stack` is moved out before its memory goes.
+    unsafe {
+        context::retire(&raw mut (*launch).record);
+        drop(ManuallyDrop::take(&mut (*launch).stack));
+    }
+}
+
+/// Ends a fiber that cannot be given a stack. Called on the carrier's own stack.
+///
+/// # Safety
+/// The fiber is unstarted and the caller's; the caller runs on `carrier`.
+pub(super) unsafe fn refuse(carrier: &Carrier, control: &Control) {
+    let error = match stack_for_report(carrier, control) {
+        Ok(stack) => {
+            // There is one now; it may start after all.
+            drop(stack);
+            // SAFETY: its link is free.
+            return unsafe { carrier.ready.push(control) };
+        }
+        Err(error) => error,
+    };
+    bind(carrier, control);
+    report::say(format_args!("fiber {} ends before it began: {error}", control.id()));
+    // SAFETY: the closure was stored when the fiber was made, and nobody else takes it.
+    unsafe {
+        (control.vtable.get().refuse)(control, Box::new(error));
+        finish(carrier, control);
+    }
+}
+
+fn stack_for_report(carrier: &Carrier, control: &Control) -> io::Result<Stack> {
+    // SAFETY: called by `refuse` on the carrier's thread.
+    unsafe { stack_for(carrier, control) }
+}

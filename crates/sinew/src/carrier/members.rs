@@ -1,0 +1,296 @@
+//! One carrier: what it owns, and what others may reach of it.
+//!
+//! Carriers are recycled, never freed: whoever wakes a fiber may ring the bell of its carrier when
+//! the fiber, and the runtime with it, is long gone.
+
+use super::bell::Bell;
+use super::crew::Crew;
+use super::current;
+use super::driver::Driver;
+use crate::fiber::slab::Slab;
+use crate::fiber::state::{Epoch, Outcome};
+use crate::fiber::{Control, Flags};
+use crate::metrics::Counters;
+use crate::primitive::{AtomicPtr, AtomicU64, Ordering, SpinLock};
+use crate::queue::{Deque, Entry, Fifo, Inbox, Timed, Timers};
+use core::cell::{Cell, OnceCell, UnsafeCell};
+use core::ptr;
+use sinew_context::stack::StackCache;
+use std::io;
+use std::sync::Arc;
+
+/// An OS thread that runs fibers; see the page of this module.
+///
+/// The first part belongs to its thread; the second to everybody.
+#[repr(C, align(128))]
+pub(crate) struct Carrier {
+    /// What runs: a fiber, or the root.
+    current: AtomicPtr<Control>,
+    /// The fiber that the running one has just woken: next, within bounds.
+    pub(crate) slot: Cell<*const Control>,
+    pub(crate) ready: Fifo<Control>,
+    /// Dispatches until the carrier looks at its other duties.
+    pub(crate) tick: Cell<u32>,
+    /// How often the slot may still be used until then.
+    pub(crate) slot_left: Cell<u32>,
+    /// Whether unstarted fibers are taken newest first: set by a join of an unstarted fiber.
+    pub(crate) depth_first: Cell<bool>,
+    /// The last look at the clock.
+    pub(crate) now: Cell<u64>,
+    pub(crate) duties: super::tend::Duties,
+    /// Fibers of this carrier that are suspended in the middle of an unwinding.
+    pub(crate) unwinding: Cell<usize>,
+    /// Fibers that wait for a predicate, to be asked at each tending.
+    pub(crate) pollers: UnsafeCell<Vec<(*const Control, Epoch)>>,
+    /// Fibers for which there was no stack.
+    pub(crate) refused: Fifo<Control>,
+    /// The carrier's own loop, as something to switch to.
+    pub(crate) root: Control,
+    /// Present while the thread runs.
+    pub(crate) stacks: UnsafeCell<Option<StackCache>>,
+    pub(crate) driver: UnsafeCell<Option<Box<dyn Driver>>>,
+    pub(crate) random: Cell<u64>,
+    pub(crate) slab: Slab,
+
+    pub(crate) inbox: Inbox<Control>,
+    pub(crate) deque: Deque<Control>,
+    pub(crate) timers: SpinLock<Timers<Control>>,
+    /// The earliest deadline, so that a look needs no lock.
+    pub(crate) earliest: AtomicU64,
+    bell: OnceCell<Bell>,
+    crew: AtomicPtr<Crew>,
+    index: AtomicU64,
+    pub(crate) counters: Counters,
+}
+
+// SAFETY: the fields of the first part are used by the carrier's thread alone; `bell` is set before
+// the carrier is shared.
+unsafe impl Sync for Carrier {}
+// SAFETY: the same.
+unsafe impl Send for Carrier {}
+
+impl Timed for Control {
+    fn place(&self) -> u32 {
+        self.timer.get()
+    }
+    fn set_place(&self, place: u32) {
+        self.timer.set(place);
+    }
+}
+
+/// Carriers whose runtimes are gone.
+static SPARE: SpinLock<Vec<&'static Carrier>> = SpinLock::new(Vec::new());
+
+impl Carrier {
+    /// A carrier without a thread.
+    pub(crate) fn take() -> io::Result<&'static Carrier> {
+        if let Some(spare) = SPARE.lock().pop() {
+            return Ok(spare);
+        }
+        let bell = Bell::new()?;
+        let carrier = Box::leak(Box::new(Carrier {
+            current: AtomicPtr::new(ptr::null_mut()),
+            slot: Cell::new(ptr::null()),
+            ready: Fifo::new(),
+            tick: Cell::new(1),
+            slot_left: Cell::new(0),
+            depth_first: Cell::new(false),
+            now: Cell::new(0),
+            duties: super::tend::Duties::new(),
+            unwinding: Cell::new(0),
+            pollers: UnsafeCell::new(Vec::new()),
+            refused: Fifo::new(),
+            root: Control::vacant(),
+            stacks: UnsafeCell::new(None),
+            driver: UnsafeCell::new(None),
+            random: Cell::new(0),
+            slab: Slab::new(),
+            inbox: Inbox::new(),
+            deque: Deque::new(256),
+            timers: SpinLock::new(Timers::new()),
+            earliest: AtomicU64::new(u64::MAX),
+            bell: OnceCell::from(bell),
+            crew: AtomicPtr::new(ptr::null_mut()),
+            index: AtomicU64::new(0),
+            counters: Counters::default(),
+        }));
+        carrier.root.occupy(0, &crate::fiber::task::Vtable::NONE, Flags::ROOT, 1);
+        carrier.root.set_carrier(carrier);
+        carrier.set_current(&carrier.root);
+        Ok(carrier)
+    }
+
+    /// Gives a carrier back whose thread has ended without a fiber left.
+    pub(crate) fn give_back(&'static self) {
+        SPARE.lock().push(self);
+    }
+
+    /// Makes the carrier a member of `crew`.
+    pub(crate) fn assign(&self, crew: &Arc<Crew>, index: usize) {
+        self.index.store(index as u64, Ordering::Relaxed);
+        for counter in [&self.counters.spawned, &self.counters.finished] {
+            counter.store(0, Ordering::Relaxed);
+        }
+        // The thread that runs the carrier keeps the crew.
+        self.crew.store(Arc::as_ptr(crew).cast_mut(), Ordering::Release);
+    }
+
+    #[inline(always)]
+    pub(crate) fn crew(&self) -> &Crew {
+        // SAFETY: set before the carrier is used; its thread keeps the crew as long as it runs, and
+        // nobody else asks when it does not.
+        unsafe { &*self.crew.load(Ordering::Relaxed) }
+    }
+
+    pub(crate) fn index(&self) -> usize {
+        self.index.load(Ordering::Relaxed) as usize
+    }
+
+    pub(crate) fn bell(&self) -> &Bell {
+        self.bell.get().expect("set when the carrier was made")
+    }
+
+    /// What runs: a fiber, or the root.
+    #[inline(always)]
+    pub(crate) fn current(&self) -> *const Control {
+        self.current.load(Ordering::Relaxed)
+    }
+
+    /// Only the carrier's thread calls this.
+    #[inline(always)]
+    pub(crate) fn set_current(&self, control: &Control) {
+        self.current.store(ptr::from_ref(control).cast_mut(), Ordering::Relaxed);
+    }
+
+    /// Whether the calling thread is this carrier.
+    #[inline(always)]
+    pub(crate) fn is_here(&self) -> bool {
+        ptr::eq(current::carrier(), self)
+    }
+
+    /// Wakes the carrier if it sleeps, to look around.
+    pub(crate) fn alert(&self) {
+        self.inbox.unpark();
+        // Also if it was not marked: a ring too many does no harm.
+        self.bell().ring();
+    }
+
+    /// The next of the carrier's random numbers (xorshift).
+    pub(crate) fn random(&self) -> u64 {
+        let mut x = self.random.get();
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        self.random.set(x);
+        x
+    }
+
+    /// Takes a fiber that the running one has woken.
+    ///
+    /// # Safety
+    /// The caller runs on this carrier, and has ended the fiber's wait.
+    #[inline(always)]
+    pub(crate) unsafe fn woken_here(&self, control: &Control) {
+        if self.slot.get().is_null() && self.slot_left.get() > 0 {
+            self.slot_left.set(self.slot_left.get() - 1);
+            self.slot.set(control);
+        } else {
+            // SAFETY: whoever ends a wait has the fiber, and its link is free.
+            unsafe { self.ready.push(control) };
+        }
+    }
+
+    /// Adds what may run anywhere: unstarted and migratable fibers.
+    ///
+    /// # Safety
+    /// The caller runs on this carrier and has the fiber.
+    #[inline(always)]
+    pub(crate) unsafe fn publish(&self, control: &Control) {
+        // SAFETY: the caller is the owner.
+        let before = unsafe { self.deque.push(control) };
+        let crew = self.crew();
+        if crew.carriers.len() == 1 {
+            return;
+        }
+        if before > 0 {
+            crew.published();
+        } else if !crew.sentinel.load(Ordering::Relaxed) && crew.idle.would_wake() {
+            // A single one is better left to its maker, who will soon wait for it; but somebody
+            // should look, in case the maker does something else for long.
+            crew.wake_one();
+        }
+    }
+}
+
+/// Makes a fiber or a thread run whose wait the caller has ended.
+///
+/// # Safety
+/// The caller's claim of the wait succeeded, and it does this once.
+#[inline(always)]
+pub(crate) unsafe fn resume(control: &Control) {
+    let carrier = control.carrier();
+    if ptr::eq(carrier, current::carrier()) && !carrier.is_null() {
+        let flags = control.flags();
+        if !flags.has(Flags::MIGRATABLE) {
+            // SAFETY: this is its carrier's thread.
+            return unsafe { (*carrier).woken_here(control) };
+        }
+    }
+    // SAFETY: as the caller promised.
+    unsafe { resume_elsewhere(control) }
+}
+
+#[inline(never)]
+unsafe fn resume_elsewhere(control: &Control) {
+    let flags = control.flags();
+    if flags.has(Flags::PROXY) {
+        return crate::primitive::futex::wake(control.wake.futex().0);
+    }
+    // SAFETY: a fiber that has waited has a carrier, and its crew is alive as long as it is.
+    unsafe {
+        let carrier = &*control.carrier();
+        if flags.has(Flags::MIGRATABLE) {
+            let here = current::carrier();
+            if !here.is_null() && ptr::eq((*here).crew(), carrier.crew()) {
+                return (*here).publish(control);
+            }
+            return carrier.crew().inject(control);
+        }
+        if carrier.inbox.push(Entry::Ready(control)) {
+            carrier.bell().ring();
+        }
+    }
+}
+
+/// Ends a wait that nobody else on another thread can end, and makes the waiter run.
+///
+/// The caller has taken the waiter's registration out of the only place where it was, so that
+/// others who could end the wait are the carrier's own: its timers, and messages to it. On that
+/// carrier's thread no atomic read-modify-write is needed.
+#[inline(always)]
+pub(crate) fn wake_alone(control: &Control, epoch: Epoch, outcome: Outcome) -> bool {
+    let carrier = control.carrier();
+    if !carrier.is_null()
+        && ptr::eq(carrier, current::carrier())
+        && !control.flags().has(Flags::MIGRATABLE)
+    {
+        let won = control.wake.claim_alone(epoch, outcome);
+        if won {
+            // SAFETY: the claim succeeded, and this is its carrier's thread.
+            unsafe { (*carrier).woken_here(control) };
+        }
+        return won;
+    }
+    wake(control, epoch, outcome)
+}
+
+/// Ends a wait and makes the waiter run: true for exactly one caller.
+#[inline(always)]
+pub(crate) fn wake(control: &Control, epoch: Epoch, outcome: Outcome) -> bool {
+    let won = control.wake.claim(epoch, outcome);
+    if won {
+        // SAFETY: the claim succeeded.
+        unsafe { resume(control) };
+    }
+    won
+}

@@ -1,0 +1,33 @@
+//! The OS thread that runs fibers: its queues, and the order in which it looks at them.
+//!
+//! A carrier decides what runs next on the stack of the fiber that stops (`dispatch`), starts what
+//! has not run yet (`launch`), and falls back to its thread's own stack (`run`) when there is
+//! nothing to do: there it looks at the others' work, and sleeps. README.md of this folder has the
+//! protocol by which no wake is lost.
+//!
+//! It knows nothing of why a fiber stopped: that is `park`.
+
+#[cfg(not(sinew_loom))]
+pub(crate) mod bell;
+#[cfg(not(sinew_loom))]
+pub(crate) mod crew;
+#[cfg(not(sinew_loom))]
+pub(crate) mod current;
+#[cfg(not(sinew_loom))]
+pub(crate) mod dispatch;
+#[cfg(not(sinew_loom))]
+pub(crate) mod driver;
+pub(crate) mod idle;
+#[cfg(not(sinew_loom))]
+pub(crate) mod launch;
+#[cfg(not(sinew_loom))]
+mod members;
+#[cfg(not(sinew_loom))]
+pub(crate) mod run;
+#[cfg(not(sinew_loom))]
+pub(crate) mod tend;
+
+#[cfg(not(sinew_loom))]
+pub(crate) use crew::Crew;
+#[cfg(not(sinew_loom))]
+pub(crate) use members::{Carrier, wake, wake_alone};

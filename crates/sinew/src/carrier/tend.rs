@@ -1,0 +1,166 @@
+//! The duties of a carrier besides dispatching, done every so many dispatches: wakes from elsewhere,
+//! deadlines, predicates, the driver, and a fair share for fibers that have not started.
+//!
+//! How many dispatches lie between two looks at the clock follows from how long they take: a few
+//! for fibers that compute, hundreds for fibers that only pass control on. Either way the carrier
+//! looks every few tens of microseconds.
+
+use super::{Carrier, wake};
+use crate::clock;
+use crate::fiber::state::Outcome;
+use crate::fiber::{Control, FiberRef, Flags};
+use crate::metrics;
+use crate::primitive::Ordering;
+use crate::queue::Entry;
+use core::cell::Cell;
+
+/// Dispatches between two looks at the clock, at least and at most.
+const LEAST: u32 = 4;
+const MOST: u32 = 512;
+/// A look at the clock is due after about this time.
+const PERIOD: u64 = 20_000;
+/// The driver is asked at most this often while the carrier is busy.
+const POLL_PERIOD: u64 = 30_000;
+
+/// When to do what.
+pub(crate) struct Duties {
+    /// Dispatches between two looks at the clock, at present.
+    window: Cell<u32>,
+    /// Dispatches since the last look.
+    since: Cell<u32>,
+    /// The length of the tick that is running.
+    tick: Cell<u32>,
+    polled: Cell<u64>,
+}
+
+impl Duties {
+    pub(crate) const fn new() -> Duties {
+        Duties {
+            window: Cell::new(64),
+            since: Cell::new(0),
+            tick: Cell::new(1),
+            polled: Cell::new(0),
+        }
+    }
+}
+
+impl Carrier {
+    /// What runs next, when a tick is over.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn next_after_duties(&self) -> *const Control {
+        let duties = &self.duties;
+        let since = duties.since.get() + duties.tick.get();
+        duties.since.set(since);
+        let window = duties.window.get();
+        if since >= window {
+            self.tend();
+        }
+        // Fibers that have not started get turns in proportion to their number.
+        let (unstarted, ready) = (self.deque.len(), self.ready.len());
+        if unstarted > 0 && ready > 0 {
+            let tick = ((unstarted + ready) / unstarted).clamp(1, window as usize) as u32;
+            self.set_tick(tick);
+            if let Some(oldest) = self.oldest_shared() {
+                // SAFETY: what was in the deque is alive, and ours.
+                self.await_left(unsafe { &*oldest });
+                return oldest;
+            }
+        } else {
+            self.set_tick(duties.window.get());
+        }
+        self.next_ready()
+    }
+
+    fn set_tick(&self, tick: u32) {
+        self.duties.tick.set(tick);
+        self.tick.set(tick);
+    }
+
+    /// Looks at the clock and at everything that may have become ready.
+    pub(super) fn tend(&self) {
+        let duties = &self.duties;
+        let dispatched = duties.since.replace(0);
+        metrics::add(&self.counters.dispatched, u64::from(dispatched));
+        let before = self.now.get();
+        let now = clock::now();
+        self.now.set(now);
+        let window = duties.window.get();
+        let elapsed = now.saturating_sub(before);
+        if elapsed > 2 * PERIOD {
+            duties.window.set((window / 2).max(LEAST));
+        } else if elapsed < PERIOD / 2 {
+            duties.window.set((window * 2).min(MOST));
+        }
+        self.slot_left.set((window / 4).max(1));
+        if !self.inbox.is_empty() {
+            self.take_inbox();
+        }
+        self.expire(now);
+        self.ask_pollers();
+        // SAFETY: this is the carrier's thread; the driver wakes fibers and calls nothing back.
+        if let Some(driver) = unsafe { (*self.driver.get()).as_ref() }
+            && driver.is_active()
+            && now.saturating_sub(duties.polled.get()) > POLL_PERIOD
+        {
+            duties.polled.set(now);
+            driver.poll();
+        }
+    }
+
+    /// Takes what others have put into the inbox.
+    #[inline(never)]
+    pub(super) fn take_inbox(&self) {
+        self.inbox.take(|entry| match entry {
+            // SAFETY: who put it there has ended its wait; its link is free.
+            Entry::Ready(control) => unsafe { self.ready.push(control) },
+            Entry::Message(control) => {
+                // SAFETY: the message has a reference of its own.
+                let control = unsafe { FiberRef::from_counted(control) };
+                interrupt(&control);
+            }
+        });
+    }
+
+    /// Ends the waits whose deadlines have passed.
+    pub(super) fn expire(&self, now: u64) {
+        if self.earliest.load(Ordering::Relaxed) > now {
+            return;
+        }
+        let mut count = 0;
+        let mut timers = self.timers.lock();
+        while let Some(control) = timers.pop_expired(now) {
+            // SAFETY: who is in the timers has not returned from its wait.
+            let control = unsafe { &*control };
+            if let Some(epoch) = control.wake.waiting() {
+                count += u64::from(wake(control, epoch, Outcome::TimedOut));
+            }
+        }
+        self.earliest.store(timers.earliest().unwrap_or(clock::NEVER), Ordering::Relaxed);
+        drop(timers);
+        metrics::add(&self.counters.expired, count);
+    }
+
+    /// Wakes those who wait for a predicate, to ask it themselves.
+    fn ask_pollers(&self) {
+        // SAFETY: this is the carrier's thread, and nothing below comes back here.
+        let pollers = unsafe { &mut *self.pollers.get() };
+        for (control, epoch) in pollers.drain(..) {
+            // SAFETY: blocks are never unmapped; who has left is not woken, by the epoch.
+            wake(unsafe { &*control }, epoch, Outcome::Notified);
+        }
+    }
+}
+
+/// Ends the wait of a fiber that was cancelled, if it waits and may be told.
+///
+/// The caller runs on the fiber's carrier, so the fiber does not run; or the fiber is migratable
+/// and has looked at its mark after it began to wait.
+pub(crate) fn interrupt(control: &Control) {
+    if control.flags().has(Flags(Flags::MASKED.0 | Flags::UNWINDING.0)) {
+        return;
+    }
+    if let Some(epoch) = control.wake.waiting() {
+        wake(control, epoch, Outcome::Interrupted);
+    }
+}

@@ -1,0 +1,411 @@
+//! The control block: all that is known of one fiber.
+//!
+//! Three cache lines. The first has what dispatch needs; the second what waiting and joining need;
+//! the third holds the closure until the fiber starts, and the result from its end until it is
+//! taken. What few fibers have (a name, locals, a scope) is in [`Extra`].
+//!
+//! # Who may touch what
+//!
+//! A block is *type-stable*: it is recycled, never unmapped, so its atomics may be read by anybody
+//! who ever had a pointer to it. The plain fields belong to
+//!
+//! - the one who makes the fiber, until it is submitted;
+//! - then the one who holds it: the queue it is in, the carrier that takes it out of there;
+//! - from its start on the thread of its carrier; for a migratable fiber the thread that runs it
+//!   or has taken it out of a queue;
+//! - after its end, the holder of the join handle (result), and the last holder of a reference.
+//!
+//! An OS thread that waits has a block as well, its *proxy*, of which only the wait is used.
+
+use super::extra::Extra;
+use super::life::Life;
+use super::slab;
+use super::state::{Epoch, WakeWord};
+use super::task::{Storage, Vtable};
+use crate::carrier::Carrier;
+use crate::primitive::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use crate::queue::Linked;
+use core::cell::{Cell, UnsafeCell};
+use core::ptr;
+use sinew_context::context::Context;
+
+/// A fiber's control block; see the page of this module.
+#[repr(C, align(64))]
+pub(crate) struct Control {
+    /// Where the fiber goes on. `None` until it first runs; stale while it runs.
+    pub(crate) context: Cell<Option<Context>>,
+    /// The next one in the queue that this one is in.
+    link: AtomicPtr<Control>,
+    /// Decides who ends the wait.
+    pub(crate) wake: WakeWord,
+    /// The carrier that dispatches it: null until it starts, then the one it is bound to; for a
+    /// migratable fiber the one that ran it last.
+    carrier: AtomicPtr<Carrier>,
+    pub(crate) life: Life,
+    /// What makes a wait or a yield take the longer way. Belongs to the fiber's thread.
+    flags: AtomicU32,
+    /// Where it is in the timers of its carrier. Belongs to the lock of those.
+    pub(crate) timer: Cell<u32>,
+    /// Lazily made; stays with the block when it is recycled.
+    extra: AtomicPtr<Extra>,
+    /// Never used twice.
+    id: AtomicU64,
+
+    /// How to run it. Constant from birth to the end of the block.
+    pub(crate) vtable: Cell<&'static Vtable>,
+    /// Whom to wake at the end, and its epoch: written before `JOINING` is set.
+    joiner: AtomicPtr<Control>,
+    joiner_epoch: AtomicU64,
+    /// What it waits for: the kind in the upper byte, since when below.
+    wait: AtomicU64,
+    wait_address: AtomicU64,
+    /// The crew that it belongs to. Null for proxies.
+    pub(crate) crew: AtomicPtr<crate::carrier::Crew>,
+    /// The word of `park` and `unpark`.
+    pub(crate) token: AtomicU64,
+    message_link: AtomicPtr<Control>,
+
+    pub(crate) storage: UnsafeCell<Storage>,
+}
+
+const _: () = assert!(size_of::<Control>() == 192);
+
+// SAFETY: who may touch the plain fields is laid down above.
+unsafe impl Sync for Control {}
+
+// SAFETY: a fiber is in one queue at a time, by the state of its wait; it is a message once, by
+// the mark `CANCELLED`, which is set once.
+unsafe impl Linked for Control {
+    #[inline(always)]
+    fn link(&self) -> &AtomicPtr<Control> {
+        &self.link
+    }
+
+    fn message_link(&self) -> &AtomicPtr<Control> {
+        &self.message_link
+    }
+}
+
+/// What makes a fiber's waits special.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Flags(pub(crate) u32);
+
+impl Flags {
+    /// May not be suspended: `pinned`, or a hook of the user's runs.
+    pub(crate) const PINNED: Flags = Flags(1);
+    /// Cancellation is postponed.
+    pub(crate) const MASKED: Flags = Flags(1 << 1);
+    /// Uses context slots, which are swapped at each switch.
+    pub(crate) const SLOTS: Flags = Flags(1 << 2);
+    /// A panic began in this fiber since the thread was last seen without one.
+    pub(crate) const PANICKED: Flags = Flags(1 << 3);
+    /// Moves between carriers.
+    pub(crate) const MIGRATABLE: Flags = Flags(1 << 4);
+    /// Inside a deadline scope.
+    pub(crate) const DEADLINE: Flags = Flags(1 << 5);
+    /// Its stack is of a size of its own.
+    pub(crate) const SIZED: Flags = Flags(1 << 6);
+    /// Not a fiber but a thread.
+    pub(crate) const PROXY: Flags = Flags(1 << 7);
+    /// May only run on the carrier that the builder named.
+    pub(crate) const AFFINE: Flags = Flags(1 << 8);
+    /// A migratable fiber that has not left its stack yet: nobody may resume it.
+    pub(crate) const ON_STACK: Flags = Flags(1 << 9);
+    /// The one that the carrier's own loop runs as.
+    pub(crate) const ROOT: Flags = Flags(1 << 10);
+    /// A predicate or a hook runs: even blocking the thread is an error.
+    pub(crate) const NO_WAIT: Flags = Flags(1 << 11);
+    /// A cancellation was raised in it before: it was caught, and is raised again.
+    pub(crate) const RAISED: Flags = Flags(1 << 12);
+    /// Suspended in the middle of an unwinding.
+    pub(crate) const UNWINDING: Flags = Flags(1 << 13);
+
+    /// What makes `yield_now` more than two moves.
+    pub(crate) const SLOW_YIELD: Flags = Flags(
+        Flags::PINNED.0
+            | Flags::SLOTS.0
+            | Flags::PANICKED.0
+            | Flags::MIGRATABLE.0
+            | Flags::DEADLINE.0
+            | Flags::ROOT.0
+            | Flags::NO_WAIT.0,
+    );
+
+    #[inline(always)]
+    pub(crate) fn has(self, any_of: Flags) -> bool {
+        self.0 & any_of.0 != 0
+    }
+}
+
+/// What a fiber waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum WaitKind {
+    /// Nothing: it is not waiting.
+    None = 0,
+    /// A moment: `sleep` and `sleep_until`.
+    Sleep,
+    /// Somebody who calls `unpark`.
+    Park,
+    /// The end of another fiber, whose id is the address.
+    Join,
+    /// A predicate of `wait_until`.
+    Predicate,
+    /// A future, in `block_on`.
+    Future,
+    /// The children of a scope.
+    Scope,
+}
+
+impl WaitKind {
+    pub(crate) fn from_bits(bits: u8) -> WaitKind {
+        const ALL: [WaitKind; 7] = [
+            WaitKind::None,
+            WaitKind::Sleep,
+            WaitKind::Park,
+            WaitKind::Join,
+            WaitKind::Predicate,
+            WaitKind::Future,
+            WaitKind::Scope,
+        ];
+        ALL.get(usize::from(bits)).copied().unwrap_or(WaitKind::None)
+    }
+
+    /// As an operation, for messages.
+    pub(crate) fn operation(self) -> &'static str {
+        match self {
+            WaitKind::None => "nothing",
+            WaitKind::Sleep => "sleep",
+            WaitKind::Park => "park",
+            WaitKind::Join => "join",
+            WaitKind::Predicate => "wait_until",
+            WaitKind::Future => "block_on",
+            WaitKind::Scope => "the end of a scope",
+        }
+    }
+}
+
+const KIND_SHIFT: u32 = 56;
+
+impl Control {
+    /// A block without a fiber.
+    pub(crate) fn vacant() -> Control {
+        Control {
+            context: Cell::new(None),
+            link: AtomicPtr::new(ptr::null_mut()),
+            wake: WakeWord::new(),
+            carrier: AtomicPtr::new(ptr::null_mut()),
+            life: Life::free(),
+            flags: AtomicU32::new(0),
+            timer: Cell::new(u32::MAX),
+            extra: AtomicPtr::new(ptr::null_mut()),
+            id: AtomicU64::new(0),
+            vtable: Cell::new(&Vtable::NONE),
+            joiner: AtomicPtr::new(ptr::null_mut()),
+            joiner_epoch: AtomicU64::new(0),
+            wait: AtomicU64::new(0),
+            wait_address: AtomicU64::new(0),
+            crew: AtomicPtr::new(ptr::null_mut()),
+            token: AtomicU64::new(0),
+            message_link: AtomicPtr::new(ptr::null_mut()),
+            storage: UnsafeCell::new(Storage::uninit()),
+        }
+    }
+
+    /// Makes a vacant block a fiber that has not been submitted, with `references`.
+    #[inline(always)]
+    pub(crate) fn occupy(&self, id: u64, vtable: &'static Vtable, flags: Flags, references: u64) {
+        self.context.set(None);
+        self.carrier.store(ptr::null_mut(), Ordering::Relaxed);
+        self.flags.store(flags.0, Ordering::Relaxed);
+        self.id.store(id, Ordering::Relaxed);
+        self.vtable.set(vtable);
+        self.wait.store(0, Ordering::Relaxed);
+        self.token.store(0, Ordering::Relaxed);
+        self.life.begin(references);
+    }
+
+    #[inline(always)]
+    pub(crate) fn id(&self) -> u64 {
+        self.id.load(Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    pub(crate) fn flags(&self) -> Flags {
+        Flags(self.flags.load(Ordering::Relaxed))
+    }
+
+    /// Sets flags. Only the thread that the fiber belongs to calls this.
+    #[inline(always)]
+    pub(crate) fn set_flags(&self, flags: Flags) {
+        self.flags.store(self.flags().0 | flags.0, Ordering::Relaxed);
+    }
+
+    /// Clears flags. Only the thread that the fiber belongs to calls this.
+    #[inline(always)]
+    pub(crate) fn clear_flags(&self, flags: Flags) {
+        self.flags.store(self.flags().0 & !flags.0, Ordering::Relaxed);
+    }
+
+    /// Puts those of `mask` back to what they were in `before`.
+    pub(crate) fn restore_flags(&self, before: Flags, mask: Flags) {
+        let kept = self.flags().0 & !mask.0;
+        self.flags.store(kept | before.0 & mask.0, Ordering::Relaxed);
+    }
+
+    /// Clears the mark that keeps others from resuming a migratable fiber.
+    #[inline(always)]
+    pub(crate) fn left_stack(&self) {
+        let flags = self.flags().0 & !Flags::ON_STACK.0;
+        // ORDERING: Release publishes the saved context; pairs with the Acquire in `await_left`.
+        self.flags.store(flags, Ordering::Release);
+    }
+
+    /// Whether a migratable fiber has left its stack, and may be resumed.
+    #[inline(always)]
+    pub(crate) fn has_left_stack(&self) -> bool {
+        // ORDERING: Acquire: the saved context; pairs with the Release in `left_stack`.
+        self.flags.load(Ordering::Acquire) & Flags::ON_STACK.0 == 0
+    }
+
+    #[inline(always)]
+    pub(crate) fn carrier(&self) -> *const Carrier {
+        self.carrier.load(Ordering::Relaxed)
+    }
+
+    #[inline(always)]
+    pub(crate) fn set_carrier(&self, carrier: &Carrier) {
+        self.carrier.store((&raw const *carrier).cast_mut(), Ordering::Relaxed);
+    }
+
+    /// Notes what the fiber is about to wait for. `since` is the carrier's last look at the clock.
+    #[inline(always)]
+    pub(crate) fn record_wait(&self, kind: WaitKind, address: usize, since: u64) {
+        let since = since & ((1 << KIND_SHIFT) - 1);
+        self.wait_address.store(address as u64, Ordering::Relaxed);
+        self.wait.store(u64::from(kind as u8) << KIND_SHIFT | since, Ordering::Relaxed);
+    }
+
+    /// What it waits for, on what, and since when (nanoseconds of sinew's clock).
+    pub(crate) fn recorded_wait(&self) -> (WaitKind, usize, u64) {
+        let wait = self.wait.load(Ordering::Relaxed);
+        let kind = WaitKind::from_bits((wait >> KIND_SHIFT) as u8);
+        let since = wait & ((1 << KIND_SHIFT) - 1);
+        (kind, self.wait_address.load(Ordering::Relaxed) as usize, since)
+    }
+
+    /// Names whom to wake at the end. The holder of the join handle calls this, then sets the mark.
+    #[inline(always)]
+    pub(crate) fn set_joiner(&self, joiner: *const Control, epoch: Epoch) {
+        self.joiner.store(joiner.cast_mut(), Ordering::Relaxed);
+        self.joiner_epoch.store(epoch.bits(), Ordering::Relaxed);
+    }
+
+    /// Whom to wake at the end. What is read while the holder of the join handle changes it is not
+    /// used: the exchange that ends the fiber fails then.
+    #[inline(always)]
+    pub(crate) fn joiner(&self) -> (*const Control, Epoch) {
+        let epoch = Epoch::from_bits(self.joiner_epoch.load(Ordering::Relaxed));
+        (self.joiner.load(Ordering::Relaxed), epoch)
+    }
+
+    /// What few fibers have, if this one ever had any of it.
+    #[inline(always)]
+    pub(crate) fn extra(&self) -> Option<&Extra> {
+        // SAFETY: null, or a box that stays with the block.
+        unsafe { self.extra.load(Ordering::Acquire).as_ref() }
+    }
+
+    /// The same, made now if need be.
+    pub(crate) fn extra_or_new(&self) -> &Extra {
+        if let Some(extra) = self.extra() {
+            return extra;
+        }
+        let new = Box::into_raw(Box::<Extra>::default());
+        // ORDERING: AcqRel: Release publishes the box; Acquire shows one that another has made.
+        match self.extra.compare_exchange(ptr::null_mut(), new, Ordering::AcqRel, Ordering::Acquire)
+        {
+            // SAFETY: just made, and stays with the block.
+            Ok(_) => unsafe { &*new },
+            Err(other) => {
+                // SAFETY: ours was not published; the other stays with the block.
+                unsafe {
+                    drop(Box::from_raw(new));
+                    &*other
+                }
+            }
+        }
+    }
+}
+
+/// A counted reference to a control block.
+#[derive(Debug)]
+pub(crate) struct FiberRef(ptr::NonNull<Control>);
+
+// SAFETY: what a reference gives access to is atomic, or guarded by the rules of the block.
+unsafe impl Send for FiberRef {}
+// SAFETY: the same.
+unsafe impl Sync for FiberRef {}
+
+impl FiberRef {
+    /// Takes over a reference that was counted already.
+    ///
+    /// # Safety
+    /// The caller owns one, and gives it away.
+    #[inline(always)]
+    pub(crate) unsafe fn from_counted(control: *const Control) -> FiberRef {
+        // SAFETY: pointers to blocks are not null.
+        FiberRef(unsafe { ptr::NonNull::new_unchecked(control.cast_mut()) })
+    }
+
+    /// Adds a reference to a block that is alive.
+    pub(crate) fn new(control: &Control) -> FiberRef {
+        control.life.acquire();
+        FiberRef(ptr::NonNull::from(control))
+    }
+
+    /// Gives the reference up without dropping it; [`from_counted`](Self::from_counted) takes it
+    /// back.
+    pub(crate) fn into_counted(self) -> *const Control {
+        core::mem::ManuallyDrop::new(self).0.as_ptr()
+    }
+
+    #[inline(always)]
+    pub(crate) fn as_ptr(&self) -> *const Control {
+        self.0.as_ptr()
+    }
+}
+
+impl core::ops::Deref for FiberRef {
+    type Target = Control;
+    #[inline(always)]
+    fn deref(&self) -> &Control {
+        // SAFETY: a reference keeps the block.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl Clone for FiberRef {
+    fn clone(&self) -> Self {
+        FiberRef::new(self)
+    }
+}
+
+impl Drop for FiberRef {
+    #[inline(always)]
+    fn drop(&mut self) {
+        // SAFETY: the block is alive until the last reference goes.
+        unsafe {
+            if self.0.as_ref().life.release() {
+                slab::free(self.0.as_ptr());
+            }
+        }
+    }
+}
+
+impl core::fmt::Debug for Control {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Control").field("id", &self.id()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,95 @@
+//! What few fibers have, apart from the control block.
+//!
+//! Made when it is first needed, and kept when the block is recycled: once warm, nothing is
+//! allocated for it.
+
+use super::control::Control;
+use super::local::Locals;
+use crate::primitive::{AtomicPtr, SpinLock};
+use core::any::Any;
+use core::cell::{Cell, UnsafeCell};
+use core::ptr;
+use core::task::Waker;
+use std::sync::Arc;
+
+/// See the page of this module. Who may touch the plain fields is laid down in `control`.
+pub(crate) struct Extra {
+    /// Set before the fiber is submitted, and not changed until its block is free.
+    pub(crate) name: UnsafeCell<Option<Arc<str>>>,
+    /// Bytes of stack, if the fiber has the flag `SIZED`.
+    pub(crate) stack_size: Cell<usize>,
+    /// The index of the only carrier that it may run on, if the fiber has the flag `AFFINE`.
+    pub(crate) affinity: Cell<usize>,
+    /// Whether it was made to be submitted later, and was not.
+    pub(crate) held_back: Cell<bool>,
+    pub(crate) locals: Locals,
+    /// The nearest deadline of the scopes that the fiber is in, if it has the flag `DEADLINE`.
+    pub(crate) deadline: Cell<u64>,
+    /// The scope that the fiber is a child of, and what to do there at its end.
+    pub(crate) scope: Cell<*const ()>,
+    pub(crate) scope_end: Cell<Option<&'static ScopeEnd>>,
+    /// Links of the list that the scope guards.
+    pub(crate) scope_next: Cell<*const Control>,
+    pub(crate) scope_previous: Cell<*const Control>,
+    /// The innermost context slot in use.
+    pub(crate) slots: Cell<*const ()>,
+    /// A panic of a slot's hook at the suspension, to be raised when the wait returns.
+    pub(crate) pending_panic: Cell<Option<Box<dyn Any + Send>>>,
+    /// Whom to tell of the end, if the join handle was polled as a future.
+    pub(crate) waker: SpinLock<Option<Waker>>,
+    /// The thread's proxy, while the fiber is pinned and waits as its thread.
+    pub(crate) pinned_as: AtomicPtr<Control>,
+}
+
+/// What a scope wants to be told of the end of a child. Belongs to a layer above this one.
+pub(crate) struct ScopeEnd {
+    /// Before the end: the fiber leaves the scope's list.
+    pub(crate) leave: unsafe fn(scope: *const (), child: &Control),
+    /// After the end, when nothing of the fiber is left: the scope may return.
+    pub(crate) gone: unsafe fn(scope: *const ()),
+}
+
+impl Default for Extra {
+    fn default() -> Self {
+        Extra {
+            name: UnsafeCell::new(None),
+            stack_size: Cell::new(0),
+            affinity: Cell::new(0),
+            held_back: Cell::new(false),
+            locals: Locals::new(),
+            deadline: Cell::new(u64::MAX),
+            scope: Cell::new(ptr::null()),
+            scope_end: Cell::new(None),
+            scope_next: Cell::new(ptr::null()),
+            scope_previous: Cell::new(ptr::null()),
+            slots: Cell::new(ptr::null()),
+            pending_panic: Cell::new(None),
+            waker: SpinLock::new(None),
+            pinned_as: AtomicPtr::new(ptr::null_mut()),
+        }
+    }
+}
+
+impl Extra {
+    /// The fiber's name.
+    pub(crate) fn name(&self) -> Option<&Arc<str>> {
+        // SAFETY: not changed while anybody has a reference to the block.
+        unsafe { (*self.name.get()).as_ref() }
+    }
+
+    /// Forgets what belonged to the fiber that had the block.
+    ///
+    /// # Safety
+    /// The block is free, or not yet alive.
+    pub(crate) unsafe fn clear(&self) {
+        // SAFETY: nobody else has a reference.
+        unsafe { *self.name.get() = None };
+        self.stack_size.set(0);
+        self.held_back.set(false);
+        self.deadline.set(u64::MAX);
+        self.slots.set(ptr::null());
+        self.scope_end.set(None);
+        drop(self.pending_panic.take());
+        drop(self.waker.lock().take());
+    }
+}

@@ -1,0 +1,158 @@
+//! A closure and its result, in the control block of the fiber that turns one into the other.
+//!
+//! # Life of the storage
+//!
+//! `store` writes the closure. The fiber takes it out, once, when it starts, and writes the result
+//! when it ends; or whoever discards an unstarted fiber drops it. The holder of the join handle
+//! takes or drops the result; if the handle is gone before, the fiber drops it, as its last act.
+//! What is larger than the storage is in a box.
+
+use super::control::Control;
+use core::any::Any;
+use core::cell::UnsafeCell;
+use core::mem::MaybeUninit;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+const SIZE: usize = 64;
+
+/// Room for a closure, then for its result.
+#[repr(C, align(16))]
+pub(crate) struct Storage(MaybeUninit<[u8; SIZE]>);
+
+impl Storage {
+    pub(crate) const fn uninit() -> Storage {
+        Storage(MaybeUninit::uninit())
+    }
+}
+
+/// What differs from closure to closure.
+pub(crate) struct Vtable {
+    /// Takes the closure out, runs it, and stores the result.
+    ///
+    /// # Safety
+    /// The storage holds a closure of this vtable.
+    pub(crate) run: unsafe fn(&Control),
+    /// Drops the closure and stores `Err(payload)`.
+    ///
+    /// # Safety
+    /// The storage holds a closure of this vtable.
+    pub(crate) refuse: unsafe fn(&Control, payload: Box<dyn Any + Send>),
+    /// Drops the result that nobody will take.
+    ///
+    /// # Safety
+    /// The storage holds a result of this vtable.
+    pub(crate) drop_result: unsafe fn(&Control),
+    /// Tells those who wait for the end in the waiter table, given the block's address and the
+    /// fiber's id. Belongs to a layer above this one.
+    pub(crate) announce: fn(address: usize, id: u64),
+}
+
+impl Vtable {
+    /// That of a block without a closure.
+    pub(crate) const NONE: Vtable =
+        Vtable { run: |_| {}, refuse: |_, _| {}, drop_result: |_| {}, announce: |_, _| {} };
+}
+
+const fn fits<T>() -> bool {
+    size_of::<T>() <= SIZE && align_of::<T>() <= align_of::<Storage>()
+}
+
+/// Writes `value` to where `take` finds it.
+///
+/// # Safety
+/// The storage is the caller's, and holds nothing that needs to be dropped.
+#[inline(always)]
+unsafe fn put<T>(storage: &UnsafeCell<Storage>, value: T) {
+    // SAFETY: either form fits, and the caller has the storage for itself.
+    unsafe {
+        if fits::<T>() {
+            storage.get().cast::<T>().write(value);
+        } else {
+            storage.get().cast::<Box<T>>().write(Box::new(value));
+        }
+    }
+}
+
+/// Takes out what `put` wrote.
+///
+/// # Safety
+/// `put::<T>` wrote it, and nobody took it.
+#[inline(always)]
+unsafe fn take<T>(storage: &UnsafeCell<Storage>) -> T {
+    // SAFETY: as the caller promised; the form depends on the type alone.
+    unsafe {
+        if fits::<T>() {
+            storage.get().cast::<T>().read()
+        } else {
+            *storage.get().cast::<Box<T>>().read()
+        }
+    }
+}
+
+type Outcome<T> = std::thread::Result<T>;
+
+/// The vtable of closures of type `F`.
+pub(crate) fn vtable<F, T>() -> &'static Vtable
+where
+    F: FnOnce() -> T,
+{
+    struct Of<F, T>(core::marker::PhantomData<(F, T)>);
+    impl<F: FnOnce() -> T, T> Of<F, T> {
+        const VTABLE: Vtable = Vtable {
+            run: run::<F, T>,
+            refuse: refuse::<F, T>,
+            drop_result: drop_result::<T>,
+            announce: crate::park::table::release_finished,
+        };
+    }
+    &Of::<F, T>::VTABLE
+}
+
+/// Stores the closure of a new fiber.
+///
+/// # Safety
+/// The block is new and its vtable is `vtable::<F, T>()`.
+#[inline(always)]
+pub(crate) unsafe fn store<F>(control: &Control, closure: F) {
+    // SAFETY: the maker of a fiber has its storage.
+    unsafe { put(&control.storage, closure) };
+}
+
+unsafe fn run<F: FnOnce() -> T, T>(control: &Control) {
+    // SAFETY: as the caller promised; from here on the storage is free until the result is put.
+    unsafe {
+        let closure = take::<F>(&control.storage);
+        let result: Outcome<T> = catch_unwind(AssertUnwindSafe(closure));
+        put(&control.storage, result);
+    }
+}
+
+unsafe fn refuse<F: FnOnce() -> T, T>(control: &Control, payload: Box<dyn Any + Send>) {
+    // SAFETY: as for `run`.
+    unsafe {
+        let closure = take::<F>(&control.storage);
+        let dropped = catch_unwind(AssertUnwindSafe(|| drop(closure)));
+        let result: Outcome<T> = Err(dropped.err().unwrap_or(payload));
+        put(&control.storage, result);
+    }
+}
+
+unsafe fn drop_result<T>(control: &Control) {
+    // SAFETY: as the caller promised.
+    let result = unsafe { take::<Outcome<T>>(&control.storage) };
+    // What panics here would be a panic that nobody can be told of: the handle is gone.
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(result))) {
+        // Dropping a payload may panic as well; there is an end to everything.
+        core::mem::forget(payload);
+    }
+}
+
+/// Takes the result of a finished fiber.
+///
+/// # Safety
+/// The fiber has finished, its closure returned a `T`, and nobody took the result.
+#[inline(always)]
+pub(crate) unsafe fn take_result<T>(control: &Control) -> Outcome<T> {
+    // SAFETY: as the caller promised.
+    unsafe { take(&control.storage) }
+}

@@ -1,0 +1,54 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # Reading order
+//!
+//! A fiber's life, forward: `spawn` makes it, `fiber` is what it is, `queue` is where it waits for
+//! its turn, `carrier` runs it, `park` stops it and wakes it; `time`, `cancel` and `runtime` are
+//! built on that.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![cfg_attr(
+    sinew_loom,
+    allow(dead_code, unused_imports, reason = "only what is modelled is built")
+)]
+
+#[cfg(not(sinew_loom))]
+mod cancel;
+mod carrier;
+#[cfg(not(sinew_loom))]
+mod clock;
+mod fiber;
+#[cfg(not(sinew_loom))]
+mod metrics;
+#[cfg(not(sinew_loom))]
+mod park;
+mod primitive;
+mod queue;
+#[cfg(not(sinew_loom))]
+mod report;
+#[cfg(not(sinew_loom))]
+pub mod runtime;
+#[cfg(not(sinew_loom))]
+mod spawn;
+#[cfg(not(sinew_loom))]
+mod time;
+
+#[cfg(not(sinew_loom))]
+pub use public::*;
+
+/// The chosen public surface.
+#[cfg(not(sinew_loom))]
+mod public {
+    pub use crate::cancel::{
+        Cancelled, Elapsed, deadline, is_cancel, is_cancelled, masked, timeout,
+    };
+    pub use crate::fiber::WaitKind;
+    pub use crate::fiber::local::FiberLocal;
+    pub use crate::park::{ContextSlot, can_yield, park, park_timeout, pinned, yield_now};
+    pub use crate::report::{reset_report_hook, set_report_hook};
+    pub use crate::runtime::{Group, Handle, Runtime, current_carrier, run, run_all};
+    pub use crate::spawn::{
+        Builder, Fiber, FiberId, JoinHandle, Scope, ScopedJoinHandle, State, Unstarted, block_on,
+        current, scope, spawn, spawn_local,
+    };
+    pub use crate::time::{sleep, sleep_until, wait_until};
+}

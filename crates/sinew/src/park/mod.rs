@@ -1,0 +1,325 @@
+//! A fiber stops, and something makes it run again: the one mechanism under every wait.
+//!
+//! A wait is begun, registered with whoever will end it, and then suspended on. README.md of this
+//! folder says why no wake is lost on the way.
+//!
+//! OS threads wait by the same calls: a *proxy*, a control block of their own, stands for them, and
+//! suspending it blocks the thread. So does a pinned fiber.
+//!
+//! Next: `time`, `spawn` and whatever else registers a [`Waiter`].
+
+mod parker;
+mod pinned;
+pub(crate) mod slots;
+pub(crate) mod table;
+pub(crate) mod yielding;
+
+pub use parker::{park, park_timeout};
+pub(crate) use parker::{park_as, unpark, wake_pinned};
+pub(crate) use pinned::without_waiting;
+pub use pinned::{can_yield, pinned};
+pub use slots::ContextSlot;
+pub use yielding::yield_now;
+
+use crate::carrier::{self, Carrier, current, dispatch};
+use crate::clock;
+use crate::fiber::life::CANCELLED;
+use crate::fiber::state::{Epoch, Outcome};
+use crate::fiber::{Control, FiberRef, Flags, WaitKind};
+use crate::primitive::{Ordering, fence, futex};
+use core::ptr;
+
+/// Whom to wake, and from which of its waits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waiter {
+    control: *const Control,
+    epoch: Epoch,
+}
+
+// SAFETY: control blocks are never unmapped, and an epoch that is over matches nothing.
+unsafe impl Send for Waiter {}
+
+impl Waiter {
+    /// Ends the wait, if nobody has: true for exactly one caller.
+    #[inline(always)]
+    pub(crate) fn wake(self) -> bool {
+        // SAFETY: control blocks are never unmapped.
+        carrier::wake(unsafe { &*self.control }, self.epoch, Outcome::Notified)
+    }
+
+    pub(crate) fn control(self) -> *const Control {
+        self.control
+    }
+
+    pub(crate) fn epoch(self) -> Epoch {
+        self.epoch
+    }
+}
+
+/// A wait that has begun. It must be suspended on or withdrawn.
+///
+/// Plain words without a destructor: one that had to be dropped would be kept in memory across the
+/// switch.
+#[must_use]
+pub(crate) struct Wait {
+    control: &'static Control,
+    /// Null if a thread waits; its proxy is counted then.
+    carrier: *const Carrier,
+    epoch: Epoch,
+    /// The fiber, if it is pinned and waits as its thread.
+    pinned: Option<&'static Control>,
+    /// A migratable fiber that is bound for the time of this wait.
+    rebind: bool,
+}
+
+impl Wait {
+    /// Begins a wait of the running fiber or thread.
+    ///
+    /// # Panics
+    /// Where waiting is an error: in a predicate or a hook, or pinned under the policy `Error`.
+    #[inline(always)]
+    #[track_caller]
+    pub(crate) fn begin(kind: WaitKind, address: usize) -> Wait {
+        match current::fiber() {
+            Some((carrier, control)) if !control.flags().has(SPECIAL) => {
+                control.record_wait(kind, address, carrier.now.get());
+                let epoch = control.wake.begin();
+                Wait { control, carrier, epoch, pinned: None, rebind: false }
+            }
+            other => Wait::begin_special(other, kind, address),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    #[track_caller]
+    fn begin_special(
+        fiber: Option<(&'static Carrier, &'static Control)>,
+        kind: WaitKind,
+        address: usize,
+    ) -> Wait {
+        let Some((carrier, control)) = fiber else {
+            return Wait::begin_as_thread(None, kind, address);
+        };
+        let flags = control.flags();
+        if flags.has(Flags::NO_WAIT) {
+            panic!("{} called in a predicate or a hook, where nothing may wait", kind.operation());
+        }
+        if flags.has(Flags::PINNED) {
+            pinned::about_to_block(carrier, control, kind, address);
+            return Wait::begin_as_thread(Some(control), kind, address);
+        }
+        // A migratable fiber stays where it is while it unwinds: the count of panics is the
+        // thread's.
+        let rebind = flags.has(Flags::MIGRATABLE) && std::thread::panicking();
+        if rebind {
+            control.clear_flags(Flags::MIGRATABLE);
+        }
+        control.record_wait(kind, address, carrier.now.get());
+        let epoch = control.wake.begin();
+        if flags.has(Flags::MIGRATABLE) {
+            // ORDERING: SeqCst fence; pairs with the one in `cancel::request`: either we see the
+            // request before we stop, or it sees that we wait.
+            fence(Ordering::SeqCst);
+        }
+        Wait { control, carrier, epoch, pinned: None, rebind }
+    }
+
+    fn begin_as_thread(pinned: Option<&'static Control>, kind: WaitKind, address: usize) -> Wait {
+        // SAFETY: the reference is given up when the wait has ended; blocks are never unmapped.
+        let control: &'static Control = unsafe { &*current::proxy().into_counted() };
+        control.record_wait(kind, address, clock::now());
+        let epoch = control.wake.begin();
+        if let Some(fiber) = pinned {
+            fiber.record_wait(kind, address, clock::now());
+            let extra = fiber.extra_or_new();
+            extra.pinned_as.store(ptr::from_ref(control).cast_mut(), Ordering::Release);
+            // ORDERING: SeqCst fence; pairs with the ones in `cancel::request` and `unpark`.
+            fence(Ordering::SeqCst);
+        }
+        Wait { control, carrier: ptr::null(), epoch, pinned, rebind: false }
+    }
+
+    /// Whom to wake.
+    #[inline(always)]
+    pub(crate) fn waiter(&self) -> Waiter {
+        Waiter { control: self.control, epoch: self.epoch }
+    }
+
+    /// The block of whoever waits: the fiber, also if it is pinned, or the thread's proxy.
+    #[inline(always)]
+    pub(crate) fn who(&self) -> &'static Control {
+        self.pinned.unwrap_or(self.control)
+    }
+
+    /// Ends a wait that turned out not to be needed. False if somebody has woken the waiter
+    /// meanwhile; that wake is used up.
+    pub(crate) fn withdraw(self) -> bool {
+        if self.control.wake.claim(self.epoch, Outcome::Notified) {
+            self.ended();
+            return true;
+        }
+        // It is in a queue, or will be in a moment: stop until it is dispatched from there.
+        self.suspend(clock::NEVER);
+        false
+    }
+
+    /// Stops until somebody wakes the waiter, the deadline passes, or the fiber is cancelled.
+    ///
+    /// Does not raise: what an interruption means is the caller's to decide.
+    #[inline(always)]
+    pub(crate) fn suspend(self, deadline: u64) -> Outcome {
+        let flags = self.control.flags();
+        if self.carrier.is_null()
+            || deadline != clock::NEVER
+            || flags.has(LONG_WAY)
+            || self.control.life.marks() & CANCELLED != 0
+            || std::thread::panicking()
+        {
+            return self.suspend_long_way(deadline);
+        }
+        // SAFETY: carriers live for ever; the fiber runs on it, and is registered.
+        unsafe { dispatch::suspend(&*self.carrier, self.control) };
+        self.control.wake.outcome()
+    }
+
+    #[inline(never)]
+    fn suspend_long_way(self, deadline: u64) -> Outcome {
+        let deadline = deadline.min(scope_deadline(self.who()));
+        if self.carrier.is_null() {
+            return self.suspend_thread(deadline);
+        }
+        let control = self.control;
+        // SAFETY: carriers live for ever.
+        let carrier = unsafe { &*self.carrier };
+        let unwinding = is_unwinding(carrier, control);
+        let deaf = unwinding || control.flags().has(Flags::MASKED);
+        if !deaf && control.life.marks() & CANCELLED != 0 {
+            // Whoever was faster has put us into a queue already.
+            if control.wake.claim(self.epoch, Outcome::Interrupted) {
+                self.ended();
+                return Outcome::Interrupted;
+            }
+        } else if deadline != clock::NEVER
+            && deadline <= clock::now()
+            && control.wake.claim(self.epoch, Outcome::TimedOut)
+        {
+            self.ended();
+            return Outcome::TimedOut;
+        }
+        let timed = deadline != clock::NEVER && control.wake.is_waiting(self.epoch);
+        if timed {
+            set_timer(carrier, control, deadline);
+        }
+        if unwinding {
+            control.set_flags(Flags::UNWINDING);
+            carrier.unwinding.set(carrier.unwinding.get() + 1);
+        }
+        let slots = control.flags().has(Flags::SLOTS);
+        if slots {
+            slots::swap_out(control);
+        }
+        // SAFETY: the fiber runs on its carrier, and is registered.
+        unsafe { dispatch::suspend(carrier, control) };
+        if unwinding {
+            // It was not moved meanwhile.
+            carrier.unwinding.set(carrier.unwinding.get() - 1);
+            control.clear_flags(Flags::UNWINDING);
+        }
+        if timed {
+            clear_timer(carrier, control);
+        }
+        self.ended();
+        let outcome = control.wake.outcome();
+        if slots {
+            slots::swap_in(control);
+        }
+        outcome
+    }
+
+    #[cold]
+    fn suspend_thread(self, deadline: u64) -> Outcome {
+        let control = self.control;
+        let interrupted = |fiber: &Control| {
+            !fiber.flags().has(Flags::MASKED)
+                && fiber.life.marks() & CANCELLED != 0
+                && !std::thread::panicking()
+        };
+        if self.pinned.is_some_and(interrupted) {
+            control.wake.claim(self.epoch, Outcome::Interrupted);
+        }
+        let (word, expected) = control.wake.futex();
+        while control.wake.is_waiting(self.epoch) {
+            let now = clock::now();
+            if deadline <= now {
+                control.wake.claim(self.epoch, Outcome::TimedOut);
+                break;
+            }
+            futex::wait(word, expected(self.epoch), clock::until(now, deadline));
+        }
+        let outcome = control.wake.outcome();
+        self.ended();
+        outcome
+    }
+
+    /// Puts back what `begin` changed.
+    fn ended(&self) {
+        if self.rebind {
+            self.control.set_flags(Flags::MIGRATABLE);
+        }
+        if let Some(fiber) = self.pinned {
+            if let Some(extra) = fiber.extra() {
+                extra.pinned_as.store(ptr::null_mut(), Ordering::Release);
+            }
+            fiber.record_wait(WaitKind::None, 0, 0);
+        }
+        if self.carrier.is_null() {
+            // SAFETY: counted in `begin_as_thread`. The wait has ended, so its outcome was read.
+            drop(unsafe { FiberRef::from_counted(self.control) });
+        }
+    }
+}
+
+/// What makes the beginning of a wait special.
+const SPECIAL: Flags = Flags(Flags::PINNED.0 | Flags::NO_WAIT.0 | Flags::MIGRATABLE.0);
+/// What makes suspending take the longer way.
+const LONG_WAY: Flags = Flags(
+    Flags::SLOTS.0 | Flags::PANICKED.0 | Flags::DEADLINE.0 | Flags::MASKED.0 | Flags::MIGRATABLE.0,
+);
+
+/// The nearest deadline of the scopes that a fiber or thread is in, unless it is masked.
+fn scope_deadline(who: &Control) -> u64 {
+    let flags = who.flags();
+    if !flags.has(Flags::DEADLINE) || flags.has(Flags::MASKED) {
+        return clock::NEVER;
+    }
+    who.extra().map_or(clock::NEVER, |extra| extra.deadline.get())
+}
+
+/// Whether the running fiber is being unwound.
+///
+/// The standard library counts panics per thread. While no neighbour is suspended in the middle of
+/// an unwinding, the count is the fiber's own. While one is, a fiber counts as unwinding only if a
+/// panic was seen to begin in it.
+pub(crate) fn is_unwinding(carrier: &Carrier, control: &Control) -> bool {
+    if !std::thread::panicking() {
+        control.clear_flags(Flags::PANICKED);
+        return false;
+    }
+    carrier.unwinding.get() == 0 || control.flags().has(Flags::PANICKED)
+}
+
+fn set_timer(carrier: &Carrier, control: &Control, deadline: u64) {
+    let mut timers = carrier.timers.lock();
+    // SAFETY: the fiber takes itself out before its wait returns.
+    unsafe { timers.insert(deadline, control) };
+    carrier.earliest.store(timers.earliest().unwrap_or(clock::NEVER), Ordering::Relaxed);
+}
+
+fn clear_timer(carrier: &Carrier, control: &Control) {
+    let mut timers = carrier.timers.lock();
+    // SAFETY: in these timers, or in none.
+    if unsafe { timers.remove(control) } {
+        carrier.earliest.store(timers.earliest().unwrap_or(clock::NEVER), Ordering::Relaxed);
+    }
+}

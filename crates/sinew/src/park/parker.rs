@@ -1,0 +1,136 @@
+//! `park` and `unpark`: a token that one fiber or thread waits for.
+//!
+//! The token is the primitive's own word: `EMPTY`, `NOTIFIED`, or the epoch of the wait of whoever
+//! parks. Parking is one compare-exchange from `EMPTY` to the epoch; unparking one exchange to
+//! `NOTIFIED`, and if an epoch was there, a claim of that wait.
+
+use super::{Wait, carrier};
+use crate::cancel;
+use crate::clock;
+use crate::fiber::state::{Epoch, Outcome};
+use crate::fiber::{Control, WaitKind};
+use crate::primitive::{Ordering, fence};
+use core::time::Duration;
+
+const EMPTY: u64 = 0;
+const NOTIFIED: u64 = 1;
+
+/// Stops the running fiber until [`Fiber::unpark`](crate::Fiber::unpark) is called on it.
+///
+/// Returns at once if that happened before; one call lets one `park` pass, however many come
+/// before it. A plain thread is stopped likewise; its handle is [`current`](crate::current).
+///
+/// As with [`std::thread::park`], it may return without an `unpark`, so the caller looks at what it
+/// waits for in a loop. A cancelled fiber is unwound from here.
+///
+/// # Examples
+/// ```
+/// use std::sync::atomic::{AtomicBool, Ordering};
+/// use std::sync::Arc;
+///
+/// sinew::run(|| {
+///     let ready = Arc::new(AtomicBool::new(false));
+///     let seen = ready.clone();
+///     let waiter = sinew::spawn(move || {
+///         while !seen.load(Ordering::Acquire) {
+///             sinew::park();
+///         }
+///     });
+///     ready.store(true, Ordering::Release);
+///     waiter.fiber().unpark();
+///     waiter.join().unwrap();
+/// });
+/// ```
+#[track_caller]
+pub fn park() {
+    park_until(WaitKind::Park, clock::NEVER);
+}
+
+/// Parks under another name.
+#[track_caller]
+pub(crate) fn park_as(kind: WaitKind) {
+    park_until(kind, clock::NEVER);
+}
+
+/// As [`park`], but returns after `timeout` at the latest.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+///
+/// sinew::park_timeout(Duration::from_millis(1)); // nobody unparks: returns after a millisecond
+/// ```
+#[track_caller]
+pub fn park_timeout(timeout: Duration) {
+    park_until(WaitKind::Park, clock::after(clock::now(), timeout));
+}
+
+#[track_caller]
+fn park_until(kind: WaitKind, deadline: u64) {
+    let wait = Wait::begin(kind, 0);
+    let who = wait.who();
+    let token = &who.token;
+    if !core::ptr::eq(who, wait.waiter().control()) {
+        return park_pinned(wait, deadline);
+    }
+    let epoch = wait.waiter().epoch().bits();
+    // ORDERING: AcqRel: Release publishes the wait, whose epoch `unpark` finds; Acquire shows what
+    // was written before an `unpark` that came first.
+    if token.compare_exchange(EMPTY, epoch, Ordering::AcqRel, Ordering::Acquire).is_err() {
+        token.store(EMPTY, Ordering::Relaxed);
+        wait.withdraw();
+        return cancel::check_here(who);
+    }
+    let outcome = wait.suspend(deadline);
+    // Whatever ended the wait, the token is used up.
+    // ORDERING: Acquire: pairs with the Release in `unpark`.
+    token.swap(EMPTY, Ordering::Acquire);
+    if outcome != Outcome::Notified {
+        cancel::check_outcome(who, outcome);
+    }
+}
+
+/// Parks a pinned fiber: the thread sleeps, and looks at the fiber's token when it is woken.
+#[cold]
+#[track_caller]
+fn park_pinned(wait: Wait, deadline: u64) {
+    let who = wait.who();
+    // ORDERING: Acquire: pairs with the Release in `unpark`.
+    if who.token.swap(EMPTY, Ordering::Acquire) == NOTIFIED {
+        wait.withdraw();
+        return;
+    }
+    let outcome = wait.suspend(deadline);
+    who.token.swap(EMPTY, Ordering::Acquire);
+    cancel::check_outcome(who, outcome);
+}
+
+/// Lets the next `park` of `control` pass, or the one under way.
+pub(crate) fn unpark(control: &Control) {
+    // ORDERING: AcqRel: Release publishes what the caller wrote before; Acquire shows the wait.
+    match control.token.swap(NOTIFIED, Ordering::AcqRel) {
+        EMPTY | NOTIFIED => {
+            // A pinned fiber waits as its thread.
+            if let Some(extra) = control.extra() {
+                // ORDERING: SeqCst fence; pairs with the one at the beginning of such a wait.
+                fence(Ordering::SeqCst);
+                wake_pinned(extra, Outcome::Notified);
+            }
+        }
+        // The token was the only place where the wait was registered, and we have taken it.
+        epoch => {
+            carrier::wake_alone(control, Epoch::from_bits(epoch), Outcome::Notified);
+        }
+    }
+}
+
+/// Wakes the thread of a pinned fiber that waits as its thread.
+pub(crate) fn wake_pinned(extra: &crate::fiber::extra::Extra, outcome: Outcome) {
+    let proxy = extra.pinned_as.load(Ordering::Acquire);
+    // SAFETY: blocks are never unmapped.
+    if let Some(proxy) = unsafe { proxy.as_ref() }
+        && let Some(epoch) = proxy.wake.waiting()
+    {
+        carrier::wake(proxy, epoch, outcome);
+    }
+}

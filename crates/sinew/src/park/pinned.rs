@@ -1,0 +1,85 @@
+//! Regions in which a fiber keeps its carrier.
+
+use crate::carrier::crew::PinnedWait;
+use crate::carrier::{Carrier, current};
+use crate::fiber::{Control, Flags, WaitKind};
+use crate::report;
+
+/// Runs `f` with the running fiber pinned: it is not suspended until `f` returns.
+///
+/// For code that cannot bear to have other fibers of the thread run in between: foreign libraries
+/// with state in thread-locals, locks of the operating system. A wait inside blocks the carrier and
+/// all its fibers; [`runtime::Builder::pinned_wait`](crate::runtime::Builder::pinned_wait) decides
+/// whether that is reported, an error, or silent. [`yield_now`](crate::yield_now) inside is an
+/// error. Regions nest. On a plain thread this just calls `f`.
+///
+/// # Examples
+/// ```
+/// sinew::run(|| {
+///     sinew::pinned(|| {
+///         assert!(!sinew::can_yield());
+///     });
+///     assert!(sinew::can_yield());
+/// });
+/// ```
+pub fn pinned<R>(f: impl FnOnce() -> R) -> R {
+    in_region(Flags::PINNED, f)
+}
+
+/// Runs `f`, in which every wait is an error: a predicate or a hook.
+pub(crate) fn without_waiting<R>(f: impl FnOnce() -> R) -> R {
+    in_region(Flags(Flags::PINNED.0 | Flags::NO_WAIT.0), f)
+}
+
+fn in_region<R>(flags: Flags, f: impl FnOnce() -> R) -> R {
+    struct Region(&'static Control, Flags, Flags);
+    impl Drop for Region {
+        fn drop(&mut self) {
+            self.0.restore_flags(self.1, self.2);
+        }
+    }
+    let Some((_, control)) = current::fiber() else {
+        return f();
+    };
+    let _region = Region(control, control.flags(), flags);
+    control.set_flags(flags);
+    f()
+}
+
+/// Whether the running code could be suspended: it is in a fiber, and not pinned.
+///
+/// # Examples
+/// ```
+/// assert!(!sinew::can_yield()); // a plain thread
+/// sinew::run(|| assert!(sinew::can_yield()));
+/// ```
+pub fn can_yield() -> bool {
+    current::fiber().is_some_and(|(_, control)| !control.flags().has(Flags::PINNED))
+}
+
+/// A pinned fiber is about to block its carrier: says so, or refuses, as the runtime was built.
+#[track_caller]
+pub(super) fn about_to_block(carrier: &Carrier, control: &Control, kind: WaitKind, address: usize) {
+    let operation = kind.operation();
+    if kind == WaitKind::Join && crate::spawn::can_only_run_on(carrier, address) {
+        panic!(
+            "deadlock: {} is pinned and calls {operation} for a fiber that can only run on the \
+             same carrier",
+            crate::spawn::describe(control)
+        );
+    }
+    match carrier.crew().settings.pinned_wait {
+        PinnedWait::Silent => {}
+        PinnedWait::Error => panic!(
+            "{operation} called by {} while it is pinned; it would block carrier {} with all its \
+             fibers",
+            crate::spawn::describe(control),
+            carrier.index()
+        ),
+        PinnedWait::Warn => report::say(format_args!(
+            "{} is pinned and blocks carrier {} in {operation}",
+            crate::spawn::describe(control),
+            carrier.index()
+        )),
+    }
+}

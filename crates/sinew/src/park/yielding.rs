@@ -1,0 +1,92 @@
+//! Letting others run.
+
+use super::{is_unwinding, slots};
+use crate::cancel;
+use crate::carrier::{Carrier, current, dispatch};
+use crate::clock;
+use crate::fiber::life::CANCELLED;
+use crate::fiber::{Control, Flags};
+
+/// Lets the other ready fibers of this carrier run before it goes on.
+///
+/// Costs a few nanoseconds. On a plain thread it is [`std::thread::yield_now`]. A cancelled fiber
+/// is unwound from here.
+///
+/// # Panics
+/// If the fiber is [pinned](crate::pinned).
+///
+/// # Examples
+/// ```
+/// sinew::run(|| {
+///     let other = sinew::spawn(|| 7);
+///     while !other.is_finished() {
+///         sinew::yield_now();
+///     }
+///     assert_eq!(other.join().unwrap(), 7);
+/// });
+/// ```
+#[inline]
+#[track_caller]
+pub fn yield_now() {
+    let Some((carrier, me)) = current::fiber() else {
+        return std::thread::yield_now();
+    };
+    if me.flags().has(Flags::SLOW_YIELD) || me.life.marks() & CANCELLED != 0 {
+        return yield_the_long_way(carrier, me);
+    }
+    // SAFETY: a running fiber is in no queue; it runs on its carrier.
+    unsafe {
+        carrier.ready.push(me);
+        dispatch::suspend(carrier, me);
+    }
+}
+
+#[cold]
+#[inline(never)]
+#[track_caller]
+fn yield_the_long_way(carrier: &'static Carrier, me: &'static Control) {
+    if me.flags().has(Flags::PINNED) {
+        panic!(
+            "yield_now called by {} while it is pinned, which keeps it from being suspended",
+            crate::spawn::describe(me)
+        );
+    }
+    cancel::check_here(me);
+    pass_on(carrier, me);
+    cancel::check_here(me);
+}
+
+/// Lets others run, whatever the fiber is in.
+pub(crate) fn pass_on(carrier: &Carrier, me: &Control) {
+    let unwinding = me.flags().has(Flags::PANICKED) && is_unwinding(carrier, me);
+    let bound = unwinding || !me.flags().has(Flags::MIGRATABLE);
+    if unwinding {
+        me.set_flags(Flags::UNWINDING);
+        carrier.unwinding.set(carrier.unwinding.get() + 1);
+    }
+    let slots = me.flags().has(Flags::SLOTS);
+    if slots {
+        slots::swap_out(me);
+    }
+    // SAFETY: a running fiber is in no queue; it runs on its carrier.
+    unsafe {
+        if bound {
+            carrier.ready.push(me);
+        } else {
+            carrier.publish(me);
+        }
+        dispatch::suspend(carrier, me);
+    }
+    if unwinding {
+        carrier.unwinding.set(carrier.unwinding.get() - 1);
+        me.clear_flags(Flags::UNWINDING);
+    }
+    if slots {
+        slots::swap_in(me);
+    }
+}
+
+/// Whether the deadline of a scope that `who` is in has passed.
+pub(crate) fn deadline_passed(who: &Control) -> bool {
+    super::scope_deadline(who) != clock::NEVER && super::scope_deadline(who) <= clock::now()
+}

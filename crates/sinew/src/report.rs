@@ -1,0 +1,63 @@
+//! What the runtime has to say to people, and where that goes.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+type Hook = Arc<dyn Fn(&str) + Send + Sync>;
+
+static HOOK: Mutex<Option<Hook>> = Mutex::new(None);
+
+/// Sends everything that sinew has to say to `hook` instead of standard error.
+///
+/// The hook gets whole lines without their ends: warnings about pinned fibers that wait, fibers
+/// that outlive a shutdown, hooks that panicked. It may be called from any thread, and must not
+/// wait. [`reset_report_hook`] puts standard error back.
+///
+/// The report of a stack overflow is written by a signal handler, always to standard error.
+///
+/// # Examples
+/// ```
+/// sinew::set_report_hook(|line| eprintln!("[log] {line}"));
+/// ```
+pub fn set_report_hook(hook: impl Fn(&str) + Send + Sync + 'static) {
+    replace(Some(Arc::new(hook)));
+}
+
+/// Sends what sinew has to say to standard error again; see [`set_report_hook`].
+///
+/// # Examples
+/// ```
+/// sinew::set_report_hook(|_| {});
+/// sinew::reset_report_hook();
+/// ```
+pub fn reset_report_hook() {
+    replace(None);
+}
+
+fn replace(hook: Option<Hook>) {
+    let before = std::mem::replace(&mut *HOOK.lock().unwrap_or_else(PoisonError::into_inner), hook);
+    drop(before);
+}
+
+/// Says something.
+#[cold]
+pub(crate) fn say(message: fmt::Arguments<'_>) {
+    let line = format!("sinew: {message}");
+    let hook = HOOK.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    match hook {
+        // A hook that panics has nobody left to tell.
+        Some(hook) => {
+            let said = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| hook(&line)));
+            if said.is_err() {
+                to_stderr(&line);
+            }
+        }
+        None => to_stderr(&line),
+    }
+}
+
+fn to_stderr(line: &str) {
+    use std::io::Write;
+    // Nobody can be told that this failed.
+    let _ = writeln!(std::io::stderr(), "{line}");
+}

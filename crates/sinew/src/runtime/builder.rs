@@ -1,0 +1,208 @@
+//! Settings of a runtime, and its threads.
+
+use super::idle::Idle;
+use super::{Handle, PinnedWait, Runtime, hooks};
+use crate::carrier::crew::{Crew, IdleHook, Settings};
+use crate::carrier::driver::Asleep;
+use crate::carrier::{Carrier, run};
+use core::time::Duration;
+use sinew_context::stack::DEFAULT_STACK_SIZE;
+use std::io;
+use std::sync::Arc;
+use std::thread;
+
+/// Settings of a [`Runtime`].
+///
+/// # Examples
+/// ```
+/// use sinew::runtime::{Builder, PinnedWait};
+///
+/// let runtime = Builder::new().carriers(2).pinned_wait(PinnedWait::Error).build()?;
+/// assert_eq!(runtime.handle().carriers(), 2);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[must_use]
+pub struct Builder {
+    carriers: Option<usize>,
+    name: Arc<str>,
+    stack_size: usize,
+    max_stacks: Option<usize>,
+    pinned_wait: PinnedWait,
+    idle_hook: Option<Box<IdleHook>>,
+    patience: Duration,
+    panic_hook: bool,
+}
+
+impl Builder {
+    /// The settings of a runtime for which nothing is said.
+    pub fn new() -> Builder {
+        Builder {
+            carriers: None,
+            name: "sinew".into(),
+            stack_size: DEFAULT_STACK_SIZE,
+            max_stacks: None,
+            pinned_wait: PinnedWait::Warn,
+            idle_hook: None,
+            patience: Duration::from_secs(10),
+            panic_hook: true,
+        }
+    }
+
+    /// How many carriers: as many as CPUs that the process may use, if not set.
+    pub fn carriers(mut self, count: usize) -> Builder {
+        self.carriers = Some(count);
+        self
+    }
+
+    /// The runtime's name, which its threads get with a number.
+    pub fn name(mut self, name: impl Into<Arc<str>>) -> Builder {
+        self.name = name.into();
+        self
+    }
+
+    /// Bytes of a fiber's stack, unless its own builder says otherwise: 256 KiB if not set.
+    pub fn stack_size(mut self, bytes: usize) -> Builder {
+        self.stack_size = bytes;
+        self
+    }
+
+    /// How many stacks of one size there may be at a time. A fiber that would need one more ends
+    /// with an error.
+    pub fn max_stacks(mut self, count: usize) -> Builder {
+        self.max_stacks = Some(count);
+        self
+    }
+
+    /// What happens when a [pinned](crate::pinned) fiber waits: a warning, if not set.
+    pub fn pinned_wait(mut self, policy: PinnedWait) -> Builder {
+        self.pinned_wait = policy;
+        self
+    }
+
+    /// Calls `hook` whenever a carrier has nothing to run, instead of sleeping.
+    ///
+    /// The hook may block, for instance to wait for events that sinew knows nothing of; it should
+    /// return when [`Idle`] says. A panic in it is reported.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::Runtime;
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicU32, Ordering};
+    ///
+    /// let idle = Arc::new(AtomicU32::new(0));
+    /// let count = idle.clone();
+    /// let runtime = Runtime::builder()
+    ///     .carriers(1)
+    ///     .idle_hook(move |idle| {
+    ///         count.fetch_add(1, Ordering::Relaxed);
+    ///         idle.wait();
+    ///     })
+    ///     .build()?;
+    /// runtime.run(|| sinew::sleep(std::time::Duration::from_millis(1)));
+    /// assert!(idle.load(Ordering::Relaxed) > 0);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn idle_hook(mut self, hook: impl Fn(&Idle<'_>) + Send + Sync + 'static) -> Builder {
+        self.idle_hook = Some(Box::new(move |carrier, timeout| hook(&Idle::new(carrier, timeout))));
+        self
+    }
+
+    /// How long dropping the runtime waits for its fibers: ten seconds, if not set.
+    pub fn shutdown_patience(mut self, patience: Duration) -> Builder {
+        self.patience = patience;
+        self
+    }
+
+    /// Whether panics in fibers are announced with the fiber's name, by a panic hook around the one
+    /// that is installed: yes, if not set. The first runtime that wants it installs it.
+    pub fn panic_hook(mut self, wanted: bool) -> Builder {
+        self.panic_hook = wanted;
+        self
+    }
+
+    /// Makes the runtime and starts its threads.
+    ///
+    /// # Errors
+    /// If a setting is out of range, or there are no threads or descriptors left.
+    pub fn build(self) -> io::Result<Runtime> {
+        let count = match self.carriers {
+            Some(0) => return Err(invalid("a runtime needs at least 1 carrier, not 0".into())),
+            Some(count) if count > MOST_CARRIERS => {
+                return Err(invalid(format!(
+                    "{count} carriers are more than the {MOST_CARRIERS} that a runtime can have"
+                )));
+            }
+            Some(count) => count,
+            // Knows the affinity mask and the quota of the control group.
+            None => thread::available_parallelism().map_or(1, usize::from).min(MOST_CARRIERS),
+        };
+        hooks::install(self.panic_hook);
+        let settings = Settings {
+            name: self.name,
+            pinned_wait: self.pinned_wait,
+            idle_hook: self.idle_hook,
+            stack_size: self.stack_size,
+            max_stacks: self.max_stacks,
+        };
+        let crew = Crew::new(count, settings)?;
+        let runtime = Runtime {
+            handle: Handle::new(crew.clone()),
+            patience: self.patience,
+            shut_down: false,
+        };
+        for (started, carrier) in crew.carriers.iter().enumerate() {
+            if let Err(error) = start(carrier, &crew) {
+                // Those that run must end, and the rest never began.
+                for _ in started..count {
+                    crew.thread_ended();
+                }
+                drop(runtime);
+                return Err(error);
+            }
+        }
+        Ok(runtime)
+    }
+}
+
+/// More carriers than any machine has CPUs.
+const MOST_CARRIERS: usize = 4096;
+
+fn start(carrier: &'static Carrier, crew: &Arc<Crew>) -> io::Result<()> {
+    let crew = crew.clone();
+    let name = format!("{}-{}", crew.settings.name, carrier.index());
+    thread::Builder::new().name(name).spawn(move || {
+        // Tells those who shut down, after everything of the thread's own is gone.
+        struct Ended(Arc<Crew>, &'static Carrier);
+        impl Drop for Ended {
+            fn drop(&mut self) {
+                self.1.give_back();
+                self.0.thread_ended();
+            }
+        }
+        let ended = Ended(crew.clone(), carrier);
+        run::run(carrier, crew, Box::new(Asleep));
+        drop(ended);
+    })?;
+    Ok(())
+}
+
+fn invalid(message: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, message)
+}
+
+impl Default for Builder {
+    fn default() -> Self {
+        Builder::new()
+    }
+}
+
+impl std::fmt::Debug for Builder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Builder")
+            .field("carriers", &self.carriers)
+            .field("name", &self.name)
+            .field("stack_size", &self.stack_size)
+            .finish_non_exhaustive()
+    }
+}

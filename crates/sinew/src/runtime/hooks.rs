@@ -1,0 +1,60 @@
+//! What the process is told about fibers: whose panic it is, whose stack, whose first-class fibers.
+
+use crate::carrier::current as here;
+use crate::fiber::Flags;
+use crate::park::without_waiting;
+use crate::report;
+use crate::spawn::describe;
+use std::fmt;
+use std::ops::Range;
+use std::sync::Once;
+
+/// Installs the hooks, once in a process.
+pub(super) fn install(panics: bool) {
+    static CONTEXT: Once = Once::new();
+    static PANICS: Once = Once::new();
+    CONTEXT.call_once(|| {
+        // SAFETY: it says truly which fiber runs, by an id that is not used twice; it neither
+        // switches nor unwinds.
+        let host = unsafe { sinew_context::hook::set_host_hook(here::host) };
+        // SAFETY: it reads what is there, and allocates nothing.
+        let describe = unsafe { sinew_context::hook::set_describe_hook(describe_stack) };
+        if host.is_err() || describe.is_err() {
+            report::say(format_args!(
+                "another runtime has set the hooks of sinew-context; first-class fibers and \
+                 overflow reports do not know the fibers of this one"
+            ));
+        }
+    });
+    // A hook cannot be set while the thread panics; another runtime will do it.
+    if panics && !std::thread::panicking() {
+        PANICS.call_once(install_panic_hook);
+    }
+}
+
+fn install_panic_hook() {
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        let Some((carrier, control)) = here::fiber() else {
+            return before(info);
+        };
+        control.set_flags(Flags::PANICKED);
+        // A neighbour that panicked while this hook is suspended would end the process.
+        without_waiting(|| {
+            report::say(format_args!(
+                "{} panics on carrier {}:",
+                describe(control),
+                carrier.index()
+            ));
+            before(info);
+        });
+    }));
+}
+
+/// Says whose stack overflowed. Called in a signal handler, on the thread that overflowed.
+fn describe_stack(_stack: Range<usize>, out: &mut dyn fmt::Write) -> fmt::Result {
+    match here::fiber() {
+        Some((_, control)) => write!(out, "{}", describe(control)),
+        None => out.write_str("a fiber outside of the runtime"),
+    }
+}

@@ -1,0 +1,79 @@
+//! What an idle hook is told.
+
+use crate::carrier::Carrier;
+use core::time::Duration;
+use std::os::fd::{AsFd, BorrowedFd};
+
+/// A carrier that has nothing to run, as its idle hook sees it.
+///
+/// The hook should return when the [`timeout`](Self::timeout) is over or the carrier
+/// [was woken](Self::is_woken); [`wait`](Self::wait) does both. A hook that waits for descriptors of
+/// its own adds this one to them: it becomes readable when the carrier is woken.
+pub struct Idle<'a> {
+    carrier: &'a Carrier,
+    timeout: Option<Duration>,
+}
+
+impl<'a> Idle<'a> {
+    pub(super) fn new(carrier: &'a Carrier, timeout: Option<Duration>) -> Self {
+        Idle { carrier, timeout }
+    }
+
+    /// The number of the carrier, counted from zero.
+    pub fn carrier(&self) -> usize {
+        self.carrier.index()
+    }
+
+    /// How long it is until the next deadline of a fiber; `None` if there is none.
+    pub fn timeout(&self) -> Option<Duration> {
+        self.timeout
+    }
+
+    /// Whether somebody has woken the carrier, so that the hook should return.
+    pub fn is_woken(&self) -> bool {
+        !self.carrier.inbox.is_parked()
+    }
+
+    /// Sleeps until the timeout is over or the carrier is woken.
+    pub fn wait(&self) {
+        self.carrier.bell().wait(self.timeout);
+    }
+
+    /// Something that ends the wait of this carrier, from anywhere.
+    pub fn waker(&self) -> Waker {
+        // SAFETY: carriers live for ever.
+        Waker(unsafe { &*core::ptr::from_ref(self.carrier) })
+    }
+}
+
+impl AsFd for Idle<'_> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.carrier.bell().as_fd()
+    }
+}
+
+impl std::fmt::Debug for Idle<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Idle")
+            .field("carrier", &self.carrier())
+            .field("timeout", &self.timeout)
+            .finish()
+    }
+}
+
+/// Ends the idling of one carrier; see [`Idle::waker`].
+#[derive(Clone, Copy)]
+pub struct Waker(&'static Carrier);
+
+impl Waker {
+    /// Makes the carrier look for work.
+    pub fn wake(&self) {
+        self.0.alert();
+    }
+}
+
+impl std::fmt::Debug for Waker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Waker").finish_non_exhaustive()
+    }
+}

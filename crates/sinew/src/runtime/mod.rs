@@ -1,0 +1,217 @@
+//! Runtimes: carriers that work together, their beginning and their end.
+
+mod builder;
+mod default;
+mod group;
+mod hooks;
+mod idle;
+mod shutdown;
+
+pub use crate::carrier::crew::PinnedWait;
+pub use builder::Builder;
+pub use group::{Group, run_all};
+pub use idle::{Idle, Waker};
+pub use shutdown::Leftover;
+
+use crate::carrier::current as here;
+use crate::carrier::{Carrier, Crew};
+use crate::spawn::{self, JoinHandle};
+use core::time::Duration;
+use std::sync::Arc;
+
+/// A number of carriers that run fibers, and the right to end them.
+///
+/// Most programs need none of their own: [`spawn`](crate::spawn()) starts the default runtime, and
+/// [`run`] one that lives as long as a closure. Dropping a runtime cancels its fibers and waits for
+/// them, as [`shutdown_timeout`](Self::shutdown_timeout) does.
+///
+/// # Examples
+/// ```
+/// use sinew::Runtime;
+///
+/// let runtime = Runtime::builder().carriers(1).name("small").build()?;
+/// assert_eq!(runtime.spawn(|| 7).join().unwrap(), 7);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Runtime {
+    handle: Handle,
+    /// How long dropping it waits.
+    patience: Duration,
+    shut_down: bool,
+}
+
+/// A way to a runtime that does not keep it going. Cloning it is cheap.
+#[derive(Clone)]
+pub struct Handle {
+    crew: Arc<Crew>,
+}
+
+impl Runtime {
+    /// Settings to make one.
+    pub fn builder() -> Builder {
+        Builder::new()
+    }
+
+    /// One with a carrier for each CPU that the process may use.
+    ///
+    /// # Errors
+    /// If there are no threads or descriptors left.
+    pub fn new() -> std::io::Result<Runtime> {
+        Builder::new().build()
+    }
+
+    /// A way to this runtime, for others.
+    pub fn handle(&self) -> &Handle {
+        &self.handle
+    }
+
+    /// Starts a fiber on this runtime, from anywhere.
+    pub fn spawn<F, T>(&self, f: F) -> JoinHandle<T>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        self.handle.spawn(f)
+    }
+
+    /// Runs `f` as a fiber of this runtime and waits for it; a panic is passed on.
+    ///
+    /// # Examples
+    /// ```
+    /// let runtime = sinew::Runtime::new()?;
+    /// let carrier = runtime.run(|| sinew::current_carrier());
+    /// assert!(carrier.is_some());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn run<F, T>(&self, f: F) -> T
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        match self.spawn(f).join() {
+            Ok(result) => result,
+            Err(payload) => std::panic::resume_unwind(payload),
+        }
+    }
+}
+
+impl Handle {
+    pub(crate) fn new(crew: Arc<Crew>) -> Handle {
+        Handle { crew }
+    }
+
+    pub(crate) fn crew(&self) -> &Crew {
+        &self.crew
+    }
+
+    /// The runtime of the running fiber.
+    ///
+    /// # Panics
+    /// On a plain thread, which belongs to none.
+    ///
+    /// # Examples
+    /// ```
+    /// sinew::run(|| {
+    ///     let here = sinew::Handle::current();
+    ///     assert!(here.carriers() >= 1);
+    /// });
+    /// ```
+    #[track_caller]
+    pub fn current() -> Handle {
+        Handle::try_current().expect("Handle::current called outside of a fiber")
+    }
+
+    /// The runtime of the running fiber; `None` on a plain thread.
+    pub fn try_current() -> Option<Handle> {
+        let (carrier, _) = here::fiber()?;
+        Some(Handle::of(carrier))
+    }
+
+    fn of(carrier: &Carrier) -> Handle {
+        // SAFETY: the carrier's thread keeps its crew, and a fiber that runs on it calls this.
+        unsafe {
+            let crew = core::ptr::from_ref(carrier.crew());
+            Arc::increment_strong_count(crew);
+            Handle { crew: Arc::from_raw(crew) }
+        }
+    }
+
+    /// Starts a fiber on this runtime, from anywhere.
+    ///
+    /// If the runtime is shut down, the fiber ends before it begins, and `join` says so.
+    pub fn spawn<F, T>(&self, f: F) -> JoinHandle<T>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        // SAFETY: closure and result are `Send` and borrow nothing.
+        unsafe { spawn::spawn_outside(&self.crew, f) }
+    }
+
+    /// The runtime's name.
+    pub fn name(&self) -> &str {
+        &self.crew.settings.name
+    }
+
+    /// How many carriers it has.
+    pub fn carriers(&self) -> usize {
+        self.crew.carriers.len()
+    }
+}
+
+impl PartialEq for Handle {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.crew, &other.crew)
+    }
+}
+
+impl Eq for Handle {}
+
+impl std::fmt::Debug for Handle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Handle")
+            .field("name", &self.name())
+            .field("carriers", &self.carriers())
+            .finish_non_exhaustive()
+    }
+}
+
+/// The number of the carrier that this code runs on, counted from zero; `None` on a plain thread.
+///
+/// # Examples
+/// ```
+/// assert_eq!(sinew::current_carrier(), None);
+/// sinew::run(|| assert!(sinew::current_carrier().is_some()));
+/// ```
+pub fn current_carrier() -> Option<usize> {
+    here::fiber().map(|(carrier, _)| carrier.index())
+}
+
+/// Makes a runtime, runs `f` as a fiber of it, and shuts it down; a panic is passed on.
+///
+/// Fibers that `f` leaves behind are cancelled. The calling thread waits and runs nothing itself.
+///
+/// # Panics
+/// If the runtime cannot be made, because the process has no threads or descriptors left.
+///
+/// # Examples
+/// ```
+/// let sum = sinew::run(|| {
+///     let fibers: Vec<_> = (1..=10).map(|n| sinew::spawn(move || n)).collect();
+///     fibers.into_iter().map(|fiber| fiber.join().unwrap()).sum::<i32>()
+/// });
+/// assert_eq!(sum, 55);
+/// ```
+#[track_caller]
+pub fn run<F, T>(f: F) -> T
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    match Runtime::new() {
+        Ok(runtime) => runtime.run(f),
+        Err(error) => panic!("cannot make a runtime: {error}"),
+    }
+}

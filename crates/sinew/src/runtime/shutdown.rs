@@ -1,0 +1,149 @@
+//! The end of a runtime.
+//!
+//! Every fiber is cancelled, and the carriers go on scheduling until none is left or the deadline
+//! passes. What is left then is leaked with its stack and its thread, and named: frames of it may be
+//! borrowed from elsewhere, so they are never freed.
+
+use super::Runtime;
+use crate::cancel;
+use crate::carrier::Crew;
+use crate::carrier::crew::Phase;
+use crate::carrier::current as here;
+use crate::clock;
+use crate::fiber::life::{CANCELLED, FINISHED};
+use crate::fiber::{Control, FiberRef, slab};
+use crate::primitive::Ordering;
+use crate::report;
+use crate::spawn::{Fiber, describe};
+use core::time::Duration;
+use std::fmt;
+
+/// Fibers that did not end in time; see [`Runtime::shutdown_timeout`].
+#[derive(Debug)]
+pub struct Leftover {
+    fibers: Vec<Fiber>,
+}
+
+impl Leftover {
+    /// Who they are.
+    pub fn fibers(&self) -> &[Fiber] {
+        &self.fibers
+    }
+}
+
+impl fmt::Display for Leftover {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} fibers did not end in time:", self.fibers.len())?;
+        for fiber in self.fibers.iter().take(10) {
+            write!(f, " {}", describe(fiber.control()))?;
+            match fiber.waits_for() {
+                Some(kind) => write!(f, " (in {}),", kind.operation())?,
+                None => write!(f, " (running),")?,
+            }
+        }
+        if self.fibers.len() > 10 {
+            write!(f, " and {} more", self.fibers.len() - 10)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Leftover {}
+
+impl Runtime {
+    /// Cancels all fibers and waits until they have ended, at most for `timeout`.
+    ///
+    /// Fibers that have not started end without running. Those that end in time run their
+    /// destructors; those that do not are leaked, with their threads, and are in the error.
+    ///
+    /// Called in a fiber of this very runtime, it cancels and does not wait: the fiber would wait
+    /// for itself.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let runtime = sinew::Runtime::new()?;
+    /// runtime.spawn(|| sinew::park());
+    /// runtime.shutdown_timeout(Duration::from_secs(5)).unwrap();
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn shutdown_timeout(mut self, timeout: Duration) -> Result<(), Leftover> {
+        self.shut_down = true;
+        shut_down(self.handle.crew(), timeout)
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        if self.shut_down {
+            return;
+        }
+        if let Err(leftover) = shut_down(self.handle.crew(), self.patience) {
+            report::say(format_args!(
+                "runtime \"{}\" was dropped, but {leftover}",
+                self.handle.name()
+            ));
+        }
+    }
+}
+
+/// How long the fibers that are left get between two rounds of cancelling. New ones are cancelled
+/// at birth; a round catches those that were born in between.
+const ROUND: Duration = Duration::from_millis(5);
+
+fn shut_down(crew: &Crew, timeout: Duration) -> Result<(), Leftover> {
+    let deadline = clock::after(clock::now(), timeout);
+    crew.advance(Phase::Closing);
+    cancel_all(crew);
+    let inside = here::fiber().is_some_and(|(carrier, _)| core::ptr::eq(carrier.crew(), crew));
+    if inside {
+        return Ok(());
+    }
+    let mut round = ROUND;
+    loop {
+        let left = clock::until(clock::now(), deadline).unwrap_or(Duration::MAX);
+        if crew.wait_ended(Some(left.min(round))) {
+            return Ok(());
+        }
+        if left.is_zero() {
+            break;
+        }
+        cancel_all(crew);
+        round = (round * 2).min(Duration::from_secs(1));
+    }
+    crew.advance(Phase::Abandoned);
+    let mut fibers = Vec::new();
+    for_each_fiber(crew, |control| fibers.push(Fiber::new(control)));
+    if fibers.is_empty() {
+        // They ended after all; the threads will.
+        return Ok(());
+    }
+    Err(Leftover { fibers })
+}
+
+fn cancel_all(crew: &Crew) {
+    for_each_fiber(crew, |control| {
+        if control.life.marks() & CANCELLED == 0 {
+            cancel::request(control);
+        }
+    });
+}
+
+/// Calls `each` with all fibers of `crew` that have not ended.
+fn for_each_fiber(crew: &Crew, mut each: impl FnMut(&Control)) {
+    slab::for_each(|control| {
+        if !core::ptr::eq(control.crew.load(Ordering::Relaxed), crew) {
+            return;
+        }
+        if !control.life.try_acquire() {
+            return;
+        }
+        // SAFETY: just counted.
+        let fiber = unsafe { FiberRef::from_counted(control) };
+        let ours = core::ptr::eq(fiber.crew.load(Ordering::Relaxed), crew);
+        if ours && fiber.life.marks() & FINISHED == 0 {
+            each(&fiber);
+        }
+    });
+}

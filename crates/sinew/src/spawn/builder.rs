@@ -1,0 +1,284 @@
+//! Fibers with settings of their own.
+
+use super::{JoinHandle, fill, inherited_here, submit};
+use crate::carrier::Crew;
+use crate::fiber::local::{FiberLocal, Inherited};
+use crate::fiber::{Control, Flags, slab};
+use crate::runtime::Handle;
+use sinew_context::stack::{MAX_STACK_SIZE, MIN_STACK_SIZE};
+use std::io;
+use std::mem::ManuallyDrop;
+use std::sync::Arc;
+
+/// Settings of one fiber: name, stack, where it runs, what its locals begin with.
+///
+/// # Examples
+/// ```
+/// let fiber = sinew::Builder::new()
+///     .name("worker")
+///     .stack_size(64 * 1024)
+///     .spawn(|| sinew::current().name().map(str::to_owned))?;
+/// assert_eq!(fiber.join().unwrap().as_deref(), Some("worker"));
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Default)]
+#[must_use]
+pub struct Builder {
+    name: Option<Arc<str>>,
+    stack_size: Option<usize>,
+    carrier: Option<usize>,
+    runtime: Option<Handle>,
+    locals: Vec<Inherited>,
+    migratable: bool,
+}
+
+impl Builder {
+    /// A fiber like those of [`spawn`](crate::spawn()).
+    pub fn new() -> Builder {
+        Builder::default()
+    }
+
+    /// Its name, for panics, reports and views.
+    pub fn name(mut self, name: impl Into<Arc<str>>) -> Builder {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Bytes of its stack: a multiple of the page, at least 4096. Addresses, not memory: that is
+    /// taken page by page.
+    pub fn stack_size(mut self, bytes: usize) -> Builder {
+        self.stack_size = Some(bytes);
+        self
+    }
+
+    /// The carrier it must run on, counted from zero.
+    pub fn carrier(mut self, index: usize) -> Builder {
+        self.carrier = Some(index);
+        self
+    }
+
+    /// The runtime it belongs to, instead of the caller's.
+    pub fn runtime(mut self, runtime: &Handle) -> Builder {
+        self.runtime = Some(runtime.clone());
+        self
+    }
+
+    /// What one of its fiber-locals begins with.
+    ///
+    /// # Examples
+    /// ```
+    /// sinew::fiber_local!(static USER: String = "nobody".into());
+    ///
+    /// let fiber = sinew::Builder::new().local(&USER, "alice".into()).spawn(|| USER.get())?;
+    /// assert_eq!(fiber.join().unwrap(), "alice");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn local<T: Send>(mut self, key: &'static FiberLocal<T>, value: T) -> Builder {
+        self.locals.push(key.initial(value));
+        self
+    }
+
+    /// Lets the fiber move between carriers whenever it waits, so that an idle one can take over
+    /// from one that is busy.
+    ///
+    /// # Safety
+    /// In the closure and in everything that it calls, nothing of the following lives across a wait
+    /// or a yield: a value that is not `Send` (an `Rc`, a guard of a lock of the operating system),
+    /// a reference to a thread-local, or an address of one that the compiler has kept. The last
+    /// means that no function may both wait and use a thread-local, directly or through what is
+    /// inlined into it.
+    ///
+    /// # Examples
+    /// ```
+    /// // SAFETY: the closure uses numbers only.
+    /// let builder = unsafe { sinew::Builder::new().migratable() };
+    /// let fiber = builder.spawn(|| {
+    ///     sinew::yield_now();
+    ///     7
+    /// })?;
+    /// assert_eq!(fiber.join().unwrap(), 7);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub unsafe fn migratable(mut self) -> Builder {
+        self.migratable = true;
+        self
+    }
+
+    /// Starts a fiber with these settings.
+    ///
+    /// # Errors
+    /// If the stack size or the carrier is out of range; the error names it.
+    pub fn spawn<F, T>(self, f: F) -> io::Result<JoinHandle<T>>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        Ok(self.build(f)?.submit())
+    }
+
+    /// Makes a fiber that does not run until it is submitted.
+    ///
+    /// # Errors
+    /// As for [`spawn`](Self::spawn).
+    ///
+    /// # Examples
+    /// ```
+    /// let fiber = sinew::Builder::new().build(|| 7)?;
+    /// assert_eq!(fiber.fiber().state(), sinew::State::Created);
+    /// assert_eq!(fiber.submit().join().unwrap(), 7);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn build<F, T>(self, f: F) -> io::Result<Unstarted<T>>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        // SAFETY: closure and result are `Send` and borrow nothing.
+        unsafe { self.build_any(f) }
+    }
+
+    /// # Safety
+    /// The closure and its result may go where the fiber goes, and live as long.
+    pub(super) unsafe fn build_any<F, T>(self, f: F) -> io::Result<Unstarted<T>>
+    where
+        F: FnOnce() -> T,
+    {
+        let runtime = match self.runtime {
+            Some(runtime) => runtime,
+            None => Handle::current_or_default(),
+        };
+        let crew = runtime.crew();
+        let mut flags = Flags(0);
+        if let Some(size) = self.stack_size {
+            check_stack_size(size)?;
+            if size != crew.settings.stack_size {
+                flags.0 |= Flags::SIZED.0;
+            }
+        }
+        if let Some(index) = self.carrier {
+            check_carrier(index, crew)?;
+            flags.0 |= Flags::AFFINE.0;
+        }
+        if self.migratable {
+            if self.carrier.is_some() {
+                return Err(invalid("a migratable fiber cannot be kept on one carrier".into()));
+            }
+            flags.0 |= Flags::MIGRATABLE.0;
+        }
+        let inherited = inherited_here();
+        let (control, id) = slab::take_common();
+        let extra = control.extra_or_new();
+        // SAFETY: a vacant block is ours.
+        unsafe { *extra.name.get() = self.name };
+        extra.stack_size.set(self.stack_size.unwrap_or(crew.settings.stack_size));
+        extra.affinity.set(self.carrier.unwrap_or(0));
+        extra.held_back.set(true);
+        // SAFETY: the same; the rest is the caller's promise.
+        unsafe { fill(control, id, crew, f, flags, inherited) };
+        for value in self.locals {
+            extra.locals.adopt(value);
+        }
+        // SAFETY: the handle's reference.
+        let handle = unsafe { JoinHandle::new(control) };
+        Ok(Unstarted { handle: ManuallyDrop::new(handle), control, runtime })
+    }
+}
+
+fn check_stack_size(size: usize) -> io::Result<()> {
+    // SAFETY: no preconditions.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+    let least = MIN_STACK_SIZE.max(page);
+    if size < least {
+        return Err(invalid(format!("stack size {size} is below the minimum of {least} bytes")));
+    }
+    if size > MAX_STACK_SIZE {
+        return Err(invalid(format!(
+            "stack size {size} is above the maximum of {MAX_STACK_SIZE} bytes"
+        )));
+    }
+    if !size.is_multiple_of(page) {
+        return Err(invalid(format!(
+            "stack size {size} is not a multiple of the page size {page}; use {}",
+            size.next_multiple_of(page)
+        )));
+    }
+    Ok(())
+}
+
+fn check_carrier(index: usize, crew: &Crew) -> io::Result<()> {
+    let count = crew.carriers.len();
+    if index >= count {
+        return Err(invalid(format!(
+            "carrier {index} does not exist: the runtime \"{}\" has {count}, counted from zero",
+            crew.settings.name
+        )));
+    }
+    Ok(())
+}
+
+fn invalid(message: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, message)
+}
+
+impl std::fmt::Debug for Builder {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Builder")
+            .field("name", &self.name)
+            .field("stack_size", &self.stack_size)
+            .field("carrier", &self.carrier)
+            .field("migratable", &self.migratable)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A fiber that was made and not submitted. Dropping it drops its closure.
+#[must_use = "a fiber runs when it is submitted"]
+pub struct Unstarted<T> {
+    handle: ManuallyDrop<JoinHandle<T>>,
+    control: &'static Control,
+    runtime: Handle,
+}
+
+impl<T> Unstarted<T> {
+    /// Starts the fiber.
+    pub fn submit(self) -> JoinHandle<T> {
+        let mut this = ManuallyDrop::new(self);
+        if let Some(extra) = this.control.extra() {
+            extra.held_back.set(false);
+        }
+        // SAFETY: not submitted before; handle and runtime are moved out once.
+        unsafe {
+            let runtime = std::ptr::read(&this.runtime);
+            submit(runtime.crew(), this.control);
+            ManuallyDrop::take(&mut this.handle)
+        }
+    }
+
+    /// A handle that says who the fiber is.
+    pub fn fiber(&self) -> super::Fiber {
+        self.handle.fiber()
+    }
+}
+
+impl<T> Drop for Unstarted<T> {
+    fn drop(&mut self) {
+        // SAFETY: never submitted, so closure, handle and the runtime's reference are ours. The
+        // result that stands for "never ran" is dropped with the handle.
+        unsafe {
+            (self.control.vtable.get().refuse)(self.control, crate::cancel::payload());
+            crate::carrier::launch::finish_outside(self.control);
+            ManuallyDrop::drop(&mut self.handle);
+        }
+    }
+}
+
+// SAFETY: the closure is `Send`: `build` asks for it.
+unsafe impl<T: Send> Send for Unstarted<T> {}
+// SAFETY: by reference it only says who it is.
+unsafe impl<T: Send> Sync for Unstarted<T> {}
+
+impl<T> std::fmt::Debug for Unstarted<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Unstarted").field("fiber", &self.fiber()).finish_non_exhaustive()
+    }
+}

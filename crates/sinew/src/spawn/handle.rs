@@ -1,0 +1,230 @@
+//! A handle to a fiber that says who it is and what it does.
+
+use crate::cancel;
+use crate::carrier::current as here;
+use crate::clock;
+use crate::fiber::life::{STARTED, WATCHED};
+use crate::fiber::state::Outcome;
+use crate::fiber::{Control, FiberRef, Flags, WaitKind};
+use crate::park::{self, Wait, table};
+use core::time::Duration;
+use std::fmt;
+
+/// A fiber's number, never used twice in a process.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct FiberId(u64);
+
+impl FiberId {
+    /// As a plain number.
+    pub fn as_u64(self) -> u64 {
+        self.0
+    }
+}
+
+impl fmt::Display for FiberId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// How far a fiber has come.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum State {
+    /// Made, not submitted.
+    Created,
+    /// Ready to run, waiting for its turn.
+    Runnable,
+    /// Running on its carrier.
+    Running,
+    /// Waiting.
+    Suspended,
+    /// Ended.
+    Dead,
+}
+
+/// A handle to a fiber, or to a plain thread that uses sinew. Cloning it is cheap.
+///
+/// It keeps neither the fiber running nor its result; [`JoinHandle`](crate::JoinHandle) has those.
+#[derive(Clone)]
+pub struct Fiber(FiberRef);
+
+/// The running fiber; on a plain thread a handle that stands for the thread, for `unpark`.
+///
+/// # Examples
+/// ```
+/// sinew::run(|| {
+///     let me = sinew::current();
+///     assert_eq!(me.state(), sinew::State::Running);
+/// });
+/// ```
+pub fn current() -> Fiber {
+    Fiber(match here::fiber() {
+        Some((_, control)) => FiberRef::new(control),
+        None => here::proxy(),
+    })
+}
+
+impl Fiber {
+    pub(crate) fn new(control: &Control) -> Fiber {
+        Fiber(FiberRef::new(control))
+    }
+
+    pub(crate) fn control(&self) -> &Control {
+        &self.0
+    }
+
+    /// Its number.
+    pub fn id(&self) -> FiberId {
+        FiberId(self.0.id())
+    }
+
+    /// The name that the builder gave it.
+    pub fn name(&self) -> Option<&str> {
+        self.0.extra().and_then(|extra| extra.name()).map(|name| &**name)
+    }
+
+    /// How far it has come, at the moment of the look.
+    pub fn state(&self) -> State {
+        let control = &*self.0;
+        if control.life.is_finished() {
+            return State::Dead;
+        }
+        if control.flags().has(Flags::PROXY) {
+            return match control.wake.waiting() {
+                Some(_) => State::Suspended,
+                None => State::Running,
+            };
+        }
+        if control.life.marks() & STARTED == 0 {
+            let submitted = control.extra().is_none_or(|extra| !extra.held_back.get());
+            return if submitted { State::Runnable } else { State::Created };
+        }
+        if control.wake.waiting().is_some() {
+            return State::Suspended;
+        }
+        // SAFETY: a started fiber has a carrier, and those live for ever.
+        let carrier = unsafe { &*control.carrier() };
+        if core::ptr::eq(carrier.current(), control) { State::Running } else { State::Runnable }
+    }
+
+    /// What it waits for, if it waits.
+    pub fn waits_for(&self) -> Option<WaitKind> {
+        self.0.wake.waiting()?;
+        Some(self.0.recorded_wait().0)
+    }
+
+    /// Whether it has not ended.
+    pub fn is_alive(&self) -> bool {
+        !self.0.life.is_finished()
+    }
+
+    /// Lets the next [`park`](crate::park) of this fiber pass, or the one under way.
+    ///
+    /// May be called from anywhere, also when the fiber has ended.
+    pub fn unpark(&self) {
+        park::unpark(&self.0);
+    }
+
+    /// Asks the fiber to end: its next wait unwinds it, or the one under way.
+    ///
+    /// Does nothing to a plain thread, or to a fiber that has ended.
+    ///
+    /// # Examples
+    /// ```
+    /// sinew::run(|| {
+    ///     let fiber = sinew::spawn(|| sinew::park());
+    ///     fiber.fiber().cancel();
+    ///     assert!(fiber.join().is_err());
+    /// });
+    /// ```
+    pub fn cancel(&self) {
+        if !self.0.flags().has(Flags::PROXY) {
+            cancel::request(&self.0);
+        }
+    }
+
+    /// Waits until the fiber has ended, at most for `timeout`; says whether it has.
+    ///
+    /// Any number of fibers and threads may wait.
+    ///
+    /// # Panics
+    /// If a fiber waits for itself.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let fiber = sinew::spawn(|| sinew::park());
+    /// let handle = fiber.fiber();
+    /// assert!(!handle.wait_finished(Some(Duration::from_millis(1))));
+    /// handle.unpark();
+    /// assert!(handle.wait_finished(None));
+    /// ```
+    #[track_caller]
+    pub fn wait_finished(&self, timeout: Option<Duration>) -> bool {
+        let control = &*self.0;
+        let deadline = timeout.map_or(clock::NEVER, |timeout| clock::after(clock::now(), timeout));
+        if control.life.is_finished() {
+            return true;
+        }
+        forbid_self(control);
+        let key = self.0.as_ptr().expose_provenance();
+        let wait = Wait::begin(WaitKind::Join, key);
+        let who = wait.who();
+        // The mark is set under the lock of the table, so that the end finds mark and entry.
+        let outcome = table::wait(wait, key, control.id(), deadline, || {
+            control.life.set(WATCHED) & crate::fiber::life::FINISHED == 0
+        });
+        if outcome != Outcome::Notified && !control.life.is_finished() {
+            cancel::check_outcome(who, outcome);
+        }
+        control.life.is_finished()
+    }
+}
+
+/// A fiber that waits for its own end waits for ever.
+#[track_caller]
+pub(super) fn forbid_self(control: &Control) {
+    if let Some((_, me)) = here::fiber() {
+        assert!(!core::ptr::eq(me, control), "{} cannot wait for its own end", describe(control));
+    }
+}
+
+/// A fiber as people are told of it: `fiber "name" (id 7)`.
+pub(crate) fn describe(control: &Control) -> impl fmt::Display + '_ {
+    struct Description<'a>(&'a Control);
+    impl fmt::Display for Description<'_> {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            match self.0.extra().and_then(|extra| extra.name()) {
+                Some(name) => write!(f, "fiber \"{name}\" (id {})", self.0.id()),
+                None => write!(f, "fiber {}", self.0.id()),
+            }
+        }
+    }
+    Description(control)
+}
+
+impl PartialEq for Fiber {
+    fn eq(&self, other: &Self) -> bool {
+        self.id() == other.id()
+    }
+}
+
+impl Eq for Fiber {}
+
+impl std::hash::Hash for Fiber {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.id().hash(state);
+    }
+}
+
+impl fmt::Debug for Fiber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fiber")
+            .field("id", &self.id().0)
+            .field("name", &self.name())
+            .field("state", &self.state())
+            .finish_non_exhaustive()
+    }
+}

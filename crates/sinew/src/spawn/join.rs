@@ -1,0 +1,216 @@
+//! Waiting for a fiber's result.
+
+use super::handle::{Fiber, forbid_self};
+use crate::cancel;
+use crate::carrier::current as here;
+use crate::clock;
+use crate::fiber::life::{DETACHED, FINISHED, JOINING, POLLED, STARTED};
+use crate::fiber::state::Outcome;
+use crate::fiber::{Control, FiberRef, Flags, WaitKind, task};
+use crate::park::Wait;
+use core::future::Future;
+use core::marker::PhantomData;
+use core::mem::ManuallyDrop;
+use core::pin::Pin;
+use core::task::{Context, Poll};
+use core::time::Duration;
+use std::thread::Result;
+
+/// The right to a fiber's result.
+///
+/// Dropping it detaches the fiber, which goes on. It is also a [`Future`], for those who wait in an
+/// async runtime.
+///
+/// # Examples
+/// ```
+/// let fiber = sinew::spawn(|| "done");
+/// assert_eq!(fiber.join().unwrap(), "done");
+/// ```
+#[must_use = "dropping the handle detaches the fiber"]
+pub struct JoinHandle<T> {
+    fiber: FiberRef,
+    result: PhantomData<T>,
+}
+
+// SAFETY: the handle gives access to a `T` that another thread made, and to atomics.
+unsafe impl<T: Send> Send for JoinHandle<T> {}
+// SAFETY: by reference it gives access to atomics only.
+unsafe impl<T: Send> Sync for JoinHandle<T> {}
+impl<T> Unpin for JoinHandle<T> {}
+impl<T> std::panic::UnwindSafe for JoinHandle<T> {}
+impl<T> std::panic::RefUnwindSafe for JoinHandle<T> {}
+
+impl<T> JoinHandle<T> {
+    /// # Safety
+    /// The caller owns the handle's reference to a fiber whose closure returns a `T`.
+    #[inline(always)]
+    pub(super) unsafe fn new(control: &'static Control) -> JoinHandle<T> {
+        // SAFETY: as the caller promised.
+        JoinHandle { fiber: unsafe { FiberRef::from_counted(control) }, result: PhantomData }
+    }
+
+    /// Waits until the fiber has ended, and returns what its closure returned.
+    ///
+    /// A fiber that waits is suspended, a plain thread blocks. If the fiber panicked, the payload
+    /// is the `Err`; if it was cancelled, one that [`is_cancel`](crate::is_cancel) recognises. A
+    /// caller that is cancelled itself is unwound from here; the other fiber goes on, detached.
+    ///
+    /// # Panics
+    /// If a fiber joins itself.
+    ///
+    /// # Examples
+    /// ```
+    /// let fiber = sinew::spawn(|| -> u32 { panic!("no luck") });
+    /// let payload = fiber.join().unwrap_err();
+    /// assert_eq!(payload.downcast_ref::<&str>(), Some(&"no luck"));
+    /// ```
+    #[inline]
+    #[track_caller]
+    pub fn join(self) -> Result<T> {
+        if !self.fiber.life.is_finished() {
+            self.wait(clock::NEVER);
+        }
+        // SAFETY: the fiber has finished, or `wait` would not have returned.
+        unsafe { self.take() }
+    }
+
+    /// As [`join`](Self::join), but gives the handle back if `timeout` is over before.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let fiber = sinew::spawn(|| sinew::park());
+    /// let fiber = fiber.join_timeout(Duration::from_millis(1)).unwrap_err();
+    /// fiber.fiber().unpark();
+    /// assert!(fiber.join_timeout(Duration::from_secs(60)).unwrap().is_ok());
+    /// ```
+    #[track_caller]
+    pub fn join_timeout(self, timeout: Duration) -> std::result::Result<Result<T>, JoinHandle<T>> {
+        let deadline = clock::after(clock::now(), timeout);
+        if !self.fiber.life.is_finished() && !self.wait(deadline) {
+            return Err(self);
+        }
+        // SAFETY: the fiber has finished.
+        Ok(unsafe { self.take() })
+    }
+
+    /// Whether the fiber has ended, so that `join` returns at once.
+    pub fn is_finished(&self) -> bool {
+        self.fiber.life.is_finished()
+    }
+
+    /// A handle that says who the fiber is and what it does.
+    pub fn fiber(&self) -> Fiber {
+        Fiber::new(&self.fiber)
+    }
+
+    /// Asks the fiber to end: its next wait unwinds it, or the one under way.
+    ///
+    /// Destructors run. The result of `join` is then an `Err` that [`is_cancel`](crate::is_cancel)
+    /// recognises, unless the fiber ended before it waited again.
+    pub fn cancel(&self) {
+        cancel::request(&self.fiber);
+    }
+
+    /// Waits; false if the deadline passed before the end.
+    #[inline]
+    #[track_caller]
+    fn wait(&self, deadline: u64) -> bool {
+        let control = &*self.fiber;
+        forbid_self(control);
+        loop {
+            let wait = Wait::begin(WaitKind::Join, self.fiber.as_ptr().expose_provenance());
+            let who = wait.who();
+            let waiter = wait.waiter();
+            control.set_joiner(waiter.control(), waiter.epoch());
+            let marks = control.life.register_joiner();
+            if marks & FINISHED != 0 {
+                wait.withdraw();
+                return true;
+            }
+            if marks & STARTED == 0 {
+                dive(control);
+            }
+            let outcome = wait.suspend(deadline);
+            if outcome == Outcome::Notified {
+                return true;
+            }
+            // Left for another reason: the end must not wake a later wait.
+            if control.life.clear(JOINING) & FINISHED != 0 {
+                return true;
+            }
+            cancel::check_outcome(who, outcome);
+            if deadline <= clock::now() {
+                return false;
+            }
+        }
+    }
+
+    /// # Safety
+    /// The fiber has finished, and the result was not taken.
+    #[inline(always)]
+    unsafe fn take(self) -> Result<T> {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: finished; the handle has the right to the result, and is used up. Its reference
+        // is moved out once.
+        unsafe {
+            let result = task::take_result(&this.fiber);
+            drop(core::ptr::read(&this.fiber));
+            result
+        }
+    }
+}
+
+/// The joiner of an unstarted fiber would like it to run next: the newest come first for a while.
+#[inline(always)]
+fn dive(control: &Control) {
+    if let Some((carrier, _)) = here::fiber()
+        && !control.flags().has(Flags::AFFINE)
+    {
+        carrier.depth_first.set(true);
+    }
+}
+
+impl<T> Drop for JoinHandle<T> {
+    fn drop(&mut self) {
+        // If the mark was set before, the result went with the future.
+        if self.fiber.life.set(DETACHED) & (FINISHED | DETACHED) == FINISHED {
+            // SAFETY: finished, and the handle has the right to the result, which nobody took.
+            drop(unsafe { task::take_result::<T>(&self.fiber) });
+        }
+    }
+}
+
+/// The result as of [`join`](JoinHandle::join). Not to be polled again when it was ready.
+impl<T> Future for JoinHandle<T> {
+    type Output = Result<T>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Result<T>> {
+        let this = self.get_mut();
+        let control = &*this.fiber;
+        if !control.life.is_finished() {
+            let extra = control.extra_or_new();
+            let waker = context.waker().clone();
+            let before = extra.waker.lock().replace(waker);
+            drop(before);
+            if control.life.set(POLLED) & FINISHED == 0 {
+                return Poll::Pending;
+            }
+        }
+        // SAFETY: finished. The mark says that the result was taken.
+        unsafe {
+            assert!(
+                control.life.set(DETACHED) & DETACHED == 0,
+                "a join handle was polled after it was ready"
+            );
+            Poll::Ready(task::take_result(control))
+        }
+    }
+}
+
+impl<T> core::fmt::Debug for JoinHandle<T> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("JoinHandle").field("fiber", &self.fiber()).finish()
+    }
+}

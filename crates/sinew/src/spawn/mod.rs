@@ -1,0 +1,238 @@
+//! A closure becomes a fiber.
+//!
+//! `spawn` fills a control block and publishes it; the fiber gets a stack when a carrier first runs
+//! it. This is the first thing to read, and the last layer.
+
+mod block_on;
+mod builder;
+mod handle;
+mod join;
+mod scope;
+
+pub use block_on::block_on;
+pub use builder::{Builder, Unstarted};
+pub(crate) use handle::describe;
+pub use handle::{Fiber, FiberId, State, current};
+pub use join::JoinHandle;
+pub use scope::{Scope, ScopedJoinHandle, scope};
+
+use crate::carrier::{Carrier, Crew, current as here};
+use crate::fiber::life::STARTED;
+use crate::fiber::local::Inherited;
+use crate::fiber::task::{self, Vtable};
+use crate::fiber::{Control, FiberRef, Flags, slab};
+use crate::metrics;
+use crate::primitive::Ordering;
+use crate::runtime::Handle;
+
+/// Starts a fiber that runs `f`, and returns a handle to wait for its result.
+///
+/// Inside a fiber the new one belongs to the same runtime; on a plain thread to the default
+/// runtime, which starts with the first call. It may begin on any carrier, and then stays there:
+/// what `f` makes need not be `Send`. Dropping the handle detaches the fiber.
+///
+/// Takes no memory from the heap once a few fibers have run, unless `f` or its result are larger
+/// than 64 bytes.
+///
+/// # Examples
+/// ```
+/// let fiber = sinew::spawn(|| 6 * 7);
+/// assert_eq!(fiber.join().unwrap(), 42);
+/// ```
+///
+/// What is captured crosses threads:
+/// ```compile_fail,E0277
+/// let shared = std::rc::Rc::new(1);
+/// sinew::spawn(move || drop(shared));
+/// ```
+#[inline]
+pub fn spawn<F, T>(f: F) -> JoinHandle<T>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    match here::fiber() {
+        // SAFETY: the closure and its result are `Send` and borrow nothing.
+        Some((carrier, parent)) => unsafe { spawn_here(carrier, parent, f) },
+        None => Handle::default_runtime().spawn(f),
+    }
+}
+
+/// Starts a fiber on the same carrier, with a closure that need not be `Send`.
+///
+/// # Panics
+/// Outside of a fiber, and in a migratable one: there is no carrier to stay on.
+///
+/// # Examples
+/// ```
+/// use std::cell::Cell;
+/// use std::rc::Rc;
+///
+/// sinew::run(|| {
+///     let count = Rc::new(Cell::new(0));
+///     let theirs = count.clone();
+///     sinew::spawn_local(move || theirs.set(1)).join().unwrap();
+///     assert_eq!(count.get(), 1);
+/// });
+/// ```
+#[track_caller]
+pub fn spawn_local<F, T>(f: F) -> JoinHandle<T>
+where
+    F: FnOnce() -> T + 'static,
+    T: 'static,
+{
+    let Some((carrier, parent)) = here::fiber() else {
+        panic!("spawn_local called on a plain thread; call it in a fiber, whose carrier it shares");
+    };
+    assert!(
+        !parent.flags().has(Flags::MIGRATABLE),
+        "spawn_local called in a migratable fiber, which has no carrier of its own"
+    );
+    // SAFETY: the fiber is put into this carrier's own queue, and never leaves its thread.
+    unsafe {
+        let control = make(carrier, parent, f, Flags::AFFINE);
+        metrics::add(&carrier.counters.spawned, 1);
+        carrier.ready.push(control);
+        JoinHandle::new(control)
+    }
+}
+
+/// Makes a fiber out of a running one, and publishes it.
+///
+/// # Safety
+/// Closure and result may cross threads, and outlive the fiber.
+#[inline(always)]
+unsafe fn spawn_here<F, T>(carrier: &'static Carrier, parent: &Control, f: F) -> JoinHandle<T>
+where
+    F: FnOnce() -> T,
+{
+    // SAFETY: we run on the carrier; the rest is the caller's promise.
+    unsafe {
+        let control = make(carrier, parent, f, Flags(0));
+        metrics::add(&carrier.counters.spawned, 1);
+        carrier.publish(control);
+        JoinHandle::new(control)
+    }
+}
+
+/// Fills a control block of the carrier's with a closure. Two references: the runtime's, and the
+/// join handle's.
+///
+/// # Safety
+/// The caller runs on `carrier`. The closure and its result live and may go wherever the fiber
+/// does.
+#[inline(always)]
+unsafe fn make<F, T>(
+    carrier: &'static Carrier,
+    parent: &Control,
+    f: F,
+    flags: Flags,
+) -> &'static Control
+where
+    F: FnOnce() -> T,
+{
+    let inherited = match parent.extra() {
+        None => Vec::new(),
+        Some(extra) => extra.locals.inherited(),
+    };
+    // SAFETY: this is the carrier's thread, and carriers stay for ever.
+    let (control, id) = unsafe { carrier.slab.take() };
+    // SAFETY: a vacant block is ours.
+    unsafe { fill(control, id, carrier.crew(), f, flags, inherited) };
+    control
+}
+
+/// # Safety
+/// The block is vacant and the caller's; otherwise as for `make`.
+#[inline(always)]
+unsafe fn fill<F, T>(
+    control: &'static Control,
+    id: u64,
+    crew: &Crew,
+    f: F,
+    flags: Flags,
+    inherited: Vec<Inherited>,
+) where
+    F: FnOnce() -> T,
+{
+    for value in inherited {
+        control.extra_or_new().locals.adopt(value);
+    }
+    control.crew.store((&raw const *crew).cast_mut(), Ordering::Relaxed);
+    let vtable: &'static Vtable = task::vtable::<F, T>();
+    // SAFETY: the vtable belongs to the closure.
+    unsafe { task::store(control, f) };
+    control.occupy(id, vtable, flags, 2);
+}
+
+/// Makes a fiber on a plain thread, and gives it to `crew`.
+///
+/// # Safety
+/// As for `spawn_here`.
+pub(crate) unsafe fn spawn_outside<F, T>(crew: &Crew, f: F) -> JoinHandle<T>
+where
+    F: FnOnce() -> T,
+{
+    let inherited = inherited_here();
+    let (control, id) = slab::take_common();
+    // SAFETY: a vacant block is ours; the rest is the caller's promise.
+    unsafe {
+        fill(control, id, crew, f, Flags(0), inherited);
+        submit(crew, control);
+        JoinHandle::new(control)
+    }
+}
+
+/// What a child of the running fiber or thread inherits.
+fn inherited_here() -> Vec<Inherited> {
+    let parent = match here::fiber() {
+        Some((_, control)) => Some(FiberRef::new(control)),
+        None => here::lasting_proxy(),
+    };
+    parent
+        .and_then(|parent| parent.extra().map(|extra| extra.locals.inherited()))
+        .unwrap_or_default()
+}
+
+/// Gives an unstarted fiber to its crew, from anywhere.
+///
+/// # Safety
+/// The fiber is in no queue and was not submitted.
+unsafe fn submit(crew: &Crew, control: &'static Control) {
+    // SAFETY: as the caller promised.
+    unsafe {
+        if !crew.admit() {
+            // The runtime is shut down, or about to: the fiber ends before it began.
+            (control.vtable.get().refuse)(control, crate::cancel::payload());
+            crew.refused.fetch_add(1, Ordering::SeqCst);
+            return crate::carrier::launch::finish_outside(control);
+        }
+        let affine = control.flags().has(Flags::AFFINE);
+        match control.extra().filter(|_| affine).map(|extra| extra.affinity.get()) {
+            Some(index) => {
+                let carrier = crew.carriers[index];
+                if carrier.inbox.push(crate::queue::Entry::Ready(control)) {
+                    carrier.bell().ring();
+                }
+            }
+            None => crew.inject(control),
+        }
+    }
+}
+
+/// Whether the fiber at `address` could not run while `carrier` is blocked: it has started there, or
+/// there is no other carrier.
+pub(crate) fn can_only_run_on(carrier: &Carrier, address: usize) -> bool {
+    // SAFETY: the address is that of a control block, which are never unmapped; the caller of
+    // `join` keeps it.
+    let control = unsafe { &*core::ptr::with_exposed_provenance::<Control>(address) };
+    if control.life.is_finished() {
+        return false;
+    }
+    if control.life.marks() & STARTED != 0 {
+        return core::ptr::eq(control.carrier(), carrier)
+            && !control.flags().has(Flags::MIGRATABLE);
+    }
+    let same = core::ptr::eq(control.crew.load(Ordering::Relaxed), carrier.crew());
+    same && (carrier.crew().carriers.len() == 1 || control.flags().has(Flags::AFFINE))
+}

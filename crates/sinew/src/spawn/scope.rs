@@ -1,0 +1,324 @@
+//! Children that borrow from their parent.
+//!
+//! # Why it is sound
+//!
+//! What children borrow lives outside of the call to `scope`, which does not return, nor unwind,
+//! before every child is gone: its frames, its locals and, if its handle is not leaked, its result.
+//! The wait for them is not left early; if the parent is cancelled meanwhile, or its deadline
+//! passes, that is passed on to the children, and the parent waits on.
+//!
+//! A handle that is leaked keeps its result for ever: not dropped, so not used.
+
+use super::handle::Fiber;
+use super::{JoinHandle, fill, inherited_here, make, submit};
+use crate::cancel;
+use crate::carrier::current as here;
+use crate::clock;
+use crate::fiber::extra::ScopeEnd;
+use crate::fiber::life::CANCELLED;
+use crate::fiber::state::Outcome;
+use crate::fiber::{Control, FiberRef, Flags, WaitKind, slab};
+use crate::metrics;
+use crate::park::{Wait, Waiter};
+use crate::primitive::{AtomicUsize, Ordering, SpinLock};
+use crate::runtime::Handle;
+use core::marker::PhantomData;
+use core::ptr;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::thread::Result;
+
+/// A scope in which children may borrow; see [`scope`].
+#[derive(Debug)]
+pub struct Scope<'scope, 'env: 'scope> {
+    core: Core,
+    /// Invariant, as in [`std::thread::Scope`]: no child may be given something that lives shorter
+    /// or longer than it says.
+    scope: PhantomData<&'scope mut &'scope ()>,
+    env: PhantomData<&'env mut &'env ()>,
+}
+
+#[derive(Debug)]
+struct Core {
+    state: SpinLock<Children>,
+    /// Panics of children that nobody has seen.
+    unseen: AtomicUsize,
+}
+
+#[derive(Debug)]
+struct Children {
+    count: usize,
+    /// Those that have not ended, to pass a cancellation on to.
+    first: *const Control,
+    /// Whether the parent was cancelled: new children are as well.
+    cancelled: bool,
+    /// The parent, when it waits.
+    waiter: Option<Waiter>,
+}
+
+// SAFETY: the list is touched under the lock; children leave it before they end.
+unsafe impl Send for Children {}
+
+/// Runs `f`, in which fibers may be started that borrow from the caller, and waits for all of them.
+///
+/// As [`std::thread::scope`]: if a child panicked and nobody joined it, `scope` panics when all have
+/// ended. If the caller is cancelled, or a deadline passes, while it waits, its children are
+/// cancelled. On a plain thread the children run on the default runtime.
+///
+/// # Examples
+/// ```
+/// let mut numbers = vec![1, 2, 3];
+/// let sum = sinew::scope(|s| {
+///     let sum = s.spawn(|| numbers.iter().sum::<i32>());
+///     sum.join().unwrap()
+/// });
+/// numbers.push(sum);
+/// assert_eq!(numbers, [1, 2, 3, 6]);
+/// ```
+///
+/// A child cannot outlive the scope:
+/// ```compile_fail,E0597
+/// sinew::scope(|s| {
+///     let inner = 7;
+///     s.spawn(|| inner + 1);
+/// });
+/// ```
+#[track_caller]
+pub fn scope<'env, F, T>(f: F) -> T
+where
+    F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> T,
+{
+    let scope = Scope {
+        core: Core {
+            state: SpinLock::new(Children {
+                count: 0,
+                first: ptr::null(),
+                cancelled: false,
+                waiter: None,
+            }),
+            unseen: AtomicUsize::new(0),
+        },
+        scope: PhantomData,
+        env: PhantomData,
+    };
+    let result = catch_unwind(AssertUnwindSafe(|| f(&scope)));
+    scope.core.wait();
+    match result {
+        Err(payload) => resume_unwind(payload),
+        Ok(_) if scope.core.unseen.load(Ordering::Relaxed) > 0 => {
+            panic!("a scoped fiber panicked")
+        }
+        Ok(result) => {
+            cancel::check_current();
+            result
+        }
+    }
+}
+
+impl<'scope> Scope<'scope, '_> {
+    /// Starts a fiber that may borrow what lives longer than the scope.
+    ///
+    /// Children may start further children.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::sync::atomic::{AtomicU32, Ordering};
+    ///
+    /// let count = AtomicU32::new(0);
+    /// sinew::scope(|s| {
+    ///     for _ in 0..10 {
+    ///         s.spawn(|| count.fetch_add(1, Ordering::Relaxed));
+    ///     }
+    /// });
+    /// assert_eq!(count.into_inner(), 10);
+    /// ```
+    pub fn spawn<F, T>(&'scope self, f: F) -> ScopedJoinHandle<'scope, T>
+    where
+        F: FnOnce() -> T + Send + 'scope,
+        T: Send + 'scope,
+    {
+        let core = &self.core;
+        let closure = move || match catch_unwind(AssertUnwindSafe(f)) {
+            Ok(result) => result,
+            Err(payload) => {
+                if !cancel::is_cancel(&*payload) {
+                    core.unseen.fetch_add(1, Ordering::Relaxed);
+                }
+                resume_unwind(payload)
+            }
+        };
+        // SAFETY: closure and result are `Send`, and the scope does not return before the fiber is
+        // gone, with them.
+        let handle = unsafe {
+            match here::fiber() {
+                Some((carrier, parent)) => {
+                    let control = make(carrier, parent, closure, Flags(0));
+                    core.adopt(control);
+                    metrics::add(&carrier.counters.spawned, 1);
+                    carrier.publish(control);
+                    JoinHandle::new(control)
+                }
+                None => {
+                    let inherited = inherited_here();
+                    let runtime = Handle::current_or_default();
+                    let (control, id) = slab::take_common();
+                    fill(control, id, runtime.crew(), closure, Flags(0), inherited);
+                    core.adopt(control);
+                    submit(runtime.crew(), control);
+                    JoinHandle::new(control)
+                }
+            }
+        };
+        ScopedJoinHandle { handle, core, scope: PhantomData }
+    }
+
+    /// Asks all children to end, also those that are yet to be started.
+    ///
+    /// # Examples
+    /// ```
+    /// sinew::scope(|s| {
+    ///     s.spawn(|| sinew::park());
+    ///     s.cancel();
+    /// });
+    /// ```
+    pub fn cancel(&self) {
+        self.core.cancel();
+    }
+}
+
+impl Core {
+    /// Makes a fiber that is not yet submitted a child.
+    fn adopt(&self, control: &'static Control) {
+        let extra = control.extra_or_new();
+        extra.scope.set(ptr::from_ref(self).cast());
+        extra.scope_end.set(Some(&END));
+        extra.scope_previous.set(ptr::null());
+        let mut children = self.state.lock();
+        children.count += 1;
+        extra.scope_next.set(children.first);
+        // SAFETY: who is in the list has not ended.
+        if let Some(first) = unsafe { children.first.as_ref() } {
+            first.extra_or_new().scope_previous.set(control);
+        }
+        children.first = control;
+        if children.cancelled {
+            control.life.set(CANCELLED);
+        }
+    }
+
+    /// Waits until all children are gone.
+    #[track_caller]
+    fn wait(&self) {
+        loop {
+            if self.state.lock().count == 0 {
+                return;
+            }
+            let wait = Wait::begin(WaitKind::Scope, ptr::from_ref(self).addr());
+            {
+                let mut children = self.state.lock();
+                if children.count == 0 {
+                    drop(children);
+                    wait.withdraw();
+                    return;
+                }
+                children.waiter = Some(wait.waiter());
+            }
+            let outcome = wait.suspend(clock::NEVER);
+            self.state.lock().waiter = None;
+            if outcome != Outcome::Notified {
+                self.cancel();
+                return cancel::masked(|| self.wait());
+            }
+        }
+    }
+
+    /// Cancels all children.
+    fn cancel(&self) {
+        // One by one, since a request may ring a bell, which is too much for the lock.
+        self.state.lock().cancelled = true;
+        while let Some(child) = self.next_to_cancel() {
+            cancel::request(&child);
+        }
+    }
+
+    fn next_to_cancel(&self) -> Option<FiberRef> {
+        let children = self.state.lock();
+        let mut next = children.first;
+        // SAFETY: who is in the list has not ended, so it has references.
+        while let Some(child) = unsafe { next.as_ref() } {
+            if child.life.marks() & CANCELLED == 0 {
+                return Some(FiberRef::new(child));
+            }
+            next = child.extra()?.scope_next.get();
+        }
+        None
+    }
+}
+
+static END: ScopeEnd = ScopeEnd { leave, gone };
+
+unsafe fn leave(scope: *const (), child: &Control) {
+    // SAFETY: the scope waits for `gone`.
+    let core = unsafe { &*scope.cast::<Core>() };
+    let Some(extra) = child.extra() else { return };
+    let mut children = core.state.lock();
+    let (previous, next) = (extra.scope_previous.get(), extra.scope_next.get());
+    // SAFETY: who is in the list has not ended.
+    unsafe {
+        match previous.as_ref().and_then(Control::extra) {
+            Some(previous) => previous.scope_next.set(next),
+            None => children.first = next,
+        }
+        if let Some(next) = next.as_ref().and_then(Control::extra) {
+            next.scope_previous.set(previous);
+        }
+    }
+}
+
+unsafe fn gone(scope: *const ()) {
+    let waiter = {
+        // SAFETY: the scope waits for this. When the lock is free it may be gone.
+        let mut children = unsafe { &*scope.cast::<Core>() }.state.lock();
+        children.count -= 1;
+        if children.count == 0 { children.waiter.take() } else { None }
+    };
+    if let Some(waiter) = waiter {
+        waiter.wake();
+    }
+}
+
+/// The right to the result of a child.
+#[derive(Debug)]
+pub struct ScopedJoinHandle<'scope, T> {
+    handle: JoinHandle<T>,
+    core: &'scope Core,
+    scope: PhantomData<&'scope mut &'scope ()>,
+}
+
+impl<T> ScopedJoinHandle<'_, T> {
+    /// Waits for the child's result; see [`JoinHandle::join`].
+    #[track_caller]
+    pub fn join(self) -> Result<T> {
+        let result = self.handle.join();
+        if let Err(payload) = &result
+            && !cancel::is_cancel(&**payload)
+        {
+            self.core.unseen.fetch_sub(1, Ordering::Relaxed);
+        }
+        result
+    }
+
+    /// Whether the child has ended.
+    pub fn is_finished(&self) -> bool {
+        self.handle.is_finished()
+    }
+
+    /// A handle that says who the child is and what it does.
+    pub fn fiber(&self) -> Fiber {
+        self.handle.fiber()
+    }
+
+    /// Asks the child to end; see [`JoinHandle::cancel`].
+    pub fn cancel(&self) {
+        self.handle.cancel();
+    }
+}

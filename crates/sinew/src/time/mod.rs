@@ -1,0 +1,140 @@
+//! Sleeping, and waiting for what nobody announces.
+
+use crate::cancel;
+use crate::carrier::current;
+use crate::clock;
+use crate::fiber::WaitKind;
+use crate::fiber::state::Outcome;
+use crate::park::{Wait, without_waiting, yielding};
+use core::time::Duration;
+use std::time::Instant;
+
+/// Stops the running fiber for at least `duration`.
+///
+/// Its carrier runs others meanwhile; a plain thread sleeps. `Duration::ZERO` lets the others run
+/// once; `Duration::MAX` is for ever. A cancelled fiber is unwound from here.
+///
+/// # Examples
+/// ```
+/// use std::time::{Duration, Instant};
+///
+/// sinew::run(|| {
+///     let start = Instant::now();
+///     sinew::sleep(Duration::from_millis(2));
+///     assert!(start.elapsed() >= Duration::from_millis(2));
+/// });
+/// ```
+#[track_caller]
+pub fn sleep(duration: Duration) {
+    if duration.is_zero() {
+        return let_others_run();
+    }
+    sleep_till(clock::after(clock::now(), duration));
+}
+
+/// Stops the running fiber until `deadline`; lets the others run once if it has passed.
+///
+/// # Examples
+/// ```
+/// use std::time::{Duration, Instant};
+///
+/// let deadline = Instant::now() + Duration::from_millis(1);
+/// sinew::sleep_until(deadline);
+/// assert!(Instant::now() >= deadline);
+/// ```
+#[track_caller]
+pub fn sleep_until(deadline: Instant) {
+    if deadline <= Instant::now() {
+        return let_others_run();
+    }
+    sleep_till(clock::at(deadline));
+}
+
+#[track_caller]
+fn let_others_run() {
+    if crate::can_yield() {
+        crate::yield_now();
+    }
+}
+
+#[track_caller]
+fn sleep_till(deadline: u64) {
+    loop {
+        let wait = Wait::begin(WaitKind::Sleep, 0);
+        let who = wait.who();
+        let outcome = wait.suspend(deadline);
+        cancel::check_outcome(who, outcome);
+        if outcome == Outcome::TimedOut && deadline <= clock::now() {
+            return;
+        }
+        // A deadline of a scope that could not be raised, under `panic = "abort"` or while
+        // unwinding: sleep on, without it.
+        if outcome == Outcome::TimedOut {
+            return cancel::masked(|| sleep_till(deadline));
+        }
+    }
+}
+
+/// Waits until `predicate` is true, and says whether it became so within `timeout`; without one it
+/// waits for ever.
+///
+/// For what nobody announces: memory that another process writes, a file that appears. The
+/// predicate is asked at once, then whenever the carrier looks after its duties, and once more at
+/// the deadline. It runs in the fiber that waits and should be short. While only such waits are
+/// left, the carrier sleeps between the questions, up to 10 ms at a time.
+///
+/// A panic in the predicate unwinds the fiber, and waiting in it is an error. On a plain thread the
+/// thread sleeps between the questions.
+///
+/// # Examples
+/// ```
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicU32, Ordering};
+/// use std::time::Duration;
+///
+/// sinew::run(|| {
+///     let count = Arc::new(AtomicU32::new(0));
+///     let counter = count.clone();
+///     sinew::spawn(move || {
+///         for _ in 0..3 {
+///             counter.fetch_add(1, Ordering::Relaxed);
+///             sinew::yield_now();
+///         }
+///     });
+///     assert!(sinew::wait_until(|| count.load(Ordering::Relaxed) == 3, None));
+///     let in_time = sinew::wait_until(|| false, Some(Duration::from_millis(1)));
+///     assert!(!in_time);
+/// });
+/// ```
+#[track_caller]
+pub fn wait_until(mut predicate: impl FnMut() -> bool, timeout: Option<Duration>) -> bool {
+    let deadline = timeout.map_or(clock::NEVER, |timeout| clock::after(clock::now(), timeout));
+    let mut pause = Duration::from_micros(50);
+    loop {
+        if without_waiting(&mut predicate) {
+            return true;
+        }
+        let now = clock::now();
+        if deadline <= now {
+            return false;
+        }
+        let wait = Wait::begin(WaitKind::Predicate, 0);
+        let who = wait.who();
+        let mut until = deadline;
+        match current::fiber() {
+            Some((carrier, control)) if core::ptr::eq(control, wait.waiter().control()) => {
+                let waiter = wait.waiter();
+                // SAFETY: this is the carrier's thread, and nothing here comes back to the list.
+                unsafe { (*carrier.pollers.get()).push((waiter.control(), waiter.epoch())) };
+            }
+            _ => {
+                until = deadline.min(clock::after(now, pause));
+                pause = (pause * 2).min(Duration::from_millis(10));
+            }
+        }
+        let outcome = wait.suspend(until);
+        if outcome == Outcome::Interrupted || yielding::deadline_passed(who) {
+            cancel::check_outcome(who, outcome);
+        }
+    }
+}
