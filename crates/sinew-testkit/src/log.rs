@@ -1,12 +1,11 @@
 //! What happened, in order.
 
-use std::cell::RefCell;
 use std::fmt::Display;
-use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 
 /// A list of lines that clones share.
 #[derive(Clone, Default, Debug)]
-pub struct Log(Rc<RefCell<Vec<String>>>);
+pub struct Log(Arc<Mutex<Vec<String>>>);
 
 impl Log {
     /// An empty log.
@@ -14,9 +13,14 @@ impl Log {
         Log::default()
     }
 
+    fn lines(&self) -> std::sync::MutexGuard<'_, Vec<String>> {
+        // A panic elsewhere does not spoil a list of lines.
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
     /// Adds a line.
     pub fn line(&self, text: impl Display) {
-        self.0.borrow_mut().push(text.to_string());
+        self.lines().push(text.to_string());
     }
 
     /// A value that adds a line when it is dropped.
@@ -26,7 +30,7 @@ impl Log {
 
     /// What was added so far; empties the log.
     pub fn take(&self) -> Vec<String> {
-        self.0.take()
+        std::mem::take(&mut *self.lines())
     }
 }
 

@@ -150,7 +150,7 @@ pub(crate) fn check_outcome(who: &Control, outcome: Outcome) {
 
 /// Raises what has been asked for meanwhile.
 pub(crate) fn check_here(who: &Control) {
-    if who.flags().has(Flags::PROXY) || !may_raise(who) {
+    if !may_raise(who) {
         return;
     }
     if who.life.marks() & CANCELLED != 0 {

@@ -63,7 +63,7 @@ pub(crate) struct Crew {
     /// Fibers that were submitted from outside; those from inside are counted by the carriers.
     submitted: AtomicU64,
     /// Fibers from outside that were refused, because the crew was closing.
-    pub(crate) refused: AtomicU64,
+    refused: AtomicU64,
     pub(crate) settings: Settings,
     pub(crate) pool: StackPool,
     /// Pools of other stack sizes.
@@ -205,10 +205,23 @@ impl Crew {
         pool.allocate()
     }
 
-    /// A carrier's thread has ended, or will never end.
+    /// A carrier's thread has ended, or never began. When all have, their carriers can serve
+    /// another crew: until then the others look at their queues.
     pub(crate) fn thread_ended(&self) {
-        *self.ended.lock().unwrap_or_else(|poisoned| poisoned.into_inner()) += 1;
+        let mut ended = self.ended.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        *ended += 1;
+        if *ended == self.carriers.len() {
+            self.carriers.iter().for_each(|carrier| carrier.give_back());
+        }
+        drop(ended);
         self.changed.notify_all();
+    }
+
+    /// Counts a fiber from outside that was not admitted, and has ended.
+    pub(crate) fn refuse(&self) {
+        self.refused.fetch_add(1, Ordering::SeqCst);
+        // It may have been the last one that the end of the crew waits for.
+        self.carriers[0].alert();
     }
 
     /// Waits until the threads of all carriers have ended; false if `timeout` is over before.

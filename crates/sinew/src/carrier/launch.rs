@@ -153,6 +153,7 @@ unsafe fn run(me: &Control) {
     unsafe {
         if me.life.marks() & CANCELLED != 0 || closing() {
             me.life.set(CANCELLED);
+            me.set_flags(Flags::MASKED);
             (me.vtable.get().refuse)(me, crate::cancel::payload());
         } else {
             (me.vtable.get().run)(me);
@@ -181,6 +182,8 @@ pub(super) unsafe fn finish(carrier: &Carrier, me: &Control) {
 /// The same for a fiber that may have locals or a scope.
 #[inline(never)]
 unsafe fn finish_with_extra(carrier: &Carrier, me: &Control) {
+    // What it does from here on is not to be cut short.
+    me.set_flags(Flags::MASKED);
     drop_locals(me);
     let scope = me.extra().and_then(|extra| Some((extra.scope.get(), extra.scope_end.take()?)));
     // SAFETY: the scope waits for its children, so it is there until `gone` was called. As in
@@ -267,6 +270,7 @@ fn wake_joiner(carrier: &Carrier, joiner: &Control, epoch: Epoch) {
 unsafe fn unusual_end(me: &Control, marks: u64, dropped: &mut bool, polled: &mut bool) {
     if marks & DETACHED != 0 && !*dropped {
         *dropped = true;
+        me.set_flags(Flags::MASKED);
         // SAFETY: as the caller promised.
         unsafe { (me.vtable.get().drop_result)(me) };
     }

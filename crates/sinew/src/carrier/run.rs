@@ -25,16 +25,12 @@ const PATIENCE: u64 = 4_000;
 /// How often a sleeper looks for work that its owner does not get to, at first and at last.
 const FIRST_WATCH: Duration = Duration::from_micros(500);
 const LAST_WATCH: Duration = Duration::from_millis(10);
-/// How often predicates are asked when nothing else is to do, at first and at last.
-const FIRST_ASK: Duration = Duration::from_micros(50);
-const LAST_ASK: Duration = Duration::from_millis(10);
 
 /// What the loop remembers from round to round.
 struct Round {
     /// The only unstarted fiber of another carrier: its carrier, its mark, and since when.
     lone: Cell<Option<(usize, usize, u64)>>,
     watch: Cell<Duration>,
-    ask: Cell<Duration>,
 }
 
 /// Runs a carrier until its crew is closed and no fiber is left.
@@ -59,11 +55,7 @@ pub(crate) fn run(carrier: &'static Carrier, crew: Arc<Crew>, driver: Box<dyn Dr
 
 impl Carrier {
     fn main_loop(&self, crew: &Crew) {
-        let round = Round {
-            lone: Cell::new(None),
-            watch: Cell::new(FIRST_WATCH),
-            ask: Cell::new(FIRST_ASK),
-        };
+        let round = Round { lone: Cell::new(None), watch: Cell::new(FIRST_WATCH) };
         loop {
             self.run_ready();
             if !self.refused.is_empty() {
@@ -82,7 +74,7 @@ impl Carrier {
                 }
                 Phase::Closing => {}
                 Phase::Closed => return,
-                Phase::Abandoned => self.rest_for_ever(crew),
+                Phase::Abandoned => self.rest_for_ever(),
             }
             crew.idle.search();
             if self.search(crew, &round) {
@@ -277,22 +269,16 @@ impl Carrier {
 
     /// How long the sleep may last.
     fn timeout(&self, round: &Round, watches: bool) -> Option<Duration> {
-        let earliest = self.earliest.load(Ordering::Relaxed);
-        let mut timeout = clock::until(clock::now(), earliest);
-        let mut limit = |limit: Duration| {
-            timeout = Some(timeout.map_or(limit, |timeout| timeout.min(limit)));
-        };
-        if watches {
-            limit(round.watch.get());
+        let mut earliest = self.earliest.load(Ordering::Relaxed);
+        if let Some(ask_at) = self.ask_at() {
+            earliest = earliest.min(ask_at);
         }
-        // SAFETY: this is the carrier's thread.
-        if unsafe { (*self.pollers.get()).is_empty() } {
-            round.ask.set(FIRST_ASK);
-        } else {
-            limit(round.ask.get());
-            round.ask.set((round.ask.get() * 2).min(LAST_ASK));
+        let timeout = clock::until(clock::now(), earliest);
+        match (timeout, watches) {
+            (Some(timeout), true) => Some(timeout.min(round.watch.get())),
+            (None, true) => Some(round.watch.get()),
+            (timeout, false) => timeout,
         }
-        timeout
     }
 
     /// Sleeps in the user's hook, or in the driver.
@@ -322,8 +308,7 @@ impl Carrier {
     }
 
     /// The deadline of a shutdown has passed, and fibers are left: their thread must not end.
-    fn rest_for_ever(&self, crew: &Crew) -> ! {
-        crew.thread_ended();
+    fn rest_for_ever(&self) -> ! {
         loop {
             std::thread::park();
         }

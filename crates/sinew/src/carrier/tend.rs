@@ -22,6 +22,11 @@ const PERIOD: u64 = 20_000;
 /// The driver is asked at most this often while the carrier is busy.
 const POLL_PERIOD: u64 = 30_000;
 
+/// How long a carrier that has nothing else to do waits before it asks predicates again, at first
+/// and at last.
+const FIRST_PAUSE: u64 = 50_000;
+const LAST_PAUSE: u64 = 10_000_000;
+
 /// When to do what.
 pub(crate) struct Duties {
     /// Dispatches between two looks at the clock, at present.
@@ -31,6 +36,11 @@ pub(crate) struct Duties {
     /// The length of the tick that is running.
     tick: Cell<u32>,
     polled: Cell<u64>,
+    /// When predicates are asked again, and how long after the last time that is.
+    ask_at: Cell<u64>,
+    pause: Cell<u64>,
+    /// Dispatches since they were asked.
+    since_asked: Cell<u64>,
 }
 
 impl Duties {
@@ -40,6 +50,9 @@ impl Duties {
             since: Cell::new(0),
             tick: Cell::new(1),
             polled: Cell::new(0),
+            ask_at: Cell::new(0),
+            pause: Cell::new(0),
+            since_asked: Cell::new(0),
         }
     }
 }
@@ -97,7 +110,10 @@ impl Carrier {
             self.take_inbox();
         }
         self.expire(now);
-        self.ask_pollers();
+        duties.since_asked.set(duties.since_asked.get() + u64::from(dispatched));
+        if now >= duties.ask_at.get() {
+            self.ask_pollers(now);
+        }
         // SAFETY: this is the carrier's thread; the driver wakes fibers and calls nothing back.
         if let Some(driver) = unsafe { (*self.driver.get()).as_ref() }
             && driver.is_active()
@@ -141,10 +157,25 @@ impl Carrier {
         metrics::add(&self.counters.expired, count);
     }
 
+    /// When predicates are to be asked, if there are any.
+    pub(super) fn ask_at(&self) -> Option<u64> {
+        // SAFETY: this is the carrier's thread.
+        let none = unsafe { (*self.pollers.get()).is_empty() };
+        (!none).then(|| self.duties.ask_at.get())
+    }
+
     /// Wakes those who wait for a predicate, to ask it themselves.
-    fn ask_pollers(&self) {
+    fn ask_pollers(&self, now: u64) {
         // SAFETY: this is the carrier's thread, and nothing below comes back here.
         let pollers = unsafe { &mut *self.pollers.get() };
+        if pollers.is_empty() {
+            return;
+        }
+        // While others run as well, predicates are asked at each tending; alone, less and less.
+        let alone = self.duties.since_asked.replace(0) <= 2 * pollers.len() as u64 + 2;
+        let pause = self.duties.pause.get();
+        self.duties.pause.set(if alone { (2 * pause).clamp(FIRST_PAUSE, LAST_PAUSE) } else { 0 });
+        self.duties.ask_at.set(now + self.duties.pause.get());
         for (control, epoch) in pollers.drain(..) {
             // SAFETY: blocks are never unmapped; who has left is not woken, by the epoch.
             wake(unsafe { &*control }, epoch, Outcome::Notified);
@@ -157,7 +188,8 @@ impl Carrier {
 /// The caller runs on the fiber's carrier, so the fiber does not run; or the fiber is migratable
 /// and has looked at its mark after it began to wait.
 pub(crate) fn interrupt(control: &Control) {
-    if control.flags().has(Flags(Flags::MASKED.0 | Flags::UNWINDING.0)) {
+    let deaf = Flags(Flags::MASKED.0 | Flags::UNWINDING.0);
+    if cfg!(panic = "abort") || control.flags().has(deaf) {
         return;
     }
     if let Some(epoch) = control.wake.waiting() {

@@ -185,7 +185,6 @@ impl Wait {
 
     #[inline(never)]
     fn suspend_long_way(self, deadline: u64) -> Outcome {
-        let deadline = deadline.min(scope_deadline(self.who()));
         if self.carrier.is_null() {
             return self.suspend_thread(deadline);
         }
@@ -193,7 +192,8 @@ impl Wait {
         // SAFETY: carriers live for ever.
         let carrier = unsafe { &*self.carrier };
         let unwinding = is_unwinding(carrier, control);
-        let deaf = unwinding || control.flags().has(Flags::MASKED);
+        let deaf = DEAF || unwinding || control.flags().has(Flags::MASKED);
+        let deadline = if deaf { deadline } else { deadline.min(scope_deadline(control)) };
         if !deaf && control.life.marks() & CANCELLED != 0 {
             // Whoever was faster has put us into a queue already.
             if control.wake.claim(self.epoch, Outcome::Interrupted) {
@@ -204,8 +204,9 @@ impl Wait {
             && deadline <= clock::now()
             && control.wake.claim(self.epoch, Outcome::TimedOut)
         {
-            self.ended();
-            return Outcome::TimedOut;
+            // It has passed already; but a loop around such a wait must let others run.
+            // SAFETY: the claim succeeded, and this is its carrier's thread.
+            unsafe { carrier.ready.push(control) };
         }
         let timed = deadline != clock::NEVER && control.wake.is_waiting(self.epoch);
         if timed {
@@ -240,12 +241,10 @@ impl Wait {
     #[cold]
     fn suspend_thread(self, deadline: u64) -> Outcome {
         let control = self.control;
-        let interrupted = |fiber: &Control| {
-            !fiber.flags().has(Flags::MASKED)
-                && fiber.life.marks() & CANCELLED != 0
-                && !std::thread::panicking()
-        };
-        if self.pinned.is_some_and(interrupted) {
+        let who = self.who();
+        let deaf = DEAF || who.flags().has(Flags::MASKED) || std::thread::panicking();
+        let deadline = if deaf { deadline } else { deadline.min(scope_deadline(who)) };
+        if !deaf && self.pinned.is_some_and(|fiber| fiber.life.marks() & CANCELLED != 0) {
             control.wake.claim(self.epoch, Outcome::Interrupted);
         }
         let (word, expected) = control.wake.futex();
@@ -287,10 +286,12 @@ const LONG_WAY: Flags = Flags(
     Flags::SLOTS.0 | Flags::PANICKED.0 | Flags::DEADLINE.0 | Flags::MASKED.0 | Flags::MIGRATABLE.0,
 );
 
-/// The nearest deadline of the scopes that a fiber or thread is in, unless it is masked.
+/// Whether no wait can be told of a cancellation, because nothing can be unwound.
+const DEAF: bool = cfg!(panic = "abort");
+
+/// The nearest deadline of the scopes that a fiber or thread is in.
 fn scope_deadline(who: &Control) -> u64 {
-    let flags = who.flags();
-    if !flags.has(Flags::DEADLINE) || flags.has(Flags::MASKED) {
+    if !who.flags().has(Flags::DEADLINE) {
         return clock::NEVER;
     }
     who.extra().map_or(clock::NEVER, |extra| extra.deadline.get())

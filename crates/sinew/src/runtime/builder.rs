@@ -173,14 +173,13 @@ fn start(carrier: &'static Carrier, crew: &Arc<Crew>) -> io::Result<()> {
     let name = format!("{}-{}", crew.settings.name, carrier.index());
     thread::Builder::new().name(name).spawn(move || {
         // Tells those who shut down, after everything of the thread's own is gone.
-        struct Ended(Arc<Crew>, &'static Carrier);
+        struct Ended(Arc<Crew>);
         impl Drop for Ended {
             fn drop(&mut self) {
-                self.1.give_back();
                 self.0.thread_ended();
             }
         }
-        let ended = Ended(crew.clone(), carrier);
+        let ended = Ended(crew.clone());
         run::run(carrier, crew, Box::new(Asleep));
         drop(ended);
     })?;

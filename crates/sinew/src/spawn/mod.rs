@@ -204,8 +204,8 @@ unsafe fn submit(crew: &Crew, control: &'static Control) {
         if !crew.admit() {
             // The runtime is shut down, or about to: the fiber ends before it began.
             (control.vtable.get().refuse)(control, crate::cancel::payload());
-            crew.refused.fetch_add(1, Ordering::SeqCst);
-            return crate::carrier::launch::finish_outside(control);
+            crate::carrier::launch::finish_outside(control);
+            return crew.refuse();
         }
         let affine = control.flags().has(Flags::AFFINE);
         match control.extra().filter(|_| affine).map(|extra| extra.affinity.get()) {

@@ -4,8 +4,7 @@ use crate::cancel;
 use crate::carrier::current;
 use crate::clock;
 use crate::fiber::WaitKind;
-use crate::fiber::state::Outcome;
-use crate::park::{Wait, without_waiting, yielding};
+use crate::park::{Wait, without_waiting};
 use core::time::Duration;
 use std::time::Instant;
 
@@ -64,13 +63,8 @@ fn sleep_till(deadline: u64) {
         let who = wait.who();
         let outcome = wait.suspend(deadline);
         cancel::check_outcome(who, outcome);
-        if outcome == Outcome::TimedOut && deadline <= clock::now() {
+        if deadline <= clock::now() {
             return;
-        }
-        // A deadline of a scope that could not be raised, under `panic = "abort"` or while
-        // unwinding: sleep on, without it.
-        if outcome == Outcome::TimedOut {
-            return cancel::masked(|| sleep_till(deadline));
         }
     }
 }
@@ -132,9 +126,7 @@ pub fn wait_until(mut predicate: impl FnMut() -> bool, timeout: Option<Duration>
                 pause = (pause * 2).min(Duration::from_millis(10));
             }
         }
-        let outcome = wait.suspend(until);
-        if outcome == Outcome::Interrupted || yielding::deadline_passed(who) {
-            cancel::check_outcome(who, outcome);
-        }
+        wait.suspend(until);
+        cancel::check_here(who);
     }
 }

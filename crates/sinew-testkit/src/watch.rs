@@ -1,0 +1,34 @@
+//! Tests that must not hang.
+
+use std::sync::mpsc;
+use std::time::Duration;
+
+/// Ends the process if it is not dropped in time: a test that hangs says so, by name.
+#[derive(Debug)]
+pub struct Watchdog {
+    /// Dropped with the guard, which the watching thread notices.
+    _alive: mpsc::Sender<()>,
+}
+
+/// Watches the running test for `limit`.
+#[must_use]
+pub fn watchdog(limit: Duration) -> Watchdog {
+    let test = std::thread::current().name().unwrap_or("a test").to_owned();
+    let (alive, dropped) = mpsc::channel::<()>();
+    std::thread::spawn(move || {
+        if dropped.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout) {
+            #[allow(clippy::print_stderr, reason = "the process is about to end")]
+            {
+                eprintln!("{test} did not end within {limit:?}: it hangs");
+            }
+            std::process::abort();
+        }
+    });
+    Watchdog { _alive: alive }
+}
+
+/// Watches the running test for a minute, which is far longer than any should take.
+#[must_use]
+pub fn a_minute() -> Watchdog {
+    watchdog(Duration::from_secs(60))
+}

@@ -1,0 +1,191 @@
+//! Children that borrow.
+
+use sinew::Runtime;
+use sinew_testkit::{Log, watch};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+#[test]
+fn children_borrow_on_any_carrier() {
+    let _watch = watch::a_minute();
+    let check = || {
+        let mut data: Vec<u64> = (0..1000).collect();
+        let total = AtomicUsize::new(0);
+        sinew::scope(|s| {
+            for chunk in data.chunks_mut(10) {
+                let total = &total;
+                s.spawn(move || {
+                    for value in chunk {
+                        *value += 1;
+                        total.fetch_add(1, Ordering::Relaxed);
+                    }
+                    sinew::yield_now();
+                });
+            }
+        });
+        assert_eq!(total.into_inner(), 1000);
+        assert_eq!(data.iter().sum::<u64>(), 500_500);
+    };
+    check();
+    Runtime::builder().carriers(3).build().unwrap().run(check);
+    Runtime::builder().carriers(1).build().unwrap().run(check);
+}
+
+#[test]
+fn scopes_nest_and_children_have_children() {
+    let _watch = watch::a_minute();
+    sinew::run(|| {
+        let count = AtomicUsize::new(0);
+        sinew::scope(|s| {
+            for _ in 0..10 {
+                s.spawn(|| {
+                    s.spawn(|| {
+                        sinew::scope(|inner| {
+                            inner.spawn(|| count.fetch_add(1, Ordering::Relaxed));
+                        });
+                        count.fetch_add(1, Ordering::Relaxed);
+                    });
+                    count.fetch_add(1, Ordering::Relaxed);
+                });
+            }
+        });
+        assert_eq!(count.into_inner(), 30);
+    });
+}
+
+#[test]
+fn a_panic_in_the_body_waits_for_the_children() {
+    let _watch = watch::a_minute();
+    sinew::run(|| {
+        let count = AtomicUsize::new(0);
+        let caught = catch_unwind(AssertUnwindSafe(|| {
+            sinew::scope(|s| {
+                for _ in 0..5 {
+                    s.spawn(|| {
+                        sinew::sleep(Duration::from_millis(2));
+                        count.fetch_add(1, Ordering::Relaxed);
+                    });
+                }
+                panic!("in the body");
+            })
+        }));
+        assert_eq!(caught.unwrap_err().downcast_ref::<&str>(), Some(&"in the body"));
+        assert_eq!(count.into_inner(), 5);
+    });
+}
+
+#[test]
+fn a_panic_of_a_child_that_nobody_joined_is_passed_on() {
+    let _watch = watch::a_minute();
+    sinew::run(|| {
+        let unseen = catch_unwind(|| {
+            sinew::scope(|s| {
+                s.spawn(|| panic!("in a child"));
+            })
+        });
+        assert_eq!(unseen.unwrap_err().downcast_ref::<&str>(), Some(&"a scoped fiber panicked"));
+        let seen = sinew::scope(|s| s.spawn(|| panic!("in a child")).join().is_err());
+        assert!(seen);
+    });
+}
+
+#[test]
+fn cancelling_the_parent_cancels_the_children_first() {
+    let _watch = watch::a_minute();
+    let log = Log::new();
+    sinew::run({
+        let log = log.clone();
+        move || {
+            let parent = sinew::spawn({
+                let log = log.clone();
+                move || {
+                    let _parent = log.on_drop("parent");
+                    let borrowed = String::from("borrowed");
+                    sinew::scope(|s| {
+                        s.spawn(|| {
+                            let _child = log.on_drop("child");
+                            let _still_there = borrowed.len();
+                            sinew::park();
+                        });
+                        sinew::yield_now();
+                    });
+                    log.line("not reached");
+                }
+            });
+            sinew::wait_until(|| parent.fiber().waits_for() == Some(sinew::WaitKind::Scope), None);
+            parent.cancel();
+            assert!(sinew::is_cancel(&*parent.join().unwrap_err()));
+        }
+    });
+    let lines = log.take();
+    assert!(lines == ["child", "parent"] || lines == ["parent"], "{lines:?}");
+}
+
+#[test]
+fn a_deadline_is_passed_on_to_the_children() {
+    let _watch = watch::a_minute();
+    let check = || {
+        let out = sinew::timeout(Duration::from_millis(5), || {
+            sinew::scope(|s| {
+                s.spawn(sinew::park);
+                s.spawn(|| sinew::sleep(Duration::MAX));
+            });
+        });
+        assert_eq!(out, Err(sinew::Elapsed));
+    };
+    sinew::run(check);
+}
+
+#[test]
+fn a_leaked_handle_does_not_keep_the_scope() {
+    let _watch = watch::a_minute();
+    let log = Log::new();
+    let value = 7;
+    sinew::scope(|s| {
+        let handle = s.spawn(|| (log.on_drop("result"), &value));
+        std::mem::forget(handle);
+    });
+    // What nobody can take is not dropped either.
+    assert!(log.take().is_empty());
+    sinew::scope(|s| drop(s.spawn(|| (log.on_drop("result"), &value))));
+    assert_eq!(log.take(), ["result"]);
+}
+
+#[test]
+fn results_are_dropped_before_the_scope_returns() {
+    let _watch = watch::a_minute();
+    struct Uses<'a>(&'a AtomicUsize);
+    impl Drop for Uses<'_> {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    sinew::run(|| {
+        for _ in 0..200 {
+            let used = AtomicUsize::new(0);
+            sinew::scope(|s| {
+                for _ in 0..5 {
+                    s.spawn(|| Uses(&used));
+                }
+            });
+            assert_eq!(used.into_inner(), 5);
+        }
+    });
+}
+
+#[test]
+fn a_scope_cancels_all_its_children() {
+    let _watch = watch::a_minute();
+    sinew::run(|| {
+        sinew::scope(|s| {
+            let fibers: Vec<_> = (0..20).map(|_| s.spawn(sinew::park)).collect();
+            s.cancel();
+            for fiber in fibers {
+                assert!(sinew::is_cancel(&*fiber.join().unwrap_err()));
+            }
+            // Those that come later are cancelled at birth.
+            assert!(s.spawn(|| 7).join().is_err());
+        });
+    });
+}

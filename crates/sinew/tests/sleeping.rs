@@ -1,0 +1,98 @@
+//! Deadlines: past, zero, never, and many.
+
+use sinew::Runtime;
+use sinew_testkit::{Seed, watch};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+#[test]
+fn what_has_passed_does_not_wait() {
+    let _watch = watch::a_minute();
+    let check = || {
+        let start = Instant::now();
+        sinew::sleep(Duration::ZERO);
+        sinew::sleep_until(start);
+        if let Some(past) = start.checked_sub(Duration::from_secs(1)) {
+            sinew::sleep_until(past);
+        }
+        sinew::sleep(Duration::from_nanos(1));
+        assert!(start.elapsed() < Duration::from_secs(5));
+    };
+    check();
+    sinew::run(check);
+}
+
+#[test]
+fn for_ever_is_for_ever_but_can_be_cancelled() {
+    let _watch = watch::a_minute();
+    sinew::run(|| {
+        let fiber = sinew::spawn(|| sinew::sleep(Duration::MAX));
+        let other = sinew::spawn(|| {
+            let far = Instant::now().checked_add(Duration::from_secs(1 << 32));
+            sinew::sleep_until(far.unwrap());
+        });
+        sinew::sleep(Duration::from_millis(3));
+        assert!(!fiber.is_finished() && !other.is_finished());
+        fiber.cancel();
+        other.cancel();
+        assert!(sinew::is_cancel(&*fiber.join().unwrap_err()));
+        assert!(sinew::is_cancel(&*other.join().unwrap_err()));
+    });
+}
+
+#[test]
+fn nobody_wakes_early() {
+    let _watch = watch::a_minute();
+    let runtime = Runtime::builder().carriers(2).build().unwrap();
+    runtime.run(|| {
+        let start = Instant::now();
+        let mut seed = Seed::from_env();
+        let fibers: Vec<_> = (0..500)
+            .map(|_| {
+                let deadline = start + Duration::from_micros(seed.number() % 40_000);
+                sinew::spawn(move || {
+                    sinew::sleep_until(deadline);
+                    assert!(Instant::now() >= deadline);
+                })
+            })
+            .collect();
+        for fiber in fibers {
+            fiber.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn timers_are_cancelled_in_random_order() {
+    let _watch = watch::watchdog(Duration::from_secs(120));
+    let count = if cfg!(debug_assertions) { 10_000 } else { 100_000 };
+    sinew::run(move || {
+        let ended = Arc::new(AtomicUsize::new(0));
+        let mut fibers: Vec<_> = (0..count)
+            .map(|n| {
+                let ended = ended.clone();
+                sinew::spawn(move || {
+                    struct Count(Arc<AtomicUsize>);
+                    impl Drop for Count {
+                        fn drop(&mut self) {
+                            self.0.fetch_add(1, Ordering::Relaxed);
+                        }
+                    }
+                    let _count = Count(ended);
+                    sinew::sleep(Duration::from_secs(3600 + n as u64 % 1000));
+                })
+            })
+            .collect();
+        let mut seed = Seed::from_env();
+        while !fibers.is_empty() {
+            let fiber = fibers.swap_remove(seed.below(fibers.len()));
+            fiber.cancel();
+            if seed.below(100) == 0 {
+                assert!(fiber.join().is_err());
+            }
+        }
+        // Those that began to run end their sleep; the rest never began.
+        sinew::sleep(Duration::from_millis(1));
+    });
+}
