@@ -1,6 +1,8 @@
 //! What the runtime has to say to people, and where that goes.
 
+use crate::carrier::current;
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 
 type Hook = Arc<dyn Fn(&str) + Send + Sync>;
@@ -11,7 +13,8 @@ static HOOK: Mutex<Option<Hook>> = Mutex::new(None);
 ///
 /// The hook gets whole lines without their ends: warnings about pinned fibers that wait, fibers
 /// that outlive a shutdown, hooks that panicked. It may be called from any thread, and must not
-/// wait. [`reset_report_hook`] puts standard error back.
+/// wait. It should not panic either: where a panic is announced, that ends the process.
+/// [`reset_report_hook`] puts standard error back.
 ///
 /// The report of a stack overflow is written by a signal handler, always to standard error.
 ///
@@ -44,15 +47,16 @@ fn replace(hook: Option<Hook>) {
 pub(crate) fn say(message: fmt::Arguments<'_>) {
     let line = format!("sinew: {message}");
     let hook = HOOK.lock().unwrap_or_else(PoisonError::into_inner).clone();
-    match hook {
-        // A hook that panics has nobody left to tell.
-        Some(hook) => {
-            let said = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| hook(&line)));
-            if said.is_err() {
-                to_stderr(&line);
-            }
+    let said = hook.is_some_and(|hook| {
+        // What is said about a panic of the hook goes to standard error.
+        !current::set_saying(true) && {
+            let said = catch_unwind(AssertUnwindSafe(|| hook(&line)));
+            current::set_saying(false);
+            said.is_ok()
         }
-        None => to_stderr(&line),
+    });
+    if !said {
+        to_stderr(&line);
     }
 }
 

@@ -12,6 +12,8 @@ use core::ptr;
 thread_local! {
     /// The carrier that this thread is. Without a destructor, so that it can be read at any time.
     static CARRIER: Cell<*const Carrier> = const { Cell::new(ptr::null()) };
+    /// Whether this thread is in the user's report hook.
+    static SAYING: Cell<bool> = const { Cell::new(false) };
     /// The block that stands for this thread when it waits.
     static PROXY: Proxy = const { Proxy(Cell::new(ptr::null())) };
 }
@@ -30,6 +32,11 @@ impl Drop for Proxy {
             }
         }
     }
+}
+
+/// Notes whether this thread is in the user's report hook; returns whether it was.
+pub(crate) fn set_saying(saying: bool) -> bool {
+    SAYING.replace(saying)
 }
 
 /// The carrier that this thread is; null if it is none.

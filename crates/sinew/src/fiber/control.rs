@@ -38,8 +38,8 @@ pub(crate) struct Control {
     link: AtomicPtr<Control>,
     /// Decides who ends the wait.
     pub(crate) wake: WakeWord,
-    /// The carrier that dispatches it: null until it starts, then the one it is bound to; for a
-    /// migratable fiber the one that ran it last.
+    /// The carrier that dispatches it: null until it starts, then the one it is bound to; set from
+    /// the beginning if it is `AFFINE`; for a migratable fiber the one that ran it last.
     carrier: AtomicPtr<Carrier>,
     pub(crate) life: Life,
     /// What makes a wait or a yield take the longer way. Belongs to the fiber's thread.

@@ -18,8 +18,6 @@ pub(crate) struct Extra {
     pub(crate) name: UnsafeCell<Option<Arc<str>>>,
     /// Bytes of stack, if the fiber has the flag `SIZED`.
     pub(crate) stack_size: Cell<usize>,
-    /// The index of the only carrier that it may run on, if the fiber has the flag `AFFINE`.
-    pub(crate) affinity: Cell<usize>,
     /// Whether it was made to be submitted later, and was not.
     pub(crate) held_back: Cell<bool>,
     pub(crate) locals: Locals,
@@ -54,7 +52,6 @@ impl Default for Extra {
         Extra {
             name: UnsafeCell::new(None),
             stack_size: Cell::new(0),
-            affinity: Cell::new(0),
             held_back: Cell::new(false),
             locals: Locals::new(),
             deadline: Cell::new(u64::MAX),

@@ -106,7 +106,7 @@ impl Wait {
             panic!("{} called in a predicate or a hook, where nothing may wait", kind.operation());
         }
         if flags.has(Flags::PINNED) {
-            pinned::about_to_block(carrier, control, kind, address);
+            pinned::about_to_block(carrier, control, kind);
             return Wait::begin_as_thread(Some(control), kind, address);
         }
         // A migratable fiber stays where it is while it unwinds: the count of panics is the

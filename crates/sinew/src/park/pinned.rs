@@ -59,15 +59,8 @@ pub fn can_yield() -> bool {
 
 /// A pinned fiber is about to block its carrier: says so, or refuses, as the runtime was built.
 #[track_caller]
-pub(super) fn about_to_block(carrier: &Carrier, control: &Control, kind: WaitKind, address: usize) {
+pub(super) fn about_to_block(carrier: &Carrier, control: &Control, kind: WaitKind) {
     let operation = kind.operation();
-    if kind == WaitKind::Join && crate::spawn::can_only_run_on(carrier, address) {
-        panic!(
-            "deadlock: {} is pinned and calls {operation} for a fiber that can only run on the \
-             same carrier",
-            crate::spawn::describe(control)
-        );
-    }
     match carrier.crew().settings.pinned_wait {
         PinnedWait::Silent => {}
         PinnedWait::Error => panic!(

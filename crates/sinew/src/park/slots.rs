@@ -8,6 +8,7 @@
 use crate::carrier::current;
 use crate::fiber::{Control, Flags};
 use crate::park::without_waiting;
+use crate::report;
 use core::cell::UnsafeCell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -70,16 +71,25 @@ impl<T: 'static> ContextSlot<T> {
     ///
     /// On a plain thread the state is `value` while `f` runs, and is put back afterwards.
     pub fn enter<R>(&'static self, value: T, f: impl FnOnce() -> R) -> (R, T) {
-        /// Puts the state back, also when `f` unwinds.
+        /// Puts the state back when `f` unwinds.
         struct Leave<'a, T: 'static>(&'a UseOf<T>, Option<&'static Control>, Flags);
-        impl<T> Drop for Leave<'_, T> {
-            fn drop(&mut self) {
+        impl<T> Leave<'_, T> {
+            fn leave(&self) {
                 if let Some(control) = self.1 {
                     control.extra_or_new().slots.set(self.0.head.outer.cast());
                     control.restore_flags(self.2, Flags::SLOTS);
                 }
                 // SAFETY: a use of this type.
                 unsafe { exchange::<T>(&raw const self.0.head) };
+            }
+        }
+        impl<T> Drop for Leave<'_, T> {
+            fn drop(&mut self) {
+                if catch_unwind(AssertUnwindSafe(|| self.leave())).is_err() {
+                    report::say(format_args!(
+                        "the hook of a context slot panicked while a fiber that uses it unwound"
+                    ));
+                }
             }
         }
         let control = current::fiber().map(|(_, control)| control);
@@ -100,7 +110,8 @@ impl<T: 'static> ContextSlot<T> {
         }
         let leave = Leave(&used, control, flags);
         let result = f();
-        drop(leave);
+        let leave = core::mem::ManuallyDrop::new(leave);
+        leave.leave();
         (result, used.place.into_inner().expect("the place holds a value"))
     }
 }

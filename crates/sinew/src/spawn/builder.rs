@@ -171,10 +171,12 @@ impl Builder {
         // SAFETY: a vacant block is ours.
         unsafe { *extra.name.get() = self.name };
         extra.stack_size.set(self.stack_size.unwrap_or(crew.settings.stack_size));
-        extra.affinity.set(self.carrier.unwrap_or(0));
         extra.held_back.set(true);
         // SAFETY: the same; the rest is the caller's promise.
         unsafe { fill(control, id, crew, f, flags, inherited) };
+        if let Some(index) = self.carrier {
+            control.set_carrier(crew.carriers[index]);
+        }
         for value in self.locals {
             extra.locals.adopt(value);
         }

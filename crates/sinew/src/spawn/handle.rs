@@ -1,12 +1,13 @@
 //! A handle to a fiber that says who it is and what it does.
 
 use crate::cancel;
-use crate::carrier::current as here;
+use crate::carrier::{Carrier, current as here};
 use crate::clock;
 use crate::fiber::life::{STARTED, WATCHED};
 use crate::fiber::state::Outcome;
 use crate::fiber::{Control, FiberRef, Flags, WaitKind};
 use crate::park::{self, Wait, table};
+use crate::primitive::Ordering;
 use core::time::Duration;
 use std::fmt;
 
@@ -168,7 +169,7 @@ impl Fiber {
         if control.life.is_finished() {
             return true;
         }
-        forbid_self(control);
+        forbid_hopeless(control, deadline);
         let key = self.0.as_ptr().expose_provenance();
         let wait = Wait::begin(WaitKind::Join, key);
         let who = wait.who();
@@ -183,12 +184,36 @@ impl Fiber {
     }
 }
 
-/// A fiber that waits for its own end waits for ever.
+/// Panics where waiting for the end of `control` could never end: for oneself, or pinned, without a
+/// deadline, for a fiber that needs the carrier that would be blocked.
+#[inline(always)]
 #[track_caller]
-pub(super) fn forbid_self(control: &Control) {
-    if let Some((_, me)) = here::fiber() {
+pub(super) fn forbid_hopeless(control: &Control, deadline: u64) {
+    if let Some((carrier, me)) = here::fiber() {
         assert!(!core::ptr::eq(me, control), "{} cannot wait for its own end", describe(control));
+        if me.flags().has(Flags::PINNED) && deadline == clock::NEVER {
+            assert!(
+                !can_only_run_on(carrier, control),
+                "deadlock: {} is pinned and waits for {}, which can only run on the same carrier",
+                describe(me),
+                describe(control)
+            );
+        }
     }
+}
+
+/// Whether an unfinished fiber could not run while `carrier` is blocked: it has started there or is
+/// kept there, or there is no other carrier.
+#[cold]
+fn can_only_run_on(carrier: &Carrier, control: &Control) -> bool {
+    if control.life.is_finished() {
+        return false;
+    }
+    if control.flags().has(Flags::MIGRATABLE) || control.carrier().is_null() {
+        let same = core::ptr::eq(control.crew.load(Ordering::Relaxed), carrier.crew());
+        return same && carrier.crew().carriers.len() == 1;
+    }
+    core::ptr::eq(control.carrier(), carrier)
 }
 
 /// A fiber as people are told of it: `fiber "name" (id 7)`.

@@ -1,6 +1,6 @@
 //! Waiting for a fiber's result.
 
-use super::handle::{Fiber, forbid_self};
+use super::handle::{Fiber, forbid_hopeless};
 use crate::cancel;
 use crate::carrier::current as here;
 use crate::clock;
@@ -118,7 +118,7 @@ impl<T> JoinHandle<T> {
     #[track_caller]
     fn wait(&self, deadline: u64) -> bool {
         let control = &*self.fiber;
-        forbid_self(control);
+        forbid_hopeless(control, deadline);
         loop {
             let wait = Wait::begin(WaitKind::Join, self.fiber.as_ptr().expose_provenance());
             let who = wait.who();

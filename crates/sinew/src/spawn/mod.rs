@@ -17,7 +17,6 @@ pub use join::JoinHandle;
 pub use scope::{Scope, ScopedJoinHandle, scope};
 
 use crate::carrier::{Carrier, Crew, current as here};
-use crate::fiber::life::STARTED;
 use crate::fiber::local::Inherited;
 use crate::fiber::task::{self, Vtable};
 use crate::fiber::{Control, FiberRef, Flags, slab};
@@ -91,6 +90,7 @@ where
     // SAFETY: the fiber is put into this carrier's own queue, and never leaves its thread.
     unsafe {
         let control = make(carrier, parent, f, Flags::AFFINE);
+        control.set_carrier(carrier);
         metrics::add(&carrier.counters.spawned, 1);
         carrier.ready.push(control);
         JoinHandle::new(control)
@@ -207,32 +207,13 @@ unsafe fn submit(crew: &Crew, control: &'static Control) {
             crate::carrier::launch::finish_outside(control);
             return crew.refuse();
         }
-        let affine = control.flags().has(Flags::AFFINE);
-        match control.extra().filter(|_| affine).map(|extra| extra.affinity.get()) {
-            Some(index) => {
-                let carrier = crew.carriers[index];
-                if carrier.inbox.push(crate::queue::Entry::Ready(control)) {
-                    carrier.bell().ring();
-                }
+        if control.flags().has(Flags::AFFINE) {
+            let carrier = &*control.carrier();
+            if carrier.inbox.push(crate::queue::Entry::Ready(control)) {
+                carrier.bell().ring();
             }
-            None => crew.inject(control),
+        } else {
+            crew.inject(control);
         }
     }
-}
-
-/// Whether the fiber at `address` could not run while `carrier` is blocked: it has started there, or
-/// there is no other carrier.
-pub(crate) fn can_only_run_on(carrier: &Carrier, address: usize) -> bool {
-    // SAFETY: the address is that of a control block, which are never unmapped; the caller of
-    // `join` keeps it.
-    let control = unsafe { &*core::ptr::with_exposed_provenance::<Control>(address) };
-    if control.life.is_finished() {
-        return false;
-    }
-    if control.life.marks() & STARTED != 0 {
-        return core::ptr::eq(control.carrier(), carrier)
-            && !control.flags().has(Flags::MIGRATABLE);
-    }
-    let same = core::ptr::eq(control.crew.load(Ordering::Relaxed), carrier.crew());
-    same && (carrier.crew().carriers.len() == 1 || control.flags().has(Flags::AFFINE))
 }

@@ -1,0 +1,237 @@
+//! Panics in fibers: contained, named, and survived by the neighbours.
+
+use sinew::{Builder, Runtime};
+use sinew_testkit::child::child;
+use sinew_testkit::{Log, watch};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+fn one_carrier() -> Runtime {
+    Runtime::builder().carriers(1).build().unwrap()
+}
+
+#[test]
+fn the_message_names_the_fiber() {
+    let outcome = child("the_message_names_the_fiber", || {
+        let fiber = Builder::new().name("unlucky").spawn(|| panic!("the reason")).unwrap();
+        assert!(fiber.join().is_err());
+    });
+    outcome.assert_success();
+    let stderr = &outcome.stderr;
+    assert!(stderr.contains("fiber \"unlucky\" (id "), "{stderr}");
+    assert!(stderr.contains("the reason"), "{stderr}");
+}
+
+#[test]
+fn the_panic_hook_cannot_wait() {
+    let outcome = child("the_panic_hook_cannot_wait", || {
+        std::panic::set_hook(Box::new(|_| {
+            let waited = catch_unwind(|| assert!(!sinew::can_yield()));
+            assert!(waited.is_ok());
+        }));
+        // The runtime's hook is put round the one above.
+        let fiber = sinew::spawn(|| panic!("once"));
+        assert!(fiber.join().is_err());
+    });
+    outcome.assert_success();
+}
+
+/// Panics, and waits in a destructor meanwhile for a neighbour that panics too.
+#[test]
+fn a_fiber_waits_in_a_destructor_while_a_neighbour_panics() {
+    let _watch = watch::a_minute();
+    struct Joins(Option<sinew::JoinHandle<()>>, Log);
+    impl Drop for Joins {
+        fn drop(&mut self) {
+            let joined = self.0.take().unwrap().join();
+            self.1.line(format!("neighbour panicked: {}", joined.is_err()));
+        }
+    }
+    let log = Log::new();
+    let theirs = log.clone();
+    one_carrier().run(move || {
+        let inner = theirs.clone();
+        let fiber = sinew::spawn(move || {
+            let neighbour = sinew::spawn_local(|| {
+                sinew::yield_now();
+                panic!("the neighbour");
+            });
+            let _joins = Joins(Some(neighbour), inner);
+            panic!("the first");
+        });
+        let payload = fiber.join().unwrap_err();
+        assert_eq!(payload.downcast_ref::<&str>(), Some(&"the first"));
+        // The thread is not left in a panic.
+        assert!(!std::thread::panicking());
+    });
+    assert_eq!(log.take(), ["neighbour panicked: true"]);
+}
+
+/// One that unwinds cancels a neighbour on its own carrier and waits for it: the neighbour must be
+/// told, although the thread counts a panic.
+#[test]
+fn a_fiber_that_unwinds_cancels_and_joins_a_neighbour() {
+    let _watch = watch::a_minute();
+    struct Ends(Option<sinew::JoinHandle<()>>);
+    impl Drop for Ends {
+        fn drop(&mut self) {
+            let fiber = self.0.take().unwrap();
+            fiber.cancel();
+            assert!(sinew::is_cancel(&*fiber.join().unwrap_err()));
+        }
+    }
+    one_carrier().run(|| {
+        let fiber = sinew::spawn(|| {
+            let neighbour = sinew::spawn_local(|| {
+                loop {
+                    sinew::park();
+                }
+            });
+            sinew::yield_now();
+            let _ends = Ends(Some(neighbour));
+            panic!("on purpose");
+        });
+        assert!(fiber.join().is_err());
+    });
+}
+
+#[test]
+fn many_neighbours_unwind_at_once() {
+    let _watch = watch::a_minute();
+    struct Yields(Arc<AtomicUsize>);
+    impl Drop for Yields {
+        fn drop(&mut self) {
+            for _ in 0..3 {
+                sinew::yield_now();
+                sinew::sleep(Duration::from_micros(100));
+            }
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    let dropped = Arc::new(AtomicUsize::new(0));
+    let theirs = dropped.clone();
+    Runtime::builder().carriers(2).build().unwrap().run(move || {
+        let fibers: Vec<_> = (0..40)
+            .map(|n| {
+                let theirs = theirs.clone();
+                sinew::spawn(move || {
+                    let _yields = Yields(theirs);
+                    if n % 2 == 0 {
+                        panic!("half of them");
+                    }
+                    sinew::sleep(Duration::from_millis(1));
+                    if n % 4 == 1 {
+                        sinew::park();
+                    }
+                })
+            })
+            .collect();
+        for (n, fiber) in fibers.into_iter().enumerate() {
+            if n % 4 == 1 {
+                fiber.cancel();
+            }
+            // One may be cancelled before it began: then it drops nothing.
+            drop(fiber.join());
+        }
+        assert!(!std::thread::panicking());
+    });
+    assert!(dropped.load(Ordering::Relaxed) >= 30);
+}
+
+#[test]
+fn a_panic_in_a_destructor_of_a_local_is_reported() {
+    let _watch = watch::a_minute();
+    struct Bad;
+    impl Drop for Bad {
+        fn drop(&mut self) {
+            panic!("a bad destructor");
+        }
+    }
+    sinew::fiber_local!(static BAD: Bad = Bad);
+    let runtime = one_carrier();
+    let fiber = runtime.spawn(|| {
+        BAD.with(|_| ());
+        7
+    });
+    assert_eq!(fiber.join().unwrap(), 7);
+    assert_eq!(runtime.spawn(|| 8).join().unwrap(), 8);
+}
+
+#[test]
+fn a_panic_in_a_result_that_nobody_takes_is_contained() {
+    let _watch = watch::a_minute();
+    struct Bad;
+    impl Drop for Bad {
+        fn drop(&mut self) {
+            panic!("a bad result");
+        }
+    }
+    let runtime = one_carrier();
+    let gate = Arc::new(AtomicBool::new(false));
+    let opened = gate.clone();
+    let fiber = runtime.spawn(move || {
+        sinew::wait_until(|| opened.load(Ordering::Acquire), None);
+        Bad
+    });
+    let handle = fiber.fiber();
+    drop(fiber);
+    gate.store(true, Ordering::Release);
+    assert!(handle.wait_finished(None));
+    assert_eq!(runtime.spawn(|| 8).join().unwrap(), 8);
+}
+
+#[test]
+fn a_panic_in_a_waker_is_contained() {
+    use std::future::Future;
+    use std::task::{Context, Wake, Waker};
+    let _watch = watch::a_minute();
+    struct Bad;
+    impl Wake for Bad {
+        fn wake(self: Arc<Self>) {
+            panic!("a bad waker");
+        }
+    }
+    let runtime = one_carrier();
+    let mut fiber = runtime.spawn(sinew::park);
+    let waker = Waker::from(Arc::new(Bad));
+    let polled = std::pin::Pin::new(&mut fiber).poll(&mut Context::from_waker(&waker));
+    assert!(polled.is_pending());
+    fiber.fiber().unpark();
+    fiber.join().unwrap();
+    assert_eq!(runtime.spawn(|| 8).join().unwrap(), 8);
+}
+
+#[test]
+fn a_panic_in_an_idle_hook_is_survived() {
+    let _watch = watch::a_minute();
+    let runtime =
+        Runtime::builder().carriers(1).idle_hook(|_| panic!("a bad hook")).build().unwrap();
+    runtime.run(|| sinew::sleep(Duration::from_millis(2)));
+}
+
+#[test]
+fn a_panic_in_the_report_hook_is_survived() {
+    let outcome = child("a_panic_in_the_report_hook_is_survived", || {
+        sinew::set_report_hook(|_| panic!("a bad hook"));
+        sinew::run(|| sinew::pinned(|| sinew::sleep(Duration::from_millis(1))));
+    });
+    outcome.assert_success();
+}
+
+#[test]
+fn a_payload_that_panics_when_dropped_is_the_joiners() {
+    let _watch = watch::a_minute();
+    struct Bad;
+    impl Drop for Bad {
+        fn drop(&mut self) {
+            panic!("a bad payload");
+        }
+    }
+    let runtime = one_carrier();
+    let fiber = runtime.spawn(|| std::panic::resume_unwind(Box::new(Bad)));
+    let result: std::thread::Result<()> = fiber.join();
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(result))).is_err());
+    assert_eq!(runtime.spawn(|| 8).join().unwrap(), 8);
+}

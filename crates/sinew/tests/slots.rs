@@ -1,0 +1,147 @@
+//! Context slots: foreign thread-locals that follow a fiber.
+
+use sinew::{Builder, ContextSlot, Runtime};
+use sinew_testkit::watch;
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+thread_local!(static STATE: Cell<u32> = const { Cell::new(0) });
+
+static SLOT: ContextSlot<u32> = ContextSlot::new(|value| *value = STATE.replace(*value));
+
+#[inline(never)]
+fn state() -> u32 {
+    STATE.get()
+}
+
+#[test]
+fn a_state_follows_its_fiber_and_spares_the_others() {
+    let _watch = watch::a_minute();
+    Runtime::builder().carriers(1).build().unwrap().run(|| {
+        let with: Vec<_> = (1..20)
+            .map(|n| {
+                sinew::spawn(move || {
+                    let (_, last) = SLOT.enter(n, || {
+                        for round in 0..10 {
+                            assert_eq!(state(), n + 100 * round);
+                            STATE.set(n + 100 * (round + 1));
+                            match round % 3 {
+                                0 => sinew::yield_now(),
+                                1 => sinew::sleep(Duration::from_micros(10)),
+                                _ => drop(sinew::spawn(|| ()).join()),
+                            }
+                        }
+                    });
+                    assert_eq!(last, n + 1000);
+                    assert_eq!(state(), 0);
+                })
+            })
+            .collect();
+        let without: Vec<_> = (0..20)
+            .map(|_| {
+                sinew::spawn(|| {
+                    for _ in 0..20 {
+                        assert_eq!(state(), 0);
+                        sinew::yield_now();
+                    }
+                })
+            })
+            .collect();
+        for fiber in with.into_iter().chain(without) {
+            fiber.join().unwrap();
+        }
+    });
+}
+
+#[test]
+fn uses_nest() {
+    let _watch = watch::a_minute();
+    let check = || {
+        let (inner, outer) = SLOT.enter(1, || {
+            let (_, inner) = SLOT.enter(2, || {
+                sinew::sleep(Duration::from_millis(1));
+                assert_eq!(state(), 2);
+                STATE.set(3);
+            });
+            sinew::sleep(Duration::from_millis(1));
+            assert_eq!(state(), 1);
+            inner
+        });
+        assert_eq!((inner, outer), (3, 1));
+        assert_eq!(state(), 0);
+    };
+    check();
+    sinew::run(check);
+}
+
+#[test]
+fn a_panic_and_a_cancellation_put_the_state_back() {
+    let _watch = watch::a_minute();
+    Runtime::builder().carriers(1).build().unwrap().run(|| {
+        assert!(catch_unwind(|| SLOT.enter(1, || panic!("inside"))).is_err());
+        assert_eq!(state(), 0);
+        let fiber = sinew::spawn(|| SLOT.enter(1, sinew::park));
+        while fiber.fiber().waits_for().is_none() {
+            sinew::yield_now();
+        }
+        fiber.cancel();
+        assert!(fiber.join().is_err());
+        assert_eq!(state(), 0);
+    });
+}
+
+#[test]
+fn a_state_follows_a_fiber_that_moves() {
+    let _watch = watch::a_minute();
+    let runtime = Runtime::builder().carriers(2).build().unwrap();
+    let fibers: Vec<_> = (1..20)
+        .map(|n| {
+            // SAFETY: the closure keeps numbers only, and `state` is not inlined.
+            let builder = unsafe { Builder::new().migratable() };
+            builder
+                .runtime(runtime.handle())
+                .spawn(move || {
+                    SLOT.enter(n, || {
+                        for _ in 0..100 {
+                            assert_eq!(state(), n);
+                            sinew::yield_now();
+                        }
+                    })
+                    .1
+                })
+                .unwrap()
+        })
+        .collect();
+    for (n, fiber) in (1..20).zip(fibers) {
+        assert_eq!(fiber.join().unwrap(), n);
+    }
+}
+
+#[test]
+fn a_hook_that_panics_unwinds_the_fiber() {
+    let _watch = watch::a_minute();
+    static BAD: ContextSlot<u32> = ContextSlot::new(|value| {
+        *value += 1;
+        assert!(*value < 2, "a bad hook");
+    });
+    let runtime = Runtime::builder().carriers(1).build().unwrap();
+    let caught = runtime.run(|| {
+        catch_unwind(AssertUnwindSafe(|| BAD.enter(0, sinew::yield_now)))
+            .map(drop)
+            .unwrap_err()
+            .downcast::<&str>()
+            .is_ok()
+    });
+    assert!(caught);
+    assert_eq!(runtime.spawn(|| 7).join().unwrap(), 7);
+}
+
+#[test]
+fn a_hook_cannot_wait() {
+    let _watch = watch::a_minute();
+    static WAITS: ContextSlot<u32> = ContextSlot::new(|_| sinew::yield_now());
+    sinew::run(|| {
+        assert!(catch_unwind(AssertUnwindSafe(|| WAITS.enter(0, || ()))).is_err());
+    });
+}
