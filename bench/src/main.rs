@@ -3,7 +3,9 @@
 //! A *suite* holds *benchmarks*; each runs a number of *contenders* in turn, several times, and
 //! compares the medians. See `measure` for how, `suite` for what, `report` for how it is shown.
 
+mod apart;
 mod floor;
+mod load;
 mod measure;
 mod noise;
 mod peer;
@@ -84,7 +86,7 @@ fn run(cli: &Cli) -> Result<ExitCode, String> {
         .collect();
     if cli.list {
         for one in &chosen {
-            println!("{:<10} {:<14} {}", one.suite, one.name, one.what);
+            println!("{:<10} {:<20} {}", one.suite, one.name, one.what);
         }
         return Ok(ExitCode::SUCCESS);
     }

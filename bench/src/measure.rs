@@ -4,10 +4,11 @@
 //! alike. A measurement repeats the work for about the sample time and gives a figure for one
 //! operation. From at least seven of them come median, least and greatest.
 //!
-//! A target is a ratio of medians, sinew to a peer. Its interval is that of the ratios of the
-//! repeats, pair by pair. Missed means that the whole interval lies beyond the target, met that
+//! A target is a ratio of medians, sinew to a peer, or to the peer with the least median of several.
+//! Its interval is that of the ratios of the repeats, pair by pair. Missed means that the whole interval lies beyond the target, met that
 //! the median does not and the interval reaches it; what lies in between is unclear.
 
+use crate::apart;
 use crate::noise::Noise;
 use serde::Serialize;
 use std::io::{IsTerminal, Write};
@@ -24,7 +25,8 @@ pub(crate) struct Benchmark {
     pub(crate) suite: &'static str,
     pub(crate) name: &'static str,
     pub(crate) what: &'static str,
-    /// What a figure counts, for instance `ns/switch`.
+    /// What a figure counts, for instance `ns/switch`. A time is given in the unit that it begins
+    /// with: `ns`, `us` or `ms`.
     pub(crate) unit: &'static str,
     pub(crate) contenders: Vec<Contender>,
     pub(crate) targets: Vec<Target>,
@@ -41,10 +43,21 @@ pub(crate) struct Contender {
 pub(crate) enum Work {
     /// Does the operation about that many times.
     Timed(Timed),
+    /// The same, in a process of its own that is there for all repeats: for those who can be
+    /// configured once in a process only.
+    Apart(Box<dyn Fn() -> Timed>),
     /// Gives a figure, in a process of its own.
     Figure(fn() -> f64),
     /// Cannot take part here, for this reason.
     Missing(&'static str),
+}
+
+impl Work {
+    /// Repeated work of which `make` prepares what it needs, when it is first measured.
+    pub(crate) fn lazy(make: impl Fn() -> Timed + 'static) -> Work {
+        let mut made = None;
+        Work::Timed(Box::new(move |count| made.get_or_insert_with(&make)(count)))
+    }
 }
 
 /// Work that can be repeated.
@@ -64,15 +77,38 @@ impl Lap {
         Lap { time: start.elapsed(), operations }
     }
 
+    /// What somebody else measured.
+    pub(crate) fn new(time: Duration, operations: u64) -> Lap {
+        Lap { time, operations }
+    }
+
+    /// Nothing was done, which the results show as missing.
+    pub(crate) fn failed() -> Lap {
+        Lap { time: Duration::ZERO, operations: 0 }
+    }
+
+    pub(crate) fn time(&self) -> Duration {
+        self.time
+    }
+
+    pub(crate) fn operations(&self) -> u64 {
+        self.operations
+    }
+
+    fn is_failed(&self) -> bool {
+        self.operations == 0
+    }
+
+    /// Not a number if it failed.
     fn nanoseconds(&self) -> f64 {
         self.time.as_nanos() as f64 / self.operations as f64
     }
 }
 
-/// What sinew has to reach: at most `ratio` times a peer, or at most a figure.
+/// What sinew has to reach: at most `ratio` times the best of some peers, or at most a figure.
 #[derive(Clone, Copy)]
 pub(crate) enum Target {
-    AtMost { ratio: f64, of: &'static str },
+    AtMost { ratio: f64, of: &'static [&'static str] },
     AtMostFigure(f64),
 }
 
@@ -165,6 +201,13 @@ pub(crate) fn run(mut benchmark: Benchmark, settings: &Settings) -> Measured {
             figures: Vec::new(),
         })
         .collect();
+    for contender in &mut benchmark.contenders {
+        if let Work::Apart(_) = contender.work {
+            let (benchmark, name) = (benchmark.name, contender.name);
+            contender.work = Work::Timed(apart::timed(move || own_child(benchmark, name)));
+        }
+    }
+    let scale = nanoseconds_in(benchmark.unit);
     let mut counts = vec![0_u64; results.len()];
     for repeat in 0..settings.repeats {
         for (index, contender) in benchmark.contenders.iter_mut().enumerate() {
@@ -177,12 +220,12 @@ pub(crate) fn run(mut benchmark: Benchmark, settings: &Settings) -> Measured {
                 contender.name
             ));
             let figure = match &mut contender.work {
-                Work::Missing(_) => continue,
+                Work::Missing(_) | Work::Apart(_) => continue,
                 Work::Timed(work) => {
                     if counts[index] == 0 {
                         counts[index] = calibrate(work, settings.sample);
                     }
-                    work(counts[index]).nanoseconds()
+                    work(counts[index]).nanoseconds() / scale
                 }
                 Work::Figure(_) => in_child(benchmark.name, contender.name).unwrap_or(f64::NAN),
             };
@@ -194,6 +237,8 @@ pub(crate) fn run(mut benchmark: Benchmark, settings: &Settings) -> Measured {
         }
     }
     progress("");
+    // Processes that were kept end here: only then is their time known, and not taken for noise.
+    drop(benchmark.contenders);
     let verdicts = benchmark.targets.iter().map(|target| judge(*target, &results)).collect();
     Measured {
         suite: benchmark.suite,
@@ -211,10 +256,22 @@ fn calibrate(work: &mut dyn FnMut(u64) -> Lap, sample: Duration) -> u64 {
     let mut count = 1;
     loop {
         let lap = work(count);
+        if lap.is_failed() {
+            return 1;
+        }
         if lap.time >= sample / 4 {
             return (sample.as_nanos() as f64 / lap.nanoseconds()).max(1.0) as u64;
         }
         count *= 4;
+    }
+}
+
+/// How many nanoseconds are one of what a unit begins with; other units are not of time.
+fn nanoseconds_in(unit: &str) -> f64 {
+    match unit.split('/').next() {
+        Some("us") => 1e3,
+        Some("ms") => 1e6,
+        _ => 1.0,
     }
 }
 
@@ -227,10 +284,12 @@ fn judge(target: Target, results: &[Series]) -> Verdict {
             (format!("<= {figure}"), figure, figures)
         }
         Target::AtMost { ratio, of } => {
-            let pairs = find(SUBJECT).zip(find(of)).map(|(subject, peer)| {
-                subject.figures.iter().zip(&peer.figures).map(|(a, b)| a / b).collect::<Vec<f64>>()
-            });
-            (format!("<= {ratio:.2}x {of}"), ratio, pairs)
+            let present = of.iter().filter_map(|name| find(name));
+            let best = present.min_by(|a, b| a.median().total_cmp(&b.median()));
+            let missing: Vec<&str> =
+                of.iter().copied().filter(|name| find(name).is_none()).collect();
+            let text = format!("<= {ratio:.2}x {}", name_of(of, best, &missing));
+            (text, ratio, find(SUBJECT).zip(best).map(ratios))
         }
     };
     let Some(ratios) = ratios else {
@@ -256,18 +315,43 @@ fn judge(target: Target, results: &[Series]) -> Verdict {
     Verdict { target: text, limit, median: middle, least, greatest, outcome }
 }
 
+/// The peer that a target is for. Of several it is the best; without those that are missing, the
+/// best may be another, so they are named.
+fn name_of(of: &[&str], best: Option<&Series>, missing: &[&str]) -> String {
+    if let [one] = of {
+        return (*one).to_owned();
+    }
+    let mut text = format!("the best of {}", of.join(", "));
+    if let Some(best) = best {
+        text = format!("{}, {text}", best.contender);
+    }
+    if !missing.is_empty() {
+        text += &format!(" (missing: {})", missing.join(", "));
+    }
+    text
+}
+
+/// What the subject took in relation to a peer, repeat by repeat.
+fn ratios((subject, peer): (&Series, &Series)) -> Vec<f64> {
+    subject.figures.iter().zip(&peer.figures).map(|(a, b)| a / b).collect()
+}
+
+/// This program, which is to run one contender.
+fn own_child(benchmark: &str, contender: &str) -> Result<Command, String> {
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let mut command = Command::new(program);
+    command.args(["--child", benchmark, contender]);
+    Ok(command)
+}
+
 /// Runs one contender in a process of its own, and reads its figure.
 fn in_child(benchmark: &str, contender: &str) -> Result<f64, String> {
-    let program = std::env::current_exe().map_err(|error| error.to_string())?;
-    let output = Command::new(program)
-        .args(["--child", benchmark, contender])
-        .output()
-        .map_err(|error| error.to_string())?;
+    let output = own_child(benchmark, contender)?.output().map_err(|error| error.to_string())?;
     let text = String::from_utf8_lossy(&output.stdout);
     text.trim().parse().map_err(|_| String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-/// The other side of [`in_child`].
+/// The other side: runs one contender and prints what it gives.
 pub(crate) fn child(benchmarks: &[Benchmark], name: &str, contender: &str) -> Result<(), String> {
     let work = benchmarks
         .iter()
@@ -280,6 +364,7 @@ pub(crate) fn child(benchmarks: &[Benchmark], name: &str, contender: &str) -> Re
             println!("{}", figure());
             Ok(())
         }
+        Some(Work::Apart(make)) => apart::serve(make()),
         _ => Err(format!("{name} has no contender {contender} that runs alone")),
     }
 }

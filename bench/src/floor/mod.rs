@@ -2,6 +2,9 @@
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod switch;
+pub(crate) mod threads;
+pub(crate) mod unwinding;
+pub(crate) mod yielding;
 
 use std::fs::read_to_string;
 
@@ -18,11 +21,29 @@ pub(crate) fn memory() -> usize {
 
 /// Bytes of a page that was touched, with a guard in place below it: a million of them.
 pub(crate) fn million() -> f64 {
+    let count = crate::suite::context::MILLION;
+    let before = memory();
+    match touch(count) {
+        Some(()) => (memory() - before) as f64 / count as f64,
+        None => f64::NAN,
+    }
+}
+
+/// Nanoseconds that such a page takes to make, with a million of them.
+pub(crate) fn million_time() -> f64 {
+    let count = crate::suite::context::MILLION;
+    let start = std::time::Instant::now();
+    match touch(count) {
+        Some(()) => start.elapsed().as_nanos() as f64 / count as f64,
+        None => f64::NAN,
+    }
+}
+
+/// Makes `count` stacks in one mapping, each a guard with a page touched above; they stay.
+fn touch(count: usize) -> Option<()> {
     const STACK: usize = 256 * 1024;
     const GUARD: usize = 64 * 1024;
     const GUARD_INSTALL: i32 = 102;
-    let count = crate::suite::context::MILLION;
-    let before = memory();
     // SAFETY: one large mapping; guards are put into it, and each page above is touched once.
     unsafe {
         let len = count * (STACK + GUARD);
@@ -35,16 +56,16 @@ pub(crate) fn million() -> f64 {
             0,
         );
         if low == libc::MAP_FAILED {
-            return f64::NAN;
+            return None;
         }
         libc::madvise(low, len, libc::MADV_NOHUGEPAGE);
         for slot in 0..count {
             let guard = low.byte_add(slot * (STACK + GUARD));
             if libc::madvise(guard, GUARD, GUARD_INSTALL) != 0 {
-                return f64::NAN;
+                return None;
             }
             guard.byte_add(GUARD + STACK - 8).cast::<u64>().write_volatile(1);
         }
     }
-    (memory() - before) as f64 / count as f64
+    Some(())
 }

@@ -3,7 +3,13 @@
 pub(crate) mod corosensei;
 pub(crate) mod fcontext;
 pub(crate) mod generator;
+pub(crate) mod go;
+pub(crate) mod may;
+pub(crate) mod rayon;
 pub(crate) mod sinew;
+pub(crate) mod sinew_runtime;
+pub(crate) mod smol;
+pub(crate) mod tokio;
 
 use crate::measure::{Lap, Timed};
 

@@ -12,15 +12,15 @@ const HAND: &str = "by hand, no checks";
 pub(crate) fn benchmarks() -> Vec<Benchmark> {
     vec![
         Benchmark {
-            targets: vec![at_most(1.0, "corosensei")],
+            targets: vec![at_most(1.0, &["corosensei"])],
             ..switch("switch", "one-way switch between two contexts", 1)
         },
         Benchmark {
-            targets: vec![at_most(0.85, "corosensei")],
+            targets: vec![at_most(0.85, &["corosensei"])],
             ..switch("switch1000", "the same, 1,000 contexts round robin", 1000)
         },
         Benchmark {
-            targets: vec![at_most(1.0, "fcontext")],
+            targets: vec![at_most(1.0, &["fcontext"])],
             ..switch("switch30000", "the same, 30,000 contexts", 30_000)
         },
         Benchmark {
@@ -40,7 +40,7 @@ pub(crate) fn benchmarks() -> Vec<Benchmark> {
                 timed("generator", generator::SETTINGS, generator::create),
                 fcontext_create(),
             ],
-            targets: vec![at_most(1.2, FLOOR)],
+            targets: vec![at_most(1.2, &[FLOOR])],
         },
         Benchmark {
             suite: "context",
@@ -73,7 +73,7 @@ fn switch(name: &'static str, what: &'static str, count: usize) -> Benchmark {
     }
 }
 
-fn at_most(ratio: f64, of: &'static str) -> Target {
+fn at_most(ratio: f64, of: &'static [&'static str]) -> Target {
     Target::AtMost { ratio, of }
 }
 
@@ -83,9 +83,7 @@ fn timed(
     settings: &'static str,
     make: impl Fn() -> Timed + 'static,
 ) -> Contender {
-    let mut made = None;
-    let work = move |count| made.get_or_insert_with(&make)(count);
-    Contender { name, settings, work: Work::Timed(Box::new(work)) }
+    Contender { name, settings, work: Work::lazy(make) }
 }
 
 fn figure(name: &'static str, settings: &'static str, figure: fn() -> f64) -> Contender {

@@ -127,25 +127,49 @@ pub(crate) fn request(control: &Control) {
             }
         }
     }
-    if let Some(extra) = control.extra()
-        && !flags.has(Flags::MASKED)
-    {
-        park::wake_pinned(extra, Outcome::Interrupted);
+    park::wake_pinned(control, Outcome::Interrupted);
+}
+
+/// Raises what the end of a wait asks for. Every wait calls it, when it has taken back whatever it
+/// had registered.
+#[inline(always)]
+pub(crate) fn settle(who: &Control, outcome: Outcome) {
+    if outcome != Outcome::Notified || who.flags().has(Flags::PENDING) {
+        settle_unusual(who, outcome);
     }
 }
 
-/// Raises what the outcome of a wait asks for: call it when a wait was not ended by what was waited
-/// for.
-pub(crate) fn check_outcome(who: &Control, outcome: Outcome) {
+#[cold]
+#[inline(never)]
+fn settle_unusual(who: &Control, outcome: Outcome) {
+    if who.flags().has(Flags::PENDING) {
+        who.clear_flags(Flags::PENDING);
+        if let Some(panic) = who.extra().and_then(|extra| extra.pending_panic.take()) {
+            pass_on(panic);
+        }
+    }
     match outcome {
         Outcome::Notified => {}
-        Outcome::Interrupted => raise(who, false),
+        // Nobody interrupts one that is deaf; and it has run nothing since.
+        Outcome::Interrupted => {
+            if !who.flags().has(Flags::DEAF) {
+                raise(who, false);
+            }
+        }
         Outcome::TimedOut => {
             if yielding::deadline_passed(who) && may_raise(who) {
                 raise(who, true);
             }
         }
     }
+}
+
+/// Goes on with a panic that was caught on the way.
+pub(crate) fn pass_on(payload: Box<dyn Any + Send>) -> ! {
+    if let Some((_, control)) = current::fiber() {
+        control.set_flags(Flags::PANICKED);
+    }
+    resume_unwind(payload)
 }
 
 /// Raises what has been asked for meanwhile.
@@ -182,7 +206,7 @@ fn raise(who: &Control, deadline: bool) {
     if let Some((carrier, control)) = current::fiber() {
         if control.flags().has(Flags::RAISED) && !control.flags().has(Flags::PINNED) {
             // It was caught, and will be again: at least the others shall run.
-            yielding::pass_on(carrier, control);
+            yielding::let_others_run(carrier, control);
         }
         control.set_flags(Flags(Flags::RAISED.0 | Flags::PANICKED.0));
     }
@@ -327,7 +351,7 @@ fn until<R>(deadline: u64, f: impl FnOnce() -> R) -> Result<R, Elapsed> {
             if ours {
                 return Err(Elapsed);
             }
-            resume_unwind(payload)
+            pass_on(payload)
         }
     }
 }

@@ -42,6 +42,12 @@ fn replace(hook: Option<Hook>) {
     drop(before);
 }
 
+/// Runs code of the user's that may panic where nothing can be done about it. `None` if it did; the
+/// payload is not even dropped, since that may panic as well.
+pub(crate) fn contain<R>(f: impl FnOnce() -> R) -> Option<R> {
+    catch_unwind(AssertUnwindSafe(f)).map_err(std::mem::forget).ok()
+}
+
 /// Says something.
 #[cold]
 pub(crate) fn say(message: fmt::Arguments<'_>) {
@@ -50,9 +56,9 @@ pub(crate) fn say(message: fmt::Arguments<'_>) {
     let said = hook.is_some_and(|hook| {
         // What is said about a panic of the hook goes to standard error.
         !current::set_saying(true) && {
-            let said = catch_unwind(AssertUnwindSafe(|| hook(&line)));
+            let said = contain(|| hook(&line));
             current::set_saying(false);
-            said.is_ok()
+            said.is_some()
         }
     });
     if !said {

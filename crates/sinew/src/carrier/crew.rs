@@ -182,8 +182,12 @@ impl Crew {
                 return carrier.bell().ring();
             }
         }
-        // Nobody sleeps after all: whoever counted itself has yet to look.
+        // Nobody sleeps after all: whoever counted itself has yet to look. But others may have
+        // relied on us, for work that one of those did not see.
         self.waking.store(false, Ordering::SeqCst);
+        if self.idle.wants_wake() && self.carriers.iter().any(|carrier| carrier.inbox.is_parked()) {
+            self.wake_one();
+        }
     }
 
     /// A stack of an unusual size, or one that may be given back by another thread.

@@ -5,13 +5,15 @@
 
 use super::Carrier;
 use crate::fiber::slab::{self, Slab};
-use crate::fiber::{Control, FiberRef, Flags, local};
+use crate::fiber::{Control, FiberRef, Flags};
 use core::cell::Cell;
 use core::ptr;
 
 thread_local! {
     /// The carrier that this thread is. Without a destructor, so that it can be read at any time.
     static CARRIER: Cell<*const Carrier> = const { Cell::new(ptr::null()) };
+    /// The same in the thread's last moments, when the other is gone.
+    static LAST_PROXY: Cell<*const Control> = const { Cell::new(ptr::null()) };
     /// Whether this thread is in the user's report hook.
     static SAYING: Cell<bool> = const { Cell::new(false) };
     /// The block that stands for this thread when it waits.
@@ -23,12 +25,14 @@ struct Proxy(Cell<*const Control>);
 
 impl Drop for Proxy {
     fn drop(&mut self) {
-        let control = self.0.replace(ptr::null());
+        let control = self.0.get();
         if !control.is_null() {
-            // SAFETY: the thread's own reference.
-            let proxy = unsafe { FiberRef::from_counted(control) };
-            if let Some(extra) = proxy.extra() {
-                local::drop_all(&extra.locals);
+            // SAFETY: the thread's own reference. Destructors of its locals may still use it; after
+            // that the thread counts as ended.
+            unsafe {
+                super::launch::drop_rest(&*control);
+                self.0.set(ptr::null());
+                super::launch::finish_outside(&*control);
             }
         }
     }
@@ -77,10 +81,16 @@ pub(crate) fn host() -> Option<core::num::NonZeroU64> {
     fiber().and_then(|(_, control)| core::num::NonZeroU64::new(control.id()))
 }
 
-/// The proxy of this thread; made if it has none. In the last moments of a thread, when its
-/// thread-locals are gone, each call makes one that lives as long as the value.
+/// The proxy of this thread; made if it has none.
 pub(crate) fn proxy() -> FiberRef {
-    lasting_proxy().unwrap_or_else(new_proxy)
+    lasting_proxy().unwrap_or_else(|| {
+        // Not given up: there is nobody left to do it.
+        if LAST_PROXY.get().is_null() {
+            LAST_PROXY.set(new_proxy().into_counted());
+        }
+        // SAFETY: the thread's own reference keeps it.
+        FiberRef::new(unsafe { &*LAST_PROXY.get() })
+    })
 }
 
 /// The proxy of this thread, unless it is in its last moments.

@@ -82,16 +82,40 @@ impl Carrier {
             self.oldest_shared()
         };
         match taken {
-            Some(next) => {
-                // SAFETY: what was in the deque is alive, and ours.
-                self.await_left(unsafe { &*next });
-                Some(next)
-            }
+            Some(next) => self.admit(next),
             None => {
                 self.depth_first.set(false);
-                self.take_injected()
+                self.take_injected().and_then(|next| self.admit(next))
             }
         }
+    }
+
+    /// Checks that what was taken out of a deque can be resumed: that a migratable fiber has left
+    /// the stack on which it was published, a few instructions before it switches.
+    ///
+    /// If it has not, only the root waits for it. A fiber that waited on its own stack might wait
+    /// for one that waits for it: it puts the other one back and lets the root decide.
+    #[inline(always)]
+    pub(super) fn admit(&self, next: *const Control) -> Option<*const Control> {
+        // SAFETY: what was in a deque is alive, and ours.
+        if unsafe { (*next).has_left_stack() } || ptr::eq(next, self.current()) {
+            return Some(next);
+        }
+        self.admit_later(next)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn admit_later(&self, next: *const Control) -> Option<*const Control> {
+        // SAFETY: as in `admit`; this is the owner's thread.
+        unsafe {
+            if !ptr::eq(self.current(), &self.root) {
+                self.deque.push(next);
+                return None;
+            }
+            await_left(&*next);
+        }
+        Some(next)
     }
 
     pub(super) fn oldest_shared(&self) -> Option<*const Control> {
@@ -106,20 +130,8 @@ impl Carrier {
     }
 }
 
-impl Carrier {
-    /// Waits until a migratable fiber has left its stack. It is on its way: it was published a few
-    /// instructions before it switches. One that finds itself stays.
-    #[inline(always)]
-    pub(super) fn await_left(&self, control: &Control) {
-        if !control.has_left_stack() && !ptr::eq(control, self.current()) {
-            await_left_slowly(control);
-        }
-    }
-}
-
-#[cold]
-#[inline(never)]
-fn await_left_slowly(control: &Control) {
+/// Waits until a migratable fiber has left its stack.
+fn await_left(control: &Control) {
     let mut tries = 0_u32;
     while !control.has_left_stack() {
         tries = tries.wrapping_add(1);

@@ -14,7 +14,7 @@ use super::Carrier;
 use super::dispatch;
 use crate::fiber::life::{CANCELLED, DETACHED, JOINING, POLLED, STARTED, WATCHED};
 use crate::fiber::state::{Epoch, Outcome};
-use crate::fiber::{Control, FiberRef, Flags, local, slab};
+use crate::fiber::{Control, FiberRef, Flags, slab};
 use crate::metrics;
 use crate::report;
 use core::cell::Cell;
@@ -23,7 +23,6 @@ use core::ptr;
 use sinew_context::context::{self, Arrival, Context, Record};
 use sinew_context::stack::{Stack, StackAllocator};
 use std::io;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What lies at the top of a fiber's stack.
 #[repr(C)]
@@ -113,8 +112,12 @@ unsafe extern "C-unwind" fn enter(first: *mut (), second: usize, record: *mut Re
         dispatch::arrive(me, arrival);
         loop {
             run(me);
-            let carrier = &*me.carrier();
             let shared = !me.flags().has(OWN_STACK);
+            if !shared {
+                // It stays where it is from here on.
+                me.clear_flags(Flags::MIGRATABLE);
+            }
+            let carrier = &*me.carrier();
             finish(carrier, me);
             // The block is not ours any more, and may be anybody's.
             carrier.set_current(&carrier.root);
@@ -171,12 +174,13 @@ pub(super) unsafe fn finish(carrier: &Carrier, me: &Control) {
         // SAFETY: as the caller promised.
         return unsafe { finish_with_extra(carrier, me) };
     }
-    metrics::add(&carrier.counters.finished, 1);
     // SAFETY: as the caller promised.
     if let Some((joiner, epoch)) = unsafe { end(me) } {
         // SAFETY: blocks are never unmapped; if the joiner has left, the epoch matches nothing.
         wake_joiner(carrier, unsafe { &*joiner }, epoch);
     }
+    // Counted last: dropping the result may have waited, and the carrier must be there for it.
+    metrics::add(&carrier.counters.finished, 1);
 }
 
 /// The same for a fiber that may have locals or a scope.
@@ -184,7 +188,7 @@ pub(super) unsafe fn finish(carrier: &Carrier, me: &Control) {
 unsafe fn finish_with_extra(carrier: &Carrier, me: &Control) {
     // What it does from here on is not to be cut short.
     me.set_flags(Flags::MASKED);
-    drop_locals(me);
+    drop_rest(me);
     let scope = me.extra().and_then(|extra| Some((extra.scope.get(), extra.scope_end.take()?)));
     // SAFETY: the scope waits for its children, so it is there until `gone` was called. As in
     // `finish` otherwise.
@@ -192,7 +196,6 @@ unsafe fn finish_with_extra(carrier: &Carrier, me: &Control) {
         if let Some((scope, end)) = scope {
             (end.leave)(scope, me);
         }
-        metrics::add(&carrier.counters.finished, 1);
         if let Some((joiner, epoch)) = end(me) {
             wake_joiner(carrier, &*joiner, epoch);
         }
@@ -200,6 +203,7 @@ unsafe fn finish_with_extra(carrier: &Carrier, me: &Control) {
             (end.gone)(scope);
         }
     }
+    metrics::add(&carrier.counters.finished, 1);
 }
 
 /// Ends a fiber that never reached a carrier, and whose result is stored.
@@ -207,7 +211,7 @@ unsafe fn finish_with_extra(carrier: &Carrier, me: &Control) {
 /// # Safety
 /// The fiber is the caller's.
 pub(crate) unsafe fn finish_outside(me: &Control) {
-    drop_locals(me);
+    drop_rest(me);
     let scope = me.extra().and_then(|extra| Some((extra.scope.get(), extra.scope_end.take()?)));
     // SAFETY: as in `finish_with_extra`.
     unsafe {
@@ -252,7 +256,7 @@ unsafe fn end(me: &Control) -> Option<(*const Control, Epoch)> {
 /// Wakes the one that waits in `join`.
 #[inline(always)]
 fn wake_joiner(carrier: &Carrier, joiner: &Control, epoch: Epoch) {
-    if ptr::eq(joiner.carrier(), carrier) && !joiner.flags().has(Flags::MIGRATABLE) {
+    if ptr::eq(joiner.carrier(), carrier) && !joiner.flags().has(Flags::ROAMING) {
         // As `wake_alone`: whoever waits in a join is registered nowhere else.
         if joiner.wake.claim_alone(epoch, Outcome::Notified) {
             // SAFETY: the claim succeeded, and this is its carrier's thread.
@@ -273,6 +277,8 @@ unsafe fn unusual_end(me: &Control, marks: u64, dropped: &mut bool, polled: &mut
         me.set_flags(Flags::MASKED);
         // SAFETY: as the caller promised.
         unsafe { (me.vtable.get().drop_result)(me) };
+        // Its destructor may have made locals.
+        drop_rest(me);
     }
     if marks & (POLLED | WATCHED) != 0 && !*polled {
         *polled = true;
@@ -285,18 +291,19 @@ unsafe fn unusual_end(me: &Control, marks: u64, dropped: &mut bool, polled: &mut
 fn tell_those_who_watch(me: FiberRef) {
     let waker = me.extra().and_then(|extra| extra.waker.lock().take());
     if let Some(waker) = waker
-        && catch_unwind(AssertUnwindSafe(|| waker.wake())).is_err()
+        && report::contain(|| waker.wake()).is_none()
     {
         report::say(format_args!("a waker panicked when fiber {} ended", me.id()));
     }
+    drop_rest(&me);
     (me.vtable.get().announce)(me.as_ptr().addr(), me.id());
 }
 
 #[cold]
 #[inline(never)]
-fn drop_locals(me: &Control) {
+pub(super) fn drop_rest(me: &Control) {
     if let Some(extra) = me.extra() {
-        local::drop_all(&extra.locals);
+        extra.drop_rest();
     }
 }
 

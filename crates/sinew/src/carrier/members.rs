@@ -42,6 +42,9 @@ pub(crate) struct Carrier {
     pub(crate) unwinding: Cell<usize>,
     /// Fibers that wait for a predicate, to be asked at each tending.
     pub(crate) pollers: UnsafeCell<Vec<(*const Control, Epoch)>>,
+    /// Fibers that were cancelled in a wait while they may have been unwinding: to be told when
+    /// nobody on this thread is.
+    pub(crate) postponed: UnsafeCell<Vec<(*const Control, Epoch)>>,
     /// Fibers for which there was no stack.
     pub(crate) refused: Fifo<Control>,
     /// The carrier's own loop, as something to switch to.
@@ -99,6 +102,7 @@ impl Carrier {
             duties: super::tend::Duties::new(),
             unwinding: Cell::new(0),
             pollers: UnsafeCell::new(Vec::new()),
+            postponed: UnsafeCell::new(Vec::new()),
             refused: Fifo::new(),
             root: Control::vacant(),
             stacks: UnsafeCell::new(None),
@@ -140,6 +144,16 @@ impl Carrier {
         // SAFETY: set before the carrier is used; its thread keeps the crew as long as it runs, and
         // nobody else asks when it does not.
         unsafe { &*self.crew.load(Ordering::Relaxed) }
+    }
+
+    /// The crew, kept for the caller. The caller knows that it is alive.
+    pub(crate) fn crew_counted(&self) -> Arc<Crew> {
+        let crew = ptr::from_ref(self.crew());
+        // SAFETY: the pointer came from an `Arc`, which somebody keeps at this moment.
+        unsafe {
+            Arc::increment_strong_count(crew);
+            Arc::from_raw(crew)
+        }
     }
 
     pub(crate) fn index(&self) -> usize {
@@ -222,39 +236,38 @@ impl Carrier {
     }
 }
 
-/// Makes a fiber or a thread run whose wait the caller has ended.
+/// Makes a fiber or a thread run whose wait the caller has ended; `flags` and `carrier` were read
+/// before.
 ///
 /// # Safety
 /// The caller's claim of the wait succeeded, and it does this once.
 #[inline(always)]
-pub(crate) unsafe fn resume(control: &Control) {
-    let carrier = control.carrier();
-    if ptr::eq(carrier, current::carrier()) && !carrier.is_null() {
-        let flags = control.flags();
-        if !flags.has(Flags::MIGRATABLE) {
-            // SAFETY: this is its carrier's thread.
-            return unsafe { (*carrier).woken_here(control) };
-        }
+unsafe fn resume(control: &Control, flags: Flags, carrier: *const Carrier) {
+    let here = ptr::eq(carrier, current::carrier()) && !carrier.is_null();
+    if here && !flags.has(Flags::MIGRATABLE) {
+        // SAFETY: this is its carrier's thread.
+        return unsafe { (*carrier).woken_here(control) };
     }
     // SAFETY: as the caller promised.
-    unsafe { resume_elsewhere(control) }
+    unsafe { resume_elsewhere(control, flags, carrier) }
 }
 
 #[inline(never)]
-unsafe fn resume_elsewhere(control: &Control) {
-    let flags = control.flags();
+unsafe fn resume_elsewhere(control: &Control, flags: Flags, carrier: *const Carrier) {
     if flags.has(Flags::PROXY) {
         return crate::primitive::futex::wake(control.wake.futex().0);
     }
     // SAFETY: a fiber that has waited has a carrier, and its crew is alive as long as it is.
     unsafe {
-        let carrier = &*control.carrier();
+        let carrier = &*carrier;
         if flags.has(Flags::MIGRATABLE) {
             let here = current::carrier();
             if !here.is_null() && ptr::eq((*here).crew(), carrier.crew()) {
                 return (*here).publish(control);
             }
-            return carrier.crew().inject(control);
+            // Once the fiber is published it may end, and its runtime with it.
+            let crew = carrier.crew_counted();
+            return crew.inject(control);
         }
         if carrier.inbox.push(Entry::Ready(control)) {
             carrier.bell().ring();
@@ -272,7 +285,7 @@ pub(crate) fn wake_alone(control: &Control, epoch: Epoch, outcome: Outcome) -> b
     let carrier = control.carrier();
     if !carrier.is_null()
         && ptr::eq(carrier, current::carrier())
-        && !control.flags().has(Flags::MIGRATABLE)
+        && !control.flags().has(Flags::ROAMING)
     {
         let won = control.wake.claim_alone(epoch, outcome);
         if won {
@@ -287,10 +300,13 @@ pub(crate) fn wake_alone(control: &Control, epoch: Epoch, outcome: Outcome) -> b
 /// Ends a wait and makes the waiter run: true for exactly one caller.
 #[inline(always)]
 pub(crate) fn wake(control: &Control, epoch: Epoch, outcome: Outcome) -> bool {
+    // Read first: a thread that sees the claim may end, and its block be another's. If the claim
+    // succeeds, they are those of the wait.
+    let (flags, carrier) = (control.flags(), control.carrier());
     let won = control.wake.claim(epoch, outcome);
     if won {
         // SAFETY: the claim succeeded.
-        unsafe { resume(control) };
+        unsafe { resume(control, flags, carrier) };
     }
     won
 }

@@ -15,11 +15,19 @@ use crate::report;
 use core::cell::Cell;
 use core::time::Duration;
 use sinew_context::stack::{StackCache, overflow};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-/// Rounds of looking around before a carrier sleeps: some ten microseconds.
-const ROUNDS: u32 = 60;
+/// Rounds of looking around before a carrier sleeps, at most: some ten microseconds. Each time that
+/// it was in vain halves them for the next time.
+const ROUNDS: u32 = 64;
+const FEWEST_ROUNDS: u32 = 2;
+/// A carrier whose sleeps are shorter than this, because deadlines are dense, sleeps as long.
+const DENSE: Duration = Duration::from_micros(200);
+/// A carrier that sleeps longer than this keeps few stacks.
+const LONG_SLEEP: Duration = Duration::from_millis(100);
+/// Stacks that a carrier keeps for itself, and how many of them over a long sleep.
+const STACKS: usize = 256;
+const FEW_STACKS: usize = 32;
 /// How long somebody else's only unstarted fiber is left to its maker.
 const PATIENCE: u64 = 4_000;
 /// How often a sleeper looks for work that its owner does not get to, at first and at last.
@@ -28,9 +36,23 @@ const LAST_WATCH: Duration = Duration::from_millis(10);
 
 /// What the loop remembers from round to round.
 struct Round {
-    /// The only unstarted fiber of another carrier: its carrier, its mark, and since when.
-    lone: Cell<Option<(usize, usize, u64)>>,
+    /// For each carrier the mark of its deque when it had a single fiber, and since when.
+    lone: Box<[Cell<(usize, u64)>]>,
     watch: Cell<Duration>,
+    rounds: Cell<u32>,
+    /// How many sleeps in a row were short.
+    short: Cell<u32>,
+}
+
+/// Ends the process if the loop of a carrier is unwound: its fibers could not go on, and its thread
+/// must not end before them.
+struct NeverUnwinds;
+
+impl Drop for NeverUnwinds {
+    fn drop(&mut self) {
+        report::say(format_args!("the loop of a carrier panicked; aborting, since fibers need it"));
+        std::process::abort();
+    }
 }
 
 /// Runs a carrier until its crew is closed and no fiber is left.
@@ -41,10 +63,12 @@ pub(crate) fn run(carrier: &'static Carrier, crew: Arc<Crew>, driver: Box<dyn Dr
     carrier.now.set(clock::now());
     // SAFETY: nobody else looks at what belongs to the thread.
     unsafe {
-        *carrier.stacks.get() = Some(StackCache::new(&crew.pool));
+        *carrier.stacks.get() = Some(StackCache::with_capacity(&crew.pool, STACKS));
         *carrier.driver.get() = Some(driver);
     }
+    let guard = NeverUnwinds;
     carrier.main_loop(&crew);
+    core::mem::forget(guard);
     // SAFETY: no fiber is left, so nobody uses them.
     unsafe {
         *carrier.stacks.get() = None;
@@ -55,7 +79,12 @@ pub(crate) fn run(carrier: &'static Carrier, crew: Arc<Crew>, driver: Box<dyn Dr
 
 impl Carrier {
     fn main_loop(&self, crew: &Crew) {
-        let round = Round { lone: Cell::new(None), watch: Cell::new(FIRST_WATCH) };
+        let round = Round {
+            lone: crew.carriers.iter().map(|_| Cell::new((usize::MAX, 0))).collect(),
+            watch: Cell::new(FIRST_WATCH),
+            rounds: Cell::new(ROUNDS),
+            short: Cell::new(0),
+        };
         loop {
             self.run_ready();
             if !self.refused.is_empty() {
@@ -79,7 +108,7 @@ impl Carrier {
             crew.idle.search();
             if self.search(crew, &round) {
                 round.watch.set(FIRST_WATCH);
-                if crew.idle.found() && self.deque.len() > 0 {
+                if crew.idle.found() && (self.deque.len() > 0 || self.sees_shared(crew)) {
                     crew.published();
                 }
                 continue;
@@ -120,11 +149,9 @@ impl Carrier {
 
     /// Looks for work for a little while. True if there is some.
     fn search(&self, crew: &Crew, round: &Round) -> bool {
-        for turn in 0..ROUNDS {
-            if !self.inbox.is_empty() {
-                return true;
-            }
-            if self.find_shared(crew, round) {
+        for turn in 0..round.rounds.get() {
+            if !self.inbox.is_empty() || self.find_shared(crew, round) {
+                round.rounds.set((round.rounds.get() * 2).min(ROUNDS));
                 return true;
             }
             if turn % 16 == 15 && self.earliest.load(Ordering::Relaxed) <= clock::now() {
@@ -134,6 +161,7 @@ impl Carrier {
                 core::hint::spin_loop();
             }
         }
+        round.rounds.set((round.rounds.get() / 2).max(FEWEST_ROUNDS));
         false
     }
 
@@ -168,10 +196,11 @@ impl Carrier {
     /// Whether the only unstarted fiber of `victim` has been left alone for long enough.
     fn is_neglected(&self, round: &Round, index: usize, victim: &Carrier) -> bool {
         let (mark, now) = (victim.deque.mark(), clock::now());
-        match round.lone.get() {
-            Some((seen, at, since)) if seen == index && at == mark => now - since > PATIENCE,
+        let seen = &round.lone[index];
+        match seen.get() {
+            (at, since) if at == mark => now - since > PATIENCE,
             _ => {
-                round.lone.set(Some((index, mark, now)));
+                seen.set((mark, now));
                 false
             }
         }
@@ -211,10 +240,6 @@ impl Carrier {
                 unsafe { self.deque.push(control) };
             }
         });
-        if let Some(first) = first {
-            // SAFETY: alive, and ours.
-            self.await_left(unsafe { &*first });
-        }
         if self.deque.len() > 0 {
             crew.published();
         }
@@ -234,24 +259,35 @@ impl Carrier {
         if !self.sees_work(crew) {
             metrics::add(&self.counters.slept, 1);
             let timeout = self.timeout(round, watches);
+            if timeout.is_none_or(|timeout| timeout > LONG_SLEEP) {
+                self.give_stacks_back();
+            }
             self.rest(crew, timeout);
         }
         if watches {
             round.watch.set((round.watch.get() * 2).min(LAST_WATCH));
             crew.sentinel.store(false, Ordering::SeqCst);
         }
-        self.woken(crew);
+        self.woken(crew, watches);
     }
 
     /// The final look of a carrier that has counted itself as asleep.
     fn sees_work(&self, crew: &Crew) -> bool {
-        !crew.injector.is_empty()
-            || (crew.phase() >= Phase::Closing
-                && (crew.phase() > Phase::Closing || crew.is_empty()))
-            || crew
-                .carriers
-                .iter()
-                .any(|other| !core::ptr::eq(*other, self) && other.deque.len() > 1)
+        let phase = crew.phase();
+        self.sees_shared(crew)
+            || phase > Phase::Closing
+            || (phase == Phase::Closing && crew.is_empty())
+    }
+
+    /// Whether there is work that any carrier may take.
+    fn sees_shared(&self, crew: &Crew) -> bool {
+        !crew.injector.is_empty() || self.sees_in_deques(crew, 2)
+    }
+
+    /// Whether another carrier has at least `count` fibers that any may take.
+    fn sees_in_deques(&self, crew: &Crew, count: usize) -> bool {
+        let mut others = crew.carriers.iter().filter(|other| !core::ptr::eq(**other, self));
+        others.any(|other| other.deque.len() >= count)
     }
 
     /// Whether this sleeper looks now and then for what others do not get to: one does, while any
@@ -273,7 +309,12 @@ impl Carrier {
         if let Some(ask_at) = self.ask_at() {
             earliest = earliest.min(ask_at);
         }
-        let timeout = clock::until(clock::now(), earliest);
+        let timeout = clock::until(clock::now(), earliest).map(|timeout| {
+            // One short sleep is exact; of many in a row, each takes some deadlines together.
+            let short = timeout < DENSE;
+            round.short.set(if short { round.short.get() + 1 } else { 0 });
+            if round.short.get() > 8 { DENSE } else { timeout }
+        });
         match (timeout, watches) {
             (Some(timeout), true) => Some(timeout.min(round.watch.get())),
             (None, true) => Some(round.watch.get()),
@@ -281,10 +322,20 @@ impl Carrier {
         }
     }
 
+    /// Gives stacks back that nobody will need for a while.
+    fn give_stacks_back(&self) {
+        // SAFETY: this is the carrier's thread.
+        if let Some(stacks) = unsafe { (*self.stacks.get()).as_ref() }
+            && stacks.len() > FEW_STACKS
+        {
+            stacks.flush();
+        }
+    }
+
     /// Sleeps in the user's hook, or in the driver.
     fn rest(&self, crew: &Crew, timeout: Option<Duration>) {
         if let Some(hook) = &crew.settings.idle_hook {
-            if catch_unwind(AssertUnwindSafe(|| hook(self, timeout))).is_ok() {
+            if report::contain(|| hook(self, timeout)).is_some() {
                 self.bell().clear();
                 return;
             }
@@ -299,12 +350,21 @@ impl Carrier {
         driver.expect("a running carrier has a driver").wait(self.bell(), timeout);
     }
 
-    /// Settles the counts after a sleep. What the caller does next is look for work.
-    fn woken(&self, crew: &Crew) {
+    /// Settles the counts after a sleep.
+    ///
+    /// Whoever woke this carrier to search relies on it; but if it has work of its own it runs that
+    /// first. It makes sure then that somebody else looks.
+    fn woken(&self, crew: &Crew, watched: bool) {
         self.inbox.unpark();
         crew.idle.wake();
         crew.waking.store(false, Ordering::SeqCst);
-        let _ = crew.idle.found();
+        if crew.idle.found() && self.sees_shared(crew) {
+            crew.published();
+        }
+        if watched && !self.inbox.is_empty() && self.sees_in_deques(crew, 1) {
+            // The next sentinel.
+            crew.wake_one();
+        }
     }
 
     /// The deadline of a shutdown has passed, and fibers are left: their thread must not end.

@@ -7,7 +7,7 @@
 
 use super::{Carrier, wake};
 use crate::clock;
-use crate::fiber::state::Outcome;
+use crate::fiber::state::{Epoch, Outcome};
 use crate::fiber::{Control, FiberRef, Flags};
 use crate::metrics;
 use crate::primitive::Ordering;
@@ -69,18 +69,27 @@ impl Carrier {
         if since >= window {
             self.tend();
         }
-        // Fibers that have not started get turns in proportion to their number.
-        let (unstarted, ready) = (self.deque.len(), self.ready.len());
-        if unstarted > 0 && ready > 0 {
-            let tick = ((unstarted + ready) / unstarted).clamp(1, window as usize) as u32;
-            self.set_tick(tick);
-            if let Some(oldest) = self.oldest_shared() {
-                // SAFETY: what was in the deque is alive, and ours.
-                self.await_left(unsafe { &*oldest });
-                return oldest;
-            }
-        } else {
+        if !self.refused.is_empty() {
             self.set_tick(duties.window.get());
+            return &self.root;
+        }
+        if let Some(injected) = self.take_injected() {
+            // SAFETY: ours, and this is the owner's thread.
+            unsafe { self.deque.push(injected) };
+        }
+        // Fibers that have not started get turns in proportion to their number, but leave half to
+        // those that have; while the newest come first, the oldest gets one now and then.
+        let (unstarted, ready) = (self.deque.len(), self.ready.len());
+        let tick = match (unstarted, ready) {
+            (0, _) | (_, 0) => duties.window.get(),
+            _ => ((unstarted + ready) / unstarted).clamp(2, window as usize) as u32,
+        };
+        self.set_tick(tick);
+        if unstarted > 0
+            && let Some(oldest) = self.oldest_shared()
+            && let Some(oldest) = self.admit(oldest)
+        {
+            return oldest;
         }
         self.next_ready()
     }
@@ -114,6 +123,7 @@ impl Carrier {
         if now >= duties.ask_at.get() {
             self.ask_pollers(now);
         }
+        self.tell_postponed();
         // SAFETY: this is the carrier's thread; the driver wakes fibers and calls nothing back.
         if let Some(driver) = unsafe { (*self.driver.get()).as_ref() }
             && driver.is_active()
@@ -157,6 +167,19 @@ impl Carrier {
         metrics::add(&self.counters.expired, count);
     }
 
+    /// Tells those that might have been unwinding of their cancellation, once nobody is.
+    fn tell_postponed(&self) {
+        // SAFETY: this is the carrier's thread, and nothing below comes back here.
+        let postponed = unsafe { &mut *self.postponed.get() };
+        if postponed.is_empty() || std::thread::panicking() {
+            return;
+        }
+        for (control, epoch) in postponed.drain(..) {
+            // SAFETY: blocks are never unmapped; who has left is not woken, by the epoch.
+            wake(unsafe { &*control }, epoch, Outcome::Interrupted);
+        }
+    }
+
     /// When predicates are to be asked, if there are any.
     pub(super) fn ask_at(&self) -> Option<u64> {
         // SAFETY: this is the carrier's thread.
@@ -183,16 +206,29 @@ impl Carrier {
     }
 }
 
+/// Notes a cancelled fiber that may be unwinding, if this is its carrier's thread.
+pub(crate) fn postpone(carrier: &Carrier, control: &Control, epoch: Epoch) {
+    if carrier.is_here() {
+        // SAFETY: this is the carrier's thread, and nothing here comes back to the list.
+        unsafe { (*carrier.postponed.get()).push((control, epoch)) };
+    }
+}
+
 /// Ends the wait of a fiber that was cancelled, if it waits and may be told.
 ///
 /// The caller runs on the fiber's carrier, so the fiber does not run; or the fiber is migratable
 /// and has looked at its mark after it began to wait.
 pub(crate) fn interrupt(control: &Control) {
-    let deaf = Flags(Flags::MASKED.0 | Flags::UNWINDING.0);
-    if cfg!(panic = "abort") || control.flags().has(deaf) {
+    if cfg!(panic = "abort") {
         return;
     }
-    if let Some(epoch) = control.wake.waiting() {
+    // The flags are set before the wait begins, so they are read after it was seen.
+    let Some(epoch) = control.wake.waiting() else { return };
+    let flags = control.flags();
+    if !flags.has(Flags::DEAF) {
         wake(control, epoch, Outcome::Interrupted);
+    } else if !flags.has(Flags::MASKED) {
+        // SAFETY: a fiber that waits has a carrier, and those live for ever.
+        postpone(unsafe { &*control.carrier() }, control, epoch);
     }
 }

@@ -101,6 +101,10 @@ impl Flags {
     pub(crate) const PANICKED: Flags = Flags(1 << 3);
     /// Moves between carriers.
     pub(crate) const MIGRATABLE: Flags = Flags(1 << 4);
+    /// Was made to move between carriers, whether or not it may at present.
+    pub(crate) const ROAMING: Flags = Flags(1 << 14);
+    /// A panic of a context slot's hook is to be raised when the wait has been left.
+    pub(crate) const PENDING: Flags = Flags(1 << 15);
     /// Inside a deadline scope.
     pub(crate) const DEADLINE: Flags = Flags(1 << 5);
     /// Its stack is of a size of its own.
@@ -119,6 +123,9 @@ impl Flags {
     pub(crate) const RAISED: Flags = Flags(1 << 12);
     /// Suspended in the middle of an unwinding.
     pub(crate) const UNWINDING: Flags = Flags(1 << 13);
+
+    /// What keeps a cancellation from ending a wait.
+    pub(crate) const DEAF: Flags = Flags(Flags::MASKED.0 | Flags::UNWINDING.0);
 
     /// What makes `yield_now` more than two moves.
     pub(crate) const SLOW_YIELD: Flags = Flags(

@@ -4,12 +4,14 @@
 //! allocated for it.
 
 use super::control::Control;
-use super::local::Locals;
-use crate::primitive::{AtomicPtr, SpinLock};
+use super::local::{self, Locals};
+use crate::primitive::{AtomicBool, AtomicPtr, AtomicU64, Ordering, SpinLock};
+use crate::report;
 use core::any::Any;
 use core::cell::{Cell, UnsafeCell};
 use core::ptr;
 use core::task::Waker;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// See the page of this module. Who may touch the plain fields is laid down in `control`.
@@ -19,7 +21,7 @@ pub(crate) struct Extra {
     /// Bytes of stack, if the fiber has the flag `SIZED`.
     pub(crate) stack_size: Cell<usize>,
     /// Whether it was made to be submitted later, and was not.
-    pub(crate) held_back: Cell<bool>,
+    pub(crate) held_back: AtomicBool,
     pub(crate) locals: Locals,
     /// The nearest deadline of the scopes that the fiber is in, if it has the flag `DEADLINE`.
     pub(crate) deadline: Cell<u64>,
@@ -29,14 +31,16 @@ pub(crate) struct Extra {
     /// Links of the list that the scope guards.
     pub(crate) scope_next: Cell<*const Control>,
     pub(crate) scope_previous: Cell<*const Control>,
-    /// The innermost context slot in use.
-    pub(crate) slots: Cell<*const ()>,
-    /// A panic of a slot's hook at the suspension, to be raised when the wait returns.
+    /// The context slots in use, the innermost last.
+    pub(crate) slots: UnsafeCell<Vec<Rc<dyn crate::park::slots::Use>>>,
+    /// A panic of a slot's hook, to be raised when the wait has been left.
     pub(crate) pending_panic: Cell<Option<Box<dyn Any + Send>>>,
     /// Whom to tell of the end, if the join handle was polled as a future.
     pub(crate) waker: SpinLock<Option<Waker>>,
-    /// The thread's proxy, while the fiber is pinned and waits as its thread.
+    /// The thread's proxy while the fiber is pinned and waits as its thread, and the epoch of that
+    /// wait, which is written first.
     pub(crate) pinned_as: AtomicPtr<Control>,
+    pub(crate) pinned_epoch: AtomicU64,
 }
 
 /// What a scope wants to be told of the end of a child. Belongs to a layer above this one.
@@ -52,17 +56,18 @@ impl Default for Extra {
         Extra {
             name: UnsafeCell::new(None),
             stack_size: Cell::new(0),
-            held_back: Cell::new(false),
+            held_back: AtomicBool::new(false),
             locals: Locals::new(),
             deadline: Cell::new(u64::MAX),
             scope: Cell::new(ptr::null()),
             scope_end: Cell::new(None),
             scope_next: Cell::new(ptr::null()),
             scope_previous: Cell::new(ptr::null()),
-            slots: Cell::new(ptr::null()),
+            slots: UnsafeCell::new(Vec::new()),
             pending_panic: Cell::new(None),
             waker: SpinLock::new(None),
             pinned_as: AtomicPtr::new(ptr::null_mut()),
+            pinned_epoch: AtomicU64::new(0),
         }
     }
 }
@@ -82,11 +87,16 @@ impl Extra {
         // SAFETY: nobody else has a reference.
         unsafe { *self.name.get() = None };
         self.stack_size.set(0);
-        self.held_back.set(false);
+        self.held_back.store(false, Ordering::Relaxed);
         self.deadline.set(u64::MAX);
-        self.slots.set(ptr::null());
         self.scope_end.set(None);
-        drop(self.pending_panic.take());
-        drop(self.waker.lock().take());
+        // What runs code of the user's when it is dropped went before the fiber ended.
+        debug_assert!(self.locals.is_empty());
+    }
+
+    /// Drops what is left of the user's, as the last act of a fiber. May run anything.
+    pub(crate) fn drop_rest(&self) {
+        local::drop_all(&self.locals);
+        report::contain(|| drop(self.pending_panic.take()));
     }
 }

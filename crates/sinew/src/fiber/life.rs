@@ -128,12 +128,13 @@ impl Life {
         }
     }
 
-    /// Adds a reference unless the block is free.
+    /// Adds a reference unless the block is free or its fiber has finished.
     pub(crate) fn try_acquire(&self) -> bool {
         // ORDERING: Acquire: the block's fields; pairs with the Release in `begin`.
         self.0
             .fetch_update(Ordering::Acquire, Ordering::Relaxed, |old| {
-                (old & REFERENCES != 0 && old & REFERENCES < TOO_MANY).then_some(old + ONE)
+                let alive = old & REFERENCES != 0 && old & FINISHED == 0;
+                (alive && old & REFERENCES < TOO_MANY).then_some(old + ONE)
             })
             .is_ok()
     }
@@ -142,9 +143,10 @@ impl Life {
     #[inline(always)]
     #[must_use]
     pub(crate) fn release(&self) -> bool {
-        // ORDERING: Acquire: if nobody else is left, nobody else can come, and what they did is
-        // visible. It saves the exchange in the common case of a join.
-        if self.0.load(Ordering::Acquire) & REFERENCES == ONE {
+        // The last reference to a fiber that has finished: nobody else can come, since
+        // `try_acquire` refuses those. It saves the exchange in the common case of a join.
+        // ORDERING: Acquire: what the others did before they left.
+        if self.0.load(Ordering::Acquire) & (REFERENCES | FINISHED) == ONE | FINISHED {
             self.0.store(0, Ordering::Relaxed);
             return true;
         }

@@ -4,127 +4,150 @@
 //! fibers they are the thread's, kept with its proxy. A value is made when it is first asked for,
 //! and dropped when the fiber or thread ends.
 //!
-//! Values do not move: the list is of pointers. `set` puts a value on its own stack frame in the
-//! place of what was there, for as long as its closure runs.
+//! The list holds counted values: whoever uses one keeps it, so that it stays while it is used,
+//! whatever happens to the list meanwhile. A binding of `set` is an entry of its own, found before
+//! the older ones, and removed by its number: first-class fibers can end bindings in another order
+//! than they began.
 
 use crate::carrier::current;
 use crate::fiber::{Control, FiberRef};
 use crate::report;
+use core::any::Any;
 use core::cell::{Cell, UnsafeCell};
 use core::ptr;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 
 /// How often values that destructors make anew are dropped, before they are leaked.
 const ROUNDS: usize = 16;
 
-struct Slot {
+struct Entry {
     /// The key's address.
     key: *const (),
-    /// Null while it is being made.
-    value: *mut (),
-    /// Drops what the slot owns: not a value of `set`.
-    drop: unsafe fn(*mut ()),
-    /// Copies the value for a child.
+    number: u64,
+    /// `None` while it is being made.
+    value: Option<Rc<dyn Any>>,
     inherit: Option<CopyFn>,
 }
 
-/// Copies a value, given its key's address.
-type CopyFn = unsafe fn(key: *const (), value: *const ()) -> Inherited;
+/// Copies a value for a child.
+type CopyFn = fn(&dyn Any) -> Option<Box<dyn Any + Send>>;
 
-/// A copy of a value, on its way to a child.
-pub(crate) struct Inherited(Slot);
+/// A value on its way to a new fiber.
+pub(crate) struct Inherited {
+    key: *const (),
+    value: Box<dyn Any + Send>,
+    inherit: Option<CopyFn>,
+}
 
-// SAFETY: only values that are `Send` are given to another fiber: `inheriting` and the builder ask.
+// SAFETY: the key is an address to compare, and the value says that it is `Send`.
 unsafe impl Send for Inherited {}
 
 /// A fiber's values.
 pub(crate) struct Locals {
-    slots: UnsafeCell<Vec<Slot>>,
-    /// How many of them children inherit.
+    entries: UnsafeCell<Vec<Entry>>,
+    numbers: Cell<u64>,
+    /// How many entries children inherit.
     inheriting: Cell<usize>,
 }
 
 impl Locals {
     pub(crate) const fn new() -> Locals {
-        Locals { slots: UnsafeCell::new(Vec::new()), inheriting: Cell::new(0) }
+        Locals {
+            entries: UnsafeCell::new(Vec::new()),
+            numbers: Cell::new(0),
+            inheriting: Cell::new(0),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.with(|entries| entries.is_empty())
     }
 
     /// Works on the list. `f` must not run code of the user's.
-    fn with<R>(&self, f: impl FnOnce(&mut Vec<Slot>) -> R) -> R {
+    fn with<R>(&self, f: impl FnOnce(&mut Vec<Entry>) -> R) -> R {
         // SAFETY: the list belongs to the fiber, whose thread we are on, and `f` is a few moves.
-        f(unsafe { &mut *self.slots.get() })
+        f(unsafe { &mut *self.entries.get() })
     }
 
-    fn find(&self, key: *const ()) -> Option<*mut ()> {
-        self.with(|slots| slots.iter().find(|slot| ptr::eq(slot.key, key)).map(|slot| slot.value))
-    }
-
-    fn push(&self, slot: Slot) {
-        self.inheriting.set(self.inheriting.get() + usize::from(slot.inherit.is_some()));
-        self.with(|slots| slots.push(slot));
-    }
-
-    /// Replaces the value of `key`; returns the old one.
-    fn replace(&self, key: *const (), value: *mut ()) -> Option<*mut ()> {
-        self.with(|slots| {
-            let slot = slots.iter_mut().find(|slot| ptr::eq(slot.key, key))?;
-            Some(core::mem::replace(&mut slot.value, value))
+    /// The newest value of `key`; `Some(None)` if it is being made.
+    fn find(&self, key: *const ()) -> Option<Option<Rc<dyn Any>>> {
+        self.with(|entries| {
+            let entry = entries.iter().rev().find(|entry| ptr::eq(entry.key, key))?;
+            Some(entry.value.clone())
         })
     }
 
-    fn remove(&self, key: *const ()) -> Option<Slot> {
-        let removed = self.with(|slots| {
-            let index = slots.iter().position(|slot| ptr::eq(slot.key, key))?;
-            Some(slots.swap_remove(index))
-        })?;
-        self.inheriting.set(self.inheriting.get() - usize::from(removed.inherit.is_some()));
-        Some(removed)
+    /// Adds an entry; returns its number.
+    fn push(&self, key: *const (), value: Option<Rc<dyn Any>>, inherit: Option<CopyFn>) -> u64 {
+        let number = self.numbers.get();
+        self.numbers.set(number + 1);
+        self.inheriting.set(self.inheriting.get() + usize::from(inherit.is_some()));
+        self.with(|entries| entries.push(Entry { key, number, value, inherit }));
+        number
     }
 
-    /// Adds a value that came with the fiber.
-    pub(crate) fn adopt(&self, inherited: Inherited) {
-        if let Some(before) = self.remove(inherited.0.key) {
-            // SAFETY: owned by the slot.
-            unsafe { (before.drop)(before.value) };
+    fn fill(&self, number: u64, value: Rc<dyn Any>) {
+        self.with(|entries| {
+            if let Some(entry) = entries.iter_mut().find(|entry| entry.number == number) {
+                entry.value = Some(value);
+            }
+        });
+    }
+
+    fn remove(&self, number: u64) {
+        let removed = self.with(|entries| {
+            let index = entries.iter().position(|entry| entry.number == number)?;
+            Some(entries.remove(index))
+        });
+        if let Some(removed) = removed {
+            let inherited = usize::from(removed.inherit.is_some());
+            self.inheriting.set(self.inheriting.get().saturating_sub(inherited));
+            // The list is not in use while the value's destructor runs.
+            drop(removed);
         }
-        let inherited = core::mem::ManuallyDrop::new(inherited);
-        // SAFETY: moved out, and not dropped.
-        self.push(unsafe { ptr::read(&inherited.0) });
+    }
+
+    /// Adds a value that came with the fiber. The latest of a key counts.
+    pub(crate) fn adopt(&self, inherited: Inherited) {
+        let value: Box<dyn Any> = inherited.value;
+        self.push(inherited.key, Some(Rc::from(value)), inherited.inherit);
     }
 
     /// Copies of all values that children inherit.
+    #[inline(always)]
     pub(crate) fn inherited(&self) -> Vec<Inherited> {
-        if self.inheriting.get() == 0 {
-            return Vec::new();
-        }
-        let copies: Vec<(*const (), *const (), CopyFn)> = self.with(|slots| {
-            slots
+        if self.inheriting.get() == 0 { Vec::new() } else { self.copies() }
+    }
+
+    #[cold]
+    fn copies(&self) -> Vec<Inherited> {
+        let values: Vec<(*const (), Rc<dyn Any>, CopyFn)> = self.with(|entries| {
+            entries
                 .iter()
-                .filter(|slot| !slot.value.is_null())
-                .filter_map(|slot| Some((slot.key, slot.value.cast_const(), slot.inherit?)))
+                .filter_map(|entry| Some((entry.key, entry.value.clone()?, entry.inherit?)))
                 .collect()
         });
-        // Cloning is code of the user's; values are not dropped meanwhile, since that needs the
-        // fiber that runs us to end.
-        // SAFETY: each function belongs to its value.
-        copies.into_iter().map(|(key, value, copy)| unsafe { copy(key, value) }).collect()
+        // Cloning is code of the user's. The newest of a key come last, and count.
+        values
+            .into_iter()
+            .filter_map(|(key, value, copy)| {
+                Some(Inherited { key, value: copy(&*value)?, inherit: Some(copy) })
+            })
+            .collect()
     }
 }
 
 /// Drops the values of a fiber or thread that ends.
 pub(crate) fn drop_all(locals: &Locals) {
     for _ in 0..ROUNDS {
-        let slots = locals.with(core::mem::take);
+        let entries = locals.with(core::mem::take);
         locals.inheriting.set(0);
-        if slots.is_empty() {
+        if entries.is_empty() {
             return;
         }
-        for slot in slots {
-            // SAFETY: at the end of a fiber every `set` has returned, so the slots own their values.
-            let dropped = catch_unwind(AssertUnwindSafe(|| unsafe { (slot.drop)(slot.value) }));
-            if let Err(payload) = dropped {
+        for entry in entries {
+            if report::contain(|| drop(entry)).is_none() {
                 report::say(format_args!("a fiber-local panicked while it was dropped"));
-                core::mem::forget(payload);
             }
         }
     }
@@ -132,6 +155,7 @@ pub(crate) fn drop_all(locals: &Locals) {
         "fiber-locals are made anew again and again by the destructors of others; they are leaked"
     ));
     core::mem::forget(locals.with(core::mem::take));
+    locals.inheriting.set(0);
 }
 
 /// The key of a value that each fiber has for itself; made by [`fiber_local!`](crate::fiber_local).
@@ -188,34 +212,29 @@ impl<T: 'static> FiberLocal<T> {
             return f(&(self.init)());
         };
         let value = match owner.locals().find(self.key()) {
-            Some(value) => value,
+            Some(Some(value)) => value,
+            Some(None) => panic!("a fiber-local is asked for while it is being made"),
             None => self.make(owner.locals()),
         };
-        assert!(!value.is_null(), "a fiber-local is asked for while it is being made");
-        // SAFETY: made for this key, so it is a `T`; it stays until the fiber ends, or the `set`
-        // returns that we are in.
-        f(unsafe { &*value.cast::<T>() })
+        // Two keys that the compiler has put at one address would be told apart here.
+        let value = value.downcast_ref::<T>().expect("the value of a key is of its type");
+        f(value)
     }
 
     #[cold]
-    fn make(&'static self, locals: &Locals) -> *mut () {
+    fn make(&'static self, locals: &Locals) -> Rc<dyn Any> {
         /// Takes the mark away if making the value fails.
-        struct Unmark<'a>(&'a Locals, *const ());
+        struct Unmark<'a>(&'a Locals, u64);
         impl Drop for Unmark<'_> {
             fn drop(&mut self) {
                 self.0.remove(self.1);
             }
         }
-        locals.push(self.slot(ptr::null_mut()));
-        let unmark = Unmark(locals, self.key());
-        let value = Box::into_raw(Box::new((self.init)())).cast::<()>();
+        let unmark = Unmark(locals, locals.push(self.key(), None, self.inherit));
+        let value: Rc<dyn Any> = Rc::new((self.init)());
+        locals.fill(unmark.1, value.clone());
         core::mem::forget(unmark);
-        locals.replace(self.key(), value);
         value
-    }
-
-    fn slot(&'static self, value: *mut ()) -> Slot {
-        Slot { key: self.key(), value, drop: drop_box::<T>, inherit: self.inherit }
     }
 
     /// Runs `f` with `value` in the place of this fiber's value, and puts that back afterwards.
@@ -228,31 +247,18 @@ impl<T: 'static> FiberLocal<T> {
     /// USER.with(|user| assert_eq!(*user, "nobody"));
     /// ```
     pub fn set<R>(&'static self, value: T, f: impl FnOnce() -> R) -> R {
-        /// Puts the value before in its place again.
-        struct Restore<'a>(&'a Locals, *const (), Option<*mut ()>);
-        impl Drop for Restore<'_> {
+        /// Takes the binding away.
+        struct Unbind(Owner, u64);
+        impl Drop for Unbind {
             fn drop(&mut self) {
-                match self.2 {
-                    Some(before) => {
-                        self.0.replace(self.1, before);
-                    }
-                    None => {
-                        self.0.remove(self.1);
-                    }
-                }
+                self.0.locals().remove(self.1);
             }
         }
         let Some(owner) = Owner::current() else {
             return f();
         };
-        // Dropped last, when it is in nobody's place any more.
-        let value = UnsafeCell::new(value);
-        let place = value.get().cast::<()>();
-        let before = owner.locals().replace(self.key(), place);
-        if before.is_none() {
-            owner.locals().push(Slot { drop: |_| {}, ..self.slot(place) });
-        }
-        let _restore = Restore(owner.locals(), self.key(), before);
+        let number = owner.locals().push(self.key(), Some(Rc::new(value)), self.inherit);
+        let _unbind = Unbind(owner, number);
         f()
     }
 
@@ -261,7 +267,7 @@ impl<T: 'static> FiberLocal<T> {
     where
         T: Send,
     {
-        Inherited(self.slot(Box::into_raw(Box::new(value)).cast()))
+        Inherited { key: self.key(), value: Box::new(value), inherit: self.inherit }
     }
 }
 
@@ -280,25 +286,8 @@ impl<T: Clone + 'static> FiberLocal<T> {
     }
 }
 
-unsafe fn drop_box<T>(value: *mut ()) {
-    if !value.is_null() {
-        // SAFETY: made by `Box::into_raw` for a key of this type.
-        drop(unsafe { Box::from_raw(value.cast::<T>()) });
-    }
-}
-
-unsafe fn copy<T: Clone + Send + 'static>(key: *const (), value: *const ()) -> Inherited {
-    // SAFETY: the value of a key of this type.
-    let value = unsafe { (*value.cast::<T>()).clone() };
-    let value = Box::into_raw(Box::new(value)).cast();
-    Inherited(Slot { key, value, drop: drop_box::<T>, inherit: Some(copy::<T>) })
-}
-
-impl Drop for Inherited {
-    fn drop(&mut self) {
-        // SAFETY: the slot owns its value, unless it was adopted.
-        unsafe { (self.0.drop)(self.0.value) };
-    }
+fn copy<T: Clone + Send + 'static>(value: &dyn Any) -> Option<Box<dyn Any + Send>> {
+    Some(Box::new(value.downcast_ref::<T>()?.clone()))
 }
 
 /// Whose values these are: the fiber's or the thread's.

@@ -8,6 +8,7 @@
 //! What is larger than the storage is in a box.
 
 use super::control::Control;
+use crate::report;
 use core::any::Any;
 use core::cell::UnsafeCell;
 use core::mem::MaybeUninit;
@@ -123,6 +124,9 @@ unsafe fn run<F: FnOnce() -> T, T>(control: &Control) {
     unsafe {
         let closure = take::<F>(&control.storage);
         let result: Outcome<T> = catch_unwind(AssertUnwindSafe(closure));
+        if result.is_err() {
+            crate::park::panic_ended(control);
+        }
         put(&control.storage, result);
     }
 }
@@ -141,10 +145,7 @@ unsafe fn drop_result<T>(control: &Control) {
     // SAFETY: as the caller promised.
     let result = unsafe { take::<Outcome<T>>(&control.storage) };
     // What panics here would be a panic that nobody can be told of: the handle is gone.
-    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(result))) {
-        // Dropping a payload may panic as well; there is an end to everything.
-        core::mem::forget(payload);
-    }
+    report::contain(|| drop(result));
 }
 
 /// Takes the result of a finished fiber.

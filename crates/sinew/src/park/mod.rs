@@ -21,12 +21,13 @@ pub use pinned::{can_yield, pinned};
 pub use slots::ContextSlot;
 pub use yielding::yield_now;
 
+use crate::carrier::tend::postpone;
 use crate::carrier::{self, Carrier, current, dispatch};
 use crate::clock;
 use crate::fiber::life::CANCELLED;
 use crate::fiber::state::{Epoch, Outcome};
 use crate::fiber::{Control, FiberRef, Flags, WaitKind};
-use crate::primitive::{Ordering, fence, futex};
+use crate::primitive::{AtomicBool, Ordering, fence, futex};
 use core::ptr;
 
 /// Whom to wake, and from which of its waits.
@@ -90,6 +91,18 @@ impl Wait {
         }
     }
 
+    /// Begins a wait that must not fail: blocks the thread where a fiber cannot be suspended.
+    pub(crate) fn begin_anyhow(kind: WaitKind, address: usize) -> Wait {
+        match current::fiber() {
+            Some((_, control))
+                if control.flags().has(Flags(Flags::PINNED.0 | Flags::NO_WAIT.0)) =>
+            {
+                Wait::begin_as_thread(Some(control), kind, address)
+            }
+            _ => Wait::begin(kind, address),
+        }
+    }
+
     #[cold]
     #[inline(never)]
     #[track_caller]
@@ -110,10 +123,11 @@ impl Wait {
             return Wait::begin_as_thread(Some(control), kind, address);
         }
         // A migratable fiber stays where it is while it unwinds: the count of panics is the
-        // thread's.
+        // thread's. Who looks at it from another thread must find that before it finds the wait.
         let rebind = flags.has(Flags::MIGRATABLE) && std::thread::panicking();
         if rebind {
             control.clear_flags(Flags::MIGRATABLE);
+            control.set_flags(Flags::UNWINDING);
         }
         control.record_wait(kind, address, carrier.now.get());
         let epoch = control.wake.begin();
@@ -131,8 +145,13 @@ impl Wait {
         control.record_wait(kind, address, clock::now());
         let epoch = control.wake.begin();
         if let Some(fiber) = pinned {
+            if std::thread::panicking() {
+                fiber.set_flags(Flags::UNWINDING);
+            }
             fiber.record_wait(kind, address, clock::now());
             let extra = fiber.extra_or_new();
+            extra.pinned_epoch.store(epoch.bits(), Ordering::Relaxed);
+            // ORDERING: Release publishes the epoch; pairs with the Acquire in `wake_pinned`.
             extra.pinned_as.store(ptr::from_ref(control).cast_mut(), Ordering::Release);
             // ORDERING: SeqCst fence; pairs with the ones in `cancel::request` and `unpark`.
             fence(Ordering::SeqCst);
@@ -215,6 +234,9 @@ impl Wait {
         if unwinding {
             control.set_flags(Flags::UNWINDING);
             carrier.unwinding.set(carrier.unwinding.get() + 1);
+            if !control.flags().has(Flags::MASKED) && control.life.marks() & CANCELLED != 0 {
+                postpone(carrier, control, self.epoch);
+            }
         }
         let slots = control.flags().has(Flags::SLOTS);
         if slots {
@@ -264,9 +286,11 @@ impl Wait {
     /// Puts back what `begin` changed.
     fn ended(&self) {
         if self.rebind {
+            self.control.clear_flags(Flags::UNWINDING);
             self.control.set_flags(Flags::MIGRATABLE);
         }
         if let Some(fiber) = self.pinned {
+            fiber.clear_flags(Flags::UNWINDING);
             if let Some(extra) = fiber.extra() {
                 extra.pinned_as.store(ptr::null_mut(), Ordering::Release);
             }
@@ -297,17 +321,33 @@ fn scope_deadline(who: &Control) -> u64 {
     who.extra().map_or(clock::NEVER, |extra| extra.deadline.get())
 }
 
-/// Whether the running fiber is being unwound.
+/// Whether the running fiber is being unwound, or may be.
 ///
 /// The standard library counts panics per thread. While no neighbour is suspended in the middle of
-/// an unwinding, the count is the fiber's own. While one is, a fiber counts as unwinding only if a
-/// panic was seen to begin in it.
+/// an unwinding, the count is the fiber's own. While one is, a fiber counts as unwinding if a panic
+/// was seen to begin in it: by the panic hook, or by whatever of ours raised or passed one on. If
+/// panics were seen to end that nobody saw begin (another hook has replaced ours), every fiber
+/// counts as unwinding then. One that counts wrongly hears of its cancellation when nobody on the
+/// thread unwinds any more.
 pub(crate) fn is_unwinding(carrier: &Carrier, control: &Control) -> bool {
     if !std::thread::panicking() {
         control.clear_flags(Flags::PANICKED);
         return false;
     }
-    carrier.unwinding.get() == 0 || control.flags().has(Flags::PANICKED)
+    carrier.unwinding.get() == 0
+        || control.flags().has(Flags::PANICKED)
+        || PANICS_UNSEEN.load(Ordering::Relaxed)
+}
+
+/// Whether a panic ended that nobody saw begin.
+static PANICS_UNSEEN: AtomicBool = AtomicBool::new(false);
+
+/// A fiber has ended by a panic.
+#[cold]
+pub(crate) fn panic_ended(control: &Control) {
+    if !control.flags().has(Flags::PANICKED) {
+        PANICS_UNSEEN.store(true, Ordering::Relaxed);
+    }
 }
 
 fn set_timer(carrier: &Carrier, control: &Control, deadline: u64) {

@@ -1,6 +1,6 @@
 //! `park` and `unpark`: a token that one fiber or thread waits for.
 //!
-//! The token is the primitive's own word: `EMPTY`, `NOTIFIED`, or the epoch of the wait of whoever
+//! The token is the primitive's own word: `EMPTY`, `NOTIFIED`, `PINNED`, or the epoch of the wait of whoever
 //! parks. Parking is one compare-exchange from `EMPTY` to the epoch; unparking one exchange to
 //! `NOTIFIED`, and if an epoch was there, a claim of that wait.
 
@@ -8,12 +8,14 @@ use super::{Wait, carrier};
 use crate::cancel;
 use crate::clock;
 use crate::fiber::state::{Epoch, Outcome};
-use crate::fiber::{Control, WaitKind};
-use crate::primitive::{Ordering, fence};
+use crate::fiber::{Control, Flags, WaitKind};
+use crate::primitive::Ordering;
 use core::time::Duration;
 
 const EMPTY: u64 = 0;
 const NOTIFIED: u64 = 1;
+/// A pinned fiber parks: its thread's proxy waits.
+const PINNED: u64 = 2;
 
 /// Stops the running fiber until [`Fiber::unpark`](crate::Fiber::unpark) is called on it.
 ///
@@ -77,7 +79,8 @@ fn park_until(kind: WaitKind, deadline: u64) {
     // ORDERING: AcqRel: Release publishes the wait, whose epoch `unpark` finds; Acquire shows what
     // was written before an `unpark` that came first.
     if token.compare_exchange(EMPTY, epoch, Ordering::AcqRel, Ordering::Acquire).is_err() {
-        token.store(EMPTY, Ordering::Relaxed);
+        // ORDERING: Acquire: another may have come since, whose writes must be seen.
+        token.swap(EMPTY, Ordering::Acquire);
         wait.withdraw();
         return cancel::check_here(who);
     }
@@ -85,9 +88,7 @@ fn park_until(kind: WaitKind, deadline: u64) {
     // Whatever ended the wait, the token is used up.
     // ORDERING: Acquire: pairs with the Release in `unpark`.
     token.swap(EMPTY, Ordering::Acquire);
-    if outcome != Outcome::Notified {
-        cancel::check_outcome(who, outcome);
-    }
+    cancel::settle(who, outcome);
 }
 
 /// Parks a pinned fiber: the thread sleeps, and looks at the fiber's token when it is woken.
@@ -95,28 +96,24 @@ fn park_until(kind: WaitKind, deadline: u64) {
 #[track_caller]
 fn park_pinned(wait: Wait, deadline: u64) {
     let who = wait.who();
-    // ORDERING: Acquire: pairs with the Release in `unpark`.
-    if who.token.swap(EMPTY, Ordering::Acquire) == NOTIFIED {
+    // ORDERING: as in `park_until`.
+    let token = &who.token;
+    if token.compare_exchange(EMPTY, PINNED, Ordering::AcqRel, Ordering::Acquire).is_err() {
+        token.swap(EMPTY, Ordering::Acquire);
         wait.withdraw();
         return;
     }
     let outcome = wait.suspend(deadline);
-    who.token.swap(EMPTY, Ordering::Acquire);
-    cancel::check_outcome(who, outcome);
+    token.swap(EMPTY, Ordering::Acquire);
+    cancel::settle(who, outcome);
 }
 
 /// Lets the next `park` of `control` pass, or the one under way.
 pub(crate) fn unpark(control: &Control) {
     // ORDERING: AcqRel: Release publishes what the caller wrote before; Acquire shows the wait.
     match control.token.swap(NOTIFIED, Ordering::AcqRel) {
-        EMPTY | NOTIFIED => {
-            // A pinned fiber waits as its thread.
-            if let Some(extra) = control.extra() {
-                // ORDERING: SeqCst fence; pairs with the one at the beginning of such a wait.
-                fence(Ordering::SeqCst);
-                wake_pinned(extra, Outcome::Notified);
-            }
-        }
+        EMPTY | NOTIFIED => {}
+        PINNED => wake_pinned(control, Outcome::Notified),
         // The token was the only place where the wait was registered, and we have taken it.
         epoch => {
             carrier::wake_alone(control, Epoch::from_bits(epoch), Outcome::Notified);
@@ -124,13 +121,17 @@ pub(crate) fn unpark(control: &Control) {
     }
 }
 
-/// Wakes the thread of a pinned fiber that waits as its thread.
-pub(crate) fn wake_pinned(extra: &crate::fiber::extra::Extra, outcome: Outcome) {
+/// Wakes the thread of a pinned fiber that waits as its thread. May end a later wait of the same
+/// fiber than was meant: every wait looks whether it is over.
+pub(crate) fn wake_pinned(fiber: &Control, outcome: Outcome) {
+    let Some(extra) = fiber.extra() else { return };
     let proxy = extra.pinned_as.load(Ordering::Acquire);
     // SAFETY: blocks are never unmapped.
-    if let Some(proxy) = unsafe { proxy.as_ref() }
-        && let Some(epoch) = proxy.wake.waiting()
-    {
-        carrier::wake(proxy, epoch, outcome);
+    let Some(proxy) = (unsafe { proxy.as_ref() }) else { return };
+    let epoch = Epoch::from_bits(extra.pinned_epoch.load(Ordering::Relaxed));
+    // The flags are set before the wait begins, so they are read after it was seen.
+    if outcome == Outcome::Interrupted && fiber.flags().has(Flags::DEAF) {
+        return;
     }
+    carrier::wake(proxy, epoch, outcome);
 }

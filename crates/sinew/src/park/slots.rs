@@ -4,13 +4,19 @@
 //! fiber that uses the slot runs, its value is in the thread-local and the carrier's in the place;
 //! while it is suspended, the other way round. That also holds after a migration: what is exchanged
 //! is always the content of the thread that runs the hook.
+//!
+//! A hook is code of the user's that runs in the middle of a switch. What it throws is kept and
+//! raised by the wait when that has been left in order; what it does to the list of uses, by way of
+//! first-class fibers, is of no harm: uses are counted, and the list is walked by position.
 
 use crate::carrier::current;
+use crate::fiber::extra::Extra;
 use crate::fiber::{Control, Flags};
 use crate::park::without_waiting;
 use crate::report;
-use core::cell::UnsafeCell;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use core::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 
 /// A thread-local of other code that shall follow a fiber.
 ///
@@ -45,17 +51,25 @@ pub struct ContextSlot<T: 'static> {
     exchange: fn(&mut T),
 }
 
-/// A use of a slot, on the stack of the fiber.
-struct Use {
-    outer: *const Use,
-    exchange: unsafe fn(*const Use),
+/// A use of a slot by one fiber.
+pub(crate) trait Use {
+    /// Exchanges the state with the place. Runs the user's hook.
+    fn exchange(&self);
 }
 
-#[repr(C)]
 struct UseOf<T: 'static> {
-    head: Use,
     exchange: fn(&mut T),
-    place: UnsafeCell<Option<T>>,
+    /// Empty while the hook runs.
+    place: Cell<Option<T>>,
+}
+
+impl<T: 'static> Use for UseOf<T> {
+    fn exchange(&self) {
+        if let Some(mut value) = self.place.take() {
+            without_waiting(|| (self.exchange)(&mut value));
+            self.place.set(Some(value));
+        }
+    }
 }
 
 impl<T: 'static> ContextSlot<T> {
@@ -70,22 +84,23 @@ impl<T: 'static> ContextSlot<T> {
     /// Runs `f` with `value` as the state, and gives back what the state is at the end.
     ///
     /// On a plain thread the state is `value` while `f` runs, and is put back afterwards.
+    ///
+    /// # Panics
+    /// If the hook panics, or loses the value.
     pub fn enter<R>(&'static self, value: T, f: impl FnOnce() -> R) -> (R, T) {
         /// Puts the state back when `f` unwinds.
-        struct Leave<'a, T: 'static>(&'a UseOf<T>, Option<&'static Control>, Flags);
-        impl<T> Leave<'_, T> {
+        struct Leave<'a>(&'a Rc<dyn Use>, Option<&'static Control>);
+        impl Leave<'_> {
             fn leave(&self) {
                 if let Some(control) = self.1 {
-                    control.extra_or_new().slots.set(self.0.head.outer.cast());
-                    control.restore_flags(self.2, Flags::SLOTS);
+                    forget(control, self.0);
                 }
-                // SAFETY: a use of this type.
-                unsafe { exchange::<T>(&raw const self.0.head) };
+                self.0.exchange();
             }
         }
-        impl<T> Drop for Leave<'_, T> {
+        impl Drop for Leave<'_> {
             fn drop(&mut self) {
-                if catch_unwind(AssertUnwindSafe(|| self.leave())).is_err() {
+                if report::contain(|| self.leave()).is_none() {
                     report::say(format_args!(
                         "the hook of a context slot panicked while a fiber that uses it unwound"
                     ));
@@ -93,77 +108,71 @@ impl<T: 'static> ContextSlot<T> {
             }
         }
         let control = current::fiber().map(|(_, control)| control);
-        let outer = control
-            .and_then(Control::extra)
-            .map_or(core::ptr::null(), |extra| extra.slots.get().cast::<Use>());
-        let used = UseOf {
-            head: Use { outer, exchange: exchange::<T> },
-            exchange: self.exchange,
-            place: UnsafeCell::new(Some(value)),
-        };
-        // SAFETY: a use of this type.
-        unsafe { exchange::<T>(&raw const used.head) };
-        let flags = control.map_or(Flags(0), Control::flags);
+        let used = Rc::new(UseOf { exchange: self.exchange, place: Cell::new(Some(value)) });
+        let entry: Rc<dyn Use> = used.clone();
+        entry.exchange();
         if let Some(control) = control {
-            control.extra_or_new().slots.set((&raw const used.head).cast());
-            control.set_flags(Flags::SLOTS);
+            remember(control, entry.clone());
         }
-        let leave = Leave(&used, control, flags);
+        let leave = Leave(&entry, control);
         let result = f();
         let leave = core::mem::ManuallyDrop::new(leave);
         leave.leave();
-        (result, used.place.into_inner().expect("the place holds a value"))
+        (result, used.place.take().expect("the hook of a context slot lost the value"))
     }
 }
 
-unsafe fn exchange<T: 'static>(head: *const Use) {
-    // SAFETY: the head of a `UseOf<T>` on a stack that is alive, and only one of the fiber itself
-    // and its switches runs at a time.
-    unsafe {
-        let used = head.cast::<UseOf<T>>();
-        let place = (*used).place.get();
-        if let Some(value) = (*place).as_mut() {
-            without_waiting(|| ((*used).exchange)(value));
+fn remember(control: &Control, entry: Rc<dyn Use>) {
+    let extra = control.extra_or_new();
+    with_uses(extra, |uses| uses.push(entry));
+    control.set_flags(Flags::SLOTS);
+}
+
+fn forget(control: &Control, entry: &Rc<dyn Use>) {
+    let Some(extra) = control.extra() else { return };
+    let (removed, none) = with_uses(extra, |uses| {
+        let index = uses.iter().rposition(|used| Rc::ptr_eq(used, entry));
+        (index.map(|index| uses.remove(index)), uses.is_empty())
+    });
+    if none {
+        control.clear_flags(Flags::SLOTS);
+    }
+    drop(removed);
+}
+
+/// Works on the list of uses. `f` must not run code of the user's.
+fn with_uses<R>(extra: &Extra, f: impl FnOnce(&mut Vec<Rc<dyn Use>>) -> R) -> R {
+    // SAFETY: the list belongs to the fiber, whose thread we are on, and `f` is a few moves.
+    f(unsafe { &mut *extra.slots.get() })
+}
+
+/// Runs the hooks of all uses, in the order of `positions`.
+fn exchange_all(control: &Control, inwards: bool) {
+    let Some(extra) = control.extra() else { return };
+    let count = with_uses(extra, |uses| uses.len());
+    for step in 0..count {
+        let position = if inwards { step } else { count - 1 - step };
+        let Some(used) = with_uses(extra, |uses| uses.get(position).cloned()) else { continue };
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| used.exchange())) {
+            // The first one counts; the wait raises it when it has been left.
+            match extra.pending_panic.take() {
+                None => extra.pending_panic.set(Some(panic)),
+                Some(first) => {
+                    extra.pending_panic.set(Some(first));
+                    core::mem::forget(panic);
+                }
+            }
+            control.set_flags(Flags::PENDING);
         }
     }
 }
 
 /// Puts the carrier's states back, before the fiber is suspended. Innermost first.
 pub(crate) fn swap_out(control: &Control) {
-    let Some(extra) = control.extra() else { return };
-    let caught = catch_unwind(AssertUnwindSafe(|| {
-        let mut next = extra.slots.get().cast::<Use>();
-        while !next.is_null() {
-            // SAFETY: uses are on the fiber's stack, and leave the list before they go.
-            unsafe {
-                ((*next).exchange)(next);
-                next = (*next).outer;
-            }
-        }
-    }));
-    if let Err(panic) = caught {
-        // The wait is registered and cannot be left: raised when it returns.
-        extra.pending_panic.set(Some(panic));
-    }
+    exchange_all(control, false);
 }
 
 /// Puts the fiber's states in place, when it runs again. Outermost first.
 pub(crate) fn swap_in(control: &Control) {
-    let Some(extra) = control.extra() else { return };
-    // The list goes outwards; a recursion turns it round, and slots are few.
-    unsafe fn from_outermost(head: *const Use) {
-        if head.is_null() {
-            return;
-        }
-        // SAFETY: as in `swap_out`.
-        unsafe {
-            from_outermost((*head).outer);
-            ((*head).exchange)(head);
-        }
-    }
-    // SAFETY: the uses of this fiber.
-    unsafe { from_outermost(extra.slots.get().cast()) };
-    if let Some(panic) = extra.pending_panic.take() {
-        resume_unwind(panic);
-    }
+    exchange_all(control, true);
 }

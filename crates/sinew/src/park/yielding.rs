@@ -5,6 +5,7 @@ use crate::cancel;
 use crate::carrier::{Carrier, current, dispatch};
 use crate::clock;
 use crate::fiber::life::CANCELLED;
+use crate::fiber::state::Outcome;
 use crate::fiber::{Control, Flags};
 
 /// Lets the other ready fibers of this carrier run before it goes on.
@@ -31,7 +32,10 @@ pub fn yield_now() {
     let Some((carrier, me)) = current::fiber() else {
         return std::thread::yield_now();
     };
-    if me.flags().has(Flags::SLOW_YIELD) || me.life.marks() & CANCELLED != 0 {
+    if me.flags().has(Flags::SLOW_YIELD)
+        || me.life.marks() & CANCELLED != 0
+        || std::thread::panicking()
+    {
         return yield_the_long_way(carrier, me);
     }
     // SAFETY: a running fiber is in no queue; it runs on its carrier.
@@ -52,13 +56,14 @@ fn yield_the_long_way(carrier: &'static Carrier, me: &'static Control) {
         );
     }
     cancel::check_here(me);
-    pass_on(carrier, me);
+    let_others_run(carrier, me);
+    cancel::settle(me, Outcome::Notified);
     cancel::check_here(me);
 }
 
 /// Lets others run, whatever the fiber is in.
-pub(crate) fn pass_on(carrier: &Carrier, me: &Control) {
-    let unwinding = me.flags().has(Flags::PANICKED) && is_unwinding(carrier, me);
+pub(crate) fn let_others_run(carrier: &Carrier, me: &Control) {
+    let unwinding = is_unwinding(carrier, me);
     let bound = unwinding || !me.flags().has(Flags::MIGRATABLE);
     if unwinding {
         me.set_flags(Flags::UNWINDING);

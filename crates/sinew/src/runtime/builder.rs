@@ -137,6 +137,9 @@ impl Builder {
             // Knows the affinity mask and the quota of the control group.
             None => thread::available_parallelism().map_or(1, usize::from).min(MOST_CARRIERS),
         };
+        if self.name.contains('\0') {
+            return Err(invalid(format!("the name {:?} has a zero byte in it", self.name)));
+        }
         hooks::install(self.panic_hook);
         let settings = Settings {
             name: self.name,

@@ -13,8 +13,8 @@ pub use group::{Group, run_all};
 pub use idle::{Idle, Waker};
 pub use shutdown::Leftover;
 
+use crate::carrier::Crew;
 use crate::carrier::current as here;
-use crate::carrier::{Carrier, Crew};
 use crate::spawn::{self, JoinHandle};
 use core::time::Duration;
 use std::sync::Arc;
@@ -92,7 +92,7 @@ impl Runtime {
     {
         match self.spawn(f).join() {
             Ok(result) => result,
-            Err(payload) => std::panic::resume_unwind(payload),
+            Err(payload) => crate::cancel::pass_on(payload),
         }
     }
 }
@@ -126,16 +126,8 @@ impl Handle {
     /// The runtime of the running fiber; `None` on a plain thread.
     pub fn try_current() -> Option<Handle> {
         let (carrier, _) = here::fiber()?;
-        Some(Handle::of(carrier))
-    }
-
-    fn of(carrier: &Carrier) -> Handle {
-        // SAFETY: the carrier's thread keeps its crew, and a fiber that runs on it calls this.
-        unsafe {
-            let crew = core::ptr::from_ref(carrier.crew());
-            Arc::increment_strong_count(crew);
-            Handle { crew: Arc::from_raw(crew) }
-        }
+        // The carrier's thread keeps its crew, and we are on it.
+        Some(Handle { crew: carrier.crew_counted() })
     }
 
     /// Starts a fiber on this runtime, from anywhere.

@@ -4,6 +4,7 @@ use super::{JoinHandle, fill, inherited_here, submit};
 use crate::carrier::Crew;
 use crate::fiber::local::{FiberLocal, Inherited};
 use crate::fiber::{Control, Flags, slab};
+use crate::primitive::Ordering;
 use crate::runtime::Handle;
 use sinew_context::stack::{MAX_STACK_SIZE, MIN_STACK_SIZE};
 use std::io;
@@ -163,7 +164,7 @@ impl Builder {
             if self.carrier.is_some() {
                 return Err(invalid("a migratable fiber cannot be kept on one carrier".into()));
             }
-            flags.0 |= Flags::MIGRATABLE.0;
+            flags.0 |= Flags::MIGRATABLE.0 | Flags::ROAMING.0;
         }
         let inherited = inherited_here();
         let (control, id) = slab::take_common();
@@ -171,7 +172,7 @@ impl Builder {
         // SAFETY: a vacant block is ours.
         unsafe { *extra.name.get() = self.name };
         extra.stack_size.set(self.stack_size.unwrap_or(crew.settings.stack_size));
-        extra.held_back.set(true);
+        extra.held_back.store(true, Ordering::Relaxed);
         // SAFETY: the same; the rest is the caller's promise.
         unsafe { fill(control, id, crew, f, flags, inherited) };
         if let Some(index) = self.carrier {
@@ -246,7 +247,7 @@ impl<T> Unstarted<T> {
     pub fn submit(self) -> JoinHandle<T> {
         let mut this = ManuallyDrop::new(self);
         if let Some(extra) = this.control.extra() {
-            extra.held_back.set(false);
+            extra.held_back.store(false, Ordering::Relaxed);
         }
         // SAFETY: not submitted before; handle and runtime are moved out once.
         unsafe {

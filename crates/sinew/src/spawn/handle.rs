@@ -3,8 +3,7 @@
 use crate::cancel;
 use crate::carrier::{Carrier, current as here};
 use crate::clock;
-use crate::fiber::life::{STARTED, WATCHED};
-use crate::fiber::state::Outcome;
+use crate::fiber::life::{FINISHED, STARTED, WATCHED};
 use crate::fiber::{Control, FiberRef, Flags, WaitKind};
 use crate::park::{self, Wait, table};
 use crate::primitive::Ordering;
@@ -98,7 +97,8 @@ impl Fiber {
             };
         }
         if control.life.marks() & STARTED == 0 {
-            let submitted = control.extra().is_none_or(|extra| !extra.held_back.get());
+            let submitted =
+                control.extra().is_none_or(|extra| !extra.held_back.load(Ordering::Relaxed));
             return if submitted { State::Runnable } else { State::Created };
         }
         if control.wake.waiting().is_some() {
@@ -171,16 +171,21 @@ impl Fiber {
         }
         forbid_hopeless(control, deadline);
         let key = self.0.as_ptr().expose_provenance();
-        let wait = Wait::begin(WaitKind::Join, key);
-        let who = wait.who();
-        // The mark is set under the lock of the table, so that the end finds mark and entry.
-        let outcome = table::wait(wait, key, control.id(), deadline, || {
-            control.life.set(WATCHED) & crate::fiber::life::FINISHED == 0
-        });
-        if outcome != Outcome::Notified && !control.life.is_finished() {
-            cancel::check_outcome(who, outcome);
+        loop {
+            let wait = Wait::begin(WaitKind::Join, key);
+            let who = wait.who();
+            // The mark is set under the lock of the table, so that the end finds mark and entry.
+            let outcome = table::wait(wait, key, control.id(), deadline, || {
+                control.life.set(WATCHED) & FINISHED == 0
+            });
+            cancel::settle(who, outcome);
+            if control.life.is_finished() {
+                return true;
+            }
+            if deadline <= clock::now() {
+                return false;
+            }
         }
-        control.life.is_finished()
     }
 }
 

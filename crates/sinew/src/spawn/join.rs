@@ -133,14 +133,16 @@ impl<T> JoinHandle<T> {
                 dive(control);
             }
             let outcome = wait.suspend(deadline);
-            if outcome == Outcome::Notified {
+            if outcome == Outcome::Notified && control.life.is_finished() {
+                cancel::settle(who, outcome);
                 return true;
             }
             // Left for another reason: the end must not wake a later wait.
-            if control.life.clear(JOINING) & FINISHED != 0 {
+            let marks = control.life.clear(JOINING);
+            cancel::settle(who, outcome);
+            if marks & FINISHED != 0 {
                 return true;
             }
-            cancel::check_outcome(who, outcome);
             if deadline <= clock::now() {
                 return false;
             }
@@ -152,14 +154,35 @@ impl<T> JoinHandle<T> {
     #[inline(always)]
     unsafe fn take(self) -> Result<T> {
         let this = ManuallyDrop::new(self);
+        if this.fiber.life.marks() & DETACHED != 0 {
+            result_is_gone();
+        }
         // SAFETY: finished; the handle has the right to the result, and is used up. Its reference
         // is moved out once.
         unsafe {
             let result = task::take_result(&this.fiber);
             drop(core::ptr::read(&this.fiber));
+            if result.is_err() {
+                may_be_raised_again();
+            }
             result
         }
     }
+}
+
+/// The caller has a payload in hand, and may go on with it as a panic of its own.
+#[cold]
+fn may_be_raised_again() {
+    if let Some((_, control)) = here::fiber() {
+        control.set_flags(Flags::PANICKED);
+    }
+}
+
+/// Only the holder of the handle sets the mark, so nobody else took the result.
+#[cold]
+#[track_caller]
+fn result_is_gone() -> ! {
+    panic!("a join handle was used again after it had given its result as a future")
 }
 
 /// The joiner of an unstarted fiber would like it to run next: the newest come first for a while.
@@ -200,10 +223,9 @@ impl<T> Future for JoinHandle<T> {
         }
         // SAFETY: finished. The mark says that the result was taken.
         unsafe {
-            assert!(
-                control.life.set(DETACHED) & DETACHED == 0,
-                "a join handle was polled after it was ready"
-            );
+            if control.life.set(DETACHED) & DETACHED != 0 {
+                result_is_gone();
+            }
             Poll::Ready(task::take_result(control))
         }
     }

@@ -12,6 +12,7 @@
 use super::handle::Fiber;
 use super::{JoinHandle, fill, inherited_here, make, submit};
 use crate::cancel;
+use crate::carrier::crew::PinnedWait;
 use crate::carrier::current as here;
 use crate::clock;
 use crate::fiber::extra::ScopeEnd;
@@ -24,7 +25,7 @@ use crate::primitive::{AtomicUsize, Ordering, SpinLock};
 use crate::runtime::Handle;
 use core::marker::PhantomData;
 use core::ptr;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::Result;
 
 /// A scope in which children may borrow; see [`scope`].
@@ -42,6 +43,28 @@ struct Core {
     state: SpinLock<Children>,
     /// Panics of children that nobody has seen.
     unseen: AtomicUsize,
+    /// Why the parent could not wait for children, so that there must not be any.
+    refusal: Option<&'static str>,
+}
+
+/// Why whoever calls `scope` here could not wait at its end, if so.
+fn refusal() -> Option<&'static str> {
+    let (carrier, control) = here::fiber()?;
+    let flags = control.flags();
+    if flags.has(Flags::NO_WAIT) {
+        return Some("a scope in a predicate or a hook has no children: nothing may wait there");
+    }
+    if flags.has(Flags::PINNED) {
+        if carrier.crew().carriers.len() == 1 {
+            return Some(
+                "deadlock: a pinned fiber waits for a scope's children on its only carrier",
+            );
+        }
+        if carrier.crew().settings.pinned_wait == PinnedWait::Error {
+            return Some("a pinned fiber would block its carrier at the end of a scope");
+        }
+    }
+    None
 }
 
 #[derive(Debug)]
@@ -96,14 +119,19 @@ where
                 waiter: None,
             }),
             unseen: AtomicUsize::new(0),
+            refusal: refusal(),
         },
         scope: PhantomData,
         env: PhantomData,
     };
     let result = catch_unwind(AssertUnwindSafe(|| f(&scope)));
     scope.core.wait();
+    if let Some((_, control)) = here::fiber() {
+        // What a context slot's hook threw while we waited.
+        cancel::settle(control, Outcome::Notified);
+    }
     match result {
-        Err(payload) => resume_unwind(payload),
+        Err(payload) => cancel::pass_on(payload),
         Ok(_) if scope.core.unseen.load(Ordering::Relaxed) > 0 => {
             panic!("a scoped fiber panicked")
         }
@@ -131,19 +159,23 @@ impl<'scope> Scope<'scope, '_> {
     /// });
     /// assert_eq!(count.into_inner(), 10);
     /// ```
+    #[track_caller]
     pub fn spawn<F, T>(&'scope self, f: F) -> ScopedJoinHandle<'scope, T>
     where
         F: FnOnce() -> T + Send + 'scope,
         T: Send + 'scope,
     {
         let core = &self.core;
+        if let Some(reason) = core.refusal {
+            panic!("{reason}");
+        }
         let closure = move || match catch_unwind(AssertUnwindSafe(f)) {
             Ok(result) => result,
             Err(payload) => {
                 if !cancel::is_cancel(&*payload) {
                     core.unseen.fetch_add(1, Ordering::Relaxed);
                 }
-                resume_unwind(payload)
+                cancel::pass_on(payload)
             }
         };
         // SAFETY: closure and result are `Send`, and the scope does not return before the fiber is
@@ -205,14 +237,13 @@ impl Core {
         }
     }
 
-    /// Waits until all children are gone.
-    #[track_caller]
+    /// Waits until all children are gone. Never unwinds.
     fn wait(&self) {
         loop {
             if self.state.lock().count == 0 {
                 return;
             }
-            let wait = Wait::begin(WaitKind::Scope, ptr::from_ref(self).addr());
+            let wait = Wait::begin_anyhow(WaitKind::Scope, ptr::from_ref(self).addr());
             {
                 let mut children = self.state.lock();
                 if children.count == 0 {
@@ -233,24 +264,28 @@ impl Core {
 
     /// Cancels all children.
     fn cancel(&self) {
-        // One by one, since a request may ring a bell, which is too much for the lock.
-        self.state.lock().cancelled = true;
-        while let Some(child) = self.next_to_cancel() {
+        // The list is copied, since a request may ring a bell, which is too much for the lock; and
+        // memory for the copy is found before the lock is taken, for the same reason.
+        let mut copy: Vec<FiberRef> = Vec::new();
+        loop {
+            let count = self.state.lock().count;
+            copy.reserve(count + 16);
+            let mut children = self.state.lock();
+            children.cancelled = true;
+            if children.count > copy.capacity() {
+                continue;
+            }
+            let mut next = children.first;
+            // SAFETY: who is in the list has not ended, so it has references.
+            while let Some(child) = unsafe { next.as_ref() } {
+                copy.push(FiberRef::new(child));
+                next = child.extra_or_new().scope_next.get();
+            }
+            break;
+        }
+        for child in copy {
             cancel::request(&child);
         }
-    }
-
-    fn next_to_cancel(&self) -> Option<FiberRef> {
-        let children = self.state.lock();
-        let mut next = children.first;
-        // SAFETY: who is in the list has not ended, so it has references.
-        while let Some(child) = unsafe { next.as_ref() } {
-            if child.life.marks() & CANCELLED == 0 {
-                return Some(FiberRef::new(child));
-            }
-            next = child.extra()?.scope_next.get();
-        }
-        None
     }
 }
 
@@ -302,7 +337,9 @@ impl<T> ScopedJoinHandle<'_, T> {
         if let Err(payload) = &result
             && !cancel::is_cancel(&**payload)
         {
-            self.core.unseen.fetch_sub(1, Ordering::Relaxed);
+            // One that could not begin has counted nothing.
+            let less = |count: usize| count.checked_sub(1);
+            let _ = self.core.unseen.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
         }
         result
     }

@@ -62,7 +62,7 @@ fn sleep_till(deadline: u64) {
         let wait = Wait::begin(WaitKind::Sleep, 0);
         let who = wait.who();
         let outcome = wait.suspend(deadline);
-        cancel::check_outcome(who, outcome);
+        cancel::settle(who, outcome);
         if deadline <= clock::now() {
             return;
         }
@@ -126,7 +126,8 @@ pub fn wait_until(mut predicate: impl FnMut() -> bool, timeout: Option<Duration>
                 pause = (pause * 2).min(Duration::from_millis(10));
             }
         }
-        wait.suspend(until);
+        let outcome = wait.suspend(until);
+        cancel::settle(who, outcome);
         cancel::check_here(who);
     }
 }

@@ -1,0 +1,3 @@
+module sinew-bench-go
+
+go 1.19

@@ -1,0 +1,154 @@
+//! What the contenders of a runtime are given to do, the same for all, and how it is looked at.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Tasks in a batch.
+pub(crate) const BATCH: u64 = 10_000;
+
+/// Levels of the tree that is forked and joined; its leaves are two to this power.
+pub(crate) const TREE_DEPTH: u32 = 12;
+
+/// Steps of [`mix`] in a leaf: some 300 ns.
+pub(crate) const LEAF_STEPS: u64 = 210;
+
+pub(crate) const SKYNET_LEAVES: u64 = 1_000_000;
+pub(crate) const SKYNET_CHILDREN: u64 = 10;
+pub(crate) const SKYNET_SUM: u64 = 499_999_500_000;
+
+/// Fibers that begin in one place, how often each waits, and the steps of [`mix`] between: 20 us.
+pub(crate) const CROWD: u64 = 64;
+pub(crate) const WAITS: u64 = 100;
+pub(crate) const WORK_STEPS: u64 = 14_200;
+
+/// How often each sleeper of `timers` sleeps.
+pub(crate) const SLEEPS: usize = 10;
+
+/// Longer than any measurement.
+pub(crate) const LONG: Duration = Duration::from_secs(3600);
+
+/// How long nothing but sleep is watched.
+pub(crate) const IDLE: Duration = Duration::from_secs(2);
+
+/// How long things are left to calm down before they are looked at.
+pub(crate) const CALM: Duration = Duration::from_millis(200);
+
+/// Work that no compiler shortens: each step needs the one before.
+#[inline(never)]
+pub(crate) fn mix(seed: u64, steps: u64) -> u64 {
+    let mut value = seed | 1;
+    for _ in 0..steps {
+        value = (value ^ (value >> 32)).wrapping_mul(0xd6e8_feb8_6659_fd93);
+    }
+    value
+}
+
+/// Lets all begin at once, when they have all come: what it takes to make them does not count.
+#[derive(Default)]
+pub(crate) struct Gate {
+    arrived: AtomicU64,
+    open: AtomicBool,
+}
+
+impl Gate {
+    /// Returns how many have come, the caller included.
+    pub(crate) fn arrive(&self) -> u64 {
+        self.arrived.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
+    pub(crate) fn arrived(&self) -> u64 {
+        self.arrived.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn open(&self) {
+        self.open.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_open(&self) -> bool {
+        self.open.load(Ordering::Acquire)
+    }
+}
+
+/// The durations that a sleeper sleeps, 1 to 100 ms.
+pub(crate) struct Naps(u64);
+
+impl Naps {
+    pub(crate) fn of(sleeper: u64) -> Naps {
+        Naps(mix(sleeper * 2 + 1, 4))
+    }
+
+    pub(crate) fn next(&mut self) -> Duration {
+        self.0 = mix(self.0, 1);
+        Duration::from_micros(1_000 + (self.0 >> 33) % 99_001)
+    }
+}
+
+/// How much later than `nap` after `start` it is, in microseconds.
+pub(crate) fn late(start: Instant, nap: Duration) -> f32 {
+    start.elapsed().saturating_sub(nap).as_secs_f32() * 1e6
+}
+
+/// What many sleeps cost, and how punctual they were.
+pub(crate) struct Slept {
+    pub(crate) cpu_ms: f64,
+    /// The lateness that one in a hundred sleeps exceeds.
+    pub(crate) late_us: f64,
+    /// The same for the second half of each sleeper's sleeps: the first ones end while others are
+    /// still being made.
+    pub(crate) settled_us: f64,
+}
+
+impl Slept {
+    /// Runs `work`, which gives the lateness of each sleep.
+    pub(crate) fn measure(work: impl FnOnce() -> Vec<[f32; SLEEPS]>) -> Slept {
+        let before = cpu();
+        let late = work();
+        let cpu_ms = (cpu() - before).as_secs_f64() * 1e3;
+        let settled = late.iter().flat_map(|late| &late[SLEEPS / 2..]).copied().collect();
+        Slept {
+            cpu_ms,
+            late_us: p99(late.into_iter().flatten().collect()),
+            settled_us: p99(settled),
+        }
+    }
+}
+
+fn p99(mut late: Vec<f32>) -> f64 {
+    late.sort_by(f32::total_cmp);
+    f64::from(late[late.len() * 99 / 100])
+}
+
+/// Bytes that each of `count` sleepers takes, which `sleep` makes: resident, and in page tables.
+pub(crate) fn bytes_each(count: u64, sleep: impl FnOnce()) -> f64 {
+    let before = crate::floor::memory();
+    sleep();
+    std::thread::sleep(CALM);
+    (crate::floor::memory() - before) as f64 / count as f64
+}
+
+/// Nanoseconds until each of `count` sleepers sleeps.
+pub(crate) fn time_each(count: u64, sleep: impl FnOnce()) -> f64 {
+    let start = Instant::now();
+    sleep();
+    start.elapsed().as_nanos() as f64 / count as f64
+}
+
+/// Milliseconds of processor time that are used while sleepers sleep and nothing else is done.
+pub(crate) fn idle_cpu(sleep: impl FnOnce()) -> f64 {
+    sleep();
+    std::thread::sleep(CALM);
+    let before = cpu();
+    std::thread::sleep(IDLE);
+    (cpu() - before).as_secs_f64() * 1e3
+}
+
+/// Processor time of this process, of user and system.
+fn cpu() -> Duration {
+    // SAFETY: an all-zero `timespec` is valid, and the call fills it in.
+    let time = unsafe {
+        let mut time: libc::timespec = std::mem::zeroed();
+        libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time);
+        time
+    };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}

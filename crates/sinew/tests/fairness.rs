@@ -1,0 +1,189 @@
+//! Everybody gets turns.
+
+use sinew::Runtime;
+use sinew_testkit::watch;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+fn one_carrier() -> Runtime {
+    Runtime::builder().carriers(1).build().unwrap()
+}
+
+/// Runs a check until it holds, a few times at most: the machine is shared, and a check of times
+/// can fail for reasons of others.
+fn at_least_once(tries: usize, mut check: impl FnMut() -> Result<(), String>) {
+    let mut last = Ok(());
+    for _ in 0..tries {
+        last = check();
+        if last.is_ok() {
+            return;
+        }
+    }
+    last.unwrap();
+}
+
+#[test]
+fn a_sleeper_wakes_beside_one_that_yields() {
+    let _watch = watch::watchdog(Duration::from_secs(120));
+    at_least_once(8, || {
+        let mut late = one_carrier().run(|| {
+            let stop = Arc::new(AtomicBool::new(false));
+            let theirs = stop.clone();
+            let busy = sinew::spawn(move || {
+                while !theirs.load(Ordering::Relaxed) {
+                    sinew::yield_now();
+                }
+            });
+            let late: Vec<Duration> = (0..300)
+                .map(|_| {
+                    let start = Instant::now();
+                    sinew::sleep(Duration::from_millis(1));
+                    start.elapsed()
+                })
+                .collect();
+            stop.store(true, Ordering::Relaxed);
+            busy.join().unwrap();
+            late
+        });
+        late.sort_unstable();
+        let p99 = late[late.len() * 99 / 100];
+        if p99 < Duration::from_millis(2) { Ok(()) } else { Err(format!("p99 is {p99:?}")) }
+    });
+}
+
+/// `count` fibers take turns for a while; how many turns each got.
+fn turns(count: usize, body: impl Fn(usize) + Send + Sync + Clone + 'static) -> Vec<u64> {
+    one_carrier().run(move || {
+        let stop = Arc::new(AtomicBool::new(false));
+        let counts: Arc<Vec<AtomicU64>> = Arc::new((0..count).map(|_| AtomicU64::new(0)).collect());
+        let fibers: Vec<_> = (0..count)
+            .map(|index| {
+                let (stop, counts, body) = (stop.clone(), counts.clone(), body.clone());
+                sinew::spawn(move || {
+                    while !stop.load(Ordering::Relaxed) {
+                        counts[index].fetch_add(1, Ordering::Relaxed);
+                        body(index);
+                    }
+                })
+            })
+            .collect();
+        sinew::sleep(Duration::from_millis(100));
+        stop.store(true, Ordering::Relaxed);
+        for fiber in fibers {
+            fiber.fiber().unpark();
+            fiber.join().unwrap();
+        }
+        counts.iter().map(|count| count.load(Ordering::Relaxed)).collect()
+    })
+}
+
+#[test]
+fn each_of_many_gets_its_share() {
+    let _watch = watch::a_minute();
+    for count in [2, 10, 500] {
+        let turns = turns(count, |_| sinew::yield_now());
+        let all: u64 = turns.iter().sum();
+        let least = *turns.iter().min().unwrap();
+        assert!(least as f64 >= 0.5 * all as f64 / count as f64, "{least} of {all} by {count}");
+    }
+}
+
+/// Two that wake each other all the time use the slot; the others must not starve.
+#[test]
+fn the_slot_does_not_starve_the_queue() {
+    let _watch = watch::a_minute();
+    let shares = one_carrier().run(|| {
+        let stop = Arc::new(AtomicBool::new(false));
+        let pings = Arc::new(AtomicU64::new(0));
+        let (stopped, count, me) = (stop.clone(), pings.clone(), sinew::current());
+        let pong = sinew::spawn(move || {
+            while !stopped.load(Ordering::Relaxed) {
+                sinew::park();
+                count.fetch_add(1, Ordering::Relaxed);
+                me.unpark();
+            }
+        });
+        let others: Vec<_> = (0..8)
+            .map(|_| {
+                let stop = stop.clone();
+                sinew::spawn(move || {
+                    let mut turns = 0_u64;
+                    while !stop.load(Ordering::Relaxed) {
+                        turns += 1;
+                        sinew::yield_now();
+                    }
+                    turns
+                })
+            })
+            .collect();
+        let end = Instant::now() + Duration::from_millis(100);
+        while Instant::now() < end {
+            pong.fiber().unpark();
+            sinew::park();
+        }
+        stop.store(true, Ordering::Relaxed);
+        pong.fiber().unpark();
+        pong.join().unwrap();
+        let least = others.into_iter().map(|other| other.join().unwrap()).min().unwrap();
+        (pings.load(Ordering::Relaxed), least)
+    });
+    // Ten fibers: two that ping, eight that yield.
+    let (pings, least) = shares;
+    assert!(least * 4 >= pings, "{least} turns beside {pings} pings");
+}
+
+/// Beside fibers that never stop being ready, those that have not started get turns.
+#[test]
+fn unstarted_fibers_start_beside_busy_ones() {
+    let _watch = watch::a_minute();
+    one_carrier().run(|| {
+        let stop = Arc::new(AtomicBool::new(false));
+        let busy: Vec<_> = (0..3)
+            .map(|_| {
+                let stop = stop.clone();
+                sinew::spawn_local(move || {
+                    while !stop.load(Ordering::Relaxed) {
+                        sinew::yield_now();
+                    }
+                })
+            })
+            .collect();
+        let started = Arc::new(AtomicU64::new(0));
+        let fibers: Vec<_> = (0..1000)
+            .map(|_| {
+                let started = started.clone();
+                sinew::spawn(move || started.fetch_add(1, Ordering::Relaxed))
+            })
+            .collect();
+        let mut turns = 0;
+        while started.load(Ordering::Relaxed) < 1000 {
+            turns += 1;
+            assert!(turns < 4000, "only {started:?} of 1000 began in {turns} turns");
+            sinew::yield_now();
+        }
+        stop.store(true, Ordering::Relaxed);
+        for fiber in fibers {
+            fiber.join().unwrap();
+        }
+        busy.into_iter().for_each(|fiber| fiber.join().unwrap());
+    });
+}
+
+/// A fiber that keeps its carrier does not keep the unstarted work there.
+#[test]
+fn work_leaves_a_carrier_that_is_blocked() {
+    let _watch = watch::a_minute();
+    let runtime = Runtime::builder().carriers(2).build().unwrap();
+    for count in [1, 2, 50] {
+        runtime.run(move || {
+            let fibers: Vec<_> = (0..count).map(|_| sinew::spawn(|| ())).collect();
+            // Blocks the thread: not a wait of sinew's.
+            let end = Instant::now() + Duration::from_secs(30);
+            while !fibers.iter().all(sinew::JoinHandle::is_finished) {
+                assert!(Instant::now() < end, "unstarted fibers stay with a blocked carrier");
+                std::thread::sleep(Duration::from_micros(100));
+            }
+        });
+    }
+}

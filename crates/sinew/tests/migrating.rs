@@ -1,0 +1,149 @@
+//! Fibers that move between carriers.
+
+use sinew::{Builder, Runtime};
+use sinew_testkit::watch;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+fn migratable(runtime: &Runtime) -> Builder {
+    // SAFETY: the closures of this file keep what is `Send` across waits, and no thread-locals.
+    unsafe { Builder::new().migratable() }.runtime(runtime.handle())
+}
+
+#[test]
+fn every_wait_works_while_moving() {
+    let _watch = watch::watchdog(Duration::from_secs(120));
+    let runtime = Runtime::builder().carriers(3).build().unwrap();
+    let total = Arc::new(AtomicUsize::new(0));
+    let fibers: Vec<_> = (0..50_usize)
+        .map(|n| {
+            let total = total.clone();
+            migratable(&runtime)
+                .spawn(move || {
+                    let values: Vec<usize> = (0..20).collect();
+                    for round in 0..60 {
+                        match (round + n) % 6 {
+                            0 => sinew::yield_now(),
+                            1 => sinew::sleep(Duration::from_micros(20)),
+                            2 => assert_eq!(sinew::spawn(move || n).join().unwrap(), n),
+                            3 => sinew::park_timeout(Duration::from_micros(10)),
+                            4 => {
+                                let sum = sinew::scope(|s| {
+                                    s.spawn(|| values.iter().sum::<usize>()).join().unwrap()
+                                });
+                                assert_eq!(sum, 190);
+                            }
+                            _ => {
+                                let out = sinew::timeout(Duration::from_micros(30), sinew::park);
+                                assert_eq!(out, Err(sinew::Elapsed));
+                            }
+                        }
+                        total.fetch_add(1, Ordering::Relaxed);
+                    }
+                    n
+                })
+                .unwrap()
+        })
+        .collect();
+    for (n, fiber) in fibers.into_iter().enumerate() {
+        assert_eq!(fiber.join().unwrap(), n);
+    }
+    assert_eq!(total.load(Ordering::Relaxed), 3000);
+}
+
+/// One keeps a carrier for itself now and then; the others must not wait for it.
+#[test]
+fn ready_fibers_leave_a_busy_carrier() {
+    let _watch = watch::a_minute();
+    let runtime = Runtime::builder().carriers(2).build().unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let moved = Arc::new(AtomicUsize::new(0));
+    let fibers: Vec<_> = (0..4)
+        .map(|n| {
+            let (stop, moved) = (stop.clone(), moved.clone());
+            migratable(&runtime)
+                .spawn(move || {
+                    let mut before = sinew::current_carrier();
+                    while !stop.load(Ordering::Relaxed) {
+                        let end = Instant::now() + Duration::from_micros(50 + n * 300);
+                        while Instant::now() < end {
+                            std::hint::spin_loop();
+                        }
+                        sinew::sleep(Duration::from_micros(100));
+                        let now = sinew::current_carrier();
+                        moved.fetch_add(usize::from(now != before), Ordering::Relaxed);
+                        before = now;
+                    }
+                })
+                .unwrap()
+        })
+        .collect();
+    let seen =
+        sinew::wait_until(|| moved.load(Ordering::Relaxed) > 5, Some(Duration::from_secs(30)));
+    stop.store(true, Ordering::Relaxed);
+    for fiber in fibers {
+        fiber.join().unwrap();
+    }
+    assert!(seen, "nobody moved");
+}
+
+#[test]
+fn one_that_unwinds_stays() {
+    let _watch = watch::a_minute();
+    struct Waits;
+    impl Drop for Waits {
+        fn drop(&mut self) {
+            let here = std::thread::current().id();
+            for _ in 0..20 {
+                sinew::yield_now();
+                sinew::sleep(Duration::from_micros(10));
+                assert_eq!(std::thread::current().id(), here);
+                assert!(std::thread::panicking());
+            }
+        }
+    }
+    let runtime = Runtime::builder().carriers(2).build().unwrap();
+    let fibers: Vec<_> = (0..20)
+        .map(|_| {
+            migratable(&runtime)
+                .spawn(|| {
+                    let _waits = Waits;
+                    panic!("on purpose");
+                })
+                .unwrap()
+        })
+        .collect();
+    for fiber in fibers {
+        let payload: Box<dyn std::any::Any + Send> = fiber.join().map(|()| ()).unwrap_err();
+        assert_eq!(payload.downcast_ref::<&str>(), Some(&"on purpose"));
+    }
+    runtime.run(|| assert!(!std::thread::panicking()));
+}
+
+#[test]
+fn cancellation_finds_one_that_moves() {
+    let _watch = watch::watchdog(Duration::from_secs(120));
+    let runtime = Runtime::builder().carriers(3).build().unwrap();
+    for round in 0..300_u32 {
+        let fiber = migratable(&runtime)
+            .spawn(move || {
+                loop {
+                    if round % 2 == 0 {
+                        sinew::yield_now();
+                    } else {
+                        sinew::park_timeout(Duration::from_micros(5));
+                    }
+                    if round % 5 == 0 {
+                        sinew::park();
+                    }
+                }
+            })
+            .unwrap();
+        for _ in 0..round {
+            std::hint::spin_loop();
+        }
+        fiber.cancel();
+        assert!(sinew::is_cancel(&*fiber.join().map(|()| ()).unwrap_err()));
+    }
+}

@@ -1,0 +1,308 @@
+//! The end of a runtime, with fibers in every state.
+
+use sinew::{Builder, Runtime};
+use sinew_testkit::child::child;
+use sinew_testkit::{Log, watch};
+use std::panic::catch_unwind;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+const LONG: Duration = Duration::from_secs(30);
+
+#[test]
+fn destructors_run_once_in_every_state() {
+    let _watch = watch::watchdog(Duration::from_secs(120));
+    for round in 0..20 {
+        for carriers in [1, 2, 3] {
+            let runtime = Runtime::builder().carriers(carriers).build().unwrap();
+            let made = Arc::new(AtomicUsize::new(0));
+            let dropped = Arc::new(AtomicUsize::new(0));
+            struct Count(Arc<AtomicUsize>);
+            impl Drop for Count {
+                fn drop(&mut self) {
+                    self.0.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+            let token = || {
+                made.fetch_add(1, Ordering::Relaxed);
+                Count(dropped.clone())
+            };
+            let handle = runtime.handle().clone();
+            let builder = || Builder::new().runtime(&handle);
+            let mut fibers = Vec::new();
+            for n in 0..10_u64 {
+                let t = token();
+                fibers.push(runtime.spawn(move || {
+                    let _t = t;
+                    sinew::sleep(Duration::from_secs(3600));
+                }));
+                let t = token();
+                fibers.push(runtime.spawn(move || {
+                    let _t = t;
+                    sinew::park();
+                }));
+                let t = token();
+                fibers.push(runtime.spawn(move || {
+                    let _t = t;
+                    loop {
+                        sinew::yield_now();
+                    }
+                }));
+                let t = token();
+                fibers.push(runtime.spawn(move || {
+                    let _t = t;
+                    sinew::scope(|s| {
+                        s.spawn(sinew::park);
+                        s.spawn(|| sinew::sleep(Duration::MAX));
+                    });
+                }));
+                let t = token();
+                fibers.push(runtime.spawn(move || {
+                    let _t = t;
+                    sinew::masked(|| sinew::sleep(Duration::from_millis(n)));
+                    sinew::park();
+                }));
+                let t = token();
+                // SAFETY: the closure keeps what is `Send` only.
+                let migratable = unsafe { builder().migratable() };
+                fibers.push(
+                    migratable
+                        .spawn(move || {
+                            let _t = t;
+                            loop {
+                                sinew::sleep(Duration::from_micros(50));
+                            }
+                        })
+                        .unwrap(),
+                );
+                let t = token();
+                // Spawns on while it is being shut down.
+                fibers.push(runtime.spawn(move || {
+                    let _t = t;
+                    loop {
+                        let _ = catch_unwind(|| sinew::spawn(|| ()).join());
+                        sinew::yield_now();
+                    }
+                }));
+            }
+            let t = token();
+            let created = builder().build(move || drop(t)).unwrap();
+            if round % 3 == 0 {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            if round % 2 == 0 {
+                drop(fibers);
+                runtime.shutdown_timeout(LONG).unwrap();
+            } else {
+                runtime.shutdown_timeout(LONG).unwrap();
+                for fiber in fibers {
+                    assert!(sinew::is_cancel(&*fiber.join().unwrap_err()));
+                }
+            }
+            // Submitted too late: it ends before it begins.
+            assert!(sinew::is_cancel(&*created.submit().join().unwrap_err()));
+            assert_eq!(dropped.load(Ordering::SeqCst), made.load(Ordering::SeqCst));
+        }
+    }
+}
+
+#[test]
+fn one_that_refuses_to_end_is_named() {
+    let outcome = child("one_that_refuses_to_end_is_named", || {
+        let runtime = Runtime::builder().carriers(2).name("stubborn").build().unwrap();
+        let stop = Arc::new(AtomicBool::new(false));
+        let theirs = stop.clone();
+        let fiber = Builder::new()
+            .name("refuses")
+            .runtime(runtime.handle())
+            .spawn(move || {
+                while !theirs.load(Ordering::Relaxed) {
+                    let _ = catch_unwind(sinew::park);
+                }
+            })
+            .unwrap();
+        let masked = Builder::new()
+            .name("masked")
+            .runtime(runtime.handle())
+            .spawn(|| sinew::masked(sinew::park))
+            .unwrap();
+        let good = runtime.spawn(sinew::park);
+        for fiber in [&fiber, &masked, &good] {
+            sinew::wait_until(|| fiber.fiber().waits_for().is_some(), None);
+        }
+        let start = Instant::now();
+        let leftover = runtime.shutdown_timeout(Duration::from_millis(50)).unwrap_err();
+        assert!(start.elapsed() < Duration::from_secs(10));
+        assert_eq!(leftover.fibers().len(), 2);
+        let text = leftover.to_string();
+        assert!(text.contains("\"refuses\"") && text.contains("\"masked\" "), "{text}");
+        assert!(text.contains("(in park)"), "{text}");
+        assert!(good.join().is_err());
+        stop.store(true, Ordering::Relaxed);
+    });
+    outcome.assert_success();
+}
+
+#[test]
+fn one_that_computes_for_ever_does_not_hang_the_shutdown() {
+    let outcome = child("one_that_computes_for_ever_does_not_hang_the_shutdown", || {
+        let runtime = Runtime::builder().carriers(1).build().unwrap();
+        let fiber = runtime.spawn(|| {
+            loop {
+                std::hint::spin_loop();
+            }
+        });
+        sinew::wait_until(|| fiber.fiber().state() == sinew::State::Running, None);
+        let leftover = runtime.shutdown_timeout(Duration::from_millis(20)).unwrap_err();
+        assert!(leftover.to_string().contains("(running)"), "{leftover}");
+    });
+    outcome.assert_success();
+}
+
+#[test]
+fn dropping_a_runtime_ends_its_fibers() {
+    let _watch = watch::a_minute();
+    let log = Log::new();
+    let theirs = log.clone();
+    let runtime = Runtime::new().unwrap();
+    let fiber = runtime.spawn(move || {
+        let _dropped = theirs.on_drop("dropped");
+        sinew::park();
+    });
+    sinew::wait_until(|| fiber.fiber().waits_for().is_some(), None);
+    drop(runtime);
+    assert_eq!(log.take(), ["dropped"]);
+    assert!(fiber.join().is_err());
+}
+
+#[test]
+fn a_runtime_dropped_inside_its_own_fiber_ends() {
+    let _watch = watch::a_minute();
+    let log = Log::new();
+    let theirs = log.clone();
+    let runtime = Runtime::builder().carriers(2).build().unwrap();
+    let (send, receive) = std::sync::mpsc::channel::<Runtime>();
+    let fiber = runtime.spawn(move || {
+        let mut runtime = None;
+        sinew::wait_until(
+            || {
+                runtime = receive.try_recv().ok();
+                runtime.is_some()
+            },
+            None,
+        );
+        drop(runtime);
+        theirs.line("went on");
+        let _dropped = theirs.on_drop("dropped");
+        sinew::yield_now();
+        theirs.line("not reached");
+    });
+    send.send(runtime).unwrap();
+    assert!(sinew::is_cancel(&*fiber.join().unwrap_err()));
+    assert_eq!(log.take(), ["went on", "dropped"]);
+}
+
+#[test]
+fn handles_outlive_their_runtime() {
+    let _watch = watch::a_minute();
+    let runtime = Runtime::new().unwrap();
+    let handle = runtime.handle().clone();
+    let fiber = runtime.spawn(|| sinew::current());
+    let other = runtime.spawn(sinew::park);
+    let inside = fiber.join().unwrap();
+    drop(runtime);
+    inside.unpark();
+    inside.cancel();
+    assert!(inside.wait_finished(None));
+    other.cancel();
+    other.fiber().unpark();
+    assert!(other.join().is_err());
+    // A dead runtime takes no work, and says so.
+    let late = handle.spawn(|| 7);
+    assert!(sinew::is_cancel(&*late.join().unwrap_err()));
+}
+
+#[test]
+fn wakers_outlive_their_runtime() {
+    use std::future::poll_fn;
+    use std::sync::Mutex;
+    use std::task::{Poll, Waker};
+    let _watch = watch::a_minute();
+    let kept: Arc<Mutex<Option<Waker>>> = Arc::default();
+    let theirs = kept.clone();
+    let runtime = Runtime::new().unwrap();
+    let fiber = runtime.spawn(move || {
+        sinew::block_on(poll_fn(|context| {
+            *theirs.lock().unwrap() = Some(context.waker().clone());
+            Poll::<()>::Pending
+        }));
+    });
+    sinew::wait_until(|| kept.lock().unwrap().is_some(), None);
+    drop(runtime);
+    assert!(fiber.join().is_err());
+    let waker = kept.lock().unwrap().take().unwrap();
+    waker.wake_by_ref();
+    waker.clone().wake();
+}
+
+#[test]
+fn runtimes_come_and_go() {
+    let _watch = watch::watchdog(Duration::from_secs(120));
+    for round in 0..200 {
+        let runtime = Runtime::builder().carriers(1 + round % 3).build().unwrap();
+        let fibers: Vec<_> = (0..5).map(|n| runtime.spawn(move || n)).collect();
+        for (n, fiber) in fibers.into_iter().enumerate() {
+            assert_eq!(fiber.join().unwrap(), n);
+        }
+    }
+}
+
+#[test]
+fn fibers_of_several_runtimes_wait_for_each_other() {
+    let _watch = watch::a_minute();
+    let first = Runtime::builder().carriers(1).name("first").build().unwrap();
+    let second = Runtime::builder().carriers(1).name("second").build().unwrap();
+    let handles = [first.handle().clone(), second.handle().clone()];
+    fn relay(handles: [sinew::Handle; 2], left: usize) -> String {
+        if left == 0 {
+            return sinew::Handle::current().name().to_owned();
+        }
+        let next = handles[left % 2].clone();
+        next.spawn(move || relay(handles, left - 1)).join().unwrap()
+    }
+    assert_eq!(first.run(move || relay(handles, 9)), "second");
+}
+
+#[test]
+fn a_submission_that_races_the_shutdown_is_not_lost() {
+    let _watch = watch::watchdog(Duration::from_secs(120));
+    for _ in 0..100 {
+        let runtime = Runtime::builder().carriers(2).build().unwrap();
+        let handle = runtime.handle().clone();
+        let submitter = std::thread::spawn(move || {
+            let mut ran = 0;
+            for _ in 0..200 {
+                // It runs, or is refused; it is never forgotten.
+                ran += usize::from(handle.spawn(|| ()).join().is_ok());
+            }
+            ran
+        });
+        runtime.shutdown_timeout(LONG).unwrap();
+        assert!(submitter.join().unwrap() <= 200);
+    }
+}
+
+#[test]
+fn leaving_main_and_exiting_with_fibers_suspended_is_fine() {
+    let outcome = child("leaving_main_and_exiting_with_fibers_suspended_is_fine", || {
+        for _ in 0..100 {
+            drop(sinew::spawn(sinew::park));
+            drop(sinew::spawn(|| sinew::sleep(Duration::from_millis(1))));
+        }
+        // From a fiber, with others suspended and running.
+        let fiber = sinew::spawn(|| std::process::exit(0));
+        drop(fiber.join());
+    });
+    outcome.assert_success();
+}
