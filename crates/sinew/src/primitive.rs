@@ -183,7 +183,6 @@ pub(crate) mod futex {
 }
 
 /// Asks for a cache line that will be needed soon. Any address will do.
-#[cfg(not(sinew_loom))]
 #[inline(always)]
 pub(crate) fn prefetch(address: *const u8) {
     #[cfg(target_arch = "x86_64")]

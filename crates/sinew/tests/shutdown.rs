@@ -208,7 +208,7 @@ fn handles_outlive_their_runtime() {
     let _watch = watch::a_minute();
     let runtime = Runtime::new().unwrap();
     let handle = runtime.handle().clone();
-    let fiber = runtime.spawn(|| sinew::current());
+    let fiber = runtime.spawn(sinew::current);
     let other = runtime.spawn(sinew::park);
     let inside = fiber.join().unwrap();
     drop(runtime);
@@ -243,7 +243,7 @@ fn wakers_outlive_their_runtime() {
     assert!(fiber.join().is_err());
     let waker = kept.lock().unwrap().take().unwrap();
     waker.wake_by_ref();
-    waker.clone().wake();
+    waker.wake();
 }
 
 #[test]

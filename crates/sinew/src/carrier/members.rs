@@ -12,7 +12,7 @@ use crate::fiber::state::{Epoch, Outcome};
 use crate::fiber::{Control, Flags};
 use crate::metrics::Counters;
 use crate::primitive::{AtomicPtr, AtomicU64, Ordering, SpinLock};
-use crate::queue::{Deque, Entry, Fifo, Inbox, Timed, Timers};
+use crate::queue::{Deque, Entry, Fifo, Inbox, Timed, Timers, low_bits};
 use core::cell::{Cell, OnceCell, UnsafeCell};
 use core::ptr;
 use sinew_context::stack::StackCache;
@@ -73,11 +73,8 @@ unsafe impl Sync for Carrier {}
 unsafe impl Send for Carrier {}
 
 impl Timed for Control {
-    fn place(&self) -> u32 {
-        self.timer.get()
-    }
-    fn set_place(&self, place: u32) {
-        self.timer.set(place);
+    fn wait_number(&self) -> Option<u32> {
+        self.wake.waiting().map(|epoch| low_bits(epoch.number()))
     }
 }
 
@@ -226,7 +223,8 @@ impl Carrier {
         if crew.carriers.len() == 1 {
             return;
         }
-        if before > 0 {
+        if before > 0 || control.context.get().is_some() {
+            // Work for another, or a fiber that has started: nobody is about to join that.
             crew.published();
         } else if !crew.sentinel.load(Ordering::Relaxed) && crew.idle.would_wake() {
             // A single one is better left to its maker, who will soon wait for it; but somebody

@@ -22,7 +22,7 @@ use std::sync::Arc;
 const ROUNDS: u32 = 64;
 const FEWEST_ROUNDS: u32 = 2;
 /// A carrier whose sleeps are shorter than this, because deadlines are dense, sleeps as long.
-const DENSE: Duration = Duration::from_micros(200);
+const DENSE: Duration = Duration::from_micros(400);
 /// A carrier that sleeps longer than this keeps few stacks.
 const LONG_SLEEP: Duration = Duration::from_millis(100);
 /// Stacks that a carrier keeps for itself, and how many of them over a long sleep.
@@ -40,6 +40,8 @@ struct Round {
     lone: Box<[Cell<(usize, u64)>]>,
     watch: Cell<Duration>,
     rounds: Cell<u32>,
+    /// Whether another carrier had a single fiber that was left to it.
+    saw_lone: Cell<bool>,
     /// How many sleeps in a row were short.
     short: Cell<u32>,
 }
@@ -83,6 +85,7 @@ impl Carrier {
             lone: crew.carriers.iter().map(|_| Cell::new((usize::MAX, 0))).collect(),
             watch: Cell::new(FIRST_WATCH),
             rounds: Cell::new(ROUNDS),
+            saw_lone: Cell::new(false),
             short: Cell::new(0),
         };
         loop {
@@ -149,12 +152,19 @@ impl Carrier {
 
     /// Looks for work for a little while. True if there is some.
     fn search(&self, crew: &Crew, round: &Round) -> bool {
-        for turn in 0..round.rounds.get() {
+        round.saw_lone.set(false);
+        for turn in 0..ROUNDS {
+            // A single fiber that its maker may not get to is worth the whole time.
+            if turn >= round.rounds.get() && !round.saw_lone.get() {
+                break;
+            }
             if !self.inbox.is_empty() || self.find_shared(crew, round) {
                 round.rounds.set((round.rounds.get() * 2).min(ROUNDS));
                 return true;
             }
             if turn % 16 == 15 && self.earliest.load(Ordering::Relaxed) <= clock::now() {
+                // A sleep would have done as well.
+                round.rounds.set((round.rounds.get() / 2).max(FEWEST_ROUNDS));
                 return true;
             }
             for _ in 0..24 {
@@ -182,7 +192,7 @@ impl Carrier {
             }
             match victim.deque.len() {
                 0 => {}
-                1 if !self.is_neglected(round, index, victim) => {}
+                1 if !self.is_neglected(round, index, victim) => round.saw_lone.set(true),
                 len => {
                     if self.steal_from(victim, len) {
                         return true;

@@ -44,8 +44,6 @@ pub(crate) struct Control {
     pub(crate) life: Life,
     /// What makes a wait or a yield take the longer way. Belongs to the fiber's thread.
     flags: AtomicU32,
-    /// Where it is in the timers of its carrier. Belongs to the lock of those.
-    pub(crate) timer: Cell<u32>,
     /// Lazily made; stays with the block when it is recycled.
     extra: AtomicPtr<Extra>,
     /// Never used twice.
@@ -205,7 +203,6 @@ impl Control {
             carrier: AtomicPtr::new(ptr::null_mut()),
             life: Life::free(),
             flags: AtomicU32::new(0),
-            timer: Cell::new(u32::MAX),
             extra: AtomicPtr::new(ptr::null_mut()),
             id: AtomicU64::new(0),
             vtable: Cell::new(&Vtable::NONE),

@@ -59,6 +59,11 @@ impl Epoch {
         self.0
     }
 
+    /// How many waits there were before.
+    pub(crate) fn number(self) -> u64 {
+        self.0 / STEP
+    }
+
     /// The epoch of which [`bits`](Self::bits) gave the number; any other number is an epoch that
     /// never comes.
     pub(crate) fn from_bits(bits: u64) -> Epoch {

@@ -28,6 +28,7 @@ use crate::fiber::life::CANCELLED;
 use crate::fiber::state::{Epoch, Outcome};
 use crate::fiber::{Control, FiberRef, Flags, WaitKind};
 use crate::primitive::{AtomicBool, Ordering, fence, futex};
+use crate::queue::low_bits;
 use core::ptr;
 
 /// Whom to wake, and from which of its waits.
@@ -220,7 +221,7 @@ impl Wait {
                 return Outcome::Interrupted;
             }
         } else if deadline != clock::NEVER
-            && deadline <= clock::now()
+            && deadline <= carrier.now.get()
             && control.wake.claim(self.epoch, Outcome::TimedOut)
         {
             // It has passed already; but a loop around such a wait must let others run.
@@ -229,7 +230,7 @@ impl Wait {
         }
         let timed = deadline != clock::NEVER && control.wake.is_waiting(self.epoch);
         if timed {
-            set_timer(carrier, control, deadline);
+            set_timer(carrier, control, self.epoch, deadline);
         }
         if unwinding {
             control.set_flags(Flags::UNWINDING);
@@ -249,11 +250,12 @@ impl Wait {
             carrier.unwinding.set(carrier.unwinding.get() - 1);
             control.clear_flags(Flags::UNWINDING);
         }
-        if timed {
-            clear_timer(carrier, control);
-        }
         self.ended();
         let outcome = control.wake.outcome();
+        if timed && outcome != Outcome::TimedOut {
+            // On the carrier where it was set, wherever the fiber is now.
+            carrier.timers.lock().leave();
+        }
         if slots {
             slots::swap_in(control);
         }
@@ -350,17 +352,9 @@ pub(crate) fn panic_ended(control: &Control) {
     }
 }
 
-fn set_timer(carrier: &Carrier, control: &Control, deadline: u64) {
+fn set_timer(carrier: &Carrier, control: &Control, epoch: Epoch, deadline: u64) {
     let mut timers = carrier.timers.lock();
-    // SAFETY: the fiber takes itself out before its wait returns.
-    unsafe { timers.insert(deadline, control) };
+    // SAFETY: blocks are never unmapped.
+    unsafe { timers.insert(deadline, control, low_bits(epoch.number())) };
     carrier.earliest.store(timers.earliest().unwrap_or(clock::NEVER), Ordering::Relaxed);
-}
-
-fn clear_timer(carrier: &Carrier, control: &Control) {
-    let mut timers = carrier.timers.lock();
-    // SAFETY: in these timers, or in none.
-    if unsafe { timers.remove(control) } {
-        carrier.earliest.store(timers.earliest().unwrap_or(clock::NEVER), Ordering::Relaxed);
-    }
 }

@@ -19,7 +19,7 @@ mod timers;
 pub(crate) use deque::{Deque, Steal};
 pub(crate) use fifo::Fifo;
 pub(crate) use inbox::{Entry, Inbox};
-pub(crate) use timers::{Timed, Timers};
+pub(crate) use timers::{Timed, Timers, low_bits};
 
 use crate::primitive::AtomicPtr;
 

@@ -3,7 +3,8 @@
 use crate::cancel;
 use crate::carrier::current;
 use crate::clock;
-use crate::fiber::WaitKind;
+use crate::fiber::state::Outcome;
+use crate::fiber::{Flags, WaitKind};
 use crate::park::{Wait, without_waiting};
 use core::time::Duration;
 use std::time::Instant;
@@ -63,7 +64,9 @@ fn sleep_till(deadline: u64) {
         let who = wait.who();
         let outcome = wait.suspend(deadline);
         cancel::settle(who, outcome);
-        if deadline <= clock::now() {
+        // Without deadline scopes, a timeout is that of the sleep.
+        let own = outcome == Outcome::TimedOut && !who.flags().has(Flags::DEADLINE);
+        if own || deadline <= clock::now() {
             return;
         }
     }
