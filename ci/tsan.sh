@@ -5,8 +5,9 @@ source "$(dirname "$0")/lib.sh"
 export RUSTC_BOOTSTRAP=1
 export RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer --cfg sinew_tsan"
 export TSAN_OPTIONS="halt_on_error=1:suppressions=$PWD/ci/tsan.supp"
-tests=(--lib)
-for name in threads pool nesting ending injecting generators scopes transcripts raw_context; do
-    tests+=(--test "$name")
-done
-cargo test -p sinew-context --target "$HOST" --target-dir target/tsan "${tests[@]}" -- --test-threads=1
+run() { cargo test --target "$HOST" --target-dir target/tsan "$@" -- --test-threads=1; }
+run -p sinew-context --lib --test threads --test pool --test nesting --test ending \
+    --test injecting --test generators --test scopes --test transcripts --test raw_context
+run -p sinew --lib --test spawning --test parking --test sleeping --test predicates --test scopes \
+    --test cancelling --test panics --test locals --test slots --test pinning --test migrating \
+    --test shutdown --test stress --test traps

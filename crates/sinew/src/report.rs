@@ -1,13 +1,14 @@
 //! What the runtime has to say to people, and where that goes.
 
 use crate::carrier::current;
+use crate::primitive::SpinLock;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 type Hook = Arc<dyn Fn(&str) + Send + Sync>;
 
-static HOOK: Mutex<Option<Hook>> = Mutex::new(None);
+static HOOK: SpinLock<Option<Hook>> = SpinLock::new(None);
 
 /// Sends everything that sinew has to say to `hook` instead of standard error.
 ///
@@ -38,7 +39,7 @@ pub fn reset_report_hook() {
 }
 
 fn replace(hook: Option<Hook>) {
-    let before = std::mem::replace(&mut *HOOK.lock().unwrap_or_else(PoisonError::into_inner), hook);
+    let before = std::mem::replace(&mut *HOOK.lock(), hook);
     drop(before);
 }
 
@@ -52,7 +53,7 @@ pub(crate) fn contain<R>(f: impl FnOnce() -> R) -> Option<R> {
 #[cold]
 pub(crate) fn say(message: fmt::Arguments<'_>) {
     let line = format!("sinew: {message}");
-    let hook = HOOK.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    let hook = HOOK.lock().clone();
     let said = hook.is_some_and(|hook| {
         // What is said about a panic of the hook goes to standard error.
         !current::set_saying(true) && {

@@ -169,5 +169,7 @@ fn short_threads_leave_nothing_behind() {
     // A hundred thousand, in a build that is fast enough.
     spawn_some(if cfg!(debug_assertions) { 5_000 } else { 100_000 });
     let after = sinew_testkit::memory::resident();
-    assert!(after < before + (8 << 20), "from {before} to {after} bytes");
+    // The sanitizer keeps what was freed, and what it knows of each thread.
+    let kept = cfg!(any(sinew_asan, sinew_tsan));
+    assert!(kept || after < before + (8 << 20), "from {before} to {after} bytes");
 }

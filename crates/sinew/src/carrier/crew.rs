@@ -2,14 +2,15 @@
 
 use super::Carrier;
 use super::idle::Idle;
+use crate::clock;
 use crate::fiber::Control;
-use crate::primitive::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use crate::primitive::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, SpinLock, futex};
 use crate::queue::{Entry, Inbox};
 use core::time::Duration;
 use sinew_context::stack::{Stack, StackAllocator, StackPool};
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::Arc;
 
 /// What a user's idle hook is called with; see `runtime::Idle`.
 pub(crate) type IdleHook = dyn Fn(&Carrier, Option<Duration>) + Send + Sync;
@@ -67,10 +68,9 @@ pub(crate) struct Crew {
     pub(crate) settings: Settings,
     pub(crate) pool: StackPool,
     /// Pools of other stack sizes.
-    pools: Mutex<BTreeMap<usize, StackPool>>,
-    /// Carriers whose threads have ended; waited for by those who shut down.
-    ended: Mutex<usize>,
-    changed: Condvar,
+    pools: SpinLock<BTreeMap<usize, StackPool>>,
+    /// Carriers whose threads have ended; those who shut down sleep on it.
+    ended: AtomicU32,
     /// Where the search for a victim begins, for threads that have no generator of their own.
     next: AtomicUsize,
 }
@@ -91,9 +91,8 @@ impl Crew {
             refused: AtomicU64::new(0),
             settings,
             pool,
-            pools: Mutex::new(BTreeMap::new()),
-            ended: Mutex::new(0),
-            changed: Condvar::new(),
+            pools: SpinLock::new(BTreeMap::new()),
+            ended: AtomicU32::new(0),
             next: AtomicUsize::new(0),
         });
         for (index, carrier) in crew.carriers.iter().enumerate() {
@@ -195,15 +194,13 @@ impl Crew {
         if size == self.settings.stack_size {
             return self.pool.allocate();
         }
-        let pool = {
-            let mut pools = self.pools.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-            match pools.get(&size) {
-                Some(pool) => pool.clone(),
-                None => {
-                    let pool = new_pool(size, self.settings.max_stacks)?;
-                    pools.insert(size, pool.clone());
-                    pool
-                }
+        let known = self.pools.lock().get(&size).cloned();
+        let pool = match known {
+            Some(pool) => pool,
+            None => {
+                let new = new_pool(size, self.settings.max_stacks)?;
+                // Somebody else may have made one meanwhile.
+                self.pools.lock().entry(size).or_insert(new).clone()
             }
         };
         pool.allocate()
@@ -212,13 +209,12 @@ impl Crew {
     /// A carrier's thread has ended, or never began. When all have, their carriers can serve
     /// another crew: until then the others look at their queues.
     pub(crate) fn thread_ended(&self) {
-        let mut ended = self.ended.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        *ended += 1;
-        if *ended == self.carriers.len() {
+        // ORDERING: AcqRel: the last one has seen the end of all others.
+        let ended = self.ended.fetch_add(1, Ordering::AcqRel) + 1;
+        if ended as usize == self.carriers.len() {
             self.carriers.iter().for_each(|carrier| carrier.give_back());
         }
-        drop(ended);
-        self.changed.notify_all();
+        futex::wake(self.ended.as_ptr());
     }
 
     /// Counts a fiber from outside that was not admitted, and has ended.
@@ -230,23 +226,18 @@ impl Crew {
 
     /// Waits until the threads of all carriers have ended; false if `timeout` is over before.
     pub(crate) fn wait_ended(&self, timeout: Option<Duration>) -> bool {
-        let ended = self.ended.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
-        let all = self.carriers.len();
-        match timeout {
-            None => {
-                let _ended = self
-                    .changed
-                    .wait_while(ended, |ended| *ended < all)
-                    .unwrap_or_else(|poisoned| poisoned.into_inner());
-                true
+        let deadline = timeout.map_or(clock::NEVER, |timeout| clock::after(clock::now(), timeout));
+        loop {
+            // ORDERING: Acquire: what the threads did before they ended.
+            let ended = self.ended.load(Ordering::Acquire);
+            if ended as usize >= self.carriers.len() {
+                return true;
             }
-            Some(timeout) => {
-                let (ended, _) = self
-                    .changed
-                    .wait_timeout_while(ended, timeout, |ended| *ended < all)
-                    .unwrap_or_else(|poisoned| poisoned.into_inner());
-                *ended == all
+            let now = clock::now();
+            if deadline <= now {
+                return false;
             }
+            futex::wait(self.ended.as_ptr(), ended, clock::until(now, deadline));
         }
     }
 }

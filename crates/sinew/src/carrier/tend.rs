@@ -22,6 +22,8 @@ const PERIOD: u64 = 20_000;
 /// The driver is asked at most this often while the carrier is busy.
 const POLL_PERIOD: u64 = 30_000;
 
+/// A carrier whose dispatches are closer together than this, on average, is busy.
+const BUSY: u64 = 50_000;
 /// How long a carrier that has nothing else to do waits before it asks predicates again, at first
 /// and at last.
 const FIRST_PAUSE: u64 = 50_000;
@@ -39,8 +41,8 @@ pub(crate) struct Duties {
     /// When predicates are asked again, and how long after the last time that is.
     ask_at: Cell<u64>,
     pause: Cell<u64>,
-    /// Dispatches since they were asked.
-    since_asked: Cell<u64>,
+    /// When dispatches were last counted.
+    counted: Cell<u64>,
 }
 
 impl Duties {
@@ -52,7 +54,7 @@ impl Duties {
             polled: Cell::new(0),
             ask_at: Cell::new(0),
             pause: Cell::new(0),
-            since_asked: Cell::new(0),
+            counted: Cell::new(0),
         }
     }
 }
@@ -119,7 +121,14 @@ impl Carrier {
             self.take_inbox();
         }
         self.expire(now);
-        duties.since_asked.set(duties.since_asked.get() + u64::from(dispatched));
+        // While others run as well, predicates are asked each time; alone, less and less often.
+        if dispatched > 0 {
+            let since = now.saturating_sub(duties.counted.replace(now));
+            if since < u64::from(dispatched) * BUSY {
+                duties.pause.set(0);
+                duties.ask_at.set(now);
+            }
+        }
         if now >= duties.ask_at.get() {
             self.ask_pollers(now);
         }
@@ -194,11 +203,9 @@ impl Carrier {
         if pollers.is_empty() {
             return;
         }
-        // While others run as well, predicates are asked at each tending; alone, less and less.
-        let alone = self.duties.since_asked.replace(0) <= 2 * pollers.len() as u64 + 2;
-        let pause = self.duties.pause.get();
-        self.duties.pause.set(if alone { (2 * pause).clamp(FIRST_PAUSE, LAST_PAUSE) } else { 0 });
-        self.duties.ask_at.set(now + self.duties.pause.get());
+        let pause = (2 * self.duties.pause.get()).clamp(FIRST_PAUSE, LAST_PAUSE);
+        self.duties.pause.set(pause);
+        self.duties.ask_at.set(now + pause);
         for (control, epoch) in pollers.drain(..) {
             // SAFETY: blocks are never unmapped; who has left is not woken, by the epoch.
             wake(unsafe { &*control }, epoch, Outcome::Notified);

@@ -77,6 +77,16 @@ impl<T: 'static> ContextSlot<T> {
     ///
     /// The hook runs at each switch and must not wait. A panic in it is raised in the fiber, out of
     /// the wait.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::cell::Cell;
+    ///
+    /// thread_local!(static STATE: Cell<u32> = const { Cell::new(0) });
+    /// static SLOT: sinew::ContextSlot<u32> =
+    ///     sinew::ContextSlot::new(|value| *value = STATE.replace(*value));
+    /// assert_eq!(SLOT.enter(1, || STATE.get()), (1, 1));
+    /// ```
     pub const fn new(exchange: fn(&mut T)) -> Self {
         ContextSlot { exchange }
     }
@@ -87,6 +97,17 @@ impl<T: 'static> ContextSlot<T> {
     ///
     /// # Panics
     /// If the hook panics, or loses the value.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::cell::Cell;
+    ///
+    /// thread_local!(static STATE: Cell<u32> = const { Cell::new(0) });
+    /// static SLOT: sinew::ContextSlot<u32> =
+    ///     sinew::ContextSlot::new(|value| *value = STATE.replace(*value));
+    /// let (_, last) = SLOT.enter(1, || STATE.set(2));
+    /// assert_eq!((last, STATE.get()), (2, 0));
+    /// ```
     pub fn enter<R>(&'static self, value: T, f: impl FnOnce() -> R) -> (R, T) {
         /// Puts the state back when `f` unwinds.
         struct Leave<'a>(&'a Rc<dyn Use>, Option<&'static Control>);

@@ -35,6 +35,12 @@ pub struct Builder {
 
 impl Builder {
     /// The settings of a runtime for which nothing is said.
+    ///
+    /// # Examples
+    /// ```
+    /// let runtime = sinew::runtime::Builder::new().build()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn new() -> Builder {
         Builder {
             carriers: None,
@@ -49,18 +55,39 @@ impl Builder {
     }
 
     /// How many carriers: as many as CPUs that the process may use, if not set.
+    ///
+    /// # Examples
+    /// ```
+    /// let runtime = sinew::Runtime::builder().carriers(2).build()?;
+    /// assert_eq!(runtime.handle().carriers(), 2);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn carriers(mut self, count: usize) -> Builder {
         self.carriers = Some(count);
         self
     }
 
     /// The runtime's name, which its threads get with a number.
+    ///
+    /// # Examples
+    /// ```
+    /// let runtime = sinew::Runtime::builder().name("web").build()?;
+    /// assert_eq!(runtime.handle().name(), "web");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn name(mut self, name: impl Into<Arc<str>>) -> Builder {
         self.name = name.into();
         self
     }
 
     /// Bytes of a fiber's stack, unless its own builder says otherwise: 256 KiB if not set.
+    ///
+    /// # Examples
+    /// ```
+    /// let runtime = sinew::Runtime::builder().stack_size(64 * 1024).build()?;
+    /// assert_eq!(runtime.run(|| 7), 7);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn stack_size(mut self, bytes: usize) -> Builder {
         self.stack_size = bytes;
         self
@@ -68,12 +95,29 @@ impl Builder {
 
     /// How many stacks of one size there may be at a time. A fiber that would need one more ends
     /// with an error.
+    ///
+    /// # Examples
+    /// ```
+    /// let runtime = sinew::Runtime::builder().carriers(1).max_stacks(1).build()?;
+    /// runtime.run(|| {
+    ///     // The stack of this fiber is the only one.
+    ///     assert!(sinew::spawn(|| ()).join().is_err());
+    /// });
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn max_stacks(mut self, count: usize) -> Builder {
         self.max_stacks = Some(count);
         self
     }
 
     /// What happens when a [pinned](crate::pinned) fiber waits: a warning, if not set.
+    ///
+    /// # Examples
+    /// ```
+    /// let runtime = sinew::Runtime::builder().pinned_wait(sinew::runtime::PinnedWait::Silent).build()?;
+    /// runtime.run(|| sinew::pinned(|| sinew::sleep(std::time::Duration::from_millis(1))));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn pinned_wait(mut self, policy: PinnedWait) -> Builder {
         self.pinned_wait = policy;
         self
@@ -109,6 +153,14 @@ impl Builder {
     }
 
     /// How long dropping the runtime waits for its fibers: ten seconds, if not set.
+    ///
+    /// # Examples
+    /// ```
+    /// let runtime = sinew::Runtime::builder().shutdown_patience(std::time::Duration::from_secs(1)).build()?;
+    /// runtime.spawn(sinew::park);
+    /// drop(runtime); // cancels the fiber, and waits for it a second at most
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn shutdown_patience(mut self, patience: Duration) -> Builder {
         self.patience = patience;
         self
@@ -116,6 +168,13 @@ impl Builder {
 
     /// Whether panics in fibers are announced with the fiber's name, by a panic hook around the one
     /// that is installed: yes, if not set. The first runtime that wants it installs it.
+    ///
+    /// # Examples
+    /// ```
+    /// let runtime = sinew::Runtime::builder().panic_hook(false).build()?;
+    /// assert_eq!(runtime.run(|| 7), 7);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn panic_hook(mut self, wanted: bool) -> Builder {
         self.panic_hook = wanted;
         self
@@ -125,6 +184,11 @@ impl Builder {
     ///
     /// # Errors
     /// If a setting is out of range, or there are no threads or descriptors left.
+    ///
+    /// # Examples
+    /// ```
+    /// assert!(sinew::Runtime::builder().carriers(0).build().is_err());
+    /// ```
     pub fn build(self) -> io::Result<Runtime> {
         let count = match self.carriers {
             Some(0) => return Err(invalid("a runtime needs at least 1 carrier, not 0".into())),

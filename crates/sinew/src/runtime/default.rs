@@ -10,6 +10,12 @@ impl Handle {
     ///
     /// # Panics
     /// If it cannot be made, because the process has no threads or descriptors left.
+    ///
+    /// # Examples
+    /// ```
+    /// let same = sinew::spawn(|| sinew::Handle::current()).join().unwrap();
+    /// assert_eq!(same, sinew::Handle::default_runtime());
+    /// ```
     pub fn default_runtime() -> Handle {
         DEFAULT
             .get_or_init(|| match Runtime::new() {

@@ -20,26 +20,93 @@ impl<'a> Idle<'a> {
     }
 
     /// The number of the carrier, counted from zero.
+    ///
+    /// # Examples
+    /// ```
+    /// let runtime = sinew::Runtime::builder()
+    ///     .carriers(1)
+    ///     .idle_hook(|idle| {
+    ///         assert_eq!(idle.carrier(), 0);
+    ///         idle.wait();
+    ///     })
+    ///     .build()?;
+    /// runtime.run(|| ());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn carrier(&self) -> usize {
         self.carrier.index()
     }
 
     /// How long it is until the next deadline of a fiber; `None` if there is none.
+    ///
+    /// # Examples
+    /// ```
+    /// let runtime = sinew::Runtime::builder()
+    ///     .carriers(1)
+    ///     .idle_hook(|idle| {
+    ///         assert!(idle.timeout().is_none()); // no fiber waits for a moment
+    ///         idle.wait();
+    ///     })
+    ///     .build()?;
+    /// runtime.run(|| ());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn timeout(&self) -> Option<Duration> {
         self.timeout
     }
 
     /// Whether somebody has woken the carrier, so that the hook should return.
+    ///
+    /// # Examples
+    /// ```
+    /// let runtime = sinew::Runtime::builder()
+    ///     .carriers(1)
+    ///     .idle_hook(|idle| {
+    ///         while !idle.is_woken() {
+    ///             std::thread::yield_now(); // or look at events of one's own
+    ///         }
+    ///     })
+    ///     .build()?;
+    /// runtime.run(|| ());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn is_woken(&self) -> bool {
         !self.carrier.inbox.is_parked()
     }
 
     /// Sleeps until the timeout is over or the carrier is woken.
+    ///
+    /// # Examples
+    /// ```
+    /// let runtime = sinew::Runtime::builder()
+    ///     .carriers(1)
+    ///     .idle_hook(|idle| {
+    ///         // Nothing to run: time for something else.
+    ///         idle.wait();
+    ///     })
+    ///     .build()?;
+    /// runtime.run(|| ());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn wait(&self) {
         self.carrier.bell().wait(self.timeout);
     }
 
     /// Something that ends the wait of this carrier, from anywhere.
+    ///
+    /// # Examples
+    /// ```
+    /// let runtime = sinew::Runtime::builder()
+    ///     .carriers(1)
+    ///     .idle_hook(|idle| {
+    ///         let waker = idle.waker();
+    ///         std::thread::spawn(move || waker.wake());
+    ///         idle.wait();
+    ///     })
+    ///     .build()?;
+    /// runtime.run(|| ());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn waker(&self) -> Waker {
         // SAFETY: carriers live for ever.
         Waker(unsafe { &*core::ptr::from_ref(self.carrier) })
@@ -67,6 +134,19 @@ pub struct Waker(&'static Carrier);
 
 impl Waker {
     /// Makes the carrier look for work.
+    ///
+    /// # Examples
+    /// ```
+    /// let runtime = sinew::Runtime::builder()
+    ///     .carriers(1)
+    ///     .idle_hook(|idle| {
+    ///         idle.waker().wake(); // ends the wait that follows
+    ///         idle.wait();
+    ///     })
+    ///     .build()?;
+    /// runtime.run(|| ());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn wake(&self) {
         self.0.alert();
     }

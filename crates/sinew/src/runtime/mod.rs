@@ -49,6 +49,13 @@ pub struct Handle {
 
 impl Runtime {
     /// Settings to make one.
+    ///
+    /// # Examples
+    /// ```
+    /// let runtime = sinew::Runtime::builder().carriers(1).build()?;
+    /// assert_eq!(runtime.run(|| 7), 7);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn builder() -> Builder {
         Builder::new()
     }
@@ -57,16 +64,38 @@ impl Runtime {
     ///
     /// # Errors
     /// If there are no threads or descriptors left.
+    ///
+    /// # Examples
+    /// ```
+    /// let runtime = sinew::Runtime::new()?;
+    /// assert!(runtime.handle().carriers() >= 1);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn new() -> std::io::Result<Runtime> {
         Builder::new().build()
     }
 
     /// A way to this runtime, for others.
+    ///
+    /// # Examples
+    /// ```
+    /// let runtime = sinew::Runtime::builder().carriers(1).build()?;
+    /// let handle = runtime.handle().clone();
+    /// assert_eq!(handle.spawn(|| 7).join().unwrap(), 7);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn handle(&self) -> &Handle {
         &self.handle
     }
 
     /// Starts a fiber on this runtime, from anywhere.
+    ///
+    /// # Examples
+    /// ```
+    /// let runtime = sinew::Runtime::builder().carriers(1).build()?;
+    /// assert_eq!(runtime.spawn(|| 7).join().unwrap(), 7);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn spawn<F, T>(&self, f: F) -> JoinHandle<T>
     where
         F: FnOnce() -> T + Send + 'static,
@@ -124,6 +153,12 @@ impl Handle {
     }
 
     /// The runtime of the running fiber; `None` on a plain thread.
+    ///
+    /// # Examples
+    /// ```
+    /// assert!(sinew::Handle::try_current().is_none());
+    /// sinew::run(|| assert!(sinew::Handle::try_current().is_some()));
+    /// ```
     pub fn try_current() -> Option<Handle> {
         let (carrier, _) = here::fiber()?;
         // The carrier's thread keeps its crew, and we are on it.
@@ -133,6 +168,15 @@ impl Handle {
     /// Starts a fiber on this runtime, from anywhere.
     ///
     /// If the runtime is shut down, the fiber ends before it begins, and `join` says so.
+    ///
+    /// # Examples
+    /// ```
+    /// let runtime = sinew::Runtime::builder().carriers(1).build()?;
+    /// let handle = runtime.handle().clone();
+    /// drop(runtime);
+    /// assert!(handle.spawn(|| 7).join().is_err());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn spawn<F, T>(&self, f: F) -> JoinHandle<T>
     where
         F: FnOnce() -> T + Send + 'static,
@@ -143,11 +187,25 @@ impl Handle {
     }
 
     /// The runtime's name.
+    ///
+    /// # Examples
+    /// ```
+    /// let runtime = sinew::Runtime::builder().name("small").build()?;
+    /// assert_eq!(runtime.handle().name(), "small");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn name(&self) -> &str {
         &self.crew.settings.name
     }
 
     /// How many carriers it has.
+    ///
+    /// # Examples
+    /// ```
+    /// let runtime = sinew::Runtime::builder().carriers(3).build()?;
+    /// assert_eq!(runtime.handle().carriers(), 3);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn carriers(&self) -> usize {
         self.crew.carriers.len()
     }

@@ -26,6 +26,18 @@ pub struct Leftover {
 
 impl Leftover {
     /// Who they are.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let runtime = sinew::Runtime::builder().carriers(1).build()?;
+    /// let fiber = runtime.spawn(|| sinew::masked(sinew::park)); // not to be cancelled
+    /// sinew::wait_until(|| fiber.fiber().state() == sinew::State::Suspended, None);
+    /// let leftover = runtime.shutdown_timeout(Duration::from_millis(1)).unwrap_err();
+    /// assert_eq!(leftover.fibers(), [fiber.fiber()]);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn fibers(&self) -> &[Fiber] {
         &self.fibers
     }

@@ -35,11 +35,25 @@ pub struct Builder {
 
 impl Builder {
     /// A fiber like those of [`spawn`](crate::spawn()).
+    ///
+    /// # Examples
+    /// ```
+    /// let fiber = sinew::Builder::new().spawn(|| 7)?;
+    /// assert_eq!(fiber.join().unwrap(), 7);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn new() -> Builder {
         Builder::default()
     }
 
     /// Its name, for panics, reports and views.
+    ///
+    /// # Examples
+    /// ```
+    /// let fiber = sinew::Builder::new().name("worker").spawn(sinew::current)?;
+    /// assert_eq!(fiber.join().unwrap().name(), Some("worker"));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn name(mut self, name: impl Into<Arc<str>>) -> Builder {
         self.name = Some(name.into());
         self
@@ -47,18 +61,41 @@ impl Builder {
 
     /// Bytes of its stack: a multiple of the page, at least 4096. Addresses, not memory: that is
     /// taken page by page.
+    ///
+    /// # Examples
+    /// ```
+    /// assert!(sinew::Builder::new().stack_size(1000).spawn(|| ()).is_err());
+    /// let deep = sinew::Builder::new().stack_size(8 << 20).spawn(|| 7)?;
+    /// assert_eq!(deep.join().unwrap(), 7);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn stack_size(mut self, bytes: usize) -> Builder {
         self.stack_size = Some(bytes);
         self
     }
 
     /// The carrier it must run on, counted from zero.
+    ///
+    /// # Examples
+    /// ```
+    /// let fiber = sinew::Builder::new().carrier(0).spawn(sinew::current_carrier)?;
+    /// assert_eq!(fiber.join().unwrap(), Some(0));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn carrier(mut self, index: usize) -> Builder {
         self.carrier = Some(index);
         self
     }
 
     /// The runtime it belongs to, instead of the caller's.
+    ///
+    /// # Examples
+    /// ```
+    /// let runtime = sinew::Runtime::builder().carriers(1).build()?;
+    /// let fiber = sinew::Builder::new().runtime(runtime.handle()).spawn(|| sinew::Handle::current())?;
+    /// assert_eq!(&fiber.join().unwrap(), runtime.handle());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn runtime(mut self, runtime: &Handle) -> Builder {
         self.runtime = Some(runtime.clone());
         self
@@ -109,6 +146,13 @@ impl Builder {
     ///
     /// # Errors
     /// If the stack size or the carrier is out of range; the error names it.
+    ///
+    /// # Examples
+    /// ```
+    /// let fiber = sinew::Builder::new().name("seven").spawn(|| 7)?;
+    /// assert_eq!(fiber.join().unwrap(), 7);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn spawn<F, T>(self, f: F) -> io::Result<JoinHandle<T>>
     where
         F: FnOnce() -> T + Send + 'static,
@@ -244,6 +288,13 @@ pub struct Unstarted<T> {
 
 impl<T> Unstarted<T> {
     /// Starts the fiber.
+    ///
+    /// # Examples
+    /// ```
+    /// let fiber = sinew::Builder::new().build(|| 7)?;
+    /// assert_eq!(fiber.submit().join().unwrap(), 7);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn submit(self) -> JoinHandle<T> {
         let mut this = ManuallyDrop::new(self);
         if let Some(extra) = this.control.extra() {
@@ -258,6 +309,13 @@ impl<T> Unstarted<T> {
     }
 
     /// A handle that says who the fiber is.
+    ///
+    /// # Examples
+    /// ```
+    /// let fiber = sinew::Builder::new().name("later").build(|| 7)?;
+    /// assert_eq!(fiber.fiber().name(), Some("later"));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn fiber(&self) -> super::Fiber {
         self.handle.fiber()
     }

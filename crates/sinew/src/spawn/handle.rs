@@ -16,6 +16,11 @@ pub struct FiberId(u64);
 
 impl FiberId {
     /// As a plain number.
+    ///
+    /// # Examples
+    /// ```
+    /// assert!(sinew::current().id().as_u64() > 0);
+    /// ```
     pub fn as_u64(self) -> u64 {
         self.0
     }
@@ -75,16 +80,34 @@ impl Fiber {
     }
 
     /// Its number.
+    ///
+    /// # Examples
+    /// ```
+    /// assert_eq!(sinew::current().id(), sinew::current().id());
+    /// ```
     pub fn id(&self) -> FiberId {
         FiberId(self.0.id())
     }
 
     /// The name that the builder gave it.
+    ///
+    /// # Examples
+    /// ```
+    /// assert_eq!(sinew::spawn(sinew::current).join().unwrap().name(), None);
+    /// ```
     pub fn name(&self) -> Option<&str> {
         self.0.extra().and_then(|extra| extra.name()).map(|name| &**name)
     }
 
     /// How far it has come, at the moment of the look.
+    ///
+    /// # Examples
+    /// ```
+    /// let fiber = sinew::spawn(|| ());
+    /// let handle = fiber.fiber();
+    /// fiber.join().unwrap();
+    /// assert_eq!(handle.state(), sinew::State::Dead);
+    /// ```
     pub fn state(&self) -> State {
         let control = &*self.0;
         if control.life.is_finished() {
@@ -110,12 +133,25 @@ impl Fiber {
     }
 
     /// What it waits for, if it waits.
+    ///
+    /// # Examples
+    /// ```
+    /// let fiber = sinew::spawn(sinew::park);
+    /// sinew::wait_until(|| fiber.fiber().waits_for() == Some(sinew::WaitKind::Park), None);
+    /// fiber.fiber().unpark();
+    /// fiber.join().unwrap();
+    /// ```
     pub fn waits_for(&self) -> Option<WaitKind> {
         self.0.wake.waiting()?;
         Some(self.0.recorded_wait().0)
     }
 
     /// Whether it has not ended.
+    ///
+    /// # Examples
+    /// ```
+    /// assert!(sinew::current().is_alive());
+    /// ```
     pub fn is_alive(&self) -> bool {
         !self.0.life.is_finished()
     }
@@ -123,6 +159,12 @@ impl Fiber {
     /// Lets the next [`park`](crate::park) of this fiber pass, or the one under way.
     ///
     /// May be called from anywhere, also when the fiber has ended.
+    ///
+    /// # Examples
+    /// ```
+    /// sinew::current().unpark();
+    /// sinew::park(); // returns at once
+    /// ```
     pub fn unpark(&self) {
         park::unpark(&self.0);
     }

@@ -96,11 +96,27 @@ impl<T> JoinHandle<T> {
     }
 
     /// Whether the fiber has ended, so that `join` returns at once.
+    ///
+    /// # Examples
+    /// ```
+    /// let fiber = sinew::spawn(sinew::park);
+    /// assert!(!fiber.is_finished());
+    /// fiber.fiber().unpark();
+    /// fiber.join().unwrap();
+    /// ```
     pub fn is_finished(&self) -> bool {
         self.fiber.life.is_finished()
     }
 
     /// A handle that says who the fiber is and what it does.
+    ///
+    /// # Examples
+    /// ```
+    /// let fiber = sinew::spawn(|| ());
+    /// let handle = fiber.fiber();
+    /// fiber.join().unwrap();
+    /// assert!(!handle.is_alive());
+    /// ```
     pub fn fiber(&self) -> Fiber {
         Fiber::new(&self.fiber)
     }
@@ -109,6 +125,13 @@ impl<T> JoinHandle<T> {
     ///
     /// Destructors run. The result of `join` is then an `Err` that [`is_cancel`](crate::is_cancel)
     /// recognises, unless the fiber ended before it waited again.
+    ///
+    /// # Examples
+    /// ```
+    /// let fiber = sinew::spawn(|| sinew::sleep(std::time::Duration::MAX));
+    /// fiber.cancel();
+    /// assert!(sinew::is_cancel(&*fiber.join().unwrap_err()));
+    /// ```
     pub fn cancel(&self) {
         cancel::request(&self.fiber);
     }

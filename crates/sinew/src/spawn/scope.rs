@@ -331,6 +331,13 @@ pub struct ScopedJoinHandle<'scope, T> {
 
 impl<T> ScopedJoinHandle<'_, T> {
     /// Waits for the child's result; see [`JoinHandle::join`].
+    ///
+    /// # Examples
+    /// ```
+    /// let text = String::from("borrowed");
+    /// let length = sinew::scope(|s| s.spawn(|| text.len()).join().unwrap());
+    /// assert_eq!(length, 8);
+    /// ```
     #[track_caller]
     pub fn join(self) -> Result<T> {
         let result = self.handle.join();
@@ -345,16 +352,41 @@ impl<T> ScopedJoinHandle<'_, T> {
     }
 
     /// Whether the child has ended.
+    ///
+    /// # Examples
+    /// ```
+    /// sinew::scope(|s| {
+    ///     let child = s.spawn(|| ());
+    ///     sinew::wait_until(|| child.is_finished(), None);
+    /// });
+    /// ```
     pub fn is_finished(&self) -> bool {
         self.handle.is_finished()
     }
 
     /// A handle that says who the child is and what it does.
+    ///
+    /// # Examples
+    /// ```
+    /// sinew::scope(|s| {
+    ///     let child = s.spawn(sinew::park);
+    ///     child.fiber().unpark();
+    /// });
+    /// ```
     pub fn fiber(&self) -> Fiber {
         self.handle.fiber()
     }
 
     /// Asks the child to end; see [`JoinHandle::cancel`].
+    ///
+    /// # Examples
+    /// ```
+    /// sinew::scope(|s| {
+    ///     let child = s.spawn(sinew::park);
+    ///     child.cancel();
+    ///     assert!(child.join().is_err());
+    /// });
+    /// ```
     pub fn cancel(&self) {
         self.handle.cancel();
     }

@@ -1,0 +1,105 @@
+//! What no library of fibers can cure, shown, with what sinew offers instead.
+//!
+//! Code that assumes strict nesting on a thread is broken by any interleaving of flows of control
+//! there. These tests show that the hole is real, so that the documents can name it; they do not
+//! reach undefined behaviour themselves.
+
+use sinew::{ContextSlot, Runtime};
+use sinew_testkit::watch;
+use std::cell::Cell;
+use std::time::Duration;
+
+fn one_carrier() -> Runtime {
+    Runtime::builder().carriers(1).build().unwrap()
+}
+
+/// The lazy initialiser of a `thread_local!` waits, and a neighbour uses the same key: it runs a
+/// second time, and the value of the first is dropped although references to it may exist.
+///
+/// Instead: initialise before fibers run, keep waits out of initialisers, or use `fiber_local!`,
+/// whose initialisers may wait.
+#[test]
+fn a_thread_local_initialiser_that_waits_runs_twice() {
+    thread_local! {
+        static RUNS: Cell<u32> = const { Cell::new(0) };
+        static LAZY: u32 = {
+            RUNS.set(RUNS.get() + 1);
+            sinew::sleep(Duration::from_millis(2));
+            RUNS.get()
+        };
+    }
+    let _watch = watch::a_minute();
+    let runs = one_carrier().run(|| {
+        let fibers = [0, 1].map(|_| sinew::spawn_local(|| LAZY.with(|value| *value)));
+        for fiber in fibers {
+            fiber.join().unwrap();
+        }
+        RUNS.get()
+    });
+    assert_eq!(runs, 2, "the standard library has cured it: say so in docs/soundness.md");
+    sinew::fiber_local!(static CURED: u32 = { sinew::sleep(Duration::from_millis(2)); 7 });
+    one_carrier().run(|| {
+        let fibers = [0, 1].map(|_| sinew::spawn_local(|| CURED.get()));
+        assert_eq!(fibers.map(|fiber| fiber.join().unwrap()), [7, 7]);
+    });
+}
+
+/// A scoped thread-local (as in the crate `scoped-tls`) shows one fiber what another has set, also
+/// when that one's frame is gone.
+///
+/// Instead: a context slot around it, or the scoped bindings of `fiber_local!`.
+#[test]
+fn a_scoped_thread_local_leaks_into_a_neighbour() {
+    thread_local!(static SCOPED: Cell<u32> = const { Cell::new(0) });
+    fn scoped<R>(value: u32, f: impl FnOnce() -> R) -> R {
+        let before = SCOPED.replace(value);
+        let result = f();
+        SCOPED.set(before);
+        result
+    }
+    static SLOT: ContextSlot<u32> = ContextSlot::new(|value| *value = SCOPED.replace(*value));
+    let _watch = watch::a_minute();
+    let (seen, cured) = one_carrier().run(|| {
+        let holder = sinew::spawn_local(|| scoped(1, sinew::park));
+        while holder.fiber().waits_for().is_none() {
+            sinew::yield_now();
+        }
+        let seen = sinew::spawn_local(|| SCOPED.get()).join().unwrap();
+        holder.fiber().unpark();
+        holder.join().unwrap();
+        let holder = sinew::spawn_local(|| SLOT.enter(0, || scoped(1, sinew::park)));
+        while holder.fiber().waits_for().is_none() {
+            sinew::yield_now();
+        }
+        let cured = sinew::spawn_local(|| SCOPED.get()).join().unwrap();
+        holder.fiber().unpark();
+        holder.join().unwrap();
+        (seen, cured)
+    });
+    assert_eq!((seen, cured), (1, 0));
+}
+
+/// While a fiber waits in a destructor during a panic, its neighbours see `panicking()`.
+#[test]
+fn neighbours_of_one_that_unwinds_seem_to_panic() {
+    struct Parks;
+    impl Drop for Parks {
+        fn drop(&mut self) {
+            sinew::park();
+        }
+    }
+    let _watch = watch::a_minute();
+    one_carrier().run(|| {
+        let unwinds = sinew::spawn_local(|| {
+            let _parks = Parks;
+            panic!("on purpose");
+        });
+        while unwinds.fiber().waits_for().is_none() {
+            sinew::yield_now();
+        }
+        assert!(std::thread::panicking());
+        unwinds.fiber().unpark();
+        assert!(unwinds.join().is_err());
+        assert!(!std::thread::panicking());
+    });
+}

@@ -1,0 +1,75 @@
+//! Many fibers, at once and one after the other.
+
+use sinew::Runtime;
+use sinew_testkit::child::child;
+use sinew_testkit::memory;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// A debug build needs more memory a fiber, and time.
+const MILLION: usize = if cfg!(debug_assertions) { 100_000 } else { 1_000_000 };
+
+#[test]
+fn a_million_sleep_at_once() {
+    let needed = MILLION * (20 << 10);
+    if memory::available() < needed {
+        // Said by name, so that nobody takes it for a pass.
+        let free = memory::available() >> 20;
+        std::io::Write::write_all(
+            &mut std::io::stderr(),
+            format!("LEFT OUT: {MILLION} sleepers need {} MiB, {free} are free\n", needed >> 20)
+                .as_bytes(),
+        )
+        .unwrap();
+        return;
+    }
+    let outcome = child("a_million_sleep_at_once", || {
+        let runtime = Runtime::builder().carriers(2).build().unwrap();
+        let asleep = Arc::new(AtomicUsize::new(0));
+        let fibers: Vec<_> = (0..MILLION)
+            .map(|_| {
+                let asleep = asleep.clone();
+                runtime.spawn(move || {
+                    asleep.fetch_add(1, Ordering::Relaxed);
+                    sinew::sleep(Duration::from_secs(3600));
+                })
+            })
+            .collect();
+        sinew::wait_until(|| asleep.load(Ordering::Relaxed) == MILLION, None);
+        let each = (memory::resident() + memory::page_tables()) / MILLION;
+        assert!(each < if cfg!(debug_assertions) { 20 << 10 } else { 5300 }, "{each} bytes each");
+        for fiber in &fibers {
+            fiber.cancel();
+        }
+        for fiber in fibers {
+            assert!(fiber.join().is_err());
+        }
+        // Memory comes back when the stacks have cooled down.
+        let back =
+            sinew::wait_until(|| memory::resident() < MILLION << 10, Some(Duration::from_secs(60)));
+        assert!(back, "{} MiB stay", memory::resident() >> 20);
+    });
+    outcome.assert_success();
+}
+
+#[test]
+fn spawning_and_joining_for_long_does_not_grow() {
+    let outcome = child("spawning_and_joining_for_long_does_not_grow", || {
+        let runtime = Runtime::builder().carriers(2).build().unwrap();
+        runtime.run(|| {
+            let spawn_some = |count: u64| {
+                for n in 0..count {
+                    assert_eq!(sinew::spawn(move || n).join().unwrap(), n);
+                }
+            };
+            spawn_some(10_000);
+            let before = memory::resident();
+            // Ten million, in a build that is fast enough.
+            spawn_some(if cfg!(debug_assertions) { 300_000 } else { 10_000_000 });
+            let after = memory::resident();
+            assert!(after < before + (2 << 20), "from {before} to {after} bytes");
+        });
+    });
+    outcome.assert_success();
+}
