@@ -1,5 +1,6 @@
-//! What the context layer can do, in three short acts.
+//! What fibers can do, in four short acts.
 
+mod fibers;
 mod generators;
 mod ring;
 mod stacks;
@@ -24,6 +25,8 @@ pub(crate) struct Options {
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Act {
+    /// The runtime: fibers that wait, a tree of them, and one that is cancelled.
+    Fibers,
     /// Functions that yield, seen as iterators, and the opposite.
     Generators,
     /// Fibers that resume each other in a circle.
@@ -40,6 +43,9 @@ impl Default for Options {
 
 pub(crate) fn run(options: &Options, out: &mut impl Write) -> io::Result<()> {
     let shows = |act| options.acts.is_empty() || options.acts.contains(&act);
+    if shows(Act::Fibers) {
+        fibers::show(out)?;
+    }
     if shows(Act::Generators) {
         generators::show(out)?;
     }

@@ -1,6 +1,6 @@
 //! The `sinew` command.
 //!
-//! `sinew demo` shows the context layer at work: generators, a ring of fibers, a million stacks.
+//! `sinew demo` shows fibers at work: the runtime, generators, a ring, a million stacks.
 
 mod demo;
 
@@ -16,7 +16,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Shows stacks, switches and first-class fibers at work.
+    /// Shows the runtime, first-class fibers and stacks at work.
     Demo(demo::Options),
 }
 

@@ -97,11 +97,32 @@ impl Carrier {
     /// for one that waits for it: it puts the other one back and lets the root decide.
     #[inline(always)]
     pub(super) fn admit(&self, next: *const Control) -> Option<*const Control> {
+        #[cfg(sinew_force_migration)]
+        if self.passes_on(next) {
+            return None;
+        }
         // SAFETY: what was in a deque is alive, and ours.
         if unsafe { (*next).has_left_stack() } || ptr::eq(next, self.current()) {
             return Some(next);
         }
         self.admit_later(next)
+    }
+
+    /// Gives a started fiber to whoever comes first every other time, for tests: it should not
+    /// matter where it goes on.
+    #[cfg(sinew_force_migration)]
+    fn passes_on(&self, next: *const Control) -> bool {
+        // SAFETY: what was in a deque is alive, and ours.
+        let next = unsafe { &*next };
+        let crew = self.crew();
+        let started = next.life.marks() & crate::fiber::life::STARTED != 0;
+        let here = started && ptr::eq(next.carrier(), self);
+        let pass = here && crew.carriers.len() > 1 && self.random().is_multiple_of(2);
+        if pass {
+            // SAFETY: in no queue.
+            unsafe { crew.inject(next) };
+        }
+        pass
     }
 
     #[cold]

@@ -7,6 +7,7 @@ use super::bell::Bell;
 use super::crew::Crew;
 use super::current;
 use super::driver::Driver;
+use crate::fiber::life::STARTED;
 use crate::fiber::slab::Slab;
 use crate::fiber::state::{Epoch, Outcome};
 use crate::fiber::{Control, Flags};
@@ -217,13 +218,15 @@ impl Carrier {
     /// The caller runs on this carrier and has the fiber.
     #[inline(always)]
     pub(crate) unsafe fn publish(&self, control: &Control) {
+        // Once it is in the deque, it is anybody's.
+        let started = control.life.marks() & STARTED != 0;
         // SAFETY: the caller is the owner.
         let before = unsafe { self.deque.push(control) };
         let crew = self.crew();
         if crew.carriers.len() == 1 {
             return;
         }
-        if before > 0 || control.context.get().is_some() {
+        if before > 0 || started {
             // Work for another, or a fiber that has started: nobody is about to join that.
             crew.published();
         } else if !crew.sentinel.load(Ordering::Relaxed) && crew.idle.would_wake() {

@@ -82,6 +82,8 @@ impl Wait {
     #[inline(always)]
     #[track_caller]
     pub(crate) fn begin(kind: WaitKind, address: usize) -> Wait {
+        #[cfg(sinew_force_yield)]
+        yielding::before_a_wait();
         match current::fiber() {
             Some((carrier, control)) if !control.flags().has(SPECIAL) => {
                 control.record_wait(kind, address, carrier.now.get());

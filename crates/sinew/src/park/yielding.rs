@@ -91,6 +91,16 @@ pub(crate) fn let_others_run(carrier: &Carrier, me: &Control) {
     }
 }
 
+/// Lets others run before each wait, for tests: what a wait is about may change meanwhile.
+#[cfg(sinew_force_yield)]
+pub(crate) fn before_a_wait() {
+    if let Some((carrier, me)) = current::fiber()
+        && !me.flags().has(Flags(Flags::PINNED.0 | Flags::NO_WAIT.0))
+    {
+        let_others_run(carrier, me);
+    }
+}
+
 /// Whether the deadline of a scope that `who` is in has passed.
 pub(crate) fn deadline_passed(who: &Control) -> bool {
     super::scope_deadline(who) != clock::NEVER && super::scope_deadline(who) <= clock::now()

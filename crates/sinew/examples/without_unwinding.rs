@@ -1,0 +1,27 @@
+//! A program that works without unwinding: with `panic = "abort"`, a cancelled fiber learns of it by
+//! asking, and waits run their course.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+fn main() {
+    let runtime = sinew::Runtime::builder().carriers(2).build().expect("threads");
+    let began = Arc::new(AtomicBool::new(false));
+    let theirs = began.clone();
+    let fiber = runtime.spawn(move || {
+        theirs.store(true, Ordering::Release);
+        let mut naps = 0;
+        while !sinew::is_cancelled() {
+            // With unwinding, the mask keeps the nap whole; without, it always is.
+            sinew::masked(|| sinew::sleep(Duration::from_millis(1)));
+            naps += 1;
+        }
+        naps
+    });
+    sinew::wait_until(|| began.load(Ordering::Acquire), None);
+    fiber.cancel();
+    assert!(fiber.join().expect("it ended by itself") > 0);
+    assert_eq!(runtime.spawn(|| 6 * 7).join().expect("a result"), 42);
+    runtime.shutdown_timeout(Duration::from_secs(10)).expect("nobody is left");
+}
