@@ -8,6 +8,6 @@ export TSAN_OPTIONS="halt_on_error=1:suppressions=$PWD/ci/tsan.supp"
 run() { cargo test --target "$HOST" --target-dir target/tsan "$@" -- --test-threads=1; }
 run -p sinew-context --lib --test threads --test pool --test nesting --test ending \
     --test injecting --test generators --test scopes --test transcripts --test raw_context
-run -p sinew --lib --test spawning --test parking --test sleeping --test predicates --test scopes \
+run -p sinew --lib --test traps --test spawning --test parking --test sleeping --test predicates --test scopes \
     --test cancelling --test panics --test locals --test slots --test pinning --test migrating \
-    --test shutdown --test stress --test traps
+    --test shutdown --test stress

@@ -70,15 +70,16 @@ fn a_carrier_does_not_end_before_those_who_borrow_from_it() {
     }
     thread_local!(static LENT: RefCell<Option<Checked>> = const { RefCell::new(None) });
     let done = Arc::new(AtomicUsize::new(0));
-    let theirs = done.clone();
+    let began = Arc::new(AtomicBool::new(false));
+    let (theirs, begins) = (done.clone(), began.clone());
     let runtime = carriers(2);
     let fiber = runtime.spawn(move || {
         LENT.with(|lent| {
             *lent.borrow_mut() = Some(Checked(theirs.clone()));
-            let lent = &*lent;
             let alive = lent.borrow().is_some();
             sinew::scope(|s| {
                 s.spawn(|| {
+                    begins.store(true, Ordering::SeqCst);
                     sinew::masked(|| sinew::sleep(20 * MS));
                     assert!(alive);
                     theirs.store(1, Ordering::SeqCst);
@@ -86,9 +87,10 @@ fn a_carrier_does_not_end_before_those_who_borrow_from_it() {
             });
         });
     });
-    sinew::wait_until(|| fiber.fiber().state() == State::Suspended, None);
+    sinew::wait_until(|| began.load(Ordering::SeqCst), None);
     runtime.shutdown_timeout(Duration::from_secs(30)).unwrap();
     assert_eq!(done.load(Ordering::SeqCst), 1);
+    drop(fiber);
 }
 
 /// A carrier blocked by an OS lock: the others go on.
@@ -461,6 +463,7 @@ fn a_thread_ends_like_a_fiber() {
         let handle = handle.clone();
         move || handle.wait_finished(None)
     });
+    sinew::wait_until(|| waiter.fiber().state() == State::Suspended, None);
     handle.unpark();
     assert!(waiter.join().unwrap());
     thread.join().unwrap();

@@ -49,9 +49,13 @@ pub(crate) struct Vtable {
 }
 
 impl Vtable {
-    /// That of a block without a closure.
-    pub(crate) const NONE: Vtable =
-        Vtable { run: |_| {}, refuse: |_, _| {}, drop_result: |_| {}, announce: |_, _| {} };
+    /// That of a block without a closure: a thread's, or a carrier's own.
+    pub(crate) const NONE: Vtable = Vtable {
+        run: |_| {},
+        refuse: |_, _| {},
+        drop_result: |_| {},
+        announce: crate::park::table::release_finished,
+    };
 }
 
 const fn fits<T>() -> bool {
