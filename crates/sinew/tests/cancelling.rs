@@ -269,15 +269,18 @@ fn wakes_that_race_a_cancellation_end_the_wait_once() {
 fn a_cancelled_fiber_knows() {
     let _watch = watch::a_minute();
     assert!(!sinew::is_cancelled());
-    let fiber = sinew::spawn(|| {
+    let began = Arc::new(AtomicBool::new(false));
+    let theirs = began.clone();
+    let fiber = sinew::spawn(move || {
         assert!(!sinew::is_cancelled());
+        theirs.store(true, Ordering::Release);
         while !sinew::is_cancelled() {
             std::hint::spin_loop();
         }
         7
     });
     // One that does not wait can be told as well.
-    sinew::wait_until(|| fiber.fiber().state() == State::Running, None);
+    sinew::wait_until(|| began.load(Ordering::Acquire), None);
     fiber.cancel();
     assert_eq!(fiber.join().unwrap(), 7);
 }
