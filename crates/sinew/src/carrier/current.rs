@@ -76,6 +76,16 @@ pub(crate) fn fiber() -> Option<(&'static Carrier, &'static Control)> {
     }
 }
 
+/// What runs on this thread, a fiber or the carrier's root, and its carrier.
+#[inline(never)]
+pub(crate) fn running() -> Option<(&'static Carrier, &'static Control)> {
+    // SAFETY: carriers live for ever; what runs has a block.
+    unsafe {
+        let carrier = CARRIER.get().as_ref()?;
+        Some((carrier, &*carrier.current()))
+    }
+}
+
 /// The id of the fiber that runs here, for first-class fibers: the host they belong to.
 pub(crate) fn host() -> Option<core::num::NonZeroU64> {
     fiber().and_then(|(_, control)| core::num::NonZeroU64::new(control.id()))

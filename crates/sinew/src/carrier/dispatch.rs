@@ -11,7 +11,7 @@ use crate::fiber::{Control, Flags};
 use crate::primitive::{Ordering, prefetch};
 use crate::queue::Linked;
 use core::ptr;
-use sinew_context::context::{self, Arrival};
+use sinew_context::context::{self, Arrival, Context};
 
 impl Carrier {
     /// What runs next: the root, if there is nothing.
@@ -70,6 +70,11 @@ impl Carrier {
             return &self.root;
         }
         self.next_shared().unwrap_or(&self.root)
+    }
+
+    /// Where the root goes on.
+    pub(super) fn root_context(&self) -> Context {
+        self.root.context.get().expect("the root has run before any fiber")
     }
 
     /// Takes one of the fibers that might run anywhere.
@@ -179,6 +184,41 @@ pub(crate) unsafe fn suspend(carrier: &Carrier, me: &Control) {
     unsafe { go(carrier, me, &*next) };
 }
 
+/// Puts `me` behind the ready fibers and runs what is next; returns when `me` is dispatched again.
+///
+/// # Safety
+/// `me` runs on `carrier`, and is in no queue.
+#[inline(always)]
+pub(crate) unsafe fn go_behind(carrier: &Carrier, me: &Control) {
+    let tick = carrier.tick.get() - 1;
+    // SAFETY: as the caller promised.
+    unsafe {
+        if tick == 0 || !carrier.slot.get().is_null() {
+            return go_behind_slowly(carrier, me);
+        }
+        carrier.tick.set(tick);
+        let next = &*carrier.ready.rotate(me);
+        carrier.look_ahead();
+        if ptr::eq(next, me) {
+            return;
+        }
+        // No migratable fiber is among the ready ones.
+        match next.context.get() {
+            Some(context) => switch(carrier, me, next, context),
+            None => go(carrier, me, next),
+        }
+    }
+}
+
+#[inline(never)]
+unsafe fn go_behind_slowly(carrier: &Carrier, me: &Control) {
+    // SAFETY: as the caller of `go_behind` promised.
+    unsafe {
+        carrier.ready.push(me);
+        suspend(carrier, me);
+    }
+}
+
 /// Switches from `me` to `next`; returns when somebody switches back to `me`.
 ///
 /// # Safety
@@ -198,11 +238,10 @@ pub(crate) unsafe fn go(carrier: &Carrier, me: &Control, next: &Control) {
                 Some(context) => context,
                 None if me.flags().has(Flags::ROOT) => return,
                 // There was no stack; the root tells whoever waits for it.
-                None => carrier.root.context.get().expect("the root has run before any fiber"),
+                None => return switch(carrier, me, &carrier.root, carrier.root_context()),
             },
         };
-        let arrival = context::switch(to, 0);
-        arrive(me, arrival);
+        switch(carrier, me, next, to);
     }
 }
 
@@ -214,7 +253,22 @@ fn moved(carrier: &Carrier, next: &Control) {
     next.set_flags(Flags::ON_STACK);
 }
 
-/// What a context does first when it runs: it becomes the current one, and sees to the one before.
+/// Makes `next` the current one and goes on in its context.
+///
+/// The one who leaves notes who comes, not the one who arrives: what runs next is known here, and
+/// the next dispatch need not wait until it has been read from the other stack.
+///
+/// # Safety
+/// As for `go`; `to` is the context of `next`.
+#[inline(always)]
+unsafe fn switch(carrier: &Carrier, me: &Control, next: &Control, to: Context) {
+    carrier.before.set(me);
+    carrier.set_current(next);
+    // SAFETY: as the caller promised.
+    unsafe { arrive(me, context::switch(to, 0)) };
+}
+
+/// What a context does first when it runs: it sees to the one before.
 ///
 /// # Safety
 /// `me` has just been switched to, and its carrier field is right.
@@ -224,8 +278,7 @@ pub(super) unsafe fn arrive(me: &Control, arrival: Arrival) {
     // may be on another one than before.
     unsafe {
         let carrier = &*me.carrier();
-        let before = carrier.current();
-        carrier.set_current(me);
+        let before = carrier.before.get();
         match arrival.message() {
             None => {
                 (*before).context.set(Some(arrival.from_plain()));
@@ -234,7 +287,7 @@ pub(super) unsafe fn arrive(me: &Control, arrival: Arrival) {
                 }
             }
             // The one before has ended; its block may be somebody else's by now.
-            Some(launch) => launch::take_back(launch),
+            Some(launch) => launch::take_back(carrier, launch),
         }
     }
 }

@@ -31,6 +31,8 @@ struct Launch {
     stack: ManuallyDrop<Stack>,
     /// The fiber that runs on the stack.
     control: Cell<*const Control>,
+    /// Whether the stack is of the ordinary kind, and may be kept as the carrier's spare.
+    ordinary: bool,
 }
 
 /// What a fiber whose stack is shared with the fibers after it must not have.
@@ -43,6 +45,18 @@ const OWN_STACK: Flags = Flags(Flags::MIGRATABLE.0 | Flags::SIZED.0);
 /// The caller runs on `carrier` and has taken the fiber out of its queue.
 #[inline(never)]
 pub(super) unsafe fn start(carrier: &Carrier, control: &Control) -> Option<Context> {
+    let ordinary = !control.flags().has(OWN_STACK);
+    let spare = carrier.spare.get().cast::<Launch>();
+    if ordinary && !spare.is_null() {
+        carrier.spare.set(ptr::null_mut());
+        bind(carrier, control);
+        // SAFETY: the spare is a launch whose fiber has ended; nothing on its stack is in use.
+        unsafe {
+            (*spare).record = Record::new(enter);
+            (*spare).control.set(control);
+            return Some(prepare(spare, control));
+        }
+    }
     // SAFETY: as the caller promised.
     let stack = match unsafe { stack_for(carrier, control) } {
         Ok(stack) => stack,
@@ -55,8 +69,6 @@ pub(super) unsafe fn start(carrier: &Carrier, control: &Control) -> Option<Conte
     bind(carrier, control);
     let launch = stack.top().as_ptr().wrapping_sub(size_of::<Launch>());
     let launch = launch.wrapping_sub(launch.addr() % 16).cast::<Launch>();
-    let bounds = (stack.low().as_ptr(), stack.high().as_ptr());
-    let top = launch.cast::<u8>().wrapping_sub(stack.stagger());
     // SAFETY: the smallest stack has room for all of this; it is ours and unused. The record stays
     // until `take_back`.
     unsafe {
@@ -64,10 +76,26 @@ pub(super) unsafe fn start(carrier: &Carrier, control: &Control) -> Option<Conte
             record: Record::new(enter),
             stack: ManuallyDrop::new(stack),
             control: Cell::new(control),
+            ordinary,
         });
+        Some(prepare(launch, control))
+    }
+}
+
+/// Lays out the first frame below a launch.
+///
+/// # Safety
+/// The launch is complete, and nothing else on its stack is in use.
+#[inline(always)]
+unsafe fn prepare(launch: *mut Launch, control: &Control) -> Context {
+    // SAFETY: as the caller promised.
+    unsafe {
+        let stack = &(*launch).stack;
+        let bounds = (stack.low().as_ptr(), stack.high().as_ptr());
+        let top = launch.cast::<u8>().wrapping_sub(stack.stagger());
         let context = Context::prepare(top, bounds, launch.cast(), 0);
         control.context.set(Some(context));
-        Some(context)
+        context
     }
 }
 
@@ -133,9 +161,13 @@ unsafe extern "C-unwind" fn enter(first: *mut (), second: usize, record: *mut Re
                 }
                 None => match start(carrier, next) {
                     Some(context) => context,
-                    None => carrier.root.context.get().expect("the root has run before any fiber"),
+                    None => {
+                        carrier.set_current(&carrier.root);
+                        context::exit(carrier.root_context(), launch.expose_provenance());
+                    }
                 },
             };
+            carrier.set_current(next);
             if next.flags().has(Flags::MIGRATABLE) {
                 next.set_carrier(carrier);
                 next.set_flags(Flags::ON_STACK);
@@ -312,12 +344,32 @@ pub(super) fn drop_rest(me: &Control) {
 /// # Safety
 /// `launch` is the message of an exit in `enter`, and this is done once.
 #[inline(always)]
-pub(super) unsafe fn take_back(launch: usize) {
+pub(super) unsafe fn take_back(carrier: &Carrier, launch: usize) {
     let launch = ptr::with_exposed_provenance_mut::<Launch>(launch);
-    // SAFETY: nothing on that stack is in use; the `Stack` is moved out before its memory goes.
+    // SAFETY: nothing on that stack is in use.
     unsafe {
         context::retire(&raw mut (*launch).record);
-        drop(ManuallyDrop::take(&mut (*launch).stack));
+        if (*launch).ordinary && carrier.spare.get().is_null() {
+            carrier.spare.set(launch.cast());
+        } else {
+            give_back(launch);
+        }
+    }
+}
+
+/// # Safety
+/// Nothing on the stack of the launch is in use.
+unsafe fn give_back(launch: *mut Launch) {
+    // SAFETY: the `Stack` is moved out before its memory goes.
+    drop(unsafe { ManuallyDrop::take(&mut (*launch).stack) });
+}
+
+/// Gives the carrier's spare stack back. Called on its thread.
+pub(super) fn drop_spare(carrier: &Carrier) {
+    let spare = carrier.spare.replace(ptr::null_mut()).cast::<Launch>();
+    if !spare.is_null() {
+        // SAFETY: the spare's fiber has ended.
+        unsafe { give_back(spare) };
     }
 }
 

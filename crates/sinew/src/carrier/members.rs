@@ -27,6 +27,10 @@ use std::sync::Arc;
 pub(crate) struct Carrier {
     /// What runs: a fiber, or the root.
     current: AtomicPtr<Control>,
+    /// The stack of the fiber that ended last, ready for the next one.
+    pub(crate) spare: Cell<*mut ()>,
+    /// What ran before, while the switch from it is under way.
+    pub(crate) before: Cell<*const Control>,
     /// The fiber that the running one has just woken: next, within bounds.
     pub(crate) slot: Cell<*const Control>,
     pub(crate) ready: Fifo<Control>,
@@ -91,6 +95,8 @@ impl Carrier {
         let bell = Bell::new()?;
         let carrier = Box::leak(Box::new(Carrier {
             current: AtomicPtr::new(ptr::null_mut()),
+            spare: Cell::new(ptr::null_mut()),
+            before: Cell::new(ptr::null()),
             slot: Cell::new(ptr::null()),
             ready: Fifo::new(),
             tick: Cell::new(1),

@@ -71,6 +71,7 @@ pub(crate) fn run(carrier: &'static Carrier, crew: Arc<Crew>, driver: Box<dyn Dr
     let guard = NeverUnwinds;
     carrier.main_loop(&crew);
     core::mem::forget(guard);
+    launch::drop_spare(carrier);
     // SAFETY: no fiber is left, so nobody uses them.
     unsafe {
         *carrier.stacks.get() = None;

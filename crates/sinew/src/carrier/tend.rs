@@ -226,6 +226,10 @@ pub(crate) fn postpone(carrier: &Carrier, control: &Control, epoch: Epoch) {
 /// The caller runs on the fiber's carrier, so the fiber does not run; or the fiber is migratable
 /// and has looked at its mark after it began to wait.
 pub(crate) fn interrupt(control: &Control) {
+    if !control.flags().has(Flags::ROAMING) {
+        // The fiber does not run, and this is its thread.
+        control.set_flags(Flags::TOLD);
+    }
     if cfg!(panic = "abort") {
         return;
     }

@@ -101,6 +101,9 @@ impl Flags {
     pub(crate) const MIGRATABLE: Flags = Flags(1 << 4);
     /// Was made to move between carriers, whether or not it may at present.
     pub(crate) const ROAMING: Flags = Flags(1 << 14);
+    /// Its carrier has told it that it was cancelled. Set on its own thread, so that a yield has one
+    /// word to look at.
+    pub(crate) const TOLD: Flags = Flags(1 << 16);
     /// A panic of a context slot's hook is to be raised when the wait has been left.
     pub(crate) const PENDING: Flags = Flags(1 << 15);
     /// Inside a deadline scope.
@@ -133,6 +136,7 @@ impl Flags {
             | Flags::MIGRATABLE.0
             | Flags::DEADLINE.0
             | Flags::ROOT.0
+            | Flags::TOLD.0
             | Flags::NO_WAIT.0,
     );
 

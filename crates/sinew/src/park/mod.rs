@@ -84,7 +84,18 @@ impl Wait {
     pub(crate) fn begin(kind: WaitKind, address: usize) -> Wait {
         #[cfg(sinew_force_yield)]
         yielding::before_a_wait();
-        match current::fiber() {
+        Wait::begin_of(current::fiber(), kind, address)
+    }
+
+    /// The same, of a fiber that the caller has looked up.
+    #[inline(always)]
+    #[track_caller]
+    pub(crate) fn begin_of(
+        fiber: Option<(&'static Carrier, &'static Control)>,
+        kind: WaitKind,
+        address: usize,
+    ) -> Wait {
+        match fiber {
             Some((carrier, control)) if !control.flags().has(SPECIAL) => {
                 control.record_wait(kind, address, carrier.now.get());
                 let epoch = control.wake.begin();

@@ -4,7 +4,6 @@ use super::{is_unwinding, slots};
 use crate::cancel;
 use crate::carrier::{Carrier, current, dispatch};
 use crate::clock;
-use crate::fiber::life::CANCELLED;
 use crate::fiber::state::Outcome;
 use crate::fiber::{Control, Flags};
 
@@ -29,26 +28,23 @@ use crate::fiber::{Control, Flags};
 #[inline]
 #[track_caller]
 pub fn yield_now() {
-    let Some((carrier, me)) = current::fiber() else {
+    let Some((carrier, me)) = current::running() else {
         return std::thread::yield_now();
     };
-    if me.flags().has(Flags::SLOW_YIELD)
-        || me.life.marks() & CANCELLED != 0
-        || std::thread::panicking()
-    {
+    if me.flags().has(Flags::SLOW_YIELD) || std::thread::panicking() {
         return yield_the_long_way(carrier, me);
     }
     // SAFETY: a running fiber is in no queue; it runs on its carrier.
-    unsafe {
-        carrier.ready.push(me);
-        dispatch::suspend(carrier, me);
-    }
+    unsafe { dispatch::go_behind(carrier, me) };
 }
 
 #[cold]
 #[inline(never)]
 #[track_caller]
 fn yield_the_long_way(carrier: &'static Carrier, me: &'static Control) {
+    if me.flags().has(Flags::ROOT) {
+        return std::thread::yield_now();
+    }
     if me.flags().has(Flags::PINNED) {
         panic!(
             "yield_now called by {} while it is pinned, which keeps it from being suspended",
@@ -65,6 +61,11 @@ fn yield_the_long_way(carrier: &'static Carrier, me: &'static Control) {
 pub(crate) fn let_others_run(carrier: &Carrier, me: &Control) {
     let unwinding = is_unwinding(carrier, me);
     let bound = unwinding || !me.flags().has(Flags::MIGRATABLE);
+    // Whoever is among the ready ones is not migratable meanwhile.
+    let rebind = unwinding && me.flags().has(Flags::MIGRATABLE);
+    if rebind {
+        me.clear_flags(Flags::MIGRATABLE);
+    }
     if unwinding {
         me.set_flags(Flags::UNWINDING);
         carrier.unwinding.set(carrier.unwinding.get() + 1);
@@ -85,6 +86,9 @@ pub(crate) fn let_others_run(carrier: &Carrier, me: &Control) {
     if unwinding {
         carrier.unwinding.set(carrier.unwinding.get() - 1);
         me.clear_flags(Flags::UNWINDING);
+    }
+    if rebind {
+        me.set_flags(Flags::MIGRATABLE);
     }
     if slots {
         slots::swap_in(me);

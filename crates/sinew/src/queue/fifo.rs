@@ -42,6 +42,26 @@ impl<T: Linked> Fifo<T> {
         }
     }
 
+    /// Appends `item` and takes the oldest, which is `item` if there was nothing else.
+    ///
+    /// # Safety
+    /// As for `push`.
+    #[inline(always)]
+    pub(crate) unsafe fn rotate(&self, item: *const T) -> *const T {
+        if self.len.get() == 0 {
+            return item;
+        }
+        // The length stays: one store less to wait for.
+        let head = self.head.get();
+        let tail = self.tail.replace(item);
+        // SAFETY: what is in the list is alive. If there was one only, its link is that of the head.
+        unsafe {
+            (*tail).link().store(item.cast_mut(), Ordering::Relaxed);
+            self.head.set((*head).link().load(Ordering::Relaxed));
+        }
+        head
+    }
+
     /// Takes the oldest.
     #[inline(always)]
     pub(crate) fn pop(&self) -> Option<*const T> {

@@ -211,7 +211,7 @@ impl Fiber {
         if control.life.is_finished() {
             return true;
         }
-        forbid_hopeless(control, deadline);
+        forbid_hopeless(here::fiber(), control, deadline);
         let key = self.0.as_ptr().expose_provenance();
         loop {
             let wait = Wait::begin(WaitKind::Join, key);
@@ -235,8 +235,12 @@ impl Fiber {
 /// deadline, for a fiber that needs the carrier that would be blocked.
 #[inline(always)]
 #[track_caller]
-pub(super) fn forbid_hopeless(control: &Control, deadline: u64) {
-    if let Some((carrier, me)) = here::fiber() {
+pub(super) fn forbid_hopeless(
+    fiber: Option<(&'static Carrier, &'static Control)>,
+    control: &Control,
+    deadline: u64,
+) {
+    if let Some((carrier, me)) = fiber {
         assert!(!core::ptr::eq(me, control), "{} cannot wait for its own end", describe(control));
         if me.flags().has(Flags::PINNED) && deadline == clock::NEVER {
             assert!(

@@ -2,7 +2,7 @@
 
 use super::handle::{Fiber, forbid_hopeless};
 use crate::cancel;
-use crate::carrier::current as here;
+use crate::carrier::{Carrier, current as here};
 use crate::clock;
 use crate::fiber::life::{DETACHED, FINISHED, JOINING, POLLED, STARTED};
 use crate::fiber::state::Outcome;
@@ -141,9 +141,12 @@ impl<T> JoinHandle<T> {
     #[track_caller]
     fn wait(&self, deadline: u64) -> bool {
         let control = &*self.fiber;
-        forbid_hopeless(control, deadline);
         loop {
-            let wait = Wait::begin(WaitKind::Join, self.fiber.as_ptr().expose_provenance());
+            // Looked up again in each round: a migratable fiber may have moved.
+            let fiber = here::fiber();
+            forbid_hopeless(fiber, control, deadline);
+            let address = self.fiber.as_ptr().expose_provenance();
+            let wait = Wait::begin_of(fiber, WaitKind::Join, address);
             let who = wait.who();
             let waiter = wait.waiter();
             control.set_joiner(waiter.control(), waiter.epoch());
@@ -153,7 +156,7 @@ impl<T> JoinHandle<T> {
                 return true;
             }
             if marks & STARTED == 0 {
-                dive(control);
+                dive(fiber, control);
             }
             let outcome = wait.suspend(deadline);
             if outcome == Outcome::Notified && control.life.is_finished() {
@@ -210,8 +213,8 @@ fn result_is_gone() -> ! {
 
 /// The joiner of an unstarted fiber would like it to run next: the newest come first for a while.
 #[inline(always)]
-fn dive(control: &Control) {
-    if let Some((carrier, _)) = here::fiber()
+fn dive(fiber: Option<(&'static Carrier, &'static Control)>, control: &Control) {
+    if let Some((carrier, _)) = fiber
         && !control.flags().has(Flags::AFFINE)
     {
         carrier.depth_first.set(true);
