@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The tests of sinew-context on aarch64 and riscv64, under qemu's user emulation.
+# The tests on aarch64 and riscv64, under qemu's user emulation.
 #
 # Debian's compiler is unpacked, not installed: it comes with a standard library for arm64 and with
 # the sources to build one for riscv64, and the machine's own cargo drives it.
@@ -56,4 +56,9 @@ for arch in $archs; do
     "$cargo" test -p sinew-context --target "$triple" --target-dir target/cross/out \
         ${extra[@]+"${extra[@]}"} "${tests[@]}" -- \
         --skip a_burst_is_given_back --skip a_segmented_stack_grows --skip guards_of_both_kinds
+    "$cargo" test -p sinew --target "$triple" --target-dir target/cross/out \
+        ${extra[@]+"${extra[@]}"} --lib --test spawning --test parking --test sleeping \
+        --test predicates --test scopes --test cancelling --test panics --test locals --test slots \
+        --test pinning --test migrating --test shutdown --test stress --test traps -- \
+        --skip short_threads_leave_nothing_behind
 done

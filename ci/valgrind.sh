@@ -11,6 +11,13 @@ for name in ending injecting generators scopes transcripts raw_context nesting t
     tests+=(--test "$name")
 done
 cargo test -p sinew-context --target-dir target/valgrind "${tests[@]}" -- --test-threads=1 2>&1 | tee "$log"
+# Valgrind runs one thread at a time and slowly: what measures time or hogs a thread is left out.
+cargo test -p sinew --target-dir target/valgrind --test spawning --test locals --test slots \
+    --test scopes --test cancelling --test shutdown -- --test-threads=1 \
+    --skip destructors_run_once_in_every_state --skip runtimes_come_and_go \
+    --skip a_submission_that_races_the_shutdown_is_not_lost \
+    --skip wakes_that_race_a_cancellation_end_the_wait_once \
+    --skip a_cancelled_fiber_knows 2>&1 | tee -a "$log"
 if grep -qi "switching stacks" "$log"; then
     echo "valgrind was not told of a stack" >&2
     exit 1
