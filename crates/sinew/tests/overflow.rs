@@ -6,10 +6,8 @@ use sinew_testkit::child::child;
 #[test]
 fn an_overflow_names_the_fiber() {
     let outcome = child("an_overflow_names_the_fiber", || {
-        let fiber = Builder::new()
-            .name("deep")
-            .stack_size(64 * 1024)
-            .spawn(|| sinew_testkit::stack::overflow());
+        let fiber =
+            Builder::new().name("deep").stack_size(64 * 1024).spawn(sinew_testkit::stack::overflow);
         drop(fiber.unwrap().join());
     });
     outcome.assert_died(libc::SIGSEGV, &["stack overflow in fiber \"deep\" (id ", "65536 bytes"]);
@@ -22,7 +20,7 @@ fn an_overflow_of_an_ordinary_fiber_is_reported() {
             for _ in 0..10 {
                 sinew::spawn(sinew::yield_now).join().unwrap();
             }
-            drop(sinew::spawn(|| sinew_testkit::stack::overflow()).join());
+            drop(sinew::spawn(sinew_testkit::stack::overflow).join());
         });
     });
     outcome.assert_died(libc::SIGSEGV, &["stack overflow in fiber ", "262144 bytes"]);
