@@ -62,6 +62,8 @@ fn ring(runtime: &Runtime, size: usize, rounds: usize) {
                         {
                             sinew::park();
                         }
+                        // The first may run before all are made.
+                        sinew::wait_until(|| handles.get().is_some(), None);
                         let handles = handles.get().unwrap();
                         if count.load(Ordering::Acquire) >= total {
                             // Everybody shall see the end.
