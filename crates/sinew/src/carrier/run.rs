@@ -121,9 +121,9 @@ impl Carrier {
         }
     }
 
-    /// Runs fibers until none is ready.
+    /// Runs fibers until none is ready, or one needs a stack.
     fn run_ready(&self) {
-        loop {
+        while self.refused.is_empty() {
             let next = self.next();
             if core::ptr::eq(next, &self.root) {
                 return;
