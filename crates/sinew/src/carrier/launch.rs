@@ -58,33 +58,14 @@ pub(super) unsafe fn start(carrier: &Carrier, control: &Control) -> Option<Conte
         }
     }
     // SAFETY: as the caller promised.
-    let Some(stack) = (unsafe { stack_at_hand(carrier, control) }) else {
-        // SAFETY: taken out of its queue, so its link is free.
-        unsafe { carrier.refused.push(control) };
-        return None;
+    let stack = match unsafe { stack_for(carrier, control) } {
+        Ok(stack) => stack,
+        Err(_) => {
+            // SAFETY: taken out of its queue, so its link is free.
+            unsafe { carrier.refused.push(control) };
+            return None;
+        }
     };
-    // SAFETY: the fiber is ours, and the stack fresh.
-    Some(unsafe { attach(carrier, control, stack) })
-}
-
-/// Gives an unstarted fiber its stack, and lets it run in its turn.
-///
-/// # Safety
-/// As for `start`.
-unsafe fn start_on(carrier: &Carrier, control: &Control, stack: Stack) {
-    // SAFETY: as the caller promised; its link is free.
-    unsafe {
-        attach(carrier, control, stack);
-        carrier.ready.push(control);
-    }
-}
-
-/// Binds a fiber to this carrier and lays it out on `stack`.
-///
-/// # Safety
-/// As for `start`; the stack is unused.
-unsafe fn attach(carrier: &Carrier, control: &Control, stack: Stack) -> Context {
-    let ordinary = !control.flags().has(OWN_STACK);
     bind(carrier, control);
     let launch = stack.top().as_ptr().wrapping_sub(size_of::<Launch>());
     let launch = launch.wrapping_sub(launch.addr() % 16).cast::<Launch>();
@@ -97,7 +78,7 @@ unsafe fn attach(carrier: &Carrier, control: &Control, stack: Stack) -> Context 
             control: Cell::new(control),
             ordinary,
         });
-        prepare(launch, control)
+        Some(prepare(launch, control))
     }
 }
 
@@ -116,22 +97,6 @@ unsafe fn prepare(launch: *mut Launch, control: &Control) -> Context {
         control.context.set(Some(context));
         context
     }
-}
-
-/// A stack that is there to be taken; `None` if the root must find one.
-///
-/// Getting stacks from the pool takes deep calls, and maps memory; on a fiber's stack they would
-/// touch a second page of it, for good.
-#[inline(always)]
-unsafe fn stack_at_hand(carrier: &Carrier, control: &Control) -> Option<Stack> {
-    // SAFETY: this is the carrier's thread, which has its cache while it runs.
-    let cached = unsafe { (*carrier.stacks.get()).as_ref() }.is_some_and(|cache| !cache.is_empty());
-    let ordinary = !control.flags().has(OWN_STACK);
-    if (ordinary && cached) || ptr::eq(carrier.current(), &carrier.root) {
-        // SAFETY: as the caller promised.
-        return unsafe { stack_for(carrier, control) }.ok();
-    }
-    None
 }
 
 #[inline(always)]
@@ -408,18 +373,17 @@ pub(super) fn drop_spare(carrier: &Carrier) {
     }
 }
 
-/// Finds a stack for a fiber for which none was at hand, or ends it if there is none. Called on the
-/// carrier's own stack.
+/// Ends a fiber that cannot be given a stack. Called on the carrier's own stack.
 ///
 /// # Safety
 /// The fiber is unstarted and the caller's; the caller runs on `carrier`.
 pub(super) unsafe fn refuse(carrier: &Carrier, control: &Control) {
-    // SAFETY: this is the carrier's thread.
-    let error = match unsafe { stack_for(carrier, control) } {
+    let error = match stack_for_report(carrier, control) {
         Ok(stack) => {
-            // SAFETY: the fiber is unstarted and ours. With an ordinary stack come more, for the
-            // fibers after it.
-            return unsafe { start_on(carrier, control, stack) };
+            // There is one now; it may start after all.
+            drop(stack);
+            // SAFETY: its link is free.
+            return unsafe { carrier.ready.push(control) };
         }
         Err(error) => error,
     };
@@ -430,4 +394,9 @@ pub(super) unsafe fn refuse(carrier: &Carrier, control: &Control) {
         (control.vtable.get().refuse)(control, Box::new(error));
         finish(carrier, control);
     }
+}
+
+fn stack_for_report(carrier: &Carrier, control: &Control) -> io::Result<Stack> {
+    // SAFETY: called by `refuse` on the carrier's thread.
+    unsafe { stack_for(carrier, control) }
 }

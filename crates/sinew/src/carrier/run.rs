@@ -121,9 +121,9 @@ impl Carrier {
         }
     }
 
-    /// Runs fibers until none is ready, or one needs a stack.
+    /// Runs fibers until none is ready.
     fn run_ready(&self) {
-        while self.refused.is_empty() {
+        loop {
             let next = self.next();
             if core::ptr::eq(next, &self.root) {
                 return;
