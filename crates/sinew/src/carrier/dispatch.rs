@@ -199,13 +199,8 @@ pub(crate) unsafe fn go_behind(carrier: &Carrier, me: &Control) {
         carrier.tick.set(tick);
         let next = &*carrier.ready.rotate(me);
         carrier.look_ahead();
-        if ptr::eq(next, me) {
-            return;
-        }
-        // No migratable fiber is among the ready ones.
-        match next.context.get() {
-            Some(context) => switch(carrier, me, next, context),
-            None => go(carrier, me, next),
+        if !ptr::eq(next, me) {
+            go(carrier, me, next);
         }
     }
 }

@@ -61,7 +61,6 @@ fn yield_the_long_way(carrier: &'static Carrier, me: &'static Control) {
 pub(crate) fn let_others_run(carrier: &Carrier, me: &Control) {
     let unwinding = is_unwinding(carrier, me);
     let bound = unwinding || !me.flags().has(Flags::MIGRATABLE);
-    // Whoever is among the ready ones is not migratable meanwhile.
     let rebind = unwinding && me.flags().has(Flags::MIGRATABLE);
     if rebind {
         me.clear_flags(Flags::MIGRATABLE);
