@@ -102,18 +102,15 @@ fn a_wake_from_elsewhere_ends_the_hook() {
         woken
     });
     let mut sent = Vec::new();
-    for round in 0..20 {
+    for _ in 0..20 {
         let seen = asleep.load(Ordering::SeqCst);
         sinew::wait_until(
             || fiber.fiber().waits_for().is_some() && asleep.load(Ordering::SeqCst) >= seen,
             None,
         );
-        let _ = round;
         std::thread::sleep(Duration::from_millis(1));
         sent.push(Instant::now());
         fiber.fiber().unpark();
-        let count = sent.len();
-        let _ = count;
     }
     let woken = fiber.join().unwrap();
     let mut late: Vec<_> = sent.iter().zip(&woken).map(|(sent, woken)| *woken - *sent).collect();

@@ -191,19 +191,20 @@ impl Crew {
 
     /// A stack of an unusual size, or one that may be given back by another thread.
     pub(crate) fn stack(&self, size: usize) -> io::Result<Stack> {
+        self.pool_of(size)?.allocate()
+    }
+
+    /// The pool of stacks of `size`, made now if there is none; an error if there cannot be one.
+    pub(crate) fn pool_of(&self, size: usize) -> io::Result<StackPool> {
         if size == self.settings.stack_size {
-            return self.pool.allocate();
+            return Ok(self.pool.clone());
         }
-        let known = self.pools.lock().get(&size).cloned();
-        let pool = match known {
-            Some(pool) => pool,
-            None => {
-                let new = new_pool(size, self.settings.max_stacks)?;
-                // Somebody else may have made one meanwhile.
-                self.pools.lock().entry(size).or_insert(new).clone()
-            }
-        };
-        pool.allocate()
+        if let Some(pool) = self.pools.lock().get(&size) {
+            return Ok(pool.clone());
+        }
+        let new = new_pool(size, self.settings.max_stacks)?;
+        // Somebody else may have made one meanwhile.
+        Ok(self.pools.lock().entry(size).or_insert(new).clone())
     }
 
     /// A carrier's thread has ended, or never began. When all have, their carriers can serve

@@ -243,7 +243,7 @@ pub(crate) unsafe fn go(carrier: &Carrier, me: &Control, next: &Control) {
 /// Notes that a migratable fiber is about to run here.
 #[cold]
 #[inline(never)]
-fn moved(carrier: &Carrier, next: &Control) {
+pub(super) fn moved(carrier: &Carrier, next: &Control) {
     next.set_carrier(carrier);
     next.set_flags(Flags::ON_STACK);
 }

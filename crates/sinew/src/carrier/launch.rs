@@ -162,15 +162,13 @@ unsafe extern "C-unwind" fn enter(first: *mut (), second: usize, record: *mut Re
                 None => match start(carrier, next) {
                     Some(context) => context,
                     None => {
-                        carrier.set_current(&carrier.root);
                         context::exit(carrier.root_context(), launch.expose_provenance());
                     }
                 },
             };
             carrier.set_current(next);
             if next.flags().has(Flags::MIGRATABLE) {
-                next.set_carrier(carrier);
-                next.set_flags(Flags::ON_STACK);
+                dispatch::moved(carrier, next);
             }
             context::exit(to, launch.expose_provenance());
         }
@@ -220,38 +218,39 @@ pub(super) unsafe fn finish(carrier: &Carrier, me: &Control) {
 unsafe fn finish_with_extra(carrier: &Carrier, me: &Control) {
     // What it does from here on is not to be cut short.
     me.set_flags(Flags::MASKED);
-    drop_rest(me);
-    let scope = me.extra().and_then(|extra| Some((extra.scope.get(), extra.scope_end.take()?)));
-    // SAFETY: the scope waits for its children, so it is there until `gone` was called. As in
-    // `finish` otherwise.
-    unsafe {
-        if let Some((scope, end)) = scope {
-            (end.leave)(scope, me);
-        }
-        if let Some((joiner, epoch)) = end(me) {
-            wake_joiner(carrier, &*joiner, epoch);
-        }
-        if let Some((scope, end)) = scope {
-            (end.gone)(scope);
-        }
-    }
+    // SAFETY: as the caller promised.
+    unsafe { end_with_extra(me, |joiner, epoch| wake_joiner(carrier, joiner, epoch)) };
     metrics::add(&carrier.counters.finished, 1);
 }
 
-/// Ends a fiber that never reached a carrier, and whose result is stored.
+/// Ends a fiber that never reached a carrier, or a thread; its result is stored.
 ///
 /// # Safety
 /// The fiber is the caller's.
 pub(crate) unsafe fn finish_outside(me: &Control) {
+    // SAFETY: as the caller promised.
+    unsafe {
+        end_with_extra(me, |joiner, epoch| {
+            super::wake(joiner, epoch, Outcome::Notified);
+        });
+    }
+}
+
+/// Drops what few fibers have, ends the fiber, and tells its joiner and its scope.
+///
+/// # Safety
+/// As for `end`.
+unsafe fn end_with_extra(me: &Control, wake: impl FnOnce(&Control, Epoch)) {
     drop_rest(me);
     let scope = me.extra().and_then(|extra| Some((extra.scope.get(), extra.scope_end.take()?)));
-    // SAFETY: as in `finish_with_extra`.
+    // SAFETY: the scope waits for its children, so it is there until `gone` was called. Blocks are
+    // never unmapped; if the joiner has left, the epoch matches nothing.
     unsafe {
         if let Some((scope, end)) = scope {
             (end.leave)(scope, me);
         }
         if let Some((joiner, epoch)) = end(me) {
-            super::wake(&*joiner, epoch, Outcome::Notified);
+            wake(&*joiner, epoch);
         }
         if let Some((scope, end)) = scope {
             (end.gone)(scope);
@@ -378,7 +377,8 @@ pub(super) fn drop_spare(carrier: &Carrier) {
 /// # Safety
 /// The fiber is unstarted and the caller's; the caller runs on `carrier`.
 pub(super) unsafe fn refuse(carrier: &Carrier, control: &Control) {
-    let error = match stack_for_report(carrier, control) {
+    // SAFETY: this is the carrier's thread.
+    let error = match unsafe { stack_for(carrier, control) } {
         Ok(stack) => {
             // There is one now; it may start after all.
             drop(stack);
@@ -394,9 +394,4 @@ pub(super) unsafe fn refuse(carrier: &Carrier, control: &Control) {
         (control.vtable.get().refuse)(control, Box::new(error));
         finish(carrier, control);
     }
-}
-
-fn stack_for_report(carrier: &Carrier, control: &Control) -> io::Result<Stack> {
-    // SAFETY: called by `refuse` on the carrier's thread.
-    unsafe { stack_for(carrier, control) }
 }

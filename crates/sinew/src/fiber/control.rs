@@ -157,7 +157,7 @@ pub enum WaitKind {
     Sleep,
     /// Somebody who calls `unpark`.
     Park,
-    /// The end of another fiber, whose id is the address.
+    /// The end of another fiber.
     Join,
     /// A predicate of `wait_until`.
     Predicate,
@@ -266,7 +266,8 @@ impl Control {
     #[inline(always)]
     pub(crate) fn left_stack(&self) {
         let flags = self.flags().0 & !Flags::ON_STACK.0;
-        // ORDERING: Release publishes the saved context; pairs with the Acquire in `await_left`.
+        // ORDERING: Release publishes the saved context; pairs with the Acquire in
+        // `has_left_stack`.
         self.flags.store(flags, Ordering::Release);
     }
 

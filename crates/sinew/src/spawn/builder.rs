@@ -6,7 +6,6 @@ use crate::fiber::local::{FiberLocal, Inherited};
 use crate::fiber::{Control, Flags, slab};
 use crate::primitive::Ordering;
 use crate::runtime::Handle;
-use sinew_context::stack::{MAX_STACK_SIZE, MIN_STACK_SIZE};
 use std::io;
 use std::mem::ManuallyDrop;
 use std::sync::Arc;
@@ -195,7 +194,7 @@ impl Builder {
         let crew = runtime.crew();
         let mut flags = Flags(0);
         if let Some(size) = self.stack_size {
-            check_stack_size(size)?;
+            crew.pool_of(size)?;
             if size != crew.settings.stack_size {
                 flags.0 |= Flags::SIZED.0;
             }
@@ -229,27 +228,6 @@ impl Builder {
         let handle = unsafe { JoinHandle::new(control) };
         Ok(Unstarted { handle: ManuallyDrop::new(handle), control, runtime })
     }
-}
-
-fn check_stack_size(size: usize) -> io::Result<()> {
-    // SAFETY: no preconditions.
-    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
-    let least = MIN_STACK_SIZE.max(page);
-    if size < least {
-        return Err(invalid(format!("stack size {size} is below the minimum of {least} bytes")));
-    }
-    if size > MAX_STACK_SIZE {
-        return Err(invalid(format!(
-            "stack size {size} is above the maximum of {MAX_STACK_SIZE} bytes"
-        )));
-    }
-    if !size.is_multiple_of(page) {
-        return Err(invalid(format!(
-            "stack size {size} is not a multiple of the page size {page}; use {}",
-            size.next_multiple_of(page)
-        )));
-    }
-    Ok(())
 }
 
 fn check_carrier(index: usize, crew: &Crew) -> io::Result<()> {
