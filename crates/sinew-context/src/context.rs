@@ -205,6 +205,22 @@ impl Arrival {
         Context(unsafe { NonNull::new_unchecked(self.words.0) })
     }
 
+    /// The message, for those who always send one; what it is of a plain arrival is not defined.
+    #[inline(always)]
+    pub fn word(&self) -> usize {
+        self.words.1
+    }
+
+    /// The context that switched here.
+    ///
+    /// # Safety
+    /// It has not exited.
+    #[inline(always)]
+    pub unsafe fn from_suspended(&self) -> Context {
+        // SAFETY: as the caller promised, there is a frame.
+        Context(unsafe { NonNull::new_unchecked(self.frame()) })
+    }
+
     #[inline(always)]
     fn frame(&self) -> *mut Frame {
         self.words.0.map_addr(|word| word & !MESSAGE)

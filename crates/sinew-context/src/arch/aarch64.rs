@@ -87,7 +87,10 @@ pub(crate) unsafe fn exit(to: *mut Frame, message: usize) -> ! {
     }
 }
 
-/// Begins a context: calls the entry function of the record in x19.
+/// Begins a context: goes to the entry function of the record in x19.
+///
+/// A jump with a return address, not a call: the function never returns, and the predictor of
+/// returns would keep the entry for one of those who do.
 ///
 /// On arrival x0 and x1 are as after a `switch`, x29 is zero, sp is 16-byte aligned.
 /// `.cfi_undefined lr` says that this frame has no caller, so every unwinder stops here.
@@ -98,8 +101,10 @@ pub(crate) unsafe extern "C" fn trampoline() {
         ".cfi_undefined lr",
         "mov x2, x19",
         "ldr x3, [x19, #{entry}]",
-        "blr x3",
-        // The entry function does not return.
+        "adr lr, 2f",
+        "br x3",
+        // The entry function does not return; unwinders look for what lies before this address.
+        "2:",
         "brk #1",
         ".cfi_endproc",
         entry = const core::mem::offset_of!(EntryRecord, entry),

@@ -93,7 +93,10 @@ pub(crate) unsafe fn exit(to: *mut Frame, message: usize) -> ! {
     }
 }
 
-/// Begins a context: calls the entry function of the record in s1.
+/// Begins a context: goes to the entry function of the record in s1.
+///
+/// A jump with a return address, not a call: the function never returns, and the predictor of
+/// returns would keep the entry for one of those who do.
 ///
 /// On arrival a0 and a1 are as after a `switch`, s0 is zero, sp is 16-byte aligned.
 /// `.cfi_undefined ra` says that this frame has no caller, so every unwinder stops here.
@@ -104,8 +107,10 @@ pub(crate) unsafe extern "C" fn trampoline() {
         ".cfi_undefined ra",
         "mv a2, s1",
         "ld a3, {entry}(s1)",
-        "jalr a3",
-        // The entry function does not return.
+        "la ra, 2f",
+        "jr a3",
+        // The entry function does not return; unwinders look for what lies before this address.
+        "2:",
         "unimp",
         ".cfi_endproc",
         entry = const core::mem::offset_of!(EntryRecord, entry),

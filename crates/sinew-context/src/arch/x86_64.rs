@@ -92,7 +92,10 @@ pub(crate) unsafe fn exit(to: *mut Frame, message: usize) -> ! {
     }
 }
 
-/// Begins a context: calls the entry function of the record in rbx.
+/// Begins a context: goes to the entry function of the record in rbx.
+///
+/// A jump with a return address, not a call: the function never returns, and the predictor of
+/// returns would keep the entry for one of those who do.
 ///
 /// On arrival rax and rsi are as after a `switch`, rbp is zero, rsp is 16-byte aligned.
 /// `.cfi_undefined rip` says that this frame has no caller, so every unwinder stops here.
@@ -103,8 +106,11 @@ pub(crate) unsafe extern "C" fn trampoline() {
         ".cfi_undefined rip",
         "mov rdi, rax",
         "mov rdx, rbx",
-        "call [rbx + {entry}]",
-        // The entry function does not return.
+        "lea rcx, [rip + 2f]",
+        "push rcx",
+        "jmp [rbx + {entry}]",
+        // The entry function does not return; unwinders look for what lies before this address.
+        "2:",
         "ud2",
         ".cfi_endproc",
         entry = const core::mem::offset_of!(EntryRecord, entry),

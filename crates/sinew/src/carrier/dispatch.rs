@@ -34,7 +34,9 @@ impl Carrier {
         }
         match self.ready.pop() {
             Some(next) => {
-                self.look_ahead();
+                if let Some(ahead) = self.ready.peek() {
+                    self.look_ahead(ahead);
+                }
                 next
             }
             None => self.next_elsewhere(),
@@ -44,10 +46,7 @@ impl Carrier {
     /// Fetches what the dispatch after the next will need: the block of the one after the next, and
     /// the stack of the next, whose block was fetched a dispatch ago.
     #[inline(always)]
-    fn look_ahead(&self) {
-        let Some(ahead) = self.ready.peek() else {
-            return;
-        };
+    fn look_ahead(&self, ahead: *const Control) {
         // SAFETY: what is in the list is ours. The link of the last one is stale, and only a hint.
         unsafe {
             prefetch((*ahead).link().load(Ordering::Relaxed).cast());
@@ -187,7 +186,7 @@ pub(crate) unsafe fn suspend(carrier: &Carrier, me: &Control) {
 /// Puts `me` behind the ready fibers and runs what is next; returns when `me` is dispatched again.
 ///
 /// # Safety
-/// `me` runs on `carrier`, and is in no queue.
+/// `me` runs on `carrier`, is in no queue, and is not migratable.
 #[inline(always)]
 pub(crate) unsafe fn go_behind(carrier: &Carrier, me: &Control) {
     let tick = carrier.tick.get() - 1;
@@ -197,13 +196,24 @@ pub(crate) unsafe fn go_behind(carrier: &Carrier, me: &Control) {
             return go_behind_slowly(carrier, me);
         }
         carrier.tick.set(tick);
+        let len = carrier.ready.len();
+        if len == 0 {
+            return;
+        }
         let next = &*carrier.ready.rotate(me);
-        carrier.look_ahead();
-        if !ptr::eq(next, me) {
-            go(carrier, me, next);
+        if len >= MANY {
+            carrier.look_ahead(carrier.ready.first());
+        }
+        // Nobody who may move is in the list: those are published.
+        match next.context.get() {
+            Some(to) => switch(carrier, me, (next, to), message_of(me, false)),
+            None => go_and_start(carrier, me, next),
         }
     }
 }
+
+/// From how many ready fibers on it pays to fetch them ahead.
+const MANY: usize = 4;
 
 #[inline(never)]
 unsafe fn go_behind_slowly(carrier: &Carrier, me: &Control) {
@@ -214,12 +224,19 @@ unsafe fn go_behind_slowly(carrier: &Carrier, me: &Control) {
     }
 }
 
+#[inline(never)]
+unsafe fn go_and_start(carrier: &Carrier, me: &Control, next: &Control) {
+    // SAFETY: as the caller of `go` promised.
+    unsafe { go(carrier, me, next) };
+}
+
 /// Switches from `me` to `next`; returns when somebody switches back to `me`.
 ///
 /// # Safety
 /// `me` runs on `carrier`; `next` is suspended or unstarted, and nobody else will run it.
 #[inline(always)]
 pub(crate) unsafe fn go(carrier: &Carrier, me: &Control, next: &Control) {
+    let message = message_of(me, me.flags().has(Flags::MIGRATABLE));
     // SAFETY: `next` is ours to run, as the caller promised.
     unsafe {
         let to = match next.context.get() {
@@ -233,10 +250,13 @@ pub(crate) unsafe fn go(carrier: &Carrier, me: &Control, next: &Control) {
                 Some(context) => context,
                 None if me.flags().has(Flags::ROOT) => return,
                 // There was no stack; the root tells whoever waits for it.
-                None => return switch(carrier, me, &carrier.root, carrier.root_context()),
+                None => {
+                    let root = (&carrier.root, carrier.root_context());
+                    return switch(carrier, me, root, message);
+                }
             },
         };
-        switch(carrier, me, next, to);
+        switch(carrier, me, (next, to), message);
     }
 }
 
@@ -250,17 +270,45 @@ pub(super) fn moved(carrier: &Carrier, next: &Control) {
 
 /// Makes `next` the current one and goes on in its context.
 ///
-/// The one who leaves notes who comes, not the one who arrives: what runs next is known here, and
-/// the next dispatch need not wait until it has been read from the other stack.
+/// The one who leaves says in the message who it is, so that whoever arrives has in a register what
+/// it would else have to read through its own frame: what is read there has to wait until the stack
+/// pointer has come from memory.
 ///
 /// # Safety
-/// As for `go`; `to` is the context of `next`.
+/// As for `go`; `next` comes with its context, and the message is that of `me`.
 #[inline(always)]
-unsafe fn switch(carrier: &Carrier, me: &Control, next: &Control, to: Context) {
-    carrier.before.set(me);
+pub(super) unsafe fn switch(
+    carrier: &Carrier,
+    me: &Control,
+    (next, to): (&Control, Context),
+    message: usize,
+) {
     carrier.set_current(next);
     // SAFETY: as the caller promised.
-    unsafe { arrive(me, context::switch(to, 0)) };
+    unsafe { arrive(me, context::switch_with(to, message, 0)) };
+}
+
+/// Messages are the address of a block or of a launch, with one of these in the bits that alignment
+/// leaves: a migratable fiber has stopped; a launch has exited, or rests.
+const KIND: usize = 0b11;
+const MOVES: usize = 0b01;
+const ENDED: usize = 0b10;
+const RESTS: usize = 0b11;
+
+/// The message of a fiber that stops.
+#[inline(always)]
+pub(super) fn message_of(me: &Control, moves: bool) -> usize {
+    ptr::from_ref(me).expose_provenance() | if moves { MOVES } else { 0 }
+}
+
+/// The message of a launch that exits, and whose stack is to be taken back.
+pub(super) fn ended(launch: *mut ()) -> usize {
+    launch.expose_provenance() | ENDED
+}
+
+/// The message of a launch that waits for the next fiber.
+pub(super) fn rests(launch: *mut ()) -> usize {
+    launch.expose_provenance() | RESTS
 }
 
 /// What a context does first when it runs: it sees to the one before.
@@ -269,20 +317,20 @@ unsafe fn switch(carrier: &Carrier, me: &Control, next: &Control, to: Context) {
 /// `me` has just been switched to, and its carrier field is right.
 #[inline(always)]
 pub(super) unsafe fn arrive(me: &Control, arrival: Arrival) {
-    // SAFETY: carriers live for ever. The field is read now, after the switch: a migratable fiber
-    // may be on another one than before.
+    let message = arrival.word();
+    // SAFETY: every switch between fibers sends such a message. Carriers live for ever; the field is
+    // read after the switch: a migratable fiber may be on another one than before.
     unsafe {
-        let carrier = &*me.carrier();
-        let before = carrier.before.get();
-        match arrival.message() {
-            None => {
-                (*before).context.set(Some(arrival.from_plain()));
-                if (*before).flags().has(Flags::MIGRATABLE) {
-                    (*before).left_stack();
-                }
+        let address = message & !KIND;
+        let before = ptr::with_exposed_provenance::<Control>(address);
+        match message & KIND {
+            0 => (*before).context.set(Some(arrival.from_suspended())),
+            MOVES => {
+                (*before).context.set(Some(arrival.from_suspended()));
+                (*before).left_stack();
             }
-            // The one before has ended; its block may be somebody else's by now.
-            Some(launch) => launch::take_back(carrier, launch),
+            RESTS => launch::keep(&*me.carrier(), address, arrival.from_suspended()),
+            _ => launch::take_back(address),
         }
     }
 }

@@ -3,8 +3,10 @@
 //! A stack is attached when the fiber first runs: [`start`] writes a [`Launch`] to its top, and the
 //! context that begins in [`enter`]. When the fiber has ended, `enter` looks for the next; if that
 //! one is unstarted and wants an ordinary stack, it runs on this one at once, without a switch: ten
-//! thousand small fibers use one warm stack. Otherwise `enter` exits to the next, who gives the
-//! stack back: no stack is freed by code that runs on it.
+//! thousand small fibers use one warm stack. Otherwise `enter` leaves for the next one. It *rests*,
+//! as the carrier's spare, until a fiber is to be started on its stack; if the carrier has a spare
+//! already it exits, and the next one gives the stack back: no stack is freed by code that runs on
+//! it.
 //!
 //! The end of a fiber, in order: its locals are dropped, its result stored, or dropped if nobody
 //! will take it; one exchange marks it finished and drops the runtime's reference; then whoever
@@ -29,8 +31,10 @@ use std::io;
 struct Launch {
     record: Record,
     stack: ManuallyDrop<Stack>,
-    /// The fiber that runs on the stack.
+    /// The fiber that runs on the stack; the carrier's root if it shall exit.
     control: Cell<*const Control>,
+    /// Where it goes on when it rests.
+    context: Cell<Option<Context>>,
     /// Whether the stack is of the ordinary kind, and may be kept as the carrier's spare.
     ordinary: bool,
 }
@@ -43,21 +47,25 @@ const OWN_STACK: Flags = Flags(Flags::MIGRATABLE.0 | Flags::SIZED.0);
 ///
 /// # Safety
 /// The caller runs on `carrier` and has taken the fiber out of its queue.
-#[inline(never)]
+#[inline(always)]
 pub(super) unsafe fn start(carrier: &Carrier, control: &Control) -> Option<Context> {
-    let ordinary = !control.flags().has(OWN_STACK);
     let spare = carrier.spare.get().cast::<Launch>();
-    if ordinary && !spare.is_null() {
-        carrier.spare.set(ptr::null_mut());
-        bind(carrier, control);
-        // SAFETY: the spare is a launch whose fiber has ended; nothing on its stack is in use.
-        unsafe {
-            (*spare).record = Record::new(enter);
-            (*spare).control.set(control);
-            return Some(prepare(spare, control));
-        }
+    if spare.is_null() || control.flags().has(OWN_STACK) {
+        // SAFETY: as the caller promised.
+        return unsafe { start_on_new_stack(carrier, control) };
     }
-    // SAFETY: as the caller promised.
+    carrier.spare.set(ptr::null_mut());
+    bind(carrier, control);
+    // SAFETY: the spare is a launch that rests.
+    unsafe {
+        (*spare).control.set(control);
+        (*spare).context.get()
+    }
+}
+
+#[inline(never)]
+unsafe fn start_on_new_stack(carrier: &Carrier, control: &Control) -> Option<Context> {
+    // SAFETY: as the caller of `start` promised.
     let stack = match unsafe { stack_for(carrier, control) } {
         Ok(stack) => stack,
         Err(_) => {
@@ -76,9 +84,10 @@ pub(super) unsafe fn start(carrier: &Carrier, control: &Control) -> Option<Conte
             record: Record::new(enter),
             stack: ManuallyDrop::new(stack),
             control: Cell::new(control),
-            ordinary,
+            context: Cell::new(None),
+            ordinary: !control.flags().has(OWN_STACK),
         });
-        Some(prepare(launch, control))
+        Some(prepare(launch))
     }
 }
 
@@ -86,16 +95,13 @@ pub(super) unsafe fn start(carrier: &Carrier, control: &Control) -> Option<Conte
 ///
 /// # Safety
 /// The launch is complete, and nothing else on its stack is in use.
-#[inline(always)]
-unsafe fn prepare(launch: *mut Launch, control: &Control) -> Context {
+unsafe fn prepare(launch: *mut Launch) -> Context {
     // SAFETY: as the caller promised.
     unsafe {
         let stack = &(*launch).stack;
         let bounds = (stack.low().as_ptr(), stack.high().as_ptr());
         let top = launch.cast::<u8>().wrapping_sub(stack.stagger());
-        let context = Context::prepare(top, bounds, launch.cast(), 0);
-        control.context.set(Some(context));
-        context
+        Context::prepare(top, bounds, launch.cast(), 0)
     }
 }
 
@@ -149,7 +155,7 @@ unsafe extern "C-unwind" fn enter(first: *mut (), second: usize, record: *mut Re
             finish(carrier, me);
             // The block is not ours any more, and may be anybody's.
             carrier.set_current(&carrier.root);
-            let next = &*carrier.next();
+            let mut next = &*carrier.next();
             let to = match next.context.get() {
                 Some(context) => context,
                 None if shared && !next.flags().has(OWN_STACK) => {
@@ -162,7 +168,8 @@ unsafe extern "C-unwind" fn enter(first: *mut (), second: usize, record: *mut Re
                 None => match start(carrier, next) {
                     Some(context) => context,
                     None => {
-                        context::exit(carrier.root_context(), launch.expose_provenance());
+                        next = &carrier.root;
+                        carrier.root_context()
                     }
                 },
             };
@@ -170,7 +177,16 @@ unsafe extern "C-unwind" fn enter(first: *mut (), second: usize, record: *mut Re
             if next.flags().has(Flags::MIGRATABLE) {
                 dispatch::moved(carrier, next);
             }
-            context::exit(to, launch.expose_provenance());
+            if !(*launch).ordinary || !carrier.spare.get().is_null() {
+                context::exit(to, dispatch::ended(launch.cast()));
+            }
+            let arrival = context::switch_with(to, dispatch::rests(launch.cast()), 0);
+            me = &*(*launch).control.get();
+            dispatch::arrive(me, arrival);
+            if me.flags().has(Flags::ROOT) {
+                let carrier = &*me.carrier();
+                context::exit(carrier.root_context(), dispatch::ended(launch.cast()));
+            }
         }
     }
 }
@@ -271,7 +287,8 @@ unsafe fn end(me: &Control) -> Option<(*const Control, Epoch)> {
             // SAFETY: the fiber's own result, which nobody else will take.
             unsafe { unusual_end(me, marks, &mut dropped, &mut polled) };
         }
-        (marks & JOINING != 0).then(|| me.joiner())
+        let joined = marks & JOINING != 0 || me.flags().has(Flags::JOINED_HERE);
+        joined.then(|| me.joiner())
     });
     if last {
         // SAFETY: no reference is left.
@@ -338,37 +355,45 @@ pub(super) fn drop_rest(me: &Control) {
     }
 }
 
-/// Gives back the stack of a fiber that has exited.
+/// Keeps the stack of a fiber that has ended for the next one.
+///
+/// # Safety
+/// `launch` is the message of a launch that rests in `context`, and has been taken over by nobody.
+#[inline(always)]
+pub(super) unsafe fn keep(carrier: &Carrier, launch: usize, context: Context) {
+    let launch = ptr::with_exposed_provenance_mut::<Launch>(launch);
+    // SAFETY: as the caller promised.
+    unsafe { (*launch).context.set(Some(context)) };
+    carrier.spare.set(launch.cast());
+}
+
+/// Gives back the stack of a launch that has exited.
 ///
 /// # Safety
 /// `launch` is the message of an exit in `enter`, and this is done once.
-#[inline(always)]
-pub(super) unsafe fn take_back(carrier: &Carrier, launch: usize) {
+#[inline(never)]
+pub(super) unsafe fn take_back(launch: usize) {
     let launch = ptr::with_exposed_provenance_mut::<Launch>(launch);
-    // SAFETY: nothing on that stack is in use.
+    // SAFETY: nothing on that stack is in use. The `Stack` is moved out before its memory goes.
     unsafe {
         context::retire(&raw mut (*launch).record);
-        if (*launch).ordinary && carrier.spare.get().is_null() {
-            carrier.spare.set(launch.cast());
-        } else {
-            give_back(launch);
-        }
+        drop(ManuallyDrop::take(&mut (*launch).stack));
     }
 }
 
-/// # Safety
-/// Nothing on the stack of the launch is in use.
-unsafe fn give_back(launch: *mut Launch) {
-    // SAFETY: the `Stack` is moved out before its memory goes.
-    drop(unsafe { ManuallyDrop::take(&mut (*launch).stack) });
-}
-
-/// Gives the carrier's spare stack back. Called on its thread.
+/// Ends the carrier's spare, and gives its stack back. Called by the root.
 pub(super) fn drop_spare(carrier: &Carrier) {
     let spare = carrier.spare.replace(ptr::null_mut()).cast::<Launch>();
-    if !spare.is_null() {
-        // SAFETY: the spare's fiber has ended.
-        unsafe { give_back(spare) };
+    if spare.is_null() {
+        return;
+    }
+    let root = &carrier.root;
+    // SAFETY: the spare rests; told to be the root, it exits to where we are.
+    unsafe {
+        (*spare).control.set(root);
+        if let Some(context) = (*spare).context.get() {
+            dispatch::switch(carrier, root, (root, context), dispatch::message_of(root, false));
+        }
     }
 }
 

@@ -29,10 +29,9 @@ pub(crate) struct Carrier {
     current: AtomicPtr<Control>,
     /// The stack of the fiber that ended last, ready for the next one.
     pub(crate) spare: Cell<*mut ()>,
-    /// What ran before, while the switch from it is under way.
-    pub(crate) before: Cell<*const Control>,
     /// The fiber that the running one has just woken: next, within bounds.
     pub(crate) slot: Cell<*const Control>,
+    /// Fibers that stay here, most of them started: those that may move are in the deque.
     pub(crate) ready: Fifo<Control>,
     /// Dispatches until the carrier looks at its other duties.
     pub(crate) tick: Cell<u32>,
@@ -96,7 +95,6 @@ impl Carrier {
         let carrier = Box::leak(Box::new(Carrier {
             current: AtomicPtr::new(ptr::null_mut()),
             spare: Cell::new(ptr::null_mut()),
-            before: Cell::new(ptr::null()),
             slot: Cell::new(ptr::null()),
             ready: Fifo::new(),
             tick: Cell::new(1),
@@ -215,6 +213,43 @@ impl Carrier {
         } else {
             // SAFETY: whoever ends a wait has the fiber, and its link is free.
             unsafe { self.ready.push(control) };
+        }
+    }
+
+    /// Puts the running fiber behind those that are ready.
+    ///
+    /// # Safety
+    /// The fiber runs on this carrier, is in no queue, and stops next.
+    pub(crate) unsafe fn behind(&self, me: &Control) {
+        // SAFETY: as the caller promised. One that may move is published: it is marked as on its
+        // stack until it has stopped.
+        unsafe {
+            if me.flags().has(Flags::MIGRATABLE) {
+                self.publish(me);
+            } else {
+                self.ready.push(me);
+            }
+        }
+    }
+
+    /// Makes an unstarted fiber the next one to run, if it is the newest in the deque and this is
+    /// not at the cost of others.
+    ///
+    /// # Safety
+    /// The caller runs on this carrier, and `control` has not started.
+    #[inline(always)]
+    pub(crate) unsafe fn prefer_newest(&self, control: &Control) {
+        let alone = self.ready.is_empty();
+        if !self.slot.get().is_null() || !alone && self.slot_left.get() == 0 {
+            return;
+        }
+        // SAFETY: the caller is the owner.
+        let newest = unsafe { self.deque.pop_if(control, self.crew().carriers.len() > 1) };
+        if newest {
+            if !alone {
+                self.slot_left.set(self.slot_left.get() - 1);
+            }
+            self.slot.set(control);
         }
     }
 

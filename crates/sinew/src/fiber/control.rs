@@ -51,7 +51,7 @@ pub(crate) struct Control {
 
     /// How to run it. Constant from birth to the end of the block.
     pub(crate) vtable: Cell<&'static Vtable>,
-    /// Whom to wake at the end, and its epoch: written before `JOINING` is set.
+    /// Whom to wake at the end, and its epoch: written before `JOINING` or `JOINED_HERE` is set.
     joiner: AtomicPtr<Control>,
     joiner_epoch: AtomicU64,
     /// What it waits for: the kind in the upper byte, since when below.
@@ -104,6 +104,8 @@ impl Flags {
     /// Its carrier has told it that it was cancelled. Set on its own thread, so that a yield has one
     /// word to look at.
     pub(crate) const TOLD: Flags = Flags(1 << 16);
+    /// `joiner` names a fiber of the same carrier, which is to be woken at the end.
+    pub(crate) const JOINED_HERE: Flags = Flags(1 << 17);
     /// A panic of a context slot's hook is to be raised when the wait has been left.
     pub(crate) const PENDING: Flags = Flags(1 << 15);
     /// Inside a deadline scope.

@@ -237,10 +237,9 @@ impl Wait {
             && deadline <= carrier.now.get()
             && control.wake.claim(self.epoch, Outcome::TimedOut)
         {
-            // It has passed already; but a loop around such a wait must let others run. A migratable
-            // fiber may be among the ready ones: whoever dispatches it marks it as on its stack.
+            // It has passed already; but a loop around such a wait must let others run.
             // SAFETY: the claim succeeded, and this is its carrier's thread.
-            unsafe { carrier.ready.push(control) };
+            unsafe { carrier.behind(control) };
         }
         let timed = deadline != clock::NEVER && control.wake.is_waiting(self.epoch);
         if timed {

@@ -125,6 +125,23 @@ impl<T> Deque<T> {
         unsafe { &*new }
     }
 
+    /// Takes the newest item if it is `item`.
+    ///
+    /// # Safety
+    /// The caller is the owner.
+    #[inline(always)]
+    pub(crate) unsafe fn pop_if(&self, item: *const T, thieves: bool) -> bool {
+        let newest = self.bottom.load(Ordering::Relaxed).wrapping_sub(1);
+        // SAFETY: the current buffer is alive; only the owner replaces it.
+        let buffer = unsafe { &*self.buffer.load(Ordering::Relaxed) };
+        // What was taken may still be in its slot: then there is nothing to pop.
+        if !ptr::eq(buffer.slot(newest).load(Ordering::Relaxed), item) {
+            return false;
+        }
+        // SAFETY: as the caller promised. Only the owner adds, so this is the same item.
+        unsafe { self.pop(thieves).is_some() }
+    }
+
     /// Takes the newest item. Needs no atomic read-modify-write if there are no thieves.
     ///
     /// # Safety

@@ -42,15 +42,13 @@ impl<T: Linked> Fifo<T> {
         }
     }
 
-    /// Appends `item` and takes the oldest, which is `item` if there was nothing else.
+    /// Appends `item` and takes the oldest.
     ///
     /// # Safety
-    /// As for `push`.
+    /// As for `push`; the list is not empty.
     #[inline(always)]
     pub(crate) unsafe fn rotate(&self, item: *const T) -> *const T {
-        if self.len.get() == 0 {
-            return item;
-        }
+        debug_assert!(!self.is_empty());
         // The length stays: one store less to wait for.
         let head = self.head.get();
         let tail = self.tail.replace(item);
@@ -74,6 +72,12 @@ impl<T: Linked> Fifo<T> {
         // SAFETY: what is in the list is alive. The link of the last one is stale, and not used.
         self.head.set(unsafe { (*head).link().load(Ordering::Relaxed) });
         Some(head)
+    }
+
+    /// The oldest, of a list that is not empty.
+    #[inline(always)]
+    pub(crate) fn first(&self) -> *const T {
+        self.head.get()
     }
 
     /// The one that `pop` would return.

@@ -1,6 +1,6 @@
 //! Fibers with settings of their own.
 
-use super::{JoinHandle, fill, inherited_here, submit};
+use super::{JoinHandle, adopt, fill, inherited_here, submit};
 use crate::carrier::Crew;
 use crate::fiber::local::{FiberLocal, Inherited};
 use crate::fiber::{Control, Flags, slab};
@@ -217,13 +217,12 @@ impl Builder {
         extra.stack_size.set(self.stack_size.unwrap_or(crew.settings.stack_size));
         extra.held_back.store(true, Ordering::Relaxed);
         // SAFETY: the same; the rest is the caller's promise.
-        unsafe { fill(control, id, crew, f, flags, inherited) };
+        unsafe { fill(control, id, crew, f, flags) };
         if let Some(index) = self.carrier {
             control.set_carrier(crew.carriers[index]);
         }
-        for value in self.locals {
-            extra.locals.adopt(value);
-        }
+        adopt(control, inherited);
+        adopt(control, self.locals);
         // SAFETY: the handle's reference.
         let handle = unsafe { JoinHandle::new(control) };
         Ok(Unstarted { handle: ManuallyDrop::new(handle), control, runtime })

@@ -8,6 +8,7 @@ use crate::fiber::life::{DETACHED, FINISHED, JOINING, POLLED, STARTED};
 use crate::fiber::state::Outcome;
 use crate::fiber::{Control, FiberRef, Flags, WaitKind, task};
 use crate::park::Wait;
+use crate::primitive::Ordering;
 use core::future::Future;
 use core::marker::PhantomData;
 use core::mem::ManuallyDrop;
@@ -150,7 +151,14 @@ impl<T> JoinHandle<T> {
             let who = wait.who();
             let waiter = wait.waiter();
             control.set_joiner(waiter.control(), waiter.epoch());
-            let marks = control.life.register_joiner();
+            let near = ends_here(fiber, control);
+            let marks = if near {
+                // It cannot have ended since we looked: it would have done so on this thread.
+                control.set_flags(Flags::JOINED_HERE);
+                control.life.marks()
+            } else {
+                control.life.register_joiner()
+            };
             if marks & FINISHED != 0 {
                 wait.withdraw();
                 return true;
@@ -164,7 +172,12 @@ impl<T> JoinHandle<T> {
                 return true;
             }
             // Left for another reason: the end must not wake a later wait.
-            let marks = control.life.clear(JOINING);
+            let marks = if near {
+                control.clear_flags(Flags::JOINED_HERE);
+                control.life.marks()
+            } else {
+                control.life.clear(JOINING)
+            };
             cancel::settle(who, outcome);
             if marks & FINISHED != 0 {
                 return true;
@@ -211,13 +224,32 @@ fn result_is_gone() -> ! {
     panic!("a join handle was used again after it had given its result as a future")
 }
 
-/// The joiner of an unstarted fiber would like it to run next: the newest come first for a while.
+/// Whether `control`, which has not finished, will do so on the carrier of the running fiber, and
+/// that fiber stays there as well and can be suspended. Then no other thread takes part in the join.
+#[inline(always)]
+fn ends_here(fiber: Option<(&'static Carrier, &'static Control)>, control: &Control) -> bool {
+    let Some((carrier, me)) = fiber else { return false };
+    let bound = core::ptr::eq(control.carrier(), carrier);
+    let alone = || {
+        core::ptr::eq(control.crew.load(Ordering::Relaxed), carrier.crew())
+            && carrier.crew().carriers.len() == 1
+    };
+    !me.flags().has(Flags(Flags::ROAMING.0 | Flags::PINNED.0))
+        && !control.flags().has(Flags::ROAMING)
+        && (bound || alone())
+}
+
+/// The joiner of an unstarted fiber would like it to run next: the newest come first for a while,
+/// and if this is the newest, it is the next.
 #[inline(always)]
 fn dive(fiber: Option<(&'static Carrier, &'static Control)>, control: &Control) {
     if let Some((carrier, _)) = fiber
         && !control.flags().has(Flags::AFFINE)
     {
         carrier.depth_first.set(true);
+        // SAFETY: this is the carrier's thread, and the fiber, if it is in the deque, is unstarted:
+        // nobody else puts anything there.
+        unsafe { carrier.prefer_newest(control) };
     }
 }
 

@@ -131,33 +131,25 @@ unsafe fn make<F, T>(
 where
     F: FnOnce() -> T,
 {
-    let inherited = match parent.extra() {
-        None => Vec::new(),
-        Some(extra) => extra.locals.inherited(),
-    };
+    // Before the block is taken: what is inherited is copied by code of the user's.
+    let inherited = parent.extra().map(|extra| extra.locals.inherited());
     // SAFETY: this is the carrier's thread, and carriers stay for ever.
     let (control, id) = unsafe { carrier.slab.take() };
+    if let Some(inherited) = inherited {
+        adopt(control, inherited);
+    }
     // SAFETY: a vacant block is ours.
-    unsafe { fill(control, id, carrier.crew(), f, flags, inherited) };
+    unsafe { fill(control, id, carrier.crew(), f, flags) };
     control
 }
 
 /// # Safety
 /// The block is vacant and the caller's; otherwise as for `make`.
 #[inline(always)]
-unsafe fn fill<F, T>(
-    control: &'static Control,
-    id: u64,
-    crew: &Crew,
-    f: F,
-    flags: Flags,
-    inherited: Vec<Inherited>,
-) where
+unsafe fn fill<F, T>(control: &'static Control, id: u64, crew: &Crew, f: F, flags: Flags)
+where
     F: FnOnce() -> T,
 {
-    for value in inherited {
-        control.extra_or_new().locals.adopt(value);
-    }
     control.crew.store((&raw const *crew).cast_mut(), Ordering::Relaxed);
     let vtable: &'static Vtable = task::vtable::<F, T>();
     // SAFETY: the vtable belongs to the closure.
@@ -175,9 +167,10 @@ where
 {
     let inherited = inherited_here();
     let (control, id) = slab::take_common();
+    adopt(control, inherited);
     // SAFETY: a vacant block is ours; the rest is the caller's promise.
     unsafe {
-        fill(control, id, crew, f, Flags(0), inherited);
+        fill(control, id, crew, f, Flags(0));
         submit(crew, control);
         JoinHandle::new(control)
     }
@@ -192,6 +185,14 @@ fn inherited_here() -> Vec<Inherited> {
     parent
         .and_then(|parent| parent.extra().map(|extra| extra.locals.inherited()))
         .unwrap_or_default()
+}
+
+/// Gives a new fiber what it inherits.
+#[inline(never)]
+fn adopt(control: &Control, inherited: Vec<Inherited>) {
+    for value in inherited {
+        control.extra_or_new().locals.adopt(value);
+    }
 }
 
 /// Gives an unstarted fiber to its crew, from anywhere.

@@ -10,7 +10,7 @@
 //! A handle that is leaked keeps its result for ever: not dropped, so not used.
 
 use super::handle::Fiber;
-use super::{JoinHandle, fill, inherited_here, make, submit};
+use super::{JoinHandle, adopt, fill, inherited_here, make, submit};
 use crate::cancel;
 use crate::carrier::crew::PinnedWait;
 use crate::carrier::current as here;
@@ -193,7 +193,8 @@ impl<'scope> Scope<'scope, '_> {
                     let inherited = inherited_here();
                     let runtime = Handle::current_or_default();
                     let (control, id) = slab::take_common();
-                    fill(control, id, runtime.crew(), closure, Flags(0), inherited);
+                    adopt(control, inherited);
+                    fill(control, id, runtime.crew(), closure, Flags(0));
                     core.adopt(control);
                     submit(runtime.crew(), control);
                     JoinHandle::new(control)
