@@ -8,8 +8,10 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Stacks fetched from the pool in one go.
-const BATCH: usize = 16;
+/// Stacks fetched from the pool in one go, at most: a quarter of what the cache holds.
+///
+/// Whoever fetches them uses more of its own stack than others, so the fewer do the better.
+const BATCH: usize = 32;
 
 /// Stacks that a cache keeps when nothing else is said.
 const DEFAULT_CAPACITY: usize = 64;
@@ -150,7 +152,7 @@ impl CacheCore {
     #[cold]
     fn refill(&self) -> io::Result<NonNull<u8>> {
         let mut batch = [NonNull::dangling(); BATCH];
-        let wanted = BATCH.min(self.capacity.max(1));
+        let wanted = (self.capacity / 4).clamp(1, BATCH);
         let count = self.pool.take_batch(&mut batch[..wanted])?;
         // The list hands out from its end: the warmest but one must be there.
         batch[1..count].iter().rev().for_each(|&low| self.put(low));

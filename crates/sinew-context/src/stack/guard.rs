@@ -21,32 +21,50 @@ pub enum GuardKind {
 #[cfg(target_os = "linux")]
 const MADV_GUARD_INSTALL: i32 = 102;
 
-/// Guards that one system call installs, at most.
-pub(super) const BATCH: usize = 64;
+/// Guards that one system call installs, at most. Their vectors lie on the stack of whoever needs a
+/// stack, which may be a fiber that has touched one page so far.
+const BATCH: usize = 16;
 
-/// Installs `guards` by the kind that is wanted, or by the cheapest that works.
+/// Guards of equal length at equal distances.
+#[derive(Clone, Copy)]
+pub(super) struct Row {
+    pub(super) first: NonNull<u8>,
+    pub(super) len: usize,
+    pub(super) stride: usize,
+    pub(super) count: usize,
+}
+
+impl Row {
+    /// One guard.
+    pub(super) fn single(first: NonNull<u8>, len: usize) -> Row {
+        Row { first, len, stride: 0, count: 1 }
+    }
+
+    fn guard(&self, index: usize) -> *mut libc::c_void {
+        self.first.as_ptr().wrapping_add(index * self.stride).cast()
+    }
+}
+
+/// Installs guards by the kind that is wanted, or by the cheapest that works.
 ///
 /// # Safety
-/// Each range is committed memory of this crate that nobody uses.
-pub(super) unsafe fn install(
-    guards: &[(NonNull<u8>, usize)],
-    wanted: Option<GuardKind>,
-) -> io::Result<GuardKind> {
+/// Each guard is committed memory of this crate that nobody uses.
+pub(super) unsafe fn install(row: Row, wanted: Option<GuardKind>) -> io::Result<GuardKind> {
     if wanted != Some(GuardKind::Mprotect) && !cfg!(sinew_force_fallback) {
         // SAFETY: as promised by the caller.
-        let installed = unsafe { install_in_place(guards) };
+        let installed = unsafe { install_in_place(row) };
         match installed {
             // An emulator may answer yes to advice that it does not know.
-            Ok(()) if faults(guards[0].0) => return Ok(GuardKind::InPlace),
+            Ok(()) if faults(row.first) => return Ok(GuardKind::InPlace),
             Err(error) if error.raw_os_error() != Some(libc::EINVAL) => return Err(error),
             _ if wanted.is_none() => {}
             _ => return Err(io::Error::from_raw_os_error(libc::EINVAL)),
         }
     }
-    for &(low, len) in guards {
+    for index in 0..row.count {
         // SAFETY: as promised by the caller.
-        if unsafe { libc::mprotect(low.as_ptr().cast(), len, libc::PROT_NONE) } != 0 {
-            return Err(explain("guard", len));
+        if unsafe { libc::mprotect(row.guard(index), row.len, libc::PROT_NONE) } != 0 {
+            return Err(explain("guard", row.len));
         }
     }
     Ok(GuardKind::Mprotect)
@@ -69,37 +87,41 @@ fn faults(_: NonNull<u8>) -> bool {
 }
 
 #[cfg(target_os = "linux")]
-unsafe fn install_in_place(guards: &[(NonNull<u8>, usize)]) -> io::Result<()> {
-    let mut rest = guards;
-    if guards.len() > 1 {
+unsafe fn install_in_place(row: Row) -> io::Result<()> {
+    let mut done = 0;
+    let mut batches = row.count > 1;
+    while done < row.count {
         // SAFETY: as promised by the caller.
-        let done = unsafe { install_batch(guards) };
-        rest = &guards[done..];
-    }
-    for &(low, len) in rest {
-        // SAFETY: as promised by the caller.
-        if unsafe { libc::madvise(low.as_ptr().cast(), len, MADV_GUARD_INSTALL) } != 0 {
-            return Err(io::Error::last_os_error());
+        unsafe {
+            let batch = if batches { install_batch(row, done) } else { 0 };
+            batches = batch > 0;
+            done += batch;
+            if !batches {
+                if libc::madvise(row.guard(done), row.len, MADV_GUARD_INSTALL) != 0 {
+                    return Err(io::Error::last_os_error());
+                }
+                done += 1;
+            }
         }
     }
     Ok(())
 }
 
 #[cfg(not(target_os = "linux"))]
-unsafe fn install_in_place(_: &[(NonNull<u8>, usize)]) -> io::Result<()> {
+unsafe fn install_in_place(_: Row) -> io::Result<()> {
     Err(io::Error::from_raw_os_error(libc::EINVAL))
 }
 
-/// Installs as many guards as one system call takes; says how many. Zero where the kernel has no
-/// such call (before 6.13 `process_madvise` refuses this advice).
+/// Installs as many guards from `from` on as one system call takes; says how many. Zero where the
+/// kernel has no such call (before 6.13 `process_madvise` refuses this advice).
 #[cfg(target_os = "linux")]
-unsafe fn install_batch(guards: &[(NonNull<u8>, usize)]) -> usize {
+unsafe fn install_batch(row: Row, from: usize) -> usize {
     /// Stands for the calling process since 6.14; earlier kernels answer `EBADF`.
     const PIDFD_SELF: i32 = -10_001;
     let mut vectors = [libc::iovec { iov_base: core::ptr::null_mut(), iov_len: 0 }; BATCH];
-    let count = guards.len().min(BATCH);
-    for (vector, &(low, len)) in vectors.iter_mut().zip(guards) {
-        *vector = libc::iovec { iov_base: low.as_ptr().cast(), iov_len: len };
+    let count = (row.count - from).min(BATCH);
+    for (index, vector) in vectors[..count].iter_mut().enumerate() {
+        *vector = libc::iovec { iov_base: row.guard(from + index), iov_len: row.len };
     }
     // SAFETY: the vectors name memory of ours, as promised by the caller.
     let advised = unsafe {
@@ -112,14 +134,6 @@ unsafe fn install_batch(guards: &[(NonNull<u8>, usize)]) -> usize {
             0,
         )
     };
-    let mut advised = usize::try_from(advised).unwrap_or(0);
-    // It may stop early: count the guards that were done whole.
-    guards
-        .iter()
-        .take_while(|&&(_, len)| {
-            let whole = advised >= len;
-            advised = advised.saturating_sub(len);
-            whole
-        })
-        .count()
+    // It may stop early: those that were done whole count.
+    usize::try_from(advised).unwrap_or(0) / row.len
 }

@@ -1,6 +1,6 @@
 //! Stacks with a mapping and a guard each.
 
-use super::guard;
+use super::guard::{self, Row};
 use super::mapping::{self, Mapping};
 use super::{
     DEFAULT_GUARD_SIZE, DEFAULT_STACK_SIZE, Stack, StackAllocator, check_guard, check_size,
@@ -55,7 +55,7 @@ unsafe impl StackAllocator for ProtectedFixedSize {
         let map = Mapping::reserve(self.guard + self.size)?;
         map.commit(0, map.len())?;
         // SAFETY: the low end of a mapping that is not in use yet.
-        unsafe { guard::install(&[(map.low(), self.guard)], None)? };
+        unsafe { guard::install(Row::single(map.low(), self.guard), None)? };
         let guard = self.guard;
         // SAFETY: inside the mapping.
         let low = unsafe { map.leak().add(guard) };

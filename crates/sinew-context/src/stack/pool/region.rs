@@ -1,14 +1,14 @@
 //! A large mapping, cut into slots: guard below, stack above.
 
-use super::super::guard::{self, GuardKind};
+use super::super::guard::{self, GuardKind, Row};
 use super::super::mapping::Mapping;
 use super::super::overflow::registry::{self, Span};
 use crate::sanitizer;
 use core::ptr::NonNull;
 use std::io;
 
-/// Slots that become usable in one go at most: one system call commits them, one guards them.
-const BLOCK: usize = guard::BATCH;
+/// Slots that become usable in one go at most.
+const BLOCK: usize = 64;
 
 /// A mapping of slots. Dropping it unmaps it; then no stack of it is in use.
 pub(super) struct Region {
@@ -104,13 +104,12 @@ impl Region {
         let count = self.ready.clamp(4, BLOCK).min(total - self.ready);
         let offset = self.ready * self.stride;
         self.map.commit(offset, count * self.stride)?;
-        let mut guards = [(NonNull::dangling(), 0); BLOCK];
-        for (index, place) in guards[..count].iter_mut().enumerate() {
-            *place = (self.slot(self.ready + index), self.guard);
-        }
+        let (first, len, stride) = (self.slot(self.ready), self.guard, self.stride);
         // SAFETY: slots of ours that nobody uses yet.
-        self.guard_kind = unsafe { guard::install(&guards[..count], self.wanted)? };
-        for &(slot, _) in &guards[..count] {
+        self.guard_kind =
+            unsafe { guard::install(Row { first, len, stride, count }, self.wanted)? };
+        for index in self.ready..self.ready + count {
+            let slot = self.slot(index);
             // SAFETY: the bounds of one slot.
             let (low, high) = unsafe { (slot.add(self.guard), slot.add(self.stride)) };
             let id = sanitizer::register_stack(low.as_ptr(), high.as_ptr());
