@@ -78,8 +78,7 @@ pub(crate) struct Crew {
 impl Crew {
     pub(crate) fn new(count: usize, settings: Settings) -> io::Result<Arc<Crew>> {
         let pool = new_pool(settings.stack_size, settings.max_stacks)?;
-        let carriers: Vec<&'static Carrier> =
-            (0..count).map(|_| Carrier::take()).collect::<io::Result<_>>()?;
+        let carriers = take_carriers(count)?;
         let crew = Arc::new(Crew {
             carriers: carriers.into(),
             injector: Inbox::new(),
@@ -241,6 +240,25 @@ impl Crew {
             futex::wait(self.ended.as_ptr(), ended, clock::until(now, deadline));
         }
     }
+}
+
+/// Takes so many carriers, or none.
+fn take_carriers(count: usize) -> io::Result<Vec<&'static Carrier>> {
+    let mut carriers = Vec::with_capacity(count);
+    for index in 0..count {
+        match Carrier::take() {
+            Ok(carrier) => carriers.push(carrier),
+            Err(error) => {
+                carriers.into_iter().for_each(Carrier::give_back);
+                let message = format!(
+                    "no descriptor for carrier {index} of {count}, which each need one: {error}; \
+                     see `ulimit -n`"
+                );
+                return Err(io::Error::new(error.kind(), message));
+            }
+        }
+    }
+    Ok(carriers)
 }
 
 fn new_pool(size: usize, max: Option<usize>) -> io::Result<StackPool> {

@@ -225,7 +225,11 @@ impl Builder {
                     crew.thread_ended();
                 }
                 drop(runtime);
-                return Err(error);
+                let message = format!(
+                    "no thread for carrier {started} of {count}: {error}; see `ulimit -u`, or ask \
+                     for fewer carriers"
+                );
+                return Err(io::Error::new(error.kind(), message));
             }
         }
         Ok(runtime)

@@ -1,0 +1,110 @@
+//! Limits of the process: addresses, descriptors, threads.
+//!
+//! Each case sets a limit for a process of its own.
+
+use sinew::Runtime;
+use sinew_testkit::child::child;
+use std::io;
+
+fn set_limit(which: libc::__rlimit_resource_t, value: u64) {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: valid limits for this process; the harder one stays, so that it can be raised again.
+    unsafe {
+        assert_eq!(libc::getrlimit(which, &mut limit), 0);
+        limit.rlim_cur = value.min(limit.rlim_max);
+        assert_eq!(libc::setrlimit(which, &limit), 0);
+    }
+}
+
+fn open_descriptors() -> usize {
+    std::fs::read_dir("/proc/self/fd").unwrap().count()
+}
+
+fn works(runtime: &Runtime) -> bool {
+    runtime.spawn(|| 7).join().unwrap() == 7
+}
+
+#[test]
+fn without_descriptors_a_runtime_is_an_error_and_nothing_is_lost() {
+    child("without_descriptors_a_runtime_is_an_error_and_nothing_is_lost", || {
+        let other = Runtime::builder().carriers(1).build().unwrap();
+        // Each carrier needs one; the numbers below the limit may be in use already.
+        set_limit(libc::RLIMIT_NOFILE, 7);
+        assert!(Runtime::builder().carriers(8).build().is_err());
+        set_limit(libc::RLIMIT_NOFILE, 1000);
+        let before = open_descriptors();
+        set_limit(libc::RLIMIT_NOFILE, 7);
+        for _ in 0..20 {
+            let error = Runtime::builder().carriers(8).build().unwrap_err();
+            let text = error.to_string();
+            assert!(text.contains("of 8") && text.contains("ulimit -n"), "{text}");
+            assert!(works(&other));
+        }
+        set_limit(libc::RLIMIT_NOFILE, 1000);
+        // What the first attempt got is kept for later, and not got again.
+        assert_eq!(open_descriptors(), before);
+        let runtime = Runtime::builder().carriers(8).build().unwrap();
+        assert!(works(&runtime));
+    })
+    .assert_success();
+}
+
+#[test]
+fn without_threads_a_runtime_is_an_error_and_the_others_go_on() {
+    child("without_threads_a_runtime_is_an_error_and_the_others_go_on", || {
+        // SAFETY: an ordinary user, whom the limit concerns; root is exempt.
+        if unsafe { libc::getuid() } == 0 && unsafe { libc::setuid(65_534) } != 0 {
+            println!("skipped: cannot become an ordinary user");
+            return;
+        }
+        let other = Runtime::builder().carriers(2).build().unwrap();
+        set_limit(libc::RLIMIT_NPROC, 0);
+        for _ in 0..20 {
+            let error = Runtime::builder().carriers(3).build().unwrap_err();
+            assert!(error.to_string().contains("ulimit -u"), "{error}");
+            assert!(works(&other));
+        }
+        set_limit(libc::RLIMIT_NPROC, u64::MAX);
+        assert!(works(&Runtime::builder().carriers(3).build().unwrap()));
+    })
+    .assert_success();
+}
+
+#[test]
+fn without_addresses_fibers_end_with_the_error_and_the_others_go_on() {
+    let outcome = child("without_addresses_fibers_end_with_the_error_and_the_others_go_on", || {
+        let runtime = Runtime::builder().carriers(2).build().unwrap();
+        assert!(works(&runtime));
+        set_limit(libc::RLIMIT_AS, 512 << 20);
+        let fibers: Vec<_> = (0..5000).map(|_| runtime.spawn(sinew::park)).collect();
+        // Each either waits, or has ended because there was no stack for it.
+        let failed = loop {
+            let ended: Vec<_> = fibers.iter().filter(|fiber| fiber.is_finished()).collect();
+            let waiting = fibers
+                .iter()
+                .filter(|fiber| fiber.fiber().state() == sinew::State::Suspended)
+                .count();
+            if ended.len() + waiting == fibers.len() {
+                break ended.len();
+            }
+            std::thread::yield_now();
+        };
+        assert!(failed > 0 && failed < fibers.len(), "{failed}");
+        let mut refused = 0;
+        for fiber in fibers {
+            fiber.fiber().unpark();
+            if let Err(payload) = fiber.join() {
+                let error = payload.downcast::<io::Error>().unwrap();
+                assert!(error.to_string().contains("ulimit -v"), "{error}");
+                refused += 1;
+            }
+        }
+        assert_eq!(refused, failed);
+        // The stacks of those that have ended serve the next.
+        assert!(works(&runtime));
+        let again: Vec<_> = (0..200).map(|n| runtime.spawn(move || n)).collect();
+        assert_eq!(again.into_iter().map(|fiber| fiber.join().unwrap()).sum::<i32>(), 19_900);
+    });
+    outcome.assert_success();
+    assert!(outcome.stderr.contains("ends before it began"), "{outcome:#?}");
+}
