@@ -26,7 +26,7 @@ fn overflow_on(allocator: &dyn StackAllocator) {
 const REPORT: [&str; 3] = [
     "sinew: stack overflow in a fiber: all 131072 bytes of the stack 0x",
     "fault at 0x",
-    "StackPool::builder().stack_size(262144)",
+    "`stack_size(262144)`",
 ];
 
 #[test]

@@ -50,6 +50,25 @@ pub struct Cancelled {
     deadline: bool,
 }
 
+impl Cancelled {
+    /// Whether it was the deadline of a [`timeout`] or [`deadline`] that passed, not a request.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// sinew::run(|| {
+    ///     let fiber = sinew::spawn(sinew::park);
+    ///     fiber.cancel();
+    ///     let payload = fiber.join().unwrap_err();
+    ///     assert!(!payload.downcast_ref::<sinew::Cancelled>().unwrap().is_deadline());
+    /// });
+    /// ```
+    pub fn is_deadline(&self) -> bool {
+        self.deadline
+    }
+}
+
 impl fmt::Display for Cancelled {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.deadline {
@@ -300,6 +319,13 @@ impl From<Elapsed> for std::io::Error {
 /// Every wait in `f` ends at the deadline at the latest; what `f` computes between waits is not
 /// interrupted. Scopes nest, and the earliest deadline counts. Destructors of `f` run before this
 /// returns.
+///
+/// It works by unwinding, so it has no effect where nothing may be unwound: in a destructor that
+/// runs because of a panic or a cancellation, inside [`masked`], and in programs built with
+/// `panic = "abort"`. There, use the waits that have a timeout of their own, such as
+/// [`park_timeout`](crate::park_timeout) or [`join_timeout`](crate::JoinHandle::join_timeout).
+///
+/// A lock of the standard library that is held when a wait in `f` is left is poisoned.
 ///
 /// # Examples
 /// ```

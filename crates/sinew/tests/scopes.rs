@@ -189,3 +189,23 @@ fn a_scope_cancels_all_its_children() {
         });
     });
 }
+
+#[test]
+fn a_child_without_a_stack_is_a_failure() {
+    let _watch = watch::a_minute();
+    let runtime = Runtime::builder().carriers(1).max_stacks(1).build().unwrap();
+    runtime.run(|| {
+        let mut values = [0; 4];
+        let scope = catch_unwind(AssertUnwindSafe(|| {
+            sinew::scope(|s| {
+                for value in &mut values {
+                    s.spawn(|| *value = 1);
+                }
+            });
+        }));
+        assert!(scope.is_err());
+        assert_eq!(values, [0; 4]);
+        // One that was joined has been told.
+        sinew::scope(|s| assert!(s.spawn(|| ()).join().is_err()));
+    });
+}

@@ -261,7 +261,18 @@ fn take_carriers(count: usize) -> io::Result<Vec<&'static Carrier>> {
     Ok(carriers)
 }
 
+/// The smallest stack: room for a closure of a debug build that panics.
+const SMALLEST_STACK: usize = 16 * 1024;
+
 fn new_pool(size: usize, max: Option<usize>) -> io::Result<StackPool> {
+    if size < SMALLEST_STACK {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!(
+                "a stack of {size} bytes is too small for a fiber; use at least {SMALLEST_STACK}"
+            ),
+        ));
+    }
     let mut builder = StackPool::builder().stack_size(size);
     if let Some(max) = max {
         builder = builder.max_stacks(max);

@@ -414,6 +414,12 @@ pub(super) unsafe fn refuse(carrier: &Carrier, control: &Control) {
     };
     bind(carrier, control);
     report::say(format_args!("fiber {} ends before it began: {error}", control.id()));
+    if let Some(extra) = control.extra()
+        && let Some(end) = extra.scope_end.get()
+    {
+        // SAFETY: the scope waits for the fiber to be gone.
+        unsafe { (end.failed)(extra.scope.get()) };
+    }
     // SAFETY: the closure was stored when the fiber was made, and nobody else takes it.
     unsafe {
         (control.vtable.get().refuse)(control, Box::new(error));

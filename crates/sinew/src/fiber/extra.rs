@@ -49,6 +49,8 @@ pub(crate) struct ScopeEnd {
     pub(crate) leave: unsafe fn(scope: *const (), child: &Control),
     /// After the end, when nothing of the fiber is left: the scope may return.
     pub(crate) gone: unsafe fn(scope: *const ()),
+    /// Before the end of a fiber that could not begin: that counts as a failure.
+    pub(crate) failed: unsafe fn(scope: *const ()),
 }
 
 impl Default for Extra {

@@ -80,7 +80,8 @@ impl Builder {
         self
     }
 
-    /// Bytes of a fiber's stack, unless its own builder says otherwise: 256 KiB if not set.
+    /// Bytes of a fiber's stack, unless its own builder says otherwise: 256 KiB if not set. A
+    /// multiple of the page, at least 16 KiB.
     ///
     /// # Examples
     /// ```
@@ -93,8 +94,8 @@ impl Builder {
         self
     }
 
-    /// How many stacks of one size there may be at a time. A fiber that would need one more ends
-    /// with an error.
+    /// How many stacks of one size there may be at a time, at least 1. A fiber that would need one
+    /// more does not begin: its `join` gives the [`io::Error`] as the payload.
     ///
     /// # Examples
     /// ```
@@ -201,6 +202,9 @@ impl Builder {
             // Knows the affinity mask and the quota of the control group.
             None => thread::available_parallelism().map_or(1, usize::from).min(MOST_CARRIERS),
         };
+        if self.max_stacks == Some(0) {
+            return Err(invalid("without a stack no fiber can run: max_stacks(0)".into()));
+        }
         if self.name.contains('\0') {
             return Err(invalid(format!("the name {:?} has a zero byte in it", self.name)));
         }

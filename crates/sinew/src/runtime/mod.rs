@@ -167,7 +167,7 @@ impl Handle {
 
     /// Starts a fiber on this runtime, from anywhere.
     ///
-    /// If the runtime is shut down, the fiber ends before it begins, and `join` says so.
+    /// If the runtime is shut down, the fiber ends before it begins: as one that was cancelled.
     ///
     /// # Examples
     /// ```

@@ -45,12 +45,14 @@ impl Leftover {
 
 impl fmt::Display for Leftover {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} fibers did not end in time:", self.fibers.len())?;
-        for fiber in self.fibers.iter().take(10) {
-            write!(f, " {}", describe(fiber.control()))?;
+        let plural = if self.fibers.len() == 1 { "" } else { "s" };
+        write!(f, "{} fiber{plural} did not end in time", self.fibers.len())?;
+        for (index, fiber) in self.fibers.iter().take(10).enumerate() {
+            let before = if index == 0 { ": " } else { ", " };
+            write!(f, "{before}{}", describe(fiber.control()))?;
             match fiber.waits_for() {
-                Some(kind) => write!(f, " (in {}),", kind.operation())?,
-                None => write!(f, " (running),")?,
+                Some(kind) => write!(f, " (in {})", kind.operation())?,
+                None => write!(f, " (running)")?,
             }
         }
         if self.fibers.len() > 10 {

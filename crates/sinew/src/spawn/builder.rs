@@ -58,7 +58,7 @@ impl Builder {
         self
     }
 
-    /// Bytes of its stack: a multiple of the page, at least 4096. Addresses, not memory: that is
+    /// Bytes of its stack: a multiple of the page, at least 16 KiB. Addresses, not memory: that is
     /// taken page by page.
     ///
     /// # Examples

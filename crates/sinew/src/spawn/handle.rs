@@ -267,13 +267,14 @@ fn can_only_run_on(carrier: &Carrier, control: &Control) -> bool {
     core::ptr::eq(control.carrier(), carrier)
 }
 
-/// A fiber as people are told of it: `fiber "name" (id 7)`.
+/// A fiber as people are told of it: `fiber "name" (id 7)`. What cannot be printed in a name is
+/// escaped: a report is one line.
 pub(crate) fn describe(control: &Control) -> impl fmt::Display + '_ {
     struct Description<'a>(&'a Control);
     impl fmt::Display for Description<'_> {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             match self.0.extra().and_then(|extra| extra.name()) {
-                Some(name) => write!(f, "fiber \"{name}\" (id {})", self.0.id()),
+                Some(name) => write!(f, "fiber \"{}\" (id {})", name.escape_debug(), self.0.id()),
                 None => write!(f, "fiber {}", self.0.id()),
             }
         }

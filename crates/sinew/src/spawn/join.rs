@@ -27,7 +27,6 @@ use std::thread::Result;
 /// let fiber = sinew::spawn(|| "done");
 /// assert_eq!(fiber.join().unwrap(), "done");
 /// ```
-#[must_use = "dropping the handle detaches the fiber"]
 pub struct JoinHandle<T> {
     fiber: FiberRef,
     result: PhantomData<T>,
@@ -125,7 +124,9 @@ impl<T> JoinHandle<T> {
     /// Asks the fiber to end: its next wait unwinds it, or the one under way.
     ///
     /// Destructors run. The result of `join` is then an `Err` that [`is_cancel`](crate::is_cancel)
-    /// recognises, unless the fiber ended before it waited again.
+    /// recognises, unless the fiber ended before it waited again. One that has not begun never does:
+    /// its closure is dropped. With `panic = "abort"` nothing is unwound, and the fiber has to look at
+    /// [`is_cancelled`](crate::is_cancelled) itself.
     ///
     /// # Examples
     /// ```

@@ -290,7 +290,12 @@ impl Core {
     }
 }
 
-static END: ScopeEnd = ScopeEnd { leave, gone };
+static END: ScopeEnd = ScopeEnd { leave, gone, failed };
+
+unsafe fn failed(scope: *const ()) {
+    // SAFETY: the scope waits for `gone`.
+    unsafe { &*scope.cast::<Core>() }.unseen.fetch_add(1, Ordering::Relaxed);
+}
 
 unsafe fn leave(scope: *const (), child: &Control) {
     // SAFETY: the scope waits for `gone`.
@@ -345,9 +350,7 @@ impl<T> ScopedJoinHandle<'_, T> {
         if let Err(payload) = &result
             && !cancel::is_cancel(&**payload)
         {
-            // One that could not begin has counted nothing.
-            let less = |count: usize| count.checked_sub(1);
-            let _ = self.core.unseen.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+            self.core.unseen.fetch_sub(1, Ordering::Relaxed);
         }
         result
     }

@@ -97,8 +97,8 @@ fn report(address: usize, slot: Slot) {
     hook::report(format_args!(
         "sinew: stack overflow in {whose}: all {size} bytes of the stack {:#x}..{:#x} are used \
          (fault at {address:#x})\n\
-         sinew: give it a larger stack, for instance `StackPool::builder().stack_size({})` (the \
-         limit, if it is `Segmented`), or move large values to the heap",
+         sinew: give it a larger stack, for instance by `stack_size({})` of the builder of the \
+         fiber, the runtime or the pool, or move large values to the heap",
         slot.low,
         slot.high,
         size.saturating_mul(2),
