@@ -18,6 +18,11 @@ impl Seed {
         Seed(seed | 1)
     }
 
+    /// Another one, for another fiber or thread.
+    pub fn fork(&mut self) -> Seed {
+        Seed(self.number() | 1)
+    }
+
     /// The next number.
     pub fn number(&mut self) -> u64 {
         self.0 ^= self.0 << 13;

@@ -30,6 +30,8 @@ pub mod runtime;
 #[cfg(not(sinew_loom))]
 mod spawn;
 #[cfg(not(sinew_loom))]
+pub mod sync;
+#[cfg(not(sinew_loom))]
 mod time;
 
 #[cfg(not(sinew_loom))]

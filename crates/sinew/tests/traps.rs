@@ -594,3 +594,90 @@ fn work_is_not_stranded_behind_a_woken_carrier() {
         assert!(waited < long / 2, "waited {waited:?} beside two idle carriers");
     }
 }
+
+/// A fiber that is joined before it began can be taken by any carrier until it runs, also when the
+/// joiner's carrier comes to something else first that blocks it.
+#[test]
+fn what_is_joined_at_once_is_not_hidden_from_the_others() {
+    let _watch = watch::a_minute();
+    let runtime = carriers(2);
+    runtime.run(|| {
+        for _ in 0..if cfg!(debug_assertions) { 2_000 } else { 30_000 } {
+            let (sender, receiver) = std::sync::mpsc::channel::<()>();
+            let blocks = sinew::spawn(move || sinew::pinned(|| receiver.recv().unwrap()));
+            let frees = sinew::spawn(move || sender.send(()).unwrap());
+            frees.join().unwrap();
+            blocks.join().unwrap();
+        }
+    });
+}
+
+/// The same if the joiner is cancelled and does not stop.
+#[test]
+fn a_cancelled_joiner_hides_nothing() {
+    let _watch = watch::a_minute();
+    let runtime = carriers(2);
+    let done = runtime.spawn(|| {
+        let other = sinew::spawn(|| 7);
+        let handle = other.fiber();
+        sinew::current().cancel();
+        assert!(catch_unwind(AssertUnwindSafe(|| other.join())).is_err());
+        sinew::masked(|| sinew::pinned(|| handle.wait_finished(None)))
+    });
+    assert!(done.join().unwrap());
+}
+
+/// The destructor of a closure that got no stack runs on the carrier's own stack, and joins a fiber
+/// that only this carrier can run: an error, not a deadlock.
+#[test]
+fn a_destructor_without_a_stack_does_not_block_its_carrier() {
+    struct Joins(Option<sinew::JoinHandle<()>>);
+    impl Drop for Joins {
+        fn drop(&mut self) {
+            let _ = self.0.take().unwrap().join();
+        }
+    }
+    let _watch = watch::a_minute();
+    let runtime = Runtime::builder().carriers(1).max_stacks(2).build().unwrap();
+    runtime.run(|| {
+        let sleeper = sinew::spawn(|| sinew::sleep(20 * MS));
+        sinew::wait_until(|| sleeper.fiber().state() == State::Suspended, None);
+        let handle = sleeper.fiber();
+        let joins = Joins(Some(sleeper));
+        assert!(sinew::spawn(move || drop(joins)).join().is_err());
+        handle.wait_finished(None);
+    });
+}
+
+/// A waker that was given to a handle while its fiber ended is dropped with it.
+#[test]
+fn a_waker_does_not_outlive_its_handle() {
+    use std::future::Future;
+    use std::task::{Context, Wake, Waker};
+    struct Counted;
+    impl Wake for Counted {
+        fn wake(self: Arc<Self>) {}
+    }
+    let _watch = watch::a_minute();
+    let runtime = carriers(1);
+    for round in 0..20_000 {
+        let mut fiber = runtime.spawn(move || {
+            for _ in 0..round % 97 * 20 {
+                std::hint::spin_loop();
+            }
+        });
+        let counted = Arc::new(Counted);
+        let waker = Waker::from(counted.clone());
+        for _ in 0..round % 89 * 20 {
+            std::hint::spin_loop();
+        }
+        let polled = std::pin::Pin::new(&mut fiber).poll(&mut Context::from_waker(&waker));
+        drop(waker);
+        if polled.is_pending() {
+            fiber.join().unwrap();
+        } else {
+            drop(fiber);
+            assert_eq!(Arc::strong_count(&counted), 1, "round {round}");
+        }
+    }
+}

@@ -86,6 +86,38 @@ pub(crate) fn running() -> Option<(&'static Carrier, &'static Control)> {
     }
 }
 
+/// The block of whoever runs on this thread: the fiber's, or the thread's own. For comparison.
+#[inline(never)]
+pub(crate) fn block() -> *const Control {
+    let carrier = CARRIER.get();
+    if carrier.is_null() {
+        return proxy_block();
+    }
+    // SAFETY: carriers live for ever.
+    unsafe { (*carrier).current() }
+}
+
+#[cold]
+#[inline(never)]
+fn proxy_block() -> *const Control {
+    // Kept by the thread.
+    proxy().as_ptr()
+}
+
+/// Whether a fiber or thread, which holds something, runs on another CPU at this moment, as far as a
+/// look tells.
+#[cold]
+pub(crate) fn runs_elsewhere(control: &Control) -> bool {
+    let carrier = control.carrier();
+    if control.flags().has(Flags::PROXY) {
+        return control.wake.waiting().is_none();
+    }
+    // SAFETY: carriers live for ever.
+    !carrier.is_null()
+        && !ptr::eq(carrier, CARRIER.get())
+        && ptr::eq(unsafe { (*carrier).current() }, control)
+}
+
 /// The id of the fiber that runs here, for first-class fibers: the host they belong to.
 pub(crate) fn host() -> Option<core::num::NonZeroU64> {
     fiber().and_then(|(_, control)| core::num::NonZeroU64::new(control.id()))

@@ -183,6 +183,33 @@ pub(crate) unsafe fn suspend(carrier: &Carrier, me: &Control) {
     unsafe { go(carrier, me, &*next) };
 }
 
+/// The same, but `newest`, which has not started, is next if it is the newest in the deque and this
+/// is not at the cost of others. It is taken out of there, where anybody may have it, when nothing
+/// can come before it.
+///
+/// # Safety
+/// As for `suspend`.
+#[inline(always)]
+pub(crate) unsafe fn suspend_for(carrier: &Carrier, me: &Control, newest: &Control) {
+    let tick = carrier.tick.get() - 1;
+    let alone = carrier.ready.is_empty();
+    // SAFETY: this is the owner's thread; what is popped is unstarted, and ours.
+    unsafe {
+        if tick == 0
+            || !carrier.slot.get().is_null()
+            || !alone && carrier.slot_left.get() == 0
+            || !carrier.deque.pop_if(newest, carrier.crew().carriers.len() > 1)
+        {
+            return suspend(carrier, me);
+        }
+        carrier.tick.set(tick);
+        if !alone {
+            carrier.slot_left.set(carrier.slot_left.get() - 1);
+        }
+        go(carrier, me, newest);
+    }
+}
+
 /// Puts `me` behind the ready fibers and runs what is next; returns when `me` is dispatched again.
 ///
 /// # Safety

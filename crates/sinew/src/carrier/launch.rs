@@ -402,6 +402,12 @@ pub(super) fn drop_spare(carrier: &Carrier) {
 /// # Safety
 /// The fiber is unstarted and the caller's; the caller runs on `carrier`.
 pub(super) unsafe fn refuse(carrier: &Carrier, control: &Control) {
+    // What the carrier keeps for later may be what is missing.
+    drop_spare(carrier);
+    // SAFETY: this is the carrier's thread.
+    if let Some(stacks) = unsafe { (*carrier.stacks.get()).as_ref() } {
+        stacks.flush();
+    }
     // SAFETY: this is the carrier's thread.
     let error = match unsafe { stack_for(carrier, control) } {
         Ok(stack) => {

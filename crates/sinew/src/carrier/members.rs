@@ -232,27 +232,6 @@ impl Carrier {
         }
     }
 
-    /// Makes an unstarted fiber the next one to run, if it is the newest in the deque and this is
-    /// not at the cost of others.
-    ///
-    /// # Safety
-    /// The caller runs on this carrier, and `control` has not started.
-    #[inline(always)]
-    pub(crate) unsafe fn prefer_newest(&self, control: &Control) {
-        let alone = self.ready.is_empty();
-        if !self.slot.get().is_null() || !alone && self.slot_left.get() == 0 {
-            return;
-        }
-        // SAFETY: the caller is the owner.
-        let newest = unsafe { self.deque.pop_if(control, self.crew().carriers.len() > 1) };
-        if newest {
-            if !alone {
-                self.slot_left.set(self.slot_left.get() - 1);
-            }
-            self.slot.set(control);
-        }
-    }
-
     /// Adds what may run anywhere: unstarted and migratable fibers.
     ///
     /// # Safety
@@ -278,20 +257,32 @@ impl Carrier {
     }
 }
 
-/// Makes a fiber or a thread run whose wait the caller has ended; `flags` and `carrier` were read
-/// before.
-///
-/// # Safety
-/// The caller's claim of the wait succeeded, and it does this once.
-#[inline(always)]
-unsafe fn resume(control: &Control, flags: Flags, carrier: *const Carrier) {
-    let here = ptr::eq(carrier, current::carrier()) && !carrier.is_null();
-    if here && !flags.has(Flags::MIGRATABLE) {
-        // SAFETY: this is its carrier's thread.
-        return unsafe { (*carrier).woken_here(control) };
+/// A wait that the caller has ended, whose waiter is to be made to run: by the same thread, soon, and
+/// without waiting before.
+#[must_use]
+#[derive(Clone, Copy)]
+pub(crate) struct Claimed {
+    control: *const Control,
+    /// As they were in the wait.
+    flags: Flags,
+    carrier: *const Carrier,
+    /// Whether the waiter is a bound fiber of the carrier that this thread is.
+    here: bool,
+}
+
+impl Claimed {
+    /// Makes the waiter run.
+    #[inline(always)]
+    pub(crate) fn resume(self) {
+        // SAFETY: blocks are never unmapped; the claim succeeded.
+        unsafe {
+            if self.here {
+                (*self.carrier).woken_here(&*self.control);
+            } else {
+                resume_elsewhere(&*self.control, self.flags, self.carrier);
+            }
+        }
     }
-    // SAFETY: as the caller promised.
-    unsafe { resume_elsewhere(control, flags, carrier) }
 }
 
 #[inline(never)]
@@ -317,38 +308,42 @@ unsafe fn resume_elsewhere(control: &Control, flags: Flags, carrier: *const Carr
     }
 }
 
-/// Ends a wait that nobody else on another thread can end, and makes the waiter run.
+/// Ends a wait: succeeds for exactly one caller.
+#[inline(always)]
+fn claim(control: &Control, epoch: Epoch, outcome: Outcome) -> Option<Claimed> {
+    // Read first: a thread that sees the claim may end, and its block be another's. If the claim
+    // succeeds, they are those of the wait.
+    let (flags, carrier) = (control.flags(), control.carrier());
+    let won = control.wake.claim(epoch, outcome);
+    won.then(|| {
+        let here = ptr::eq(carrier, current::carrier()) && !carrier.is_null();
+        Claimed { control, flags, carrier, here: here && !flags.has(Flags::MIGRATABLE) }
+    })
+}
+
+/// Ends a wait that nobody else on another thread can end.
 ///
 /// The caller has taken the waiter's registration out of the only place where it was, so that
 /// others who could end the wait are the carrier's own: its timers, and messages to it. On that
 /// carrier's thread no atomic read-modify-write is needed.
 #[inline(always)]
-pub(crate) fn wake_alone(control: &Control, epoch: Epoch, outcome: Outcome) -> bool {
-    let carrier = control.carrier();
-    if !carrier.is_null()
-        && ptr::eq(carrier, current::carrier())
-        && !control.flags().has(Flags::ROAMING)
-    {
-        let won = control.wake.claim_alone(epoch, outcome);
-        if won {
-            // SAFETY: the claim succeeded, and this is its carrier's thread.
-            unsafe { (*carrier).woken_here(control) };
-        }
-        return won;
+pub(crate) fn claim_alone(control: &Control, epoch: Epoch, outcome: Outcome) -> Option<Claimed> {
+    let (flags, carrier) = (control.flags(), control.carrier());
+    if carrier.is_null() || !ptr::eq(carrier, current::carrier()) || flags.has(Flags::ROAMING) {
+        return claim(control, epoch, outcome);
     }
-    wake(control, epoch, outcome)
+    let won = control.wake.claim_alone(epoch, outcome);
+    won.then_some(Claimed { control, flags, carrier, here: true })
+}
+
+/// Ends a wait as [`claim_alone`] does, and makes the waiter run.
+#[inline(always)]
+pub(crate) fn wake_alone(control: &Control, epoch: Epoch, outcome: Outcome) -> bool {
+    claim_alone(control, epoch, outcome).map(Claimed::resume).is_some()
 }
 
 /// Ends a wait and makes the waiter run: true for exactly one caller.
 #[inline(always)]
 pub(crate) fn wake(control: &Control, epoch: Epoch, outcome: Outcome) -> bool {
-    // Read first: a thread that sees the claim may end, and its block be another's. If the claim
-    // succeeds, they are those of the wait.
-    let (flags, carrier) = (control.flags(), control.carrier());
-    let won = control.wake.claim(epoch, outcome);
-    if won {
-        // SAFETY: the claim succeeded.
-        unsafe { resume(control, flags, carrier) };
-    }
-    won
+    claim(control, epoch, outcome).map(Claimed::resume).is_some()
 }

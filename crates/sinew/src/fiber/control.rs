@@ -167,11 +167,27 @@ pub enum WaitKind {
     Future,
     /// The children of a scope.
     Scope,
+    /// A lock, to have it alone or, of a `RwLock`, to share it.
+    Lock,
+    /// A condition variable.
+    Condvar,
+    /// A `Futex`, an `Event`, a `Sequencer` or what is built on them.
+    Event,
+    /// A `FiberFuture`, or several.
+    Value,
+    /// Permits of a semaphore.
+    Semaphore,
+    /// A channel: room to send.
+    Send,
+    /// A channel: something to receive.
+    Receive,
+    /// The first of several, in `select!`.
+    Select,
 }
 
 impl WaitKind {
     pub(crate) fn from_bits(bits: u8) -> WaitKind {
-        const ALL: [WaitKind; 7] = [
+        const ALL: [WaitKind; 15] = [
             WaitKind::None,
             WaitKind::Sleep,
             WaitKind::Park,
@@ -179,6 +195,14 @@ impl WaitKind {
             WaitKind::Predicate,
             WaitKind::Future,
             WaitKind::Scope,
+            WaitKind::Lock,
+            WaitKind::Condvar,
+            WaitKind::Event,
+            WaitKind::Value,
+            WaitKind::Semaphore,
+            WaitKind::Send,
+            WaitKind::Receive,
+            WaitKind::Select,
         ];
         ALL.get(usize::from(bits)).copied().unwrap_or(WaitKind::None)
     }
@@ -193,6 +217,14 @@ impl WaitKind {
             WaitKind::Predicate => "wait_until",
             WaitKind::Future => "block_on",
             WaitKind::Scope => "the end of a scope",
+            WaitKind::Lock => "lock",
+            WaitKind::Condvar => "a condition variable",
+            WaitKind::Event => "an event",
+            WaitKind::Value => "a future",
+            WaitKind::Semaphore => "a semaphore",
+            WaitKind::Send => "send",
+            WaitKind::Receive => "recv",
+            WaitKind::Select => "select",
         }
     }
 }

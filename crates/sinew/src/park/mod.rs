@@ -8,6 +8,7 @@
 //!
 //! Next: `time`, `spawn` and whatever else registers a [`Waiter`].
 
+pub(crate) mod list;
 mod parker;
 mod pinned;
 pub(crate) mod slots;
@@ -22,7 +23,7 @@ pub use slots::ContextSlot;
 pub use yielding::yield_now;
 
 use crate::carrier::tend::postpone;
-use crate::carrier::{self, Carrier, current, dispatch};
+use crate::carrier::{self, Carrier, Claimed, current, dispatch};
 use crate::clock;
 use crate::fiber::life::CANCELLED;
 use crate::fiber::state::{Epoch, Outcome};
@@ -47,6 +48,14 @@ impl Waiter {
     pub(crate) fn wake(self) -> bool {
         // SAFETY: control blocks are never unmapped.
         carrier::wake(unsafe { &*self.control }, self.epoch, Outcome::Notified)
+    }
+
+    /// Ends the wait, if nobody has; the caller makes the waiter run. It has taken the wait out of the
+    /// only place where it was registered.
+    #[inline(always)]
+    pub(crate) fn claim_alone(self) -> Option<Claimed> {
+        // SAFETY: control blocks are never unmapped.
+        carrier::claim_alone(unsafe { &*self.control }, self.epoch, Outcome::Notified)
     }
 
     pub(crate) fn control(self) -> *const Control {
@@ -185,6 +194,17 @@ impl Wait {
         self.pinned.unwrap_or(self.control)
     }
 
+    /// Ends a wait that was not registered anywhere.
+    #[inline(always)]
+    pub(crate) fn abandon(self) {
+        let plain = !self.carrier.is_null() && !self.control.flags().has(Flags::ROAMING);
+        // What else might end it comes on this thread, when the fiber does not run.
+        if plain && self.control.wake.claim_alone(self.epoch, Outcome::Notified) {
+            return self.ended();
+        }
+        self.withdraw();
+    }
+
     /// Ends a wait that turned out not to be needed. False if somebody has woken the waiter
     /// meanwhile; that wake is used up.
     pub(crate) fn withdraw(self) -> bool {
@@ -202,6 +222,12 @@ impl Wait {
     /// Does not raise: what an interruption means is the caller's to decide.
     #[inline(always)]
     pub(crate) fn suspend(self, deadline: u64) -> Outcome {
+        self.suspend_for(deadline, None)
+    }
+
+    /// The same; what is waited for is the end of `newest`, which had not started.
+    #[inline(always)]
+    pub(crate) fn suspend_for(self, deadline: u64, newest: Option<&Control>) -> Outcome {
         let flags = self.control.flags();
         if self.carrier.is_null()
             || deadline != clock::NEVER
@@ -212,7 +238,12 @@ impl Wait {
             return self.suspend_long_way(deadline);
         }
         // SAFETY: carriers live for ever; the fiber runs on it, and is registered.
-        unsafe { dispatch::suspend(&*self.carrier, self.control) };
+        unsafe {
+            match newest {
+                Some(newest) => dispatch::suspend_for(&*self.carrier, self.control, newest),
+                None => dispatch::suspend(&*self.carrier, self.control),
+            }
+        }
         self.control.wake.outcome()
     }
 

@@ -1,143 +1,274 @@
-//! Who waits for what, by address: for waits so rare that the object has no room for them.
+//! Who waits for what, by address: for objects that have no room for a list of their own.
 //!
-//! A waiter's entry lies on its own stack and is linked into the list of one of a few buckets, each
-//! under its lock. An entry is unlinked under the lock by whoever ends the wait, or by the waiter
-//! itself when it leaves for another reason; nobody touches it after that. No wait allocates.
+//! The table has a fixed number of buckets, each under its lock. In a bucket there is a queue for
+//! every key that somebody waits for; a queue's head lies in the entry of its first waiter, and
+//! moves to the next one when that leaves. So nothing is allocated, waiters of one key come first
+//! in, first out, and many waiters of one key do not slow others of the same bucket down.
+//!
+//! `list` has the protocol by which waits are entered, granted and left.
 
-use super::{Wait, Waiter};
-use crate::fiber::state::Outcome;
+use super::list::{Ended, List, Node, Terms, Wakes, wait_in};
 use crate::primitive::SpinLock;
-use core::cell::Cell;
-use core::marker::PhantomPinned;
-use core::pin::pin;
+use core::cell::{Cell, UnsafeCell};
+use core::pin::Pin;
 use core::ptr;
 
-const BUCKETS: usize = 64;
-/// Waiters that are woken in one go, outside of the lock.
-const BATCH: usize = 16;
+/// Buckets; those that are never used are never resident.
+const BUCKETS: usize = 4096;
 
-/// One that waits for what the key and the generation stand for.
-struct Entry {
-    key: usize,
-    /// What tells apart the objects that live at the address one after the other.
+/// What is waited for: an address, and what tells apart the objects that live there one after the
+/// other, for those who cannot be sure that nobody waits when one goes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Key {
+    address: usize,
     generation: u64,
-    waiter: Waiter,
-    linked: Cell<bool>,
-    next: Cell<*const Entry>,
-    previous: Cell<*const Entry>,
-    _pinned: PhantomPinned,
 }
 
-struct Bucket {
-    first: *const Entry,
-    last: *const Entry,
+impl Key {
+    pub(crate) fn of<T: ?Sized>(object: &T) -> Key {
+        Key { address: ptr::from_ref(object).cast::<()>().addr(), generation: 0 }
+    }
+
+    pub(crate) fn with_generation(address: usize, generation: u64) -> Key {
+        Key { address, generation }
+    }
+}
+
+/// What a waiter says of itself.
+pub(crate) struct Entry {
+    key: Key,
+    /// Of two kinds of waiters, which it is: those who want the object for themselves, or to share
+    /// it. Others are all of one kind.
+    pub(crate) shares: bool,
+    /// A number that means something to the two sides.
+    pub(crate) word: Cell<usize>,
+    queue: UnsafeCell<Head>,
+}
+
+impl Entry {
+    pub(crate) fn new(key: Key, shares: bool, word: usize) -> Entry {
+        Entry { key, shares, word: Cell::new(word), queue: UnsafeCell::new(Head::new()) }
+    }
+}
+
+/// The head of a queue. Only that in the first entry of a queue is used.
+struct Head {
+    waiters: List<Entry>,
+    /// How many of them share, and how many do not.
+    counts: [usize; 2],
+    next: *const Node<Entry>,
+    previous: *const Node<Entry>,
+}
+
+impl Head {
+    const fn new() -> Head {
+        Head { waiters: List::new(), counts: [0; 2], next: ptr::null(), previous: ptr::null() }
+    }
+}
+
+/// Queues of several keys: the first entry of each, linked.
+pub(crate) struct Bucket {
+    first: *const Node<Entry>,
 }
 
 // SAFETY: entries are touched under the lock of their bucket, and live while they are linked.
 unsafe impl Send for Bucket {}
 
-static TABLE: [SpinLock<Bucket>; BUCKETS] =
-    [const { SpinLock::new(Bucket { first: ptr::null(), last: ptr::null() }) }; BUCKETS];
+#[repr(align(64))]
+struct Aligned(SpinLock<Bucket>);
 
-fn bucket(key: usize) -> &'static SpinLock<Bucket> {
-    let spread = (key as u64 >> 4).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    &TABLE[(spread >> 58) as usize % BUCKETS]
+static TABLE: [Aligned; BUCKETS] =
+    [const { Aligned(SpinLock::new(Bucket { first: ptr::null() })) }; BUCKETS];
+
+/// The bucket in which `key` is.
+#[inline(always)]
+pub(crate) fn bucket(key: Key) -> &'static SpinLock<Bucket> {
+    let spread = (key.address as u64 >> 3).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    &TABLE[(spread >> 52) as usize % BUCKETS].0
 }
 
-/// Waits for `key` until somebody releases it. `still` is asked under the lock of the table: if it
-/// says no, what is waited for has happened.
-pub(crate) fn wait(
-    wait: Wait,
-    key: usize,
-    generation: u64,
-    deadline: u64,
-    still: impl FnOnce() -> bool,
-) -> Outcome {
-    let entry = pin!(Entry {
-        key,
-        generation,
-        waiter: wait.waiter(),
-        linked: Cell::new(false),
-        next: Cell::new(ptr::null()),
-        previous: Cell::new(ptr::null()),
-        _pinned: PhantomPinned,
-    });
-    let entry = entry.into_ref().get_ref();
-    {
-        let mut bucket = bucket(key).lock();
-        if !still() {
-            drop(bucket);
-            wait.withdraw();
-            return Outcome::Notified;
-        }
-        bucket.link(entry);
-    }
-    let outcome = wait.suspend(deadline);
-    let mut bucket = bucket(key).lock();
-    if entry.linked.get() {
-        bucket.unlink(entry);
-    }
-    outcome
-}
-
-/// Wakes everybody who waits for `key`.
-pub(crate) fn release(key: usize, generation: u64) {
-    loop {
-        let mut batch = [None; BATCH];
-        let mut count = 0;
-        {
-            let mut bucket = bucket(key).lock();
-            let mut next = bucket.first;
-            while let (false, true) = (next.is_null(), count < BATCH) {
-                // SAFETY: what is linked is alive.
-                let entry = unsafe { &*next };
-                next = entry.next.get();
-                if entry.key == key && entry.generation == generation {
-                    bucket.unlink(entry);
-                    batch[count] = Some(entry.waiter);
-                    count += 1;
+impl Bucket {
+    /// The first waiter for `key`.
+    fn head(&self, key: Key) -> Option<&Node<Entry>> {
+        let mut next = self.first;
+        // SAFETY: what is linked is alive; heads are changed under the lock.
+        unsafe {
+            while let Some(node) = next.as_ref() {
+                if node.payload().key == key {
+                    return Some(node);
                 }
+                next = (*node.payload().queue.get()).next;
             }
         }
-        for waiter in batch.iter().flatten() {
-            waiter.wake();
+        None
+    }
+
+    /// The queue of `key`, if anybody waits for it.
+    pub(crate) fn queue(&mut self, key: Key) -> Option<Queue<'_>> {
+        let head = ptr::from_ref(self.head(key)?);
+        Some(Queue { bucket: self, head })
+    }
+
+    /// Appends a waiter.
+    ///
+    /// # Safety
+    /// As for [`List::push`].
+    pub(crate) unsafe fn push(&mut self, node: Pin<&Node<Entry>>) {
+        let entry = node.get_ref().payload();
+        // SAFETY: heads are changed under the lock.
+        unsafe {
+            let head = match self.head(entry.key) {
+                Some(first) => first.payload().queue.get(),
+                None => {
+                    let head = entry.queue.get();
+                    *head = Head { next: self.first, ..Head::new() };
+                    if let Some(other) = self.first.as_ref() {
+                        (*other.payload().queue.get()).previous = node.get_ref();
+                    }
+                    self.first = node.get_ref();
+                    head
+                }
+            };
+            (*head).counts[usize::from(entry.shares)] += 1;
+            (*head).waiters.push(node);
         }
-        if count < BATCH {
-            return;
+    }
+
+    /// Takes out a waiter that is in the bucket.
+    pub(crate) fn remove(&mut self, node: &Node<Entry>) {
+        let key = node.payload().key;
+        if let Some(mut queue) = self.queue(key) {
+            queue.remove(node);
+        }
+    }
+}
+
+/// Those who wait for one key. At least one does when it is made.
+pub(crate) struct Queue<'a> {
+    bucket: &'a mut Bucket,
+    head: *const Node<Entry>,
+}
+
+impl Queue<'_> {
+    fn head(&self) -> Option<*mut Head> {
+        // SAFETY: what is linked is alive.
+        unsafe { self.head.as_ref() }.map(|node| node.payload().queue.get())
+    }
+
+    /// The first waiter.
+    pub(crate) fn first(&self) -> Option<&Node<Entry>> {
+        // SAFETY: what is linked is alive.
+        unsafe { self.head.as_ref() }
+    }
+
+    /// How many waiters share, or do not.
+    pub(crate) fn count(&self, shares: bool) -> usize {
+        // SAFETY: heads are changed under the lock, which the caller has.
+        self.head().map_or(0, |head| unsafe { (*head).counts[usize::from(shares)] })
+    }
+
+    /// Takes out a waiter that is in the queue.
+    pub(crate) fn remove(&mut self, node: &Node<Entry>) {
+        let Some(head) = self.head() else { return };
+        // SAFETY: heads are changed under the lock; what is linked is alive.
+        unsafe {
+            (*head).counts[usize::from(node.payload().shares)] -= 1;
+            (*head).waiters.remove(node);
+            if ptr::eq(node, self.head) {
+                let head = ptr::replace(head, Head::new());
+                self.pass_on(head);
+            }
+        }
+    }
+
+    /// Moves the head of the queue to the waiter that is now the first, if there is one.
+    unsafe fn pass_on(&mut self, head: Head) {
+        let first = head.waiters.first().map_or(ptr::null(), ptr::from_ref);
+        let (previous, next) = (head.previous, head.next);
+        // SAFETY: heads are changed under the lock; what is linked is alive.
+        unsafe {
+            if let Some(node) = first.as_ref() {
+                *node.payload().queue.get() = head;
+            }
+            let before = if first.is_null() { next } else { first };
+            match previous.as_ref() {
+                Some(previous) => (*previous.payload().queue.get()).next = before,
+                None => self.bucket.first = before,
+            }
+            if let Some(next) = next.as_ref() {
+                let after = if first.is_null() { previous } else { first };
+                (*next.payload().queue.get()).previous = after;
+            }
+        }
+        self.head = first;
+    }
+
+    /// Takes out the first waiter, ends its wait, and lets `give` tell it more; false if the wait has
+    /// been ended.
+    pub(crate) fn grant_first(&mut self, wakes: &mut Wakes, give: impl FnOnce(&Entry)) -> bool {
+        let first = self.head;
+        // SAFETY: alive as long as the lock is held, also when it is not linked any more: its waiter
+        // has to take the lock before it leaves, or was claimed by us.
+        let Some(node) = (unsafe { first.as_ref() }) else { return false };
+        self.remove(node);
+        let Some(claimed) = node.claim() else { return false };
+        give(node.payload());
+        node.grant();
+        wakes.push(claimed);
+        true
+    }
+}
+
+/// Waits for `key`. `still` is asked under the lock of the bucket: if it says no, there is nothing
+/// to wait for. `left` is told under the lock when the waiter leaves without being granted.
+#[inline(always)]
+#[track_caller]
+pub(crate) fn wait(
+    entry: &Entry,
+    terms: Terms,
+    mut still: impl FnMut(&mut Bucket) -> bool,
+    left: impl Fn(&mut Bucket) -> Wakes,
+) -> Ended<()> {
+    wait_in(
+        bucket(entry.key),
+        terms,
+        entry,
+        |bucket, node| {
+            if !still(bucket) {
+                return Some(());
+            }
+            // SAFETY: the node is pinned in `wait_in`, which takes it out before it goes.
+            unsafe { bucket.push(node) };
+            None
+        },
+        |bucket, node| {
+            if let Some(node) = node {
+                bucket.remove(node);
+            }
+            left(bucket)
+        },
+    )
+}
+
+/// Wakes up to `most` of those who wait for `key`, the first ones first; says how many.
+pub(crate) fn release(key: Key, most: usize) -> usize {
+    let mut count = 0;
+    loop {
+        let mut wakes = Wakes::none();
+        {
+            let mut bucket = bucket(key).lock();
+            while count < most && !wakes.is_full() {
+                let Some(mut queue) = bucket.queue(key) else { break };
+                count += usize::from(queue.grant_first(&mut wakes, |_| ()));
+            }
+        }
+        if !wakes.resume() {
+            return count;
         }
     }
 }
 
 /// Wakes everybody who waits for the end of a fiber.
 pub(crate) fn release_finished(address: usize, id: u64) {
-    release(address, id);
-}
-
-impl Bucket {
-    fn link(&mut self, entry: &Entry) {
-        entry.linked.set(true);
-        entry.previous.set(self.last);
-        // SAFETY: what is linked is alive.
-        match unsafe { self.last.as_ref() } {
-            Some(last) => last.next.set(entry),
-            None => self.first = entry,
-        }
-        self.last = entry;
-    }
-
-    fn unlink(&mut self, entry: &Entry) {
-        entry.linked.set(false);
-        let (previous, next) = (entry.previous.get(), entry.next.get());
-        // SAFETY: what is linked is alive.
-        unsafe {
-            match previous.as_ref() {
-                Some(previous) => previous.next.set(next),
-                None => self.first = next,
-            }
-            match next.as_ref() {
-                Some(next) => next.previous.set(previous),
-                None => self.last = previous,
-            }
-        }
-    }
+    release(Key::with_generation(address, id), usize::MAX);
 }

@@ -94,8 +94,9 @@ impl Builder {
         self
     }
 
-    /// How many stacks of one size there may be at a time, at least 1. A fiber that would need one
-    /// more does not begin: its `join` gives the [`io::Error`] as the payload.
+    /// How many stacks of one size there may be at a time, at least 1, counting those that the
+    /// carriers keep for later (some dozens each). A fiber that would need one more does not begin:
+    /// its `join` gives the [`io::Error`] as the payload.
     ///
     /// # Examples
     /// ```

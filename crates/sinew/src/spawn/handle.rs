@@ -5,7 +5,9 @@ use crate::carrier::{Carrier, current as here};
 use crate::clock;
 use crate::fiber::life::{FINISHED, STARTED, WATCHED};
 use crate::fiber::{Control, FiberRef, Flags, WaitKind};
-use crate::park::{self, Wait, table};
+use crate::park;
+use crate::park::list::{Ended, Terms, Wakes};
+use crate::park::table::{self, Bucket, Entry, Key};
 use crate::primitive::Ordering;
 use core::time::Duration;
 use std::fmt;
@@ -212,22 +214,13 @@ impl Fiber {
             return true;
         }
         forbid_hopeless(here::fiber(), control, deadline);
-        let key = self.0.as_ptr().expose_provenance();
-        loop {
-            let wait = Wait::begin(WaitKind::Join, key);
-            let who = wait.who();
-            // The mark is set under the lock of the table, so that the end finds mark and entry.
-            let outcome = table::wait(wait, key, control.id(), deadline, || {
-                control.life.set(WATCHED) & FINISHED == 0
-            });
-            cancel::settle(who, outcome);
-            if control.life.is_finished() {
-                return true;
-            }
-            if deadline <= clock::now() {
-                return false;
-            }
-        }
+        let address = self.0.as_ptr().expose_provenance();
+        let entry = Entry::new(Key::with_generation(address, control.id()), false, 0);
+        let terms = Terms { kind: WaitKind::Join, address, deadline };
+        // The mark is set under the lock of the table, so that the end finds mark and entry.
+        let alive = |_: &mut Bucket| control.life.set(WATCHED) & FINISHED == 0;
+        let ended = table::wait(&entry, terms, alive, |_| Wakes::none());
+        ended != Ended::TimedOut || control.life.is_finished()
     }
 }
 
@@ -240,6 +233,9 @@ pub(super) fn forbid_hopeless(
     control: &Control,
     deadline: u64,
 ) {
+    if fiber.is_none() {
+        forbid_hopeless_of_root(control, deadline);
+    }
     if let Some((carrier, me)) = fiber {
         assert!(!core::ptr::eq(me, control), "{} cannot wait for its own end", describe(control));
         if me.flags().has(Flags::PINNED) && deadline == clock::NEVER {
@@ -250,6 +246,23 @@ pub(super) fn forbid_hopeless(
                 describe(control)
             );
         }
+    }
+}
+
+/// The carrier's own loop runs destructors of fibers that could not begin: it must not wait for one
+/// that only it can run.
+#[cold]
+#[inline(never)]
+fn forbid_hopeless_of_root(control: &Control, deadline: u64) {
+    if let Some((carrier, _)) = here::running()
+        && deadline == clock::NEVER
+    {
+        assert!(
+            !can_only_run_on(carrier, control),
+            "deadlock: a destructor that runs on a carrier's own stack waits for {}, which can only \
+             run on the same carrier",
+            describe(control)
+        );
     }
 }
 

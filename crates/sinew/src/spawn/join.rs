@@ -164,10 +164,13 @@ impl<T> JoinHandle<T> {
                 wait.withdraw();
                 return true;
             }
-            if marks & STARTED == 0 {
-                dive(fiber, control);
+            // The joiner of an unstarted fiber would like it to run next: the newest come first for
+            // a while.
+            let newest = marks & STARTED == 0 && !control.flags().has(Flags::AFFINE);
+            if let (true, Some((carrier, _))) = (newest, fiber) {
+                carrier.depth_first.set(true);
             }
-            let outcome = wait.suspend(deadline);
+            let outcome = wait.suspend_for(deadline, newest.then_some(control));
             if outcome == Outcome::Notified && control.life.is_finished() {
                 cancel::settle(who, outcome);
                 return true;
@@ -240,20 +243,6 @@ fn ends_here(fiber: Option<(&'static Carrier, &'static Control)>, control: &Cont
         && (bound || alone())
 }
 
-/// The joiner of an unstarted fiber would like it to run next: the newest come first for a while,
-/// and if this is the newest, it is the next.
-#[inline(always)]
-fn dive(fiber: Option<(&'static Carrier, &'static Control)>, control: &Control) {
-    if let Some((carrier, _)) = fiber
-        && !control.flags().has(Flags::AFFINE)
-    {
-        carrier.depth_first.set(true);
-        // SAFETY: this is the carrier's thread, and the fiber, if it is in the deque, is unstarted:
-        // nobody else puts anything there.
-        unsafe { carrier.prefer_newest(control) };
-    }
-}
-
 impl<T> Drop for JoinHandle<T> {
     fn drop(&mut self) {
         // If the mark was set before, the result went with the future.
@@ -279,6 +268,9 @@ impl<T> Future for JoinHandle<T> {
             if control.life.set(POLLED) & FINISHED == 0 {
                 return Poll::Pending;
             }
+            // It ended meanwhile, and may not have seen the mark: nobody else takes the waker.
+            let waker = extra.waker.lock().take();
+            drop(waker);
         }
         // SAFETY: finished. The mark says that the result was taken.
         unsafe {

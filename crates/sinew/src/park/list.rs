@@ -1,0 +1,315 @@
+//! Who waits for one thing, in order: a list whose entries lie on the waiters' own stacks.
+//!
+//! # Protocol
+//!
+//! The list is guarded by a lock of the object that is waited for. The waiter *begins* its wait,
+//! takes the lock, links its [`Node`] unless there is nothing to wait for, and suspends.
+//!
+//! Whoever has something to give takes a node out of the list, *claims* its wait, and only then
+//! gives: it writes to the payload and, as the last thing it does to the node, marks it as granted,
+//! all under the lock. A claim that fails means that the waiter leaves for another reason, by its
+//! deadline or because it was cancelled, and gets nothing: the next one is tried. So nothing that
+//! was given is lost, and nothing has to be passed on. The waiter is made to run when the lock was
+//! released.
+//!
+//! A waiter that finds itself granted needs no lock. A thread may see that its wait was claimed
+//! before it was given anything; like one that leaves for another reason it takes the lock, and then
+//! knows: it was granted, or it unlinks itself, or somebody who tried in vain has done that. It
+//! returns, or raises, after that: nodes never dangle.
+
+use super::{Wait, Waiter};
+use crate::cancel;
+use crate::carrier::Claimed;
+use crate::clock;
+use crate::fiber::WaitKind;
+use crate::fiber::state::Outcome;
+use crate::primitive::{AtomicBool, Ordering, SpinLock};
+use core::cell::Cell;
+use core::marker::PhantomPinned;
+use core::mem::MaybeUninit;
+use core::pin::{Pin, pin};
+use core::ptr;
+
+/// One waiter in a list.
+pub(crate) struct Node<P> {
+    /// What the two sides have to say to each other. The granter touches it under the lock.
+    payload: *const P,
+    waiter: Waiter,
+    granted: AtomicBool,
+    linked: Cell<bool>,
+    next: Cell<*const Node<P>>,
+    previous: Cell<*const Node<P>>,
+    _pinned: PhantomPinned,
+}
+
+impl<P> Node<P> {
+    pub(crate) fn new(wait: &Wait, payload: &P) -> Node<P> {
+        Node {
+            payload,
+            waiter: wait.waiter(),
+            granted: AtomicBool::new(false),
+            linked: Cell::new(false),
+            next: Cell::new(ptr::null()),
+            previous: Cell::new(ptr::null()),
+            _pinned: PhantomPinned,
+        }
+    }
+
+    /// What the waiter brought.
+    #[inline(always)]
+    pub(crate) fn payload(&self) -> &P {
+        // SAFETY: it outlives the node: both belong to the waiter, who made it first.
+        unsafe { &*self.payload }
+    }
+
+    /// Who waits.
+    pub(crate) fn waiter(&self) -> Waiter {
+        self.waiter
+    }
+
+    /// Ends the wait of a node that was taken out of its list, if nobody has.
+    #[inline(always)]
+    pub(crate) fn claim(&self) -> Option<Claimed> {
+        self.waiter.claim_alone()
+    }
+
+    /// Marks a node whose wait was claimed: the waiter has what it waited for. Nobody else touches
+    /// the node after this, or the payload.
+    #[inline(always)]
+    pub(crate) fn grant(&self) {
+        // ORDERING: Release: what was given; pairs with the Acquire in `is_granted`.
+        self.granted.store(true, Ordering::Release);
+    }
+
+    /// Whether the waiter has what it waited for.
+    #[inline(always)]
+    pub(crate) fn is_granted(&self) -> bool {
+        // ORDERING: Acquire: pairs with the Release in `grant`.
+        self.granted.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn is_linked(&self) -> bool {
+        self.linked.get()
+    }
+}
+
+/// Waiters in the order of their coming.
+pub(crate) struct List<P> {
+    first: *const Node<P>,
+    last: *const Node<P>,
+}
+
+// SAFETY: nodes are touched under the lock of the object. Whether payloads may go from thread to
+// thread is up to whoever has the list.
+unsafe impl<P> Send for List<P> {}
+
+impl<P> List<P> {
+    pub(crate) const fn new() -> List<P> {
+        List { first: ptr::null(), last: ptr::null() }
+    }
+
+    /// Appends a node.
+    ///
+    /// # Safety
+    /// The node is in no list, and stays where it is until it was taken out of this one.
+    #[inline(always)]
+    pub(crate) unsafe fn push(&mut self, node: Pin<&Node<P>>) {
+        let node = node.get_ref();
+        node.linked.set(true);
+        node.next.set(ptr::null());
+        node.previous.set(self.last);
+        // SAFETY: what is linked is alive.
+        match unsafe { self.last.as_ref() } {
+            Some(last) => last.next.set(node),
+            None => self.first = node,
+        }
+        self.last = node;
+    }
+
+    /// Takes out the first.
+    #[inline(always)]
+    pub(crate) fn pop<'a>(&mut self) -> Option<&'a Node<P>> {
+        // SAFETY: what is linked is alive, and stays so while the lock is held: its waiter has to
+        // take that before it leaves.
+        let first = unsafe { self.first.as_ref()? };
+        self.remove(first);
+        Some(first)
+    }
+
+    /// Takes out a node that is in this list.
+    #[inline(always)]
+    pub(crate) fn remove(&mut self, node: &Node<P>) {
+        debug_assert!(node.linked.get());
+        node.linked.set(false);
+        let (previous, next) = (node.previous.get(), node.next.get());
+        // SAFETY: what is linked is alive.
+        unsafe {
+            match previous.as_ref() {
+                Some(previous) => previous.next.set(next),
+                None => self.first = next,
+            }
+            match next.as_ref() {
+                Some(next) => next.previous.set(previous),
+                None => self.last = previous,
+            }
+        }
+    }
+
+    /// The first one, which stays.
+    pub(crate) fn first(&self) -> Option<&Node<P>> {
+        // SAFETY: what is linked is alive.
+        unsafe { self.first.as_ref() }
+    }
+
+    /// Takes out the first whose wait can be ended, and ends it; `give` then gives it what it waits
+    /// for. The caller makes it run when it has released the lock.
+    #[inline(always)]
+    pub(crate) fn grant_one<R>(&mut self, give: impl FnOnce(&P) -> R) -> Option<(Claimed, R)> {
+        while let Some(node) = self.pop() {
+            if let Some(claimed) = node.claim() {
+                let given = give(node.payload());
+                node.grant();
+                return Some((claimed, given));
+            }
+        }
+        None
+    }
+}
+
+/// Waiters whose waits have ended under a lock, to be made to run when it was released.
+pub(crate) struct Wakes {
+    /// The first `len` are there.
+    claimed: [MaybeUninit<Claimed>; Wakes::MOST],
+    len: usize,
+}
+
+impl Wakes {
+    /// How many there is room for.
+    const MOST: usize = 16;
+
+    #[inline(always)]
+    pub(crate) const fn none() -> Wakes {
+        Wakes { claimed: [const { MaybeUninit::uninit() }; Wakes::MOST], len: 0 }
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.len == Wakes::MOST
+    }
+
+    /// Adds one. There is room for it.
+    pub(crate) fn push(&mut self, claimed: Claimed) {
+        self.claimed[self.len].write(claimed);
+        self.len += 1;
+    }
+
+    /// Makes all of them run. True if there was room for no more, and there may be others.
+    #[inline(always)]
+    pub(crate) fn resume(self) -> bool {
+        for claimed in &self.claimed[..self.len] {
+            // SAFETY: one of the first.
+            unsafe { claimed.assume_init() }.resume();
+        }
+        self.is_full()
+    }
+}
+
+/// How a wait in a list ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ended<R> {
+    /// There was nothing to wait for.
+    AtOnce(R),
+    /// Somebody gave what was waited for.
+    Granted,
+    /// The deadline passed.
+    TimedOut,
+}
+
+/// What a wait is for, until when it may last, and what else its end depends on.
+#[derive(Clone, Copy)]
+pub(crate) struct Terms {
+    pub(crate) kind: WaitKind,
+    pub(crate) address: usize,
+    pub(crate) deadline: u64,
+}
+
+impl Terms {
+    pub(crate) fn new<T: ?Sized>(kind: WaitKind, object: &T, deadline: u64) -> Terms {
+        Terms { kind, address: ptr::from_ref(object).addr(), deadline }
+    }
+}
+
+/// Waits in a list. `enter` is called under the lock: it finds that there is nothing to wait for,
+/// or links the node. `leave` takes it out again, if nobody has, and may wake others for that; it is
+/// called without a node as long as there may be more to wake.
+///
+/// Raises if the waiter is cancelled, but not if it has been given something: what was asked of it
+/// meanwhile is then raised by its next wait. What runs under the lock must not panic, nor run code
+/// of the user's.
+#[inline(always)]
+#[track_caller]
+pub(crate) fn wait_in<S, P, R>(
+    lock: &SpinLock<S>,
+    terms: Terms,
+    payload: &P,
+    enter: impl FnMut(&mut S, Pin<&Node<P>>) -> Option<R>,
+    leave: impl Fn(&mut S, Option<&Node<P>>) -> Wakes,
+) -> Ended<R> {
+    wait_after(lock, terms, payload, enter, || (), leave)
+}
+
+/// The same, with something to be done between entering the list and suspending.
+#[inline(always)]
+#[track_caller]
+pub(crate) fn wait_after<S, P, R>(
+    lock: &SpinLock<S>,
+    terms: Terms,
+    payload: &P,
+    mut enter: impl FnMut(&mut S, Pin<&Node<P>>) -> Option<R>,
+    mut then: impl FnMut(),
+    leave: impl Fn(&mut S, Option<&Node<P>>) -> Wakes,
+) -> Ended<R> {
+    loop {
+        let wait = Wait::begin(terms.kind, terms.address);
+        let who = wait.who();
+        let node = pin!(Node::new(&wait, payload));
+        let node = node.into_ref();
+        let entered = enter(&mut lock.lock(), node);
+        if let Some(result) = entered {
+            wait.abandon();
+            return Ended::AtOnce(result);
+        }
+        then();
+        let outcome = wait.suspend(terms.deadline);
+        if outcome == Outcome::Notified && node.is_granted() {
+            return Ended::Granted;
+        }
+        if leave_list(lock, node.get_ref(), &leave) {
+            return Ended::Granted;
+        }
+        cancel::settle(who, outcome);
+        if outcome == Outcome::TimedOut && terms.deadline <= clock::now() {
+            return Ended::TimedOut;
+        }
+        // Woken for something else: wait again.
+    }
+}
+
+/// Takes the node out of the list, if it is there; true if it was granted.
+#[cold]
+fn leave_list<S, P>(
+    lock: &SpinLock<S>,
+    node: &Node<P>,
+    leave: &impl Fn(&mut S, Option<&Node<P>>) -> Wakes,
+) -> bool {
+    let mut wakes = {
+        let mut state = lock.lock();
+        if !node.is_linked() {
+            return node.is_granted();
+        }
+        leave(&mut state, Some(node))
+    };
+    while wakes.resume() {
+        wakes = leave(&mut lock.lock(), None);
+    }
+    false
+}

@@ -1,0 +1,138 @@
+//! A place where a number of fibers wait for each other.
+
+use crate::clock;
+use crate::fiber::WaitKind;
+use crate::park::list::{Ended, List, Terms, Wakes, wait_in};
+use crate::primitive::SpinLock;
+
+/// A place where a number of fibers or threads wait until all are there; it can be used again.
+///
+/// One that is cancelled while it waits does not count as there.
+///
+/// # Examples
+/// ```
+/// use sinew::sync::Barrier;
+/// use std::sync::atomic::{AtomicU32, Ordering};
+///
+/// let (barrier, there) = (Barrier::new(5), AtomicU32::new(0));
+/// sinew::scope(|s| {
+///     for _ in 0..5 {
+///         s.spawn(|| {
+///             there.fetch_add(1, Ordering::Relaxed);
+///             barrier.wait();
+///             assert_eq!(there.load(Ordering::Relaxed), 5);
+///         });
+///     }
+/// });
+/// ```
+pub struct Barrier {
+    size: usize,
+    waiting: SpinLock<Waiting>,
+}
+
+struct Waiting {
+    count: usize,
+    list: List<()>,
+}
+
+/// What [`Barrier::wait`] says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BarrierWaitResult(bool);
+
+impl BarrierWaitResult {
+    /// Whether the caller is the one of its round that came last.
+    ///
+    /// # Examples
+    /// ```
+    /// assert!(sinew::sync::Barrier::new(1).wait().is_leader());
+    /// ```
+    pub fn is_leader(&self) -> bool {
+        self.0
+    }
+}
+
+impl Barrier {
+    /// A barrier for so many; none is as one.
+    ///
+    /// # Examples
+    /// ```
+    /// static START: sinew::sync::Barrier = sinew::sync::Barrier::new(1);
+    /// START.wait();
+    /// ```
+    pub const fn new(size: usize) -> Barrier {
+        Barrier { size, waiting: SpinLock::new(Waiting { count: 0, list: List::new() }) }
+    }
+
+    /// Waits until all are there. One of them, the last, is told that it is the leader.
+    ///
+    /// # Examples
+    /// ```
+    /// let barrier = sinew::sync::Barrier::new(2);
+    /// let leaders = sinew::scope(|s| {
+    ///     let other = s.spawn(|| barrier.wait().is_leader());
+    ///     let mine = barrier.wait().is_leader();
+    ///     u32::from(mine) + u32::from(other.join().unwrap())
+    /// });
+    /// assert_eq!(leaders, 1);
+    /// ```
+    #[track_caller]
+    pub fn wait(&self) -> BarrierWaitResult {
+        let ended = wait_in(
+            &self.waiting,
+            Terms::new(WaitKind::Event, self, clock::NEVER),
+            &(),
+            |waiting, node| {
+                if waiting.count + 1 >= self.size {
+                    return Some(());
+                }
+                waiting.count += 1;
+                // SAFETY: the node is pinned in `wait_in`, which takes it out before it goes.
+                unsafe { waiting.list.push(node) };
+                None
+            },
+            |waiting, node| {
+                if let Some(node) = node {
+                    waiting.count -= 1;
+                    waiting.list.remove(node);
+                }
+                Wakes::none()
+            },
+        );
+        if ended == Ended::Granted {
+            return BarrierWaitResult(false);
+        }
+        self.release();
+        BarrierWaitResult(true)
+    }
+
+    /// Lets pass those of the round that is complete: those who come now are of the next, and stand
+    /// behind them.
+    fn release(&self) {
+        let mut left = self.size.saturating_sub(1);
+        loop {
+            let mut wakes = Wakes::none();
+            {
+                let mut waiting = self.waiting.lock();
+                while left > 0 && !wakes.is_full() {
+                    let Some(node) = waiting.list.pop() else { break };
+                    waiting.count -= 1;
+                    // One that is being cancelled is let pass as well: it was there.
+                    left -= 1;
+                    if let Some(claimed) = node.claim() {
+                        node.grant();
+                        wakes.push(claimed);
+                    }
+                }
+            }
+            if !wakes.resume() {
+                return;
+            }
+        }
+    }
+}
+
+impl core::fmt::Debug for Barrier {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Barrier").field("size", &self.size).finish_non_exhaustive()
+    }
+}

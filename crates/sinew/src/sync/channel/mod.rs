@@ -1,0 +1,403 @@
+//! Messages between fibers and threads.
+//!
+//! | channel | holds |
+//! | --- | --- |
+//! | [`bounded`] | so many messages; with none, sender and receiver meet |
+//! | [`unbounded`] | any number |
+//!
+//! Any number of senders and receivers; each message is received once, first in, first out. When all
+//! senders are gone, receivers get what is left and then an error; when all receivers are gone,
+//! senders get their messages back. A fiber that is cancelled while it waits has neither sent nor
+//! received.
+
+mod core;
+mod error;
+
+pub use error::{
+    RecvError, RecvTimeoutError, SendError, SendTimeoutError, TryRecvError, TrySendError,
+};
+
+use self::core::{Core, Failure, UNBOUNDED};
+use super::after;
+use crate::clock;
+use ::core::fmt;
+use ::core::time::Duration;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::sync::Arc;
+
+/// A channel that holds up to `capacity` messages. With none, a message goes from hand to hand:
+/// `send` waits until it was received.
+///
+/// # Examples
+/// ```
+/// use sinew::sync::channel;
+///
+/// let (sender, receiver) = channel::bounded(2);
+/// sinew::spawn(move || {
+///     for number in 0..10 {
+///         sender.send(number).unwrap(); // waits whenever two are on their way
+///     }
+/// });
+/// assert_eq!(receiver.iter().sum::<u32>(), 45);
+/// ```
+pub fn bounded<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
+    // Nobody could fill more.
+    ends(Core::new(capacity.min(UNBOUNDED - 1)))
+}
+
+/// A channel that holds any number of messages: `send` never waits.
+///
+/// # Examples
+/// ```
+/// let (sender, receiver) = sinew::sync::channel::unbounded();
+/// for number in 0..1000 {
+///     sender.send(number).unwrap();
+/// }
+/// drop(sender);
+/// assert_eq!(receiver.iter().count(), 1000);
+/// ```
+pub fn unbounded<T>() -> (Sender<T>, Receiver<T>) {
+    ends(Core::new(UNBOUNDED))
+}
+
+fn ends<T>(core: Core<T>) -> (Sender<T>, Receiver<T>) {
+    let core = Arc::new(core);
+    (Sender { core: core.clone() }, Receiver { core })
+}
+
+/// The end of a channel that messages go into.
+pub struct Sender<T> {
+    core: Arc<Core<T>>,
+}
+
+/// The end of a channel that messages come out of.
+pub struct Receiver<T> {
+    core: Arc<Core<T>>,
+}
+
+impl<T> UnwindSafe for Sender<T> {}
+impl<T> RefUnwindSafe for Sender<T> {}
+impl<T> UnwindSafe for Receiver<T> {}
+impl<T> RefUnwindSafe for Receiver<T> {}
+
+impl<T> Sender<T> {
+    /// Sends a message, and waits for room.
+    ///
+    /// # Errors
+    /// If all receivers are gone: the message.
+    ///
+    /// # Examples
+    /// ```
+    /// let (sender, receiver) = sinew::sync::channel::bounded(1);
+    /// sender.send(7).unwrap();
+    /// drop(receiver);
+    /// assert_eq!(sender.send(8).unwrap_err().0, 8);
+    /// ```
+    #[inline]
+    #[track_caller]
+    pub fn send(&self, message: T) -> Result<(), SendError<T>> {
+        self.core.send(message, Some(clock::NEVER)).map_err(|(_, message)| SendError(message))
+    }
+
+    /// Sends a message if there is room.
+    ///
+    /// # Errors
+    /// If there is none, or all receivers are gone.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::sync::channel::{self, TrySendError};
+    ///
+    /// let (sender, _receiver) = channel::bounded(1);
+    /// assert!(sender.try_send(7).is_ok());
+    /// assert_eq!(sender.try_send(8), Err(TrySendError::Full(8)));
+    /// ```
+    pub fn try_send(&self, message: T) -> Result<(), TrySendError<T>> {
+        self.core.send(message, None).map_err(|(failure, message)| match failure {
+            Failure::Disconnected => TrySendError::Disconnected(message),
+            _ => TrySendError::Full(message),
+        })
+    }
+
+    /// Sends a message, and waits for room, at most for `timeout`.
+    ///
+    /// # Errors
+    /// If that was over, or all receivers are gone.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::sync::channel::{self, SendTimeoutError};
+    /// use std::time::Duration;
+    ///
+    /// let (sender, _receiver) = channel::bounded(0);
+    /// let error = sender.send_timeout(7, Duration::from_millis(1)).unwrap_err();
+    /// assert_eq!(error, SendTimeoutError::Timeout(7));
+    /// ```
+    #[track_caller]
+    pub fn send_timeout(&self, message: T, timeout: Duration) -> Result<(), SendTimeoutError<T>> {
+        let sent = self.core.send(message, Some(after(timeout)));
+        sent.map_err(|(failure, message)| match failure {
+            Failure::Disconnected => SendTimeoutError::Disconnected(message),
+            _ => SendTimeoutError::Timeout(message),
+        })
+    }
+
+    /// How many messages are on their way.
+    ///
+    /// # Examples
+    /// ```
+    /// let (sender, _receiver) = sinew::sync::channel::unbounded();
+    /// sender.send(7).unwrap();
+    /// assert_eq!(sender.len(), 1);
+    /// ```
+    pub fn len(&self) -> usize {
+        self.core.len()
+    }
+
+    /// Whether no message is on its way.
+    ///
+    /// # Examples
+    /// ```
+    /// let (sender, _receiver) = sinew::sync::channel::bounded::<u32>(3);
+    /// assert!(sender.is_empty());
+    /// ```
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many messages the channel holds; `None` if any number.
+    ///
+    /// # Examples
+    /// ```
+    /// let (sender, _receiver) = sinew::sync::channel::bounded::<u32>(3);
+    /// assert_eq!(sender.capacity(), Some(3));
+    /// ```
+    pub fn capacity(&self) -> Option<usize> {
+        self.core.capacity()
+    }
+
+    /// Whether all receivers are gone.
+    ///
+    /// # Examples
+    /// ```
+    /// let (sender, receiver) = sinew::sync::channel::bounded::<u32>(3);
+    /// drop(receiver);
+    /// assert!(sender.is_disconnected());
+    /// ```
+    pub fn is_disconnected(&self) -> bool {
+        self.core.is_disconnected()
+    }
+}
+
+impl<T> Receiver<T> {
+    /// Receives a message, and waits for one.
+    ///
+    /// # Errors
+    /// If all senders are gone, and all messages were received.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::sync::channel::{self, RecvError};
+    ///
+    /// let (sender, receiver) = channel::bounded(1);
+    /// sinew::spawn(move || sender.send(7).unwrap());
+    /// assert_eq!(receiver.recv(), Ok(7));
+    /// assert_eq!(receiver.recv(), Err(RecvError));
+    /// ```
+    #[inline]
+    #[track_caller]
+    pub fn recv(&self) -> Result<T, RecvError> {
+        self.core.receive(Some(clock::NEVER)).map_err(|_| RecvError)
+    }
+
+    /// Receives a message if there is one.
+    ///
+    /// # Errors
+    /// If there is none, or there will never be.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::sync::channel::{self, TryRecvError};
+    ///
+    /// let (sender, receiver) = channel::unbounded();
+    /// assert_eq!(receiver.try_recv(), Err(TryRecvError::Empty));
+    /// sender.send(7).unwrap();
+    /// assert_eq!(receiver.try_recv(), Ok(7));
+    /// ```
+    pub fn try_recv(&self) -> Result<T, TryRecvError> {
+        self.core.receive(None).map_err(|failure| match failure {
+            Failure::Disconnected => TryRecvError::Disconnected,
+            _ => TryRecvError::Empty,
+        })
+    }
+
+    /// Receives a message, and waits for one, at most for `timeout`.
+    ///
+    /// # Errors
+    /// If that was over, or there will never be one.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::sync::channel::{self, RecvTimeoutError};
+    /// use std::time::Duration;
+    ///
+    /// let (_sender, receiver) = channel::bounded::<u32>(1);
+    /// let error = receiver.recv_timeout(Duration::from_millis(1)).unwrap_err();
+    /// assert_eq!(error, RecvTimeoutError::Timeout);
+    /// ```
+    #[track_caller]
+    pub fn recv_timeout(&self, timeout: Duration) -> Result<T, RecvTimeoutError> {
+        self.core.receive(Some(after(timeout))).map_err(|failure| match failure {
+            Failure::Disconnected => RecvTimeoutError::Disconnected,
+            _ => RecvTimeoutError::Timeout,
+        })
+    }
+
+    /// The messages as they come, until all senders are gone.
+    ///
+    /// # Examples
+    /// ```
+    /// let (sender, receiver) = sinew::sync::channel::unbounded();
+    /// sender.send(7).unwrap();
+    /// drop(sender);
+    /// assert_eq!(receiver.iter().collect::<Vec<_>>(), [7]);
+    /// ```
+    pub fn iter(&self) -> Iter<'_, T> {
+        Iter(self)
+    }
+
+    /// The messages that are there.
+    ///
+    /// # Examples
+    /// ```
+    /// let (sender, receiver) = sinew::sync::channel::unbounded();
+    /// sender.send(7).unwrap();
+    /// assert_eq!(receiver.try_iter().collect::<Vec<_>>(), [7]);
+    /// ```
+    pub fn try_iter(&self) -> TryIter<'_, T> {
+        TryIter(self)
+    }
+
+    /// How many messages are on their way.
+    ///
+    /// # Examples
+    /// ```
+    /// let (sender, receiver) = sinew::sync::channel::unbounded();
+    /// sender.send(7).unwrap();
+    /// assert_eq!(receiver.len(), 1);
+    /// ```
+    pub fn len(&self) -> usize {
+        self.core.len()
+    }
+
+    /// Whether no message is on its way.
+    ///
+    /// # Examples
+    /// ```
+    /// let (_sender, receiver) = sinew::sync::channel::bounded::<u32>(3);
+    /// assert!(receiver.is_empty());
+    /// ```
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// How many messages the channel holds; `None` if any number.
+    ///
+    /// # Examples
+    /// ```
+    /// let (_sender, receiver) = sinew::sync::channel::unbounded::<u32>();
+    /// assert_eq!(receiver.capacity(), None);
+    /// ```
+    pub fn capacity(&self) -> Option<usize> {
+        self.core.capacity()
+    }
+}
+
+impl<T> Clone for Sender<T> {
+    fn clone(&self) -> Self {
+        self.core.add_sender();
+        Sender { core: self.core.clone() }
+    }
+}
+
+impl<T> Clone for Receiver<T> {
+    fn clone(&self) -> Self {
+        self.core.add_receiver();
+        Receiver { core: self.core.clone() }
+    }
+}
+
+impl<T> Drop for Sender<T> {
+    fn drop(&mut self) {
+        self.core.remove_sender();
+    }
+}
+
+impl<T> Drop for Receiver<T> {
+    fn drop(&mut self) {
+        self.core.remove_receiver();
+    }
+}
+
+impl<T> fmt::Debug for Sender<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sender").field("len", &self.len()).finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Debug for Receiver<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Receiver").field("len", &self.len()).finish_non_exhaustive()
+    }
+}
+
+/// The messages of a channel as they come; see [`Receiver::iter`].
+#[derive(Debug)]
+pub struct Iter<'a, T>(&'a Receiver<T>);
+
+/// The messages that are there; see [`Receiver::try_iter`].
+#[derive(Debug)]
+pub struct TryIter<'a, T>(&'a Receiver<T>);
+
+/// The messages of a channel as they come, with the channel.
+#[derive(Debug)]
+pub struct IntoIter<T>(Receiver<T>);
+
+impl<T> Iterator for Iter<'_, T> {
+    type Item = T;
+    #[track_caller]
+    fn next(&mut self) -> Option<T> {
+        self.0.recv().ok()
+    }
+}
+
+impl<T> Iterator for TryIter<'_, T> {
+    type Item = T;
+    fn next(&mut self) -> Option<T> {
+        self.0.try_recv().ok()
+    }
+}
+
+impl<T> Iterator for IntoIter<T> {
+    type Item = T;
+    #[track_caller]
+    fn next(&mut self) -> Option<T> {
+        self.0.recv().ok()
+    }
+}
+
+impl<'a, T> IntoIterator for &'a Receiver<T> {
+    type Item = T;
+    type IntoIter = Iter<'a, T>;
+    fn into_iter(self) -> Iter<'a, T> {
+        self.iter()
+    }
+}
+
+impl<T> IntoIterator for Receiver<T> {
+    type Item = T;
+    type IntoIter = IntoIter<T>;
+    fn into_iter(self) -> IntoIter<T> {
+        IntoIter(self)
+    }
+}

@@ -1,0 +1,290 @@
+//! Waiting until guarded data has changed.
+
+use super::after;
+use crate::cancel::masked;
+use crate::clock;
+use crate::fiber::WaitKind;
+use crate::park::list::{Ended, List, Terms, Wakes, wait_after};
+use crate::primitive::SpinLock;
+use core::cell::Cell;
+use core::time::Duration;
+use lock_api::{MutexGuard, RawMutex};
+use std::time::Instant;
+
+/// A condition variable, for the guards of any lock.
+///
+/// As [`std::sync::Condvar`], with the guard by reference. A wait may end without a notification,
+/// and others may have changed the data before the lock was taken again: look at what you wait for
+/// in a loop, or use [`wait_while`](Self::wait_while).
+///
+/// # Examples
+/// ```
+/// use sinew::sync::{Condvar, Mutex};
+///
+/// let (queue, changed) = (Mutex::new(Vec::new()), Condvar::new());
+/// sinew::scope(|s| {
+///     s.spawn(|| {
+///         let mut queue = queue.lock();
+///         changed.wait_while(&mut queue, |queue| queue.is_empty());
+///         assert_eq!(queue.pop(), Some(7));
+///     });
+///     queue.lock().push(7);
+///     changed.notify_one();
+/// });
+/// ```
+pub struct Condvar {
+    waiting: SpinLock<Waiting>,
+}
+
+struct Waiting {
+    list: List<Cell<u64>>,
+    /// How often all were notified: who enters the list notes it, so that one call does not wake
+    /// those who come while it is under way.
+    round: u64,
+}
+
+impl Condvar {
+    /// One that nobody waits for.
+    ///
+    /// # Examples
+    /// ```
+    /// static CHANGED: sinew::sync::Condvar = sinew::sync::Condvar::new();
+    /// CHANGED.notify_all();
+    /// ```
+    pub const fn new() -> Condvar {
+        Condvar { waiting: SpinLock::new(Waiting { list: List::new(), round: 0 }) }
+    }
+
+    /// Unlocks, waits to be notified, and locks again.
+    ///
+    /// A cancelled fiber locks again before it is unwound.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::sync::{Condvar, Mutex};
+    ///
+    /// let (ready, changed) = (Mutex::new(false), Condvar::new());
+    /// sinew::scope(|s| {
+    ///     s.spawn(|| {
+    ///         *ready.lock() = true;
+    ///         changed.notify_one();
+    ///     });
+    ///     let mut ready = ready.lock();
+    ///     while !*ready {
+    ///         changed.wait(&mut ready);
+    ///     }
+    /// });
+    /// ```
+    #[track_caller]
+    pub fn wait<R: RawMutex, T: ?Sized>(&self, guard: &mut MutexGuard<'_, R, T>) {
+        self.wait_till(guard, clock::NEVER);
+    }
+
+    /// As [`wait`](Self::wait), at most for `timeout`; false if that was over. A notification that
+    /// comes in the same moment may be used up all the same.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::sync::{Condvar, Mutex};
+    /// use std::time::Duration;
+    ///
+    /// let (ready, changed) = (Mutex::new(false), Condvar::new());
+    /// assert!(!changed.wait_for(&mut ready.lock(), Duration::from_millis(1)));
+    /// ```
+    #[track_caller]
+    pub fn wait_for<R: RawMutex, T: ?Sized>(
+        &self,
+        guard: &mut MutexGuard<'_, R, T>,
+        timeout: Duration,
+    ) -> bool {
+        self.wait_till(guard, after(timeout))
+    }
+
+    /// As [`wait_for`](Self::wait_for), until `deadline`.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::sync::{Condvar, Mutex};
+    /// use std::time::Instant;
+    ///
+    /// let (ready, changed) = (Mutex::new(false), Condvar::new());
+    /// assert!(!changed.wait_until(&mut ready.lock(), Instant::now()));
+    /// ```
+    #[track_caller]
+    pub fn wait_until<R: RawMutex, T: ?Sized>(
+        &self,
+        guard: &mut MutexGuard<'_, R, T>,
+        deadline: Instant,
+    ) -> bool {
+        self.wait_till(guard, clock::at(deadline))
+    }
+
+    /// Waits as long as `condition` is true of the data.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::sync::{Condvar, Mutex};
+    ///
+    /// let (count, changed) = (Mutex::new(0), Condvar::new());
+    /// sinew::scope(|s| {
+    ///     for _ in 0..3 {
+    ///         s.spawn(|| {
+    ///             *count.lock() += 1;
+    ///             changed.notify_all();
+    ///         });
+    ///     }
+    ///     changed.wait_while(&mut count.lock(), |count| *count < 3);
+    /// });
+    /// ```
+    #[track_caller]
+    pub fn wait_while<R: RawMutex, T: ?Sized>(
+        &self,
+        guard: &mut MutexGuard<'_, R, T>,
+        mut condition: impl FnMut(&mut T) -> bool,
+    ) {
+        while condition(guard) {
+            self.wait(guard);
+        }
+    }
+
+    /// Waits as long as `condition` is true of the data, at most for `timeout`; false if that was
+    /// over and it still is.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::sync::{Condvar, Mutex};
+    /// use std::time::Duration;
+    ///
+    /// let (count, changed) = (Mutex::new(0), Condvar::new());
+    /// let three = changed.wait_while_for(
+    ///     &mut count.lock(),
+    ///     |count| *count < 3,
+    ///     Duration::from_millis(1),
+    /// );
+    /// assert!(!three);
+    /// ```
+    #[track_caller]
+    pub fn wait_while_for<R: RawMutex, T: ?Sized>(
+        &self,
+        guard: &mut MutexGuard<'_, R, T>,
+        mut condition: impl FnMut(&mut T) -> bool,
+        timeout: Duration,
+    ) -> bool {
+        let deadline = after(timeout);
+        while condition(guard) {
+            if !self.wait_till(guard, deadline) {
+                return !condition(guard);
+            }
+        }
+        true
+    }
+
+    #[track_caller]
+    fn wait_till<R: RawMutex, T: ?Sized>(
+        &self,
+        guard: &mut MutexGuard<'_, R, T>,
+        deadline: u64,
+    ) -> bool {
+        /// Locks again, also if the wait is left by unwinding. That wait is not cut short: whoever
+        /// has the guard relies on it.
+        struct Relock<'a, R: RawMutex>(&'a R, bool);
+        impl<R: RawMutex> Drop for Relock<'_, R> {
+            fn drop(&mut self) {
+                if self.1 && !self.0.try_lock() {
+                    masked(|| self.0.lock());
+                }
+            }
+        }
+        // SAFETY: the lock is held, and held again when this returns: nobody sees it unlocked
+        // through the guard.
+        let raw = unsafe { MutexGuard::mutex(guard).raw() };
+        let mut relock = Relock(raw, false);
+        let ended = wait_after(
+            &self.waiting,
+            Terms::new(WaitKind::Condvar, self, deadline),
+            &Cell::new(0),
+            |waiting, node| -> Option<()> {
+                node.payload().set(waiting.round);
+                // SAFETY: the node is pinned in `wait_after`, which takes it out before it goes.
+                unsafe { waiting.list.push(node) };
+                None
+            },
+            || {
+                if !relock.1 {
+                    relock.1 = true;
+                    // SAFETY: the caller has the guard.
+                    unsafe { raw.unlock() };
+                }
+            },
+            |waiting, node| {
+                if let Some(node) = node {
+                    waiting.list.remove(node);
+                }
+                Wakes::none()
+            },
+        );
+        drop(relock);
+        ended != Ended::TimedOut
+    }
+
+    /// Wakes one who waits. True if there was one.
+    ///
+    /// # Examples
+    /// ```
+    /// let changed = sinew::sync::Condvar::new();
+    /// assert!(!changed.notify_one());
+    /// ```
+    pub fn notify_one(&self) -> bool {
+        let granted = self.waiting.lock().list.grant_one(|_| ());
+        granted.map(|(claimed, ())| claimed.resume()).is_some()
+    }
+
+    /// Wakes all who wait at this moment; says how many.
+    ///
+    /// # Examples
+    /// ```
+    /// let changed = sinew::sync::Condvar::new();
+    /// assert_eq!(changed.notify_all(), 0);
+    /// ```
+    pub fn notify_all(&self) -> usize {
+        let mut count = 0;
+        let mut round = None;
+        loop {
+            let mut wakes = Wakes::none();
+            {
+                let mut waiting = self.waiting.lock();
+                let round = *round.get_or_insert_with(|| {
+                    waiting.round += 1;
+                    waiting.round
+                });
+                let is_due = |list: &List<Cell<u64>>| {
+                    list.first().is_some_and(|first| first.payload().get() < round)
+                };
+                while !wakes.is_full() && is_due(&waiting.list) {
+                    if let Some(first) = waiting.list.pop()
+                        && let Some(claimed) = first.claim()
+                    {
+                        first.grant();
+                        wakes.push(claimed);
+                        count += 1;
+                    }
+                }
+            }
+            if !wakes.resume() {
+                return count;
+            }
+        }
+    }
+}
+
+impl Default for Condvar {
+    fn default() -> Self {
+        Condvar::new()
+    }
+}
+
+impl core::fmt::Debug for Condvar {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Condvar").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,228 @@
+//! A counter that can be waited for.
+
+use super::after;
+use crate::clock;
+use crate::fiber::WaitKind;
+use crate::park::list::{Ended, Terms, Wakes};
+use crate::park::table::{self, Bucket, Entry, Key};
+use crate::primitive::{AtomicU64, Ordering};
+use core::hint::spin_loop;
+use core::time::Duration;
+
+/// Somebody waits.
+const WAITERS: u64 = 1;
+/// The counter is above the mark.
+const ONE: u64 = 2;
+
+/// Pauses before a waiter stops, if nobody waits yet.
+const SPINS: u32 = 16;
+
+/// A counter that others wait for: the building block for conditions of one's own, as the Linux
+/// call of that name is.
+///
+/// Who waits reads the counter, looks at the condition, and waits for the next value; who has
+/// changed the condition increments the counter. A change between the look and the wait is not
+/// missed, because the counter is not the same any more.
+///
+/// # Examples
+/// ```
+/// use sinew::sync::Futex;
+/// use std::sync::atomic::{AtomicBool, Ordering};
+///
+/// let (ready, changed) = (AtomicBool::new(false), Futex::new());
+/// sinew::scope(|s| {
+///     s.spawn(|| {
+///         loop {
+///             let token = changed.get();
+///             if ready.load(Ordering::Acquire) {
+///                 break;
+///             }
+///             changed.wait(token + 1);
+///         }
+///     });
+///     ready.store(true, Ordering::Release);
+///     changed.post();
+/// });
+/// ```
+//
+// One word: the counter in the upper 63 bits, and whether somebody waits in the lowest. A waiter
+// sets the mark, and looks at counter and mark once more under the lock of the table, where it is
+// entered. Who posts clears the mark with the increment, then takes that lock: so it finds the
+// waiter, or the waiter finds the mark gone.
+#[derive(Debug)]
+pub struct Futex(AtomicU64);
+
+const _: () = assert!(size_of::<Futex>() == 8);
+
+impl Futex {
+    /// A counter at zero.
+    ///
+    /// # Examples
+    /// ```
+    /// assert_eq!(sinew::sync::Futex::new().get(), 0);
+    /// ```
+    pub const fn new() -> Futex {
+        Futex(AtomicU64::new(0))
+    }
+
+    /// The counter: how often it was posted.
+    ///
+    /// # Examples
+    /// ```
+    /// let futex = sinew::sync::Futex::new();
+    /// futex.post();
+    /// assert_eq!(futex.get(), 1);
+    /// ```
+    #[inline]
+    pub fn get(&self) -> u64 {
+        // ORDERING: Acquire: what was written before the post; pairs with the Release in `post`.
+        self.0.load(Ordering::Acquire) / ONE
+    }
+
+    /// Waits until the counter is `token` at least.
+    ///
+    /// # Examples
+    /// ```
+    /// let futex = sinew::sync::Futex::new();
+    /// futex.post();
+    /// futex.wait(1); // at once
+    /// ```
+    #[track_caller]
+    pub fn wait(&self, token: u64) {
+        self.wait_till(token, clock::NEVER);
+    }
+
+    /// Waits for the next post.
+    ///
+    /// # Examples
+    /// ```
+    /// let futex = sinew::sync::Futex::new();
+    /// sinew::scope(|s| {
+    ///     let waiter = s.spawn(|| futex.wait_next());
+    ///     while !waiter.is_finished() {
+    ///         futex.post();
+    ///         sinew::yield_now();
+    ///     }
+    /// });
+    /// ```
+    #[track_caller]
+    pub fn wait_next(&self) {
+        self.wait(self.get() + 1);
+    }
+
+    /// As [`wait`](Self::wait), at most for `timeout`; false if that was over before.
+    ///
+    /// # Examples
+    /// ```
+    /// let futex = sinew::sync::Futex::new();
+    /// assert!(!futex.wait_for(1, std::time::Duration::from_millis(1)));
+    /// ```
+    #[track_caller]
+    pub fn wait_for(&self, token: u64, timeout: Duration) -> bool {
+        self.wait_till(token, after(timeout))
+    }
+
+    #[track_caller]
+    fn wait_till(&self, token: u64, deadline: u64) -> bool {
+        let entry = Entry::new(Key::of(self), false, 0);
+        let mut spins = 0;
+        loop {
+            // ORDERING: Acquire: as in `get`.
+            let word = self.0.load(Ordering::Acquire);
+            if word / ONE >= token {
+                return true;
+            }
+            if spins < SPINS && word & WAITERS == 0 {
+                spins += 1;
+                spin_loop();
+                continue;
+            }
+            if word & WAITERS == 0
+                && self
+                    .0
+                    .compare_exchange_weak(
+                        word,
+                        word | WAITERS,
+                        Ordering::Relaxed,
+                        Ordering::Relaxed,
+                    )
+                    .is_err()
+            {
+                continue;
+            }
+            let still = |_: &mut Bucket| {
+                let word = self.0.load(Ordering::Relaxed);
+                word & WAITERS != 0 && word / ONE < token
+            };
+            let terms = Terms::new(WaitKind::Event, self, deadline);
+            // A mark that nobody stands for costs the next post a look.
+            if table::wait(&entry, terms, still, |_| Wakes::none()) == Ended::TimedOut {
+                return self.get() >= token;
+            }
+        }
+    }
+
+    /// Increments the counter and wakes all who wait.
+    ///
+    /// # Examples
+    /// ```
+    /// let futex = sinew::sync::Futex::new();
+    /// futex.post();
+    /// futex.post();
+    /// assert_eq!(futex.get(), 2);
+    /// ```
+    #[inline]
+    pub fn post(&self) {
+        let mut word = self.0.load(Ordering::Relaxed);
+        loop {
+            let new = (word & !WAITERS).wrapping_add(ONE);
+            // ORDERING: Release: what the caller wrote before; pairs with the Acquire in `get`.
+            match self.0.compare_exchange_weak(word, new, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => break,
+                Err(now) => word = now,
+            }
+        }
+        if word & WAITERS != 0 {
+            table::release(Key::of(self), usize::MAX);
+        }
+    }
+
+    /// Increments the counter and wakes one of those who wait; the others wait for another post,
+    /// whatever the counter.
+    ///
+    /// # Examples
+    /// ```
+    /// let futex = sinew::sync::Futex::new();
+    /// sinew::scope(|s| {
+    ///     s.spawn(|| futex.wait(1));
+    ///     futex.post_one();
+    /// });
+    /// ```
+    pub fn post_one(&self) {
+        // ORDERING: Release: as in `post`.
+        let word = self.0.fetch_add(ONE, Ordering::Release);
+        if word & WAITERS == 0 {
+            return;
+        }
+        let key = Key::of(self);
+        let mut wakes = Wakes::none();
+        {
+            let mut bucket = table::bucket(key).lock();
+            while let Some(mut queue) = bucket.queue(key) {
+                if queue.grant_first(&mut wakes, |_| ()) {
+                    break;
+                }
+            }
+            if bucket.queue(key).is_none() {
+                self.0.fetch_and(!WAITERS, Ordering::Relaxed);
+            }
+        }
+        wakes.resume();
+    }
+}
+
+impl Default for Futex {
+    fn default() -> Self {
+        Futex::new()
+    }
+}

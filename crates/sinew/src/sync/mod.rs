@@ -1,0 +1,55 @@
+//! Locks, signals and channels that suspend fibers.
+//!
+//! All of them work between fibers of one carrier, of different carriers and runtimes, and plain
+//! threads: a thread that waits is blocked, a fiber is suspended. No wait allocates. A cancelled
+//! fiber is unwound from its wait, and has then neither taken nor lost anything.
+//!
+//! | to | use |
+//! | --- | --- |
+//! | guard data | [`Mutex`], [`RwLock`] |
+//! | wait until data has changed | [`Condvar`] |
+//! | let so many in at a time | [`Semaphore`] |
+//! | signal something, once | [`Baton`] |
+//! | wait until all are done, or there | [`WaitGroup`], [`Barrier`] |
+//! | do or make something once | [`Once`], [`OnceLock`], [`LazyLock`] |
+//! | pass messages | [`channel`] |
+//! | build a condition of one's own | [`Futex`] |
+//!
+//! # Poisoning
+//!
+//! There is none. A cancelled fiber unwinds through its guards as a matter of course, and a lock
+//! that was poisoned by that would make every other user pay for it. Whoever must not leave data
+//! half changed masks the section ([`masked`](crate::masked)), or repairs it in a destructor.
+
+mod barrier;
+mod baton;
+pub mod channel;
+mod condvar;
+mod futex;
+mod mutex;
+mod once;
+mod raw;
+mod rwlock;
+mod semaphore;
+mod wait_group;
+
+pub use barrier::{Barrier, BarrierWaitResult};
+pub use baton::Baton;
+pub use condvar::Condvar;
+pub use futex::Futex;
+pub use mutex::{MappedMutexGuard, Mutex, MutexGuard, RawMutex};
+pub use once::{LazyLock, Once, OnceLock};
+pub use rwlock::{
+    MappedRwLockReadGuard, MappedRwLockWriteGuard, RawRwLock, RwLock, RwLockReadGuard,
+    RwLockUpgradableReadGuard, RwLockWriteGuard,
+};
+pub use semaphore::{OwnedPermits, Permits, Semaphore};
+pub use wait_group::WaitGroup;
+
+use crate::clock;
+use core::time::Duration;
+
+/// The moment at which a timeout is over.
+fn after(timeout: Duration) -> u64 {
+    clock::after(clock::now(), timeout)
+}

@@ -1,0 +1,363 @@
+//! What is done once, and values that are made once.
+
+use super::raw::RawLock;
+use crate::cancel::masked;
+use crate::clock;
+use crate::primitive::{AtomicBool, Ordering};
+use core::cell::{Cell, UnsafeCell};
+use core::fmt;
+use core::mem::MaybeUninit;
+use core::ops::Deref;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+
+/// Something that is done once, however many ask for it.
+///
+/// Those who come meanwhile wait. If it panics, or its fiber is cancelled in it, it was not done, and
+/// the next one tries: there is no poisoning.
+///
+/// # Examples
+/// ```
+/// use sinew::sync::Once;
+///
+/// static START: Once = Once::new();
+/// START.call_once(|| println!("once"));
+/// START.call_once(|| unreachable!());
+/// assert!(START.is_completed());
+/// ```
+#[derive(Debug)]
+pub struct Once {
+    done: AtomicBool,
+    lock: RawLock,
+}
+
+impl Once {
+    /// Something that was not done yet.
+    ///
+    /// # Examples
+    /// ```
+    /// assert!(!sinew::sync::Once::new().is_completed());
+    /// ```
+    pub const fn new() -> Once {
+        Once { done: AtomicBool::new(false), lock: RawLock::new() }
+    }
+
+    /// Whether it was done.
+    ///
+    /// # Examples
+    /// ```
+    /// let once = sinew::sync::Once::new();
+    /// once.call_once(|| ());
+    /// assert!(once.is_completed());
+    /// ```
+    #[inline]
+    pub fn is_completed(&self) -> bool {
+        // ORDERING: Acquire: what was done; pairs with the Release in `try_call_once`.
+        self.done.load(Ordering::Acquire)
+    }
+
+    /// Does it with `f`, unless it was done. When this returns, it was.
+    ///
+    /// # Panics
+    /// If `f` asks for the same: that would never end.
+    ///
+    /// # Examples
+    /// ```
+    /// let (once, mut count) = (sinew::sync::Once::new(), 0);
+    /// once.call_once(|| count += 1);
+    /// once.call_once(|| count += 1);
+    /// assert_eq!(count, 1);
+    /// ```
+    #[inline]
+    #[track_caller]
+    pub fn call_once(&self, f: impl FnOnce()) {
+        if !self.is_completed() {
+            let _ = self.try_call_once(|| {
+                f();
+                Ok::<(), core::convert::Infallible>(())
+            });
+        }
+    }
+
+    #[cold]
+    #[track_caller]
+    fn try_call_once<E>(&self, f: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
+        struct Unlock<'a>(&'a RawLock);
+        impl Drop for Unlock<'_> {
+            fn drop(&mut self) {
+                // SAFETY: locked below.
+                unsafe { self.0.unlock() };
+            }
+        }
+        self.lock.lock(clock::NEVER);
+        let _unlock = Unlock(&self.lock);
+        if !self.is_completed() {
+            f()?;
+            // ORDERING: Release: what was done; pairs with the Acquire in `is_completed`.
+            self.done.store(true, Ordering::Release);
+        }
+        Ok(())
+    }
+}
+
+impl Default for Once {
+    fn default() -> Self {
+        Once::new()
+    }
+}
+
+/// A value that is written once.
+///
+/// As [`std::sync::OnceLock`], but those who wait for the value are suspended, if they are fibers.
+///
+/// # Examples
+/// ```
+/// use sinew::sync::OnceLock;
+///
+/// static ANSWER: OnceLock<u32> = OnceLock::new();
+/// assert_eq!(ANSWER.get(), None);
+/// assert_eq!(*ANSWER.get_or_init(|| 42), 42);
+/// assert_eq!(ANSWER.set(7), Err(7));
+/// ```
+pub struct OnceLock<T> {
+    once: Once,
+    value: UnsafeCell<MaybeUninit<T>>,
+}
+
+// SAFETY: a reference gives out `&T`, and lets a `T` of another thread in.
+unsafe impl<T: Send + Sync> Sync for OnceLock<T> {}
+// SAFETY: the value goes along.
+unsafe impl<T: Send> Send for OnceLock<T> {}
+impl<T: UnwindSafe + RefUnwindSafe> RefUnwindSafe for OnceLock<T> {}
+impl<T: UnwindSafe> UnwindSafe for OnceLock<T> {}
+
+impl<T> OnceLock<T> {
+    /// One without a value.
+    ///
+    /// # Examples
+    /// ```
+    /// assert!(sinew::sync::OnceLock::<u32>::new().get().is_none());
+    /// ```
+    pub const fn new() -> OnceLock<T> {
+        OnceLock { once: Once::new(), value: UnsafeCell::new(MaybeUninit::uninit()) }
+    }
+
+    /// The value, if there is one.
+    ///
+    /// # Examples
+    /// ```
+    /// assert_eq!(sinew::sync::OnceLock::from(7).get(), Some(&7));
+    /// ```
+    #[inline]
+    pub fn get(&self) -> Option<&T> {
+        // SAFETY: written before it was completed, and not changed after.
+        self.once.is_completed().then(|| unsafe { (*self.value.get()).assume_init_ref() })
+    }
+
+    /// The value, if there is one.
+    ///
+    /// # Examples
+    /// ```
+    /// let mut value = sinew::sync::OnceLock::from(7);
+    /// *value.get_mut().unwrap() += 1;
+    /// assert_eq!(value.into_inner(), Some(8));
+    /// ```
+    pub fn get_mut(&mut self) -> Option<&mut T> {
+        // SAFETY: as in `get`.
+        self.once.is_completed().then(|| unsafe { self.value.get_mut().assume_init_mut() })
+    }
+
+    /// Writes the value; gives it back if there is one already.
+    ///
+    /// # Errors
+    /// If there is a value already.
+    ///
+    /// # Examples
+    /// ```
+    /// let value = sinew::sync::OnceLock::new();
+    /// assert_eq!(value.set(1), Ok(()));
+    /// assert_eq!(value.set(2), Err(2));
+    /// ```
+    #[track_caller]
+    pub fn set(&self, value: T) -> Result<(), T> {
+        let mut value = Some(value);
+        self.get_or_init(|| value.take().expect("called once"));
+        value.map_or(Ok(()), Err)
+    }
+
+    /// The value, made by `f` if there is none.
+    ///
+    /// # Panics
+    /// If `f` asks for the same value: that would never end.
+    ///
+    /// # Examples
+    /// ```
+    /// let value = sinew::sync::OnceLock::new();
+    /// assert_eq!(*value.get_or_init(|| 1), 1);
+    /// assert_eq!(*value.get_or_init(|| 2), 1);
+    /// ```
+    #[inline]
+    #[track_caller]
+    pub fn get_or_init(&self, f: impl FnOnce() -> T) -> &T {
+        match self.get_or_try_init(|| Ok::<T, core::convert::Infallible>(f())) {
+            Ok(value) => value,
+        }
+    }
+
+    /// The value, made by `f` if there is none and `f` succeeds.
+    ///
+    /// # Errors
+    /// If `f` fails.
+    ///
+    /// # Examples
+    /// ```
+    /// let value = sinew::sync::OnceLock::new();
+    /// assert!(value.get_or_try_init(|| "no".parse::<u32>()).is_err());
+    /// assert_eq!(*value.get_or_try_init(|| "7".parse::<u32>()).unwrap(), 7);
+    /// ```
+    #[inline]
+    #[track_caller]
+    pub fn get_or_try_init<E>(&self, f: impl FnOnce() -> Result<T, E>) -> Result<&T, E> {
+        if !self.once.is_completed() {
+            self.once.try_call_once(|| {
+                let value = f()?;
+                // SAFETY: once, and nobody looks before it is completed.
+                unsafe { (*self.value.get()).write(value) };
+                Ok(())
+            })?;
+        }
+        // SAFETY: as in `get`.
+        Ok(unsafe { (*self.value.get()).assume_init_ref() })
+    }
+
+    /// Takes the value out.
+    ///
+    /// # Examples
+    /// ```
+    /// let mut value = sinew::sync::OnceLock::from(7);
+    /// assert_eq!(value.take(), Some(7));
+    /// assert_eq!(value.take(), None);
+    /// ```
+    pub fn take(&mut self) -> Option<T> {
+        let done = core::mem::take(&mut self.once).is_completed();
+        // SAFETY: written, and given out once: the mark is gone.
+        done.then(|| unsafe { self.value.get_mut().assume_init_read() })
+    }
+
+    /// The value, if there is one.
+    ///
+    /// # Examples
+    /// ```
+    /// assert_eq!(sinew::sync::OnceLock::from(7).into_inner(), Some(7));
+    /// ```
+    pub fn into_inner(mut self) -> Option<T> {
+        self.take()
+    }
+}
+
+impl<T> Drop for OnceLock<T> {
+    fn drop(&mut self) {
+        drop(self.take());
+    }
+}
+
+impl<T> Default for OnceLock<T> {
+    fn default() -> Self {
+        OnceLock::new()
+    }
+}
+
+impl<T> From<T> for OnceLock<T> {
+    fn from(value: T) -> Self {
+        let once = OnceLock::new();
+        let _ = once.set(value);
+        once
+    }
+}
+
+impl<T: Clone> Clone for OnceLock<T> {
+    fn clone(&self) -> Self {
+        self.get().cloned().map_or_else(OnceLock::new, OnceLock::from)
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for OnceLock<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("OnceLock").field(&self.get()).finish()
+    }
+}
+
+/// A value that is made when it is first used.
+///
+/// As [`std::sync::LazyLock`]. The function that makes it is [masked](crate::masked): it is not cut
+/// short by cancellation, because it is there only once.
+///
+/// # Examples
+/// ```
+/// use sinew::sync::LazyLock;
+///
+/// static WORDS: LazyLock<Vec<&str>> = LazyLock::new(|| "one two three".split(' ').collect());
+/// assert_eq!(WORDS.len(), 3);
+/// ```
+pub struct LazyLock<T, F = fn() -> T> {
+    value: OnceLock<T>,
+    make: Cell<Option<F>>,
+}
+
+// SAFETY: the function is taken out by the one who makes the value.
+unsafe impl<T: Send + Sync, F: Send> Sync for LazyLock<T, F> {}
+impl<T: UnwindSafe + RefUnwindSafe, F: UnwindSafe> RefUnwindSafe for LazyLock<T, F> {}
+
+impl<T, F: FnOnce() -> T> LazyLock<T, F> {
+    /// A value to be made by `make`.
+    ///
+    /// # Examples
+    /// ```
+    /// let value = sinew::sync::LazyLock::new(|| 6 * 7);
+    /// assert_eq!(*value, 42);
+    /// ```
+    pub const fn new(make: F) -> LazyLock<T, F> {
+        LazyLock { value: OnceLock::new(), make: Cell::new(Some(make)) }
+    }
+
+    /// Makes the value, if it was not made.
+    ///
+    /// # Panics
+    /// If the function that makes it panicked before.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::sync::LazyLock;
+    ///
+    /// let value = LazyLock::new(|| 7);
+    /// assert_eq!(*LazyLock::force(&value), 7);
+    /// ```
+    #[inline]
+    #[track_caller]
+    pub fn force(this: &LazyLock<T, F>) -> &T {
+        this.value.get_or_init(|| {
+            let make = this.make.take().expect("the function of a lazy value panicked before");
+            masked(make)
+        })
+    }
+}
+
+impl<T, F: FnOnce() -> T> Deref for LazyLock<T, F> {
+    type Target = T;
+    #[inline]
+    #[track_caller]
+    fn deref(&self) -> &T {
+        LazyLock::force(self)
+    }
+}
+
+impl<T: Default> Default for LazyLock<T> {
+    fn default() -> Self {
+        LazyLock::new(T::default)
+    }
+}
+
+impl<T: fmt::Debug, F> fmt::Debug for LazyLock<T, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("LazyLock").field(&self.value.get()).finish()
+    }
+}

@@ -1,0 +1,522 @@
+//! The lock under `Mutex` and `RwLock`: one word, shared and exclusive.
+//!
+//! # Layout
+//!
+//! ```text
+//!  63                                3 2 1 0
+//! |  owner, or how many share it      |E|X|S|
+//! ```
+//!
+//! `E`: held by one, whose control block the upper bits name (an address, whose low bits are zero).
+//! Without it they are a number: how many share the lock, and in the highest bit whether one of them
+//! may become the owner. `X`, `S` are marks: somebody waits to have it alone, to share it. Zero is
+//! unlocked.
+//!
+//! # Rules
+//!
+//! - Locking is one compare-exchange. Who comes may be faster than who was woken; a waiter that was
+//!   overtaken once is *handed* the lock the next time: the one who unlocks makes it the owner.
+//! - While somebody waits to have it alone, nobody new shares it. Waiters come first in, first out;
+//!   those who share and stand beside each other get it together.
+//! - A mark is set by who is about to wait, by a compare-exchange, and looked at once more under the
+//!   lock of the table, where the waiter is entered: if its mark is gone, or the lock is free for
+//!   it, it does not wait. Who unlocks a marked lock takes the lock of the table, wakes, and
+//!   computes the marks anew from who is left. So a waiter is seen, or sees. If a lock is free and
+//!   marked, then somebody is on its way who was woken, and sees to the others when it unlocks.
+//! - A waiter that leaves by its deadline or by cancellation computes the marks anew as well, and
+//!   wakes those who stood back for it.
+//! - A waiter spins for a little while before it stops if nobody waits yet and the owner runs on
+//!   another carrier. Those who share are not known, so there is nothing to spin for.
+
+use crate::carrier::current;
+use crate::fiber::{Control, WaitKind};
+use crate::park::list::{Ended, Terms, Wakes};
+use crate::park::table::{self, Bucket, Entry, Key};
+use crate::primitive::{AtomicUsize, Ordering};
+use core::hint::spin_loop;
+use core::ptr;
+
+const SHARED_WAITERS: usize = 1;
+const EXCLUSIVE_WAITERS: usize = 1 << 1;
+const EXCLUSIVE: usize = 1 << 2;
+const WAITERS: usize = SHARED_WAITERS | EXCLUSIVE_WAITERS;
+/// One who shares.
+const ONE: usize = 1 << 3;
+/// One of those who share may become the owner.
+const UPGRADABLE: usize = 1 << (usize::BITS - 1);
+
+/// Pauses before a waiter stops.
+const SPINS: u32 = 16;
+
+/// What the word of a waiter's entry says: that it waits, that it was overtaken before, that it
+/// wants to share as the one who may become the owner, or that it has got what it wants.
+const NORMAL: usize = 0;
+const OVERTAKEN: usize = 1;
+const RIGHT: usize = 2;
+const HANDED: usize = 3;
+
+/// The word; see the page of this module.
+#[derive(Debug)]
+pub(super) struct RawLock(AtomicUsize);
+
+/// Who tries to lock it: the block of the fiber or of the thread's proxy.
+#[inline(always)]
+fn me() -> usize {
+    current::block().expose_provenance()
+}
+
+fn owner(word: usize) -> *const Control {
+    ptr::with_exposed_provenance(word & !(ONE - 1))
+}
+
+/// One more who shares, as long as they can be counted.
+#[inline(always)]
+fn more(word: usize, what: usize) -> usize {
+    if word << 1 >> (usize::BITS - 1) != 0 {
+        // Only guards that are forgotten in a loop count so far.
+        std::process::abort();
+    }
+    word + what
+}
+
+impl RawLock {
+    pub(super) const fn new() -> RawLock {
+        RawLock(AtomicUsize::new(0))
+    }
+
+    pub(super) fn is_locked(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & !WAITERS != 0
+    }
+
+    pub(super) fn is_exclusive(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & EXCLUSIVE != 0
+    }
+
+    fn key(&self) -> Key {
+        Key::of(self)
+    }
+
+    /// Where those wait who share the lock and want to become its owner. In the same bucket.
+    fn upgrade_key(&self) -> Key {
+        Key::with_generation(ptr::from_ref(self).addr(), 1)
+    }
+
+    #[inline(always)]
+    pub(super) fn try_lock(&self) -> bool {
+        self.take_free(0)
+    }
+
+    /// Makes the caller the owner if nobody has the lock and the marks are `marks`.
+    #[inline(always)]
+    fn take_free(&self, marks: usize) -> bool {
+        let mine = me() | EXCLUSIVE | marks;
+        // ORDERING: Acquire: what was written under the lock; pairs with the Release of unlocking.
+        self.0.compare_exchange(marks, mine, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// Locks for the caller alone; false if the deadline passed before.
+    #[inline(always)]
+    #[track_caller]
+    pub(super) fn lock(&self, deadline: u64) -> bool {
+        self.try_lock() || self.lock_slow(deadline)
+    }
+
+    #[cold]
+    #[inline(never)]
+    #[track_caller]
+    fn lock_slow(&self, deadline: u64) -> bool {
+        let entry = Entry::new(self.key(), false, NORMAL);
+        let mut spins = 0;
+        loop {
+            let word = self.0.load(Ordering::Relaxed);
+            if word & !WAITERS == 0 {
+                if self.take_free(word) {
+                    return true;
+                }
+                continue;
+            }
+            if spins < SPINS && worth_spinning(word) {
+                spins += 1;
+                spin_loop();
+                continue;
+            }
+            self.forbid_relocking(word);
+            if word & EXCLUSIVE_WAITERS == 0 && !self.change(word, word | EXCLUSIVE_WAITERS) {
+                continue;
+            }
+            let still = |_: &mut Bucket| {
+                let word = self.0.load(Ordering::Relaxed);
+                word & EXCLUSIVE_WAITERS != 0 && word & !WAITERS != 0
+            };
+            match self.wait(&entry, deadline, still) {
+                Ended::Granted if entry.word.get() == HANDED => return true,
+                Ended::Granted => entry.word.set(OVERTAKEN),
+                Ended::AtOnce(()) => {}
+                Ended::TimedOut => return false,
+            }
+        }
+    }
+
+    #[track_caller]
+    fn wait(
+        &self,
+        entry: &Entry,
+        deadline: u64,
+        still: impl FnMut(&mut Bucket) -> bool,
+    ) -> Ended<()> {
+        let terms = Terms::new(WaitKind::Lock, self, deadline);
+        table::wait(entry, terms, still, |bucket| self.settle(bucket))
+    }
+
+    #[inline(always)]
+    pub(super) fn try_lock_shared(&self) -> bool {
+        self.try_share(EXCLUSIVE | EXCLUSIVE_WAITERS, ONE)
+    }
+
+    /// The same, also if somebody waits to have the lock alone: the caller may share it already.
+    pub(super) fn try_lock_shared_again(&self) -> bool {
+        self.try_share(EXCLUSIVE, ONE)
+    }
+
+    pub(super) fn try_lock_upgradable(&self) -> bool {
+        self.try_share(EXCLUSIVE | EXCLUSIVE_WAITERS | UPGRADABLE, ONE | UPGRADABLE)
+    }
+
+    /// Shares the lock, unless one of the bits of `unless` is set.
+    #[inline(always)]
+    fn try_share(&self, unless: usize, what: usize) -> bool {
+        let mut word = self.0.load(Ordering::Relaxed);
+        loop {
+            if word & unless != 0 {
+                // The highest bit of an owner's address means nothing.
+                return false;
+            }
+            let new = more(word, what);
+            // ORDERING: Acquire: as in `take_free`.
+            match self.0.compare_exchange_weak(word, new, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// Shares the lock; false if the deadline passed before. With `again`, the caller may share it
+    /// already, and does not stand back for those who want it alone.
+    #[inline(always)]
+    #[track_caller]
+    pub(super) fn lock_shared(&self, deadline: u64, again: bool) -> bool {
+        let unless = if again { EXCLUSIVE } else { EXCLUSIVE | EXCLUSIVE_WAITERS };
+        self.try_share(unless, ONE) || self.share_slow(deadline, unless, ONE)
+    }
+
+    /// Shares the lock as the one who may become its owner.
+    #[track_caller]
+    pub(super) fn lock_upgradable(&self, deadline: u64) -> bool {
+        let unless = EXCLUSIVE | EXCLUSIVE_WAITERS | UPGRADABLE;
+        let what = ONE | UPGRADABLE;
+        self.try_share(unless, what) || self.share_slow(deadline, unless, what)
+    }
+
+    #[cold]
+    #[inline(never)]
+    #[track_caller]
+    fn share_slow(&self, deadline: u64, unless: usize, what: usize) -> bool {
+        // One who wants the right to become the owner stands alone in the queue.
+        let shares = what == ONE;
+        let mark = if shares { SHARED_WAITERS } else { EXCLUSIVE_WAITERS };
+        let entry = Entry::new(self.key(), shares, if shares { NORMAL } else { RIGHT });
+        // The own mark is no reason to wait.
+        let blocked = |word: usize| word & EXCLUSIVE != 0 || word & unless & !mark != 0;
+        let mut spins = 0;
+        loop {
+            let word = self.0.load(Ordering::Relaxed);
+            if !blocked(word) {
+                if self.try_share(unless & !mark, what) {
+                    return true;
+                }
+                continue;
+            }
+            if spins < SPINS && worth_spinning(word) {
+                spins += 1;
+                spin_loop();
+                continue;
+            }
+            self.forbid_relocking(word);
+            if word & mark == 0 && !self.change(word, word | mark) {
+                continue;
+            }
+            let still = |_: &mut Bucket| {
+                let word = self.0.load(Ordering::Relaxed);
+                word & mark != 0 && blocked(word)
+            };
+            match self.wait(&entry, deadline, still) {
+                Ended::Granted => return true,
+                Ended::AtOnce(()) => {}
+                Ended::TimedOut => return false,
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn change(&self, old: usize, new: usize) -> bool {
+        self.0.compare_exchange_weak(old, new, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// Locking what one has locked oneself would never end.
+    #[track_caller]
+    fn forbid_relocking(&self, word: usize) {
+        assert!(
+            word & EXCLUSIVE == 0 || owner(word).addr() != me(),
+            "deadlock: the lock at {self:p} is locked again by the fiber or thread that holds it"
+        );
+    }
+
+    /// # Safety
+    /// The caller is the owner.
+    #[inline(always)]
+    pub(super) unsafe fn unlock(&self) {
+        let word = self.0.load(Ordering::Relaxed);
+        // ORDERING: Release: what was written under the lock; pairs with the Acquire of locking.
+        if word & WAITERS != 0
+            || self.0.compare_exchange(word, 0, Ordering::Release, Ordering::Relaxed).is_err()
+        {
+            self.unlock_slow(false);
+        }
+    }
+
+    /// Unlocks and hands the lock to the first waiter, if there is one.
+    ///
+    /// # Safety
+    /// The caller is the owner.
+    pub(super) unsafe fn unlock_fair(&self) {
+        self.unlock_slow(true);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn unlock_slow(&self, fair: bool) {
+        let mut wakes = Wakes::none();
+        {
+            let mut bucket = table::bucket(self.key()).lock();
+            if !self.hand_over(&mut bucket, &mut wakes, fair) {
+                // Nobody but waiters changes the word of a lock that is held by one: a mark that is
+                // overwritten here is missed by its waiter under the lock of the bucket.
+                // ORDERING: Release: as in `unlock`.
+                self.0.store(self.marks(&mut bucket), Ordering::Release);
+                self.settle_into(&mut bucket, &mut wakes);
+            }
+        }
+        if wakes.resume() {
+            self.wake_waiters();
+        }
+    }
+
+    /// Makes the first waiter the owner, if it wants the lock alone and is to be handed it.
+    fn hand_over(&self, bucket: &mut Bucket, wakes: &mut Wakes, fair: bool) -> bool {
+        while let Some(mut queue) = bucket.queue(self.key())
+            && let Some(first) = queue.first()
+        {
+            let entry = first.payload();
+            let state = entry.word.get();
+            if entry.shares || state == RIGHT || !fair && state != OVERTAKEN {
+                return false;
+            }
+            let heir = first.waiter().control().expose_provenance();
+            let handed = queue.grant_first(wakes, |entry| {
+                entry.word.set(HANDED);
+                // With both marks, whoever waits: a thread may go on as soon as it is granted the
+                // lock, and they are computed anew when it unlocks.
+                // ORDERING: Release: as in `unlock`.
+                self.0.store(heir | EXCLUSIVE | WAITERS, Ordering::Release);
+            });
+            if handed {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// # Safety
+    /// The caller shares the lock.
+    #[inline(always)]
+    pub(super) unsafe fn unlock_shared(&self) {
+        // SAFETY: as the caller promised.
+        unsafe { self.share_less(ONE) };
+    }
+
+    /// # Safety
+    /// The caller shares the lock as the one who may become its owner.
+    pub(super) unsafe fn unlock_upgradable(&self) {
+        // SAFETY: as the caller promised.
+        unsafe { self.share_less(ONE | UPGRADABLE) };
+    }
+
+    /// Gives up the right to become the owner, and goes on sharing.
+    ///
+    /// # Safety
+    /// The caller has the right.
+    pub(super) unsafe fn downgrade_upgradable(&self) {
+        // SAFETY: as the caller promised.
+        unsafe { self.share_less(UPGRADABLE) };
+    }
+
+    #[inline(always)]
+    unsafe fn share_less(&self, what: usize) {
+        // ORDERING: Release: what the caller read was read before; pairs with the Acquire of whoever
+        // locks it alone.
+        let word = self.0.fetch_sub(what, Ordering::Release) - what;
+        // Others who share it keep everybody waiting, but for the one who may become the owner and
+        // those who want that right.
+        let few = word & !WAITERS == 0 || word & !WAITERS == ONE | UPGRADABLE;
+        if word & WAITERS != 0 && (few || what & UPGRADABLE != 0) {
+            self.wake_waiters();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wake_waiters(&self) {
+        while {
+            let wakes = self.settle(&mut table::bucket(self.key()).lock());
+            wakes.resume()
+        } {}
+    }
+
+    fn settle(&self, bucket: &mut Bucket) -> Wakes {
+        let mut wakes = Wakes::none();
+        self.settle_into(bucket, &mut wakes);
+        wakes
+    }
+
+    /// Lets in whoever may come in, and computes the marks anew. Under the lock of the bucket.
+    fn settle_into(&self, bucket: &mut Bucket, wakes: &mut Wakes) {
+        while !wakes.is_full() {
+            let word = self.0.load(Ordering::Relaxed);
+            let holders = word & !WAITERS;
+            if word & EXCLUSIVE != 0 {
+                // The owner sees to them.
+                break;
+            }
+            if let Some(mut queue) = bucket.queue(self.upgrade_key()) {
+                if holders == ONE | UPGRADABLE && !queue.grant_first(wakes, |_| ()) {
+                    continue;
+                }
+                break;
+            }
+            let Some(mut queue) = bucket.queue(self.key()) else { break };
+            let Some(first) = queue.first() else { break };
+            let entry = first.payload();
+            let what = match entry.word.get() {
+                RIGHT => ONE | UPGRADABLE,
+                _ => ONE,
+            };
+            if !entry.shares && what == ONE {
+                // It wants the lock alone. It is woken, and may be overtaken.
+                if holders == 0 && !queue.grant_first(wakes, |_| ()) {
+                    continue;
+                }
+                break;
+            }
+            if what & holders & UPGRADABLE != 0 {
+                break;
+            }
+            // ORDERING: Acquire, for the one who is let in: as in `take_free`.
+            let counted = self.0.compare_exchange(
+                word,
+                more(word, what),
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            );
+            if counted.is_ok() && !queue.grant_first(wakes, |_| ()) {
+                self.0.fetch_sub(what, Ordering::Relaxed);
+            }
+        }
+        loop {
+            let word = self.0.load(Ordering::Relaxed);
+            let new = word & !WAITERS | self.marks(bucket);
+            if word == new || self.change(word, new) {
+                return;
+            }
+        }
+    }
+
+    /// The marks that say who waits.
+    fn marks(&self, bucket: &mut Bucket) -> usize {
+        let (mut alone, mut share) = (0, 0);
+        if let Some(queue) = bucket.queue(self.key()) {
+            (alone, share) = (queue.count(false), queue.count(true));
+        }
+        if let Some(queue) = bucket.queue(self.upgrade_key()) {
+            alone += queue.count(false);
+        }
+        let mark = |count: usize, mark| if count > 0 { mark } else { 0 };
+        mark(alone, EXCLUSIVE_WAITERS) | mark(share, SHARED_WAITERS)
+    }
+
+    /// The owner becomes one of those who share.
+    ///
+    /// # Safety
+    /// The caller is the owner.
+    pub(super) unsafe fn downgrade(&self, upgradable: bool) {
+        let what = if upgradable { ONE | UPGRADABLE } else { ONE };
+        let mut bucket = table::bucket(self.key()).lock();
+        // ORDERING: Release: as in `unlock_slow`.
+        self.0.store(what | self.marks(&mut bucket), Ordering::Release);
+        drop(bucket);
+        self.wake_waiters();
+    }
+
+    /// Becomes the owner, if nobody else shares the lock.
+    ///
+    /// # Safety
+    /// The caller has the right to become the owner.
+    pub(super) unsafe fn try_upgrade(&self) -> bool {
+        let mut word = self.0.load(Ordering::Relaxed);
+        while word & !WAITERS == ONE | UPGRADABLE {
+            let mine = me() | EXCLUSIVE | word & WAITERS;
+            // ORDERING: Acquire: what the last of those who shared it read was read before.
+            match self.0.compare_exchange_weak(word, mine, Ordering::Acquire, Ordering::Relaxed) {
+                Ok(_) => return true,
+                Err(now) => word = now,
+            }
+        }
+        false
+    }
+
+    /// Becomes the owner when nobody else shares the lock; false if the deadline passed before, and
+    /// the caller still has the right.
+    ///
+    /// # Safety
+    /// As for `try_upgrade`.
+    #[track_caller]
+    pub(super) unsafe fn upgrade(&self, deadline: u64) -> bool {
+        let entry = Entry::new(self.upgrade_key(), false, NORMAL);
+        loop {
+            // SAFETY: as the caller promised.
+            if unsafe { self.try_upgrade() } {
+                return true;
+            }
+            let word = self.0.load(Ordering::Relaxed);
+            // Nobody new shares it while this one waits.
+            if word & EXCLUSIVE_WAITERS == 0 && !self.change(word, word | EXCLUSIVE_WAITERS) {
+                continue;
+            }
+            let still = |_: &mut Bucket| {
+                let word = self.0.load(Ordering::Relaxed);
+                word & EXCLUSIVE_WAITERS != 0 && word & !WAITERS != ONE | UPGRADABLE
+            };
+            if self.wait(&entry, deadline, still) == Ended::TimedOut {
+                return false;
+            }
+        }
+    }
+}
+
+/// Whether nobody waits yet, and the owner runs elsewhere at this moment.
+fn worth_spinning(word: usize) -> bool {
+    // SAFETY: the upper bits of an exclusive lock are the address of a block, and those are never
+    // unmapped.
+    word & EXCLUSIVE != 0
+        && word & WAITERS == 0
+        && unsafe { current::runs_elsewhere(&*owner(word)) }
+}

@@ -1,0 +1,343 @@
+//! A number of permits.
+
+use super::after;
+use crate::clock;
+use crate::fiber::WaitKind;
+use crate::park::list::{Ended, Terms, Wakes};
+use crate::park::table::{self, Bucket, Entry, Key};
+use crate::primitive::{AtomicUsize, Ordering};
+use core::time::Duration;
+use std::sync::Arc;
+
+/// Somebody waits.
+const WAITERS: usize = 1;
+/// The permits are above the mark.
+const ONE: usize = 2;
+
+/// Permits to be taken and given back: bounds how many do something at a time.
+///
+/// Fair: who comes first is served first, also if it wants many permits and those behind it few.
+///
+/// # Examples
+/// ```
+/// use sinew::sync::Semaphore;
+/// use std::sync::atomic::{AtomicUsize, Ordering};
+///
+/// let (permits, busy) = (Semaphore::new(3), AtomicUsize::new(0));
+/// sinew::scope(|s| {
+///     for _ in 0..20 {
+///         s.spawn(|| {
+///             let _permit = permits.acquire();
+///             assert!(busy.fetch_add(1, Ordering::Relaxed) < 3);
+///             sinew::yield_now();
+///             busy.fetch_sub(1, Ordering::Relaxed);
+///         });
+///     }
+/// });
+/// ```
+//
+// One word: the permits, and in the lowest bit whether somebody waits. As long as somebody does,
+// permits are taken for it by who gives some back, under the lock of the table.
+#[derive(Debug)]
+pub struct Semaphore(AtomicUsize);
+
+const _: () = assert!(size_of::<Semaphore>() <= 16);
+
+impl Semaphore {
+    /// The most permits there can be.
+    pub const MAX_PERMITS: usize = usize::MAX / ONE / 2;
+
+    /// A semaphore with so many permits.
+    ///
+    /// # Panics
+    /// If there are more than [`MAX_PERMITS`](Self::MAX_PERMITS).
+    ///
+    /// # Examples
+    /// ```
+    /// static PERMITS: sinew::sync::Semaphore = sinew::sync::Semaphore::new(10);
+    /// assert_eq!(PERMITS.available(), 10);
+    /// ```
+    pub const fn new(permits: usize) -> Semaphore {
+        assert!(permits <= Semaphore::MAX_PERMITS, "more permits than a semaphore can have");
+        Semaphore(AtomicUsize::new(permits * ONE))
+    }
+
+    /// How many permits could be taken at this moment.
+    ///
+    /// # Examples
+    /// ```
+    /// let permits = sinew::sync::Semaphore::new(2);
+    /// let _one = permits.acquire();
+    /// assert_eq!(permits.available(), 1);
+    /// ```
+    pub fn available(&self) -> usize {
+        self.0.load(Ordering::Relaxed) / ONE
+    }
+
+    /// Takes a permit, and waits until there is one.
+    ///
+    /// # Examples
+    /// ```
+    /// let permits = sinew::sync::Semaphore::new(1);
+    /// let permit = permits.acquire();
+    /// assert!(permits.try_acquire().is_none());
+    /// drop(permit);
+    /// assert!(permits.try_acquire().is_some());
+    /// ```
+    #[inline]
+    #[track_caller]
+    pub fn acquire(&self) -> Permits<'_> {
+        self.acquire_many(1)
+    }
+
+    /// Takes so many permits at once.
+    ///
+    /// # Examples
+    /// ```
+    /// let permits = sinew::sync::Semaphore::new(3);
+    /// let two = permits.acquire_many(2);
+    /// assert!(permits.try_acquire_many(2).is_none());
+    /// drop(two);
+    /// ```
+    #[inline]
+    #[track_caller]
+    pub fn acquire_many(&self, count: usize) -> Permits<'_> {
+        self.take(count, clock::NEVER);
+        Permits { semaphore: self, count }
+    }
+
+    /// Takes a permit if there is one.
+    ///
+    /// # Examples
+    /// ```
+    /// assert!(sinew::sync::Semaphore::new(0).try_acquire().is_none());
+    /// ```
+    pub fn try_acquire(&self) -> Option<Permits<'_>> {
+        self.try_acquire_many(1)
+    }
+
+    /// Takes so many permits if there are.
+    ///
+    /// # Examples
+    /// ```
+    /// assert!(sinew::sync::Semaphore::new(5).try_acquire_many(5).is_some());
+    /// ```
+    pub fn try_acquire_many(&self, count: usize) -> Option<Permits<'_>> {
+        self.try_take(count).then(|| Permits { semaphore: self, count })
+    }
+
+    /// Takes so many permits; `None` if `timeout` is over before.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let permits = sinew::sync::Semaphore::new(1);
+    /// assert!(permits.acquire_for(2, Duration::from_millis(1)).is_none());
+    /// ```
+    #[track_caller]
+    pub fn acquire_for(&self, count: usize, timeout: Duration) -> Option<Permits<'_>> {
+        let taken = self.try_take(count) || self.take(count, after(timeout));
+        taken.then(|| Permits { semaphore: self, count })
+    }
+
+    /// Takes so many permits, which keep the semaphore: they can be given to another fiber.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::sync::Semaphore;
+    /// use std::sync::Arc;
+    ///
+    /// let permits = Arc::new(Semaphore::new(1));
+    /// let permit = Semaphore::acquire_owned(&permits, 1);
+    /// sinew::spawn(move || drop(permit));
+    /// drop(permits.acquire());
+    /// ```
+    #[track_caller]
+    pub fn acquire_owned(this: &Arc<Semaphore>, count: usize) -> OwnedPermits {
+        this.take(count, clock::NEVER);
+        OwnedPermits { semaphore: this.clone(), count }
+    }
+
+    #[inline(always)]
+    fn try_take(&self, count: usize) -> bool {
+        let mut word = self.0.load(Ordering::Relaxed);
+        loop {
+            if word & WAITERS != 0 || word / ONE < count {
+                return false;
+            }
+            // ORDERING: Acquire: what was written before a permit was given back; pairs with the
+            // Release in `add`.
+            match self.0.compare_exchange_weak(
+                word,
+                word - count * ONE,
+                Ordering::Acquire,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return true,
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    #[inline(always)]
+    #[track_caller]
+    fn take(&self, count: usize, deadline: u64) -> bool {
+        self.try_take(count) || self.take_slow(count, deadline)
+    }
+
+    #[cold]
+    #[inline(never)]
+    #[track_caller]
+    fn take_slow(&self, count: usize, deadline: u64) -> bool {
+        assert!(
+            count <= Semaphore::MAX_PERMITS,
+            "{count} permits are more than a semaphore can have"
+        );
+        let entry = Entry::new(Key::of(self), false, count);
+        loop {
+            let word = self.0.load(Ordering::Relaxed);
+            if word & WAITERS == 0 {
+                if self.try_take(count) {
+                    return true;
+                }
+                let marked = word | WAITERS;
+                if word / ONE >= count
+                    || self
+                        .0
+                        .compare_exchange_weak(word, marked, Ordering::Relaxed, Ordering::Relaxed)
+                        .is_err()
+                {
+                    continue;
+                }
+            }
+            // The mark is taken away under the lock of the table only. If nobody waits yet for whom
+            // it was set, and there are permits enough, this one need not.
+            let still = |bucket: &mut Bucket| {
+                if bucket.queue(Key::of(self)).is_none() && self.available() >= count {
+                    self.0.fetch_and(!WAITERS, Ordering::Relaxed);
+                }
+                self.0.load(Ordering::Relaxed) & WAITERS != 0
+            };
+            let terms = Terms::new(WaitKind::Semaphore, self, deadline);
+            match table::wait(&entry, terms, still, |bucket| self.settle(bucket)) {
+                Ended::Granted => return true,
+                Ended::AtOnce(()) => {}
+                Ended::TimedOut => return false,
+            }
+        }
+    }
+
+    /// Adds permits.
+    ///
+    /// # Panics
+    /// If there would be more than [`MAX_PERMITS`](Self::MAX_PERMITS).
+    ///
+    /// # Examples
+    /// ```
+    /// let permits = sinew::sync::Semaphore::new(0);
+    /// permits.add(2);
+    /// assert_eq!(permits.available(), 2);
+    /// ```
+    #[inline]
+    pub fn add(&self, count: usize) {
+        let mut word = self.0.load(Ordering::Relaxed);
+        loop {
+            let permits = (word / ONE).checked_add(count);
+            assert!(
+                permits.is_some_and(|permits| permits <= Semaphore::MAX_PERMITS),
+                "{count} permits more than a semaphore can have"
+            );
+            // ORDERING: Release: what the caller wrote before; pairs with the Acquire in `try_take`.
+            match self.0.compare_exchange_weak(
+                word,
+                word + count * ONE,
+                Ordering::Release,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => break,
+                Err(now) => word = now,
+            }
+        }
+        if word & WAITERS != 0 {
+            self.serve();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn serve(&self) {
+        while {
+            let wakes = self.settle(&mut table::bucket(Key::of(self)).lock());
+            wakes.resume()
+        } {}
+    }
+
+    /// Serves those who wait as long as there are permits for the first. Under the lock of the
+    /// table.
+    fn settle(&self, bucket: &mut Bucket) -> Wakes {
+        let key = Key::of(self);
+        let mut wakes = Wakes::none();
+        while !wakes.is_full()
+            && let Some(mut queue) = bucket.queue(key)
+            && let Some(first) = queue.first()
+        {
+            let count = first.payload().word.get();
+            // Nobody else takes any while the mark is set.
+            if self.available() < count {
+                break;
+            }
+            // ORDERING: Acquire, for the one who is served: as in `try_take`.
+            self.0.fetch_sub(count * ONE, Ordering::Acquire);
+            if !queue.grant_first(&mut wakes, |_| ()) {
+                self.0.fetch_add(count * ONE, Ordering::Relaxed);
+            }
+        }
+        if bucket.queue(key).is_none() {
+            self.0.fetch_and(!WAITERS, Ordering::Relaxed);
+        }
+        wakes
+    }
+}
+
+/// Permits of a [`Semaphore`], given back when they are dropped.
+#[derive(Debug)]
+#[must_use = "the permits are given back at once if they are not kept"]
+pub struct Permits<'a> {
+    semaphore: &'a Semaphore,
+    count: usize,
+}
+
+impl Permits<'_> {
+    /// Keeps the permits for ever: they are not given back.
+    ///
+    /// # Examples
+    /// ```
+    /// let permits = sinew::sync::Semaphore::new(2);
+    /// permits.acquire().forget();
+    /// assert_eq!(permits.available(), 1);
+    /// ```
+    pub fn forget(self) {
+        core::mem::forget(self);
+    }
+}
+
+impl Drop for Permits<'_> {
+    fn drop(&mut self) {
+        self.semaphore.add(self.count);
+    }
+}
+
+/// Permits that keep their [`Semaphore`], given back when they are dropped.
+#[derive(Debug)]
+#[must_use = "the permits are given back at once if they are not kept"]
+pub struct OwnedPermits {
+    semaphore: Arc<Semaphore>,
+    count: usize,
+}
+
+impl Drop for OwnedPermits {
+    fn drop(&mut self) {
+        self.semaphore.add(self.count);
+    }
+}

@@ -1,0 +1,101 @@
+//! Waiting until all parts of some work are done.
+
+use super::futex::Futex;
+use crate::primitive::{AtomicUsize, Ordering};
+use core::time::Duration;
+use std::sync::Arc;
+
+/// Work in several parts: each has a clone, and the work is done when all clones are dropped.
+///
+/// # Examples
+/// ```
+/// use sinew::sync::WaitGroup;
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicU32, Ordering};
+///
+/// let (group, done) = (WaitGroup::new(), Arc::new(AtomicU32::new(0)));
+/// for _ in 0..10 {
+///     let (part, done) = (group.clone(), done.clone());
+///     sinew::spawn(move || {
+///         done.fetch_add(1, Ordering::Relaxed);
+///         drop(part);
+///     });
+/// }
+/// group.wait();
+/// assert_eq!(done.load(Ordering::Relaxed), 10);
+/// ```
+#[derive(Debug)]
+pub struct WaitGroup(Arc<Parts>);
+
+#[derive(Debug)]
+struct Parts {
+    left: AtomicUsize,
+    done: Futex,
+}
+
+impl WaitGroup {
+    /// Work of one part: the value itself.
+    ///
+    /// # Examples
+    /// ```
+    /// sinew::sync::WaitGroup::new().wait(); // nobody else has a part
+    /// ```
+    pub fn new() -> WaitGroup {
+        WaitGroup(Arc::new(Parts { left: AtomicUsize::new(1), done: Futex::new() }))
+    }
+
+    /// Ends this part, and waits until all are done.
+    ///
+    /// # Examples
+    /// ```
+    /// let group = sinew::sync::WaitGroup::new();
+    /// let part = group.clone();
+    /// sinew::spawn(move || drop(part));
+    /// group.wait();
+    /// ```
+    #[track_caller]
+    pub fn wait(self) {
+        let parts = self.0.clone();
+        drop(self);
+        parts.done.wait(1);
+    }
+
+    /// The same, at most for `timeout`; false if that was over before.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let group = sinew::sync::WaitGroup::new();
+    /// let _part = group.clone();
+    /// assert!(!group.wait_for(Duration::from_millis(1)));
+    /// ```
+    #[track_caller]
+    pub fn wait_for(self, timeout: Duration) -> bool {
+        let parts = self.0.clone();
+        drop(self);
+        parts.done.wait_for(1, timeout)
+    }
+}
+
+impl Default for WaitGroup {
+    fn default() -> Self {
+        WaitGroup::new()
+    }
+}
+
+impl Clone for WaitGroup {
+    fn clone(&self) -> Self {
+        self.0.left.fetch_add(1, Ordering::Relaxed);
+        WaitGroup(self.0.clone())
+    }
+}
+
+impl Drop for WaitGroup {
+    fn drop(&mut self) {
+        // ORDERING: AcqRel: the last one has seen what all others did, and publishes it by the post.
+        if self.0.left.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.done.post();
+        }
+    }
+}
