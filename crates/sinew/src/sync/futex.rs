@@ -46,9 +46,9 @@ const SPINS: u32 = 16;
 /// ```
 //
 // One word: the counter in the upper 63 bits, and whether somebody waits in the lowest. A waiter
-// sets the mark, and looks at counter and mark once more under the lock of the table, where it is
-// entered. Who posts clears the mark with the increment, then takes that lock: so it finds the
-// waiter, or the waiter finds the mark gone.
+// sets the mark under the lock of the table, as it is entered there, by a compare-exchange that
+// fails if the counter has come far enough. Who posts clears the mark with the increment, then takes
+// that lock: so it finds the waiter, or the waiter finds the counter changed.
 #[derive(Debug)]
 pub struct Futex(AtomicU64);
 
@@ -137,22 +137,9 @@ impl Futex {
                 spin_loop();
                 continue;
             }
-            if word & WAITERS == 0
-                && self
-                    .0
-                    .compare_exchange_weak(
-                        word,
-                        word | WAITERS,
-                        Ordering::Relaxed,
-                        Ordering::Relaxed,
-                    )
-                    .is_err()
-            {
-                continue;
-            }
             let still = |_: &mut Bucket| {
-                let word = self.0.load(Ordering::Relaxed);
-                word & WAITERS != 0 && word / ONE < token
+                let mark = |word| (word / ONE < token).then_some(word | WAITERS);
+                self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, mark).is_ok()
             };
             let terms = Terms::new(WaitKind::Event, self, deadline);
             // A mark that nobody stands for costs the next post a look.

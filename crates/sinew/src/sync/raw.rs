@@ -18,11 +18,11 @@
 //!   overtaken once is *handed* the lock the next time: the one who unlocks makes it the owner.
 //! - While somebody waits to have it alone, nobody new shares it. Waiters come first in, first out;
 //!   those who share and stand beside each other get it together.
-//! - A mark is set by who is about to wait, by a compare-exchange, and looked at once more under the
-//!   lock of the table, where the waiter is entered: if its mark is gone, or the lock is free for
-//!   it, it does not wait. Who unlocks a marked lock takes the lock of the table, wakes, and
-//!   computes the marks anew from who is left. So a waiter is seen, or sees. If a lock is free and
-//!   marked, then somebody is on its way who was woken, and sees to the others when it unlocks.
+//! - A mark is set under the lock of the table, as the waiter is entered there, by a compare-exchange
+//!   that fails if the lock has become free for it. Who unlocks a marked lock takes the lock of the
+//!   table, wakes, and computes the marks anew from who is left. So a waiter is seen, or sees. If a
+//!   lock is free and marked, then somebody is on its way who was woken, and sees to the others when
+//!   it unlocks.
 //! - A waiter that leaves by its deadline or by cancellation computes the marks anew as well, and
 //!   wakes those who stood back for it.
 //! - A waiter spins for a little while before it stops if nobody waits yet and the owner runs on
@@ -141,13 +141,7 @@ impl RawLock {
                 continue;
             }
             self.forbid_relocking(word);
-            if word & EXCLUSIVE_WAITERS == 0 && !self.change(word, word | EXCLUSIVE_WAITERS) {
-                continue;
-            }
-            let still = |_: &mut Bucket| {
-                let word = self.0.load(Ordering::Relaxed);
-                word & EXCLUSIVE_WAITERS != 0 && word & !WAITERS != 0
-            };
+            let still = || self.mark(EXCLUSIVE_WAITERS, |word| word & !WAITERS != 0);
             match self.wait(&entry, deadline, still) {
                 Ended::Granted if entry.word.get() == HANDED => return true,
                 Ended::Granted => entry.word.set(OVERTAKEN),
@@ -157,15 +151,23 @@ impl RawLock {
         }
     }
 
+    /// Sets a mark, unless `blocked` is not true of the word. Under the lock of the table.
+    fn mark(&self, mark: usize, blocked: impl Fn(usize) -> bool) -> bool {
+        loop {
+            let word = self.0.load(Ordering::Relaxed);
+            if !blocked(word) {
+                return false;
+            }
+            if word & mark != 0 || self.change(word, word | mark) {
+                return true;
+            }
+        }
+    }
+
     #[track_caller]
-    fn wait(
-        &self,
-        entry: &Entry,
-        deadline: u64,
-        still: impl FnMut(&mut Bucket) -> bool,
-    ) -> Ended<()> {
+    fn wait(&self, entry: &Entry, deadline: u64, mut still: impl FnMut() -> bool) -> Ended<()> {
         let terms = Terms::new(WaitKind::Lock, self, deadline);
-        table::wait(entry, terms, still, |bucket| self.settle(bucket))
+        table::wait(entry, terms, |_| still(), |bucket| self.settle(bucket))
     }
 
     #[inline(always)]
@@ -242,14 +244,7 @@ impl RawLock {
                 continue;
             }
             self.forbid_relocking(word);
-            if word & mark == 0 && !self.change(word, word | mark) {
-                continue;
-            }
-            let still = |_: &mut Bucket| {
-                let word = self.0.load(Ordering::Relaxed);
-                word & mark != 0 && blocked(word)
-            };
-            match self.wait(&entry, deadline, still) {
+            match self.wait(&entry, deadline, || self.mark(mark, blocked)) {
                 Ended::Granted => return true,
                 Ended::AtOnce(()) => {}
                 Ended::TimedOut => return false,
@@ -496,15 +491,9 @@ impl RawLock {
             if unsafe { self.try_upgrade() } {
                 return true;
             }
-            let word = self.0.load(Ordering::Relaxed);
             // Nobody new shares it while this one waits.
-            if word & EXCLUSIVE_WAITERS == 0 && !self.change(word, word | EXCLUSIVE_WAITERS) {
-                continue;
-            }
-            let still = |_: &mut Bucket| {
-                let word = self.0.load(Ordering::Relaxed);
-                word & EXCLUSIVE_WAITERS != 0 && word & !WAITERS != ONE | UPGRADABLE
-            };
+            let blocked = |word| word & !WAITERS != ONE | UPGRADABLE;
+            let still = || self.mark(EXCLUSIVE_WAITERS, blocked);
             if self.wait(&entry, deadline, still) == Ended::TimedOut {
                 return false;
             }

@@ -196,28 +196,15 @@ impl Semaphore {
         );
         let entry = Entry::new(Key::of(self), false, count);
         loop {
-            let word = self.0.load(Ordering::Relaxed);
-            if word & WAITERS == 0 {
-                if self.try_take(count) {
-                    return true;
-                }
-                let marked = word | WAITERS;
-                if word / ONE >= count
-                    || self
-                        .0
-                        .compare_exchange_weak(word, marked, Ordering::Relaxed, Ordering::Relaxed)
-                        .is_err()
-                {
-                    continue;
-                }
+            if self.try_take(count) {
+                return true;
             }
-            // The mark is taken away under the lock of the table only. If nobody waits yet for whom
-            // it was set, and there are permits enough, this one need not.
+            // Only who waits first looks at the permits. The mark is changed here, under the lock of
+            // the table.
             let still = |bucket: &mut Bucket| {
-                if bucket.queue(Key::of(self)).is_none() && self.available() >= count {
-                    self.0.fetch_and(!WAITERS, Ordering::Relaxed);
-                }
-                self.0.load(Ordering::Relaxed) & WAITERS != 0
+                let first = bucket.queue(Key::of(self)).is_none();
+                let mark = |word| (!first || word / ONE < count).then_some(word | WAITERS);
+                self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, mark).is_ok()
             };
             let terms = Terms::new(WaitKind::Semaphore, self, deadline);
             match table::wait(&entry, terms, still, |bucket| self.settle(bucket)) {
