@@ -310,7 +310,7 @@ unsafe fn resume_elsewhere(control: &Control, flags: Flags, carrier: *const Carr
 
 /// Ends a wait: succeeds for exactly one caller.
 #[inline(always)]
-fn claim(control: &Control, epoch: Epoch, outcome: Outcome) -> Option<Claimed> {
+pub(crate) fn claim(control: &Control, epoch: Epoch, outcome: Outcome) -> Option<Claimed> {
     // Read first: a thread that sees the claim may end, and its block be another's. If the claim
     // succeeds, they are those of the wait.
     let (flags, carrier) = (control.flags(), control.carrier());

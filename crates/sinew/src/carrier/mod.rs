@@ -30,4 +30,4 @@ pub(crate) mod tend;
 #[cfg(not(sinew_loom))]
 pub(crate) use crew::Crew;
 #[cfg(not(sinew_loom))]
-pub(crate) use members::{Carrier, Claimed, claim_alone, wake, wake_alone};
+pub(crate) use members::{Carrier, Claimed, claim, claim_alone, wake, wake_alone};

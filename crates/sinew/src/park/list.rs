@@ -35,6 +35,8 @@ pub(crate) struct Node<P> {
     /// What the two sides have to say to each other. The granter touches it under the lock.
     payload: *const P,
     waiter: Waiter,
+    /// Whether the wait is registered in other lists as well.
+    several: bool,
     granted: AtomicBool,
     linked: Cell<bool>,
     next: Cell<*const Node<P>>,
@@ -44,9 +46,20 @@ pub(crate) struct Node<P> {
 
 impl<P> Node<P> {
     pub(crate) fn new(wait: &Wait, payload: &P) -> Node<P> {
+        Node::of(wait.waiter(), payload, false)
+    }
+
+    /// One of several nodes of the same wait: others may end it, so that it takes an exchange.
+    pub(crate) fn one_of_several(wait: &Wait, payload: &P) -> Node<P> {
+        Node::of(wait.waiter(), payload, true)
+    }
+
+    #[inline(always)]
+    fn of(waiter: Waiter, payload: &P, several: bool) -> Node<P> {
         Node {
             payload,
-            waiter: wait.waiter(),
+            waiter,
+            several,
             granted: AtomicBool::new(false),
             linked: Cell::new(false),
             next: Cell::new(ptr::null()),
@@ -70,7 +83,7 @@ impl<P> Node<P> {
     /// Ends the wait of a node that was taken out of its list, if nobody has.
     #[inline(always)]
     pub(crate) fn claim(&self) -> Option<Claimed> {
-        self.waiter.claim_alone()
+        if self.several { self.waiter.claim() } else { self.waiter.claim_alone() }
     }
 
     /// Marks a node whose wait was claimed: the waiter has what it waited for. Nobody else touches
@@ -165,11 +178,36 @@ impl<P> List<P> {
     /// for. The caller makes it run when it has released the lock.
     #[inline(always)]
     pub(crate) fn grant_one<R>(&mut self, give: impl FnOnce(&P) -> R) -> Option<(Claimed, R)> {
+        let (node, claimed) = self.claim_one()?;
+        let given = give(node.payload());
+        node.grant();
+        Some((claimed, given))
+    }
+
+    /// Takes out the first whose wait can be ended, and ends it. Made to run without being granted
+    /// anything, it waits again.
+    #[inline(always)]
+    fn claim_one<'a>(&mut self) -> Option<(&'a Node<P>, Claimed)> {
         while let Some(node) = self.pop() {
             if let Some(claimed) = node.claim() {
-                let given = give(node.payload());
-                node.grant();
-                return Some((claimed, given));
+                return Some((node, claimed));
+            }
+        }
+        None
+    }
+
+    /// The same, but for nodes of the wait of the caller itself.
+    pub(crate) fn claim_another<'a>(&mut self, wait: &Wait) -> Option<(&'a Node<P>, Claimed)> {
+        let mut next = self.first;
+        // SAFETY: what is linked is alive, and stays so while the lock is held.
+        while let Some(node) = unsafe { next.as_ref() } {
+            next = node.next.get();
+            if node.waiter.control() == wait.waiter().control() {
+                continue;
+            }
+            self.remove(node);
+            if let Some(claimed) = node.claim() {
+                return Some((node, claimed));
             }
         }
         None

@@ -50,8 +50,14 @@ impl Waiter {
         carrier::wake(unsafe { &*self.control }, self.epoch, Outcome::Notified)
     }
 
-    /// Ends the wait, if nobody has; the caller makes the waiter run. It has taken the wait out of the
-    /// only place where it was registered.
+    /// Ends the wait, if nobody has; the caller makes the waiter run.
+    #[inline(always)]
+    pub(crate) fn claim(self) -> Option<Claimed> {
+        // SAFETY: control blocks are never unmapped.
+        carrier::claim(unsafe { &*self.control }, self.epoch, Outcome::Notified)
+    }
+
+    /// The same for who has taken the wait out of the only place where it was registered.
     #[inline(always)]
     pub(crate) fn claim_alone(self) -> Option<Claimed> {
         // SAFETY: control blocks are never unmapped.
@@ -192,6 +198,16 @@ impl Wait {
     #[inline(always)]
     pub(crate) fn who(&self) -> &'static Control {
         self.pinned.unwrap_or(self.control)
+    }
+
+    /// Ends the wait, if nobody has, in favour of something that its own fiber does: it must not be
+    /// suspended on then.
+    pub(crate) fn claim_for_itself(&self) -> bool {
+        let won = self.control.wake.claim(self.epoch, Outcome::Notified);
+        if won {
+            self.ended();
+        }
+        won
     }
 
     /// Ends a wait that was not registered anywhere.

@@ -13,6 +13,7 @@
 //! | wait until all are done, or there | [`WaitGroup`], [`Barrier`] |
 //! | do or make something once | [`Once`], [`OnceLock`], [`LazyLock`] |
 //! | pass messages | [`channel`] |
+//! | wait for the first of several operations | [`select!`](crate::select) |
 //! | build a condition of one's own | [`Futex`] |
 //!
 //! # Poisoning
@@ -30,6 +31,7 @@ mod mutex;
 mod once;
 mod raw;
 mod rwlock;
+mod select;
 mod semaphore;
 mod wait_group;
 
@@ -43,6 +45,7 @@ pub use rwlock::{
     MappedRwLockReadGuard, MappedRwLockWriteGuard, RawRwLock, RwLock, RwLockReadGuard,
     RwLockUpgradableReadGuard, RwLockWriteGuard,
 };
+pub use select::{Arm, Patience, select};
 pub use semaphore::{OwnedPermits, Permits, Semaphore};
 pub use wait_group::WaitGroup;
 

@@ -21,6 +21,7 @@
 
 use crate::carrier::Claimed;
 use crate::fiber::WaitKind;
+use crate::park::Wait;
 use crate::park::list::{Ended, List, Node, Terms, Wakes, wait_in};
 use crate::primitive::{AtomicUsize, Ordering, SpinLock};
 use core::cell::Cell;
@@ -121,7 +122,130 @@ impl<T> State<T> {
     }
 }
 
+/// What came of entering one of several waits.
+pub(super) enum Entered<T> {
+    /// It waits.
+    Linked,
+    /// It was done at once, and the whole wait ended for it.
+    Done(T, Option<Claimed>),
+    /// Somebody has ended the wait in favour of another.
+    Lost(Option<Claimed>),
+    /// The queue may grow, but has no room.
+    Grow,
+}
+
+impl<T> State<T> {
+    /// Sends for one of several waits, or links its node.
+    fn select_send(
+        &mut self,
+        wait: &Wait,
+        node: Pin<&Node<Hands<T>>>,
+        capacity: usize,
+    ) -> Entered<bool> {
+        let hands = node.get_ref().payload();
+        if self.disconnected {
+            return if wait.claim_for_itself() {
+                Entered::Done(false, None)
+            } else {
+                Entered::Lost(None)
+            };
+        }
+        // The other side first: if it turns out that we have been served elsewhere, it waits again.
+        if let Some((receiver, claimed)) = self.receiving.claim_another(wait) {
+            if !wait.claim_for_itself() {
+                return Entered::Lost(Some(claimed));
+            }
+            receiver.payload().set(hands.take());
+            receiver.grant();
+            return Entered::Done(true, Some(claimed));
+        }
+        if self.queue.len() < capacity {
+            if self.queue.len() == self.queue.capacity() {
+                return Entered::Grow;
+            }
+            if !wait.claim_for_itself() {
+                return Entered::Lost(None);
+            }
+            self.queue.extend(hands.take());
+            return Entered::Done(true, None);
+        }
+        // SAFETY: the node is pinned, and taken out before it goes.
+        unsafe { self.sending.push(node) };
+        Entered::Linked
+    }
+
+    /// Receives for one of several waits, or links its node.
+    fn select_receive(&mut self, wait: &Wait, node: Pin<&Node<Hands<T>>>) -> Entered<Option<T>> {
+        if !self.queue.is_empty() {
+            if !wait.claim_for_itself() {
+                return Entered::Lost(None);
+            }
+            return match self.receive() {
+                Try::Done(message, claimed) => Entered::Done(Some(message), claimed),
+                _ => Entered::Done(None, None),
+            };
+        }
+        if let Some((sender, claimed)) = self.sending.claim_another(wait) {
+            if !wait.claim_for_itself() {
+                return Entered::Lost(Some(claimed));
+            }
+            let message = sender.payload().take();
+            sender.grant();
+            return Entered::Done(message, Some(claimed));
+        }
+        if self.disconnected {
+            return if wait.claim_for_itself() {
+                Entered::Done(None, None)
+            } else {
+                Entered::Lost(None)
+            };
+        }
+        // SAFETY: the node is pinned, and taken out before it goes.
+        unsafe { self.receiving.push(node) };
+        Entered::Linked
+    }
+}
+
 impl<T> Core<T> {
+    /// Enters one of several waits to send; true if the message was sent.
+    pub(super) fn select_send(&self, wait: &Wait, node: Pin<&Node<Hands<T>>>) -> Entered<bool> {
+        loop {
+            match self.locked(|state| state.select_send(wait, node, self.capacity)) {
+                Entered::Grow => self.grow(),
+                entered => return entered,
+            }
+        }
+    }
+
+    /// Enters one of several waits to receive; nothing if the channel is disconnected.
+    pub(super) fn select_receive(
+        &self,
+        wait: &Wait,
+        node: Pin<&Node<Hands<T>>>,
+    ) -> Entered<Option<T>> {
+        self.locked(|state| state.select_receive(wait, node))
+    }
+
+    /// Leaves one of several waits to send; true if it was granted.
+    pub(super) fn leave_sending(&self, node: &Node<Hands<T>>) -> bool {
+        self.locked(|state| {
+            if node.is_linked() {
+                state.sending.remove(node);
+            }
+        });
+        node.is_granted()
+    }
+
+    /// Leaves one of several waits to receive; true if it was granted.
+    pub(super) fn leave_receiving(&self, node: &Node<Hands<T>>) -> bool {
+        self.locked(|state| {
+            if node.is_linked() {
+                state.receiving.remove(node);
+            }
+        });
+        node.is_granted()
+    }
+
     /// A channel with one sender and one receiver.
     pub(super) fn new(capacity: usize) -> Core<T> {
         let room = if capacity == UNBOUNDED { 0 } else { capacity.min(AT_ONCE) };

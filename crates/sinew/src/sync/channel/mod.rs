@@ -10,9 +10,11 @@
 //! senders get their messages back. A fiber that is cancelled while it waits has neither sent nor
 //! received.
 
+mod arm;
 mod core;
 mod error;
 
+pub use arm::{RecvArm, SendArm};
 pub use error::{
     RecvError, RecvTimeoutError, SendError, SendTimeoutError, TryRecvError, TrySendError,
 };

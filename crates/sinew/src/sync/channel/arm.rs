@@ -1,0 +1,188 @@
+//! Channel operations as arms of `select!`.
+
+use super::core::{Core, Entered as CoreEntered, Failure, Hands};
+use super::{Receiver, RecvError, SendError, Sender};
+use crate::park::list::Node;
+use crate::sync::select::sealed::{self, Entered, Joint};
+use crate::sync::select::{Arm, resume};
+use core::cell::Cell;
+use core::fmt;
+use core::pin::Pin;
+
+/// Receiving as one of several operations; see [`Receiver::arm`].
+pub struct RecvArm<'a, T> {
+    core: &'a Core<T>,
+    hands: Hands<T>,
+    node: Option<Node<Hands<T>>>,
+}
+
+/// Sending as one of several operations; see [`Sender::arm`].
+pub struct SendArm<'a, T> {
+    core: &'a Core<T>,
+    /// The message, until it was sent.
+    hands: Hands<T>,
+    node: Option<Node<Hands<T>>>,
+}
+
+impl<T> Receiver<T> {
+    /// Receiving as one of several operations, for [`select`](crate::sync::select).
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::sync::channel;
+    /// use sinew::sync::{Patience, select};
+    ///
+    /// let (sender, receiver) = channel::unbounded();
+    /// sender.send(7).unwrap();
+    /// let mut arm = receiver.arm();
+    /// assert_eq!(select(&mut [&mut arm], Patience::None), Some(0));
+    /// assert_eq!(arm.take(), Ok(7));
+    /// ```
+    pub fn arm(&self) -> RecvArm<'_, T> {
+        RecvArm { core: &self.core, hands: Cell::new(None), node: None }
+    }
+}
+
+impl<T> Sender<T> {
+    /// Sending a message as one of several operations, for [`select`](crate::sync::select).
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::sync::channel;
+    /// use sinew::sync::{Patience, select};
+    ///
+    /// let (sender, receiver) = channel::bounded(1);
+    /// let mut arm = sender.arm(7);
+    /// assert_eq!(select(&mut [&mut arm], Patience::None), Some(0));
+    /// assert!(arm.take().is_ok());
+    /// assert_eq!(receiver.recv(), Ok(7));
+    /// ```
+    pub fn arm(&self, message: T) -> SendArm<'_, T> {
+        SendArm { core: &self.core, hands: Cell::new(Some(message)), node: None }
+    }
+}
+
+impl<T> RecvArm<'_, T> {
+    /// What was received, after this arm was selected.
+    ///
+    /// # Errors
+    /// If the channel is disconnected; or if this arm was not selected.
+    ///
+    /// # Examples
+    /// ```
+    /// let (sender, receiver) = sinew::sync::channel::unbounded::<u32>();
+    /// drop(sender);
+    /// let mut arm = receiver.arm();
+    /// sinew::sync::select(&mut [&mut arm], sinew::sync::Patience::Forever);
+    /// assert!(arm.take().is_err());
+    /// ```
+    pub fn take(&mut self) -> Result<T, RecvError> {
+        self.hands.take().ok_or(RecvError)
+    }
+}
+
+impl<T> SendArm<'_, T> {
+    /// Whether the message was sent, after this arm was selected.
+    ///
+    /// # Errors
+    /// If all receivers are gone, or this arm was not selected: the message.
+    ///
+    /// # Examples
+    /// ```
+    /// let (sender, receiver) = sinew::sync::channel::unbounded();
+    /// drop(receiver);
+    /// let mut arm = sender.arm(7);
+    /// sinew::sync::select(&mut [&mut arm], sinew::sync::Patience::Forever);
+    /// assert_eq!(arm.take().unwrap_err().0, 7);
+    /// ```
+    pub fn take(&mut self) -> Result<(), SendError<T>> {
+        self.hands.take().map_or(Ok(()), |message| Err(SendError(message)))
+    }
+}
+
+impl<T> Arm for RecvArm<'_, T> {}
+impl<T> Arm for SendArm<'_, T> {}
+
+impl<T> sealed::Arm for RecvArm<'_, T> {
+    fn attempt(&mut self) -> bool {
+        match self.core.receive(None) {
+            Ok(message) => {
+                self.hands.set(Some(message));
+                true
+            }
+            Err(failure) => failure == Failure::Disconnected,
+        }
+    }
+
+    fn enter(&mut self, Joint(wait): Joint<'_>) -> Entered {
+        let node = self.node.insert(Node::one_of_several(wait, &self.hands));
+        // SAFETY: `select` does not move the arm before it has left it.
+        let node = unsafe { Pin::new_unchecked(&*node) };
+        match self.core.select_receive(wait, node) {
+            CoreEntered::Linked | CoreEntered::Grow => Entered::Linked,
+            CoreEntered::Done(message, claimed) => {
+                self.hands.set(message);
+                resume(claimed);
+                Entered::Done
+            }
+            CoreEntered::Lost(claimed) => {
+                resume(claimed);
+                Entered::Lost
+            }
+        }
+    }
+
+    fn leave(&mut self) -> bool {
+        let granted = self.node.as_ref().is_some_and(|node| self.core.leave_receiving(node));
+        self.node = None;
+        granted
+    }
+}
+
+impl<T> sealed::Arm for SendArm<'_, T> {
+    fn attempt(&mut self) -> bool {
+        let Some(message) = self.hands.take() else { return true };
+        match self.core.send(message, None) {
+            Ok(()) => true,
+            Err((failure, message)) => {
+                self.hands.set(Some(message));
+                failure == Failure::Disconnected
+            }
+        }
+    }
+
+    fn enter(&mut self, Joint(wait): Joint<'_>) -> Entered {
+        let node = self.node.insert(Node::one_of_several(wait, &self.hands));
+        // SAFETY: `select` does not move the arm before it has left it.
+        let node = unsafe { Pin::new_unchecked(&*node) };
+        match self.core.select_send(wait, node) {
+            CoreEntered::Linked | CoreEntered::Grow => Entered::Linked,
+            CoreEntered::Done(_, claimed) => {
+                resume(claimed);
+                Entered::Done
+            }
+            CoreEntered::Lost(claimed) => {
+                resume(claimed);
+                Entered::Lost
+            }
+        }
+    }
+
+    fn leave(&mut self) -> bool {
+        let granted = self.node.as_ref().is_some_and(|node| self.core.leave_sending(node));
+        self.node = None;
+        granted
+    }
+}
+
+impl<T> fmt::Debug for RecvArm<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RecvArm").finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Debug for SendArm<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SendArm").finish_non_exhaustive()
+    }
+}

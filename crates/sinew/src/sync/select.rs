@@ -1,0 +1,243 @@
+//! Waiting for the first of several.
+//!
+//! # Protocol
+//!
+//! All arms are tried in random order. If none can be done, one wait is begun and entered into every
+//! arm's list; who grants one of them has to claim the wait, by an exchange, so exactly one does. An
+//! arm that can be done while the arms are being entered claims the wait as well, for its own fiber,
+//! before it does it: the arms that were entered before may have been granted already. If it takes
+//! somebody on the other side for it, that one is claimed first; should it turn out then that the
+//! wait has been granted elsewhere, the other side is woken empty-handed and waits again.
+//!
+//! Then all arms are left, under their locks, and the one that was granted is known.
+
+use crate::cancel;
+use crate::carrier::Claimed;
+use crate::clock;
+use crate::fiber::WaitKind;
+use crate::fiber::state::Outcome;
+use crate::park::Wait;
+use crate::primitive::{AtomicU64, Ordering};
+use core::time::Duration;
+
+pub(super) mod sealed {
+    use crate::park::Wait;
+
+    /// The wait that all arms share. Only this crate can have one.
+    #[derive(Clone, Copy)]
+    #[expect(missing_debug_implementations, reason = "nobody can have one")]
+    pub struct Joint<'a>(pub(crate) &'a Wait);
+
+    /// What came of entering an arm.
+    #[derive(Debug)]
+    pub enum Entered {
+        /// It waits.
+        Linked,
+        /// It was done at once.
+        Done,
+        /// The wait has been ended for another arm.
+        Lost,
+    }
+
+    /// What `select` does with an arm. It calls `leave` after each `enter`, before it returns.
+    pub trait Arm {
+        /// Does it if that is possible at once.
+        fn attempt(&mut self) -> bool;
+        /// Does it at once or enters the wait. The arm stays where it is until it was left.
+        fn enter(&mut self, wait: Joint<'_>) -> Entered;
+        /// Leaves the wait; true if it was done for this arm.
+        fn leave(&mut self) -> bool;
+    }
+}
+
+use sealed::{Entered, Joint};
+
+/// An operation that [`select!`](crate::select) can wait for with others.
+///
+/// Made by [`Receiver::arm`](super::channel::Receiver::arm) and
+/// [`Sender::arm`](super::channel::Sender::arm).
+pub trait Arm: sealed::Arm {}
+
+/// How long to wait for an arm.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Patience {
+    /// Until one is done.
+    Forever,
+    /// Not at all.
+    None,
+    /// So long.
+    For(Duration),
+}
+
+/// Does the first of several operations that can be done, chosen at random if there are several;
+/// returns its index, or `None` if patience ran out.
+///
+/// [`select!`](crate::select) is the form to use; this is for arms whose number is not known before.
+///
+/// # Panics
+/// Without arms and for ever: that would never end.
+///
+/// # Examples
+/// ```
+/// use sinew::sync::channel;
+/// use sinew::sync::{Patience, select};
+///
+/// let channels: Vec<_> = (0..3).map(|_| channel::unbounded()).collect();
+/// channels[1].0.send(7).unwrap();
+/// let mut arms: Vec<_> = channels.iter().map(|(_, receiver)| receiver.arm()).collect();
+/// let mut borrowed: Vec<_> = arms.iter_mut().map(|arm| arm as _).collect();
+/// assert_eq!(select(&mut borrowed, Patience::Forever), Some(1));
+/// assert_eq!(arms[1].take(), Ok(7));
+/// ```
+#[track_caller]
+pub fn select(arms: &mut [&mut dyn Arm], patience: Patience) -> Option<usize> {
+    let count = arms.len();
+    let start = if count > 1 { random(count) } else { 0 };
+    let order = move |turn: usize| (start + turn) % count;
+    if let Some(done) = (0..count).map(order).find(|&index| arms[index].attempt()) {
+        return Some(done);
+    }
+    let deadline = match patience {
+        Patience::None => return None,
+        Patience::For(timeout) => clock::after(clock::now(), timeout),
+        Patience::Forever => {
+            assert!(count > 0, "select without an arm would wait for ever");
+            clock::NEVER
+        }
+    };
+    let address = core::ptr::from_ref(arms).addr();
+    loop {
+        let wait = Wait::begin(WaitKind::Select, address);
+        let who = wait.who();
+        let mut entered = 0;
+        let mut done = None;
+        for turn in 0..count {
+            entered = turn + 1;
+            match arms[order(turn)].enter(Joint(&wait)) {
+                Entered::Linked => {}
+                Entered::Done => {
+                    done = Some(order(turn));
+                    break;
+                }
+                Entered::Lost => break,
+            }
+        }
+        // Done at once, the wait has been ended, and is not suspended on.
+        let outcome = if done.is_some() { Outcome::Notified } else { wait.suspend(deadline) };
+        let mut left = None;
+        for index in (0..entered).map(order) {
+            if arms[index].leave() {
+                left = Some(index);
+            }
+        }
+        if let Some(index) = done.or(left) {
+            return Some(index);
+        }
+        cancel::settle(who, outcome);
+        if outcome == Outcome::TimedOut && deadline <= clock::now() {
+            return None;
+        }
+        // Woken for something else: wait again.
+    }
+}
+
+/// A random number below `end`, good enough for fairness.
+fn random(end: usize) -> usize {
+    static STATE: AtomicU64 = AtomicU64::new(0);
+    let mut number = STATE.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
+    number = (number ^ number >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    number = (number ^ number >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+    ((u128::from(number ^ number >> 31) * end as u128) >> 64) as usize
+}
+
+/// Makes whoever was claimed on the other side run.
+pub(super) fn resume(claimed: Option<Claimed>) {
+    if let Some(claimed) = claimed {
+        claimed.resume();
+    }
+}
+
+/// Waits for the first of several operations, and goes on with it.
+///
+/// ```text
+/// select! {
+///     recv(receiver) -> result => expression,
+///     send(sender, message) -> result => expression,
+///     default => expression,             // if none can be done at once
+///     default(duration) => expression,   // if none can be done in time
+/// }
+/// ```
+///
+/// If several can be done, one of them is chosen at random. The results are those of
+/// [`recv`](crate::sync::channel::Receiver::recv) and [`send`](crate::sync::channel::Sender::send):
+/// an arm whose channel is disconnected can be done at once, with an error. Messages are computed
+/// before anything is waited for; one that was not sent is dropped.
+///
+/// # Examples
+/// ```
+/// use sinew::sync::channel;
+/// use std::time::Duration;
+///
+/// let (numbers, words) = (channel::unbounded::<u32>(), channel::unbounded::<&str>());
+/// words.0.send("hello").unwrap();
+/// let length = sinew::select! {
+///     recv(numbers.1) -> number => number.unwrap() as usize,
+///     recv(words.1) -> word => word.unwrap().len(),
+///     default(Duration::from_secs(1)) => panic!("nothing came"),
+/// };
+/// assert_eq!(length, 5);
+/// ```
+#[macro_export]
+macro_rules! select {
+    (@arms $patience:expr, [$($arms:tt)*]) => {{
+        let index = $crate::select!(@call $patience, $($arms)*);
+        $crate::select!(@chain index, 0, $($arms)*)
+    }};
+    (@arms $patience:expr, [$($arms:tt)*] ,) => { $crate::select!(@arms $patience, [$($arms)*]) };
+    // Bodies in braces need no comma.
+    (@arms $patience:expr, [$($arms:tt)*] $kind:ident($($what:tt)*) -> $result:pat => $body:block
+        $kind2:ident $($rest:tt)*) => {
+        $crate::select!(@arms $patience, [$($arms)*] $kind($($what)*) -> $result => $body,
+            $kind2 $($rest)*)
+    };
+    (@arms $patience:expr, [$($arms:tt)*] recv($receiver:expr) -> $result:pat => $body:expr
+        $(, $($rest:tt)*)?) => {{
+        let mut arm = $receiver.arm();
+        $crate::select!(@arms $patience, [$($arms)* (arm, $result, $body)] $($($rest)*)?)
+    }};
+    (@arms $patience:expr, [$($arms:tt)*] send($sender:expr, $message:expr) -> $result:pat
+        => $body:expr $(, $($rest:tt)*)?) => {{
+        let mut arm = $sender.arm($message);
+        $crate::select!(@arms $patience, [$($arms)* (arm, $result, $body)] $($($rest)*)?)
+    }};
+    (@arms $patience:expr, [$($arms:tt)*] default => $body:expr $(,)?) => {{
+        match $crate::select!(@call $crate::sync::Patience::None, $($arms)*) {
+            None => $body,
+            index => $crate::select!(@chain index, 0, $($arms)*),
+        }
+    }};
+    (@arms $patience:expr, [$($arms:tt)*] default($timeout:expr) => $body:expr $(,)?) => {{
+        match $crate::select!(@call $crate::sync::Patience::For($timeout), $($arms)*) {
+            None => $body,
+            index => $crate::select!(@chain index, 0, $($arms)*),
+        }
+    }};
+    (@call $patience:expr, $(($arm:ident, $result:pat, $body:expr))*) => {
+        $crate::sync::select(&mut [$(&mut $arm),*], $patience)
+    };
+    (@chain $index:ident, $number:expr, ($arm:ident, $result:pat, $body:expr) $($rest:tt)*) => {
+        if $index == ::core::option::Option::Some($number) {
+            let $result = $arm.take();
+            $body
+        } else {
+            $crate::select!(@chain $index, $number + 1, $($rest)*)
+        }
+    };
+    (@chain $index:ident, $number:expr,) => { ::core::unreachable!() };
+    (@ $($wrong:tt)*) => {
+        ::core::compile_error!("select! takes recv(receiver) -> pattern => expression, \
+            send(sender, message) -> pattern => expression, and last default => expression or \
+            default(duration) => expression")
+    };
+    ($($arms:tt)*) => { $crate::select!(@arms $crate::sync::Patience::Forever, [] $($arms)*) };
+}

@@ -1,0 +1,297 @@
+//! `select!`: what Go's tests of `select` and crossbeam's check, as behaviours.
+
+use sinew::select;
+use sinew::sync::channel::{self, RecvError};
+use sinew::{Runtime, WaitKind};
+use sinew_testkit::{Seed, watch};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+const MS: Duration = Duration::from_millis(1);
+
+fn waits(fiber: &sinew::Fiber) {
+    sinew::wait_until(|| fiber.waits_for() == Some(WaitKind::Select), None);
+}
+
+/// What can be done is done; if nothing can, the default arm.
+#[test]
+fn ready_arms_and_defaults() {
+    let _watch = watch::a_minute();
+    let (sender, receiver) = channel::bounded(1);
+    let turn = || {
+        select! {
+            recv(receiver) -> message => message.unwrap(),
+            default => 0,
+        }
+    };
+    assert_eq!(turn(), 0);
+    sender.send(7).unwrap();
+    assert_eq!(turn(), 7);
+    let sent = select! {
+        send(sender, 8) -> sent => sent.is_ok(),
+        default => false,
+    };
+    assert!(sent);
+    let full = select! {
+        send(sender, 9) -> _ => false,
+        default => true,
+    };
+    assert!(full);
+    assert_eq!(receiver.recv(), Ok(8));
+    let start = Instant::now();
+    select! {
+        recv(receiver) -> _ => unreachable!(),
+        default(3 * MS) => assert!(start.elapsed() >= 3 * MS),
+    }
+}
+
+/// An arm that waits is woken by either side, in either direction.
+#[test]
+fn waiting_arms_are_woken() {
+    let _watch = watch::a_minute();
+    for carriers in [1, 2] {
+        let runtime = Runtime::builder().carriers(carriers).build().unwrap();
+        for which in 0..4 {
+            let ((to, receiver), (sender, from)) = (channel::bounded(0), channel::bounded(0));
+            let fiber = runtime.spawn(move || {
+                select! {
+                    recv(receiver) -> message => message.map_or(-1, |n: i32| n),
+                    send(sender, 5) -> sent => if sent.is_ok() { 50 } else { -2 },
+                }
+            });
+            waits(&fiber.fiber());
+            let expected = match which {
+                0 => {
+                    to.send(7).unwrap();
+                    7
+                }
+                1 => {
+                    assert_eq!(from.recv(), Ok(5));
+                    50
+                }
+                2 => {
+                    drop(to);
+                    -1
+                }
+                _ => {
+                    drop(from);
+                    -2
+                }
+            };
+            assert_eq!(fiber.join().unwrap(), expected);
+        }
+    }
+}
+
+/// Disconnected arms can be done at once, with an error.
+#[test]
+fn disconnected_arms() {
+    let _watch = watch::a_minute();
+    let (sender, receiver) = channel::unbounded::<u32>();
+    drop(sender);
+    let (other, _kept) = channel::bounded::<u32>(0);
+    let result = select! {
+        recv(receiver) -> message => message,
+        send(other, 1) -> _ => unreachable!(),
+    };
+    assert_eq!(result, Err(RecvError));
+}
+
+/// Each of several ready arms is chosen sometimes.
+#[test]
+fn the_choice_is_fair() {
+    let _watch = watch::a_minute();
+    let channels: Vec<_> = (0..3).map(|_| channel::unbounded()).collect();
+    for _ in 0..3000 {
+        channels.iter().for_each(|(sender, _)| sender.send(()).unwrap());
+    }
+    let mut counts = [0; 3];
+    for _ in 0..3000 {
+        let chosen = select! {
+            recv(channels[0].1) -> _ => 0,
+            recv(channels[1].1) -> _ => 1,
+            recv(channels[2].1) -> _ => 2,
+        };
+        counts[chosen] += 1;
+    }
+    assert!(counts.iter().all(|&count| count > 800), "{counts:?}");
+}
+
+/// Bodies may leave the loop and the function they are in.
+#[test]
+fn bodies_are_ordinary_code() {
+    fn first(receiver: &channel::Receiver<u32>) -> Result<u32, RecvError> {
+        let mut sum = 0;
+        loop {
+            select! {
+                recv(receiver) -> message => {
+                    let message = message?;
+                    if message == 0 {
+                        continue;
+                    }
+                    sum += message;
+                    if message == 9 {
+                        break;
+                    }
+                }
+                default(Duration::from_secs(60)) => return Ok(0),
+            }
+        }
+        Ok(sum)
+    }
+    let _watch = watch::a_minute();
+    let (sender, receiver) = channel::unbounded();
+    for n in [1, 0, 2, 9, 4] {
+        sender.send(n).unwrap();
+    }
+    assert_eq!(first(&receiver), Ok(12));
+    drop(sender);
+    assert_eq!(first(&receiver), Err(RecvError));
+}
+
+/// The same channel in several arms, also both ends of it.
+#[test]
+fn one_channel_in_several_arms() {
+    let _watch = watch::a_minute();
+    let (sender, receiver) = channel::bounded(0);
+    let fiber = {
+        let (sender, receiver) = (sender.clone(), receiver.clone());
+        sinew::spawn(move || {
+            select! {
+                recv(receiver) -> message => message.unwrap(),
+                recv(receiver) -> message => message.unwrap() + 100,
+                send(sender, 1) -> _ => 1000,
+            }
+        })
+    };
+    // It does not send to itself.
+    waits(&fiber.fiber());
+    assert!(!fiber.is_finished());
+    sender.send(7).unwrap();
+    assert!([7, 107].contains(&fiber.join().unwrap()));
+}
+
+/// Selects meet selects: no message is lost or doubled, whoever gives up.
+#[test]
+fn selects_against_selects() {
+    let _watch = watch::a_minute();
+    let mut seed = Seed::from_env();
+    for carriers in [1, 2, 4] {
+        for capacity in [0, 1, 4] {
+            let runtime = Runtime::builder().carriers(carriers).build().unwrap();
+            let channels: Arc<Vec<_>> =
+                Arc::new((0..3).map(|_| channel::bounded(capacity)).collect());
+            let (sent, received) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+            let token = Arc::new(());
+            let fibers: Vec<_> = (0..24)
+                .map(|id| {
+                    let (channels, sent, received) =
+                        (channels.clone(), sent.clone(), received.clone());
+                    let token = token.clone();
+                    let mut seed = seed.fork();
+                    runtime.spawn(move || {
+                        for _ in 0..60 {
+                            let (a, b) = (&channels[seed.below(3)], &channels[seed.below(3)]);
+                            let timeout = Duration::from_micros(seed.below(100) as u64);
+                            match (id + seed.below(2)) % 4 {
+                                0 => select! {
+                                    send(a.0, token.clone()) -> done => {
+                                        sent.fetch_add(usize::from(done.is_ok()), Ordering::Relaxed);
+                                    }
+                                    recv(b.1) -> message => {
+                                        let got = usize::from(message.is_ok());
+                                        received.fetch_add(got, Ordering::Relaxed);
+                                    }
+                                    default(timeout) => {}
+                                },
+                                1 => select! {
+                                    recv(a.1) -> message => {
+                                        let got = usize::from(message.is_ok());
+                                        received.fetch_add(got, Ordering::Relaxed);
+                                    }
+                                    recv(b.1) -> message => {
+                                        let got = usize::from(message.is_ok());
+                                        received.fetch_add(got, Ordering::Relaxed);
+                                    }
+                                    default(timeout) => {}
+                                },
+                                2 => {
+                                    if a.0.send_timeout(token.clone(), timeout).is_ok() {
+                                        sent.fetch_add(1, Ordering::Relaxed);
+                                    }
+                                }
+                                _ => {
+                                    if a.1.recv_timeout(timeout).is_ok() {
+                                        received.fetch_add(1, Ordering::Relaxed);
+                                    }
+                                }
+                            }
+                        }
+                    })
+                })
+                .collect();
+            for (n, fiber) in fibers.into_iter().enumerate() {
+                if n % 6 == 0 {
+                    fiber.cancel();
+                    let _ = fiber.join();
+                } else {
+                    fiber.join().unwrap();
+                }
+            }
+            let left: usize =
+                channels.iter().map(|(_, receiver)| receiver.try_iter().count()).sum();
+            let (sent, received) = (sent.load(Ordering::Relaxed), received.load(Ordering::Relaxed));
+            assert_eq!(sent, received + left);
+            assert_eq!(Arc::strong_count(&token), 1);
+        }
+    }
+}
+
+/// A cancelled select has done nothing.
+#[test]
+fn a_cancelled_select() {
+    let _watch = watch::a_minute();
+    let (sender, receiver) = channel::bounded(0);
+    let fiber = {
+        let (sender, receiver) = (sender.clone(), receiver.clone());
+        sinew::spawn(move || {
+            select! {
+                recv(receiver) -> _ => (),
+                send(sender, 1) -> _ => (),
+            }
+        })
+    };
+    waits(&fiber.fiber());
+    fiber.cancel();
+    assert!(sinew::is_cancel(&*fiber.join().unwrap_err()));
+    assert!(sender.try_send(2).is_err());
+    assert!(receiver.try_recv().is_err());
+}
+
+/// On a plain thread.
+#[test]
+fn threads_select() {
+    let _watch = watch::a_minute();
+    let (sender, receiver) = channel::bounded(0);
+    let (quit, end) = channel::bounded::<()>(0);
+    let thread = std::thread::spawn(move || {
+        let mut sum = 0;
+        loop {
+            select! {
+                recv(receiver) -> n => sum += n.unwrap_or(0),
+                recv(end) -> _ => return sum,
+            }
+        }
+    });
+    let fibers: Vec<_> = (0..10)
+        .map(|n| {
+            let sender = sender.clone();
+            sinew::spawn(move || sender.send(n).unwrap())
+        })
+        .collect();
+    fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
+    quit.send(()).unwrap();
+    assert_eq!(thread.join().unwrap(), 45);
+    drop(sender);
+}
