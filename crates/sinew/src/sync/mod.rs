@@ -10,6 +10,7 @@
 //! | wait until data has changed | [`Condvar`] |
 //! | let so many in at a time | [`Semaphore`] |
 //! | signal something, once | [`Baton`] |
+//! | pass one value | [`FiberFuture`] |
 //! | wait until all are done, or there | [`WaitGroup`], [`Barrier`] |
 //! | do or make something once | [`Once`], [`OnceLock`], [`LazyLock`] |
 //! | pass messages | [`channel`] |
@@ -27,6 +28,7 @@ mod baton;
 pub mod channel;
 mod condvar;
 mod futex;
+mod future;
 mod mutex;
 mod once;
 mod raw;
@@ -39,6 +41,7 @@ pub use barrier::{Barrier, BarrierWaitResult};
 pub use baton::Baton;
 pub use condvar::Condvar;
 pub use futex::Futex;
+pub use future::{FiberFuture, FutureArm};
 pub use mutex::{MappedMutexGuard, Mutex, MutexGuard, RawMutex};
 pub use once::{LazyLock, Once, OnceLock};
 pub use rwlock::{

@@ -37,6 +37,19 @@ pub(super) mod sealed {
         Done,
         /// The wait has been ended for another arm.
         Lost,
+        /// Somebody else waits where only one can.
+        Misused,
+    }
+
+    /// What an arm found when it was left.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    pub enum Left {
+        /// Nothing was done for it.
+        Nothing,
+        /// It can be done, whether or not the wait was ended for it, and nothing is lost if not.
+        Ready,
+        /// It was done.
+        Granted,
     }
 
     /// What `select` does with an arm. It calls `leave` after each `enter`, before it returns.
@@ -45,17 +58,18 @@ pub(super) mod sealed {
         fn attempt(&mut self) -> bool;
         /// Does it at once or enters the wait. The arm stays where it is until it was left.
         fn enter(&mut self, wait: Joint<'_>) -> Entered;
-        /// Leaves the wait; true if it was done for this arm.
-        fn leave(&mut self) -> bool;
+        /// Leaves the wait.
+        fn leave(&mut self) -> Left;
     }
 }
 
-use sealed::{Entered, Joint};
+use sealed::{Entered, Joint, Left};
 
 /// An operation that [`select!`](crate::select) can wait for with others.
 ///
-/// Made by [`Receiver::arm`](super::channel::Receiver::arm) and
-/// [`Sender::arm`](super::channel::Sender::arm).
+/// Made by [`Receiver::arm`](super::channel::Receiver::arm),
+/// [`Sender::arm`](super::channel::Sender::arm) and
+/// [`FiberFuture::arm`](super::FiberFuture::arm).
 pub trait Arm: sealed::Arm {}
 
 /// How long to wait for an arm.
@@ -110,7 +124,7 @@ pub fn select(arms: &mut [&mut dyn Arm], patience: Patience) -> Option<usize> {
         let wait = Wait::begin(WaitKind::Select, address);
         let who = wait.who();
         let mut entered = 0;
-        let mut done = None;
+        let (mut done, mut misused) = (None, false);
         for turn in 0..count {
             entered = turn + 1;
             match arms[order(turn)].enter(Joint(&wait)) {
@@ -120,19 +134,30 @@ pub fn select(arms: &mut [&mut dyn Arm], patience: Patience) -> Option<usize> {
                     break;
                 }
                 Entered::Lost => break,
+                Entered::Misused => {
+                    misused = true;
+                    break;
+                }
             }
         }
         // Done at once, the wait has been ended, and is not suspended on.
-        let outcome = if done.is_some() { Outcome::Notified } else { wait.suspend(deadline) };
-        let mut left = None;
+        let outcome = if done.is_some() || misused && wait.claim_for_itself() {
+            Outcome::Notified
+        } else {
+            wait.suspend(deadline)
+        };
+        let (mut granted, mut ready) = (done, None);
         for index in (0..entered).map(order) {
-            if arms[index].leave() {
-                left = Some(index);
+            match arms[index].leave() {
+                Left::Nothing => {}
+                Left::Ready => ready = ready.or(Some(index)),
+                Left::Granted => granted = Some(index),
             }
         }
-        if let Some(index) = done.or(left) {
+        if let Some(index) = granted.or(ready) {
             return Some(index);
         }
+        assert!(!misused, "select waits for a future that somebody waits for already");
         cancel::settle(who, outcome);
         if outcome == Outcome::TimedOut && deadline <= clock::now() {
             return None;
@@ -163,6 +188,7 @@ pub(super) fn resume(claimed: Option<Claimed>) {
 /// select! {
 ///     recv(receiver) -> result => expression,
 ///     send(sender, message) -> result => expression,
+///     wait(future) -> value => expression,
 ///     default => expression,             // if none can be done at once
 ///     default(duration) => expression,   // if none can be done in time
 /// }
@@ -210,6 +236,11 @@ macro_rules! select {
         let mut arm = $sender.arm($message);
         $crate::select!(@arms $patience, [$($arms)* (arm, $result, $body)] $($($rest)*)?)
     }};
+    (@arms $patience:expr, [$($arms:tt)*] wait($future:expr) -> $result:pat => $body:expr
+        $(, $($rest:tt)*)?) => {{
+        let mut arm = $future.arm();
+        $crate::select!(@arms $patience, [$($arms)* (arm, $result, $body)] $($($rest)*)?)
+    }};
     (@arms $patience:expr, [$($arms:tt)*] default => $body:expr $(,)?) => {{
         match $crate::select!(@call $crate::sync::Patience::None, $($arms)*) {
             None => $body,
@@ -236,7 +267,8 @@ macro_rules! select {
     (@chain $index:ident, $number:expr,) => { ::core::unreachable!() };
     (@ $($wrong:tt)*) => {
         ::core::compile_error!("select! takes recv(receiver) -> pattern => expression, \
-            send(sender, message) -> pattern => expression, and last default => expression or \
+            send(sender, message) -> pattern => expression, wait(future) -> pattern => expression, \
+            and last default => expression or \
             default(duration) => expression")
     };
     ($($arms:tt)*) => { $crate::select!(@arms $crate::sync::Patience::Forever, [] $($arms)*) };

@@ -3,7 +3,7 @@
 use super::core::{Core, Entered as CoreEntered, Failure, Hands};
 use super::{Receiver, RecvError, SendError, Sender};
 use crate::park::list::Node;
-use crate::sync::select::sealed::{self, Entered, Joint};
+use crate::sync::select::sealed::{self, Entered, Joint, Left};
 use crate::sync::select::{Arm, resume};
 use core::cell::Cell;
 use core::fmt;
@@ -132,10 +132,10 @@ impl<T> sealed::Arm for RecvArm<'_, T> {
         }
     }
 
-    fn leave(&mut self) -> bool {
+    fn leave(&mut self) -> Left {
         let granted = self.node.as_ref().is_some_and(|node| self.core.leave_receiving(node));
         self.node = None;
-        granted
+        if granted { Left::Granted } else { Left::Nothing }
     }
 }
 
@@ -168,10 +168,10 @@ impl<T> sealed::Arm for SendArm<'_, T> {
         }
     }
 
-    fn leave(&mut self) -> bool {
+    fn leave(&mut self) -> Left {
         let granted = self.node.as_ref().is_some_and(|node| self.core.leave_sending(node));
         self.node = None;
-        granted
+        if granted { Left::Granted } else { Left::Nothing }
     }
 }
 
