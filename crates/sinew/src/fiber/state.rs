@@ -55,6 +55,9 @@ impl Outcome {
 pub(crate) struct Epoch(u64);
 
 impl Epoch {
+    /// One that never comes.
+    pub(crate) const NEVER: Epoch = Epoch(u64::MAX);
+
     pub(crate) fn bits(self) -> u64 {
         self.0
     }

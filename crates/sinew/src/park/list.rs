@@ -68,6 +68,11 @@ impl<P> Node<P> {
         }
     }
 
+    /// A node that stands in a list and does not wait: it is never claimed.
+    pub(crate) fn marker(payload: &P) -> Node<P> {
+        Node::of(Waiter::NONE, payload, false)
+    }
+
     /// What the waiter brought.
     #[inline(always)]
     pub(crate) fn payload(&self) -> &P {

@@ -43,6 +43,9 @@ pub(crate) struct Waiter {
 unsafe impl Send for Waiter {}
 
 impl Waiter {
+    /// Nobody. Not to be woken.
+    const NONE: Waiter = Waiter { control: ptr::null(), epoch: Epoch::NEVER };
+
     /// Ends the wait, if nobody has: true for exactly one caller.
     #[inline(always)]
     pub(crate) fn wake(self) -> bool {

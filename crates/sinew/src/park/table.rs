@@ -22,15 +22,25 @@ const BUCKETS: usize = 4096;
 pub(crate) struct Key {
     address: usize,
     generation: u64,
+    /// What the bucket is chosen by.
+    spread: u64,
 }
 
 impl Key {
     pub(crate) fn of<T: ?Sized>(object: &T) -> Key {
-        Key { address: ptr::from_ref(object).cast::<()>().addr(), generation: 0 }
+        Key::with_generation(ptr::from_ref(object).cast::<()>().addr(), 0)
     }
 
+    /// One of several keys of an object, all in the same bucket.
     pub(crate) fn with_generation(address: usize, generation: u64) -> Key {
-        Key { address, generation }
+        Key { address, generation, spread: address as u64 >> 3 }
+    }
+
+    /// One of many keys of something that has a number in the place of an address, which cannot be
+    /// taken for one.
+    pub(crate) fn numbered(number: u64, key: u64) -> Key {
+        let spread = number.wrapping_add(key.wrapping_mul(0xD6E8_FEB8_6659_FD93));
+        Key { address: number as usize * 2 + 1, generation: key, spread }
     }
 }
 
@@ -46,6 +56,10 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
+    pub(crate) fn key(&self) -> Key {
+        self.key
+    }
+
     pub(crate) fn new(key: Key, shares: bool, word: usize) -> Entry {
         Entry { key, shares, word: Cell::new(word), queue: UnsafeCell::new(Head::new()) }
     }
@@ -83,7 +97,7 @@ static TABLE: [Aligned; BUCKETS] =
 /// The bucket in which `key` is.
 #[inline(always)]
 pub(crate) fn bucket(key: Key) -> &'static SpinLock<Bucket> {
-    let spread = (key.address as u64 >> 3).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let spread = key.spread.wrapping_mul(0x9E37_79B9_7F4A_7C15);
     &TABLE[(spread >> 52) as usize % BUCKETS].0
 }
 

@@ -7,6 +7,7 @@
 //! | to | use |
 //! | --- | --- |
 //! | guard data | [`Mutex`], [`RwLock`] |
+//! | lock by key | [`MultiLock`] |
 //! | wait until data has changed | [`Condvar`] |
 //! | let so many in at a time | [`Semaphore`] |
 //! | signal something, once | [`Baton`] |
@@ -29,6 +30,7 @@ pub mod channel;
 mod condvar;
 mod futex;
 mod future;
+mod multi_lock;
 mod mutex;
 mod once;
 mod raw;
@@ -42,6 +44,7 @@ pub use baton::Baton;
 pub use condvar::Condvar;
 pub use futex::Futex;
 pub use future::{FiberFuture, FutureArm};
+pub use multi_lock::{MultiLock, MultiLockGuard, MultiLockSlot};
 pub use mutex::{MappedMutexGuard, Mutex, MutexGuard, RawMutex};
 pub use once::{LazyLock, Once, OnceLock};
 pub use rwlock::{

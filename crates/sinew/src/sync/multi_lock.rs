@@ -1,0 +1,384 @@
+//! Locks by key.
+//!
+//! # Protocol
+//!
+//! Who holds a key has an entry in the waiter table, the first in the key's queue; those who wait
+//! for it stand behind. A key whose queue is empty is free. Unlocking takes the own entry out and
+//! claims the wait of the next, which stays where it is and holds the key from then on; one that is
+//! leaving is taken out, and the one after it tried. All under the lock of the bucket.
+//!
+//! An entry lies with its owner: in the frame of the closure form, or in a pinned slot, which takes
+//! it out when it is dropped. So a guard that is forgotten keeps its key locked until its slot goes,
+//! and leaves nothing behind that points to it.
+
+use super::after;
+use crate::cancel;
+use crate::carrier::current;
+use crate::clock;
+use crate::fiber::WaitKind;
+use crate::fiber::state::Outcome;
+use crate::park::Wait;
+use crate::park::list::{Node, Wakes};
+use crate::park::table::{self, Entry, Key};
+use crate::primitive::{AtomicU64, Ordering};
+use core::cell::UnsafeCell;
+use core::fmt;
+use core::hash::{BuildHasher, BuildHasherDefault, Hash};
+use core::marker::{PhantomData, PhantomPinned};
+use core::pin::{Pin, pin};
+use core::time::Duration;
+use std::collections::hash_map::DefaultHasher;
+
+/// A lock for each key: who has one excludes others from the same key, and first come is first
+/// served. For work that must be serial by row, by account, by file, without a lock object for each.
+///
+/// Not reentrant: locking a key again that one has oneself panics.
+///
+/// # Examples
+/// ```
+/// use sinew::sync::MultiLock;
+/// use std::sync::atomic::{AtomicU32, Ordering};
+///
+/// let (accounts, busy) = (MultiLock::new(), [const { AtomicU32::new(0) }; 3]);
+/// sinew::scope(|s| {
+///     for n in 0..30 {
+///         let (accounts, busy) = (&accounts, &busy);
+///         s.spawn(move || {
+///             accounts.with(n % 3, || {
+///                 assert_eq!(busy[n as usize % 3].fetch_add(1, Ordering::Relaxed), 0);
+///                 sinew::yield_now();
+///                 busy[n as usize % 3].fetch_sub(1, Ordering::Relaxed);
+///             });
+///         });
+///     }
+/// });
+/// ```
+#[derive(Debug)]
+pub struct MultiLock {
+    /// Its number; zero until it is first used. Not its address: keys may stay locked when it goes.
+    number: AtomicU64,
+}
+
+impl MultiLock {
+    /// One with all keys free.
+    ///
+    /// # Examples
+    /// ```
+    /// static ROWS: sinew::sync::MultiLock = sinew::sync::MultiLock::new();
+    /// assert!(ROWS.try_with(7, || ()).is_some());
+    /// ```
+    pub const fn new() -> MultiLock {
+        MultiLock { number: AtomicU64::new(0) }
+    }
+
+    /// Runs `f` with the key locked, and waits until it is free.
+    ///
+    /// # Panics
+    /// If the caller has the key already.
+    ///
+    /// # Examples
+    /// ```
+    /// let rows = sinew::sync::MultiLock::new();
+    /// assert_eq!(rows.with(7, || "done"), "done");
+    /// ```
+    #[track_caller]
+    pub fn with<R>(&self, key: u64, f: impl FnOnce() -> R) -> R {
+        let slot = pin!(MultiLockSlot::new());
+        let _guard = self.lock(key, slot);
+        f()
+    }
+
+    /// Runs `f` with the key locked, if it is free.
+    ///
+    /// # Examples
+    /// ```
+    /// let rows = sinew::sync::MultiLock::new();
+    /// rows.with(7, || assert!(rows.try_with(7, || ()).is_none()));
+    /// ```
+    pub fn try_with<R>(&self, key: u64, f: impl FnOnce() -> R) -> Option<R> {
+        let slot = pin!(MultiLockSlot::new());
+        let _guard = self.try_lock(key, slot)?;
+        Some(f())
+    }
+
+    /// Runs `f` with the key locked that stands for `key`: the two that have the same hash are one.
+    ///
+    /// # Panics
+    /// If the caller has the key already.
+    ///
+    /// # Examples
+    /// ```
+    /// let files = sinew::sync::MultiLock::new();
+    /// files.with_hashed("a.txt", || ());
+    /// ```
+    #[track_caller]
+    pub fn with_hashed<K: Hash + ?Sized, R>(&self, key: &K, f: impl FnOnce() -> R) -> R {
+        self.with(BuildHasherDefault::<DefaultHasher>::default().hash_one(key), f)
+    }
+
+    /// Locks a key until the guard is dropped; the slot holds the place in the queue.
+    ///
+    /// # Panics
+    /// If the caller has the key already, or the slot holds another.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::sync::{MultiLock, MultiLockSlot};
+    /// use std::pin::pin;
+    ///
+    /// let (rows, slot) = (MultiLock::new(), pin!(MultiLockSlot::new()));
+    /// let guard = rows.lock(7, slot);
+    /// assert!(rows.try_with(7, || ()).is_none());
+    /// drop(guard);
+    /// assert!(rows.try_with(7, || ()).is_some());
+    /// ```
+    #[track_caller]
+    pub fn lock<'a>(&'a self, key: u64, slot: Pin<&'a mut MultiLockSlot>) -> MultiLockGuard<'a> {
+        let slot = slot.into_ref();
+        self.enter(key, slot, Some(clock::NEVER));
+        MultiLockGuard { slot, bound: PhantomData }
+    }
+
+    /// Locks a key if it is free.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::sync::{MultiLock, MultiLockSlot};
+    /// use std::pin::pin;
+    ///
+    /// let rows = MultiLock::new();
+    /// assert!(rows.try_lock(7, pin!(MultiLockSlot::new())).is_some());
+    /// ```
+    pub fn try_lock<'a>(
+        &'a self,
+        key: u64,
+        slot: Pin<&'a mut MultiLockSlot>,
+    ) -> Option<MultiLockGuard<'a>> {
+        let slot = slot.into_ref();
+        self.enter(key, slot, None).then_some(())?;
+        Some(MultiLockGuard { slot, bound: PhantomData })
+    }
+
+    /// Locks a key, and waits until it is free, at most for `timeout`.
+    ///
+    /// # Panics
+    /// As [`lock`](Self::lock).
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::sync::{MultiLock, MultiLockSlot};
+    /// use std::pin::pin;
+    /// use std::time::Duration;
+    ///
+    /// let (rows, slot) = (MultiLock::new(), pin!(MultiLockSlot::new()));
+    /// sinew::scope(|s| {
+    ///     let _guard = rows.lock(7, slot);
+    ///     let other = s.spawn(|| {
+    ///         rows.try_lock_for(7, pin!(MultiLockSlot::new()), Duration::from_millis(1)).is_some()
+    ///     });
+    ///     assert!(!other.join().unwrap());
+    /// });
+    /// ```
+    #[track_caller]
+    pub fn try_lock_for<'a>(
+        &'a self,
+        key: u64,
+        slot: Pin<&'a mut MultiLockSlot>,
+        timeout: Duration,
+    ) -> Option<MultiLockGuard<'a>> {
+        let slot = slot.into_ref();
+        self.enter(key, slot, Some(after(timeout))).then_some(())?;
+        Some(MultiLockGuard { slot, bound: PhantomData })
+    }
+
+    fn key(&self, key: u64) -> Key {
+        static NUMBERS: AtomicU64 = AtomicU64::new(1);
+        let mut number = self.number.load(Ordering::Relaxed);
+        if number == 0 {
+            let new = NUMBERS.fetch_add(1, Ordering::Relaxed);
+            let first = self.number.compare_exchange(0, new, Ordering::Relaxed, Ordering::Relaxed);
+            number = first.map_or_else(|before| before, |_| new);
+        }
+        Key::numbered(number, key)
+    }
+
+    /// Puts the slot into the queue of the key, and waits until it is the first; without a deadline
+    /// only if it is at once. False if it is not.
+    #[track_caller]
+    fn enter(&self, key: u64, slot: Pin<&MultiLockSlot>, deadline: Option<u64>) -> bool {
+        let number = key;
+        let key = self.key(key);
+        let me = current::block().addr();
+        // SAFETY: the slot belongs to the caller, who has it pinned and not in use, and is not
+        // shared before it is in the queue.
+        let place = unsafe { &mut *slot.place.get() };
+        assert!(place.node.is_none(), "the slot of a MultiLock holds another key still");
+        let entry = &*place.entry.insert(Entry::new(key, false, me));
+        let bucket = table::bucket(key);
+        {
+            let mut bucket = bucket.lock();
+            let holder = bucket
+                .queue(key)
+                .and_then(|queue| queue.first().map(|first| first.payload().word.get()));
+            match holder {
+                None => {
+                    let node = &*place.node.insert(Node::marker(entry));
+                    // SAFETY: the slot is pinned, and takes the node out before it goes.
+                    unsafe { bucket.push(Pin::new_unchecked(node)) };
+                    return true;
+                }
+                Some(holder) => {
+                    drop(bucket);
+                    assert!(
+                        holder != me || deadline.is_none(),
+                        "deadlock: key {number} of a MultiLock is locked again by the fiber or \
+                         thread that holds it"
+                    );
+                }
+            }
+        }
+        let Some(deadline) = deadline else { return false };
+        loop {
+            let wait = Wait::begin(WaitKind::Lock, core::ptr::from_ref(self).addr());
+            let who = wait.who();
+            let node = &*place.node.insert(Node::new(&wait, entry));
+            let at_once = {
+                let mut bucket = bucket.lock();
+                let free = bucket.queue(key).is_none();
+                // SAFETY: as above.
+                unsafe { bucket.push(Pin::new_unchecked(node)) };
+                free
+            };
+            if at_once {
+                wait.abandon();
+                return true;
+            }
+            let outcome = wait.suspend(deadline);
+            if node.is_granted() {
+                return true;
+            }
+            {
+                let mut bucket = bucket.lock();
+                // A thread may be granted the key when it has just seen that its wait ended.
+                if node.is_granted() {
+                    return true;
+                }
+                if node.is_linked() {
+                    bucket.remove(node);
+                }
+            }
+            place.node = None;
+            cancel::settle(who, outcome);
+            if outcome == Outcome::TimedOut && deadline <= clock::now() {
+                return false;
+            }
+        }
+    }
+}
+
+impl Default for MultiLock {
+    fn default() -> Self {
+        MultiLock::new()
+    }
+}
+
+/// A place in the queue of a key of a [`MultiLock`]. Pin it, and lock with it.
+///
+/// # Examples
+/// ```
+/// use sinew::sync::{MultiLock, MultiLockSlot};
+/// use std::pin::pin;
+///
+/// let (rows, mut slot) = (MultiLock::new(), pin!(MultiLockSlot::new()));
+/// for key in 0..3 {
+///     let _guard = rows.lock(key, slot.as_mut());
+/// }
+/// ```
+pub struct MultiLockSlot {
+    place: UnsafeCell<Place>,
+    _pinned: PhantomPinned,
+}
+
+struct Place {
+    /// Before the node, which points to it.
+    entry: Option<Entry>,
+    /// There while the slot holds a key or waits for one.
+    node: Option<Node<Entry>>,
+}
+
+impl MultiLockSlot {
+    /// A slot that is in no queue.
+    ///
+    /// # Examples
+    /// ```
+    /// let slot = std::pin::pin!(sinew::sync::MultiLockSlot::new());
+    /// # drop(slot);
+    /// ```
+    pub const fn new() -> MultiLockSlot {
+        MultiLockSlot {
+            place: UnsafeCell::new(Place { entry: None, node: None }),
+            _pinned: PhantomPinned,
+        }
+    }
+
+    /// Gives up the key, if there is one, to the next who waits for it.
+    fn release(&self) {
+        // SAFETY: nobody but the owner touches the place; others touch the node, under the lock.
+        let place = unsafe { &mut *self.place.get() };
+        let (Some(entry), Some(node)) = (&place.entry, &place.node) else { return };
+        let key = entry.key();
+        let mut wakes = Wakes::none();
+        {
+            let mut bucket = table::bucket(key).lock();
+            bucket.remove(node);
+            while let Some(mut queue) = bucket.queue(key)
+                && let Some(next) = queue.first()
+            {
+                if let Some(claimed) = next.claim() {
+                    next.grant();
+                    wakes.push(claimed);
+                    break;
+                }
+                let next: *const Node<Entry> = next;
+                // SAFETY: alive while the lock is held: its waiter has to take that to leave.
+                queue.remove(unsafe { &*next });
+            }
+        }
+        place.node = None;
+        wakes.resume();
+    }
+}
+
+impl Default for MultiLockSlot {
+    fn default() -> Self {
+        MultiLockSlot::new()
+    }
+}
+
+impl Drop for MultiLockSlot {
+    fn drop(&mut self) {
+        // If the guard was forgotten.
+        self.release();
+    }
+}
+
+impl fmt::Debug for MultiLockSlot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MultiLockSlot").finish_non_exhaustive()
+    }
+}
+
+/// A locked key of a [`MultiLock`], until it is dropped.
+#[derive(Debug)]
+#[must_use = "the key is unlocked at once if the guard is not kept"]
+pub struct MultiLockGuard<'a> {
+    slot: Pin<&'a MultiLockSlot>,
+    /// It stays with the fiber that locked.
+    bound: PhantomData<*const ()>,
+}
+
+impl Drop for MultiLockGuard<'_> {
+    fn drop(&mut self) {
+        self.slot.release();
+    }
+}
