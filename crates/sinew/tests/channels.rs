@@ -320,3 +320,25 @@ fn large_and_empty_messages() {
     (0..1000).for_each(|_| sender.send(()).unwrap());
     assert_eq!(receiver.try_iter().count(), 1000);
 }
+
+/// One message, or the news that there is none.
+#[test]
+fn oneshots() {
+    let _watch = watch::a_minute();
+    for _ in 0..100 {
+        let (sender, receiver) = channel::oneshot();
+        let fiber = sinew::spawn(move || receiver.recv());
+        sender.send(7).unwrap();
+        assert_eq!(fiber.join().unwrap(), Ok(7));
+    }
+    let (sender, mut receiver) = channel::oneshot::<u32>();
+    let fiber = sinew::spawn(move || receiver.recv_timeout(Duration::from_secs(60)));
+    waits(&fiber.fiber(), WaitKind::Receive);
+    drop(sender);
+    assert_eq!(fiber.join().unwrap(), Err(RecvTimeoutError::Disconnected));
+    let message = Arc::new(());
+    let (sender, receiver) = channel::oneshot();
+    sender.send(message.clone()).unwrap();
+    drop(receiver);
+    assert_eq!(Arc::strong_count(&message), 1);
+}

@@ -2,7 +2,7 @@
 
 use sinew::Runtime;
 use sinew::sync::{
-    Condvar, MultiLock, MultiLockSlot, Mutex, RawMutex, RawRwLock, RwLock,
+    Condvar, FairMutex, MultiLock, MultiLockSlot, Mutex, RawMutex, RawRwLock, RwLock,
     RwLockUpgradableReadGuard,
 };
 use sinew_testkit::{Seed, watch};
@@ -606,4 +606,34 @@ fn misused_keys_are_reported() {
     };
     check();
     sinew::run(check);
+}
+
+#[test]
+fn a_fair_lock_serves_in_the_order_of_coming() {
+    let _watch = watch::a_minute();
+    for carriers in [1, 2] {
+        let runtime = Runtime::builder().carriers(carriers).build().unwrap();
+        let order = Arc::new(FairMutex::new(Vec::new()));
+        let held = order.lock();
+        let fibers: Vec<_> = (0..20)
+            .map(|n| {
+                let order = order.clone();
+                let fiber = runtime.spawn(move || match n {
+                    5 => assert!(order.try_lock_for(Duration::from_millis(1)).is_none()),
+                    _ => order.lock().push(n),
+                });
+                let waits = || fiber.fiber().waits_for() == Some(sinew::WaitKind::Semaphore);
+                sinew::wait_until(|| waits() || fiber.is_finished(), None);
+                fiber
+            })
+            .collect();
+        fibers[7].cancel();
+        sinew::wait_until(|| fibers[5].is_finished() && fibers[7].is_finished(), None);
+        drop(held);
+        assert!(order.try_lock().is_none() || fibers[19].is_finished(), "others came first");
+        for (n, fiber) in fibers.into_iter().enumerate() {
+            assert_eq!(fiber.join().is_err(), n == 7);
+        }
+        assert!(order.lock().iter().copied().eq((0..20).filter(|n| ![5, 7].contains(n))));
+    }
 }

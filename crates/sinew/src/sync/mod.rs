@@ -6,11 +6,12 @@
 //!
 //! | to | use |
 //! | --- | --- |
-//! | guard data | [`Mutex`], [`RwLock`] |
+//! | guard data | [`Mutex`], [`RwLock`], [`FairMutex`] |
 //! | lock by key | [`MultiLock`] |
 //! | wait until data has changed | [`Condvar`] |
 //! | let so many in at a time | [`Semaphore`] |
-//! | signal something, once | [`Baton`] |
+//! | signal something, once, or on and off | [`Baton`], [`Event`] |
+//! | take turns by number | [`Sequencer`] |
 //! | pass one value | [`FiberFuture`] |
 //! | wait until all are done, or there | [`WaitGroup`], [`Barrier`] |
 //! | do or make something once | [`Once`], [`OnceLock`], [`LazyLock`] |
@@ -28,6 +29,8 @@ mod barrier;
 mod baton;
 pub mod channel;
 mod condvar;
+mod event;
+mod fair_mutex;
 mod futex;
 mod future;
 mod multi_lock;
@@ -37,11 +40,14 @@ mod raw;
 mod rwlock;
 mod select;
 mod semaphore;
+mod sequencer;
 mod wait_group;
 
 pub use barrier::{Barrier, BarrierWaitResult};
 pub use baton::Baton;
 pub use condvar::Condvar;
+pub use event::Event;
+pub use fair_mutex::{FairMutex, FairMutexGuard, RawFairMutex};
 pub use futex::Futex;
 pub use future::{FiberFuture, FutureArm};
 pub use multi_lock::{MultiLock, MultiLockGuard, MultiLockSlot};
@@ -53,6 +59,7 @@ pub use rwlock::{
 };
 pub use select::{Arm, Patience, select};
 pub use semaphore::{OwnedPermits, Permits, Semaphore};
+pub use sequencer::{Reached, Sequencer, SequencerTurn, SequencerWait};
 pub use wait_group::WaitGroup;
 
 use crate::clock;

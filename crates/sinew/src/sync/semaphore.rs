@@ -160,7 +160,7 @@ impl Semaphore {
     }
 
     #[inline(always)]
-    fn try_take(&self, count: usize) -> bool {
+    pub(super) fn try_take(&self, count: usize) -> bool {
         let mut word = self.0.load(Ordering::Relaxed);
         loop {
             if word & WAITERS != 0 || word / ONE < count {
@@ -182,7 +182,7 @@ impl Semaphore {
 
     #[inline(always)]
     #[track_caller]
-    fn take(&self, count: usize, deadline: u64) -> bool {
+    pub(super) fn take(&self, count: usize, deadline: u64) -> bool {
         self.try_take(count) || self.take_slow(count, deadline)
     }
 

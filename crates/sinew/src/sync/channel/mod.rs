@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`bounded`] | so many messages; with none, sender and receiver meet |
 //! | [`unbounded`] | any number |
+//! | [`oneshot`] | one, once |
 //!
 //! Any number of senders and receivers; each message is received once, first in, first out. When all
 //! senders are gone, receivers get what is left and then an error; when all receivers are gone,
@@ -13,11 +14,13 @@
 mod arm;
 mod core;
 mod error;
+mod oneshot;
 
 pub use arm::{RecvArm, SendArm};
 pub use error::{
     RecvError, RecvTimeoutError, SendError, SendTimeoutError, TryRecvError, TrySendError,
 };
+pub use oneshot::{OneshotReceiver, OneshotSender, oneshot};
 
 use self::core::{Core, Failure, UNBOUNDED};
 use super::after;

@@ -1,0 +1,704 @@
+//! A counter that only grows, and those who wait for its values in order.
+//!
+//! # Protocol
+//!
+//! Those who wait have a node each, pinned where they keep it. Nodes come in through a stack without
+//! a lock (`requests`), and are kept in a heap by their tokens (`waiting`), which belongs to the
+//! *combiner*: whoever gets hold of the two low bits of `requests` first. Others leave their work
+//! where the combiner finds it, note that there is some, and go on:
+//!
+//! | state | meaning |
+//! | --- | --- |
+//! | `FREE` | nobody is the combiner |
+//! | `BUSY` | somebody is |
+//! | `PENDING` | somebody is, and has more to do than it has seen |
+//!
+//! The combiner takes out the nodes that were cancelled, sorts the new ones in, and takes out those
+//! whose tokens the counter has reached, until it can go from `BUSY` to `FREE` in one exchange. Only
+//! then it tells those whom it has taken out: that may run a callback, which may come back here.
+//!
+//! *No value is missed.* Who enters pushes its node and then drains, and looks at the counter in
+//! doing so; who increments looks for nodes after it has incremented. All four are SeqCst.
+//!
+//! *Cancellation.* A node has a word: `SORTED` while it is in the heap, `CANCELLED` once somebody asked
+//! for that, `OUT` when it was taken out to be told. Who cancels a sorted node pushes it to a second
+//! stack; one that is not sorted yet is found cancelled by the combiner when it sorts it in. A node
+//! that is to be told that its token was reached, and turns out to be cancelled, is left for the second
+//! stack, where it is or will be in a moment. So a node is in the hands of one side only when it is
+//! told, and may go as soon as it was.
+
+use super::future::{FiberFuture, FutureArm};
+use crate::cancel::masked;
+use crate::primitive::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use core::cell::Cell;
+use core::fmt;
+use core::marker::PhantomPinned;
+use core::pin::{Pin, pin};
+use core::ptr;
+use core::time::Duration;
+
+const FREE: usize = 0;
+const BUSY: usize = 1;
+const PENDING: usize = 2;
+const STATE: usize = 3;
+
+const SORTED: u32 = 1;
+const CANCELLED: u32 = 1 << 1;
+const OUT: u32 = 1 << 2;
+
+/// How the wait for a value of a [`Sequencer`] ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reached {
+    /// The counter has the value, or is beyond it.
+    Yes,
+    /// The wait was cancelled before.
+    Cancelled,
+}
+
+/// A counter that only grows, and those who wait for its values.
+///
+/// # Examples
+/// ```
+/// use sinew::sync::Sequencer;
+/// use std::sync::Mutex;
+///
+/// // Fibers write in the order of their numbers, whoever is ready first.
+/// let (turn, text) = (Sequencer::new(), Mutex::new(String::new()));
+/// sinew::scope(|s| {
+///     for number in [2, 0, 1] {
+///         let (turn, text) = (&turn, &text);
+///         s.spawn(move || {
+///             turn.wait(number);
+///             text.lock().unwrap().push_str(&number.to_string());
+///             turn.increment();
+///         });
+///     }
+/// });
+/// assert_eq!(text.into_inner().unwrap(), "012");
+/// ```
+pub struct Sequencer {
+    counter: AtomicU64,
+    /// Nodes that came in, linked; and the state of the combiner in the low bits.
+    requests: AtomicPtr<Node>,
+    /// Nodes that were cancelled while they were sorted, linked.
+    cancels: AtomicPtr<Node>,
+    /// The heap. Changed by the combiner only.
+    waiting: AtomicPtr<Node>,
+}
+
+/// A place to wait for a value of a [`Sequencer`]: enter it now, and wait later.
+///
+/// Dropping it cancels the wait.
+///
+/// # Examples
+/// ```
+/// use sinew::sync::{Reached, Sequencer, SequencerWait};
+/// use std::pin::pin;
+///
+/// let sequencer = Sequencer::new();
+/// let place = pin!(SequencerWait::new());
+/// let turn = sequencer.enter(1, place);
+/// sequencer.increment();
+/// assert_eq!(turn.wait(), Reached::Yes);
+/// ```
+///
+/// The sequencer lives longer than the place:
+/// ```compile_fail,E0597
+/// let mut place = std::pin::pin!(sinew::sync::SequencerWait::new());
+/// let sequencer = sinew::sync::Sequencer::new();
+/// let turn = sequencer.enter(1, place.as_mut());
+/// ```
+pub struct SequencerWait<'s> {
+    future: FiberFuture<Reached>,
+    token: Cell<u64>,
+    word: AtomicU32,
+    /// The sequencer that it was entered into. With its lifetime: the destructor needs it.
+    home: Cell<Option<&'s Sequencer>>,
+    /// In the stack of requests, then in the list of those to be told.
+    link: Cell<Link>,
+    cancel_link: Cell<Link>,
+    /// In the heap: the first child, the next sibling, and the previous sibling or the parent.
+    child: Cell<Link>,
+    next: Cell<Link>,
+    previous: Cell<Link>,
+    _pinned: PhantomPinned,
+}
+
+/// A node as others see it, whatever its lifetime: it is left before that ends.
+type Node = SequencerWait<'static>;
+type Link = *const Node;
+
+// SAFETY: the atomics decide who touches the rest: the owner, until it is entered and after it was
+// told; the stacks and the combiner between.
+unsafe impl Sync for SequencerWait<'_> {}
+// SAFETY: the same.
+unsafe impl Send for SequencerWait<'_> {}
+
+impl Sequencer {
+    /// A counter at zero.
+    ///
+    /// # Examples
+    /// ```
+    /// static TURN: sinew::sync::Sequencer = sinew::sync::Sequencer::new();
+    /// assert_eq!(TURN.get(), 0);
+    /// ```
+    pub const fn new() -> Sequencer {
+        Sequencer {
+            counter: AtomicU64::new(0),
+            requests: AtomicPtr::new(ptr::null_mut()),
+            cancels: AtomicPtr::new(ptr::null_mut()),
+            waiting: AtomicPtr::new(ptr::null_mut()),
+        }
+    }
+
+    /// The counter.
+    ///
+    /// # Examples
+    /// ```
+    /// let sequencer = sinew::sync::Sequencer::new();
+    /// sequencer.increment();
+    /// assert_eq!(sequencer.get(), 1);
+    /// ```
+    #[inline]
+    pub fn get(&self) -> u64 {
+        self.counter.load(Ordering::SeqCst)
+    }
+
+    /// Adds one; wakes those whose turn it is. Returns the new value.
+    ///
+    /// # Examples
+    /// ```
+    /// assert_eq!(sinew::sync::Sequencer::new().increment(), 1);
+    /// ```
+    #[inline]
+    pub fn increment(&self) -> u64 {
+        let value = self.counter.fetch_add(1, Ordering::SeqCst) + 1;
+        self.changed();
+        value
+    }
+
+    /// Brings the counter to `value`, if it is below that; wakes those whose turn it is. True if it
+    /// was below.
+    ///
+    /// # Examples
+    /// ```
+    /// let sequencer = sinew::sync::Sequencer::new();
+    /// assert!(sequencer.advance(5));
+    /// assert!(!sequencer.advance(3));
+    /// assert_eq!(sequencer.get(), 5);
+    /// ```
+    pub fn advance(&self, value: u64) -> bool {
+        let below = self.counter.fetch_max(value, Ordering::SeqCst) < value;
+        if below {
+            self.changed();
+        }
+        below
+    }
+
+    /// Replaces the counter by a later value, if it is `old`.
+    pub(super) fn advance_from(&self, old: u64, value: u64) -> bool {
+        let changed =
+            self.counter.compare_exchange(old, value, Ordering::SeqCst, Ordering::SeqCst).is_ok();
+        if changed {
+            self.changed();
+        }
+        changed
+    }
+
+    /// The counter has changed: looks whether that concerns anybody.
+    #[inline(always)]
+    fn changed(&self) {
+        // SeqCst, after the change: whoever enters meanwhile is seen, or sees the change.
+        if !self.requests.load(Ordering::SeqCst).is_null()
+            || !self.waiting.load(Ordering::SeqCst).is_null()
+        {
+            self.drain(None);
+        }
+    }
+
+    /// Waits until the counter is `token` at least.
+    ///
+    /// # Examples
+    /// ```
+    /// let sequencer = sinew::sync::Sequencer::new();
+    /// sinew::scope(|s| {
+    ///     s.spawn(|| sequencer.wait(2));
+    ///     sequencer.advance(2);
+    /// });
+    /// ```
+    #[track_caller]
+    pub fn wait(&self, token: u64) {
+        if self.get() < token {
+            let place = pin!(SequencerWait::new());
+            self.enter(token, place).wait();
+        }
+    }
+
+    /// Waits until the counter is `token` at least, at most for `timeout`; false if that was over
+    /// before.
+    ///
+    /// # Examples
+    /// ```
+    /// let sequencer = sinew::sync::Sequencer::new();
+    /// assert!(!sequencer.wait_for(1, std::time::Duration::from_millis(1)));
+    /// ```
+    #[track_caller]
+    pub fn wait_for(&self, token: u64, timeout: Duration) -> bool {
+        if self.get() >= token {
+            return true;
+        }
+        let place = pin!(SequencerWait::new());
+        // The loser is cancelled before this returns, by the destructor.
+        self.enter(token, place).wait_for(timeout).is_some() || self.get() >= token
+    }
+
+    /// Enters a place into the wait for `token`: it is told when the counter is that at least.
+    ///
+    /// # Panics
+    /// If the place was entered before, and its wait is not over.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::sync::{Sequencer, SequencerWait};
+    /// use std::pin::pin;
+    ///
+    /// let sequencer = Sequencer::new();
+    /// let place = pin!(SequencerWait::new());
+    /// assert!(!sequencer.enter(1, place).is_told());
+    /// ```
+    pub fn enter<'s: 'a, 'a>(
+        &'s self,
+        token: u64,
+        mut place: Pin<&'a mut SequencerWait<'s>>,
+    ) -> SequencerTurn<'a, 's> {
+        if place.home.get().is_some() {
+            assert!(place.future.is_set(), "the place waits for a value of a sequencer already");
+            // SAFETY: told, so that nobody else has a pointer to it; it is not moved.
+            let place = unsafe { place.as_mut().get_unchecked_mut() };
+            place.future.reset();
+            place.word.store(0, Ordering::Relaxed);
+        }
+        let place = place.into_ref();
+        place.home.set(Some(self));
+        place.token.set(token);
+        if self.get() >= token {
+            let _ = place.future.set(Reached::Yes);
+        } else {
+            self.drain(Some(place.node()));
+        }
+        SequencerTurn { place }
+    }
+
+    /// Hands in a node, or the news that something has changed, and becomes the combiner if nobody
+    /// is.
+    fn drain(&self, request: Option<&Node>) {
+        let node = request.map_or(ptr::null(), ptr::from_ref);
+        let mut word = self.requests.load(Ordering::Relaxed);
+        loop {
+            let list = word.map_addr(|word| word & !STATE);
+            let state = if word.addr() & STATE == FREE { BUSY } else { PENDING };
+            let mut new = list;
+            if let Some(request) = request {
+                request.link.set(list);
+                new = node.cast_mut();
+            }
+            let new = new.map_addr(|address| address | state);
+            // ORDERING: SeqCst: the page of this module; Release publishes the node.
+            match self.requests.compare_exchange_weak(
+                word,
+                new,
+                Ordering::SeqCst,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) if state == BUSY => return self.combine(),
+                Ok(_) => return,
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// What the combiner does.
+    #[cold]
+    fn combine(&self) {
+        // Those to be told, first come first served, and those that were cancelled.
+        let (mut reached, mut cancelled) = (Told::new(), Told::new());
+        loop {
+            let busy = ptr::without_provenance_mut(BUSY);
+            // ORDERING: SeqCst: as in `drain`; Acquire shows the nodes.
+            let requests = self.requests.swap(busy, Ordering::SeqCst);
+            let requests = requests.map_addr(|word| word & !STATE);
+            // ORDERING: Acquire: pairs with the Release in `cancel`.
+            let cancels = self.cancels.swap(ptr::null_mut(), Ordering::Acquire);
+            // SAFETY: nodes in the stacks and in the heap stay where they are until they were told.
+            unsafe {
+                self.take_cancelled(cancels, &mut cancelled);
+                self.sort_in(requests, &mut cancelled);
+                self.take_reached(&mut reached);
+            }
+            // ORDERING: SeqCst: the heap is seen by whoever finds this free; and what changed before
+            // it was PENDING is looked at in another round.
+            let free = self.requests.compare_exchange(
+                busy,
+                ptr::null_mut(),
+                Ordering::SeqCst,
+                Ordering::Relaxed,
+            );
+            if free.is_ok() {
+                break;
+            }
+        }
+        reached.tell(Reached::Yes);
+        cancelled.tell(Reached::Cancelled);
+    }
+
+    unsafe fn take_cancelled(&self, mut node: Link, cancelled: &mut Told) {
+        // SAFETY: as in `combine`.
+        while let Some(one) = unsafe { node.as_ref() } {
+            node = one.cancel_link.get();
+            // ORDERING: Relaxed: the combiner's own bits.
+            if one.word.fetch_or(OUT, Ordering::Relaxed) & OUT == 0 {
+                self.remove(one);
+            }
+            cancelled.push(one);
+        }
+    }
+
+    unsafe fn sort_in(&self, mut node: Link, cancelled: &mut Told) {
+        // SAFETY: as in `combine`.
+        while let Some(one) = unsafe { node.as_ref() } {
+            node = one.link.get();
+            // ORDERING: AcqRel: pairs with the one in `cancel`: either this sees the request, or
+            // that sees that the node is sorted.
+            let word = one.word.fetch_or(SORTED, Ordering::AcqRel);
+            if word & CANCELLED != 0 {
+                one.word.fetch_or(OUT, Ordering::Relaxed);
+                cancelled.push(one);
+            } else {
+                one.child.set(ptr::null());
+                let root = meld(self.waiting.load(Ordering::Relaxed), one);
+                self.waiting.store(root.cast_mut(), Ordering::SeqCst);
+            }
+        }
+    }
+
+    unsafe fn take_reached(&self, reached: &mut Told) {
+        // SAFETY: as in `combine`.
+        while let Some(first) = unsafe { self.waiting.load(Ordering::Relaxed).as_ref() } {
+            if first.token.get() > self.get() {
+                break;
+            }
+            self.remove(first);
+            // ORDERING: AcqRel: as in `sort_in`. One that is cancelled at the same time is in the
+            // other stack, or will be in a moment.
+            if first.word.fetch_or(OUT, Ordering::AcqRel) & CANCELLED == 0 {
+                reached.push(first);
+            }
+        }
+    }
+
+    /// Takes a node out of the heap.
+    fn remove(&self, node: &Node) {
+        let children = merge_pairs(node.child.replace(ptr::null()));
+        let root = self.waiting.load(Ordering::Relaxed).cast_const();
+        let root = if ptr::eq(root, node) {
+            children
+        } else {
+            cut(node);
+            meld(root, children)
+        };
+        self.waiting.store(root.cast_mut(), Ordering::SeqCst);
+    }
+
+    /// Asks for a node to be taken out.
+    fn cancel(&self, node: &Node) {
+        // ORDERING: AcqRel: as in `sort_in`.
+        let word = node.word.fetch_or(CANCELLED, Ordering::AcqRel);
+        if word & (CANCELLED | OUT) != 0 || word & SORTED == 0 {
+            // It was asked for before, or it is too late, or the combiner finds it when it sorts.
+            return;
+        }
+        let mut first = self.cancels.load(Ordering::Relaxed);
+        loop {
+            node.cancel_link.set(first);
+            // ORDERING: Release publishes the link; pairs with the Acquire in `combine`.
+            match self.cancels.compare_exchange_weak(
+                first,
+                ptr::from_ref(node).cast_mut(),
+                Ordering::Release,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => break,
+                Err(now) => first = now,
+            }
+        }
+        self.drain(None);
+    }
+}
+
+/// Nodes to be told, in order, by their links.
+struct Told {
+    first: Link,
+    last: Link,
+}
+
+impl Told {
+    const fn new() -> Told {
+        Told { first: ptr::null(), last: ptr::null() }
+    }
+
+    fn push(&mut self, node: &Node) {
+        node.link.set(ptr::null());
+        // SAFETY: nodes stay until they were told.
+        match unsafe { self.last.as_ref() } {
+            Some(last) => last.link.set(node),
+            None => self.first = node,
+        }
+        self.last = node;
+    }
+
+    fn tell(self, what: Reached) {
+        let mut next = self.first;
+        // SAFETY: as in `push`; nothing is read of a node after it was told.
+        while let Some(node) = unsafe { next.as_ref() } {
+            next = node.link.get();
+            let _ = node.future.set(what);
+        }
+    }
+}
+
+/// Makes one heap of two.
+fn meld(a: Link, b: Link) -> Link {
+    // SAFETY: nodes in the heap stay until they were told, and belong to the combiner.
+    let (first, second) = match unsafe { (a.as_ref(), b.as_ref()) } {
+        (Some(a), Some(b)) => (a, b),
+        (Some(one), None) | (None, Some(one)) => {
+            one.next.set(ptr::null());
+            one.previous.set(ptr::null());
+            return one;
+        }
+        (None, None) => return ptr::null(),
+    };
+    let (top, below) =
+        if second.token.get() < first.token.get() { (second, first) } else { (first, second) };
+    let child = top.child.get();
+    below.next.set(child);
+    below.previous.set(top);
+    // SAFETY: the same.
+    if let Some(child) = unsafe { child.as_ref() } {
+        child.previous.set(below);
+    }
+    top.child.set(below);
+    top.next.set(ptr::null());
+    top.previous.set(ptr::null());
+    top
+}
+
+/// Makes one heap of siblings: in pairs, then all of them.
+fn merge_pairs(mut first: Link) -> Link {
+    let mut pairs: Link = ptr::null();
+    // SAFETY: as in `meld`.
+    while let Some(one) = unsafe { first.as_ref() } {
+        let other = one.next.get();
+        // SAFETY: the same.
+        first = unsafe { other.as_ref() }.map_or(ptr::null(), |other| other.next.get());
+        let pair = meld(one, other);
+        // SAFETY: the same; a pair is not null.
+        unsafe { (*pair).next.set(pairs) };
+        pairs = pair;
+    }
+    let mut root = ptr::null();
+    // SAFETY: the same.
+    while let Some(pair) = unsafe { pairs.as_ref() } {
+        pairs = pair.next.get();
+        root = meld(root, pair);
+    }
+    root
+}
+
+/// Takes a node that is not the root away from its parent and siblings.
+fn cut(node: &Node) {
+    let (previous, next) = (node.previous.get(), node.next.get());
+    // SAFETY: as in `meld`.
+    unsafe {
+        if let Some(previous) = previous.as_ref() {
+            if ptr::eq(previous.child.get(), node) {
+                previous.child.set(next);
+            } else {
+                previous.next.set(next);
+            }
+        }
+        if let Some(next) = next.as_ref() {
+            next.previous.set(previous);
+        }
+    }
+}
+
+impl<'s> SequencerWait<'s> {
+    /// A place that was not entered.
+    ///
+    /// # Examples
+    /// ```
+    /// let place = std::pin::pin!(sinew::sync::SequencerWait::new());
+    /// # drop(place);
+    /// ```
+    pub const fn new() -> SequencerWait<'s> {
+        SequencerWait {
+            future: FiberFuture::new(),
+            token: Cell::new(0),
+            word: AtomicU32::new(0),
+            home: Cell::new(None),
+            link: Cell::new(ptr::null()),
+            cancel_link: Cell::new(ptr::null()),
+            child: Cell::new(ptr::null()),
+            next: Cell::new(ptr::null()),
+            previous: Cell::new(ptr::null()),
+            _pinned: PhantomPinned,
+        }
+    }
+
+    /// As others see it.
+    fn node(&self) -> &Node {
+        // SAFETY: the lifetime is that of a reference which only the owner uses; others use the
+        // node until they have told it, and the destructor waits for that.
+        unsafe { &*ptr::from_ref(self).cast() }
+    }
+
+    fn cancel(&self) {
+        if let Some(home) = self.home.get()
+            && !self.future.is_set()
+        {
+            home.cancel(self.node());
+        }
+    }
+}
+
+impl Default for SequencerWait<'_> {
+    fn default() -> Self {
+        SequencerWait::new()
+    }
+}
+
+impl Drop for SequencerWait<'_> {
+    fn drop(&mut self) {
+        if self.home.get().is_some() && !self.future.is_set() {
+            self.cancel();
+            // Whoever has taken it out is about to tell it. Not to be cut short: others have a
+            // pointer to it.
+            masked(|| self.future.wait());
+        }
+    }
+}
+
+/// A place that was entered into the wait for a value of a [`Sequencer`].
+#[derive(Debug)]
+pub struct SequencerTurn<'a, 's> {
+    place: Pin<&'a SequencerWait<'s>>,
+}
+
+impl<'a> SequencerTurn<'a, '_> {
+    /// Waits until the counter has the value, or the wait was cancelled.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::sync::{Reached, Sequencer, SequencerWait};
+    /// use std::pin::pin;
+    ///
+    /// let sequencer = Sequencer::new();
+    /// let place = pin!(SequencerWait::new());
+    /// let turn = sequencer.enter(1, place);
+    /// turn.cancel();
+    /// assert_eq!(turn.wait(), Reached::Cancelled);
+    /// ```
+    #[track_caller]
+    pub fn wait(&self) -> Reached {
+        *self.place.get_ref().future.wait()
+    }
+
+    /// Waits, at most for `timeout`.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::sync::{Sequencer, SequencerWait};
+    /// use std::pin::pin;
+    /// use std::time::Duration;
+    ///
+    /// let sequencer = Sequencer::new();
+    /// let place = pin!(SequencerWait::new());
+    /// assert_eq!(sequencer.enter(1, place).wait_for(Duration::from_millis(1)), None);
+    /// ```
+    #[track_caller]
+    pub fn wait_for(&self, timeout: Duration) -> Option<Reached> {
+        self.place.get_ref().future.wait_with_timeout(timeout).copied()
+    }
+
+    /// Whether the wait is over, in one way or the other.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::sync::{Sequencer, SequencerWait};
+    /// use std::pin::pin;
+    ///
+    /// let sequencer = Sequencer::new();
+    /// let place = pin!(SequencerWait::new());
+    /// assert!(sequencer.enter(0, place).is_told());
+    /// ```
+    pub fn is_told(&self) -> bool {
+        self.place.future.is_set()
+    }
+
+    /// Ends the wait, unless the value was reached. May be called while another waits for it.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::sync::{Reached, Sequencer, SequencerWait};
+    /// use std::pin::pin;
+    ///
+    /// let sequencer = Sequencer::new();
+    /// let place = pin!(SequencerWait::new());
+    /// let turn = sequencer.enter(1, place);
+    /// sequencer.increment();
+    /// turn.cancel(); // too late
+    /// assert_eq!(turn.wait(), Reached::Yes);
+    /// ```
+    pub fn cancel(&self) {
+        self.place.cancel();
+    }
+
+    /// Waiting as one of several operations, for [`select`](crate::sync::select).
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::sync::{Reached, Sequencer, SequencerWait};
+    /// use std::pin::pin;
+    ///
+    /// let sequencer = Sequencer::new();
+    /// let place = pin!(SequencerWait::new());
+    /// let turn = sequencer.enter(1, place);
+    /// sequencer.increment();
+    /// let reached = sinew::select! {
+    ///     wait(turn) -> reached => *reached,
+    /// };
+    /// assert_eq!(reached, Reached::Yes);
+    /// ```
+    pub fn arm(&self) -> FutureArm<'a, Reached> {
+        self.place.get_ref().future.arm()
+    }
+}
+
+impl Default for Sequencer {
+    fn default() -> Self {
+        Sequencer::new()
+    }
+}
+
+impl fmt::Debug for Sequencer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Sequencer").field("counter", &self.get()).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for SequencerWait<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SequencerWait").field("token", &self.token.get()).finish_non_exhaustive()
+    }
+}
