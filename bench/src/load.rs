@@ -152,3 +152,18 @@ fn cpu() -> Duration {
     };
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
+
+/// Who has had a lock last, and how often it has changed hands.
+#[derive(Default)]
+pub(crate) struct Hands {
+    last: u64,
+    changes: u64,
+}
+
+impl Hands {
+    /// Notes who has it now; returns how often it has changed hands.
+    pub(crate) fn take(&mut self, who: u64) -> u64 {
+        self.changes += u64::from(std::mem::replace(&mut self.last, who) != who);
+        self.changes
+    }
+}

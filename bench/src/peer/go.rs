@@ -139,3 +139,15 @@ pub(crate) fn timers(count: u64) -> Slept {
         _ => Slept { cpu_ms: f64::NAN, late_us: f64::NAN, settled_us: f64::NAN },
     }
 }
+
+pub(crate) fn mutex_uncontended() -> Timed {
+    timed(1, "mutex_uncontended", [])
+}
+
+pub(crate) fn mutex_handoff() -> Timed {
+    timed(1, "mutex_handoff", [])
+}
+
+pub(crate) fn pingpong() -> Timed {
+    timed(1, "pingpong", [])
+}

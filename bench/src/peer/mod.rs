@@ -4,6 +4,7 @@ pub(crate) mod corosensei;
 pub(crate) mod fcontext;
 pub(crate) mod generator;
 pub(crate) mod go;
+pub(crate) mod locks;
 pub(crate) mod may;
 pub(crate) mod rayon;
 pub(crate) mod sinew;

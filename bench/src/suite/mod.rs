@@ -2,11 +2,67 @@
 
 pub(crate) mod context;
 pub(crate) mod runtime;
+pub(crate) mod sync;
 
-use crate::measure::Benchmark;
+use crate::measure::{Benchmark, Contender, Target, Timed, Work};
+use crate::peer::go;
 
 pub(crate) fn all() -> Vec<Benchmark> {
     let mut all = context::benchmarks();
     all.extend(runtime::benchmarks());
+    all.extend(sync::benchmarks());
     all
+}
+
+const FLOOR: &str = "floor";
+const TOKIO: &str = "tokio";
+const CURRENT: &str = "tokio-ct";
+const SMOL: &str = "smol";
+const MAY: &str = "may";
+const GO: &str = "go";
+
+/// The peers on one processor.
+const ON_ONE: &[&str] = &[CURRENT, TOKIO, SMOL, MAY, GO];
+
+fn at_most(ratio: f64, of: &'static [&'static str]) -> Target {
+    Target::AtMost { ratio, of }
+}
+
+/// A contender whose runtime is made when it is first measured, and kept.
+fn timed(
+    name: &'static str,
+    settings: &'static str,
+    make: impl Fn() -> Timed + 'static,
+) -> Contender {
+    Contender { name, settings, work: Work::lazy(make) }
+}
+
+fn apart(
+    name: &'static str,
+    settings: &'static str,
+    make: impl Fn() -> Timed + 'static,
+) -> Contender {
+    Contender { name, settings, work: Work::Apart(Box::new(make)) }
+}
+
+fn figure(name: &'static str, settings: &'static str, figure: fn() -> f64) -> Contender {
+    Contender { name, settings, work: Work::Figure(figure) }
+}
+
+fn go_timed(processors: u32, make: impl Fn() -> Timed + 'static) -> Contender {
+    match go::settings(processors) {
+        Some(settings) => timed(GO, settings, make),
+        None => missing(GO, "", go::MISSING),
+    }
+}
+
+fn go_figure(processors: u32, make: fn() -> f64) -> Contender {
+    match go::settings(processors) {
+        Some(settings) => figure(GO, settings, make),
+        None => missing(GO, "", go::MISSING),
+    }
+}
+
+fn missing(name: &'static str, settings: &'static str, why: &'static str) -> Contender {
+    Contender { name, settings, work: Work::Missing(why) }
 }

@@ -1,18 +1,12 @@
 //! Spawning, waiting, sleeping and ending.
 
+use super::{CURRENT, FLOOR, GO, MAY, ON_ONE, SMOL, TOKIO};
+use super::{apart, at_most, figure, go_figure, go_timed, missing, timed};
 use crate::floor::{self, threads, unwinding, yielding};
-use crate::measure::{Benchmark, Contender, SUBJECT, Target, Timed, Work};
+use crate::measure::{Benchmark, SUBJECT, Target};
 use crate::peer::{go, may, rayon, sinew_runtime as sinew, smol, tokio};
 
-const FLOOR: &str = "floor";
-const TOKIO: &str = "tokio";
-const CURRENT: &str = "tokio-ct";
-const SMOL: &str = "smol";
-const MAY: &str = "may";
-const GO: &str = "go";
-
-/// The peers on one processor, and on two.
-const ON_ONE: &[&str] = &[CURRENT, TOKIO, SMOL, MAY, GO];
+/// The peers on two processors.
 const ON_TWO: &[&str] = &[TOKIO, SMOL, MAY, GO];
 
 /// Fibers alive at once in the largest of `memory`.
@@ -304,47 +298,4 @@ fn empty(name: &'static str, what: &'static str) -> Benchmark {
         contenders: Vec::new(),
         targets: Vec::new(),
     }
-}
-
-fn at_most(ratio: f64, of: &'static [&'static str]) -> Target {
-    Target::AtMost { ratio, of }
-}
-
-/// A contender whose runtime is made when it is first measured, and kept.
-fn timed(
-    name: &'static str,
-    settings: &'static str,
-    make: impl Fn() -> Timed + 'static,
-) -> Contender {
-    Contender { name, settings, work: Work::lazy(make) }
-}
-
-fn apart(
-    name: &'static str,
-    settings: &'static str,
-    make: impl Fn() -> Timed + 'static,
-) -> Contender {
-    Contender { name, settings, work: Work::Apart(Box::new(make)) }
-}
-
-fn figure(name: &'static str, settings: &'static str, figure: fn() -> f64) -> Contender {
-    Contender { name, settings, work: Work::Figure(figure) }
-}
-
-fn go_timed(processors: u32, make: impl Fn() -> Timed + 'static) -> Contender {
-    match go::settings(processors) {
-        Some(settings) => timed(GO, settings, make),
-        None => missing(GO, "", go::MISSING),
-    }
-}
-
-fn go_figure(processors: u32, make: fn() -> f64) -> Contender {
-    match go::settings(processors) {
-        Some(settings) => figure(GO, settings, make),
-        None => missing(GO, "", go::MISSING),
-    }
-}
-
-fn missing(name: &'static str, settings: &'static str, why: &'static str) -> Contender {
-    Contender { name, settings, work: Work::Missing(why) }
 }

@@ -342,3 +342,24 @@ fn oneshots() {
     drop(receiver);
     assert_eq!(Arc::strong_count(&message), 1);
 }
+
+/// However many wait, what is on its way is dropped with the last receiver.
+#[test]
+fn messages_go_with_the_last_receiver() {
+    let _watch = watch::a_minute();
+    for count in [0, 1, 15, 16, 17, 32] {
+        let message = Arc::new(());
+        let (sender, receiver) = channel::bounded(1);
+        sender.send(message.clone()).unwrap();
+        let senders: Vec<_> = (0..count)
+            .map(|_| {
+                let (sender, message) = (sender.clone(), message.clone());
+                sinew::spawn(move || sender.send(message).is_err())
+            })
+            .collect();
+        senders.iter().for_each(|fiber| waits(&fiber.fiber(), WaitKind::Send));
+        drop(receiver);
+        assert!(senders.into_iter().all(|fiber| fiber.join().unwrap()));
+        assert_eq!((Arc::strong_count(&message), sender.len()), (1, 0));
+    }
+}

@@ -620,6 +620,8 @@ fn a_fair_lock_serves_in_the_order_of_coming() {
                 let order = order.clone();
                 let fiber = runtime.spawn(move || match n {
                     5 => assert!(order.try_lock_for(Duration::from_millis(1)).is_none()),
+                    // Only the timed forms can be cancelled.
+                    7 => assert!(order.try_lock_for(Duration::MAX).is_none()),
                     _ => order.lock().push(n),
                 });
                 let waits = || fiber.fiber().waits_for() == Some(sinew::WaitKind::Semaphore);
@@ -636,4 +638,78 @@ fn a_fair_lock_serves_in_the_order_of_coming() {
         }
         assert!(order.lock().iter().copied().eq((0..20).filter(|n| ![5, 7].contains(n))));
     }
+}
+
+/// Guards that unlock for a while have the lock again afterwards, also if they are cancelled
+/// meanwhile.
+#[test]
+fn a_guard_that_unlocks_for_a_while_is_not_left_without_its_lock() {
+    let _watch = watch::a_minute();
+    let runtime = Runtime::builder().carriers(2).build().unwrap();
+    let lock = Arc::new(Mutex::new(()));
+    let (inside, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let fibers: Vec<_> = (0..12)
+        .map(|n| {
+            let (lock, inside, most) = (lock.clone(), inside.clone(), most.clone());
+            runtime.spawn(move || {
+                struct Leave<'a>(&'a AtomicUsize);
+                impl Drop for Leave<'_> {
+                    fn drop(&mut self) {
+                        self.0.fetch_sub(1, Ordering::Relaxed);
+                    }
+                }
+                for _ in 0..50 {
+                    let mut guard = lock.lock();
+                    let work = || {
+                        most.fetch_max(
+                            inside.fetch_add(1, Ordering::Relaxed) + 1,
+                            Ordering::Relaxed,
+                        );
+                        let _leave = Leave(&inside);
+                        sinew::yield_now();
+                    };
+                    let _ = catch_unwind(AssertUnwindSafe(work));
+                    match n % 3 {
+                        0 => lock_api::MutexGuard::bump(&mut guard),
+                        1 => lock_api::MutexGuard::unlocked(&mut guard, || {
+                            let _ = catch_unwind(sinew::yield_now);
+                        }),
+                        _ => {}
+                    }
+                    let _ = catch_unwind(AssertUnwindSafe(work));
+                }
+            })
+        })
+        .collect();
+    sinew::sleep(Duration::from_millis(2));
+    fibers.iter().for_each(|fiber| fiber.cancel());
+    for fiber in fibers {
+        let _ = fiber.join();
+    }
+    assert_eq!(most.load(Ordering::Relaxed), 1);
+    assert!(lock.try_lock().is_some());
+}
+
+#[test]
+fn readers_do_not_keep_a_writer_out_for_ever() {
+    let _watch = watch::a_minute();
+    let runtime = Runtime::builder().carriers(1).build().unwrap();
+    runtime.run(|| {
+        let lock = Arc::new(RwLock::new(false));
+        let reader = {
+            let lock = lock.clone();
+            sinew::spawn(move || {
+                loop {
+                    let written = lock.read();
+                    if *written {
+                        return;
+                    }
+                    sinew::yield_now();
+                }
+            })
+        };
+        sinew::yield_now();
+        *lock.write() = true;
+        reader.join().unwrap();
+    });
 }

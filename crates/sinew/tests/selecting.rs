@@ -295,3 +295,18 @@ fn threads_select() {
     assert_eq!(thread.join().unwrap(), 45);
     drop(sender);
 }
+
+/// An arm that was selected and not taken has its message still, and no other is put in its place.
+#[test]
+fn an_arm_that_was_not_taken() {
+    use sinew::sync::{Patience, select as wait};
+    let _watch = watch::a_minute();
+    let (sender, receiver) = channel::unbounded();
+    sender.send(1).unwrap();
+    let mut arm = receiver.arm();
+    assert_eq!(wait(&mut [&mut arm], Patience::Forever), Some(0));
+    sender.send(2).unwrap();
+    assert_eq!(wait(&mut [&mut arm], Patience::Forever), Some(0));
+    assert_eq!(arm.take(), Ok(1));
+    assert_eq!(receiver.recv(), Ok(2));
+}

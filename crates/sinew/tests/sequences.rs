@@ -231,3 +231,44 @@ fn events_are_set_and_reset() {
     event.set();
     assert!(event.is_set() && event.wait_for(Duration::ZERO));
 }
+
+/// A place that is dropped where nothing may wait leaves all the same.
+#[test]
+fn places_are_dropped_anywhere() {
+    let _watch = watch::a_minute();
+    let runtime = Runtime::builder()
+        .carriers(2)
+        .pinned_wait(sinew::runtime::PinnedWait::Error)
+        .build()
+        .unwrap();
+    let sequencer: &'static Sequencer = Box::leak(Box::new(Sequencer::new()));
+    let done = Arc::new(AtomicBool::new(false));
+    let driver = {
+        let done = done.clone();
+        std::thread::spawn(move || {
+            while !done.load(Ordering::Relaxed) {
+                sequencer.increment();
+            }
+        })
+    };
+    runtime.run(|| {
+        for _ in 0..300 {
+            let mut place = Box::pin(SequencerWait::new());
+            let _ = sequencer.enter(sequencer.get() + 100_000, place.as_mut());
+            sinew::pinned(|| drop(place));
+            let mut place = Some(Box::pin(SequencerWait::new()));
+            let _ = sequencer.enter(sequencer.get() + 100_000, place.as_mut().unwrap().as_mut());
+            sinew::wait_until(
+                || {
+                    place.take().is_none_or(|place| {
+                        drop(place);
+                        true
+                    })
+                },
+                None,
+            );
+        }
+    });
+    done.store(true, Ordering::Relaxed);
+    driver.join().unwrap();
+}

@@ -320,3 +320,20 @@ fn a_lazy_value_is_not_lost_by_cancellation() {
         assert!(catch_unwind(AssertUnwindSafe(|| *broken)).is_err());
     }
 }
+
+/// More than fit a round: groups pass one after the other, each with one leader.
+#[test]
+fn a_barrier_serves_groups() {
+    let _watch = watch::a_minute();
+    for _ in 0..500 {
+        let barrier = Arc::new(Barrier::new(2));
+        let threads: Vec<_> = (0..4)
+            .map(|_| {
+                let barrier = barrier.clone();
+                std::thread::spawn(move || barrier.wait().is_leader())
+            })
+            .collect();
+        let leaders = threads.into_iter().filter_map(|thread| thread.join().unwrap().then_some(()));
+        assert_eq!(leaders.count(), 2);
+    }
+}

@@ -87,7 +87,9 @@ impl WakeWord {
     #[inline(always)]
     pub(crate) fn begin(&self) -> Epoch {
         let old = self.0.load(Ordering::Relaxed);
-        debug_assert!(old & PHASE != WAITING, "a wait begins inside another");
+        if old & PHASE == WAITING {
+            nested();
+        }
         let epoch = (old & !PHASE).wrapping_add(STEP) | WAITING;
         // ORDERING: Release publishes what the waiter wrote before, as the wait's record; pairs
         // with the Acquire in `claim`. Whoever learns the epoch learns it through something that
@@ -157,6 +159,16 @@ impl WakeWord {
         let low = if cfg!(target_endian = "big") { low.wrapping_add(1) } else { low };
         (low, |epoch| epoch.0 as u32)
     }
+}
+
+/// Somebody waits between the beginning of a wait and its suspension: a lock of somebody else's that
+/// waits when it is unlocked, for instance. The fiber would be in two places at once.
+#[cold]
+#[inline(never)]
+fn nested() -> ! {
+    #[cfg(not(sinew_loom))]
+    crate::report::say(format_args!("a wait begins inside another; aborting"));
+    std::process::abort();
 }
 
 #[cfg(all(test, sinew_loom))]

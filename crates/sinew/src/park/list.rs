@@ -273,11 +273,14 @@ pub(crate) struct Terms {
     pub(crate) kind: WaitKind,
     pub(crate) address: usize,
     pub(crate) deadline: u64,
+    /// Whether the wait must not be left by unwinding: it blocks the thread where a fiber may not
+    /// wait. The caller masks it as well.
+    pub(crate) must: bool,
 }
 
 impl Terms {
     pub(crate) fn new<T: ?Sized>(kind: WaitKind, object: &T, deadline: u64) -> Terms {
-        Terms { kind, address: ptr::from_ref(object).addr(), deadline }
+        Terms { kind, address: ptr::from_ref(object).cast::<()>().addr(), deadline, must: false }
     }
 }
 
@@ -312,7 +315,11 @@ pub(crate) fn wait_after<S, P, R>(
     leave: impl Fn(&mut S, Option<&Node<P>>) -> Wakes,
 ) -> Ended<R> {
     loop {
-        let wait = Wait::begin(terms.kind, terms.address);
+        let wait = if terms.must {
+            Wait::begin_anyhow(terms.kind, terms.address)
+        } else {
+            Wait::begin(terms.kind, terms.address)
+        };
         let who = wait.who();
         let node = pin!(Node::new(&wait, payload));
         let node = node.into_ref();
@@ -321,7 +328,12 @@ pub(crate) fn wait_after<S, P, R>(
             wait.abandon();
             return Ended::AtOnce(result);
         }
-        then();
+        {
+            // The node is linked, so that this frame must not go.
+            let guard = NeverUnwinds;
+            then();
+            core::mem::forget(guard);
+        }
         let outcome = wait.suspend(terms.deadline);
         if outcome == Outcome::Notified && node.is_granted() {
             return Ended::Granted;
@@ -334,6 +346,16 @@ pub(crate) fn wait_after<S, P, R>(
             return Ended::TimedOut;
         }
         // Woken for something else: wait again.
+    }
+}
+
+/// Ends the process if something unwinds that must not.
+struct NeverUnwinds;
+
+impl Drop for NeverUnwinds {
+    fn drop(&mut self) {
+        crate::report::say(format_args!("a lock panicked while it was unlocked; aborting"));
+        std::process::abort();
     }
 }
 

@@ -126,9 +126,12 @@ impl Wait {
     /// Begins a wait that must not fail: blocks the thread where a fiber cannot be suspended.
     pub(crate) fn begin_anyhow(kind: WaitKind, address: usize) -> Wait {
         match current::fiber() {
-            Some((_, control))
+            Some((carrier, control))
                 if control.flags().has(Flags(Flags::PINNED.0 | Flags::NO_WAIT.0)) =>
             {
+                if !control.flags().has(Flags::NO_WAIT) {
+                    pinned::about_to_block(carrier, control, kind, true);
+                }
                 Wait::begin_as_thread(Some(control), kind, address)
             }
             _ => Wait::begin(kind, address),
@@ -151,7 +154,7 @@ impl Wait {
             panic!("{} called in a predicate or a hook, where nothing may wait", kind.operation());
         }
         if flags.has(Flags::PINNED) {
-            pinned::about_to_block(carrier, control, kind);
+            pinned::about_to_block(carrier, control, kind, false);
             return Wait::begin_as_thread(Some(control), kind, address);
         }
         // A migratable fiber stays where it is while it unwinds: the count of panics is the

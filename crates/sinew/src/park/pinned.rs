@@ -57,19 +57,20 @@ pub fn can_yield() -> bool {
     current::fiber().is_some_and(|(_, control)| !control.flags().has(Flags::PINNED))
 }
 
-/// A pinned fiber is about to block its carrier: says so, or refuses, as the runtime was built.
+/// A pinned fiber is about to block its carrier: says so, or refuses, as the runtime was built. What
+/// must not be left by unwinding is not refused.
 #[track_caller]
-pub(super) fn about_to_block(carrier: &Carrier, control: &Control, kind: WaitKind) {
+pub(super) fn about_to_block(carrier: &Carrier, control: &Control, kind: WaitKind, must: bool) {
     let operation = kind.operation();
     match carrier.crew().settings.pinned_wait {
         PinnedWait::Silent => {}
-        PinnedWait::Error => panic!(
+        PinnedWait::Error if !must => panic!(
             "{operation} called by {} while it is pinned; it would block carrier {} with all its \
              fibers",
             crate::spawn::describe(control),
             carrier.index()
         ),
-        PinnedWait::Warn => report::say(format_args!(
+        PinnedWait::Error | PinnedWait::Warn => report::say(format_args!(
             "{} is pinned and blocks carrier {} in {operation}",
             crate::spawn::describe(control),
             carrier.index()

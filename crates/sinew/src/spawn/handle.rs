@@ -216,7 +216,7 @@ impl Fiber {
         forbid_hopeless(here::fiber(), control, deadline);
         let address = self.0.as_ptr().expose_provenance();
         let entry = Entry::new(Key::with_generation(address, control.id()), false, 0);
-        let terms = Terms { kind: WaitKind::Join, address, deadline };
+        let terms = Terms { kind: WaitKind::Join, address, deadline, must: false };
         // The mark is set under the lock of the table, so that the end finds mark and entry.
         let alive = |_: &mut Bucket| control.life.set(WATCHED) & FINISHED == 0;
         let ended = table::wait(&entry, terms, alive, |_| Wakes::none());

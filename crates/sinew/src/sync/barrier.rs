@@ -4,6 +4,7 @@ use crate::clock;
 use crate::fiber::WaitKind;
 use crate::park::list::{Ended, List, Terms, Wakes, wait_in};
 use crate::primitive::SpinLock;
+use core::cell::Cell;
 
 /// A place where a number of fibers or threads wait until all are there; it can be used again.
 ///
@@ -31,8 +32,11 @@ pub struct Barrier {
 }
 
 struct Waiting {
+    /// Of the round that is not complete.
     count: usize,
-    list: List<()>,
+    /// Rounds that are complete. Who waits notes it: those of earlier rounds may pass.
+    round: u64,
+    list: List<Cell<u64>>,
 }
 
 /// What [`Barrier::wait`] says.
@@ -60,7 +64,7 @@ impl Barrier {
     /// START.wait();
     /// ```
     pub const fn new(size: usize) -> Barrier {
-        Barrier { size, waiting: SpinLock::new(Waiting { count: 0, list: List::new() }) }
+        Barrier { size, waiting: SpinLock::new(Waiting { count: 0, round: 0, list: List::new() }) }
     }
 
     /// Waits until all are there. One of them, the last, is told that it is the leader.
@@ -80,45 +84,50 @@ impl Barrier {
         let ended = wait_in(
             &self.waiting,
             Terms::new(WaitKind::Event, self, clock::NEVER),
-            &(),
+            &Cell::new(0),
             |waiting, node| {
                 if waiting.count + 1 >= self.size {
-                    return Some(());
+                    waiting.count = 0;
+                    waiting.round += 1;
+                    return Some(waiting.round);
                 }
                 waiting.count += 1;
+                node.payload().set(waiting.round);
                 // SAFETY: the node is pinned in `wait_in`, which takes it out before it goes.
                 unsafe { waiting.list.push(node) };
                 None
             },
             |waiting, node| {
                 if let Some(node) = node {
-                    waiting.count -= 1;
+                    if node.payload().get() == waiting.round {
+                        waiting.count -= 1;
+                    }
                     waiting.list.remove(node);
                 }
                 Wakes::none()
             },
         );
-        if ended == Ended::Granted {
-            return BarrierWaitResult(false);
+        match ended {
+            Ended::AtOnce(round) => {
+                self.release(round);
+                BarrierWaitResult(true)
+            }
+            _ => BarrierWaitResult(false),
         }
-        self.release();
-        BarrierWaitResult(true)
     }
 
-    /// Lets pass those of the round that is complete: those who come now are of the next, and stand
-    /// behind them.
-    fn release(&self) {
-        let mut left = self.size.saturating_sub(1);
+    /// Lets pass those of rounds before `round`, who stand in front.
+    fn release(&self, round: u64) {
         loop {
             let mut wakes = Wakes::none();
             {
                 let mut waiting = self.waiting.lock();
-                while left > 0 && !wakes.is_full() {
-                    let Some(node) = waiting.list.pop() else { break };
-                    waiting.count -= 1;
-                    // One that is being cancelled is let pass as well: it was there.
-                    left -= 1;
-                    if let Some(claimed) = node.claim() {
+                while !wakes.is_full()
+                    && waiting.list.first().is_some_and(|first| first.payload().get() < round)
+                {
+                    if let Some(node) = waiting.list.pop()
+                        && let Some(claimed) = node.claim()
+                    {
                         node.grant();
                         wakes.push(claimed);
                     }

@@ -1,6 +1,7 @@
 //! Mutual exclusion in the order of coming.
 
 use super::after;
+use super::raw::{MUST, anyhow};
 use super::semaphore::Semaphore;
 use crate::clock;
 use core::time::Duration;
@@ -31,7 +32,9 @@ unsafe impl lock_api::RawMutex for RawFairMutex {
     #[inline]
     #[track_caller]
     fn lock(&self) {
-        self.0.take(1, clock::NEVER);
+        if !self.0.try_take(1) {
+            anyhow(|| self.0.take(1, MUST));
+        }
     }
 
     #[inline]

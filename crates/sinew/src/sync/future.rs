@@ -24,7 +24,7 @@
 use super::after;
 use super::select::Arm;
 use super::select::sealed::{self, Entered, Joint, Left};
-use crate::cancel;
+use crate::cancel::{self, masked};
 use crate::carrier;
 use crate::clock;
 use crate::fiber::state::Outcome;
@@ -216,10 +216,21 @@ impl<T> FiberFuture<T> {
         self.get()
     }
 
+    /// Waits until it is set, whatever it takes: neither unwinds nor gives up.
+    pub(super) fn wait_anyhow(&self) {
+        masked(|| self.wait_as(Wait::begin_anyhow, clock::NEVER));
+    }
+
     #[track_caller]
     fn wait_till(&self, deadline: u64) {
+        self.wait_as(Wait::begin, deadline);
+    }
+
+    #[inline(always)]
+    #[track_caller]
+    fn wait_as(&self, begin: impl Fn(WaitKind, usize) -> Wait, deadline: u64) {
         while !self.is_set() {
-            let wait = Wait::begin(WaitKind::Value, core::ptr::from_ref(self).addr());
+            let wait = begin(WaitKind::Value, core::ptr::from_ref(self).addr());
             let who = wait.who();
             let word = encode(wait.waiter(), false);
             match self.attach(word) {

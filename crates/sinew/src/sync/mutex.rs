@@ -29,7 +29,7 @@ unsafe impl lock_api::RawMutex for RawMutex {
     #[inline]
     #[track_caller]
     fn lock(&self) {
-        self.0.lock(clock::NEVER);
+        self.0.lock_anyhow();
     }
 
     #[inline]
@@ -75,7 +75,8 @@ unsafe impl lock_api::RawMutexTimed for RawMutex {
 /// Data that one fiber or thread uses at a time.
 ///
 /// As [`std::sync::Mutex`], but who waits for it is suspended, if it is a fiber, and it is never
-/// [poisoned](crate::sync#poisoning). Locking what the caller itself has locked panics.
+/// [poisoned](crate::sync#poisoning). Locking what the caller itself has locked panics. A fiber that
+/// waits in `lock` is not cancelled before it has the lock; in the timed forms it is.
 ///
 /// # Examples
 /// ```

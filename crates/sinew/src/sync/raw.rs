@@ -28,7 +28,9 @@
 //! - A waiter spins for a little while before it stops if nobody waits yet and the owner runs on
 //!   another carrier. Those who share are not known, so there is nothing to spin for.
 
+use crate::cancel::masked;
 use crate::carrier::current;
+use crate::clock;
 use crate::fiber::{Control, WaitKind};
 use crate::park::list::{Ended, Terms, Wakes};
 use crate::park::table::{self, Bucket, Entry, Key};
@@ -54,6 +56,17 @@ const NORMAL: usize = 0;
 const OVERTAKEN: usize = 1;
 const RIGHT: usize = 2;
 const HANDED: usize = 3;
+
+/// In the place of a deadline: never, and the wait must not be left by unwinding.
+pub(super) const MUST: u64 = clock::NEVER - 1;
+
+/// Runs a wait that is not to be cut short, out of line.
+#[cold]
+#[inline(never)]
+#[track_caller]
+pub(super) fn anyhow(wait: impl FnOnce() -> bool) {
+    masked(wait);
+}
 
 /// The word; see the page of this module.
 #[derive(Debug)]
@@ -121,6 +134,16 @@ impl RawLock {
         self.try_lock() || self.lock_slow(deadline)
     }
 
+    /// Locks for the caller alone, and neither unwinds nor gives up: guards that unlock for a while
+    /// rely on having the lock when they go on.
+    #[inline(always)]
+    #[track_caller]
+    pub(super) fn lock_anyhow(&self) {
+        if !self.try_lock() {
+            anyhow(|| self.lock_slow(MUST));
+        }
+    }
+
     #[cold]
     #[inline(never)]
     #[track_caller]
@@ -166,7 +189,9 @@ impl RawLock {
 
     #[track_caller]
     fn wait(&self, entry: &Entry, deadline: u64, mut still: impl FnMut() -> bool) -> Ended<()> {
-        let terms = Terms::new(WaitKind::Lock, self, deadline);
+        let must = deadline == MUST;
+        let deadline = if must { clock::NEVER } else { deadline };
+        let terms = Terms { must, ..Terms::new(WaitKind::Lock, self, deadline) };
         table::wait(entry, terms, |_| still(), |bucket| self.settle(bucket))
     }
 
@@ -211,6 +236,23 @@ impl RawLock {
         self.try_share(unless, ONE) || self.share_slow(deadline, unless, ONE)
     }
 
+    /// Shares the lock, as [`lock_anyhow`](Self::lock_anyhow) locks it.
+    #[inline(always)]
+    #[track_caller]
+    pub(super) fn lock_shared_anyhow(&self, again: bool) {
+        let unless = if again { EXCLUSIVE } else { EXCLUSIVE | EXCLUSIVE_WAITERS };
+        if !self.try_share(unless, ONE) {
+            anyhow(|| self.share_slow(MUST, unless, ONE));
+        }
+    }
+
+    /// Shares the lock as the one who may become its owner, as [`lock_anyhow`](Self::lock_anyhow)
+    /// locks it.
+    #[track_caller]
+    pub(super) fn lock_upgradable_anyhow(&self) {
+        anyhow(|| self.lock_upgradable(MUST));
+    }
+
     /// Shares the lock as the one who may become its owner.
     #[track_caller]
     pub(super) fn lock_upgradable(&self, deadline: u64) -> bool {
@@ -227,13 +269,12 @@ impl RawLock {
         let shares = what == ONE;
         let mark = if shares { SHARED_WAITERS } else { EXCLUSIVE_WAITERS };
         let entry = Entry::new(self.key(), shares, if shares { NORMAL } else { RIGHT });
-        // The own mark is no reason to wait.
-        let blocked = |word: usize| word & EXCLUSIVE != 0 || word & unless & !mark != 0;
+        let blocked = |word: usize| word & unless != 0;
         let mut spins = 0;
         loop {
             let word = self.0.load(Ordering::Relaxed);
             if !blocked(word) {
-                if self.try_share(unless & !mark, what) {
+                if self.try_share(unless, what) {
                     return true;
                 }
                 continue;
@@ -357,6 +398,10 @@ impl RawLock {
 
     #[inline(always)]
     unsafe fn share_less(&self, what: usize) {
+        if self.0.load(Ordering::Relaxed) & EXCLUSIVE != 0 {
+            // Locked alone by the same fiber, which forgot that guard: there is nothing to give up.
+            return;
+        }
         // ORDERING: Release: what the caller read was read before; pairs with the Acquire of whoever
         // locks it alone.
         let word = self.0.fetch_sub(what, Ordering::Release) - what;
@@ -406,8 +451,21 @@ impl RawLock {
                 _ => ONE,
             };
             if !entry.shares && what == ONE {
-                // It wants the lock alone. It is woken, and may be overtaken.
-                if holders == 0 && !queue.grant_first(wakes, |_| ()) {
+                // It wants the lock alone. It is woken, and may be overtaken, but once only.
+                let heir = first.waiter().control().expose_provenance();
+                let owned = heir | EXCLUSIVE | WAITERS;
+                let give = |entry: &Entry| {
+                    // ORDERING: Acquire: as in `take_free`.
+                    if entry.word.get() == OVERTAKEN
+                        && self
+                            .0
+                            .compare_exchange(word, owned, Ordering::Acquire, Ordering::Relaxed)
+                            .is_ok()
+                    {
+                        entry.word.set(HANDED);
+                    }
+                };
+                if holders == 0 && !queue.grant_first(wakes, give) {
                     continue;
                 }
                 break;
@@ -428,6 +486,10 @@ impl RawLock {
         }
         loop {
             let word = self.0.load(Ordering::Relaxed);
+            if word & EXCLUSIVE != 0 && word & WAITERS == WAITERS {
+                // Handed over with both marks; they are computed anew when it is unlocked.
+                return;
+            }
             let new = word & !WAITERS | self.marks(bucket);
             if word == new || self.change(word, new) {
                 return;

@@ -30,7 +30,7 @@ unsafe impl lock_api::RawRwLock for RawRwLock {
     #[inline]
     #[track_caller]
     fn lock_shared(&self) {
-        self.0.lock_shared(clock::NEVER, false);
+        self.0.lock_shared_anyhow(false);
     }
 
     #[inline]
@@ -47,7 +47,7 @@ unsafe impl lock_api::RawRwLock for RawRwLock {
     #[inline]
     #[track_caller]
     fn lock_exclusive(&self) {
-        self.0.lock(clock::NEVER);
+        self.0.lock_anyhow();
     }
 
     #[inline]
@@ -96,7 +96,7 @@ unsafe impl lock_api::RawRwLockDowngrade for RawRwLock {
 unsafe impl lock_api::RawRwLockRecursive for RawRwLock {
     #[track_caller]
     fn lock_shared_recursive(&self) {
-        self.0.lock_shared(clock::NEVER, true);
+        self.0.lock_shared_anyhow(true);
     }
 
     fn try_lock_shared_recursive(&self) -> bool {
@@ -134,7 +134,7 @@ unsafe impl lock_api::RawRwLockTimed for RawRwLock {
 unsafe impl lock_api::RawRwLockUpgrade for RawRwLock {
     #[track_caller]
     fn lock_upgradable(&self) {
-        self.0.lock_upgradable(clock::NEVER);
+        self.0.lock_upgradable_anyhow();
     }
 
     fn try_lock_upgradable(&self) -> bool {
@@ -200,7 +200,8 @@ unsafe impl lock_api::RawRwLockUpgradeTimed for RawRwLock {
 ///
 /// As [`std::sync::RwLock`], but who waits for it is suspended, if it is a fiber, and it is never
 /// [poisoned](crate::sync#poisoning). A fiber that reads already and reads again may wait for a
-/// writer that waits for it; `read_recursive` does not.
+/// writer that waits for it; `read_recursive` does not. A fiber that waits for the lock is not
+/// cancelled before it has it; in the timed forms it is.
 ///
 /// # Examples
 /// ```

@@ -1,6 +1,7 @@
 //! A number of permits.
 
 use super::after;
+use super::raw::MUST;
 use crate::clock;
 use crate::fiber::WaitKind;
 use crate::park::list::{Ended, Terms, Wakes};
@@ -206,7 +207,9 @@ impl Semaphore {
                 let mark = |word| (!first || word / ONE < count).then_some(word | WAITERS);
                 self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, mark).is_ok()
             };
-            let terms = Terms::new(WaitKind::Semaphore, self, deadline);
+            let must = deadline == MUST;
+            let deadline = if must { clock::NEVER } else { deadline };
+            let terms = Terms { must, ..Terms::new(WaitKind::Semaphore, self, deadline) };
             match table::wait(&entry, terms, still, |bucket| self.settle(bucket)) {
                 Ended::Granted => return true,
                 Ended::AtOnce(()) => {}

@@ -28,7 +28,6 @@
 //! told, and may go as soon as it was.
 
 use super::future::{FiberFuture, FutureArm};
-use crate::cancel::masked;
 use crate::primitive::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use core::cell::Cell;
 use core::fmt;
@@ -584,7 +583,7 @@ impl Drop for SequencerWait<'_> {
             self.cancel();
             // Whoever has taken it out is about to tell it. Not to be cut short: others have a
             // pointer to it.
-            masked(|| self.future.wait());
+            self.future.wait_anyhow();
         }
     }
 }

@@ -105,6 +105,10 @@ impl<T> Arm for SendArm<'_, T> {}
 
 impl<T> sealed::Arm for RecvArm<'_, T> {
     fn attempt(&mut self) -> bool {
+        if self.hands.get_mut().is_some() {
+            // Selected before, and not taken.
+            return true;
+        }
         match self.core.receive(None) {
             Ok(message) => {
                 self.hands.set(Some(message));

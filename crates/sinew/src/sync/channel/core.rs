@@ -458,11 +458,12 @@ impl<T> Core<T> {
     #[cold]
     fn disconnect(&self, drop_messages: bool) {
         let mut dropped = VecDeque::new();
+        let mut drop_messages = drop_messages;
         loop {
             let mut wakes = Wakes::none();
             self.locked(|state| {
                 state.disconnected = true;
-                if drop_messages {
+                if core::mem::take(&mut drop_messages) {
                     core::mem::swap(&mut dropped, &mut state.queue);
                 }
                 for list in [&mut state.sending, &mut state.receiving] {
