@@ -49,7 +49,7 @@ pub use condvar::Condvar;
 pub use event::Event;
 pub use fair_mutex::{FairMutex, FairMutexGuard, RawFairMutex};
 pub use futex::Futex;
-pub use future::{FiberFuture, FutureArm};
+pub use future::{FiberFuture, FutureArm, Waitable, wait_for_multiple, wait_with_timeout};
 pub use multi_lock::{MultiLock, MultiLockGuard, MultiLockSlot};
 pub use mutex::{MappedMutexGuard, Mutex, MutexGuard, RawMutex};
 pub use once::{LazyLock, Once, OnceLock};
