@@ -47,7 +47,9 @@ pub use barrier::{Barrier, BarrierWaitResult};
 pub use baton::Baton;
 pub use condvar::Condvar;
 pub use event::Event;
-pub use fair_mutex::{FairMutex, FairMutexGuard, RawFairMutex};
+pub use fair_mutex::{
+    FairMutex, FairMutexGuard, FairMutexPlace, FairMutexTicket, RawFairMutex, TicketArm,
+};
 pub use futex::Futex;
 pub use future::{FiberFuture, FutureArm, Waitable, wait_for_multiple, wait_with_timeout};
 pub use multi_lock::{MultiLock, MultiLockGuard, MultiLockSlot};

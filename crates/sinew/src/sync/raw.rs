@@ -58,13 +58,13 @@ const RIGHT: usize = 2;
 const HANDED: usize = 3;
 
 /// In the place of a deadline: never, and the wait must not be left by unwinding.
-pub(super) const MUST: u64 = clock::NEVER - 1;
+const MUST: u64 = clock::NEVER - 1;
 
 /// Runs a wait that is not to be cut short, out of line.
 #[cold]
 #[inline(never)]
 #[track_caller]
-pub(super) fn anyhow(wait: impl FnOnce() -> bool) {
+fn anyhow(wait: impl FnOnce() -> bool) {
     masked(wait);
 }
 

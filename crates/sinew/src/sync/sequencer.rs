@@ -30,6 +30,7 @@
 use super::future::sealed_waitable::Waitable as _;
 use super::future::word::Word;
 use super::future::{FiberFuture, FutureArm, Waitable, sealed_waitable};
+use crate::fiber::WaitKind;
 use crate::primitive::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use core::cell::Cell;
 use core::fmt;
@@ -585,7 +586,7 @@ impl Drop for SequencerWait<'_> {
             self.cancel();
             // Whoever has taken it out is about to tell it. Not to be cut short: others have a
             // pointer to it.
-            self.future.word().wait_anyhow();
+            self.future.word().wait_anyhow(WaitKind::Event, ptr::from_ref(self).addr());
         }
     }
 }

@@ -125,7 +125,7 @@ impl<T> FiberFuture<T> {
     #[inline]
     #[track_caller]
     pub fn wait(&self) -> &T {
-        self.word.wait_till(clock::NEVER);
+        self.word.wait_for_value(clock::NEVER);
         self.get().expect("it was waited for")
     }
 
@@ -141,7 +141,7 @@ impl<T> FiberFuture<T> {
     /// ```
     #[track_caller]
     pub fn wait_with_timeout(&self, timeout: Duration) -> Option<&T> {
-        self.word.wait_till(after(timeout));
+        self.word.wait_for_value(after(timeout));
         self.get()
     }
 
@@ -267,7 +267,7 @@ pub fn wait_for_multiple<W: Waitable + ?Sized>(futures: &[&W]) -> Option<usize> 
 /// ```
 #[track_caller]
 pub fn wait_with_timeout<W: Waitable + ?Sized>(future: &W, timeout: Duration) -> bool {
-    future.word().wait_till(after(timeout));
+    future.word().wait_for_value(after(timeout));
     future.word().is_set()
 }
 

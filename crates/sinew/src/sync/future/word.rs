@@ -120,22 +120,29 @@ impl Word {
     }
 
     /// Waits until it is set, whatever it takes: neither unwinds nor gives up.
-    pub(crate) fn wait_anyhow(&self) {
-        masked(|| self.wait_as(Wait::begin_anyhow, clock::NEVER));
+    pub(crate) fn wait_anyhow(&self, kind: WaitKind, address: usize) {
+        masked(|| self.wait_as(|| Wait::begin_anyhow(kind, address), clock::NEVER));
     }
 
     /// Waits until it is set, or the deadline has passed.
     #[inline]
     #[track_caller]
-    pub(crate) fn wait_till(&self, deadline: u64) {
-        self.wait_as(Wait::begin, deadline);
+    pub(crate) fn wait_till(&self, kind: WaitKind, address: usize, deadline: u64) {
+        self.wait_as(|| Wait::begin(kind, address), deadline);
+    }
+
+    /// Waits for the value at `self`, or until the deadline has passed.
+    #[inline]
+    #[track_caller]
+    pub(super) fn wait_for_value(&self, deadline: u64) {
+        self.wait_till(WaitKind::Value, core::ptr::from_ref(self).addr(), deadline);
     }
 
     #[inline(always)]
     #[track_caller]
-    fn wait_as(&self, begin: impl Fn(WaitKind, usize) -> Wait, deadline: u64) {
+    fn wait_as(&self, begin: impl Fn() -> Wait, deadline: u64) {
         while !self.is_set() {
-            let wait = begin(WaitKind::Value, core::ptr::from_ref(self).addr());
+            let wait = begin();
             let who = wait.who();
             let word = encode(wait.waiter(), false);
             match self.attach(word) {
