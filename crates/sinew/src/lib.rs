@@ -49,8 +49,8 @@ mod public {
     pub use crate::report::{reset_report_hook, set_report_hook};
     pub use crate::runtime::{Group, Handle, Runtime, current_carrier, run, run_all};
     pub use crate::spawn::{
-        Builder, Fiber, FiberId, JoinHandle, Scope, ScopedJoinHandle, State, Unstarted, block_on,
-        current, scope, spawn, spawn_local,
+        Builder, Fiber, FiberId, JoinArm, JoinHandle, Scope, ScopedJoinHandle, State, Unstarted,
+        block_on, current, scope, spawn, spawn_local,
     };
     pub use crate::time::{sleep, sleep_until, wait_until};
 }

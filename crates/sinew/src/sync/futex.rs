@@ -1,6 +1,6 @@
 //! A counter that can be waited for.
 
-use super::after;
+use super::moment;
 use crate::clock;
 use crate::fiber::WaitKind;
 use crate::park::list::{Ended, Terms, Wakes};
@@ -119,11 +119,11 @@ impl Futex {
     /// ```
     #[track_caller]
     pub fn wait_for(&self, token: u64, timeout: Duration) -> bool {
-        self.wait_till(token, after(timeout))
+        self.wait_till(token, moment(timeout))
     }
 
     #[track_caller]
-    fn wait_till(&self, token: u64, deadline: u64) -> bool {
+    pub(super) fn wait_till(&self, token: u64, deadline: u64) -> bool {
         let entry = Entry::new(Key::of(self), false, 0);
         let mut spins = 0;
         loop {
@@ -137,16 +137,19 @@ impl Futex {
                 spin_loop();
                 continue;
             }
-            let still = |_: &mut Bucket| {
-                let mark = |word| (word / ONE < token).then_some(word | WAITERS);
-                self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, mark).is_ok()
-            };
+            let still = |_: &mut Bucket| self.mark(token);
             let terms = Terms::new(WaitKind::Event, self, deadline);
             // A mark that nobody stands for costs the next post a look.
             if table::wait(&entry, terms, still, |_| Wakes::none()) == Ended::TimedOut {
                 return self.get() >= token;
             }
         }
+    }
+
+    /// Sets the mark, under the lock of the table; false if the counter is `token` at least.
+    pub(super) fn mark(&self, token: u64) -> bool {
+        let mark = |word| (word / ONE < token).then_some(word | WAITERS);
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, mark).is_ok()
     }
 
     /// Increments the counter and wakes all who wait.

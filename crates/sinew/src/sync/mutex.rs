@@ -1,6 +1,6 @@
 //! Mutual exclusion.
 
-use super::after;
+use super::moment;
 use super::raw::RawLock;
 use crate::clock;
 use core::fmt;
@@ -65,7 +65,7 @@ unsafe impl lock_api::RawMutexTimed for RawMutex {
 
     #[track_caller]
     fn try_lock_for(&self, timeout: Duration) -> bool {
-        self.0.try_lock() || self.0.lock(after(timeout))
+        self.0.try_lock() || self.0.lock(moment(timeout))
     }
 
     #[track_caller]

@@ -1,6 +1,6 @@
 //! One who writes, or many who read.
 
-use super::after;
+use super::moment;
 use super::raw::RawLock;
 use crate::clock;
 use core::fmt;
@@ -113,7 +113,7 @@ unsafe impl lock_api::RawRwLockTimed for RawRwLock {
 
     #[track_caller]
     fn try_lock_shared_for(&self, timeout: Duration) -> bool {
-        self.0.try_lock_shared() || self.0.lock_shared(after(timeout), false)
+        self.0.try_lock_shared() || self.0.lock_shared(moment(timeout), false)
     }
 
     #[track_caller]
@@ -123,7 +123,7 @@ unsafe impl lock_api::RawRwLockTimed for RawRwLock {
 
     #[track_caller]
     fn try_lock_exclusive_for(&self, timeout: Duration) -> bool {
-        self.0.try_lock() || self.0.lock(after(timeout))
+        self.0.try_lock() || self.0.lock(moment(timeout))
     }
 
     #[track_caller]
@@ -177,7 +177,7 @@ unsafe impl lock_api::RawRwLockUpgradeDowngrade for RawRwLock {
 unsafe impl lock_api::RawRwLockUpgradeTimed for RawRwLock {
     #[track_caller]
     fn try_lock_upgradable_for(&self, timeout: Duration) -> bool {
-        self.0.try_lock_upgradable() || self.0.lock_upgradable(after(timeout))
+        self.0.try_lock_upgradable() || self.0.lock_upgradable(moment(timeout))
     }
 
     #[track_caller]
@@ -188,7 +188,7 @@ unsafe impl lock_api::RawRwLockUpgradeTimed for RawRwLock {
     #[track_caller]
     unsafe fn try_upgrade_for(&self, timeout: Duration) -> bool {
         // SAFETY: as the caller promised.
-        unsafe { self.0.try_upgrade() || self.0.upgrade(after(timeout)) }
+        unsafe { self.0.try_upgrade() || self.0.upgrade(moment(timeout)) }
     }
 
     #[track_caller]

@@ -1,6 +1,6 @@
 //! A number of permits.
 
-use super::after;
+use super::moment;
 use crate::clock;
 use crate::fiber::WaitKind;
 use crate::park::list::{Ended, Terms, Wakes};
@@ -137,7 +137,7 @@ impl Semaphore {
     /// ```
     #[track_caller]
     pub fn acquire_for(&self, count: usize, timeout: Duration) -> Option<Permits<'_>> {
-        let taken = self.try_take(count) || self.take(count, after(timeout));
+        let taken = self.try_take(count) || self.take(count, moment(timeout));
         taken.then(|| Permits { semaphore: self, count })
     }
 

@@ -5,7 +5,7 @@ mod ticket;
 
 pub use ticket::{FairMutexPlace, FairMutexTicket, TicketArm};
 
-use super::after;
+use super::moment;
 use crate::clock;
 use core::fmt;
 use core::ops::Deref;
@@ -72,7 +72,7 @@ unsafe impl lock_api::RawMutexTimed for RawFairMutex {
 
     #[track_caller]
     fn try_lock_for(&self, timeout: Duration) -> bool {
-        self.0.try_lock() || self.0.lock_slow(after(timeout))
+        self.0.try_lock() || self.0.lock_slow(moment(timeout))
     }
 
     #[track_caller]

@@ -3,9 +3,9 @@
 use super::raw::{Lock, Turn};
 use super::{FairMutexGuard, RawFairMutex};
 use crate::clock;
-use crate::sync::after;
 use crate::sync::future::word::{Word, WordArm};
 use crate::sync::future::{Waitable, sealed_waitable};
+use crate::sync::moment;
 use crate::sync::select::Arm;
 use crate::sync::select::sealed::{self, Entered, Joint, Left};
 use core::fmt;
@@ -135,7 +135,7 @@ impl<'a, 'm, T: ?Sized> FairMutexTicket<'a, 'm, T> {
     /// ```
     #[track_caller]
     pub fn wait_for(self, timeout: Duration) -> Result<FairMutexGuard<'m, T>, Self> {
-        if self.turn.wait(after(timeout)) {
+        if self.turn.wait(moment(timeout)) {
             // SAFETY: locked.
             Ok(unsafe { self.mutex.make_guard_unchecked() })
         } else {

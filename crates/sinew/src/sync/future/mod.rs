@@ -4,7 +4,7 @@
 
 pub(crate) mod word;
 
-use super::after;
+use super::moment;
 use super::select::Arm;
 use super::select::sealed::{self, Entered, Joint, Left};
 use crate::clock;
@@ -141,7 +141,7 @@ impl<T> FiberFuture<T> {
     /// ```
     #[track_caller]
     pub fn wait_with_timeout(&self, timeout: Duration) -> Option<&T> {
-        self.word.wait_for_value(after(timeout));
+        self.word.wait_for_value(moment(timeout));
         self.get()
     }
 
@@ -267,7 +267,7 @@ pub fn wait_for_multiple<W: Waitable + ?Sized>(futures: &[&W]) -> Option<usize> 
 /// ```
 #[track_caller]
 pub fn wait_with_timeout<W: Waitable + ?Sized>(future: &W, timeout: Duration) -> bool {
-    future.word().wait_for_value(after(timeout));
+    future.word().wait_for_value(moment(timeout));
     future.word().is_set()
 }
 
