@@ -179,6 +179,19 @@ impl<P> List<P> {
         unsafe { self.first.as_ref() }
     }
 
+    /// The first one of which `is` is true, which stays.
+    pub(crate) fn find(&self, is: impl Fn(&P) -> bool) -> Option<&Node<P>> {
+        let mut next = self.first;
+        // SAFETY: what is linked is alive.
+        while let Some(node) = unsafe { next.as_ref() } {
+            if is(node.payload()) {
+                return Some(node);
+            }
+            next = node.next.get();
+        }
+        None
+    }
+
     /// Takes out the first whose wait can be ended, and ends it; `give` then gives it what it waits
     /// for. The caller makes it run when it has released the lock.
     #[inline(always)]

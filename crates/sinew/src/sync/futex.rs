@@ -124,7 +124,7 @@ impl Futex {
 
     #[track_caller]
     pub(super) fn wait_till(&self, token: u64, deadline: u64) -> bool {
-        let entry = Entry::new(Key::of(self), false, 0);
+        let entry = Entry::new(Key::of(self), false, token as usize);
         let mut spins = 0;
         loop {
             // ORDERING: Acquire: as in `get`.
@@ -177,8 +177,8 @@ impl Futex {
         }
     }
 
-    /// Increments the counter and wakes one of those who wait; the others wait for another post,
-    /// whatever the counter.
+    /// Increments the counter and wakes one of those who wait for a value that it has reached; the
+    /// others of those wait for another post.
     ///
     /// # Examples
     /// ```
@@ -191,6 +191,7 @@ impl Futex {
     pub fn post_one(&self) {
         // ORDERING: Release: as in `post`.
         let word = self.0.fetch_add(ONE, Ordering::Release);
+        let counter = (word / ONE + 1) as usize;
         if word & WAITERS == 0 {
             return;
         }
@@ -198,10 +199,8 @@ impl Futex {
         let mut wakes = Wakes::none();
         {
             let mut bucket = table::bucket(key).lock();
-            while let Some(mut queue) = bucket.queue(key) {
-                if queue.grant_first(&mut wakes, |_| ()) {
-                    break;
-                }
+            if let Some(mut queue) = bucket.queue(key) {
+                queue.grant_one(&mut wakes, |entry| entry.word.get() <= counter);
             }
             if bucket.queue(key).is_none() {
                 self.0.fetch_and(!WAITERS, Ordering::Relaxed);
