@@ -258,14 +258,17 @@ impl Wakes {
         self.len += 1;
     }
 
-    /// Makes all of them run. True if there was room for no more, and there may be others.
+    /// Makes all of them run, once. True if there was room for no more, and there may be others.
+    //
+    // By reference: there is room for many, and moving that would cost more than waking one.
     #[inline(always)]
-    pub(crate) fn resume(self) -> bool {
-        for claimed in &self.claimed[..self.len] {
+    pub(crate) fn resume(&mut self) -> bool {
+        let full = self.is_full();
+        for claimed in &self.claimed[..core::mem::take(&mut self.len)] {
             // SAFETY: one of the first.
             unsafe { claimed.assume_init() }.resume();
         }
-        self.is_full()
+        full
     }
 }
 

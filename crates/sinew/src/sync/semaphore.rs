@@ -255,7 +255,7 @@ impl Semaphore {
     #[inline(never)]
     fn serve(&self) {
         while {
-            let wakes = self.settle(&mut table::bucket(Key::of(self)).lock());
+            let mut wakes = self.settle(&mut table::bucket(Key::of(self)).lock());
             wakes.resume()
         } {}
     }
