@@ -54,3 +54,16 @@ mod public {
     };
     pub use crate::time::{sleep, sleep_until, wait_until};
 }
+
+/// The programs of the pages for users, which are compiled and run with the other examples.
+#[cfg(all(doctest, not(sinew_loom)))]
+mod pages {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../../docs/guide.md")]
+    struct Guide;
+    #[doc = include_str!("../../../docs/threads-and-async.md")]
+    struct ThreadsAndAsync;
+    #[doc = include_str!("../../../docs/soundness.md")]
+    struct Soundness;
+}
