@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(crate) const HALVES: &str = "2 carriers, half of the fibers kept on each";
-pub(crate) const ANYWHERE: &str = "2 carriers, spawn: where a carrier takes them";
+pub(crate) const SPAWNED: &str = "2 carriers, spawn: the one that starts them keeps them";
 pub(crate) const APART: &str = "2 carriers, one fiber kept on each";
 
 fn spawn_on<T: Send + 'static>(
@@ -147,8 +147,9 @@ pub(crate) fn channel_mpmc() -> Timed {
     })
 }
 
-/// The same without saying where the fibers run.
-pub(crate) fn channel_mpmc_anywhere() -> Timed {
+/// The same without saying where the fibers run: as they do nothing but wait at first, their parent's
+/// carrier starts and keeps all of them.
+pub(crate) fn channel_mpmc_spawned() -> Timed {
     timed(2, |count| {
         let (each, work) = talk(count);
         crowd_by(TALKERS, each * TALKERS / 2, work, |_, work| spawn(work))

@@ -115,7 +115,8 @@ fn pingpong_cross() -> Benchmark {
         targets: vec![at_most(3.0, &[CROSSBEAM])],
         ..empty(
             "pingpong_cross",
-            "a round trip between 2 carriers; tokio with workers, may and go are free to use one",
+            "a round trip between 2 carriers; tokio with workers, may and go may use one processor, \
+             go-locked has a thread for each",
         )
     }
 }
@@ -143,7 +144,7 @@ fn channel_mpmc() -> Benchmark {
         unit: "ns/message",
         contenders: vec![
             timed(SUBJECT, sinew::HALVES, sinew::channel_mpmc),
-            timed("anywhere", sinew::ANYWHERE, sinew::channel_mpmc_anywhere),
+            timed("spawned", sinew::SPAWNED, sinew::channel_mpmc_spawned),
             timed(ASYNC_CHANNEL, tokio_sync::ASYNC_CHANNEL, tokio_sync::channel_mpmc_async_channel),
             timed(FLUME, tokio_sync::FLUME, tokio_sync::channel_mpmc_flume),
             missing(MAY, may::TWO, may_sync::UNBOUNDED),
