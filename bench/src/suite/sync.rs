@@ -10,6 +10,7 @@ const STD: &str = "std";
 const PARKING_LOT: &str = "parking_lot";
 const PARKING_LOT_8: &str = "p_lot-8";
 const CROSSBEAM: &str = "crossbeam";
+const CROSSBEAM_RECV: &str = "cb-recv";
 const ASYNC_CHANNEL: &str = "tokio+async";
 const FLUME: &str = "tokio+flume";
 
@@ -105,14 +106,14 @@ fn pingpong_cross() -> Benchmark {
         contenders: vec![
             timed(SUBJECT, sinew::APART, || sinew::pingpong_cross(false)),
             timed(CROSSBEAM, crossbeam::SPINNING, crossbeam::pingpong_spinning),
-            timed("cb-recv", crossbeam::BLOCKING, crossbeam::pingpong_blocking),
+            timed(CROSSBEAM_RECV, crossbeam::BLOCKING, crossbeam::pingpong_blocking),
             timed(CURRENT, tokio_sync::TWO_CURRENT, || tokio_sync::pingpong_cross(false)),
             timed(TOKIO, tokio_sync::FREE, || tokio_sync::pingpong(tokio::workers(2))),
             apart(MAY, may::TWO, || may_sync::pingpong(2)),
             go_timed(2, || go::sync(2, "pingpong")),
             go_timed_as("go-locked", 2, || go::sync(2, "pingpong_locked")),
         ],
-        targets: vec![at_most(3.0, &[CROSSBEAM])],
+        targets: vec![at_most(3.0, &[CROSSBEAM, CROSSBEAM_RECV])],
         ..empty(
             "pingpong_cross",
             "a round trip between 2 carriers; tokio with workers, may and go may use one processor, \
@@ -127,14 +128,15 @@ fn pingpong_cross_busy() -> Benchmark {
         contenders: vec![
             timed(SUBJECT, sinew::APART, || sinew::pingpong_cross(true)),
             timed(CROSSBEAM, crossbeam::SPINNING, crossbeam::pingpong_spinning),
+            timed(CROSSBEAM_RECV, crossbeam::BLOCKING, crossbeam::pingpong_blocking),
             timed(CURRENT, tokio_sync::TWO_CURRENT, || tokio_sync::pingpong_cross(true)),
             timed(TOKIO, tokio_sync::FREE, tokio_sync::pingpong_busy),
             go_timed(2, || go::sync(2, "pingpong_busy")),
         ],
-        targets: vec![at_most(3.0, &[CROSSBEAM])],
+        targets: vec![at_most(3.0, &[CROSSBEAM, CROSSBEAM_RECV])],
         ..empty(
             "pingpong_cross_busy",
-            "the same, and another fiber on each carrier yields all the time; crossbeam spins",
+            "the same, and another fiber on each carrier yields all the time; crossbeam has no others",
         )
     }
 }
