@@ -421,6 +421,10 @@ impl RawLock {
     /// # Safety
     /// The caller shares the lock as the one who may become its owner.
     pub(super) unsafe fn unlock_upgradable(&self) {
+        if self.is_exclusive() {
+            // Locked alone by the same fiber, which forgot that guard: there is nothing to give up.
+            return;
+        }
         // SAFETY: as the caller promised.
         unsafe { self.share_less(ONE | UPGRADABLE) };
     }
@@ -430,16 +434,16 @@ impl RawLock {
     /// # Safety
     /// The caller has the right.
     pub(super) unsafe fn downgrade_upgradable(&self) {
+        if self.is_exclusive() {
+            // As in `unlock_upgradable`.
+            return;
+        }
         // SAFETY: as the caller promised.
         unsafe { self.share_less(UPGRADABLE) };
     }
 
     #[inline(always)]
     unsafe fn share_less(&self, what: usize) {
-        if self.0.load(Ordering::Relaxed) & EXCLUSIVE != 0 {
-            // Locked alone by the same fiber, which forgot that guard: there is nothing to give up.
-            return;
-        }
         // ORDERING: Release: what the caller read was read before; pairs with the Acquire of whoever
         // locks it alone.
         let word = self.0.fetch_sub(what, Ordering::Release) - what;

@@ -37,7 +37,8 @@ const ONE: usize = 2;
 /// ```
 //
 // One word: the permits, and in the lowest bit whether somebody waits. As long as somebody does,
-// permits are taken for it by who gives some back, under the lock of the table.
+// permits are taken for it by who gives some back, under the lock of the table: those in its hands
+// first, which need not go through the word.
 #[derive(Debug)]
 pub struct Semaphore(AtomicUsize);
 
@@ -207,7 +208,7 @@ impl Semaphore {
                 self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, mark).is_ok()
             };
             let terms = Terms::new(WaitKind::Semaphore, self, deadline);
-            match table::wait(&entry, terms, still, |bucket| self.settle(bucket)) {
+            match table::wait(&entry, terms, still, |bucket| self.left(bucket)) {
                 Ended::Granted => return true,
                 Ended::AtOnce(()) => {}
                 Ended::TimedOut => return false,
@@ -235,6 +236,9 @@ impl Semaphore {
                 permits.is_some_and(|permits| permits <= Semaphore::MAX_PERMITS),
                 "{count} permits more than a semaphore can have"
             );
+            if word & WAITERS != 0 {
+                return self.serve(count);
+            }
             // ORDERING: Release: what the caller wrote before; pairs with the Acquire in `try_take`.
             match self.0.compare_exchange_weak(
                 word,
@@ -242,48 +246,65 @@ impl Semaphore {
                 Ordering::Release,
                 Ordering::Relaxed,
             ) {
-                Ok(_) => break,
+                Ok(_) => return,
                 Err(now) => word = now,
             }
         }
-        if word & WAITERS != 0 {
-            self.serve();
-        }
     }
 
+    /// Serves those who wait with `hand` permits, and adds what is left of them.
     #[cold]
     #[inline(never)]
-    fn serve(&self) {
+    fn serve(&self, hand: usize) {
+        let mut hand = hand;
+        let mut wakes = Wakes::none();
         while {
-            let mut wakes = self.settle(&mut table::bucket(Key::of(self)).lock());
+            self.settle(&mut table::bucket(Key::of(self)).lock(), &mut wakes, hand);
+            hand = 0;
             wakes.resume()
         } {}
     }
 
-    /// Serves those who wait as long as there are permits for the first. Under the lock of the
-    /// table.
-    fn settle(&self, bucket: &mut Bucket) -> Wakes {
-        let key = Key::of(self);
+    /// Somebody has left: those behind it may be served.
+    fn left(&self, bucket: &mut Bucket) -> Wakes {
         let mut wakes = Wakes::none();
-        while !wakes.is_full()
-            && let Some(mut queue) = bucket.queue(key)
-            && let Some(first) = queue.first()
-        {
-            let count = first.payload().word.get();
-            // Nobody else takes any while the mark is set.
-            if self.available() < count {
-                break;
-            }
-            // ORDERING: Acquire, for the one who is served: as in `try_take`.
-            self.0.fetch_sub(count * ONE, Ordering::Acquire);
-            if !queue.grant_first(&mut wakes, |_| ()) {
-                self.0.fetch_add(count * ONE, Ordering::Relaxed);
-            }
-        }
-        if bucket.queue(key).is_none() {
-            self.0.fetch_and(!WAITERS, Ordering::Relaxed);
-        }
+        self.settle(bucket, &mut wakes, 0);
         wakes
+    }
+
+    /// Serves those who wait as long as there are permits for the first, beginning with `hand` that
+    /// the caller has, and puts what is left into the word. Under the lock of the table.
+    #[inline(always)]
+    fn settle(&self, bucket: &mut Bucket, wakes: &mut Wakes, mut hand: usize) {
+        let mut empty = true;
+        if let Some(mut queue) = bucket.queue(Key::of(self)) {
+            while !wakes.is_full()
+                && let Some(first) = queue.first()
+            {
+                let count = first.payload().word.get();
+                if hand < count {
+                    // Nobody else takes any while the mark is set.
+                    let more = count - hand;
+                    if self.available() < more {
+                        break;
+                    }
+                    // ORDERING: Acquire, for the one who is served: as in `try_take`.
+                    self.0.fetch_sub(more * ONE, Ordering::Acquire);
+                    hand = count;
+                }
+                if queue.grant_first(wakes, |_| ()) {
+                    hand -= count;
+                }
+            }
+            empty = queue.first().is_none();
+        }
+        // The mark is changed under the lock only.
+        let gone = if empty { self.0.load(Ordering::Relaxed) & WAITERS } else { 0 };
+        let change = (hand * ONE).wrapping_sub(gone);
+        if change != 0 {
+            // ORDERING: Release: as in `add`.
+            self.0.fetch_add(change, Ordering::Release);
+        }
     }
 }
 

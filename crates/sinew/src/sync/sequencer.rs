@@ -298,39 +298,44 @@ impl Sequencer {
         let mut word = self.requests.load(Ordering::Relaxed);
         loop {
             let list = word.map_addr(|word| word & !STATE);
-            let state = if word.addr() & STATE == FREE { BUSY } else { PENDING };
-            let mut new = list;
             if let Some(request) = request {
                 request.link.set(list);
-                new = node.cast_mut();
             }
-            let new = new.map_addr(|address| address | state);
-            // ORDERING: SeqCst: the page of this module; Release publishes the node.
+            let all = if request.is_some() { node.cast_mut() } else { list };
+            let free = word.addr() & STATE == FREE;
+            // The combiner takes the nodes in the same exchange.
+            let new = if free {
+                ptr::without_provenance_mut(BUSY)
+            } else {
+                all.map_addr(|address| address | PENDING)
+            };
+            // ORDERING: SeqCst: the page of this module; Release publishes the node, Acquire shows
+            // those of others.
             match self.requests.compare_exchange_weak(
                 word,
                 new,
                 Ordering::SeqCst,
                 Ordering::Relaxed,
             ) {
-                Ok(_) if state == BUSY => return self.combine(),
+                Ok(_) if free => return self.combine(all),
                 Ok(_) => return,
                 Err(now) => word = now,
             }
         }
     }
 
-    /// What the combiner does.
+    /// What the combiner does, beginning with the nodes that it has taken.
     #[cold]
-    fn combine(&self) {
+    fn combine(&self, mut requests: *mut Node) {
+        let busy = ptr::without_provenance_mut(BUSY);
         // Those to be told, first come first served, and those that were cancelled.
         let (mut reached, mut cancelled) = (Told::new(), Told::new());
         loop {
-            let busy = ptr::without_provenance_mut(BUSY);
-            // ORDERING: SeqCst: as in `drain`; Acquire shows the nodes.
-            let requests = self.requests.swap(busy, Ordering::SeqCst);
-            let requests = requests.map_addr(|word| word & !STATE);
-            // ORDERING: Acquire: pairs with the Release in `cancel`.
-            let cancels = self.cancels.swap(ptr::null_mut(), Ordering::Acquire);
+            let mut cancels = self.cancels.load(Ordering::Relaxed);
+            if !cancels.is_null() {
+                // ORDERING: Acquire: pairs with the Release in `cancel`.
+                cancels = self.cancels.swap(ptr::null_mut(), Ordering::Acquire);
+            }
             // SAFETY: nodes in the stacks and in the heap stay where they are until they were told.
             unsafe {
                 self.take_cancelled(cancels, &mut cancelled);
@@ -348,6 +353,8 @@ impl Sequencer {
             if free.is_ok() {
                 break;
             }
+            // ORDERING: SeqCst: as in `drain`. It also shows what was cancelled before.
+            requests = self.requests.swap(busy, Ordering::SeqCst).map_addr(|word| word & !STATE);
         }
         reached.tell(Reached::Yes);
         cancelled.tell(Reached::Cancelled);

@@ -118,6 +118,10 @@ impl<T> sealed::Arm for RecvArm<'_, T> {
         }
     }
 
+    fn seems_ready(&self) -> bool {
+        self.core.seems_receivable()
+    }
+
     fn enter(&mut self, Joint(wait): Joint<'_>) -> Entered {
         let node = self.node.insert(Node::one_of_several(wait, &self.hands));
         // SAFETY: `select` does not move the arm before it has left it.
@@ -153,6 +157,10 @@ impl<T> sealed::Arm for SendArm<'_, T> {
                 failure == Failure::Disconnected
             }
         }
+    }
+
+    fn seems_ready(&self) -> bool {
+        self.core.seems_sendable()
     }
 
     fn enter(&mut self, Joint(wait): Joint<'_>) -> Entered {

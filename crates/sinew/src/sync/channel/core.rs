@@ -80,6 +80,15 @@ pub(super) enum Try<T> {
 }
 
 impl<T> State<T> {
+    /// Adds a message, if there is one, to a queue that has room for it.
+    #[inline(always)]
+    fn push(&mut self, message: Option<T>) {
+        debug_assert!(message.is_none() || self.queue.len() < self.queue.capacity());
+        if let Some(message) = message {
+            self.queue.push_back(message);
+        }
+    }
+
     /// Sends the message in `hands`, if that is possible at once.
     #[inline(always)]
     fn send(&mut self, hands: &Hands<T>, capacity: usize) -> Try<()> {
@@ -95,7 +104,7 @@ impl<T> State<T> {
         if self.queue.len() == self.queue.capacity() {
             return Try::Grow;
         }
-        self.queue.extend(hands.take());
+        self.push(hands.take());
         Try::Done((), None)
     }
 
@@ -110,7 +119,7 @@ impl<T> State<T> {
         };
         match message {
             Some(message) => {
-                self.queue.extend(sent);
+                self.push(sent);
                 Try::Done(message, claimed)
             }
             None => match sent {
@@ -166,7 +175,7 @@ impl<T> State<T> {
             if !wait.claim_for_itself() {
                 return Entered::Lost(None);
             }
-            self.queue.extend(hands.take());
+            self.push(hands.take());
             return Entered::Done(true, None);
         }
         // SAFETY: the node is pinned, and taken out before it goes.
@@ -228,21 +237,25 @@ impl<T> Core<T> {
 
     /// Leaves one of several waits to send; true if it was granted.
     pub(super) fn leave_sending(&self, node: &Node<Hands<T>>) -> bool {
-        self.locked(|state| {
-            if node.is_linked() {
-                state.sending.remove(node);
-            }
-        });
+        if node.is_granted() {
+            return true;
+        }
+        let mut state = self.state.lock();
+        if node.is_linked() {
+            state.sending.remove(node);
+        }
         node.is_granted()
     }
 
     /// Leaves one of several waits to receive; true if it was granted.
     pub(super) fn leave_receiving(&self, node: &Node<Hands<T>>) -> bool {
-        self.locked(|state| {
-            if node.is_linked() {
-                state.receiving.remove(node);
-            }
-        });
+        if node.is_granted() {
+            return true;
+        }
+        let mut state = self.state.lock();
+        if node.is_linked() {
+            state.receiving.remove(node);
+        }
         node.is_granted()
     }
 
@@ -261,6 +274,20 @@ impl<T> Core<T> {
             receivers: AtomicUsize::new(1),
             capacity,
         }
+    }
+
+    /// Whether receiving seems to be possible at once, by a look without the lock.
+    pub(super) fn seems_receivable(&self) -> bool {
+        self.len() > 0 || self.capacity == 0 || self.is_one_sided()
+    }
+
+    /// Whether sending seems to be possible at once, by a look without the lock.
+    pub(super) fn seems_sendable(&self) -> bool {
+        self.len() < self.capacity || self.capacity == 0 || self.is_one_sided()
+    }
+
+    fn is_one_sided(&self) -> bool {
+        self.senders.load(Ordering::Relaxed) == 0 || self.receivers.load(Ordering::Relaxed) == 0
     }
 
     pub(super) fn len(&self) -> usize {

@@ -154,6 +154,9 @@ impl Word {
                 Attached::Waiting => {}
             }
             let outcome = wait.suspend(deadline);
+            if self.is_set() {
+                return;
+            }
             self.detach(word);
             if !self.is_set() {
                 cancel::settle(who, outcome);
@@ -203,7 +206,8 @@ impl Word {
 
     /// Makes it as new; true if it was set. Nobody can be waiting or setting it.
     pub(crate) fn reset(&mut self) -> bool {
-        let word = self.0.swap(0, Ordering::Relaxed);
+        let word = self.0.load(Ordering::Relaxed);
+        self.0.store(0, Ordering::Relaxed);
         if word & CALLBACK != 0 {
             // SAFETY: the box that `subscribe` put there, taken out once.
             drop(unsafe { take_callback(word) });
@@ -246,7 +250,7 @@ pub(super) fn wait_for_one<'a>(count: usize, word: impl Fn(usize) -> &'a Word) -
                 Outcome::Notified
             }
         };
-        (0..attached).for_each(|index| word(index).detach(entered));
+        (0..attached).filter(|index| !is_set(index)).for_each(|index| word(index).detach(entered));
         if let Some(Attached::Taken) = stopped {
             second_waiter(word(attached));
         }
@@ -287,8 +291,9 @@ impl<'a> WordArm<'a> {
     }
 
     pub(crate) fn leave(&mut self) -> Left {
-        if self.entered != 0 {
-            self.word.detach(core::mem::take(&mut self.entered));
+        let entered = core::mem::take(&mut self.entered);
+        if entered != 0 && !self.word.is_set() {
+            self.word.detach(entered);
         }
         // What was set stays: it is no loss if another arm was granted something.
         if self.word.is_set() { Left::Ready } else { Left::Nothing }

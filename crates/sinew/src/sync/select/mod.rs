@@ -19,7 +19,7 @@ pub(crate) use key::{KeyArm, SignalArm};
 pub use timer::{TimerArm, after, at};
 
 use crate::cancel;
-use crate::carrier::Claimed;
+use crate::carrier::{Claimed, current};
 use crate::clock;
 use crate::fiber::WaitKind;
 use crate::fiber::state::Outcome;
@@ -63,6 +63,10 @@ pub(crate) mod sealed {
     pub trait Arm {
         /// Does it if that is possible at once.
         fn attempt(&mut self) -> bool;
+        /// Whether it is worth an attempt, by a quick look, which may be wrong for a moment.
+        fn seems_ready(&self) -> bool {
+            true
+        }
         /// Does it at once or enters the wait. The arm stays where it is until it was left.
         fn enter(&mut self, wait: Joint<'_>) -> Entered;
         /// Leaves the wait.
@@ -117,8 +121,15 @@ pub enum Patience {
 #[track_caller]
 pub fn select(arms: &mut [&mut dyn Arm], patience: Patience) -> Option<usize> {
     let count = arms.len();
-    let order = random_order(count);
-    if let Some(done) = (0..count).map(order).find(|&index| arms[index].attempt()) {
+    let mut start = random();
+    let order = in_turn(start, count);
+    // Who waits finds out what is possible as it enters the arms; who does not has to know now.
+    let sure = patience == Patience::None;
+    let mut attempt = |index: &usize| {
+        let arm = &mut arms[*index];
+        (sure || arm.seems_ready()) && arm.attempt()
+    };
+    if let Some(done) = (0..count).map(order).find(|index| attempt(index)) {
         return Some(done);
     }
     let deadline = match patience {
@@ -133,7 +144,8 @@ pub fn select(arms: &mut [&mut dyn Arm], patience: Patience) -> Option<usize> {
     let earliest = arms.iter().map(|arm| arm.deadline()).fold(deadline, u64::min);
     loop {
         // In another order each time: two of them that take each other in vain do not go on so.
-        let order = random_order(count);
+        start = start.wrapping_mul(STEP).wrapping_add(1);
+        let order = in_turn(start, count);
         let wait = Wait::begin(WaitKind::Select, address);
         let who = wait.who();
         let mut entered = 0;
@@ -179,19 +191,27 @@ pub fn select(arms: &mut [&mut dyn Arm], patience: Patience) -> Option<usize> {
     }
 }
 
-/// The arms in turn, beginning with any of them.
-fn random_order(count: usize) -> impl Fn(usize) -> usize + Copy {
-    let start = if count > 1 { random(count) } else { 0 };
-    move |turn| (start + turn) % count
+/// The arms in turn, beginning with one that a random number chooses.
+fn in_turn(random: u64, count: usize) -> impl Fn(usize) -> usize + Copy {
+    let first = ((u128::from(random) * count as u128) >> 64) as usize;
+    move |turn| {
+        let index = first + turn;
+        if index < count { index } else { index - count }
+    }
 }
 
-/// A random number below `end`, good enough for fairness.
-fn random(end: usize) -> usize {
+const STEP: u64 = 0x5851_F42D_4C95_7F2D;
+
+/// A random number, good enough for fairness.
+fn random() -> u64 {
     static STATE: AtomicU64 = AtomicU64::new(0);
+    if let Some((carrier, _)) = current::running() {
+        return carrier.random();
+    }
     let mut number = STATE.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
     number = (number ^ number >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     number = (number ^ number >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-    ((u128::from(number ^ number >> 31) * end as u128) >> 64) as usize
+    number ^ number >> 31
 }
 
 /// Makes whoever was claimed on the other side run.
