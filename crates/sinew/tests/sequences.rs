@@ -1,6 +1,7 @@
 //! `Sequencer` and `Event`.
 
-use sinew::sync::{Event, Reached, Sequencer, SequencerWait};
+use sinew::sync::{Event, FiberFuture, Reached, Sequencer, SequencerWait, Waitable};
+use sinew::sync::{wait_for_multiple, wait_with_timeout};
 use sinew::{Runtime, WaitKind};
 use sinew_testkit::{Seed, watch};
 use std::pin::pin;
@@ -271,4 +272,34 @@ fn places_are_dropped_anywhere() {
     });
     done.store(true, Ordering::Relaxed);
     driver.join().unwrap();
+}
+
+/// Places in an order are waited for with futures, and with a timeout.
+#[test]
+fn places_are_futures() {
+    let _watch = watch::a_minute();
+    let runtime = Runtime::builder().carriers(2).build().unwrap();
+    let shared = Arc::new((Sequencer::new(), Event::new(), FiberFuture::<u32>::new()));
+    let theirs = shared.clone();
+    let fiber = runtime.spawn(move || {
+        let (sequencer, event, future) = &*theirs;
+        let (place, other) = (pin!(SequencerWait::new()), pin!(SequencerWait::new()));
+        let (turn, set) = (sequencer.enter(1, place), event.enter(other));
+        assert!(!wait_with_timeout(&turn, Duration::from_millis(1)));
+        let mut order = Vec::new();
+        let mut left: Vec<(u32, &dyn Waitable)> = vec![(1, &turn), (2, &set), (3, future)];
+        while !left.is_empty() {
+            let all: Vec<_> = left.iter().map(|(_, wait)| *wait).collect();
+            let index = wait_for_multiple(&all).unwrap();
+            order.push(left.remove(index).0);
+        }
+        order
+    });
+    waits(&fiber.fiber());
+    shared.1.set();
+    shared.2.set(7).unwrap();
+    shared.0.increment();
+    let mut order = fiber.join().unwrap();
+    order.sort_unstable();
+    assert_eq!(order, [1, 2, 3]);
 }
