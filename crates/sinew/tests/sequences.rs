@@ -1,6 +1,6 @@
 //! `Sequencer` and `Event`.
 
-use sinew::sync::{Event, FiberFuture, Reached, Sequencer, SequencerWait, Waitable};
+use sinew::sync::{Baton, Event, FiberFuture, Reached, Sequencer, SequencerWait, Waitable};
 use sinew::sync::{wait_for_multiple, wait_with_timeout};
 use sinew::{Runtime, WaitKind};
 use sinew_testkit::{Seed, watch};
@@ -280,12 +280,14 @@ fn places_are_futures() {
     let _watch = watch::a_minute();
     let runtime = Runtime::builder().carriers(2).build().unwrap();
     let shared = Arc::new((Sequencer::new(), Event::new(), FiberFuture::<u32>::new()));
-    let theirs = shared.clone();
+    let (theirs, tried) = (shared.clone(), Arc::new(Baton::new()));
+    let ready = tried.clone();
     let fiber = runtime.spawn(move || {
         let (sequencer, event, future) = &*theirs;
         let (place, other) = (pin!(SequencerWait::new()), pin!(SequencerWait::new()));
         let (turn, set) = (sequencer.enter(1, place), event.enter(other));
         assert!(!wait_with_timeout(&turn, Duration::from_millis(1)));
+        ready.post();
         let mut order = Vec::new();
         let mut left: Vec<(u32, &dyn Waitable)> = vec![(1, &turn), (2, &set), (3, future)];
         while !left.is_empty() {
@@ -295,7 +297,7 @@ fn places_are_futures() {
         }
         order
     });
-    waits(&fiber.fiber());
+    tried.wait();
     shared.1.set();
     shared.2.set(7).unwrap();
     shared.0.increment();
