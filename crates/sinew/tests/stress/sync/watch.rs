@@ -1,0 +1,99 @@
+//! Says what went wrong, and where: a bout that fails or hangs ends the process.
+
+use super::bout::Setting;
+use sinew::Fiber;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// The fibers of a bout.
+pub(super) type Fibers = Arc<Mutex<Vec<Fiber>>>;
+
+/// What runs at this moment.
+struct Now {
+    seed: u64,
+    round: u64,
+    what: &'static str,
+    setting: Setting,
+    since: Instant,
+    bouts: u64,
+    fibers: Fibers,
+}
+
+static NOW: Mutex<Option<Now>> = Mutex::new(None);
+
+fn now() -> std::sync::MutexGuard<'static, Option<Now>> {
+    NOW.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Notes that a round begins.
+pub(super) fn new_round(seed: u64, round: u64, what: &'static str, setting: Setting) {
+    let (since, fibers) = (Instant::now(), Fibers::default());
+    *now() = Some(Now { seed, round, what, setting, since, bouts: 0, fibers });
+}
+
+/// Notes that a bout begins.
+pub(super) fn new_bout() -> Fibers {
+    let fibers = Fibers::default();
+    if let Some(now) = now().as_mut() {
+        (now.since, now.fibers) = (Instant::now(), fibers.clone());
+        now.bouts += 1;
+    }
+    fibers
+}
+
+/// Notes that all rounds are over.
+pub(super) fn over() {
+    *now() = None;
+}
+
+/// Ends the process when a bout takes longer than `SINEW_STRESS_PATIENCE` seconds, or 60.
+pub(super) fn begin() {
+    let patience = std::env::var("SINEW_STRESS_PATIENCE").ok().and_then(|text| text.parse().ok());
+    let patience = Duration::from_secs(patience.unwrap_or(60));
+    std::thread::spawn(move || {
+        loop {
+            std::thread::sleep(Duration::from_millis(200));
+            if now().as_ref().is_some_and(|now| now.since.elapsed() > patience) {
+                fail("a bout does not end");
+            }
+        }
+    });
+    // What a worker has to say must not be lost in the output that the test harness keeps.
+    let before = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        say(&format!("{info}\n"));
+        before(info);
+    }));
+}
+
+/// Says what runs, and ends the process.
+pub(super) fn fail(why: &str) -> ! {
+    let mut text = format!("\nstress: {why}\n");
+    if let Some(now) = now().as_ref() {
+        let _ = writeln!(
+            text,
+            "SINEW_STRESS_SEED={} SINEW_STRESS_ONLY={}\nround {}, bout {}: {} with {:?}",
+            now.seed, now.what, now.round, now.bouts, now.what, now.setting
+        );
+        if let Ok(fibers) = now.fibers.try_lock() {
+            for fiber in fibers.iter().filter(|fiber| fiber.is_alive()) {
+                let (name, state) = (fiber.name().unwrap_or_default(), fiber.state());
+                let _ = writeln!(
+                    text,
+                    "fiber {} \"{name}\": {state:?}, waits for {:?}",
+                    fiber.id(),
+                    fiber.waits_for()
+                );
+            }
+        }
+    }
+    say(&text);
+    std::process::abort();
+}
+
+/// To standard error itself, which nobody captures.
+fn say(text: &str) {
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}
