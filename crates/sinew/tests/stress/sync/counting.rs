@@ -186,17 +186,18 @@ impl Work {
 }
 
 pub(super) fn wait_group(bout: &mut Bout) {
-    let groups = bout.steps().min(32);
+    let (groups, count) = (bout.steps().min(32), bout.some());
     let (mut parts, mut waits, mut left) = (Vec::new(), Vec::new(), Vec::new());
     for group in 0..groups {
-        let (size, waiters) = (1 + bout.seed.below(6), 1 + bout.seed.below(3));
+        // No more who wait for a group than can do so at the same time: they have parts as well.
+        let (size, waiters) = (1 + bout.seed.below(6), 1 + bout.seed.below(count.min(4)));
         let all = WaitGroup::new();
         parts.extend((0..size).map(|_| (group, all.clone())));
         waits.extend((0..waiters).map(|_| (group, all.clone())));
         left.push(AtomicUsize::new(size));
     }
     let work = Work { parts: Mutex::new(parts), waits: Mutex::new(waits), left };
-    let (work, count) = (Arc::new(work), bout.some());
+    let work = Arc::new(work);
     let theirs = work.clone();
     bout.start("waits for a group", count, move |worker| {
         while let Some((index, group)) = theirs.wait() {

@@ -57,12 +57,12 @@ pub(super) fn condvar(bout: &mut Bout) {
     assert_eq!(tokens.changed.notify_all(), 0, "somebody still waits");
 }
 
-/// Takes one, if there will be one.
+/// Takes one, if there will be one. Never pinned: the lock is taken again without a timeout.
 fn take_token(worker: &mut Worker, tokens: &Tokens) -> bool {
     let Tokens { state, changed, taken, .. } = tokens;
     let none = |state: &mut (u64, bool)| state.0 == 0 && !state.1;
     let mut guard = state.lock();
-    match worker.below(if worker.has_timeouts() { 8 } else { 3 }) {
+    match worker.below(if worker.has_timeouts() { 7 } else { 3 }) {
         0 => changed.wait_while(&mut guard, none),
         1 => sinew::masked(|| changed.wait_while(&mut guard, none)),
         2 => {
@@ -74,11 +74,7 @@ fn take_token(worker: &mut Worker, tokens: &Tokens) -> bool {
         4 => _ = sinew::timeout(worker.patience(), || changed.wait_while(&mut guard, none)),
         // Without a look before: whatever wakes it, it looks afterwards.
         5 => _ = changed.wait_for(&mut guard, worker.patience()),
-        6 => _ = changed.wait_until(&mut guard, Instant::now() + worker.patience()),
-        _ => {
-            let patience = worker.patience() / 4;
-            sinew::pinned(|| _ = changed.wait_while_for(&mut guard, none, patience));
-        }
+        _ => _ = changed.wait_until(&mut guard, Instant::now() + worker.patience()),
     }
     let over = *guard == (0, true);
     if guard.0 > 0 {

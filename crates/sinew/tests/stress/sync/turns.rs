@@ -16,11 +16,22 @@ pub(super) fn event(bout: &mut Bout) {
 
 /// An event that is set for a moment lets everybody pass who has entered.
 fn event_for_all(bout: &mut Bout) {
-    let shared = Arc::new((Event::new(), AtomicUsize::new(0)));
+    #[derive(Default)]
+    struct Shared {
+        event: Event,
+        entered: AtomicUsize,
+        /// How often it was set and reset.
+        rounds: AtomicUsize,
+    }
+    let shared = Arc::new(Shared::default());
     let (theirs, count) = (shared.clone(), bout.some());
     bout.start("waits for an event", count, move |worker| {
-        let (event, entered) = &*theirs;
-        for _ in 0..worker.steps() {
+        let Shared { event, entered, rounds } = &*theirs;
+        for round in 0..worker.steps() {
+            // Nobody slips through between set and reset: each is woken in each round.
+            while rounds.load(Ordering::SeqCst) < round {
+                sinew::yield_now();
+            }
             let place = pin!(SequencerWait::new());
             let turn = event.enter(place);
             entered.fetch_add(1, Ordering::SeqCst);
@@ -30,13 +41,14 @@ fn event_for_all(bout: &mut Bout) {
         }
     });
     bout.start("sets the event", 1, move |worker| {
-        let (event, entered) = &*shared;
+        let Shared { event, entered, rounds } = &*shared;
         for round in 1..=worker.steps() {
             while entered.load(Ordering::SeqCst) < round * count {
                 sinew::yield_now();
             }
             event.set();
             event.reset();
+            rounds.store(round, Ordering::SeqCst);
             worker.did();
         }
     });
@@ -73,6 +85,9 @@ fn event_on_and_off(bout: &mut Bout) {
     shared.1.store(true, Ordering::SeqCst);
     bout.all_ended();
 }
+
+/// Where the counter is brought to when nobody takes turns any more.
+const END: u64 = u64::MAX / 2;
 
 #[derive(Default)]
 struct Turns {
@@ -121,7 +136,7 @@ pub(super) fn sequencer(bout: &mut Bout) {
     let (theirs, count) = (turns.clone(), bout.some());
     bout.start("watches", count, move |worker| {
         for _ in 0..worker.steps() {
-            let token = theirs.sequencer.get() + worker.below(4) as u64;
+            let token = (theirs.sequencer.get() + worker.below(4) as u64).min(END);
             let reached = if worker.once_in(2) {
                 await_turn(worker, &theirs.sequencer, token)
             } else {
@@ -135,7 +150,7 @@ pub(super) fn sequencer(bout: &mut Bout) {
     bout.ended(takers);
     let taken = turns.next.load(Ordering::SeqCst);
     assert_eq!((turns.sequencer.get(), turns.due.load(Ordering::SeqCst)), (taken, taken));
-    turns.sequencer.advance(u64::MAX / 2);
+    turns.sequencer.advance(END);
     bout.all_ended();
 }
 
