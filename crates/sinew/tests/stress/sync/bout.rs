@@ -25,6 +25,8 @@ struct Shared {
     setting: Setting,
     /// Whether waits have timeouts. Without them, nobody gets on who was not woken.
     timeouts: bool,
+    /// Whether nobody sleeps, and no patience is long.
+    hurried: bool,
     cancels_left: AtomicUsize,
     fibers: watch::Fibers,
     steps: usize,
@@ -112,9 +114,9 @@ impl Worker {
         self.seed.fork()
     }
 
-    /// Not at all, or up to a millisecond.
+    /// None, or up to a millisecond.
     pub(super) fn patience(&mut self) -> Duration {
-        let micros = match self.below(4) {
+        let micros = match self.below(if self.shared.hurried { 2 } else { 4 }) {
             0 => 0,
             1 => self.below(20),
             2 => self.below(200),
@@ -127,11 +129,11 @@ impl Worker {
     pub(super) fn pause(&mut self) {
         match self.below(32) {
             0..=15 => {}
-            16..=26 => sinew::yield_now(),
-            27 => {
+            27 if !self.shared.hurried => {
                 let patience = self.patience() / 4;
                 sinew::sleep(patience);
             }
+            16..=27 => sinew::yield_now(),
             28..=30 => (0..self.below(200)).for_each(|_| std::hint::spin_loop()),
             _ => self.shared.cancel_somebody(&mut self.seed),
         }
@@ -191,6 +193,7 @@ impl Bout {
         let shared = Shared {
             setting,
             timeouts: seed.below(2) > 0,
+            hurried: seed.below(3) > 0,
             cancels_left: AtomicUsize::new(if cancels { seed.below(most) } else { 0 }),
             fibers: watch::new_bout(),
             steps: 1 << seed.below(8),
@@ -307,7 +310,7 @@ impl Bout {
                 let Bout { shared, seed, .. } = self;
                 shared.cancel_somebody(seed);
             }
-            let moment = 1 + self.seed.below(200) as u64;
+            let moment = 1 + self.seed.below(if self.shared.hurried { 20 } else { 200 }) as u64;
             std::thread::park_timeout(Duration::from_micros(moment));
         }
     }

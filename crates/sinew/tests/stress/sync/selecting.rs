@@ -160,14 +160,14 @@ fn send_or_receive(
         0 => sinew::select! {
             recv(receiver) -> received => inboxes[from].accept(received.expect("senders are there")),
             send(sender, parcel) -> sent => {
-                sent.ok().expect("receivers are there");
+                sent.expect("receivers are there");
                 receipt.sent();
             },
             default => {},
         },
         1 if timeouts => sinew::select! {
             send(sender, parcel) -> sent => {
-                sent.ok().expect("receivers are there");
+                sent.expect("receivers are there");
                 receipt.sent();
             }
             recv(receiver) -> received => inboxes[from].accept(received.expect("senders are there")),
@@ -176,7 +176,7 @@ fn send_or_receive(
         _ => sinew::select! {
             recv(receiver) -> received => inboxes[from].accept(received.expect("senders are there")),
             send(sender, parcel) -> sent => {
-                sent.ok().expect("receivers are there");
+                sent.expect("receivers are there");
                 receipt.sent();
             }
         },

@@ -69,7 +69,10 @@ pub(super) fn park(bout: &mut Bout) {
             } else {
                 worker.attempt(
                     || Some(()),
-                    |patience| Some(sinew::park_timeout(patience)),
+                    |patience| {
+                        sinew::park_timeout(patience);
+                        Some(())
+                    },
                     sinew::park,
                 );
             }
