@@ -7,8 +7,8 @@ use super::watch;
 use sinew::{Builder, Fiber, Handle, JoinHandle};
 use sinew_testkit::Seed;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Where the workers run.
@@ -28,7 +28,8 @@ struct Shared {
     /// Whether nobody sleeps, and no patience is long.
     hurried: bool,
     cancels_left: AtomicUsize,
-    fibers: watch::Fibers,
+    /// Those who may be cancelled by chance.
+    fibers: Mutex<Vec<Fiber>>,
     steps: usize,
     operations: &'static AtomicU64,
     runtime: Handle,
@@ -162,9 +163,21 @@ impl Worker {
 
 type Work = Arc<dyn Fn(&mut Worker) + Send + Sync>;
 
+/// What may become of the fibers of a crew.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// They are cancelled by chance, and others come in their place.
+    Replaced,
+    /// Nobody cancels them.
+    Safe,
+    /// They are cancelled when the driver says so, and nobody comes in their place.
+    Doomed,
+}
+
 /// Workers that do the same.
 struct Crew {
     role: &'static str,
+    fate: Fate,
     work: Work,
     fibers: Vec<JoinHandle<()>>,
     threads: Vec<std::thread::JoinHandle<()>>,
@@ -188,6 +201,7 @@ impl Bout {
         setting: Setting,
         operations: &'static AtomicU64,
     ) -> Bout {
+        watch::new_bout();
         let cancels = seed.below(3) > 0;
         let most = 1 << seed.below(7);
         let shared = Shared {
@@ -195,7 +209,7 @@ impl Bout {
             timeouts: seed.below(2) > 0,
             hurried: seed.below(3) > 0,
             cancels_left: AtomicUsize::new(if cancels { seed.below(most) } else { 0 }),
-            fibers: watch::new_bout(),
+            fibers: Mutex::default(),
             steps: 1 << seed.below(8),
             operations,
             runtime: runtime.clone(),
@@ -234,11 +248,40 @@ impl Bout {
         count: usize,
         work: impl Fn(&mut Worker) + Send + Sync + 'static,
     ) -> CrewId {
-        let threads = if self.shared.setting.threads { count.div_ceil(4).min(3) } else { 0 };
-        let work: Work = Arc::new(work);
-        let mut crew = Crew { role, work, fibers: Vec::new(), threads: Vec::new() };
+        self.start_as(Fate::Replaced, role, count, Arc::new(work))
+    }
+
+    /// Starts workers that nobody cancels.
+    pub(super) fn start_safe(
+        &mut self,
+        role: &'static str,
+        count: usize,
+        work: impl Fn(&mut Worker) + Send + Sync + 'static,
+    ) -> CrewId {
+        self.start_as(Fate::Safe, role, count, Arc::new(work))
+    }
+
+    /// Starts fibers that may be cancelled with [`cancel`](Self::cancel) only.
+    pub(super) fn start_doomed(
+        &mut self,
+        role: &'static str,
+        count: usize,
+        work: impl Fn(&mut Worker) + Send + Sync + 'static,
+    ) -> CrewId {
+        self.start_as(Fate::Doomed, role, count, Arc::new(work))
+    }
+
+    /// Cancels all fibers of a crew.
+    pub(super) fn cancel(&self, crew: CrewId) {
+        self.crews[crew.0].fibers.iter().for_each(JoinHandle::cancel);
+    }
+
+    fn start_as(&mut self, fate: Fate, role: &'static str, count: usize, work: Work) -> CrewId {
+        let takes_threads = self.shared.setting.threads && fate != Fate::Doomed;
+        let threads = if takes_threads { count.div_ceil(4).min(3) } else { 0 };
+        let mut crew = Crew { role, fate, work, fibers: Vec::new(), threads: Vec::new() };
         for _ in 0..count - threads {
-            let fiber = self.spawn(role, crew.work.clone());
+            let fiber = self.spawn(fate, role, crew.work.clone());
             crew.fibers.push(fiber);
         }
         for _ in 0..threads {
@@ -270,12 +313,15 @@ impl Bout {
         }
     }
 
-    fn spawn(&mut self, role: &'static str, work: Work) -> JoinHandle<()> {
+    fn spawn(&mut self, fate: Fate, role: &'static str, work: Work) -> JoinHandle<()> {
         let body = self.body(work, true);
         let fiber = self.shared.builder().name(role).spawn(body).unwrap();
-        let mut fibers = self.shared.fibers.lock().unwrap();
-        fibers.retain(Fiber::is_alive);
-        fibers.push(fiber.fiber());
+        watch::new_fiber(fiber.fiber());
+        if fate == Fate::Replaced {
+            let mut fibers = self.shared.fibers.lock().unwrap();
+            fibers.retain(Fiber::is_alive);
+            fibers.push(fiber.fiber());
+        }
         fiber
     }
 
@@ -318,7 +364,7 @@ impl Bout {
     /// Takes the results of those who have ended, and replaces those who were cancelled.
     fn look_after(&mut self, index: usize) {
         let crew = &mut self.crews[index];
-        let (role, work) = (crew.role, crew.work.clone());
+        let (fate, role, work) = (crew.fate, crew.role, crew.work.clone());
         for thread in crew.threads.extract_if(.., |thread| thread.is_finished()) {
             thread.join().unwrap();
         }
@@ -326,8 +372,11 @@ impl Bout {
         for fiber in ended {
             if let Err(payload) = fiber.join() {
                 assert!(sinew::is_cancel(&*payload), "a fiber ended with another payload");
-                let fiber = self.spawn(role, work.clone());
-                self.crews[index].fibers.push(fiber);
+                assert!(fate != Fate::Safe, "nobody has cancelled it");
+                if fate == Fate::Replaced {
+                    let fiber = self.spawn(fate, role, work.clone());
+                    self.crews[index].fibers.push(fiber);
+                }
             }
         }
     }

@@ -9,7 +9,7 @@ use sinew::sync::{
 use std::mem::forget;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 pub(super) fn mutex(bout: &mut Bout) {
@@ -124,6 +124,52 @@ impl Table {
 }
 
 pub(super) fn rwlock(bout: &mut Bout) {
+    if bout.seed.below(3) == 0 { readers_who_meet(bout) } else { readers_and_writers(bout) }
+}
+
+/// Readers who wait for each other inside. One who wants to write and gives up must not keep those
+/// out who stood back for it.
+fn readers_who_meet(bout: &mut Bout) {
+    #[derive(Default)]
+    struct Meeting {
+        lock: RwLock<u64>,
+        came: AtomicUsize,
+        over: AtomicBool,
+    }
+    let meeting = Arc::new(Meeting::default());
+    let (theirs, count) = (meeting.clone(), bout.some());
+    let readers = bout.start_safe("reads with others", count, move |worker| {
+        for round in 1..=worker.steps().min(4) {
+            let guard = theirs.lock.read();
+            theirs.came.fetch_add(1, Ordering::SeqCst);
+            while theirs.came.load(Ordering::SeqCst) < round * count {
+                sinew::yield_now();
+            }
+            worker.pause();
+            drop(guard);
+            worker.did();
+        }
+    });
+    let (theirs, some) = (meeting.clone(), bout.some());
+    bout.start("gives up writing", some, move |worker| {
+        while !theirs.over.load(Ordering::SeqCst) {
+            let patience = worker.patience();
+            if worker.once_in(2) {
+                drop(theirs.lock.try_write_for(patience));
+            } else {
+                drop(theirs.lock.try_upgradable_read_for(patience));
+            }
+            worker.did();
+            sinew::yield_now();
+        }
+    });
+    bout.ended(readers);
+    meeting.over.store(true, Ordering::SeqCst);
+    bout.all_ended();
+    assert!(meeting.lock.try_write().is_some(), "nobody has the lock");
+}
+
+fn readers_and_writers(bout: &mut Bout) {
     let table = Arc::new(Table::default());
     let theirs = table.clone();
     let count = bout.some();

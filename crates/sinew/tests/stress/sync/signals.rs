@@ -4,7 +4,7 @@ use super::bout::{Bout, Worker};
 use sinew::sync::{Baton, Condvar, Futex, LazyLock, Mutex, Once, OnceLock};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 #[derive(Default)]
 struct Tokens {
@@ -15,8 +15,83 @@ struct Tokens {
     taken: AtomicU64,
 }
 
-/// Each token that is made wakes one who waits, so that none is left while somebody waits.
 pub(super) fn condvar(bout: &mut Bout) {
+    if bout.seed.below(2) == 0 {
+        condvar_for_all(bout);
+    } else {
+        let (state, changed) = (Mutex::new(0_u64), Condvar::new());
+        let shared = Arc::new((state, changed));
+        let theirs = shared.clone();
+        let take = move |patience: Option<Duration>| {
+            let (state, changed) = &*theirs;
+            let mut guard = state.lock();
+            match patience {
+                None => changed.wait_while(&mut guard, |left| *left == 0),
+                Some(time) => _ = changed.wait_while_for(&mut guard, |left| *left == 0, time),
+            }
+            let left = guard.checked_sub(1);
+            *guard = left.unwrap_or(0);
+            left.is_some()
+        };
+        let give = move || {
+            *shared.0.lock() += 1;
+            shared.1.notify_one();
+        };
+        as_many_as_stay(bout, take, give);
+    }
+}
+
+/// Some wait for a token each, and exactly as many are made; others wait as well, and leave at the
+/// same time. One that was woken passes on what it got. So nobody is left, unless somebody who
+/// leaves takes a wake-up along.
+fn as_many_as_stay(
+    bout: &mut Bout,
+    take: impl Fn(Option<Duration>) -> bool + Send + Sync + 'static,
+    give: impl Fn() + Send + Sync + 'static,
+) {
+    let (take, give) = (Arc::new(take), Arc::new(give));
+    let (stay, leave) = (1 + bout.seed.below(6), 1 + bout.seed.below(6));
+    let began = Arc::new(AtomicUsize::new(0));
+    let (taking, giving, begins) = (take.clone(), give.clone(), began.clone());
+    let leavers = bout.start_doomed("leaves", leave, move |worker| {
+        let patience = worker.once_in(2).then(|| worker.patience());
+        begins.fetch_add(1, Ordering::SeqCst);
+        if taking(patience) {
+            giving();
+        }
+        worker.did();
+    });
+    let begins = began.clone();
+    bout.start_safe("stays", stay, move |worker| {
+        begins.fetch_add(1, Ordering::SeqCst);
+        while !take(None) {}
+        worker.did();
+    });
+    // Most of the time all of them wait when the tokens come.
+    if bout.seed.below(4) > 0 {
+        bout.until(|| began.load(Ordering::SeqCst) == stay + leave);
+    }
+    let left = AtomicUsize::new(stay);
+    let early = bout.seed.below(2) == 0;
+    if early {
+        bout.cancel(leavers);
+    }
+    bout.start_safe("makes tokens", 1 + stay / 3, move |worker| {
+        let one = |left: usize| left.checked_sub(1);
+        while left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one).is_ok() {
+            give();
+            worker.did();
+            worker.pause();
+        }
+    });
+    if !early {
+        bout.cancel(leavers);
+    }
+    bout.all_ended();
+}
+
+/// Each token that is made wakes one who waits, so that none is left while somebody waits.
+fn condvar_for_all(bout: &mut Bout) {
     let tokens = Arc::new(Tokens::default());
     let (theirs, count) = (tokens.clone(), bout.some());
     bout.start("takes tokens", count, move |worker| while take_token(worker, &theirs) {});
@@ -88,7 +163,39 @@ fn take_token(worker: &mut Worker, tokens: &Tokens) -> bool {
 }
 
 pub(super) fn futex(bout: &mut Bout) {
-    if bout.seed.below(2) == 0 { futex_for_all(bout) } else { futex_for_one(bout) }
+    match bout.seed.below(3) {
+        0 => futex_for_all(bout),
+        1 => futex_for_one(bout),
+        _ => {
+            let shared = Arc::new((AtomicU64::new(0), Futex::new()));
+            let theirs = shared.clone();
+            let take = move |patience: Option<Duration>| {
+                let (left, posted) = &*theirs;
+                let one = |left: u64| left.checked_sub(1);
+                let mut patience = patience;
+                loop {
+                    let token = posted.get();
+                    if left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one).is_ok() {
+                        return true;
+                    }
+                    match patience {
+                        None => posted.wait(token + 1),
+                        // One look more: it may have been woken in the last moment.
+                        Some(Duration::ZERO) => return false,
+                        Some(time) => {
+                            posted.wait_for(token + 1, time);
+                            patience = Some(Duration::ZERO);
+                        }
+                    }
+                }
+            };
+            let give = move || {
+                shared.0.fetch_add(1, Ordering::SeqCst);
+                shared.1.post_one();
+            };
+            as_many_as_stay(bout, take, give);
+        }
+    }
 }
 
 /// Whoever waits for a level gets on when it was reached.

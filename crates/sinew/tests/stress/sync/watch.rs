@@ -4,11 +4,8 @@ use super::bout::Setting;
 use sinew::Fiber;
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
-
-/// The fibers of a bout.
-pub(super) type Fibers = Arc<Mutex<Vec<Fiber>>>;
 
 /// What runs at this moment.
 struct Now {
@@ -18,7 +15,7 @@ struct Now {
     setting: Setting,
     since: Instant,
     bouts: u64,
-    fibers: Fibers,
+    fibers: Vec<Fiber>,
 }
 
 static NOW: Mutex<Option<Now>> = Mutex::new(None);
@@ -29,18 +26,24 @@ fn now() -> std::sync::MutexGuard<'static, Option<Now>> {
 
 /// Notes that a round begins.
 pub(super) fn new_round(seed: u64, round: u64, what: &'static str, setting: Setting) {
-    let (since, fibers) = (Instant::now(), Fibers::default());
+    let (since, fibers) = (Instant::now(), Vec::new());
     *now() = Some(Now { seed, round, what, setting, since, bouts: 0, fibers });
 }
 
 /// Notes that a bout begins.
-pub(super) fn new_bout() -> Fibers {
-    let fibers = Fibers::default();
+pub(super) fn new_bout() {
     if let Some(now) = now().as_mut() {
-        (now.since, now.fibers) = (Instant::now(), fibers.clone());
+        now.since = Instant::now();
         now.bouts += 1;
+        now.fibers.clear();
     }
-    fibers
+}
+
+/// Notes that the bout has another fiber.
+pub(super) fn new_fiber(fiber: Fiber) {
+    if let Some(now) = now().as_mut() {
+        now.fibers.push(fiber);
+    }
 }
 
 /// Notes that all rounds are over.
@@ -77,16 +80,10 @@ pub(super) fn fail(why: &str) -> ! {
             "SINEW_STRESS_SEED={} SINEW_STRESS_ONLY={}\nround {}, bout {}: {} with {:?}",
             now.seed, now.what, now.round, now.bouts, now.what, now.setting
         );
-        if let Ok(fibers) = now.fibers.try_lock() {
-            for fiber in fibers.iter().filter(|fiber| fiber.is_alive()) {
-                let (name, state) = (fiber.name().unwrap_or_default(), fiber.state());
-                let _ = writeln!(
-                    text,
-                    "fiber {} \"{name}\": {state:?}, waits for {:?}",
-                    fiber.id(),
-                    fiber.waits_for()
-                );
-            }
+        for fiber in now.fibers.iter().filter(|fiber| fiber.is_alive()) {
+            let (name, state) = (fiber.name().unwrap_or_default(), fiber.state());
+            let (id, kind) = (fiber.id(), fiber.waits_for());
+            let _ = writeln!(text, "fiber {id} \"{name}\": {state:?}, waits for {kind:?}");
         }
     }
     say(&text);
