@@ -140,7 +140,16 @@ fn readers_who_meet(bout: &mut Bout) {
     let (theirs, count) = (meeting.clone(), bout.some());
     let readers = bout.start_safe("reads with others", count, move |worker| {
         for round in 1..=worker.steps().min(4) {
-            let guard = theirs.lock.read();
+            let first = worker.once_in(2).then(|| theirs.lock.try_write()).flatten();
+            let guard = match first {
+                Some(mut guard) => {
+                    *guard += 1;
+                    worker.pause();
+                    // Lets in those who have come meanwhile.
+                    RwLockWriteGuard::downgrade(guard)
+                }
+                None => theirs.lock.read(),
+            };
             theirs.came.fetch_add(1, Ordering::SeqCst);
             while theirs.came.load(Ordering::SeqCst) < round * count {
                 sinew::yield_now();
@@ -150,7 +159,8 @@ fn readers_who_meet(bout: &mut Bout) {
             worker.did();
         }
     });
-    let (theirs, some) = (meeting.clone(), bout.some());
+    let theirs = meeting.clone();
+    let some = if bout.seed.below(2) == 0 { 0 } else { bout.some() };
     bout.start("gives up writing", some, move |worker| {
         while !theirs.over.load(Ordering::SeqCst) {
             let patience = worker.patience();
@@ -159,7 +169,6 @@ fn readers_who_meet(bout: &mut Bout) {
             } else {
                 drop(theirs.lock.try_upgradable_read_for(patience));
             }
-            worker.did();
             sinew::yield_now();
         }
     });

@@ -57,7 +57,8 @@ fn as_many_as_stay(
         let patience = worker.once_in(2).then(|| worker.patience());
         begins.fetch_add(1, Ordering::SeqCst);
         if taking(patience) {
-            giving();
+            // It may be cancelled by now.
+            sinew::masked(&*giving);
         }
         worker.did();
     });
