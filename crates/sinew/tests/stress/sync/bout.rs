@@ -8,7 +8,7 @@ use sinew::{Builder, Fiber, Handle, JoinHandle};
 use sinew_testkit::Seed;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, TryLockError};
 use std::time::Duration;
 
 /// Where the workers run.
@@ -29,7 +29,7 @@ struct Shared {
     hurried: bool,
     cancels_left: AtomicUsize,
     /// Those who may be cancelled by chance.
-    fibers: Mutex<Vec<Fiber>>,
+    fibers: Shelf<Vec<Fiber>>,
     steps: usize,
     operations: &'static AtomicU64,
     runtime: Handle,
@@ -47,18 +47,17 @@ impl Shared {
         unsafe { builder.migratable() }
     }
 
-    /// Cancels one of the fibers. Out of line: fibers that move use no thread-local in a function
-    /// that waits, and the lock does.
-    #[inline(never)]
+    /// Cancels one of the fibers.
     fn cancel_somebody(&self, seed: &mut Seed) {
         let take = |left: usize| left.checked_sub(1);
         if self.cancels_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_err() {
             return;
         }
-        let fibers = self.fibers.lock().unwrap();
-        if !fibers.is_empty() {
-            fibers[seed.below(fibers.len())].cancel();
-        }
+        self.fibers.with(|fibers| {
+            if !fibers.is_empty() {
+                fibers[seed.below(fibers.len())].cancel();
+            }
+        });
     }
 }
 
@@ -209,7 +208,7 @@ impl Bout {
             timeouts: seed.below(2) > 0,
             hurried: seed.below(3) > 0,
             cancels_left: AtomicUsize::new(if cancels { seed.below(most) } else { 0 }),
-            fibers: Mutex::default(),
+            fibers: Shelf::default(),
             steps: 1 << seed.below(8),
             operations,
             runtime: runtime.clone(),
@@ -318,9 +317,10 @@ impl Bout {
         let fiber = self.shared.builder().name(role).spawn(body).unwrap();
         watch::new_fiber(fiber.fiber());
         if fate == Fate::Replaced {
-            let mut fibers = self.shared.fibers.lock().unwrap();
-            fibers.retain(Fiber::is_alive);
-            fibers.push(fiber.fiber());
+            self.shared.fibers.with(|fibers| {
+                fibers.retain(Fiber::is_alive);
+                fibers.push(fiber.fiber());
+            });
         }
         fiber
     }
@@ -377,6 +377,32 @@ impl Bout {
                     let fiber = self.spawn(fate, role, work.clone());
                     self.crews[index].fibers.push(fiber);
                 }
+            }
+        }
+    }
+}
+
+/// What several workers use for a moment, in which nobody waits.
+///
+/// The lock is tried again and again: what the standard library does when it has to wait is hidden
+/// from the sanitizers.
+#[derive(Default)]
+pub(super) struct Shelf<T>(Mutex<T>);
+
+impl<T> Shelf<T> {
+    pub(super) const fn new(value: T) -> Shelf<T> {
+        Shelf(Mutex::new(value))
+    }
+
+    /// Out of line: the lock looks at a thread-local, which a fiber that moves must not do in a
+    /// function that waits.
+    #[inline(never)]
+    pub(super) fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
+        loop {
+            match self.0.try_lock() {
+                Ok(mut value) => return f(&mut value),
+                Err(TryLockError::Poisoned(mut value)) => return f(value.get_mut()),
+                Err(TryLockError::WouldBlock) => std::thread::yield_now(),
             }
         }
     }

@@ -1,12 +1,12 @@
 //! Messages: each is received once or given back, and those of one sender in order.
 
-use super::bout::{Bout, Worker};
+use super::bout::{Bout, Shelf, Worker};
 use sinew::sync::channel::{
     self, Receiver, RecvTimeoutError, SendTimeoutError, Sender, TryRecvError, TrySendError,
 };
 use std::cell::Cell;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
 /// The books on all messages of a bout.
 #[derive(Default)]
@@ -125,21 +125,19 @@ impl Inbox {
 }
 
 /// Where workers find what they work with, until it is taken away.
-pub(super) struct Desk<T>(Mutex<Option<T>>);
+pub(super) struct Desk<T>(Shelf<Option<T>>);
 
 impl<T: Clone> Desk<T> {
     pub(super) fn new(value: T) -> Arc<Desk<T>> {
-        Arc::new(Desk(Mutex::new(Some(value))))
+        Arc::new(Desk(Shelf::new(Some(value))))
     }
 
-    /// Out of line, because of the lock.
-    #[inline(never)]
     pub(super) fn get(&self) -> Option<T> {
-        self.0.lock().unwrap().clone()
+        self.0.with(|value| value.clone())
     }
 
     pub(super) fn clear(&self) {
-        let value = self.0.lock().unwrap().take();
+        let value = self.0.with(Option::take);
         drop(value);
     }
 }

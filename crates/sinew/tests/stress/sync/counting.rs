@@ -1,9 +1,9 @@
 //! Permits, parts and places: what is counted is conserved.
 
-use super::bout::{Bout, Order, Worker};
+use super::bout::{Bout, Order, Shelf, Worker};
 use sinew::sync::{Barrier, Semaphore, WaitGroup};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
 struct Room {
     permits: Arc<Semaphore>,
@@ -167,22 +167,9 @@ fn barrier_that_some_leave(bout: &mut Bout) {
 
 struct Work {
     /// Parts by group, for those who do the work, and for those who wait for it.
-    parts: Mutex<Vec<(usize, WaitGroup)>>,
-    waits: Mutex<Vec<(usize, WaitGroup)>>,
+    parts: Shelf<Vec<(usize, WaitGroup)>>,
+    waits: Shelf<Vec<(usize, WaitGroup)>>,
     left: Vec<AtomicUsize>,
-}
-
-impl Work {
-    /// Out of line, because of the lock.
-    #[inline(never)]
-    fn part(&self) -> Option<(usize, WaitGroup)> {
-        self.parts.lock().unwrap().pop()
-    }
-
-    #[inline(never)]
-    fn wait(&self) -> Option<(usize, WaitGroup)> {
-        self.waits.lock().unwrap().pop()
-    }
 }
 
 pub(super) fn wait_group(bout: &mut Bout) {
@@ -196,11 +183,11 @@ pub(super) fn wait_group(bout: &mut Bout) {
         waits.extend((0..waiters).map(|_| (group, all.clone())));
         left.push(AtomicUsize::new(size));
     }
-    let work = Work { parts: Mutex::new(parts), waits: Mutex::new(waits), left };
+    let work = Work { parts: Shelf::new(parts), waits: Shelf::new(waits), left };
     let work = Arc::new(work);
     let theirs = work.clone();
     bout.start("waits for a group", count, move |worker| {
-        while let Some((index, group)) = theirs.wait() {
+        while let Some((index, group)) = theirs.waits.with(Vec::pop) {
             let group = std::cell::Cell::new(Some(group));
             let take = || group.take().expect("one way is taken");
             let done = worker.attempt(
@@ -217,7 +204,7 @@ pub(super) fn wait_group(bout: &mut Bout) {
     let theirs = work.clone();
     let count = bout.some();
     bout.start("does a part", count, move |worker| {
-        while let Some((index, part)) = theirs.part() {
+        while let Some((index, part)) = theirs.parts.with(Vec::pop) {
             // Counted also when the worker is cancelled, and before the part is dropped.
             struct Done<'a>(&'a AtomicUsize, Option<WaitGroup>);
             impl Drop for Done<'_> {

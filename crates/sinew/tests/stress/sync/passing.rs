@@ -1,30 +1,27 @@
 //! One value from one side to the other: set once, seen by who waits, called back once.
 
-use super::bout::{Bout, Worker};
+use super::bout::{Bout, Shelf, Worker};
 use super::channels::{Inbox, Ledger, Parcel, Receipt};
 use sinew::sync::channel::{self, OneshotReceiver, OneshotSender, RecvTimeoutError, TryRecvError};
 use sinew::sync::{FiberFuture, Patience, select};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
 /// Things to do; who does not come to do one puts it back.
-struct Pool<T>(Mutex<Vec<T>>);
+struct Pool<T>(Shelf<Vec<T>>);
 
 impl<T> Pool<T> {
     fn new(things: Vec<T>) -> Pool<T> {
-        Pool(Mutex::new(things))
+        Pool(Shelf::new(things))
     }
 
-    /// Out of line, because of the lock.
-    #[inline(never)]
     fn take(&self) -> Option<Held<'_, T>> {
-        let thing = self.0.lock().unwrap().pop()?;
+        let thing = self.0.with(Vec::pop)?;
         Some(Held { pool: self, thing: Some(thing) })
     }
 
-    #[inline(never)]
     fn put(&self, thing: T) {
-        self.0.lock().unwrap().insert(0, thing);
+        self.0.with(|things| things.insert(0, thing));
     }
 }
 

@@ -1,29 +1,26 @@
 //! Parking and joining.
 
-use super::bout::{Bout, Worker};
+use super::bout::{Bout, Shelf, Worker};
 use sinew::Fiber;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
 #[derive(Default)]
 struct Mailbox {
     letters: AtomicU64,
-    reader: Mutex<Option<Fiber>>,
+    reader: Shelf<Option<Fiber>>,
     is_read: AtomicBool,
 }
 
 impl Mailbox {
-    /// Out of line, because of the lock.
-    #[inline(never)]
     fn wake(&self) {
-        if let Some(reader) = &*self.reader.lock().unwrap() {
+        if let Some(reader) = self.reader.with(|reader| reader.clone()) {
             reader.unpark();
         }
     }
 
-    #[inline(never)]
     fn set_reader(&self, reader: Option<Fiber>) {
-        *self.reader.lock().unwrap() = reader;
+        self.reader.with(|before| *before = reader);
     }
 }
 

@@ -1,10 +1,9 @@
 //! Says what went wrong, and where: a bout that fails or hangs ends the process.
 
-use super::bout::Setting;
+use super::bout::{Setting, Shelf};
 use sinew::Fiber;
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// What runs at this moment.
@@ -18,37 +17,38 @@ struct Now {
     fibers: Vec<Fiber>,
 }
 
-static NOW: Mutex<Option<Now>> = Mutex::new(None);
-
-fn now() -> std::sync::MutexGuard<'static, Option<Now>> {
-    NOW.lock().unwrap_or_else(PoisonError::into_inner)
-}
+static NOW: Shelf<Option<Now>> = Shelf::new(None);
 
 /// Notes that a round begins.
 pub(super) fn new_round(seed: u64, round: u64, what: &'static str, setting: Setting) {
     let (since, fibers) = (Instant::now(), Vec::new());
-    *now() = Some(Now { seed, round, what, setting, since, bouts: 0, fibers });
+    let new = Some(Now { seed, round, what, setting, since, bouts: 0, fibers });
+    NOW.with(|now| *now = new);
 }
 
 /// Notes that a bout begins.
 pub(super) fn new_bout() {
-    if let Some(now) = now().as_mut() {
-        now.since = Instant::now();
-        now.bouts += 1;
-        now.fibers.clear();
-    }
+    NOW.with(|now| {
+        if let Some(now) = now {
+            now.since = Instant::now();
+            now.bouts += 1;
+            now.fibers.clear();
+        }
+    });
 }
 
 /// Notes that the bout has another fiber.
 pub(super) fn new_fiber(fiber: Fiber) {
-    if let Some(now) = now().as_mut() {
-        now.fibers.push(fiber);
-    }
+    NOW.with(|now| {
+        if let Some(now) = now {
+            now.fibers.push(fiber);
+        }
+    });
 }
 
 /// Notes that all rounds are over.
 pub(super) fn over() {
-    *now() = None;
+    NOW.with(|now| *now = None);
 }
 
 /// Ends the process when a bout takes longer than `SINEW_STRESS_PATIENCE` seconds, or 60.
@@ -58,7 +58,8 @@ pub(super) fn begin() {
     std::thread::spawn(move || {
         loop {
             std::thread::sleep(Duration::from_millis(200));
-            if now().as_ref().is_some_and(|now| now.since.elapsed() > patience) {
+            let hangs = |now: &Now| now.since.elapsed() > patience;
+            if NOW.with(|now| now.as_ref().is_some_and(hangs)) {
                 fail("a bout does not end");
             }
         }
@@ -74,18 +75,19 @@ pub(super) fn begin() {
 /// Says what runs, and ends the process.
 pub(super) fn fail(why: &str) -> ! {
     let mut text = format!("\nstress: {why}\n");
-    if let Some(now) = now().as_ref() {
+    NOW.with(|now| {
+        let Some(Now { seed, round, what, setting, bouts, fibers, .. }) = now else { return };
         let _ = writeln!(
             text,
-            "SINEW_STRESS_SEED={} SINEW_STRESS_ONLY={}\nround {}, bout {}: {} with {:?}",
-            now.seed, now.what, now.round, now.bouts, now.what, now.setting
+            "SINEW_STRESS_SEED={seed} SINEW_STRESS_ONLY={what}\n\
+             round {round}, bout {bouts}: {what} with {setting:?}"
         );
-        for fiber in now.fibers.iter().filter(|fiber| fiber.is_alive()) {
+        for fiber in fibers.iter().filter(|fiber| fiber.is_alive()) {
             let (name, state) = (fiber.name().unwrap_or_default(), fiber.state());
             let (id, kind) = (fiber.id(), fiber.waits_for());
             let _ = writeln!(text, "fiber {id} \"{name}\": {state:?}, waits for {kind:?}");
         }
-    }
+    });
     say(&text);
     std::process::abort();
 }
