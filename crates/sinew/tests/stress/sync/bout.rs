@@ -235,9 +235,10 @@ impl Bout {
         self.shared.cancels_left.store(0, Ordering::SeqCst);
     }
 
-    /// A number of workers.
+    /// A number of workers: two at least, and mostly few.
     pub(super) fn some(&mut self) -> usize {
-        2 + self.seed.below(1 << self.seed.clone().below(5))
+        let bits = self.seed.below(6);
+        2 + self.seed.below(1 << bits)
     }
 
     /// Starts so many workers that do the same: fibers, and threads if there are any.

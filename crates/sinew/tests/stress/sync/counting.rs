@@ -30,7 +30,7 @@ impl Drop for Taken<'_> {
 }
 
 pub(super) fn semaphore(bout: &mut Bout) {
-    let size = 1 + bout.seed.below(1 << bout.seed.clone().below(5));
+    let size = bout.some() - 1;
     let room = Arc::new(Room {
         permits: Arc::new(Semaphore::new(size)),
         size,
