@@ -100,6 +100,13 @@ impl Worker {
         ordered.then(sinew::current_carrier).flatten()
     }
 
+    /// Whether all workers run on one carrier, so that nothing happens between a note that one is
+    /// about to wait and the wait.
+    pub(super) fn has_order(&self) -> bool {
+        let Setting { carriers, threads, .. } = self.shared.setting;
+        carriers == 1 && !threads && self.ordered_on().is_some()
+    }
+
     /// Starts a fiber that nobody but the caller cancels.
     #[inline(never)]
     pub(super) fn spawn<T: Send + 'static>(

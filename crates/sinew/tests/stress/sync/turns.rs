@@ -32,6 +32,12 @@ fn event_for_all(bout: &mut Bout) {
             while rounds.load(Ordering::SeqCst) < round {
                 sinew::yield_now();
             }
+            if worker.has_order() && worker.once_in(2) {
+                entered.fetch_add(1, Ordering::SeqCst);
+                event.wait();
+                worker.did();
+                continue;
+            }
             let place = pin!(SequencerWait::new());
             let turn = event.enter(place);
             entered.fetch_add(1, Ordering::SeqCst);
