@@ -46,12 +46,6 @@ func main() {
 		serve(func(count uint64) (time.Duration, uint64) { return yield(goroutines, count) })
 	case "spawn_seq":
 		serve(spawnSeq)
-	case "mutex_uncontended":
-		serve(mutexUncontended)
-	case "mutex_handoff":
-		serve(mutexHandoff)
-	case "pingpong":
-		serve(pingpong)
 	case "spawn_batch":
 		batch := number(0)
 		serve(func(count uint64) (time.Duration, uint64) { return spawnBatch(batch, count) })
@@ -90,6 +84,10 @@ func main() {
 	case "timers":
 		timers(number(0), number(1))
 	default:
+		if work, ok := syncBenchmarks[os.Args[1]]; ok {
+			serve(work)
+			return
+		}
 		fail("there is no benchmark " + os.Args[1])
 	}
 }
@@ -157,64 +155,6 @@ func spawnSeq(count uint64) (time.Duration, uint64) {
 		sink += <-result
 	}
 	return time.Since(start), count
-}
-
-func mutexUncontended(count uint64) (time.Duration, uint64) {
-	var mutex sync.Mutex
-	start := time.Now()
-	for n := uint64(0); n < count; n++ {
-		mutex.Lock()
-		sink++
-		mutex.Unlock()
-	}
-	return time.Since(start), count
-}
-
-// Two goroutines hold a lock across a yield, and let the other have it: for each change of hands.
-func mutexHandoff(count uint64) (time.Duration, uint64) {
-	var mutex sync.Mutex
-	var done sync.WaitGroup
-	last, changes := 0, uint64(0)
-	start := time.Now()
-	for me := 1; me <= 2; me++ {
-		done.Add(1)
-		go func(me int) {
-			defer done.Done()
-			for {
-				mutex.Lock()
-				if last != me {
-					last = me
-					changes++
-				}
-				if changes >= count {
-					mutex.Unlock()
-					return
-				}
-				runtime.Gosched()
-				mutex.Unlock()
-				runtime.Gosched()
-			}
-		}(me)
-	}
-	done.Wait()
-	return time.Since(start), count
-}
-
-func pingpong(count uint64) (time.Duration, uint64) {
-	there, back := make(chan uint64, 1), make(chan uint64, 1)
-	go func() {
-		for message := range there {
-			back <- message
-		}
-	}()
-	start := time.Now()
-	for n := uint64(0); n < count; n++ {
-		there <- n
-		sink += <-back
-	}
-	elapsed := time.Since(start)
-	close(there)
-	return elapsed, count
 }
 
 func spawnBatch(batch, count uint64) (time.Duration, uint64) {

@@ -21,6 +21,17 @@ pub(crate) const CROWD: u64 = 64;
 pub(crate) const WAITS: u64 = 100;
 pub(crate) const WORK_STEPS: u64 = 14_200;
 
+/// Fibers that want one lock, and those that read under one.
+pub(crate) const RIVALS: u64 = 64;
+pub(crate) const READERS: u64 = 8;
+
+/// Of `channel_mpmc`: half of them send, the others receive; and what the channel holds.
+pub(crate) const TALKERS: u64 = 8;
+pub(crate) const ROOM: usize = 64;
+
+/// The key that is locked, in `multilock`.
+pub(crate) const KEY: u64 = 7;
+
 /// How often each sleeper of `timers` sleeps.
 pub(crate) const SLEEPS: usize = 10;
 
@@ -153,17 +164,21 @@ fn cpu() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Who has had a lock last, and how often it has changed hands.
+/// Who has had a lock last, and how often it has changed hands. The lock guards it, but need not hold
+/// it: so these are atomics, which are only loaded and stored.
 #[derive(Default)]
 pub(crate) struct Hands {
-    last: u64,
-    changes: u64,
+    last: AtomicU64,
+    changes: AtomicU64,
 }
 
 impl Hands {
     /// Notes who has it now; returns how often it has changed hands.
-    pub(crate) fn take(&mut self, who: u64) -> u64 {
-        self.changes += u64::from(std::mem::replace(&mut self.last, who) != who);
-        self.changes
+    pub(crate) fn take(&self, who: u64) -> u64 {
+        let changed = u64::from(self.last.load(Ordering::Relaxed) != who);
+        let changes = self.changes.load(Ordering::Relaxed) + changed;
+        self.last.store(who, Ordering::Relaxed);
+        self.changes.store(changes, Ordering::Relaxed);
+        changes
     }
 }

@@ -33,7 +33,8 @@ fn program() -> Result<PathBuf, String> {
     let own = std::env::current_exe().map_err(|error| error.to_string())?;
     let target = own.ancestors().nth(2).ok_or("this program lies in no directory")?.join("go");
     let program = target.join("sinew-bench-go");
-    let changed = modified(&Path::new(SOURCE).join("main.go"));
+    let changed = ["main.go", "sync.go"].map(|file| modified(&Path::new(SOURCE).join(file)));
+    let changed = changed.into_iter().max().flatten();
     if modified(&program).is_some_and(|built| Some(built) > changed) {
         return Ok(program);
     }
@@ -140,14 +141,7 @@ pub(crate) fn timers(count: u64) -> Slept {
     }
 }
 
-pub(crate) fn mutex_uncontended() -> Timed {
-    timed(1, "mutex_uncontended", [])
-}
-
-pub(crate) fn mutex_handoff() -> Timed {
-    timed(1, "mutex_handoff", [])
-}
-
-pub(crate) fn pingpong() -> Timed {
-    timed(1, "pingpong", [])
+/// One of the suite `sync`: it has no numbers.
+pub(crate) fn sync(processors: u32, name: &str) -> Timed {
+    timed(processors, name, [])
 }

@@ -1,10 +1,18 @@
 //! Locks of threads.
 
+use super::threads::crowd;
+use crate::load::{READERS, RIVALS};
 use crate::measure::{Lap, Timed};
 use std::hint::black_box;
 
 pub(crate) const STD: &str = "std::sync::Mutex, on a thread";
+pub(crate) const STD_2: &str = "std::sync, 2 threads";
+pub(crate) const STD_8: &str = "std::sync, 8 threads";
+pub(crate) const STD_64: &str = "std::sync, 64 threads";
 pub(crate) const PARKING_LOT: &str = "0.12.5, on a thread";
+pub(crate) const PARKING_LOT_2: &str = "0.12.5, 2 threads";
+pub(crate) const PARKING_LOT_8: &str = "0.12.5, 8 threads";
+pub(crate) const PARKING_LOT_64: &str = "0.12.5, 64 threads";
 
 /// Locks, increments and unlocks, on the calling thread.
 pub(crate) fn std_mutex() -> Timed {
@@ -25,6 +33,73 @@ pub(crate) fn parking_lot_mutex() -> Timed {
         Lap::run(count, || {
             for _ in 0..count {
                 *black_box(&mutex).lock() += 1;
+            }
+        })
+    })
+}
+
+/// So many threads lock, increment and unlock.
+pub(crate) fn std_contended(threads: u64) -> Timed {
+    contended(threads, || {
+        let mutex = std::sync::Mutex::new(0);
+        move || {
+            let mut count = mutex.lock().expect("nobody panics");
+            *count += 1;
+            *count
+        }
+    })
+}
+
+/// The same with parking_lot.
+pub(crate) fn parking_lot_contended(threads: u64) -> Timed {
+    contended(threads, || {
+        let mutex = parking_lot::Mutex::new(0);
+        move || {
+            let mut count = mutex.lock();
+            *count += 1;
+            *count
+        }
+    })
+}
+
+/// `make` makes a lock, and what increments under it and returns the count.
+fn contended<I: Fn() -> u64 + Sync>(threads: u64, make: impl Fn() -> I + 'static) -> Timed {
+    Box::new(move |count| {
+        let each = count.div_ceil(RIVALS) * RIVALS / threads;
+        let increment = make();
+        let lap = crowd(threads, each * threads, |_| {
+            for _ in 0..each {
+                black_box(increment());
+            }
+        });
+        assert_eq!(increment(), each * threads + 1);
+        lap
+    })
+}
+
+/// So many threads read a number under a lock that nobody writes to.
+pub(crate) fn std_read(threads: u64) -> Timed {
+    reading(threads, || {
+        let lock = std::sync::RwLock::new(1);
+        move || *lock.read().expect("nobody panics")
+    })
+}
+
+/// The same with parking_lot.
+pub(crate) fn parking_lot_read(threads: u64) -> Timed {
+    reading(threads, || {
+        let lock = parking_lot::RwLock::new(1);
+        move || *lock.read()
+    })
+}
+
+fn reading<R: Fn() -> u64 + Sync>(threads: u64, make: impl Fn() -> R + 'static) -> Timed {
+    Box::new(move |count| {
+        let each = count.div_ceil(READERS) * READERS / threads;
+        let read = make();
+        crowd(threads, each * threads, |_| {
+            for _ in 0..each {
+                black_box(read());
             }
         })
     })

@@ -2,12 +2,10 @@
 //!
 //! Its workers are configured once in a process, so that each contender has one of its own.
 
-use crate::load::{self, BATCH, Gate, Hands, LEAF_STEPS, LONG, TREE_DEPTH, mix};
+use crate::load::{self, BATCH, Gate, LEAF_STEPS, LONG, TREE_DEPTH, mix};
 use crate::measure::{Lap, Timed};
 use may::coroutine::{JoinHandle, sleep, yield_now};
 use may::go;
-use may::sync::Mutex;
-use may::sync::mpsc::channel;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -22,13 +20,13 @@ pub(crate) const TOO_MANY: &str =
     "a stack and its guard are two mappings, and the kernel allows 65,530";
 
 /// Work that a coroutine times.
-fn timed(workers: usize, lap: impl Fn(u64) -> Lap + Send + Copy + 'static) -> Timed {
+pub(super) fn timed(workers: usize, lap: impl Fn(u64) -> Lap + Send + Copy + 'static) -> Timed {
     // More than any benchmark has at once: a coroutine that does not fit is unmapped when it ends.
     may::config().set_workers(workers).set_pool_capacity(20_000);
     Box::new(move |count| join(go!(move || lap(count))))
 }
 
-fn join<T>(coroutine: JoinHandle<T>) -> T {
+pub(super) fn join<T>(coroutine: JoinHandle<T>) -> T {
     coroutine.join().expect("it does not panic")
 }
 
@@ -130,61 +128,4 @@ pub(crate) fn memory(count: u64) -> f64 {
 
 pub(crate) fn idle(count: u64) -> f64 {
     load::idle_cpu(|| sleepers(count))
-}
-
-/// A coroutine locks, increments and unlocks.
-pub(crate) fn mutex_uncontended() -> Timed {
-    timed(1, |count| {
-        let mutex = Mutex::new(0_u64);
-        Lap::run(count, || {
-            for _ in 0..count {
-                *black_box(&mutex).lock().expect("nobody panics") += 1;
-            }
-        })
-    })
-}
-
-/// Two coroutines hold a lock across a yield, and let the other have it: for each change of hands.
-pub(crate) fn mutex_handoff() -> Timed {
-    timed(1, |count| {
-        let shared = Arc::new(Mutex::new(Hands::default()));
-        let begin = |me| {
-            let shared = shared.clone();
-            go!(move || {
-                loop {
-                    let mut hands = shared.lock().expect("nobody panics");
-                    if hands.take(me) >= count {
-                        return;
-                    }
-                    yield_now();
-                    drop(hands);
-                    yield_now();
-                }
-            })
-        };
-        Lap::run(count, || [1, 2].map(begin).into_iter().for_each(join))
-    })
-}
-
-/// A message goes to another coroutine and comes back.
-pub(crate) fn pingpong() -> Timed {
-    timed(1, |count| {
-        let ((there, to), (from, back)) = (channel(), channel());
-        let echo = go!(move || {
-            for message in to.iter() {
-                if from.send(message).is_err() {
-                    return;
-                }
-            }
-        });
-        let lap = Lap::run(count, || {
-            for number in 0..count {
-                there.send(number).expect("it is received");
-                black_box::<u64>(back.recv().expect("it comes back"));
-            }
-        });
-        drop(there);
-        join(echo);
-        lap
-    })
 }

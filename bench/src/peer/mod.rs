@@ -1,16 +1,21 @@
 //! The peers, each in its best ordinary configuration.
 
 pub(crate) mod corosensei;
+pub(crate) mod crossbeam;
 pub(crate) mod fcontext;
 pub(crate) mod generator;
 pub(crate) mod go;
 pub(crate) mod locks;
 pub(crate) mod may;
+pub(crate) mod may_sync;
 pub(crate) mod rayon;
 pub(crate) mod sinew;
 pub(crate) mod sinew_runtime;
+pub(crate) mod sinew_sync;
 pub(crate) mod smol;
+mod threads;
 pub(crate) mod tokio;
+pub(crate) mod tokio_sync;
 
 use crate::measure::{Lap, Timed};
 

@@ -1,12 +1,10 @@
-//! sinew's own contenders in the suites `runtime` and `sync`.
+//! sinew's own contenders in the suite `runtime`.
 
 use crate::load::{
-    self, BATCH, CROWD, Gate, Hands, LEAF_STEPS, LONG, Naps, SKYNET_CHILDREN, SKYNET_LEAVES,
-    SKYNET_SUM, SLEEPS, Slept, TREE_DEPTH, WAITS, WORK_STEPS, mix,
+    self, BATCH, CROWD, Gate, LEAF_STEPS, LONG, Naps, SKYNET_CHILDREN, SKYNET_LEAVES, SKYNET_SUM,
+    SLEEPS, Slept, TREE_DEPTH, WAITS, WORK_STEPS, mix,
 };
 use crate::measure::{Lap, Timed};
-use sinew::sync::Mutex;
-use sinew::sync::channel::bounded;
 use sinew::{JoinHandle, Runtime, park, sleep, spawn, spawn_local, yield_now};
 use std::hint::black_box;
 use std::sync::Arc;
@@ -24,12 +22,12 @@ fn runtime(carriers: usize) -> Runtime {
 }
 
 /// Work that a fiber times.
-fn timed(carriers: usize, lap: impl Fn(u64) -> Lap + Send + Copy + 'static) -> Timed {
+pub(super) fn timed(carriers: usize, lap: impl Fn(u64) -> Lap + Send + Copy + 'static) -> Timed {
     let runtime = runtime(carriers);
     Box::new(move |count| runtime.run(move || lap(count)))
 }
 
-fn join<T>(fiber: JoinHandle<T>) -> T {
+pub(super) fn join<T>(fiber: JoinHandle<T>) -> T {
     fiber.join().expect("it does not panic")
 }
 
@@ -233,57 +231,5 @@ pub(crate) fn unwind() -> Timed {
                 assert!(result.is_err_and(|payload| sinew::is_cancel(&*payload)));
             }
         })
-    })
-}
-
-/// A fiber locks, increments and unlocks.
-pub(crate) fn mutex_uncontended() -> Timed {
-    timed(1, |count| {
-        let mutex = Mutex::new(0_u64);
-        Lap::run(count, || {
-            for _ in 0..count {
-                *black_box(&mutex).lock() += 1;
-            }
-        })
-    })
-}
-
-/// Two fibers hold a lock across a yield, so that the other waits for it, and let it have it: for each
-/// time that it changes hands.
-pub(crate) fn mutex_handoff() -> Timed {
-    timed(1, |count| {
-        let shared = Arc::new(Mutex::new(Hands::default()));
-        let begin = |me| {
-            let shared = shared.clone();
-            spawn(move || {
-                loop {
-                    let mut hands = shared.lock();
-                    if hands.take(me) >= count {
-                        return;
-                    }
-                    yield_now();
-                    drop(hands);
-                    yield_now();
-                }
-            })
-        };
-        Lap::run(count, || [1, 2].map(begin).into_iter().for_each(join))
-    })
-}
-
-/// A message goes to another fiber and comes back.
-pub(crate) fn pingpong() -> Timed {
-    timed(1, |count| {
-        let ((there, to), (from, back)) = (bounded(1), bounded(1));
-        let echo = spawn(move || to.iter().try_for_each(|message| from.send(message)));
-        let lap = Lap::run(count, || {
-            for number in 0..count {
-                there.send(number).expect("it is received");
-                black_box(back.recv().expect("it comes back"));
-            }
-        });
-        drop(there);
-        join(echo).expect("all came back");
-        lap
     })
 }

@@ -1,8 +1,8 @@
 //! tokio: tasks are futures, polled by one thread or by several.
 
 use crate::load::{
-    self, BATCH, CROWD, Gate, Hands, LEAF_STEPS, LONG, Naps, SKYNET_CHILDREN, SKYNET_LEAVES,
-    SKYNET_SUM, SLEEPS, Slept, TREE_DEPTH, WAITS, WORK_STEPS, mix,
+    self, BATCH, CROWD, Gate, LEAF_STEPS, LONG, Naps, SKYNET_CHILDREN, SKYNET_LEAVES, SKYNET_SUM,
+    SLEEPS, Slept, TREE_DEPTH, WAITS, WORK_STEPS, mix,
 };
 use crate::measure::{Lap, Timed};
 use std::hint::black_box;
@@ -12,8 +12,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 use tokio::runtime::{Builder, Runtime};
 use tokio::spawn;
-use tokio::sync::Mutex;
-use tokio::sync::mpsc::channel;
 use tokio::task::yield_now;
 use tokio::time::sleep;
 
@@ -33,7 +31,7 @@ pub(crate) fn workers(count: usize) -> Runtime {
 }
 
 /// Work that a task times: tokio spawns faster from a worker than from the thread that waits.
-fn timed<F, L>(runtime: Runtime, lap: L) -> Timed
+pub(super) fn timed<F, L>(runtime: Runtime, lap: L) -> Timed
 where
     F: Future<Output = Lap> + Send + 'static,
     L: Fn(u64) -> F + 'static,
@@ -228,66 +226,5 @@ pub(crate) fn migrate() -> Timed {
             }
         }
         Lap::new(start.elapsed(), count)
-    })
-}
-
-/// A task locks, increments and unlocks.
-pub(crate) fn mutex_uncontended(runtime: Runtime) -> Timed {
-    timed(runtime, |count| async move {
-        let mutex = Mutex::new(0_u64);
-        let start = Instant::now();
-        for _ in 0..count {
-            *black_box(&mutex).lock().await += 1;
-        }
-        Lap::new(start.elapsed(), count)
-    })
-}
-
-/// Two tasks hold a lock across a yield, and let the other have it: for each change of hands.
-pub(crate) fn mutex_handoff(runtime: Runtime) -> Timed {
-    timed(runtime, |count| async move {
-        let shared = Arc::new(Mutex::new(Hands::default()));
-        let begin = |me| {
-            let shared = shared.clone();
-            spawn(async move {
-                loop {
-                    let mut hands = shared.lock().await;
-                    if hands.take(me) >= count {
-                        return;
-                    }
-                    yield_now().await;
-                    drop(hands);
-                    yield_now().await;
-                }
-            })
-        };
-        let start = Instant::now();
-        for task in [1, 2].map(begin) {
-            task.await.expect("it does not panic");
-        }
-        Lap::new(start.elapsed(), count)
-    })
-}
-
-/// A message goes to another task and comes back.
-pub(crate) fn pingpong(runtime: Runtime) -> Timed {
-    timed(runtime, |count| async move {
-        let ((there, mut to), (from, mut back)) = (channel(1), channel(1));
-        let echo = spawn(async move {
-            while let Some(message) = to.recv().await {
-                if from.send(message).await.is_err() {
-                    return;
-                }
-            }
-        });
-        let start = Instant::now();
-        for number in 0..count {
-            there.send(number).await.expect("it is received");
-            black_box(back.recv().await.expect("it comes back"));
-        }
-        let lap = Lap::new(start.elapsed(), count);
-        drop(there);
-        echo.await.expect("it does not panic");
-        lap
     })
 }

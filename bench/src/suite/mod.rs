@@ -50,9 +50,17 @@ fn figure(name: &'static str, settings: &'static str, figure: fn() -> f64) -> Co
 }
 
 fn go_timed(processors: u32, make: impl Fn() -> Timed + 'static) -> Contender {
+    go_timed_as(GO, processors, make)
+}
+
+fn go_timed_as(
+    name: &'static str,
+    processors: u32,
+    make: impl Fn() -> Timed + 'static,
+) -> Contender {
     match go::settings(processors) {
-        Some(settings) => timed(GO, settings, make),
-        None => missing(GO, "", go::MISSING),
+        Some(settings) => timed(name, settings, make),
+        None => missing(name, "", go::MISSING),
     }
 }
 

@@ -49,8 +49,21 @@ mod public {
     pub use crate::report::{reset_report_hook, set_report_hook};
     pub use crate::runtime::{Group, Handle, Runtime, current_carrier, run, run_all};
     pub use crate::spawn::{
-        Builder, Fiber, FiberId, JoinHandle, Scope, ScopedJoinHandle, State, Unstarted, block_on,
-        current, scope, spawn, spawn_local,
+        Builder, Fiber, FiberId, JoinArm, JoinHandle, Scope, ScopedJoinHandle, State, Unstarted,
+        block_on, current, scope, spawn, spawn_local,
     };
     pub use crate::time::{sleep, sleep_until, wait_until};
+}
+
+/// The programs of the pages for users, which are compiled and run with the other examples.
+#[cfg(all(doctest, not(sinew_loom)))]
+mod pages {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../../docs/guide.md")]
+    struct Guide;
+    #[doc = include_str!("../../../docs/threads-and-async.md")]
+    struct ThreadsAndAsync;
+    #[doc = include_str!("../../../docs/soundness.md")]
+    struct Soundness;
 }

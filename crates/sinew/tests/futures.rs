@@ -1,6 +1,6 @@
 //! `FiberFuture`.
 
-use sinew::sync::{FiberFuture, channel};
+use sinew::sync::{FiberFuture, channel, wait_for_multiple};
 use sinew::{Runtime, WaitKind, select};
 use sinew_testkit::{Seed, watch};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -54,7 +54,7 @@ fn misuse_is_reported() {
     waits(&fiber.fiber());
     let misuses: [fn(&FiberFuture<u32>); 4] = [
         |future| assert_eq!(*future.wait(), 0),
-        |future| assert!(FiberFuture::wait_for_multiple(&[future]).is_none()),
+        |future| assert!(wait_for_multiple(&[future]).is_none()),
         |future| future.subscribe(|| ()),
         |future| {
             select! {
@@ -140,7 +140,7 @@ fn the_first_of_several() {
                 let mut all: Vec<_> = theirs.iter().collect();
                 // The same one twice.
                 all.push(&theirs[0]);
-                FiberFuture::wait_for_multiple(&all)
+                wait_for_multiple(&all)
             });
             waits(&fiber.fiber());
             futures[which].set(which).unwrap();
@@ -153,7 +153,7 @@ fn the_first_of_several() {
                 }
             }
             let all: Vec<_> = futures.iter().collect();
-            assert_eq!(FiberFuture::wait_for_multiple(&all), Some(0));
+            assert_eq!(wait_for_multiple(&all), Some(0));
         }
     }
 }
@@ -174,7 +174,7 @@ fn all_set_at_once() {
         let theirs = futures.clone();
         let waiter = runtime.spawn(move || {
             let all: Vec<_> = theirs.iter().collect();
-            let index = FiberFuture::wait_for_multiple(&all).unwrap();
+            let index = wait_for_multiple(&all).unwrap();
             assert_eq!(theirs[index].get(), Some(&index));
             // The next wait is not ended by those that come late.
             let later = FiberFuture::<()>::new();

@@ -90,30 +90,44 @@ fn a_timed_lock_gives_up() {
     assert_eq!(fiber.join().unwrap(), 7);
 }
 
+/// Every way to lock can be cancelled while the lock is held, and takes nothing with it.
 #[test]
 fn a_cancelled_waiter_leaves_the_lock_alone() {
+    type Way = fn(&(Mutex<()>, RwLock<()>, FairMutex<()>));
+    let ways: [Way; 6] = [
+        |locks| drop(locks.0.lock()),
+        |locks| drop(locks.1.read()),
+        |locks| drop(locks.1.write()),
+        |locks| drop(locks.1.upgradable_read()),
+        |locks| drop(locks.1.read_recursive()),
+        |locks| drop(locks.2.lock()),
+    ];
     let _watch = watch::a_minute();
-    let mutex = Arc::new(Mutex::new(()));
-    let held = mutex.lock();
-    let waiters: Vec<_> = (0..10)
-        .map(|_| {
-            let mutex = mutex.clone();
-            sinew::spawn(move || drop(mutex.lock()))
-        })
-        .collect();
-    for fiber in &waiters {
-        sinew::wait_until(|| suspended(&fiber.fiber()), None);
+    let locks = Arc::new((Mutex::new(()), RwLock::new(()), FairMutex::new(())));
+    for way in ways {
+        let held = (locks.0.lock(), locks.1.write(), locks.2.lock());
+        let waiters: Vec<_> = (0..10)
+            .map(|_| {
+                let locks = locks.clone();
+                let fiber = sinew::spawn(move || way(&locks));
+                sinew::wait_until(|| suspended(&fiber.fiber()), None);
+                fiber
+            })
+            .collect();
+        for fiber in waiters.iter().step_by(2) {
+            fiber.cancel();
+        }
+        sinew::wait_until(|| waiters.iter().step_by(2).all(|fiber| fiber.is_finished()), None);
+        drop(held);
+        for (n, fiber) in waiters.into_iter().enumerate() {
+            let result = fiber.join();
+            assert_eq!(result.is_err(), n % 2 == 0);
+            assert!(result.map_or_else(|payload| sinew::is_cancel(&*payload), |()| true));
+        }
+        assert!(locks.0.try_lock().is_some());
+        assert!(locks.1.try_write().is_some());
+        assert!(locks.2.try_lock().is_some());
     }
-    for fiber in waiters.iter().step_by(2) {
-        fiber.cancel();
-    }
-    drop(held);
-    for (n, fiber) in waiters.into_iter().enumerate() {
-        // One that was granted the lock before it heard of the cancellation may have it.
-        let result = fiber.join();
-        assert!(result.is_ok() || n % 2 == 0 && sinew::is_cancel(&*result.unwrap_err()));
-    }
-    assert!(mutex.try_lock().is_some());
 }
 
 #[test]
@@ -620,11 +634,9 @@ fn a_fair_lock_serves_in_the_order_of_coming() {
                 let order = order.clone();
                 let fiber = runtime.spawn(move || match n {
                     5 => assert!(order.try_lock_for(Duration::from_millis(1)).is_none()),
-                    // Only the timed forms can be cancelled.
-                    7 => assert!(order.try_lock_for(Duration::MAX).is_none()),
                     _ => order.lock().push(n),
                 });
-                let waits = || fiber.fiber().waits_for() == Some(sinew::WaitKind::Semaphore);
+                let waits = || fiber.fiber().waits_for() == Some(sinew::WaitKind::Lock);
                 sinew::wait_until(|| waits() || fiber.is_finished(), None);
                 fiber
             })

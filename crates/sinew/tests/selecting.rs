@@ -2,8 +2,10 @@
 
 use sinew::select;
 use sinew::sync::channel::{self, RecvError};
+use sinew::sync::{self, Arm, Patience};
 use sinew::{Runtime, WaitKind};
 use sinew_testkit::{Seed, watch};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -309,4 +311,100 @@ fn an_arm_that_was_not_taken() {
     assert_eq!(wait(&mut [&mut arm], Patience::Forever), Some(0));
     assert_eq!(arm.take(), Ok(1));
     assert_eq!(receiver.recv(), Ok(2));
+}
+
+#[test]
+fn joins_and_moments_are_arms() {
+    let _watch = watch::a_minute();
+    for carriers in [1, 2] {
+        let runtime = Runtime::builder().carriers(carriers).build().unwrap();
+        runtime.run(|| {
+            let (sender, receiver) = channel::unbounded();
+            let mut fibers: Vec<_> = (0..10)
+                .map(|n| {
+                    let receiver = receiver.clone();
+                    sinew::spawn(move || (n, receiver.recv().unwrap()))
+                })
+                .collect();
+            // None has ended.
+            let mut arms: Vec<_> = fibers.iter_mut().map(|fiber| fiber.arm()).collect();
+            let mut borrowed: Vec<_> = arms.iter_mut().map(|arm| arm as &mut dyn Arm).collect();
+            let soon = Patience::For(Duration::from_millis(1));
+            assert_eq!(sync::select(&mut borrowed, Patience::None), None);
+            assert_eq!(sync::select(&mut borrowed, soon), None);
+            for message in 0..10 {
+                sender.send(message).unwrap();
+                let mut arms: Vec<_> = fibers.iter_mut().map(|fiber| fiber.arm()).collect();
+                let mut borrowed: Vec<_> = arms.iter_mut().map(|arm| arm as &mut dyn Arm).collect();
+                let index = sync::select(&mut borrowed, Patience::Forever).unwrap();
+                let (_, received) = arms[index].take().unwrap();
+                assert_eq!(received, message);
+                drop(fibers.remove(index));
+            }
+            // A panic and a cancellation are results.
+            let mut unlucky = sinew::spawn(|| panic!("no luck"));
+            let mut cancelled = sinew::spawn(sinew::park);
+            cancelled.cancel();
+            for _ in 0..2 {
+                select! {
+                    join(unlucky) -> result => {
+                        assert!(!sinew::is_cancel(&*result.unwrap_err()));
+                        unlucky = sinew::spawn(sinew::park);
+                    }
+                    join(cancelled) -> result => {
+                        assert!(sinew::is_cancel(&*result.unwrap_err()));
+                        cancelled = sinew::spawn(sinew::park);
+                    }
+                }
+            }
+            let first = select! {
+                join(unlucky) -> _ => "a fiber",
+                after(Duration::from_millis(3)) => "later",
+                at(Instant::now() + Duration::from_millis(1)) => "soon",
+                after(Duration::MAX) => { "never" }
+                join(cancelled) -> _ => "another",
+            };
+            assert!(["soon", "later"].contains(&first), "{first}");
+            unlucky.cancel();
+            cancelled.cancel();
+        });
+    }
+}
+
+#[test]
+fn a_join_that_was_selected_is_used_up() {
+    let mut fiber = sinew::spawn(|| 7);
+    assert_eq!(select! { join(fiber) -> result => result.unwrap() }, 7);
+    let again = catch_unwind(AssertUnwindSafe(|| fiber.join()));
+    let text = *again.unwrap_err().downcast::<&str>().unwrap();
+    assert!(text.contains("given its result"), "{text}");
+    // A fiber cannot wait for itself in this way either.
+    let caught = sinew::run(|| {
+        let (sender, receiver) = channel::bounded::<sinew::JoinHandle<()>>(1);
+        let fiber = sinew::spawn(move || {
+            let mut me = receiver.recv().unwrap();
+            select! { join(me) -> _ => {} }
+        });
+        let handle = fiber.fiber();
+        sender.send(fiber).unwrap();
+        handle.wait_finished(None)
+    });
+    assert!(caught);
+}
+
+/// The panic of a child that was seen through an arm is not raised again by its scope.
+#[test]
+fn children_of_a_scope_are_arms() {
+    sinew::scope(|s| {
+        let mut child = s.spawn(|| -> u32 { panic!("no luck") });
+        let mut other = s.spawn(|| 7);
+        select! {
+            join(child) -> result => assert!(result.is_err()),
+            after(Duration::MAX) => unreachable!(),
+        }
+        select! {
+            join(other) -> result => assert_eq!(result.unwrap(), 7),
+            after(Duration::MAX) => unreachable!(),
+        }
+    });
 }

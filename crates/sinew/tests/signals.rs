@@ -76,6 +76,27 @@ fn one_post_wakes_one() {
     fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
 }
 
+/// One post is not used up by somebody who waits for more.
+#[test]
+fn one_post_wakes_one_whose_value_is_reached() {
+    let _watch = watch::a_minute();
+    let futex = Arc::new(Futex::new());
+    let wait_for = |token| {
+        let futex = futex.clone();
+        let fiber = sinew::spawn(move || futex.wait(token));
+        waits(&fiber.fiber(), WaitKind::Event);
+        fiber
+    };
+    let (patient, modest) = (wait_for(3), wait_for(1));
+    futex.post_one();
+    modest.join().unwrap();
+    assert!(!patient.is_finished());
+    futex.post_one();
+    assert!(!patient.is_finished());
+    futex.post_one();
+    patient.join().unwrap();
+}
+
 #[test]
 fn timed_waits_say_which_it_was() {
     let _watch = watch::a_minute();

@@ -11,6 +11,8 @@
 //! | `thread_pointer()` | a word that differs between threads that live at the same time |
 //! | `stack_pointer()` | an address on the running stack; that of a variable may lie elsewhere under a sanitizer |
 //!
+//! For those who move contexts between threads, `thread_word!` is a thread-local that stays right.
+//!
 //! # The frame
 //!
 //! A suspended context is one pointer: to a [`Frame`], the lowest bytes of its stack in use.
@@ -47,6 +49,7 @@
 #[cfg_attr(target_arch = "aarch64", path = "aarch64.rs")]
 #[cfg_attr(target_arch = "riscv64", path = "riscv64.rs")]
 mod imp;
+mod thread_word;
 
 #[cfg(not(any(
     all(target_arch = "x86_64", unix),

@@ -1,7 +1,9 @@
 //! Who runs here: all thread-local state of the crate.
 //!
-//! Nothing here is inlined into its callers, and everything is returned by value: a compiler that
-//! kept the address of a thread-local across a switch would read another thread's after a migration.
+//! Everything is returned by value, and no `thread_local!` is read in a function that may be inlined:
+//! a compiler that kept the address of one across a switch would read another thread's after a
+//! migration. The word that says who runs is read in every wait, so where there is a form of it that
+//! may be inlined (`thread_word!`), it is.
 
 use super::Carrier;
 use crate::fiber::slab::{self, Slab};
@@ -9,9 +11,39 @@ use crate::fiber::{Control, FiberRef, Flags};
 use core::cell::Cell;
 use core::ptr;
 
+// The carrier that this thread is. Without a destructor, so that it can be read at any time.
+#[cfg(all(
+    target_os = "linux",
+    target_env = "gnu",
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+))]
+sinew_context::thread_word!(word, concat!("sinew_here_", env!("CARGO_PKG_VERSION")));
+
+#[cfg(not(all(
+    target_os = "linux",
+    target_env = "gnu",
+    any(target_arch = "x86_64", target_arch = "aarch64"),
+)))]
+mod word {
+    use core::cell::Cell;
+    use core::ptr;
+
+    thread_local! {
+        static WORD: Cell<*const ()> = const { Cell::new(ptr::null()) };
+    }
+
+    #[inline(never)]
+    pub(super) fn get() -> *const () {
+        WORD.get()
+    }
+
+    #[inline(never)]
+    pub(super) fn set(word: *const ()) {
+        WORD.set(word);
+    }
+}
+
 thread_local! {
-    /// The carrier that this thread is. Without a destructor, so that it can be read at any time.
-    static CARRIER: Cell<*const Carrier> = const { Cell::new(ptr::null()) };
     /// The same in the thread's last moments, when the other is gone.
     static LAST_PROXY: Cell<*const Control> = const { Cell::new(ptr::null()) };
     /// Whether this thread is in the user's report hook.
@@ -44,20 +76,19 @@ pub(crate) fn set_saying(saying: bool) -> bool {
 }
 
 /// The carrier that this thread is; null if it is none.
-#[inline(never)]
+#[inline(always)]
 pub(crate) fn carrier() -> *const Carrier {
-    CARRIER.get()
+    word::get().cast()
 }
 
 /// Makes this thread a carrier, or takes that back.
 pub(super) fn set_carrier(carrier: *const Carrier) {
-    CARRIER.set(carrier);
+    word::set(carrier.cast());
 }
 
 /// The slab of this thread's carrier; null if it is none.
-#[inline(never)]
 pub(crate) fn slab() -> *const Slab {
-    let carrier = CARRIER.get();
+    let carrier = carrier();
     if carrier.is_null() {
         return ptr::null();
     }
@@ -66,30 +97,30 @@ pub(crate) fn slab() -> *const Slab {
 }
 
 /// The fiber that runs on this thread, and its carrier.
-#[inline(never)]
+#[inline(always)]
 pub(crate) fn fiber() -> Option<(&'static Carrier, &'static Control)> {
     // SAFETY: carriers live for ever; what runs has a block.
     unsafe {
-        let carrier = CARRIER.get().as_ref()?;
+        let carrier = carrier().as_ref()?;
         let control = &*carrier.current();
         (!control.flags().has(Flags::ROOT)).then_some((carrier, control))
     }
 }
 
 /// What runs on this thread, a fiber or the carrier's root, and its carrier.
-#[inline(never)]
+#[inline(always)]
 pub(crate) fn running() -> Option<(&'static Carrier, &'static Control)> {
     // SAFETY: carriers live for ever; what runs has a block.
     unsafe {
-        let carrier = CARRIER.get().as_ref()?;
+        let carrier = carrier().as_ref()?;
         Some((carrier, &*carrier.current()))
     }
 }
 
 /// The block of whoever runs on this thread: the fiber's, or the thread's own. For comparison.
-#[inline(never)]
+#[inline(always)]
 pub(crate) fn block() -> *const Control {
-    let carrier = CARRIER.get();
+    let carrier = carrier();
     if carrier.is_null() {
         return proxy_block();
     }
@@ -114,7 +145,7 @@ pub(crate) fn runs_elsewhere(control: &Control) -> bool {
     }
     // SAFETY: carriers live for ever.
     !carrier.is_null()
-        && !ptr::eq(carrier, CARRIER.get())
+        && !ptr::eq(carrier, self::carrier())
         && ptr::eq(unsafe { (*carrier).current() }, control)
 }
 

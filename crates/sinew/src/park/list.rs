@@ -179,6 +179,19 @@ impl<P> List<P> {
         unsafe { self.first.as_ref() }
     }
 
+    /// The first one of which `is` is true, which stays.
+    pub(crate) fn find(&self, is: impl Fn(&P) -> bool) -> Option<&Node<P>> {
+        let mut next = self.first;
+        // SAFETY: what is linked is alive.
+        while let Some(node) = unsafe { next.as_ref() } {
+            if is(node.payload()) {
+                return Some(node);
+            }
+            next = node.next.get();
+        }
+        None
+    }
+
     /// Takes out the first whose wait can be ended, and ends it; `give` then gives it what it waits
     /// for. The caller makes it run when it has released the lock.
     #[inline(always)]
@@ -245,14 +258,17 @@ impl Wakes {
         self.len += 1;
     }
 
-    /// Makes all of them run. True if there was room for no more, and there may be others.
+    /// Makes all of them run, once. True if there was room for no more, and there may be others.
+    //
+    // By reference: there is room for many, and moving that would cost more than waking one.
     #[inline(always)]
-    pub(crate) fn resume(self) -> bool {
-        for claimed in &self.claimed[..self.len] {
+    pub(crate) fn resume(&mut self) -> bool {
+        let full = self.is_full();
+        for claimed in &self.claimed[..core::mem::take(&mut self.len)] {
             // SAFETY: one of the first.
             unsafe { claimed.assume_init() }.resume();
         }
-        self.is_full()
+        full
     }
 }
 

@@ -220,10 +220,32 @@ impl Queue<'_> {
     /// Takes out the first waiter, ends its wait, and lets `give` tell it more; false if the wait has
     /// been ended.
     pub(crate) fn grant_first(&mut self, wakes: &mut Wakes, give: impl FnOnce(&Entry)) -> bool {
-        let first = self.head;
+        self.grant(self.head, wakes, give)
+    }
+
+    /// Takes out the first waiter of which `is` is true and whose wait can be ended, and ends it;
+    /// false if there is none.
+    pub(crate) fn grant_one(&mut self, wakes: &mut Wakes, is: impl Fn(&Entry) -> bool) -> bool {
+        while let Some(head) = self.head() {
+            // SAFETY: heads are changed under the lock; what is linked is alive.
+            let found = unsafe { (*head).waiters.find(&is).map(ptr::from_ref) };
+            let Some(found) = found else { return false };
+            if self.grant(found, wakes, |_| ()) {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn grant(
+        &mut self,
+        node: *const Node<Entry>,
+        wakes: &mut Wakes,
+        give: impl FnOnce(&Entry),
+    ) -> bool {
         // SAFETY: alive as long as the lock is held, also when it is not linked any more: its waiter
         // has to take the lock before it leaves, or was claimed by us.
-        let Some(node) = (unsafe { first.as_ref() }) else { return false };
+        let Some(node) = (unsafe { node.as_ref() }) else { return false };
         self.remove(node);
         let Some(claimed) = node.claim() else { return false };
         give(node.payload());

@@ -192,6 +192,31 @@ impl<T> JoinHandle<T> {
         }
     }
 
+    pub(super) fn control(&self) -> &Control {
+        &self.fiber
+    }
+
+    /// The result, from a handle that stays.
+    ///
+    /// # Panics
+    /// If it was taken before.
+    ///
+    /// # Safety
+    /// The fiber has finished.
+    #[track_caller]
+    pub(super) unsafe fn take_once(&mut self) -> Result<T> {
+        // The mark says that the result was taken.
+        if self.fiber.life.set(DETACHED) & DETACHED != 0 {
+            result_is_gone();
+        }
+        // SAFETY: finished, and the result was not taken.
+        let result = unsafe { task::take_result(&self.fiber) };
+        if result.is_err() {
+            may_be_raised_again();
+        }
+        result
+    }
+
     /// # Safety
     /// The fiber has finished, and the result was not taken.
     #[inline(always)]
@@ -225,7 +250,7 @@ fn may_be_raised_again() {
 #[cold]
 #[track_caller]
 fn result_is_gone() -> ! {
-    panic!("a join handle was used again after it had given its result as a future")
+    panic!("a join handle was used again after it had given its result")
 }
 
 /// Whether `control`, which has not finished, will do so on the carrier of the running fiber, and
@@ -272,13 +297,8 @@ impl<T> Future for JoinHandle<T> {
             let waker = extra.waker.lock().take();
             drop(waker);
         }
-        // SAFETY: finished. The mark says that the result was taken.
-        unsafe {
-            if control.life.set(DETACHED) & DETACHED != 0 {
-                result_is_gone();
-            }
-            Poll::Ready(task::take_result(control))
-        }
+        // SAFETY: finished.
+        Poll::Ready(unsafe { this.take_once() })
     }
 }
 

@@ -3,12 +3,15 @@
 //! `spawn` fills a control block and publishes it; the fiber gets a stack when a carrier first runs
 //! it. This is the first thing to read, and the last layer.
 
+mod arm;
 mod block_on;
 mod builder;
 mod handle;
 mod join;
 mod scope;
+mod token;
 
+pub use arm::JoinArm;
 pub use block_on::block_on;
 pub use builder::{Builder, Unstarted};
 pub(crate) use handle::describe;

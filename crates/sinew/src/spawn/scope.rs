@@ -9,6 +9,7 @@
 //!
 //! A handle that is leaked keeps its result for ever: not dropped, so not used.
 
+use super::arm::JoinArm;
 use super::handle::Fiber;
 use super::{JoinHandle, adopt, fill, inherited_here, make, submit};
 use crate::cancel;
@@ -353,6 +354,22 @@ impl<T> ScopedJoinHandle<'_, T> {
             self.core.unseen.fetch_sub(1, Ordering::Relaxed);
         }
         result
+    }
+
+    /// Joining as one of several operations; see [`JoinHandle::arm`].
+    ///
+    /// # Examples
+    /// ```
+    /// sinew::scope(|s| {
+    ///     let mut child = s.spawn(|| 7);
+    ///     sinew::select! {
+    ///         join(child) -> result => assert_eq!(result.unwrap(), 7),
+    ///     }
+    /// });
+    /// ```
+    #[track_caller]
+    pub fn arm(&mut self) -> JoinArm<'_, T> {
+        JoinArm::new(&mut self.handle, Some(&self.core.unseen))
     }
 
     /// Whether the child has ended.

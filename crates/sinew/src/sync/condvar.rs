@@ -1,6 +1,6 @@
 //! Waiting until guarded data has changed.
 
-use super::after;
+use super::moment;
 use crate::cancel::masked;
 use crate::clock;
 use crate::fiber::WaitKind;
@@ -97,7 +97,7 @@ impl Condvar {
         guard: &mut MutexGuard<'_, R, T>,
         timeout: Duration,
     ) -> bool {
-        self.wait_till(guard, after(timeout))
+        self.wait_till(guard, moment(timeout))
     }
 
     /// As [`wait_for`](Self::wait_for), until `deadline`.
@@ -170,7 +170,7 @@ impl Condvar {
         mut condition: impl FnMut(&mut T) -> bool,
         timeout: Duration,
     ) -> bool {
-        let deadline = after(timeout);
+        let deadline = moment(timeout);
         while condition(guard) {
             if !self.wait_till(guard, deadline) {
                 return !condition(guard);

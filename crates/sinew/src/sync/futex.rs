@@ -1,6 +1,6 @@
 //! A counter that can be waited for.
 
-use super::after;
+use super::moment;
 use crate::clock;
 use crate::fiber::WaitKind;
 use crate::park::list::{Ended, Terms, Wakes};
@@ -119,12 +119,12 @@ impl Futex {
     /// ```
     #[track_caller]
     pub fn wait_for(&self, token: u64, timeout: Duration) -> bool {
-        self.wait_till(token, after(timeout))
+        self.wait_till(token, moment(timeout))
     }
 
     #[track_caller]
-    fn wait_till(&self, token: u64, deadline: u64) -> bool {
-        let entry = Entry::new(Key::of(self), false, 0);
+    pub(super) fn wait_till(&self, token: u64, deadline: u64) -> bool {
+        let entry = Entry::new(Key::of(self), false, token as usize);
         let mut spins = 0;
         loop {
             // ORDERING: Acquire: as in `get`.
@@ -137,16 +137,19 @@ impl Futex {
                 spin_loop();
                 continue;
             }
-            let still = |_: &mut Bucket| {
-                let mark = |word| (word / ONE < token).then_some(word | WAITERS);
-                self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, mark).is_ok()
-            };
+            let still = |_: &mut Bucket| self.mark(token);
             let terms = Terms::new(WaitKind::Event, self, deadline);
             // A mark that nobody stands for costs the next post a look.
             if table::wait(&entry, terms, still, |_| Wakes::none()) == Ended::TimedOut {
                 return self.get() >= token;
             }
         }
+    }
+
+    /// Sets the mark, under the lock of the table; false if the counter is `token` at least.
+    pub(super) fn mark(&self, token: u64) -> bool {
+        let mark = |word| (word / ONE < token).then_some(word | WAITERS);
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, mark).is_ok()
     }
 
     /// Increments the counter and wakes all who wait.
@@ -174,8 +177,8 @@ impl Futex {
         }
     }
 
-    /// Increments the counter and wakes one of those who wait; the others wait for another post,
-    /// whatever the counter.
+    /// Increments the counter and wakes one of those who wait for a value that it has reached; the
+    /// others of those wait for another post.
     ///
     /// # Examples
     /// ```
@@ -188,6 +191,7 @@ impl Futex {
     pub fn post_one(&self) {
         // ORDERING: Release: as in `post`.
         let word = self.0.fetch_add(ONE, Ordering::Release);
+        let counter = (word / ONE + 1) as usize;
         if word & WAITERS == 0 {
             return;
         }
@@ -195,10 +199,8 @@ impl Futex {
         let mut wakes = Wakes::none();
         {
             let mut bucket = table::bucket(key).lock();
-            while let Some(mut queue) = bucket.queue(key) {
-                if queue.grant_first(&mut wakes, |_| ()) {
-                    break;
-                }
+            if let Some(mut queue) = bucket.queue(key) {
+                queue.grant_one(&mut wakes, |entry| entry.word.get() <= counter);
             }
             if bucket.queue(key).is_none() {
                 self.0.fetch_and(!WAITERS, Ordering::Relaxed);

@@ -16,6 +16,7 @@
 //! | wait until all are done, or there | [`WaitGroup`], [`Barrier`] |
 //! | do or make something once | [`Once`], [`OnceLock`], [`LazyLock`] |
 //! | pass messages | [`channel`] |
+//! | end many at once | [`CancellationToken`] |
 //! | wait for the first of several operations | [`select!`](crate::select) |
 //! | build a condition of one's own | [`Futex`] |
 //!
@@ -38,18 +39,21 @@ mod mutex;
 mod once;
 mod raw;
 mod rwlock;
-mod select;
+pub(crate) mod select;
 mod semaphore;
 mod sequencer;
+mod token;
 mod wait_group;
 
 pub use barrier::{Barrier, BarrierWaitResult};
 pub use baton::Baton;
 pub use condvar::Condvar;
 pub use event::Event;
-pub use fair_mutex::{FairMutex, FairMutexGuard, RawFairMutex};
+pub use fair_mutex::{
+    FairMutex, FairMutexGuard, FairMutexPlace, FairMutexTicket, RawFairMutex, TicketArm,
+};
 pub use futex::Futex;
-pub use future::{FiberFuture, FutureArm};
+pub use future::{FiberFuture, FutureArm, Waitable, wait_for_multiple, wait_with_timeout};
 pub use multi_lock::{MultiLock, MultiLockGuard, MultiLockSlot};
 pub use mutex::{MappedMutexGuard, Mutex, MutexGuard, RawMutex};
 pub use once::{LazyLock, Once, OnceLock};
@@ -57,15 +61,16 @@ pub use rwlock::{
     MappedRwLockReadGuard, MappedRwLockWriteGuard, RawRwLock, RwLock, RwLockReadGuard,
     RwLockUpgradableReadGuard, RwLockWriteGuard,
 };
-pub use select::{Arm, Patience, select};
+pub use select::{Arm, Patience, TimerArm, after, at, select};
 pub use semaphore::{OwnedPermits, Permits, Semaphore};
 pub use sequencer::{Reached, Sequencer, SequencerTurn, SequencerWait};
+pub use token::{CancelOnDrop, CancellationToken, TokenArm};
 pub use wait_group::WaitGroup;
 
 use crate::clock;
 use core::time::Duration;
 
 /// The moment at which a timeout is over.
-fn after(timeout: Duration) -> u64 {
+fn moment(timeout: Duration) -> u64 {
     clock::after(clock::now(), timeout)
 }

@@ -11,7 +11,7 @@
 //! it out when it is dropped. So a guard that is forgotten keeps its key locked until its slot goes,
 //! and leaves nothing behind that points to it.
 
-use super::after;
+use super::moment;
 use crate::cancel;
 use crate::carrier::current;
 use crate::clock;
@@ -187,7 +187,7 @@ impl MultiLock {
         timeout: Duration,
     ) -> Option<MultiLockGuard<'a>> {
         let slot = slot.into_ref();
-        self.enter(key, slot, Some(after(timeout))).then_some(())?;
+        self.enter(key, slot, Some(moment(timeout))).then_some(())?;
         Some(MultiLockGuard { slot, bound: PhantomData })
     }
 

@@ -1,8 +1,10 @@
 //! Mutual exclusion.
 
-use super::after;
+use super::moment;
 use super::raw::RawLock;
 use crate::clock;
+use core::fmt;
+use core::ops::Deref;
 use core::time::Duration;
 use lock_api::GuardNoSend;
 use std::time::Instant;
@@ -63,7 +65,7 @@ unsafe impl lock_api::RawMutexTimed for RawMutex {
 
     #[track_caller]
     fn try_lock_for(&self, timeout: Duration) -> bool {
-        self.0.try_lock() || self.0.lock(after(timeout))
+        self.0.try_lock() || self.0.lock(moment(timeout))
     }
 
     #[track_caller]
@@ -75,8 +77,11 @@ unsafe impl lock_api::RawMutexTimed for RawMutex {
 /// Data that one fiber or thread uses at a time.
 ///
 /// As [`std::sync::Mutex`], but who waits for it is suspended, if it is a fiber, and it is never
-/// [poisoned](crate::sync#poisoning). Locking what the caller itself has locked panics. A fiber that
-/// waits in `lock` is not cancelled before it has the lock; in the timed forms it is.
+/// [poisoned](crate::sync#poisoning). Locking what the caller itself has locked panics.
+///
+/// The guards are those of `lock_api`, and so is what this derefs to. A fiber that waits in one of
+/// the methods below can be cancelled. A guard that unlocks for a while (`MutexGuard::unlocked`,
+/// `bump`) has the lock when it goes on, whatever is asked of its fiber meanwhile.
 ///
 /// # Examples
 /// ```
@@ -100,7 +105,126 @@ unsafe impl lock_api::RawMutexTimed for RawMutex {
 /// let guard = mutex.lock();
 /// sinew::spawn(move || drop(guard));
 /// ```
-pub type Mutex<T> = lock_api::Mutex<RawMutex, T>;
+#[derive(Default)]
+pub struct Mutex<T: ?Sized>(lock_api::Mutex<RawMutex, T>);
+
+impl<T> Mutex<T> {
+    /// An unlocked one.
+    ///
+    /// # Examples
+    /// ```
+    /// static COUNT: sinew::sync::Mutex<u32> = sinew::sync::Mutex::new(0);
+    /// *COUNT.lock() += 1;
+    /// ```
+    pub const fn new(value: T) -> Mutex<T> {
+        Mutex(lock_api::Mutex::new(value))
+    }
+
+    /// The data.
+    ///
+    /// # Examples
+    /// ```
+    /// assert_eq!(sinew::sync::Mutex::new(7).into_inner(), 7);
+    /// ```
+    pub fn into_inner(self) -> T {
+        self.0.into_inner()
+    }
+}
+
+impl<T: ?Sized> Mutex<T> {
+    /// Locks, and waits until that is possible.
+    ///
+    /// # Panics
+    /// If the caller has it locked.
+    ///
+    /// # Examples
+    /// ```
+    /// let mutex = sinew::sync::Mutex::new(7);
+    /// *mutex.lock() += 1;
+    /// assert_eq!(mutex.into_inner(), 8);
+    /// ```
+    #[inline]
+    #[track_caller]
+    pub fn lock(&self) -> MutexGuard<'_, T> {
+        // SAFETY: locked, or unwound from.
+        unsafe {
+            self.0.raw().0.lock(clock::NEVER);
+            self.0.make_guard_unchecked()
+        }
+    }
+
+    /// Locks if nobody has it locked.
+    ///
+    /// # Examples
+    /// ```
+    /// let mutex = sinew::sync::Mutex::new(7);
+    /// let guard = mutex.lock();
+    /// assert!(mutex.try_lock().is_none());
+    /// ```
+    #[inline]
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+        self.0.try_lock()
+    }
+
+    /// Locks; `None` if `timeout` is over before.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let mutex = sinew::sync::Mutex::new(7);
+    /// assert!(mutex.try_lock_for(Duration::from_millis(1)).is_some());
+    /// ```
+    #[track_caller]
+    pub fn try_lock_for(&self, timeout: Duration) -> Option<MutexGuard<'_, T>> {
+        self.0.try_lock_for(timeout)
+    }
+
+    /// Locks; `None` if `deadline` has passed before.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Instant;
+    ///
+    /// let mutex = sinew::sync::Mutex::new(7);
+    /// assert!(mutex.try_lock_until(Instant::now()).is_some());
+    /// ```
+    #[track_caller]
+    pub fn try_lock_until(&self, deadline: Instant) -> Option<MutexGuard<'_, T>> {
+        self.0.try_lock_until(deadline)
+    }
+
+    /// The data: nobody can have it locked.
+    ///
+    /// # Examples
+    /// ```
+    /// let mut mutex = sinew::sync::Mutex::new(7);
+    /// *mutex.get_mut() += 1;
+    /// ```
+    pub fn get_mut(&mut self) -> &mut T {
+        self.0.get_mut()
+    }
+}
+
+impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl<T> From<T> for Mutex<T> {
+    fn from(value: T) -> Self {
+        Mutex::new(value)
+    }
+}
+
+impl<T: ?Sized> Deref for Mutex<T> {
+    type Target = lock_api::Mutex<RawMutex, T>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
 
 /// The right to the data of a [`Mutex`], until it is dropped.
 pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, RawMutex, T>;

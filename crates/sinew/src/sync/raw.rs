@@ -58,13 +58,13 @@ const RIGHT: usize = 2;
 const HANDED: usize = 3;
 
 /// In the place of a deadline: never, and the wait must not be left by unwinding.
-pub(super) const MUST: u64 = clock::NEVER - 1;
+const MUST: u64 = clock::NEVER - 1;
 
 /// Runs a wait that is not to be cut short, out of line.
 #[cold]
 #[inline(never)]
 #[track_caller]
-pub(super) fn anyhow(wait: impl FnOnce() -> bool) {
+fn anyhow(wait: impl FnOnce() -> bool) {
     masked(wait);
 }
 
@@ -116,13 +116,13 @@ impl RawLock {
 
     #[inline(always)]
     pub(super) fn try_lock(&self) -> bool {
-        self.take_free(0)
+        self.take_free(me(), 0)
     }
 
     /// Makes the caller the owner if nobody has the lock and the marks are `marks`.
     #[inline(always)]
-    fn take_free(&self, marks: usize) -> bool {
-        let mine = me() | EXCLUSIVE | marks;
+    fn take_free(&self, me: usize, marks: usize) -> bool {
+        let mine = me | EXCLUSIVE | marks;
         // ORDERING: Acquire: what was written under the lock; pairs with the Release of unlocking.
         self.0.compare_exchange(marks, mine, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
@@ -131,7 +131,8 @@ impl RawLock {
     #[inline(always)]
     #[track_caller]
     pub(super) fn lock(&self, deadline: u64) -> bool {
-        self.try_lock() || self.lock_slow(deadline)
+        let me = me();
+        self.take_free(me, 0) || self.lock_slow(me, deadline)
     }
 
     /// Locks for the caller alone, and neither unwinds nor gives up: guards that unlock for a while
@@ -139,21 +140,22 @@ impl RawLock {
     #[inline(always)]
     #[track_caller]
     pub(super) fn lock_anyhow(&self) {
-        if !self.try_lock() {
-            anyhow(|| self.lock_slow(MUST));
+        let me = me();
+        if !self.take_free(me, 0) {
+            anyhow(|| self.lock_slow(me, MUST));
         }
     }
 
     #[cold]
     #[inline(never)]
     #[track_caller]
-    fn lock_slow(&self, deadline: u64) -> bool {
+    fn lock_slow(&self, me: usize, deadline: u64) -> bool {
         let entry = Entry::new(self.key(), false, NORMAL);
         let mut spins = 0;
         loop {
             let word = self.0.load(Ordering::Relaxed);
             if word & !WAITERS == 0 {
-                if self.take_free(word) {
+                if self.take_free(me, word) {
                     return true;
                 }
                 continue;
@@ -163,7 +165,7 @@ impl RawLock {
                 spin_loop();
                 continue;
             }
-            self.forbid_relocking(word);
+            self.forbid_relocking(me, word);
             let still = || self.mark(EXCLUSIVE_WAITERS, |word| word & !WAITERS != 0);
             match self.wait(&entry, deadline, still) {
                 Ended::Granted if entry.word.get() == HANDED => return true,
@@ -284,7 +286,7 @@ impl RawLock {
                 spin_loop();
                 continue;
             }
-            self.forbid_relocking(word);
+            self.forbid_relocking(me(), word);
             match self.wait(&entry, deadline, || self.mark(mark, blocked)) {
                 Ended::Granted => return true,
                 Ended::AtOnce(()) => {}
@@ -300,9 +302,9 @@ impl RawLock {
 
     /// Locking what one has locked oneself would never end.
     #[track_caller]
-    fn forbid_relocking(&self, word: usize) {
+    fn forbid_relocking(&self, me: usize, word: usize) {
         assert!(
-            word & EXCLUSIVE == 0 || owner(word).addr() != me(),
+            word & EXCLUSIVE == 0 || owner(word).addr() != me,
             "deadlock: the lock at {self:p} is locked again by the fiber or thread that holds it"
         );
     }
@@ -334,7 +336,7 @@ impl RawLock {
         let mut wakes = Wakes::none();
         {
             let mut bucket = table::bucket(self.key()).lock();
-            if !self.hand_over(&mut bucket, &mut wakes, fair) {
+            if !self.pass_on(&mut bucket, &mut wakes, fair) {
                 // Nobody but waiters changes the word of a lock that is held by one: a mark that is
                 // overwritten here is missed by its waiter under the lock of the bucket.
                 // ORDERING: Release: as in `unlock`.
@@ -347,25 +349,34 @@ impl RawLock {
         }
     }
 
-    /// Makes the first waiter the owner, if it wants the lock alone and is to be handed it.
-    fn hand_over(&self, bucket: &mut Bucket, wakes: &mut Wakes, fair: bool) -> bool {
-        while let Some(mut queue) = bucket.queue(self.key())
-            && let Some(first) = queue.first()
-        {
+    /// Unlocks for the first waiter, if it wants the lock alone: it is woken, and may be overtaken;
+    /// or it was before, and is handed the lock.
+    fn pass_on(&self, bucket: &mut Bucket, wakes: &mut Wakes, fair: bool) -> bool {
+        let Some(mut queue) = bucket.queue(self.key()) else { return false };
+        while let Some(first) = queue.first() {
             let entry = first.payload();
             let state = entry.word.get();
-            if entry.shares || state == RIGHT || !fair && state != OVERTAKEN {
+            if entry.shares || state == RIGHT {
                 return false;
             }
-            let heir = first.waiter().control().expose_provenance();
-            let handed = queue.grant_first(wakes, |entry| {
-                entry.word.set(HANDED);
+            let handed = fair || state == OVERTAKEN;
+            let word = if handed {
                 // With both marks, whoever waits: a thread may go on as soon as it is granted the
                 // lock, and they are computed anew when it unlocks.
+                first.waiter().control().expose_provenance() | EXCLUSIVE | WAITERS
+            } else {
+                marks(queue.count(false) - 1, queue.count(true))
+            };
+            let told = queue.grant_first(wakes, |entry| {
+                if handed {
+                    entry.word.set(HANDED);
+                }
+                // Nobody but waiters changes the word of a lock that is held by one: as in
+                // `unlock_slow`.
                 // ORDERING: Release: as in `unlock`.
-                self.0.store(heir | EXCLUSIVE | WAITERS, Ordering::Release);
+                self.0.store(word, Ordering::Release);
             });
-            if handed {
+            if told {
                 return true;
             }
         }
@@ -417,7 +428,7 @@ impl RawLock {
     #[inline(never)]
     fn wake_waiters(&self) {
         while {
-            let wakes = self.settle(&mut table::bucket(self.key()).lock());
+            let mut wakes = self.settle(&mut table::bucket(self.key()).lock());
             wakes.resume()
         } {}
     }
@@ -506,8 +517,7 @@ impl RawLock {
         if let Some(queue) = bucket.queue(self.upgrade_key()) {
             alone += queue.count(false);
         }
-        let mark = |count: usize, mark| if count > 0 { mark } else { 0 };
-        mark(alone, EXCLUSIVE_WAITERS) | mark(share, SHARED_WAITERS)
+        marks(alone, share)
     }
 
     /// The owner becomes one of those who share.
@@ -561,6 +571,12 @@ impl RawLock {
             }
         }
     }
+}
+
+/// The marks that say that so many wait to have the lock alone, and to share it.
+fn marks(alone: usize, share: usize) -> usize {
+    let mark = |count: usize, mark| if count > 0 { mark } else { 0 };
+    mark(alone, EXCLUSIVE_WAITERS) | mark(share, SHARED_WAITERS)
 }
 
 /// Whether nobody waits yet, and the owner runs elsewhere at this moment.

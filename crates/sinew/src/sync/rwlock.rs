@@ -1,8 +1,10 @@
 //! One who writes, or many who read.
 
-use super::after;
+use super::moment;
 use super::raw::RawLock;
 use crate::clock;
+use core::fmt;
+use core::ops::Deref;
 use core::time::Duration;
 use lock_api::GuardNoSend;
 use std::time::Instant;
@@ -111,7 +113,7 @@ unsafe impl lock_api::RawRwLockTimed for RawRwLock {
 
     #[track_caller]
     fn try_lock_shared_for(&self, timeout: Duration) -> bool {
-        self.0.try_lock_shared() || self.0.lock_shared(after(timeout), false)
+        self.0.try_lock_shared() || self.0.lock_shared(moment(timeout), false)
     }
 
     #[track_caller]
@@ -121,7 +123,7 @@ unsafe impl lock_api::RawRwLockTimed for RawRwLock {
 
     #[track_caller]
     fn try_lock_exclusive_for(&self, timeout: Duration) -> bool {
-        self.0.try_lock() || self.0.lock(after(timeout))
+        self.0.try_lock() || self.0.lock(moment(timeout))
     }
 
     #[track_caller]
@@ -175,7 +177,7 @@ unsafe impl lock_api::RawRwLockUpgradeDowngrade for RawRwLock {
 unsafe impl lock_api::RawRwLockUpgradeTimed for RawRwLock {
     #[track_caller]
     fn try_lock_upgradable_for(&self, timeout: Duration) -> bool {
-        self.0.try_lock_upgradable() || self.0.lock_upgradable(after(timeout))
+        self.0.try_lock_upgradable() || self.0.lock_upgradable(moment(timeout))
     }
 
     #[track_caller]
@@ -186,7 +188,7 @@ unsafe impl lock_api::RawRwLockUpgradeTimed for RawRwLock {
     #[track_caller]
     unsafe fn try_upgrade_for(&self, timeout: Duration) -> bool {
         // SAFETY: as the caller promised.
-        unsafe { self.0.try_upgrade() || self.0.upgrade(after(timeout)) }
+        unsafe { self.0.try_upgrade() || self.0.upgrade(moment(timeout)) }
     }
 
     #[track_caller]
@@ -200,8 +202,11 @@ unsafe impl lock_api::RawRwLockUpgradeTimed for RawRwLock {
 ///
 /// As [`std::sync::RwLock`], but who waits for it is suspended, if it is a fiber, and it is never
 /// [poisoned](crate::sync#poisoning). A fiber that reads already and reads again may wait for a
-/// writer that waits for it; `read_recursive` does not. A fiber that waits for the lock is not
-/// cancelled before it has it; in the timed forms it is.
+/// writer that waits for it; [`read_recursive`](Self::read_recursive) does not.
+///
+/// The guards are those of `lock_api`, and so is what this derefs to. A fiber that waits in one of
+/// the methods below can be cancelled; a guard that unlocks for a while has the lock when it goes
+/// on, whatever is asked of its fiber meanwhile.
 ///
 /// # Examples
 /// ```
@@ -216,7 +221,264 @@ unsafe impl lock_api::RawRwLockUpgradeTimed for RawRwLock {
 /// });
 /// assert_eq!(table.read().len(), 4);
 /// ```
-pub type RwLock<T> = lock_api::RwLock<RawRwLock, T>;
+#[derive(Default)]
+pub struct RwLock<T: ?Sized>(lock_api::RwLock<RawRwLock, T>);
+
+impl<T> RwLock<T> {
+    /// An unlocked one.
+    ///
+    /// # Examples
+    /// ```
+    /// static COUNT: sinew::sync::RwLock<u32> = sinew::sync::RwLock::new(0);
+    /// *COUNT.write() += 1;
+    /// ```
+    pub const fn new(value: T) -> RwLock<T> {
+        RwLock(lock_api::RwLock::new(value))
+    }
+
+    /// The data.
+    ///
+    /// # Examples
+    /// ```
+    /// assert_eq!(sinew::sync::RwLock::new(7).into_inner(), 7);
+    /// ```
+    pub fn into_inner(self) -> T {
+        self.0.into_inner()
+    }
+}
+
+impl<T: ?Sized> RwLock<T> {
+    /// Locks to read, and waits until that is possible.
+    ///
+    /// # Examples
+    /// ```
+    /// let lock = sinew::sync::RwLock::new(7);
+    /// assert_eq!(*lock.read(), 7);
+    /// ```
+    #[inline]
+    #[track_caller]
+    pub fn read(&self) -> RwLockReadGuard<'_, T> {
+        // SAFETY: locked, or unwound from.
+        unsafe {
+            self.0.raw().0.lock_shared(clock::NEVER, false);
+            self.0.make_read_guard_unchecked()
+        }
+    }
+
+    /// Locks to read if that is possible at once.
+    ///
+    /// # Examples
+    /// ```
+    /// let lock = sinew::sync::RwLock::new(7);
+    /// let writer = lock.write();
+    /// assert!(lock.try_read().is_none());
+    /// ```
+    #[inline]
+    pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
+        self.0.try_read()
+    }
+
+    /// Locks to read; `None` if `timeout` is over before.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let lock = sinew::sync::RwLock::new(7);
+    /// assert!(lock.try_read_for(Duration::from_millis(1)).is_some());
+    /// ```
+    #[track_caller]
+    pub fn try_read_for(&self, timeout: Duration) -> Option<RwLockReadGuard<'_, T>> {
+        self.0.try_read_for(timeout)
+    }
+
+    /// Locks to read; `None` if `deadline` has passed before.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Instant;
+    ///
+    /// let lock = sinew::sync::RwLock::new(7);
+    /// assert!(lock.try_read_until(Instant::now()).is_some());
+    /// ```
+    #[track_caller]
+    pub fn try_read_until(&self, deadline: Instant) -> Option<RwLockReadGuard<'_, T>> {
+        self.0.try_read_until(deadline)
+    }
+
+    /// Locks to read, also if somebody waits to write: the caller may be reading already.
+    ///
+    /// # Examples
+    /// ```
+    /// let lock = sinew::sync::RwLock::new(7);
+    /// let (first, second) = (lock.read(), lock.read_recursive());
+    /// assert_eq!(*first, *second);
+    /// ```
+    #[track_caller]
+    pub fn read_recursive(&self) -> RwLockReadGuard<'_, T> {
+        // SAFETY: locked, or unwound from.
+        unsafe {
+            self.0.raw().0.lock_shared(clock::NEVER, true);
+            self.0.make_read_guard_unchecked()
+        }
+    }
+
+    /// Locks to write, and waits until that is possible.
+    ///
+    /// # Panics
+    /// If the caller has it locked to write.
+    ///
+    /// # Examples
+    /// ```
+    /// let lock = sinew::sync::RwLock::new(7);
+    /// assert_eq!(*lock.write(), 7);
+    /// ```
+    #[inline]
+    #[track_caller]
+    pub fn write(&self) -> RwLockWriteGuard<'_, T> {
+        // SAFETY: locked, or unwound from.
+        unsafe {
+            self.0.raw().0.lock(clock::NEVER);
+            self.0.make_write_guard_unchecked()
+        }
+    }
+
+    /// Locks to write if that is possible at once.
+    ///
+    /// # Examples
+    /// ```
+    /// let lock = sinew::sync::RwLock::new(7);
+    /// let writer = lock.write();
+    /// assert!(lock.try_write().is_none());
+    /// ```
+    #[inline]
+    pub fn try_write(&self) -> Option<RwLockWriteGuard<'_, T>> {
+        self.0.try_write()
+    }
+
+    /// Locks to write; `None` if `timeout` is over before.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let lock = sinew::sync::RwLock::new(7);
+    /// assert!(lock.try_write_for(Duration::from_millis(1)).is_some());
+    /// ```
+    #[track_caller]
+    pub fn try_write_for(&self, timeout: Duration) -> Option<RwLockWriteGuard<'_, T>> {
+        self.0.try_write_for(timeout)
+    }
+
+    /// Locks to write; `None` if `deadline` has passed before.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Instant;
+    ///
+    /// let lock = sinew::sync::RwLock::new(7);
+    /// assert!(lock.try_write_until(Instant::now()).is_some());
+    /// ```
+    #[track_caller]
+    pub fn try_write_until(&self, deadline: Instant) -> Option<RwLockWriteGuard<'_, T>> {
+        self.0.try_write_until(deadline)
+    }
+
+    /// Locks to read, and to be the next who writes, and waits until that is possible.
+    ///
+    /// # Examples
+    /// ```
+    /// let lock = sinew::sync::RwLock::new(7);
+    /// assert_eq!(*lock.upgradable_read(), 7);
+    /// ```
+    #[inline]
+    #[track_caller]
+    pub fn upgradable_read(&self) -> RwLockUpgradableReadGuard<'_, T> {
+        // SAFETY: locked, or unwound from.
+        unsafe {
+            self.0.raw().0.lock_upgradable(clock::NEVER);
+            self.0.make_upgradable_guard_unchecked()
+        }
+    }
+
+    /// Locks to read, and to be the next who writes if that is possible at once.
+    ///
+    /// # Examples
+    /// ```
+    /// let lock = sinew::sync::RwLock::new(7);
+    /// let writer = lock.write();
+    /// assert!(lock.try_upgradable_read().is_none());
+    /// ```
+    #[inline]
+    pub fn try_upgradable_read(&self) -> Option<RwLockUpgradableReadGuard<'_, T>> {
+        self.0.try_upgradable_read()
+    }
+
+    /// Locks to read, and to be the next who writes; `None` if `timeout` is over before.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let lock = sinew::sync::RwLock::new(7);
+    /// assert!(lock.try_upgradable_read_for(Duration::from_millis(1)).is_some());
+    /// ```
+    #[track_caller]
+    pub fn try_upgradable_read_for(
+        &self,
+        timeout: Duration,
+    ) -> Option<RwLockUpgradableReadGuard<'_, T>> {
+        self.0.try_upgradable_read_for(timeout)
+    }
+
+    /// Locks to read, and to be the next who writes; `None` if `deadline` has passed before.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Instant;
+    ///
+    /// let lock = sinew::sync::RwLock::new(7);
+    /// assert!(lock.try_upgradable_read_until(Instant::now()).is_some());
+    /// ```
+    #[track_caller]
+    pub fn try_upgradable_read_until(
+        &self,
+        deadline: Instant,
+    ) -> Option<RwLockUpgradableReadGuard<'_, T>> {
+        self.0.try_upgradable_read_until(deadline)
+    }
+
+    /// The data: nobody can have it locked.
+    ///
+    /// # Examples
+    /// ```
+    /// let mut lock = sinew::sync::RwLock::new(7);
+    /// *lock.get_mut() += 1;
+    /// ```
+    pub fn get_mut(&mut self) -> &mut T {
+        self.0.get_mut()
+    }
+}
+
+impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLock<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl<T> From<T> for RwLock<T> {
+    fn from(value: T) -> Self {
+        RwLock::new(value)
+    }
+}
+
+impl<T: ?Sized> Deref for RwLock<T> {
+    type Target = lock_api::RwLock<RawRwLock, T>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
 
 /// The right to read the data of a [`RwLock`], until it is dropped.
 pub type RwLockReadGuard<'a, T> = lock_api::RwLockReadGuard<'a, RawRwLock, T>;

@@ -1,7 +1,6 @@
 //! A number of permits.
 
-use super::after;
-use super::raw::MUST;
+use super::moment;
 use crate::clock;
 use crate::fiber::WaitKind;
 use crate::park::list::{Ended, Terms, Wakes};
@@ -138,7 +137,7 @@ impl Semaphore {
     /// ```
     #[track_caller]
     pub fn acquire_for(&self, count: usize, timeout: Duration) -> Option<Permits<'_>> {
-        let taken = self.try_take(count) || self.take(count, after(timeout));
+        let taken = self.try_take(count) || self.take(count, moment(timeout));
         taken.then(|| Permits { semaphore: self, count })
     }
 
@@ -161,7 +160,7 @@ impl Semaphore {
     }
 
     #[inline(always)]
-    pub(super) fn try_take(&self, count: usize) -> bool {
+    fn try_take(&self, count: usize) -> bool {
         let mut word = self.0.load(Ordering::Relaxed);
         loop {
             if word & WAITERS != 0 || word / ONE < count {
@@ -183,7 +182,7 @@ impl Semaphore {
 
     #[inline(always)]
     #[track_caller]
-    pub(super) fn take(&self, count: usize, deadline: u64) -> bool {
+    fn take(&self, count: usize, deadline: u64) -> bool {
         self.try_take(count) || self.take_slow(count, deadline)
     }
 
@@ -207,9 +206,7 @@ impl Semaphore {
                 let mark = |word| (!first || word / ONE < count).then_some(word | WAITERS);
                 self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, mark).is_ok()
             };
-            let must = deadline == MUST;
-            let deadline = if must { clock::NEVER } else { deadline };
-            let terms = Terms { must, ..Terms::new(WaitKind::Semaphore, self, deadline) };
+            let terms = Terms::new(WaitKind::Semaphore, self, deadline);
             match table::wait(&entry, terms, still, |bucket| self.settle(bucket)) {
                 Ended::Granted => return true,
                 Ended::AtOnce(()) => {}
@@ -258,7 +255,7 @@ impl Semaphore {
     #[inline(never)]
     fn serve(&self) {
         while {
-            let wakes = self.settle(&mut table::bucket(Key::of(self)).lock());
+            let mut wakes = self.settle(&mut table::bucket(Key::of(self)).lock());
             wakes.resume()
         } {}
     }

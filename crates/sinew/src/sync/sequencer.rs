@@ -27,7 +27,10 @@
 //! stack, where it is or will be in a moment. So a node is in the hands of one side only when it is
 //! told, and may go as soon as it was.
 
-use super::future::{FiberFuture, FutureArm};
+use super::future::sealed_waitable::Waitable as _;
+use super::future::word::Word;
+use super::future::{FiberFuture, FutureArm, Waitable, sealed_waitable};
+use crate::fiber::WaitKind;
 use crate::primitive::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use core::cell::Cell;
 use core::fmt;
@@ -583,7 +586,7 @@ impl Drop for SequencerWait<'_> {
             self.cancel();
             // Whoever has taken it out is about to tell it. Not to be cut short: others have a
             // pointer to it.
-            self.future.wait_anyhow();
+            self.future.word().wait_anyhow(WaitKind::Event, ptr::from_ref(self).addr());
         }
     }
 }
@@ -681,6 +684,14 @@ impl<'a> SequencerTurn<'a, '_> {
     /// ```
     pub fn arm(&self) -> FutureArm<'a, Reached> {
         self.place.get_ref().future.arm()
+    }
+}
+
+impl Waitable for SequencerTurn<'_, '_> {}
+
+impl sealed_waitable::Waitable for SequencerTurn<'_, '_> {
+    fn word(&self) -> &Word {
+        self.place.get_ref().future.word()
     }
 }
 

@@ -5,25 +5,33 @@
 //! | [`bounded`] | so many messages; with none, sender and receiver meet |
 //! | [`unbounded`] | any number |
 //! | [`oneshot`] | one, once |
+//! | [`broadcast`] | the last so many, each for every receiver |
+//! | [`watch`] | the last value, for all who watch it |
 //!
-//! Any number of senders and receivers; each message is received once, first in, first out. When all
-//! senders are gone, receivers get what is left and then an error; when all receivers are gone,
-//! senders get their messages back. A fiber that is cancelled while it waits has neither sent nor
-//! received.
+//! Any number of senders and receivers; but for the last two, each message is received once, first
+//! in, first out. When all senders are gone, receivers get what is left and then an error; when all
+//! receivers are gone, senders get their messages back. A fiber that is cancelled while it waits has
+//! neither sent nor received.
 
 mod arm;
+mod broadcast;
 mod core;
 mod error;
 mod oneshot;
+mod watch;
 
 pub use arm::{RecvArm, SendArm};
+pub use broadcast::{
+    BroadcastArm, BroadcastReceiver, BroadcastRecvError, BroadcastSender, broadcast,
+};
 pub use error::{
     RecvError, RecvTimeoutError, SendError, SendTimeoutError, TryRecvError, TrySendError,
 };
 pub use oneshot::{OneshotReceiver, OneshotSender, oneshot};
+pub use watch::{WatchArm, WatchReceiver, WatchSender, watch};
 
 use self::core::{Core, Failure, UNBOUNDED};
-use super::after;
+use super::moment;
 use crate::clock;
 use ::core::fmt;
 use ::core::time::Duration;
@@ -140,7 +148,7 @@ impl<T> Sender<T> {
     /// ```
     #[track_caller]
     pub fn send_timeout(&self, message: T, timeout: Duration) -> Result<(), SendTimeoutError<T>> {
-        let sent = self.core.send(message, Some(after(timeout)));
+        let sent = self.core.send(message, Some(moment(timeout)));
         sent.map_err(|(failure, message)| match failure {
             Failure::Disconnected => SendTimeoutError::Disconnected(message),
             _ => SendTimeoutError::Timeout(message),
@@ -252,7 +260,7 @@ impl<T> Receiver<T> {
     /// ```
     #[track_caller]
     pub fn recv_timeout(&self, timeout: Duration) -> Result<T, RecvTimeoutError> {
-        self.core.receive(Some(after(timeout))).map_err(|failure| match failure {
+        self.core.receive(Some(moment(timeout))).map_err(|failure| match failure {
             Failure::Disconnected => RecvTimeoutError::Disconnected,
             _ => RecvTimeoutError::Timeout,
         })

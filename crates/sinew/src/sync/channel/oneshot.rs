@@ -3,7 +3,7 @@
 use super::core::{Core, Failure};
 use super::{RecvError, RecvTimeoutError, TryRecvError};
 use crate::clock;
-use crate::sync::after;
+use crate::sync::moment;
 use core::fmt;
 use core::time::Duration;
 use std::panic::{RefUnwindSafe, UnwindSafe};
@@ -118,7 +118,7 @@ impl<T> OneshotReceiver<T> {
     /// ```
     #[track_caller]
     pub fn recv_timeout(&mut self, timeout: Duration) -> Result<T, RecvTimeoutError> {
-        self.core.receive(Some(after(timeout))).map_err(|failure| match failure {
+        self.core.receive(Some(moment(timeout))).map_err(|failure| match failure {
             Failure::Disconnected => RecvTimeoutError::Disconnected,
             _ => RecvTimeoutError::Timeout,
         })

@@ -11,6 +11,13 @@
 //!
 //! Then all arms are left, under their locks, and the one that was granted is known.
 
+mod key;
+mod macros;
+mod timer;
+
+pub(crate) use key::{KeyArm, SignalArm};
+pub use timer::{TimerArm, after, at};
+
 use crate::cancel;
 use crate::carrier::Claimed;
 use crate::clock;
@@ -20,7 +27,7 @@ use crate::park::Wait;
 use crate::primitive::{AtomicU64, Ordering};
 use core::time::Duration;
 
-pub(super) mod sealed {
+pub(crate) mod sealed {
     use crate::park::Wait;
 
     /// The wait that all arms share. Only this crate can have one.
@@ -60,6 +67,10 @@ pub(super) mod sealed {
         fn enter(&mut self, wait: Joint<'_>) -> Entered;
         /// Leaves the wait.
         fn leave(&mut self) -> Left;
+        /// When it can be done, if that is a matter of time.
+        fn deadline(&self) -> u64 {
+            crate::clock::NEVER
+        }
     }
 }
 
@@ -67,9 +78,9 @@ use sealed::{Entered, Joint, Left};
 
 /// An operation that [`select!`](crate::select) can wait for with others.
 ///
-/// Made by [`Receiver::arm`](super::channel::Receiver::arm),
-/// [`Sender::arm`](super::channel::Sender::arm) and
-/// [`FiberFuture::arm`](super::FiberFuture::arm).
+/// Made by the `arm` methods of what can be waited for, such as
+/// [`Receiver::arm`](super::channel::Receiver::arm) and
+/// [`FiberFuture::arm`](super::FiberFuture::arm), and by [`after`] and [`at`].
 pub trait Arm: sealed::Arm {}
 
 /// How long to wait for an arm.
@@ -106,8 +117,7 @@ pub enum Patience {
 #[track_caller]
 pub fn select(arms: &mut [&mut dyn Arm], patience: Patience) -> Option<usize> {
     let count = arms.len();
-    let start = if count > 1 { random(count) } else { 0 };
-    let order = move |turn: usize| (start + turn) % count;
+    let order = random_order(count);
     if let Some(done) = (0..count).map(order).find(|&index| arms[index].attempt()) {
         return Some(done);
     }
@@ -120,7 +130,10 @@ pub fn select(arms: &mut [&mut dyn Arm], patience: Patience) -> Option<usize> {
         }
     };
     let address = core::ptr::from_ref(arms).addr();
+    let earliest = arms.iter().map(|arm| arm.deadline()).fold(deadline, u64::min);
     loop {
+        // In another order each time: two of them that take each other in vain do not go on so.
+        let order = random_order(count);
         let wait = Wait::begin(WaitKind::Select, address);
         let who = wait.who();
         let mut entered = 0;
@@ -144,7 +157,7 @@ pub fn select(arms: &mut [&mut dyn Arm], patience: Patience) -> Option<usize> {
         let outcome = if done.is_some() || misused && wait.claim_for_itself() {
             Outcome::Notified
         } else {
-            wait.suspend(deadline)
+            wait.suspend(earliest)
         };
         let (mut granted, mut ready) = (done, None);
         for index in (0..entered).map(order) {
@@ -166,6 +179,12 @@ pub fn select(arms: &mut [&mut dyn Arm], patience: Patience) -> Option<usize> {
     }
 }
 
+/// The arms in turn, beginning with any of them.
+fn random_order(count: usize) -> impl Fn(usize) -> usize + Copy {
+    let start = if count > 1 { random(count) } else { 0 };
+    move |turn| (start + turn) % count
+}
+
 /// A random number below `end`, good enough for fairness.
 fn random(end: usize) -> usize {
     static STATE: AtomicU64 = AtomicU64::new(0);
@@ -180,96 +199,4 @@ pub(super) fn resume(claimed: Option<Claimed>) {
     if let Some(claimed) = claimed {
         claimed.resume();
     }
-}
-
-/// Waits for the first of several operations, and goes on with it.
-///
-/// ```text
-/// select! {
-///     recv(receiver) -> result => expression,
-///     send(sender, message) -> result => expression,
-///     wait(future) -> value => expression,
-///     default => expression,             // if none can be done at once
-///     default(duration) => expression,   // if none can be done in time
-/// }
-/// ```
-///
-/// If several can be done, one of them is chosen at random. The results are those of
-/// [`recv`](crate::sync::channel::Receiver::recv) and [`send`](crate::sync::channel::Sender::send):
-/// an arm whose channel is disconnected can be done at once, with an error. Messages are computed
-/// before anything is waited for; one that was not sent is dropped.
-///
-/// # Examples
-/// ```
-/// use sinew::sync::channel;
-/// use std::time::Duration;
-///
-/// let (numbers, words) = (channel::unbounded::<u32>(), channel::unbounded::<&str>());
-/// words.0.send("hello").unwrap();
-/// let length = sinew::select! {
-///     recv(numbers.1) -> number => number.unwrap() as usize,
-///     recv(words.1) -> word => word.unwrap().len(),
-///     default(Duration::from_secs(1)) => panic!("nothing came"),
-/// };
-/// assert_eq!(length, 5);
-/// ```
-#[macro_export]
-macro_rules! select {
-    (@arms $patience:expr, [$($arms:tt)*]) => {{
-        let index = $crate::select!(@call $patience, $($arms)*);
-        $crate::select!(@chain index, 0, $($arms)*)
-    }};
-    (@arms $patience:expr, [$($arms:tt)*] ,) => { $crate::select!(@arms $patience, [$($arms)*]) };
-    // Bodies in braces need no comma.
-    (@arms $patience:expr, [$($arms:tt)*] $kind:ident($($what:tt)*) -> $result:pat => $body:block
-        $kind2:ident $($rest:tt)*) => {
-        $crate::select!(@arms $patience, [$($arms)*] $kind($($what)*) -> $result => $body,
-            $kind2 $($rest)*)
-    };
-    (@arms $patience:expr, [$($arms:tt)*] recv($receiver:expr) -> $result:pat => $body:expr
-        $(, $($rest:tt)*)?) => {{
-        let mut arm = $receiver.arm();
-        $crate::select!(@arms $patience, [$($arms)* (arm, $result, $body)] $($($rest)*)?)
-    }};
-    (@arms $patience:expr, [$($arms:tt)*] send($sender:expr, $message:expr) -> $result:pat
-        => $body:expr $(, $($rest:tt)*)?) => {{
-        let mut arm = $sender.arm($message);
-        $crate::select!(@arms $patience, [$($arms)* (arm, $result, $body)] $($($rest)*)?)
-    }};
-    (@arms $patience:expr, [$($arms:tt)*] wait($future:expr) -> $result:pat => $body:expr
-        $(, $($rest:tt)*)?) => {{
-        let mut arm = $future.arm();
-        $crate::select!(@arms $patience, [$($arms)* (arm, $result, $body)] $($($rest)*)?)
-    }};
-    (@arms $patience:expr, [$($arms:tt)*] default => $body:expr $(,)?) => {{
-        match $crate::select!(@call $crate::sync::Patience::None, $($arms)*) {
-            None => $body,
-            index => $crate::select!(@chain index, 0, $($arms)*),
-        }
-    }};
-    (@arms $patience:expr, [$($arms:tt)*] default($timeout:expr) => $body:expr $(,)?) => {{
-        match $crate::select!(@call $crate::sync::Patience::For($timeout), $($arms)*) {
-            None => $body,
-            index => $crate::select!(@chain index, 0, $($arms)*),
-        }
-    }};
-    (@call $patience:expr, $(($arm:ident, $result:pat, $body:expr))*) => {
-        $crate::sync::select(&mut [$(&mut $arm),*], $patience)
-    };
-    (@chain $index:ident, $number:expr, ($arm:ident, $result:pat, $body:expr) $($rest:tt)*) => {
-        if $index == ::core::option::Option::Some($number) {
-            let $result = $arm.take();
-            $body
-        } else {
-            $crate::select!(@chain $index, $number + 1, $($rest)*)
-        }
-    };
-    (@chain $index:ident, $number:expr,) => { ::core::unreachable!() };
-    (@ $($wrong:tt)*) => {
-        ::core::compile_error!("select! takes recv(receiver) -> pattern => expression, \
-            send(sender, message) -> pattern => expression, wait(future) -> pattern => expression, \
-            and last default => expression or \
-            default(duration) => expression")
-    };
-    ($($arms:tt)*) => { $crate::select!(@arms $crate::sync::Patience::Forever, [] $($arms)*) };
 }

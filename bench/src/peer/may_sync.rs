@@ -1,0 +1,299 @@
+//! may's locks, signals and channels.
+
+use super::may::{join, timed};
+use crate::load::{Hands, KEY, READERS, RIVALS};
+use crate::measure::{Lap, Timed};
+use may::coroutine::{JoinHandle, yield_now};
+use may::go;
+use may::sync::mpsc::{Receiver, channel};
+use may::sync::{Blocker, Condvar, Mutex, RwLock, Semphore};
+use std::collections::HashMap;
+use std::hint::black_box;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+pub(crate) const UNBOUNDED: &str = "none of its channels has a bound";
+
+/// Coroutines do `operations` operations together. They begin as they come: some that yield until all
+/// are there would keep the others from ever beginning.
+fn crowd(coroutines: u64, operations: u64, work: impl Fn() + Send + Sync + 'static) -> Lap {
+    let work = Arc::new(work);
+    let begin = |_| {
+        let work = work.clone();
+        go!(move || work())
+    };
+    Lap::run(operations, || {
+        let all: Vec<_> = (0..coroutines).map(begin).collect();
+        all.into_iter().for_each(join);
+    })
+}
+
+/// A coroutine locks, increments and unlocks.
+pub(crate) fn mutex_uncontended() -> Timed {
+    timed(1, |count| {
+        let mutex = Mutex::new(0_u64);
+        Lap::run(count, || {
+            for _ in 0..count {
+                *black_box(&mutex).lock().expect("nobody panics") += 1;
+            }
+        })
+    })
+}
+
+/// Two coroutines hold a lock across a yield, and let the other have it: for each change of hands.
+pub(crate) fn mutex_handoff() -> Timed {
+    timed(1, |count| {
+        let shared = Arc::new(Mutex::new(Hands::default()));
+        let begin = |me| {
+            let shared = shared.clone();
+            go!(move || {
+                loop {
+                    let hands = shared.lock().expect("nobody panics");
+                    if hands.take(me) >= count {
+                        return;
+                    }
+                    yield_now();
+                    drop(hands);
+                    yield_now();
+                }
+            })
+        };
+        Lap::run(count, || [1, 2].map(begin).into_iter().for_each(join))
+    })
+}
+
+/// A message goes to another coroutine and comes back.
+pub(crate) fn pingpong(workers: usize) -> Timed {
+    timed(workers, |count| {
+        let ((there, to), (from, back)) = (channel(), channel());
+        let echo = go!(move || {
+            for message in to.iter() {
+                if from.send(message).is_err() {
+                    return;
+                }
+            }
+        });
+        let lap = Lap::run(count, || {
+            for number in 0..count {
+                there.send(number).expect("it is received");
+                black_box::<u64>(back.recv().expect("it comes back"));
+            }
+        });
+        drop(there);
+        join(echo);
+        lap
+    })
+}
+
+/// Coroutines on two workers lock, increment and unlock.
+pub(crate) fn mutex_contended() -> Timed {
+    timed(2, |count| {
+        let each = count.div_ceil(RIVALS);
+        let mutex = Arc::new(Mutex::new(0_u64));
+        let theirs = mutex.clone();
+        let lap = crowd(RIVALS, RIVALS * each, move || {
+            for _ in 0..each {
+                *theirs.lock().expect("nobody panics") += 1;
+            }
+        });
+        assert_eq!(*mutex.lock().expect("nobody panics"), RIVALS * each);
+        lap
+    })
+}
+
+/// Coroutines on two workers read a number under a lock that nobody writes to.
+pub(crate) fn rwlock_read() -> Timed {
+    timed(2, |count| {
+        let each = count.div_ceil(READERS);
+        let lock = RwLock::new(1_u64);
+        crowd(READERS, READERS * each, move || {
+            for _ in 0..each {
+                black_box(*lock.read().expect("nobody panics"));
+            }
+        })
+    })
+}
+
+/// Two coroutines in turn, each of which waits `each` times for what the other does: for each wait.
+fn two(count: u64, begin: impl Fn(usize, u64) -> JoinHandle<()>) -> Lap {
+    let each = count.div_ceil(2);
+    Lap::run(2 * each, || [0, 1].map(|me| begin(me, each)).into_iter().for_each(join))
+}
+
+/// A place for a value that one coroutine waits for; the value is the other's place.
+struct Turn {
+    blocker: Blocker,
+    next: parking_lot::Mutex<Option<Arc<Turn>>>,
+}
+
+impl Turn {
+    /// A place for the caller to wait.
+    fn new() -> Arc<Turn> {
+        Arc::new(Turn { blocker: Blocker::new(false), next: parking_lot::Mutex::new(None) })
+    }
+
+    fn set(&self, next: Arc<Turn>) {
+        *self.next.lock() = Some(next);
+        self.blocker.unpark();
+    }
+
+    fn wait(&self) -> Arc<Turn> {
+        loop {
+            if let Some(next) = self.next.lock().take() {
+                return next;
+            }
+            self.blocker.park(None).expect("nobody cancels it");
+        }
+    }
+
+    /// Makes a place, tells the other, and waits.
+    fn pass(&self) -> Arc<Turn> {
+        let mine = Turn::new();
+        self.set(mine.clone());
+        mine.wait()
+    }
+}
+
+/// Two coroutines hand each other a value, in a new place each time.
+pub(crate) fn future() -> Timed {
+    timed(1, |count| {
+        let each = count.div_ceil(2);
+        let first = Turn::new();
+        let theirs = first.clone();
+        let one = move || {
+            let mut turn = theirs;
+            for _ in 0..each {
+                turn = turn.pass();
+            }
+        };
+        let other = move || {
+            let mut turn = first.wait();
+            for _ in 1..each {
+                turn = turn.pass();
+            }
+            turn.set(turn.clone());
+        };
+        Lap::run(2 * each, || [go!(one), go!(other)].into_iter().for_each(join))
+    })
+}
+
+/// Two coroutines wait for their turn, and make it the other's.
+pub(crate) fn condvar() -> Timed {
+    timed(1, |count| {
+        let shared = Arc::new((Mutex::new(0), Condvar::new()));
+        two(count, |me, each| {
+            let shared = shared.clone();
+            go!(move || {
+                let (turn, changed) = &*shared;
+                for _ in 0..each {
+                    let mut turn = turn.lock().expect("nobody panics");
+                    while *turn != me {
+                        turn = changed.wait(turn).expect("nobody panics");
+                    }
+                    *turn = 1 - me;
+                    changed.notify_one();
+                }
+            })
+        })
+    })
+}
+
+/// Two coroutines take a permit each from a semaphore of their own, and give the other one.
+pub(crate) fn semaphore() -> Timed {
+    timed(1, |count| {
+        let permits = Arc::new([Semphore::new(1), Semphore::new(0)]);
+        two(count, |me, each| {
+            let permits = permits.clone();
+            go!(move || {
+                for _ in 0..each {
+                    permits[me].wait();
+                    permits[1 - me].post();
+                }
+            })
+        })
+    })
+}
+
+/// As [`mutex_handoff`], with the lock of a key.
+pub(crate) fn multilock() -> Timed {
+    timed(1, |count| {
+        type Locks = Mutex<HashMap<u64, Arc<Mutex<Hands>>>>;
+        let locks = Arc::new(Locks::new(HashMap::new()));
+        let begin = |me| {
+            let locks = locks.clone();
+            go!(move || {
+                loop {
+                    let lock = {
+                        let mut locks = locks.lock().expect("nobody panics");
+                        let new = || Arc::new(Mutex::new(Hands::default()));
+                        locks.entry(black_box(KEY)).or_insert_with(new).clone()
+                    };
+                    let hands = lock.lock().expect("nobody panics");
+                    if hands.take(me) >= count {
+                        return;
+                    }
+                    yield_now();
+                    drop(hands);
+                    yield_now();
+                }
+            })
+        };
+        Lap::run(count, || [1, 2].map(begin).into_iter().for_each(join))
+    })
+}
+
+/// Two coroutines wait for every other value of a counter, and increment it.
+pub(crate) fn sequencer() -> Timed {
+    timed(1, |count| {
+        let shared = Arc::new((Mutex::new(0), Condvar::new()));
+        two(count, |me, each| {
+            let shared = shared.clone();
+            go!(move || {
+                let (counter, changed) = &*shared;
+                for round in 0..each {
+                    let mut counter = counter.lock().expect("nobody panics");
+                    while *counter < 2 * round + me as u64 {
+                        counter = changed.wait(counter).expect("nobody panics");
+                    }
+                    *counter += 1;
+                    changed.notify_all();
+                }
+            })
+        })
+    })
+}
+
+/// Two coroutines send each other messages, now over the one channel and now over the other.
+pub(crate) fn select() -> Timed {
+    timed(1, |count| {
+        let each = count.div_ceil(2);
+        let pair = || [channel(), channel()];
+        let ([(a, to_a), (b, to_b)], [(c, from_c), (d, from_d)]) = (pair(), pair());
+        // No channel is closed before the end: that would be an event as well.
+        let _open = [&a, &b, &c, &d].map(Clone::clone);
+        let ping = move || {
+            for round in 0..each {
+                [&a, &b][round as usize % 2].send(round).expect("it is received");
+                assert_eq!(either(&from_c, &from_d), round);
+            }
+        };
+        let echo = move || {
+            for round in 0..each {
+                let message = either(&to_a, &to_b);
+                [&c, &d][round as usize % 2].send(message).expect("it is received");
+            }
+        };
+        Lap::run(2 * each, || [go!(echo), go!(ping)].into_iter().for_each(join))
+    })
+}
+
+/// Its `select!` starts a coroutine for each arm, and cancels those that are late.
+fn either(a: &Receiver<u64>, b: &Receiver<u64>) -> u64 {
+    let got = AtomicU64::new(u64::MAX);
+    let put = |message: u64| got.store(message, Ordering::Relaxed);
+    may::select!(
+        message = a.recv() => put(message.expect("it was sent")),
+        message = b.recv() => put(message.expect("it was sent"))
+    );
+    got.into_inner()
+}

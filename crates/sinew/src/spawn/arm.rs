@@ -1,0 +1,124 @@
+//! The end of a fiber as an arm of `select!`.
+
+use super::handle::forbid_hopeless;
+use super::join::JoinHandle;
+use crate::cancel::is_cancel;
+use crate::carrier::current as here;
+use crate::fiber::Control;
+use crate::fiber::life::{FINISHED, WATCHED};
+use crate::park::table::Key;
+use crate::primitive::{AtomicUsize, Ordering};
+use crate::sync::Arm;
+use crate::sync::select::KeyArm;
+use crate::sync::select::sealed::{self, Entered, Joint, Left};
+use core::fmt;
+use std::thread::Result;
+
+/// Joining as one of several operations; see [`JoinHandle::arm`].
+pub struct JoinArm<'a, T> {
+    handle: &'a mut JoinHandle<T>,
+    arm: KeyArm,
+    /// Where a scope counts its panics that nobody has seen.
+    unseen: Option<&'a AtomicUsize>,
+}
+
+impl<T> JoinHandle<T> {
+    /// Joining as one of several operations, for [`select`](crate::sync::select).
+    ///
+    /// When this arm was selected, the handle has given its result and is not to be joined again.
+    ///
+    /// # Panics
+    /// If a fiber would wait for its own end.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let (mut slow, mut quick) = (sinew::spawn(sinew::park), sinew::spawn(|| 7));
+    /// let result = sinew::select! {
+    ///     join(slow) -> _ => unreachable!(),
+    ///     join(quick) -> result => result.unwrap(),
+    ///     after(Duration::from_secs(60)) => panic!("late"),
+    /// };
+    /// assert_eq!(result, 7);
+    /// slow.cancel();
+    /// ```
+    #[track_caller]
+    pub fn arm(&mut self) -> JoinArm<'_, T> {
+        JoinArm::new(self, None)
+    }
+}
+
+impl<'a, T> JoinArm<'a, T> {
+    #[track_caller]
+    pub(super) fn new(
+        handle: &'a mut JoinHandle<T>,
+        unseen: Option<&'a AtomicUsize>,
+    ) -> JoinArm<'a, T> {
+        let control = handle.control();
+        // Another arm may end the wait: only one's own end is hopeless for sure.
+        forbid_hopeless(here::fiber(), control, 0);
+        let address = core::ptr::from_ref(control).expose_provenance();
+        let arm = KeyArm::new(Key::with_generation(address, control.id()));
+        JoinArm { handle, arm, unseen }
+    }
+
+    /// The fiber's result, after this arm was selected.
+    ///
+    /// # Errors
+    /// As of [`join`](JoinHandle::join).
+    ///
+    /// # Panics
+    /// If the fiber has not ended, or the result was taken before.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::sync::{Patience, select};
+    ///
+    /// let mut fiber = sinew::spawn(|| 7);
+    /// let mut arm = fiber.arm();
+    /// select(&mut [&mut arm], Patience::Forever);
+    /// assert_eq!(arm.take().unwrap(), 7);
+    /// ```
+    #[track_caller]
+    pub fn take(&mut self) -> Result<T> {
+        assert!(self.handle.is_finished(), "the arm was not selected");
+        // SAFETY: finished.
+        let result = unsafe { self.handle.take_once() };
+        if let (Err(payload), Some(unseen)) = (&result, self.unseen)
+            && !is_cancel(&**payload)
+        {
+            unseen.fetch_sub(1, Ordering::Relaxed);
+        }
+        result
+    }
+
+    fn control(&self) -> &Control {
+        self.handle.control()
+    }
+}
+
+impl<T> Arm for JoinArm<'_, T> {}
+
+impl<T> sealed::Arm for JoinArm<'_, T> {
+    fn attempt(&mut self) -> bool {
+        self.control().life.is_finished()
+    }
+
+    fn enter(&mut self, wait: Joint<'_>) -> Entered {
+        let life = &self.handle.control().life;
+        // The mark is set under the lock of the table, so that the end finds mark and entry.
+        self.arm.enter(wait, |_| life.set(WATCHED) & FINISHED == 0)
+    }
+
+    fn leave(&mut self) -> Left {
+        self.arm.leave();
+        if self.control().life.is_finished() { Left::Ready } else { Left::Nothing }
+    }
+}
+
+impl<T> fmt::Debug for JoinArm<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("JoinArm").field(&self.handle).finish()
+    }
+}

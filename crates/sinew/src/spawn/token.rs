@@ -1,0 +1,74 @@
+//! Fibers that end with a token.
+
+use super::{Fiber, JoinHandle, scope, spawn};
+use crate::cancel::{is_cancel, pass_on};
+use crate::fiber::{FiberRef, Flags};
+use crate::sync::CancellationToken;
+
+impl CancellationToken {
+    /// Has a fiber cancelled with this token, at once if it is cancelled. Nothing happens to a plain
+    /// thread.
+    ///
+    /// # Examples
+    /// ```
+    /// let token = sinew::sync::CancellationToken::new();
+    /// let fiber = sinew::spawn(sinew::park);
+    /// token.attach(&fiber.fiber());
+    /// token.cancel();
+    /// assert!(fiber.join().is_err());
+    /// ```
+    pub fn attach(&self, fiber: &Fiber) {
+        let control = fiber.control();
+        if !control.flags().has(Flags::PROXY) {
+            self.attach_fiber(FiberRef::new(control));
+        }
+    }
+
+    /// Starts a fiber that is cancelled with this token; see [`spawn`](crate::spawn()).
+    ///
+    /// # Examples
+    /// ```
+    /// let token = sinew::sync::CancellationToken::new();
+    /// let fiber = token.spawn(sinew::park);
+    /// token.cancel();
+    /// assert!(fiber.join().is_err());
+    /// ```
+    pub fn spawn<F, T>(&self, f: F) -> JoinHandle<T>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        let fiber = spawn(f);
+        self.attach_fiber(FiberRef::new(fiber.control()));
+        fiber
+    }
+
+    /// Runs `f` until the token is cancelled: its waits unwind it then. `None` if that happened
+    /// before it was done.
+    ///
+    /// `f` runs in a fiber of its own, and may borrow. Panics of `f` go on here.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::sync::CancellationToken;
+    ///
+    /// let token = CancellationToken::new();
+    /// assert_eq!(token.run(|| 7), Some(7));
+    /// sinew::scope(|s| {
+    ///     s.spawn(|| token.cancel());
+    ///     assert_eq!(token.run(sinew::park), None);
+    /// });
+    /// ```
+    #[track_caller]
+    pub fn run<R: Send>(&self, f: impl FnOnce() -> R + Send) -> Option<R> {
+        scope(|s| {
+            let child = s.spawn(f);
+            self.attach(&child.fiber());
+            match child.join() {
+                Ok(result) => Some(result),
+                Err(payload) if is_cancel(&*payload) && self.is_cancelled() => None,
+                Err(payload) => pass_on(payload),
+            }
+        })
+    }
+}

@@ -1,0 +1,509 @@
+//! A channel whose every message goes to every receiver.
+//!
+//! # Protocol
+//!
+//! The last messages are in a ring, under a lock, each with how many receivers have yet to see it;
+//! the one who sees it last takes it out. A receiver has the number of the message that it wants
+//! next. If that is no longer in the ring, the receiver has fallen behind, and goes on with the
+//! oldest that is.
+//!
+//! A receiver that finds nothing waits for the next post of a futex; who sends, or is the last who
+//! could, posts when it has changed the ring. So a change is seen by the look, or ends the wait.
+//!
+//! Under the lock nothing is cloned, dropped or allocated: messages are behind an `Arc` each.
+
+use super::SendError;
+use crate::clock;
+use crate::primitive::{AtomicUsize, Ordering, SpinLock};
+use crate::sync::futex::Futex;
+use crate::sync::moment;
+use crate::sync::select::sealed::{self, Entered, Joint, Left};
+use crate::sync::select::{Arm, SignalArm};
+use core::fmt;
+use core::time::Duration;
+use std::collections::VecDeque;
+use std::panic::{RefUnwindSafe, UnwindSafe};
+use std::sync::Arc;
+
+/// A channel that holds the last `capacity` messages, each for every receiver. `send` never waits: a
+/// receiver that is too slow misses messages, and is told how many.
+///
+/// Room for all of them is made at once. Receivers share a message until each has its own clone, so
+/// messages that go to other threads must be `Send` and `Sync`.
+///
+/// # Panics
+/// If the capacity is 0, or more than there is memory for.
+///
+/// # Examples
+/// ```
+/// let (sender, mut first) = sinew::sync::channel::broadcast(16);
+/// let mut second = sender.subscribe();
+/// sender.send("news").unwrap();
+/// assert_eq!(first.recv(), Ok("news"));
+/// assert_eq!(second.recv(), Ok("news"));
+/// ```
+#[track_caller]
+pub fn broadcast<T: Clone>(capacity: usize) -> (BroadcastSender<T>, BroadcastReceiver<T>) {
+    assert!(capacity > 0, "a broadcast channel of capacity 0 could not hold a message");
+    let mut messages = VecDeque::new();
+    if let Err(error) = messages.try_reserve_exact(capacity) {
+        panic!("no room for a broadcast channel of capacity {capacity}: {error}");
+    }
+    let shared = Arc::new(Shared {
+        ring: SpinLock::new(Ring {
+            messages,
+            first: 0,
+            capacity,
+            receivers: 1,
+            disconnected: false,
+        }),
+        changed: Futex::new(),
+        senders: AtomicUsize::new(1),
+    });
+    let receiver = BroadcastReceiver { shared: shared.clone(), next: 0 };
+    (BroadcastSender { shared }, receiver)
+}
+
+struct Shared<T> {
+    ring: SpinLock<Ring<T>>,
+    /// Posted after every change that a receiver may wait for.
+    changed: Futex,
+    senders: AtomicUsize,
+}
+
+struct Ring<T> {
+    messages: VecDeque<Message<T>>,
+    /// The number of the first of them.
+    first: u64,
+    capacity: usize,
+    receivers: usize,
+    /// All senders are gone.
+    disconnected: bool,
+}
+
+struct Message<T> {
+    /// Taken out by the last receiver that sees it.
+    value: Option<Arc<T>>,
+    /// Receivers that have yet to see it.
+    left: usize,
+}
+
+/// What a receiver finds.
+enum Found<T> {
+    Message(Arc<T>),
+    /// So many are gone.
+    Behind(u64),
+    Nothing,
+    Disconnected,
+}
+
+impl<T> Ring<T> {
+    /// The number that the next message will have.
+    fn end(&self) -> u64 {
+        self.first + self.messages.len() as u64
+    }
+
+    /// Adds a message; what falls out is the caller's.
+    fn push(&mut self, value: Arc<T>) -> Option<Message<T>> {
+        let oldest = if self.messages.len() == self.capacity {
+            self.first += 1;
+            self.messages.pop_front()
+        } else {
+            None
+        };
+        self.messages.push_back(Message { value: Some(value), left: self.receivers });
+        oldest
+    }
+
+    /// The message with that number, for one of those who have not seen it.
+    fn see(&mut self, number: u64) -> Found<T> {
+        let Some(index) = number.checked_sub(self.first) else {
+            return Found::Behind(self.first - number);
+        };
+        let message = usize::try_from(index).ok().and_then(|index| self.messages.get_mut(index));
+        match message {
+            Some(message) => {
+                message.left -= 1;
+                let last = message.left == 0;
+                let value = if last { message.value.take() } else { message.value.clone() };
+                value.map_or(Found::Nothing, Found::Message)
+            }
+            None if self.disconnected => Found::Disconnected,
+            None => Found::Nothing,
+        }
+    }
+
+    /// Whether there is something for who wants that number.
+    fn has(&self, number: u64) -> bool {
+        number < self.end() || self.disconnected
+    }
+}
+
+/// The end of a [`broadcast`] channel that messages go into. Clones send to the same receivers.
+pub struct BroadcastSender<T> {
+    shared: Arc<Shared<T>>,
+}
+
+/// The end of a [`broadcast`] channel that messages come out of. A clone gets what this one has yet
+/// to receive.
+pub struct BroadcastReceiver<T> {
+    shared: Arc<Shared<T>>,
+    /// The number of the message that it wants.
+    next: u64,
+}
+
+impl<T> UnwindSafe for BroadcastSender<T> {}
+impl<T> RefUnwindSafe for BroadcastSender<T> {}
+impl<T> UnwindSafe for BroadcastReceiver<T> {}
+impl<T> RefUnwindSafe for BroadcastReceiver<T> {}
+
+/// Why a receiver of a [`broadcast`] channel has no message.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum BroadcastRecvError {
+    /// So many messages were gone before it came; the next try gets the oldest that is left.
+    Lagged(u64),
+    /// None has come yet, or none in time.
+    Empty,
+    /// All senders are gone, and all messages were received.
+    Disconnected,
+}
+
+impl fmt::Display for BroadcastRecvError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BroadcastRecvError::Lagged(missed) => {
+                write!(f, "the receiver was too slow: {missed} messages are gone")
+            }
+            BroadcastRecvError::Empty => f.write_str("no message has come"),
+            BroadcastRecvError::Disconnected => {
+                f.write_str("receiving on an empty and disconnected channel")
+            }
+        }
+    }
+}
+
+impl std::error::Error for BroadcastRecvError {}
+
+impl<T> BroadcastSender<T> {
+    /// Sends a message to all who receive at this moment; says how many that are.
+    ///
+    /// # Errors
+    /// If there are none: the message.
+    ///
+    /// # Examples
+    /// ```
+    /// let (sender, receiver) = sinew::sync::channel::broadcast(1);
+    /// assert_eq!(sender.send(1), Ok(1));
+    /// drop(receiver);
+    /// assert_eq!(sender.send(2).unwrap_err().0, 2);
+    /// ```
+    pub fn send(&self, message: T) -> Result<usize, SendError<T>> {
+        let mut value = Some(Arc::new(message));
+        let (receivers, oldest) = {
+            let mut ring = self.shared.ring.lock();
+            let oldest = match ring.receivers {
+                0 => None,
+                _ => value.take().and_then(|value| ring.push(value)),
+            };
+            (ring.receivers, oldest)
+        };
+        drop(oldest);
+        match value.and_then(Arc::into_inner) {
+            Some(message) => Err(SendError(message)),
+            None => {
+                self.shared.changed.post();
+                Ok(receivers)
+            }
+        }
+    }
+
+    /// One more receiver, of what is sent from now on.
+    ///
+    /// # Examples
+    /// ```
+    /// let (sender, _) = sinew::sync::channel::broadcast(1);
+    /// let mut receiver = sender.subscribe();
+    /// sender.send(7).unwrap();
+    /// assert_eq!(receiver.recv(), Ok(7));
+    /// ```
+    pub fn subscribe(&self) -> BroadcastReceiver<T> {
+        let mut ring = self.shared.ring.lock();
+        ring.receivers += 1;
+        BroadcastReceiver { shared: self.shared.clone(), next: ring.end() }
+    }
+
+    /// How many receivers there are.
+    ///
+    /// # Examples
+    /// ```
+    /// let (sender, _receiver) = sinew::sync::channel::broadcast::<u32>(1);
+    /// assert_eq!(sender.receivers(), 1);
+    /// ```
+    pub fn receivers(&self) -> usize {
+        self.shared.ring.lock().receivers
+    }
+}
+
+impl<T> Clone for BroadcastSender<T> {
+    fn clone(&self) -> Self {
+        self.shared.senders.fetch_add(1, Ordering::Relaxed);
+        BroadcastSender { shared: self.shared.clone() }
+    }
+}
+
+impl<T> Drop for BroadcastSender<T> {
+    fn drop(&mut self) {
+        // ORDERING: AcqRel: what others have sent comes before the end.
+        if self.shared.senders.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.shared.ring.lock().disconnected = true;
+            self.shared.changed.post();
+        }
+    }
+}
+
+impl<T: Clone> BroadcastReceiver<T> {
+    /// Receives the next message, and waits for it.
+    ///
+    /// # Errors
+    /// If messages were missed, or all senders are gone.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::sync::channel::{self, BroadcastRecvError};
+    ///
+    /// let (sender, mut receiver) = channel::broadcast(2);
+    /// for number in 0..5 {
+    ///     sender.send(number).unwrap();
+    /// }
+    /// drop(sender);
+    /// assert_eq!(receiver.recv(), Err(BroadcastRecvError::Lagged(3)));
+    /// assert_eq!(receiver.recv(), Ok(3));
+    /// assert_eq!(receiver.recv(), Ok(4));
+    /// assert_eq!(receiver.recv(), Err(BroadcastRecvError::Disconnected));
+    /// ```
+    #[track_caller]
+    pub fn recv(&mut self) -> Result<T, BroadcastRecvError> {
+        self.receive(clock::NEVER)
+    }
+
+    /// Receives the next message, if it has come.
+    ///
+    /// # Errors
+    /// If it has not, if messages were missed, or all senders are gone.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::sync::channel::{self, BroadcastRecvError};
+    ///
+    /// let (_sender, mut receiver) = channel::broadcast::<u32>(1);
+    /// assert_eq!(receiver.try_recv(), Err(BroadcastRecvError::Empty));
+    /// ```
+    pub fn try_recv(&mut self) -> Result<T, BroadcastRecvError> {
+        let found = self.shared.ring.lock().see(self.next);
+        match found {
+            Found::Message(message) => {
+                self.next += 1;
+                Ok(Arc::unwrap_or_clone(message))
+            }
+            Found::Behind(missed) => {
+                self.next += missed;
+                Err(BroadcastRecvError::Lagged(missed))
+            }
+            Found::Nothing => Err(BroadcastRecvError::Empty),
+            Found::Disconnected => Err(BroadcastRecvError::Disconnected),
+        }
+    }
+
+    /// Receives the next message, and waits for it, at most for `timeout`.
+    ///
+    /// # Errors
+    /// As [`recv`](Self::recv), and `Empty` if none came in time.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::sync::channel::{self, BroadcastRecvError};
+    /// use std::time::Duration;
+    ///
+    /// let (_sender, mut receiver) = channel::broadcast::<u32>(1);
+    /// let none = receiver.recv_timeout(Duration::from_millis(1));
+    /// assert_eq!(none, Err(BroadcastRecvError::Empty));
+    /// ```
+    #[track_caller]
+    pub fn recv_timeout(&mut self, timeout: Duration) -> Result<T, BroadcastRecvError> {
+        self.receive(moment(timeout))
+    }
+
+    #[track_caller]
+    fn receive(&mut self, deadline: u64) -> Result<T, BroadcastRecvError> {
+        loop {
+            let token = self.shared.changed.get();
+            match self.try_recv() {
+                Err(BroadcastRecvError::Empty) => {}
+                result => return result,
+            }
+            if !self.shared.changed.wait_till(token + 1, deadline) {
+                return self.try_recv();
+            }
+        }
+    }
+
+    /// The messages that come, until all senders are gone; the number of those that were missed in
+    /// the place of those.
+    ///
+    /// # Examples
+    /// ```
+    /// let (sender, mut receiver) = sinew::sync::channel::broadcast(8);
+    /// for number in 0..5 {
+    ///     sender.send(number).unwrap();
+    /// }
+    /// drop(sender);
+    /// assert_eq!(receiver.iter().map(Result::unwrap).sum::<u32>(), 10);
+    /// ```
+    pub fn iter(&mut self) -> impl Iterator<Item = Result<T, u64>> {
+        core::iter::from_fn(|| match self.recv() {
+            Ok(message) => Some(Ok(message)),
+            Err(BroadcastRecvError::Lagged(missed)) => Some(Err(missed)),
+            Err(_) => None,
+        })
+    }
+
+    /// Receiving as one of several operations, for [`select`](crate::sync::select).
+    ///
+    /// # Examples
+    /// ```
+    /// let (sender, mut receiver) = sinew::sync::channel::broadcast(1);
+    /// sender.send(7).unwrap();
+    /// sinew::select! {
+    ///     recv(receiver) -> message => assert_eq!(message, Ok(7)),
+    /// }
+    /// ```
+    pub fn arm(&mut self) -> BroadcastArm<'_, T> {
+        let arm = SignalArm::new(&self.shared.changed);
+        BroadcastArm { receiver: self, arm }
+    }
+}
+
+impl<T> BroadcastReceiver<T> {
+    /// How many messages are there for this receiver.
+    ///
+    /// # Examples
+    /// ```
+    /// let (sender, receiver) = sinew::sync::channel::broadcast(2);
+    /// sender.send(7).unwrap();
+    /// assert_eq!(receiver.len(), 1);
+    /// ```
+    pub fn len(&self) -> usize {
+        let ring = self.shared.ring.lock();
+        ring.end().saturating_sub(self.next.max(ring.first)) as usize
+    }
+
+    /// Whether there is no message for this receiver.
+    ///
+    /// # Examples
+    /// ```
+    /// assert!(sinew::sync::channel::broadcast::<u32>(2).1.is_empty());
+    /// ```
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl<T> Clone for BroadcastReceiver<T> {
+    fn clone(&self) -> Self {
+        let mut ring = self.shared.ring.lock();
+        ring.receivers += 1;
+        let seen = self.next.saturating_sub(ring.first) as usize;
+        for message in ring.messages.iter_mut().skip(seen) {
+            message.left += 1;
+        }
+        BroadcastReceiver { shared: self.shared.clone(), next: self.next }
+    }
+}
+
+impl<T> Drop for BroadcastReceiver<T> {
+    fn drop(&mut self) {
+        // What nobody will see any more, one at a time: dropping it runs code of the user's.
+        loop {
+            let found = self.shared.ring.lock().see(self.next);
+            match found {
+                Found::Message(_) => self.next += 1,
+                Found::Behind(missed) => self.next += missed,
+                Found::Nothing | Found::Disconnected => {
+                    let mut ring = self.shared.ring.lock();
+                    if ring.end() <= self.next {
+                        ring.receivers -= 1;
+                        return;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Receiving from a [`broadcast`] channel as one of several operations; see
+/// [`BroadcastReceiver::arm`].
+pub struct BroadcastArm<'a, T> {
+    receiver: &'a mut BroadcastReceiver<T>,
+    arm: SignalArm,
+}
+
+impl<T: Clone> BroadcastArm<'_, T> {
+    /// What [`recv`](BroadcastReceiver::recv) returns, after this arm was selected.
+    ///
+    /// # Errors
+    /// As [`try_recv`](BroadcastReceiver::try_recv).
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::sync::channel::{self, BroadcastRecvError};
+    ///
+    /// let (_sender, mut receiver) = channel::broadcast::<u32>(1);
+    /// assert_eq!(receiver.arm().take(), Err(BroadcastRecvError::Empty)); // was not selected
+    /// ```
+    pub fn take(&mut self) -> Result<T, BroadcastRecvError> {
+        self.receiver.try_recv()
+    }
+}
+
+impl<T> BroadcastArm<'_, T> {
+    fn is_ready(&self) -> bool {
+        self.receiver.shared.ring.lock().has(self.receiver.next)
+    }
+}
+
+impl<T> Arm for BroadcastArm<'_, T> {}
+
+impl<T> sealed::Arm for BroadcastArm<'_, T> {
+    fn attempt(&mut self) -> bool {
+        self.is_ready()
+    }
+
+    fn enter(&mut self, wait: Joint<'_>) -> Entered {
+        let shared = &self.receiver.shared;
+        let ready = || shared.ring.lock().has(self.receiver.next);
+        self.arm.enter(wait, &shared.changed, ready)
+    }
+
+    fn leave(&mut self) -> Left {
+        self.arm.leave();
+        if self.is_ready() { Left::Ready } else { Left::Nothing }
+    }
+}
+
+impl<T> fmt::Debug for BroadcastArm<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BroadcastArm").finish_non_exhaustive()
+    }
+}
+
+impl<T> fmt::Debug for BroadcastSender<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BroadcastSender").field("receivers", &self.receivers()).finish()
+    }
+}
+
+impl<T> fmt::Debug for BroadcastReceiver<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BroadcastReceiver").field("len", &self.len()).finish()
+    }
+}

@@ -1,0 +1,317 @@
+//! The word of everything that is set once and waited for by one.
+//!
+//! # The word
+//!
+//! ```text
+//!  63 62                               3 2 1 0
+//! |B |  who waits, or what to call      |M|C|S|
+//! ```
+//!
+//! `S`: set; the value is there. `B`: somebody is about to set it, or tries in vain.
+//! Otherwise zero, or one who waits: the block of a fiber or thread and the low bits of the number of
+//! its wait; with `M` the wait is for several futures; with `C` it is no waiter but a callback, a
+//! pointer to a box.
+//!
+//! Setting is two steps: who sets `B` has the right to, writes the value, and exchanges the word for
+//! `S`. The exchange is the last access to the object; whoever was in the word is then woken or
+//! called. A waiter enters by a compare-exchange from zero, and leaves by one to zero; if that fails,
+//! it is being set.
+//!
+//! Nothing in the word points to a stack: a block is never unmapped, and its wake word says whether
+//! the wait is still the one that was meant. One whose number agrees in the low bits, a multiple of
+//! 2^18 waits later, would be woken for nothing, and every wait looks whether it is over.
+
+use crate::cancel::{self, masked};
+use crate::carrier;
+use crate::clock;
+use crate::fiber::state::Outcome;
+use crate::fiber::{Control, WaitKind};
+use crate::park::{Wait, Waiter};
+use crate::primitive::{AtomicU64, Ordering};
+use crate::sync::select::sealed::{Entered, Joint, Left};
+
+const SET: u64 = 1;
+const CALLBACK: u64 = 1 << 1;
+const MULTIPLE: u64 = 1 << 2;
+const BUSY: u64 = 1 << 63;
+
+/// Blocks are aligned to 64 bytes and have 48-bit addresses: 42 bits, above the three marks.
+const BLOCK_BITS: u32 = 42;
+const NUMBER_SHIFT: u32 = 3 + BLOCK_BITS;
+const NUMBER_BITS: u32 = 18;
+const NUMBER: u64 = (1 << NUMBER_BITS) - 1;
+
+pub(crate) type Callback = Box<dyn FnOnce() + Send>;
+
+/// The word; see the page of this module. Only this crate can set one.
+#[derive(Debug)]
+pub struct Word(AtomicU64);
+
+/// What came of entering a wait, or a callback.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Attached {
+    Waiting,
+    Set,
+    /// Somebody else waits.
+    Taken,
+}
+
+/// A wait as it stands in the word.
+fn encode(waiter: Waiter, multiple: bool) -> u64 {
+    let block = waiter.control().expose_provenance() as u64 >> 6;
+    let number = waiter.epoch().number() & NUMBER;
+    block << 3 | number << NUMBER_SHIFT | if multiple { MULTIPLE } else { 0 }
+}
+
+/// Wakes the wait that stood in the word.
+fn wake(word: u64) {
+    let address = (word >> 3 & ((1 << BLOCK_BITS) - 1)) << 6;
+    // SAFETY: a block, which is never unmapped.
+    let control = unsafe { &*core::ptr::with_exposed_provenance::<Control>(address as usize) };
+    let Some(epoch) = control.wake.waiting() else { return };
+    if epoch.number() & NUMBER != word >> NUMBER_SHIFT & NUMBER {
+        return;
+    }
+    if word & MULTIPLE != 0 {
+        carrier::wake(control, epoch, Outcome::Notified);
+    } else {
+        carrier::wake_alone(control, epoch, Outcome::Notified);
+    }
+}
+
+impl Word {
+    pub(crate) const fn new() -> Word {
+        Word(AtomicU64::new(0))
+    }
+
+    #[inline]
+    pub(crate) fn is_set(&self) -> bool {
+        // ORDERING: Acquire: the value; pairs with the Release in `set`.
+        self.0.load(Ordering::Acquire) & SET != 0
+    }
+
+    /// Takes the right to set it; false if somebody has.
+    pub(crate) fn begin_setting(&self) -> bool {
+        // ORDERING: Relaxed: only the right to write is decided here.
+        let old = self.0.fetch_or(BUSY, Ordering::Relaxed);
+        if old & SET != 0 {
+            // The mark means nothing any more; but the word shall say what it is.
+            self.0.fetch_and(!BUSY, Ordering::Relaxed);
+        }
+        old & (BUSY | SET) == 0
+    }
+
+    /// Sets it, and wakes who waits for it or calls the callback. The word may be gone as soon as it
+    /// is set: it is not touched after that.
+    ///
+    /// # Safety
+    /// The caller has the right to.
+    pub(crate) unsafe fn set(word: *const Word) {
+        // SAFETY: not set yet, so that it is there.
+        // ORDERING: AcqRel: Release publishes the value, pairs with the Acquire in `is_set`; Acquire
+        // shows what the waiter or the subscriber wrote before it entered.
+        let old = unsafe { (*word).0.swap(SET, Ordering::AcqRel) } & !BUSY;
+        if old & CALLBACK != 0 {
+            // SAFETY: the box that `subscribe` put there, taken out once.
+            unsafe { take_callback(old)() };
+        } else if old != 0 {
+            wake(old);
+        }
+    }
+
+    /// Waits until it is set, whatever it takes: neither unwinds nor gives up.
+    pub(crate) fn wait_anyhow(&self, kind: WaitKind, address: usize) {
+        masked(|| self.wait_as(|| Wait::begin_anyhow(kind, address), clock::NEVER));
+    }
+
+    /// Waits until it is set, or the deadline has passed.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn wait_till(&self, kind: WaitKind, address: usize, deadline: u64) {
+        self.wait_as(|| Wait::begin(kind, address), deadline);
+    }
+
+    /// Waits for the value at `self`, or until the deadline has passed.
+    #[inline]
+    #[track_caller]
+    pub(super) fn wait_for_value(&self, deadline: u64) {
+        self.wait_till(WaitKind::Value, core::ptr::from_ref(self).addr(), deadline);
+    }
+
+    #[inline(always)]
+    #[track_caller]
+    fn wait_as(&self, begin: impl Fn() -> Wait, deadline: u64) {
+        while !self.is_set() {
+            let wait = begin();
+            let who = wait.who();
+            let word = encode(wait.waiter(), false);
+            match self.attach(word) {
+                Attached::Set => return wait.abandon(),
+                Attached::Taken => {
+                    wait.abandon();
+                    second_waiter(self);
+                }
+                Attached::Waiting => {}
+            }
+            let outcome = wait.suspend(deadline);
+            self.detach(word);
+            if !self.is_set() {
+                cancel::settle(who, outcome);
+                if outcome == Outcome::TimedOut && deadline <= clock::now() {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Enters a wait.
+    fn attach(&self, word: u64) -> Attached {
+        loop {
+            // ORDERING: AcqRel: Release publishes the wait; Acquire as in `is_set`.
+            match self.0.compare_exchange(0, word, Ordering::AcqRel, Ordering::Acquire) {
+                Ok(_) => return Attached::Waiting,
+                Err(now) if now & SET != 0 => return Attached::Set,
+                Err(now) if now == word => return Attached::Waiting,
+                // It is being set: a moment.
+                Err(now) if now & BUSY != 0 => pause(),
+                Err(_) => return Attached::Taken,
+            }
+        }
+    }
+
+    /// Leaves a wait, unless it is being set.
+    fn detach(&self, word: u64) {
+        // ORDERING: Acquire: as in `is_set`.
+        let left = self.0.compare_exchange(word, 0, Ordering::Relaxed, Ordering::Acquire);
+        if left.is_err_and(|now| now == word | BUSY) {
+            // It is there in a moment, and this may be the last chance to see it.
+            while !self.is_set() {
+                pause();
+            }
+        }
+    }
+
+    /// Enters a callback, to be called by whoever sets it; gives it back if nobody will.
+    pub(super) fn subscribe(&self, callback: Callback) -> Result<(), (Attached, Callback)> {
+        let word = Box::into_raw(Box::new(callback)).expose_provenance() as u64 | CALLBACK;
+        match self.attach(word) {
+            Attached::Waiting => Ok(()),
+            // SAFETY: the box was not entered.
+            other => Err((other, unsafe { take_callback(word) })),
+        }
+    }
+
+    /// Makes it as new; true if it was set. Nobody can be waiting or setting it.
+    pub(crate) fn reset(&mut self) -> bool {
+        let word = self.0.swap(0, Ordering::Relaxed);
+        if word & CALLBACK != 0 {
+            // SAFETY: the box that `subscribe` put there, taken out once.
+            drop(unsafe { take_callback(word) });
+        }
+        word & SET != 0
+    }
+}
+
+/// Waits until one of several is set, and returns the index of one that is; `None` if there are
+/// none. The same may be there twice.
+#[track_caller]
+pub(super) fn wait_for_one<'a>(count: usize, word: impl Fn(usize) -> &'a Word) -> Option<usize> {
+    if count == 0 {
+        return None;
+    }
+    let is_set = |index: &usize| word(*index).is_set();
+    loop {
+        if let Some(index) = (0..count).find(is_set) {
+            return Some(index);
+        }
+        let wait = Wait::begin(WaitKind::Value, core::ptr::from_ref(word(0)).addr());
+        let who = wait.who();
+        let entered = encode(wait.waiter(), true);
+        let mut attached = 0;
+        let mut stopped = None;
+        for index in 0..count {
+            match word(index).attach(entered) {
+                Attached::Waiting => attached += 1,
+                other => {
+                    stopped = Some(other);
+                    break;
+                }
+            }
+        }
+        let outcome = match stopped {
+            None => wait.suspend(clock::NEVER),
+            Some(_) => {
+                // Somebody may have been faster: then this stops until it is dispatched.
+                wait.withdraw();
+                Outcome::Notified
+            }
+        };
+        (0..attached).for_each(|index| word(index).detach(entered));
+        if let Some(Attached::Taken) = stopped {
+            second_waiter(word(attached));
+        }
+        if !(0..count).any(|index| is_set(&index)) {
+            cancel::settle(who, outcome);
+        }
+    }
+}
+
+/// One of several waits of a `select!`.
+#[derive(Debug)]
+pub(crate) struct WordArm<'a> {
+    word: &'a Word,
+    /// The wait that was entered; zero if none is.
+    entered: u64,
+}
+
+impl<'a> WordArm<'a> {
+    pub(crate) fn new(word: &'a Word) -> WordArm<'a> {
+        WordArm { word, entered: 0 }
+    }
+
+    pub(crate) fn attempt(&self) -> bool {
+        self.word.is_set()
+    }
+
+    pub(crate) fn enter(&mut self, Joint(wait): Joint<'_>) -> Entered {
+        let entered = encode(wait.waiter(), true);
+        match self.word.attach(entered) {
+            Attached::Waiting => {
+                self.entered = entered;
+                Entered::Linked
+            }
+            Attached::Set if wait.claim_for_itself() => Entered::Done,
+            Attached::Set => Entered::Lost,
+            Attached::Taken => Entered::Misused,
+        }
+    }
+
+    pub(crate) fn leave(&mut self) -> Left {
+        if self.entered != 0 {
+            self.word.detach(core::mem::take(&mut self.entered));
+        }
+        // What was set stays: it is no loss if another arm was granted something.
+        if self.word.is_set() { Left::Ready } else { Left::Nothing }
+    }
+}
+
+/// # Safety
+/// The word holds a box that nobody else takes.
+unsafe fn take_callback(word: u64) -> Callback {
+    let address = (word & !(BUSY | CALLBACK)) as usize;
+    // SAFETY: as the caller promised.
+    *unsafe { Box::from_raw(core::ptr::with_exposed_provenance_mut::<Callback>(address)) }
+}
+
+#[cold]
+#[track_caller]
+pub(super) fn second_waiter(word: &Word) -> ! {
+    panic!("the future at {word:p} has somebody who waits for it already")
+}
+
+/// Whoever sets a future needs a few instructions more. It is on another thread, since nothing in
+/// them waits, and may have lost its CPU.
+#[cold]
+fn pause() {
+    std::thread::yield_now();
+}

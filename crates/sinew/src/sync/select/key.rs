@@ -1,0 +1,85 @@
+//! Arms whose waiters are in the table.
+
+use super::sealed::{Entered, Joint};
+use crate::park::list::Node;
+use crate::park::table::{self, Bucket, Entry, Key};
+use crate::sync::futex::Futex;
+use core::pin::Pin;
+
+/// One of several waits, for what the table has a key for. It is woken, and looks then whether it can
+/// be done: nothing is lost if the wait was ended for another.
+pub(crate) struct KeyArm {
+    entry: Entry,
+    node: Option<Node<Entry>>,
+}
+
+impl KeyArm {
+    pub(crate) fn new(key: Key) -> KeyArm {
+        KeyArm { entry: Entry::new(key, false, 0), node: None }
+    }
+
+    /// Enters the wait, unless `still`, which is asked under the lock of the table, says that there
+    /// is nothing to wait for.
+    pub(crate) fn enter(
+        &mut self,
+        Joint(wait): Joint<'_>,
+        still: impl FnOnce(&mut Bucket) -> bool,
+    ) -> Entered {
+        let node = self.node.insert(Node::one_of_several(wait, &self.entry));
+        // SAFETY: `select` does not move the arm before it has left it.
+        let node = unsafe { Pin::new_unchecked(&*node) };
+        let waits = {
+            let mut bucket = table::bucket(self.entry.key()).lock();
+            let waits = still(&mut bucket);
+            if waits {
+                // SAFETY: the node is pinned, and taken out before it goes.
+                unsafe { bucket.push(node) };
+            }
+            waits
+        };
+        match waits {
+            true => Entered::Linked,
+            false if wait.claim_for_itself() => Entered::Done,
+            false => Entered::Lost,
+        }
+    }
+
+    /// Leaves the wait.
+    pub(crate) fn leave(&mut self) {
+        if let Some(node) = &self.node {
+            let mut bucket = table::bucket(self.entry.key()).lock();
+            if node.is_linked() {
+                bucket.remove(node);
+            }
+        }
+        self.node = None;
+    }
+}
+
+/// One of several waits, for what is announced by posts of a futex.
+pub(crate) struct SignalArm(KeyArm);
+
+impl SignalArm {
+    pub(crate) fn new(futex: &Futex) -> SignalArm {
+        SignalArm(KeyArm::new(Key::of(futex)))
+    }
+
+    /// Enters the wait for the next post of the same futex, unless `ready` says that there is nothing
+    /// to wait for.
+    pub(crate) fn enter(
+        &mut self,
+        wait: Joint<'_>,
+        futex: &Futex,
+        ready: impl FnOnce() -> bool,
+    ) -> Entered {
+        let token = futex.get();
+        // What becomes ready after the look is posted after it.
+        let ready = ready();
+        self.0.enter(wait, |_| !ready && futex.mark(token + 1))
+    }
+
+    /// Leaves the wait.
+    pub(crate) fn leave(&mut self) {
+        self.0.leave();
+    }
+}

@@ -1,0 +1,128 @@
+//! `select!`.
+
+/// Waits for the first of several operations, and goes on with it.
+///
+/// ```text
+/// select! {
+///     recv(receiver) -> result => expression,
+///     send(sender, message) -> result => expression,
+///     wait(future) -> value => expression,
+///     join(fiber) -> result => expression,
+///     after(duration) => expression,
+///     at(instant) => expression,
+///     default => expression,             // if none can be done at once
+///     default(duration) => expression,   // if none can be done in time
+/// }
+/// ```
+///
+/// If several can be done, one of them is chosen at random. The results are those of
+/// [`recv`](crate::sync::channel::Receiver::recv), [`send`](crate::sync::channel::Sender::send) and
+/// [`join`](crate::JoinHandle::join): an arm whose channel is disconnected can be done at once, with
+/// an error. Messages and times are computed before anything is waited for; a message that was not
+/// sent is dropped.
+///
+/// `recv` takes receivers of every kind of channel but [`watch`](crate::sync::channel::watch).
+/// `wait` takes what is waited for without a message: a [`FiberFuture`](crate::sync::FiberFuture), a
+/// place in an order ([`SequencerTurn`](crate::sync::SequencerTurn),
+/// [`FairMutexTicket`](crate::sync::FairMutexTicket)), a
+/// [`CancellationToken`](crate::sync::CancellationToken), a
+/// [`WatchReceiver`](crate::sync::channel::WatchReceiver).
+///
+/// # Examples
+/// ```
+/// use sinew::sync::channel;
+/// use std::time::Duration;
+///
+/// let (numbers, words) = (channel::unbounded::<u32>(), channel::unbounded::<&str>());
+/// words.0.send("hello").unwrap();
+/// let length = sinew::select! {
+///     recv(numbers.1) -> number => number.unwrap() as usize,
+///     recv(words.1) -> word => word.unwrap().len(),
+///     default(Duration::from_secs(1)) => panic!("nothing came"),
+/// };
+/// assert_eq!(length, 5);
+/// ```
+#[macro_export]
+macro_rules! select {
+    (@arms $patience:expr, [$($arms:tt)*]) => {{
+        let index = $crate::select!(@call $patience, $($arms)*);
+        $crate::select!(@chain index, 0, $($arms)*)
+    }};
+    (@arms $patience:expr, [$($arms:tt)*] ,) => { $crate::select!(@arms $patience, [$($arms)*]) };
+    // Bodies in braces need no comma.
+    (@arms $patience:expr, [$($arms:tt)*] $kind:ident($($what:tt)*) -> $result:pat => $body:block
+        $kind2:ident $($rest:tt)*) => {
+        $crate::select!(@arms $patience, [$($arms)*] $kind($($what)*) -> $result => $body,
+            $kind2 $($rest)*)
+    };
+    (@arms $patience:expr, [$($arms:tt)*] recv($receiver:expr) -> $result:pat => $body:expr
+        $(, $($rest:tt)*)?) => {{
+        let mut arm = $receiver.arm();
+        $crate::select!(@arms $patience, [$($arms)* (arm, $result, $body)] $($($rest)*)?)
+    }};
+    (@arms $patience:expr, [$($arms:tt)*] send($sender:expr, $message:expr) -> $result:pat
+        => $body:expr $(, $($rest:tt)*)?) => {{
+        let mut arm = $sender.arm($message);
+        $crate::select!(@arms $patience, [$($arms)* (arm, $result, $body)] $($($rest)*)?)
+    }};
+    (@arms $patience:expr, [$($arms:tt)*] wait($future:expr) -> $result:pat => $body:expr
+        $(, $($rest:tt)*)?) => {{
+        let mut arm = $future.arm();
+        $crate::select!(@arms $patience, [$($arms)* (arm, $result, $body)] $($($rest)*)?)
+    }};
+    (@arms $patience:expr, [$($arms:tt)*] join($handle:expr) -> $result:pat => $body:expr
+        $(, $($rest:tt)*)?) => {{
+        let mut arm = $handle.arm();
+        $crate::select!(@arms $patience, [$($arms)* (arm, $result, $body)] $($($rest)*)?)
+    }};
+    (@arms $patience:expr, [$($arms:tt)*] after($duration:expr) => $body:block
+        $kind:ident $($rest:tt)*) => {
+        $crate::select!(@arms $patience, [$($arms)*] after($duration) => $body, $kind $($rest)*)
+    };
+    (@arms $patience:expr, [$($arms:tt)*] at($instant:expr) => $body:block
+        $kind:ident $($rest:tt)*) => {
+        $crate::select!(@arms $patience, [$($arms)*] at($instant) => $body, $kind $($rest)*)
+    };
+    (@arms $patience:expr, [$($arms:tt)*] after($duration:expr) => $body:expr
+        $(, $($rest:tt)*)?) => {{
+        let mut arm = $crate::sync::after($duration);
+        $crate::select!(@arms $patience, [$($arms)* (arm, (), $body)] $($($rest)*)?)
+    }};
+    (@arms $patience:expr, [$($arms:tt)*] at($instant:expr) => $body:expr
+        $(, $($rest:tt)*)?) => {{
+        let mut arm = $crate::sync::at($instant);
+        $crate::select!(@arms $patience, [$($arms)* (arm, (), $body)] $($($rest)*)?)
+    }};
+    (@arms $patience:expr, [$($arms:tt)*] default => $body:expr $(,)?) => {{
+        match $crate::select!(@call $crate::sync::Patience::None, $($arms)*) {
+            None => $body,
+            index => $crate::select!(@chain index, 0, $($arms)*),
+        }
+    }};
+    (@arms $patience:expr, [$($arms:tt)*] default($timeout:expr) => $body:expr $(,)?) => {{
+        match $crate::select!(@call $crate::sync::Patience::For($timeout), $($arms)*) {
+            None => $body,
+            index => $crate::select!(@chain index, 0, $($arms)*),
+        }
+    }};
+    (@call $patience:expr, $(($arm:ident, $result:pat, $body:expr))*) => {
+        $crate::sync::select(&mut [$(&mut $arm),*], $patience)
+    };
+    (@chain $index:ident, $number:expr, ($arm:ident, $result:pat, $body:expr) $($rest:tt)*) => {
+        if $index == ::core::option::Option::Some($number) {
+            let $result = $arm.take();
+            $body
+        } else {
+            $crate::select!(@chain $index, $number + 1, $($rest)*)
+        }
+    };
+    (@chain $index:ident, $number:expr,) => { ::core::unreachable!() };
+    (@ $($wrong:tt)*) => {
+        ::core::compile_error!("select! takes recv(receiver) -> pattern => expression, \
+            send(sender, message) -> pattern => expression, wait(future) -> pattern => expression, \
+            join(fiber) -> pattern => expression, after(duration) => expression, \
+            at(instant) => expression, and last default => expression or \
+            default(duration) => expression")
+    };
+    ($($arms:tt)*) => { $crate::select!(@arms $crate::sync::Patience::Forever, [] $($arms)*) };
+}

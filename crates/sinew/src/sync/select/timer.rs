@@ -1,0 +1,78 @@
+//! Moments as arms of `select!`.
+
+use super::Arm;
+use super::sealed::{self, Entered, Joint, Left};
+use crate::clock;
+use core::time::Duration;
+use std::time::Instant;
+
+/// A moment that [`select`](super::select) waits for with others; see [`after`] and [`at`].
+#[derive(Clone, Debug)]
+pub struct TimerArm {
+    deadline: u64,
+}
+
+/// An arm that can be done when `duration` is over, counted from now: in
+/// [`select!`](crate::select), `after(duration) => expression`.
+///
+/// # Examples
+/// ```
+/// use sinew::sync::{Patience, after, select};
+/// use std::time::Duration;
+///
+/// let (mut soon, mut late) = (after(Duration::from_millis(1)), after(Duration::MAX));
+/// assert_eq!(select(&mut [&mut late, &mut soon], Patience::Forever), Some(1));
+/// ```
+pub fn after(duration: Duration) -> TimerArm {
+    TimerArm { deadline: clock::after(clock::now(), duration) }
+}
+
+/// An arm that can be done from `instant` on: in [`select!`](crate::select),
+/// `at(instant) => expression`.
+///
+/// # Examples
+/// ```
+/// let passed = sinew::select! {
+///     at(std::time::Instant::now()) => true,
+///     after(std::time::Duration::MAX) => false,
+/// };
+/// assert!(passed);
+/// ```
+pub fn at(instant: Instant) -> TimerArm {
+    TimerArm { deadline: clock::at(instant) }
+}
+
+impl TimerArm {
+    /// Nothing: it is over.
+    ///
+    /// # Examples
+    /// ```
+    /// sinew::sync::after(std::time::Duration::ZERO).take();
+    /// ```
+    pub fn take(&mut self) {}
+
+    fn is_over(&self) -> bool {
+        self.deadline <= clock::now()
+    }
+}
+
+impl Arm for TimerArm {}
+
+impl sealed::Arm for TimerArm {
+    fn attempt(&mut self) -> bool {
+        self.is_over()
+    }
+
+    fn enter(&mut self, _wait: Joint<'_>) -> Entered {
+        // The whole wait ends at the earliest deadline.
+        Entered::Linked
+    }
+
+    fn leave(&mut self) -> Left {
+        if self.is_over() { Left::Ready } else { Left::Nothing }
+    }
+
+    fn deadline(&self) -> u64 {
+        self.deadline
+    }
+}

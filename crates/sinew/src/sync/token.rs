@@ -1,0 +1,326 @@
+//! Cancelling many at once.
+
+use super::futex::Futex;
+use super::moment;
+use super::select::sealed::{self, Entered, Joint, Left};
+use super::select::{Arm, SignalArm};
+use crate::cancel;
+use crate::clock;
+use crate::fiber::FiberRef;
+use core::fmt;
+use core::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// Says that something is to end, to all who ask, wait or are attached.
+///
+/// Clones are the same token. Cancelling it cancels its children, and the fibers that are
+/// [attached](Self::attach) to it: their waits unwind them, as
+/// [`JoinHandle::cancel`](crate::JoinHandle::cancel) does. It stays cancelled.
+///
+/// # Examples
+/// ```
+/// use sinew::sync::CancellationToken;
+/// use std::time::Duration;
+///
+/// let token = CancellationToken::new();
+/// let request = token.child();
+/// // Ends when the token does, wherever it waits.
+/// let worker = request.spawn(|| sinew::sleep(Duration::MAX));
+/// // Looks for itself.
+/// let other = sinew::spawn(move || {
+///     while !request.is_cancelled() {
+///         sinew::yield_now();
+///     }
+/// });
+/// token.cancel();
+/// assert!(sinew::is_cancel(&*worker.join().unwrap_err()));
+/// other.join().unwrap();
+/// ```
+#[derive(Clone)]
+pub struct CancellationToken(Arc<Shared>);
+
+struct Shared {
+    /// Kept, so that its own parents reach this one also if nobody else has it any more.
+    parent: Option<Arc<Shared>>,
+    /// Posted once.
+    cancelled: Futex,
+    /// A lock of the operating system's: nothing waits under it, and no code of the user's runs but
+    /// an allocator.
+    dependents: Mutex<Dependents>,
+}
+
+/// Who is to be told.
+#[derive(Default)]
+struct Dependents {
+    cancelled: bool,
+    children: Vec<Weak<Shared>>,
+    fibers: Vec<FiberRef>,
+}
+
+impl Shared {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Dependents> {
+        self.dependents.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // One after the other: a long line of them would need as much stack.
+        let mut next = self.parent.take();
+        while let Some(parent) = next {
+            next = Arc::into_inner(parent).and_then(|mut parent| parent.parent.take());
+        }
+    }
+}
+
+/// Room for one more, in a list from which those are taken that are gone, now and then. They are the
+/// caller's to drop.
+fn make_room<T>(list: &mut Vec<T>, is_gone: impl Fn(&T) -> bool) -> Vec<T> {
+    if list.len() < list.capacity() {
+        return Vec::new();
+    }
+    let (gone, left): (Vec<T>, Vec<T>) = list.drain(..).partition(is_gone);
+    *list = left;
+    // As many again come before the next look.
+    list.reserve(list.len().max(4));
+    gone
+}
+
+impl CancellationToken {
+    /// One that is not cancelled.
+    ///
+    /// # Examples
+    /// ```
+    /// assert!(!sinew::sync::CancellationToken::new().is_cancelled());
+    /// ```
+    pub fn new() -> CancellationToken {
+        CancellationToken::with_parent(None)
+    }
+
+    fn with_parent(parent: Option<Arc<Shared>>) -> CancellationToken {
+        CancellationToken(Arc::new(Shared {
+            parent,
+            cancelled: Futex::new(),
+            dependents: Mutex::new(Dependents::default()),
+        }))
+    }
+
+    /// A token that is cancelled with this one, and can be cancelled alone.
+    ///
+    /// # Examples
+    /// ```
+    /// let token = sinew::sync::CancellationToken::new();
+    /// let (one, other) = (token.child(), token.child());
+    /// one.cancel();
+    /// assert!(!token.is_cancelled() && !other.is_cancelled());
+    /// token.cancel();
+    /// assert!(other.is_cancelled());
+    /// ```
+    pub fn child(&self) -> CancellationToken {
+        let child = CancellationToken::with_parent(Some(self.0.clone()));
+        let (cancelled, gone) = {
+            let mut dependents = self.0.lock();
+            let gone = make_room(&mut dependents.children, |child| child.strong_count() == 0);
+            if !dependents.cancelled {
+                dependents.children.push(Arc::downgrade(&child.0));
+            }
+            (dependents.cancelled, gone)
+        };
+        drop(gone);
+        if cancelled {
+            child.cancel();
+        }
+        child
+    }
+
+    /// Has a fiber cancelled with this token, at once if it is cancelled.
+    pub(crate) fn attach_fiber(&self, fiber: FiberRef) {
+        let mut fiber = Some(fiber);
+        let gone = {
+            let mut dependents = self.0.lock();
+            let gone = make_room(&mut dependents.fibers, |fiber| fiber.life.is_finished());
+            if !dependents.cancelled {
+                dependents.fibers.extend(fiber.take());
+            }
+            gone
+        };
+        drop(gone);
+        if let Some(fiber) = fiber {
+            cancel::request(&fiber);
+        }
+    }
+
+    /// Cancels it, its children, and the fibers that are attached to one of them.
+    ///
+    /// # Examples
+    /// ```
+    /// let token = sinew::sync::CancellationToken::new();
+    /// token.cancel();
+    /// token.cancel();
+    /// assert!(token.is_cancelled());
+    /// ```
+    pub fn cancel(&self) {
+        let mut left = vec![self.0.clone()];
+        while let Some(token) = left.pop() {
+            let (children, fibers) = {
+                let mut dependents = token.lock();
+                if dependents.cancelled {
+                    continue;
+                }
+                dependents.cancelled = true;
+                let children = core::mem::take(&mut dependents.children);
+                (children, core::mem::take(&mut dependents.fibers))
+            };
+            token.cancelled.post();
+            fibers.iter().for_each(|fiber| cancel::request(fiber));
+            left.extend(children.iter().filter_map(Weak::upgrade));
+        }
+    }
+
+    /// Whether it was cancelled.
+    ///
+    /// # Examples
+    /// ```
+    /// let token = sinew::sync::CancellationToken::new();
+    /// token.clone().cancel();
+    /// assert!(token.is_cancelled());
+    /// ```
+    pub fn is_cancelled(&self) -> bool {
+        self.0.cancelled.get() > 0
+    }
+
+    /// Waits until it is cancelled.
+    ///
+    /// # Examples
+    /// ```
+    /// let token = sinew::sync::CancellationToken::new();
+    /// let theirs = token.clone();
+    /// sinew::spawn(move || theirs.cancel());
+    /// token.wait();
+    /// ```
+    #[track_caller]
+    pub fn wait(&self) {
+        self.0.cancelled.wait_till(1, clock::NEVER);
+    }
+
+    /// Waits until it is cancelled, at most for `timeout`; false if that was over before.
+    ///
+    /// # Examples
+    /// ```
+    /// let token = sinew::sync::CancellationToken::new();
+    /// assert!(!token.wait_for(std::time::Duration::from_millis(1)));
+    /// ```
+    #[track_caller]
+    pub fn wait_for(&self, timeout: Duration) -> bool {
+        self.0.cancelled.wait_till(1, moment(timeout))
+    }
+
+    /// Waiting until it is cancelled as one of several operations, for
+    /// [`select`](crate::sync::select).
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::sync::{CancellationToken, channel};
+    ///
+    /// let (token, messages) = (CancellationToken::new(), channel::unbounded::<u32>());
+    /// token.cancel();
+    /// sinew::select! {
+    ///     recv(messages.1) -> _ => unreachable!(),
+    ///     wait(token) -> () => {}
+    /// }
+    /// ```
+    pub fn arm(&self) -> TokenArm<'_> {
+        TokenArm { token: self, arm: SignalArm::new(&self.0.cancelled) }
+    }
+
+    /// Something that cancels the token when it is dropped.
+    ///
+    /// # Examples
+    /// ```
+    /// let token = sinew::sync::CancellationToken::new();
+    /// drop(token.drop_guard());
+    /// assert!(token.is_cancelled());
+    /// ```
+    pub fn drop_guard(&self) -> CancelOnDrop {
+        CancelOnDrop(Some(self.clone()))
+    }
+}
+
+impl Default for CancellationToken {
+    fn default() -> Self {
+        CancellationToken::new()
+    }
+}
+
+impl fmt::Debug for CancellationToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CancellationToken").field("cancelled", &self.is_cancelled()).finish()
+    }
+}
+
+/// Cancels a [`CancellationToken`] when it is dropped.
+#[derive(Debug)]
+#[must_use = "the token is cancelled at once if this is not kept"]
+pub struct CancelOnDrop(Option<CancellationToken>);
+
+impl CancelOnDrop {
+    /// Leaves the token as it is.
+    ///
+    /// # Examples
+    /// ```
+    /// let token = sinew::sync::CancellationToken::new();
+    /// token.drop_guard().disarm();
+    /// assert!(!token.is_cancelled());
+    /// ```
+    pub fn disarm(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for CancelOnDrop {
+    fn drop(&mut self) {
+        if let Some(token) = &self.0 {
+            token.cancel();
+        }
+    }
+}
+
+/// Waiting until a token is cancelled as one of several operations; see [`CancellationToken::arm`].
+pub struct TokenArm<'a> {
+    token: &'a CancellationToken,
+    arm: SignalArm,
+}
+
+impl TokenArm<'_> {
+    /// Nothing: it is cancelled.
+    ///
+    /// # Examples
+    /// ```
+    /// sinew::sync::CancellationToken::new().arm().take();
+    /// ```
+    pub fn take(&mut self) {}
+}
+
+impl Arm for TokenArm<'_> {}
+
+impl sealed::Arm for TokenArm<'_> {
+    fn attempt(&mut self) -> bool {
+        self.token.is_cancelled()
+    }
+
+    fn enter(&mut self, wait: Joint<'_>) -> Entered {
+        let token = self.token;
+        self.arm.enter(wait, &token.0.cancelled, || token.is_cancelled())
+    }
+
+    fn leave(&mut self) -> Left {
+        self.arm.leave();
+        if self.token.is_cancelled() { Left::Ready } else { Left::Nothing }
+    }
+}
+
+impl fmt::Debug for TokenArm<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("TokenArm").field(&self.token).finish()
+    }
+}
