@@ -3,60 +3,88 @@
 use super::bout::{Bout, Inside, Order, Worker};
 use lock_api::{MutexGuard, RawMutexFair, RawMutexTimed};
 use sinew::sync::{
-    MultiLock, MultiLockSlot, RawFairMutex, RawMutex, RwLock, RwLockUpgradableReadGuard,
-    RwLockWriteGuard,
+    FairMutex, FairMutexPlace, MultiLock, MultiLockSlot, Mutex, Patience, RawFairMutex, RawMutex,
+    RwLock, RwLockUpgradableReadGuard, RwLockWriteGuard, select,
 };
 use std::mem::forget;
+use std::ops::Deref;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-pub(super) fn mutex(bout: &mut Bout) {
-    one_at_a_time::<RawMutex>(bout, false);
+/// What the two locks for one have in common.
+trait Lock: Deref<Target = lock_api::Mutex<Self::Raw, u64>> + Default + Send + Sync + 'static {
+    type Raw: RawMutexFair + RawMutexTimed<Duration = Duration, Instant = Instant>;
+    /// Whether those who come first are served first.
+    const FAIR: bool;
+    /// Locks, and can be cancelled.
+    fn wait(&self) -> MutexGuard<'_, Self::Raw, u64>;
 }
 
-pub(super) fn fair_mutex(bout: &mut Bout) {
-    one_at_a_time::<RawFairMutex>(bout, true);
+impl Lock for Mutex<u64> {
+    type Raw = RawMutex;
+    const FAIR: bool = false;
+    fn wait(&self) -> MutexGuard<'_, RawMutex, u64> {
+        self.lock()
+    }
 }
 
-struct Guarded<R> {
-    lock: lock_api::Mutex<R, u64>,
+impl Lock for FairMutex<u64> {
+    type Raw = RawFairMutex;
+    const FAIR: bool = true;
+    fn wait(&self) -> MutexGuard<'_, RawFairMutex, u64> {
+        self.lock()
+    }
+}
+
+#[derive(Default)]
+struct Guarded<L> {
+    lock: L,
     inside: AtomicUsize,
     total: AtomicU64,
     order: Order,
 }
 
-fn one_at_a_time<R>(bout: &mut Bout, fair: bool)
-where
-    R: RawMutexFair + RawMutexTimed<Duration = Duration, Instant = Instant>,
-    R: Send + Sync + 'static,
-{
-    let shared = Arc::new(Guarded {
-        lock: lock_api::Mutex::<R, u64>::new(0),
-        inside: AtomicUsize::new(0),
-        total: AtomicU64::new(0),
-        order: Order::default(),
+impl<L> Guarded<L> {
+    fn add_one(&self, worker: &mut Worker, value: &mut u64) {
+        let _inside = Inside::enter(&self.inside, 0);
+        let number = *value;
+        worker.pause();
+        *value = number + 1;
+        self.total.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+pub(super) fn mutex(bout: &mut Bout) {
+    one_at_a_time::<Mutex<u64>>(bout, own_once);
+}
+
+pub(super) fn fair_mutex(bout: &mut Bout) {
+    one_at_a_time::<FairMutex<u64>>(bout, |worker, shared| {
+        if worker.once_in(3) { own_by_ticket(worker, shared) } else { own_once(worker, shared) }
     });
+}
+
+fn one_at_a_time<L: Lock>(bout: &mut Bout, own: fn(&mut Worker, &Guarded<L>)) {
+    let shared = Arc::new(Guarded::<L>::default());
     let theirs = shared.clone();
     let count = bout.some();
     bout.start("owner", count, move |worker| {
         for _ in 0..worker.steps() {
-            own_once(worker, &theirs, fair);
+            own(worker, &theirs);
             worker.did();
             worker.pause();
         }
     });
     bout.all_ended();
     assert!(!shared.lock.is_locked(), "everybody has ended, and somebody has the lock");
-    assert_eq!(*shared.lock.lock(), shared.total.load(Ordering::Relaxed), "updates were lost");
+    assert_eq!(*shared.lock.wait(), shared.total.load(Ordering::Relaxed), "updates were lost");
 }
 
-fn own_once<R>(worker: &mut Worker, shared: &Guarded<R>, fair: bool)
-where
-    R: RawMutexFair + RawMutexTimed<Duration = Duration, Instant = Instant>,
-{
-    let Guarded { lock, inside, total, order } = shared;
+fn own_once<L: Lock>(worker: &mut Worker, shared: &Guarded<L>) {
+    let Guarded { lock, order, .. } = shared;
+    let anyhow = worker.once_in(4);
     let ticket = order.come(worker);
     let guard = worker.attempt(
         || lock.try_lock(),
@@ -67,29 +95,49 @@ where
                 lock.try_lock_for(patience)
             }
         },
-        || lock.lock(),
+        // That of `lock_api` is not cut short.
+        || if anyhow { (**lock).lock() } else { lock.wait() },
     );
     let Some(mut guard) = guard else { return };
-    if fair {
+    if L::FAIR {
         order.served(ticket);
     }
-    let add_one = |worker: &mut Worker, guard: &mut u64| {
-        let _inside = Inside::enter(inside, 0);
-        let number = *guard;
-        worker.pause();
-        *guard = number + 1;
-        total.fetch_add(1, Ordering::Relaxed);
-    };
-    add_one(worker, &mut guard);
+    shared.add_one(worker, &mut guard);
     match worker.below(8) {
         0 => MutexGuard::unlock_fair(guard),
         1 => MutexGuard::bump(&mut guard),
         2 => {
             MutexGuard::unlocked(&mut guard, || worker.pause());
-            add_one(worker, &mut guard);
+            shared.add_one(worker, &mut guard);
         }
         _ => drop(guard),
     }
+}
+
+/// Takes a turn first, and comes for it later or not at all.
+fn own_by_ticket(worker: &mut Worker, shared: &Guarded<FairMutex<u64>>) {
+    let Guarded { lock, order, .. } = shared;
+    let place = pin!(FairMutexPlace::new());
+    let order_ticket = order.come(worker);
+    let ticket = lock.enter(place);
+    worker.pause();
+    let mut guard = match worker.below(if worker.has_timeouts() { 6 } else { 4 }) {
+        // Given up by dropping the place.
+        0 => return,
+        1 => {
+            assert_eq!(select(&mut [&mut ticket.arm()], Patience::Forever), Some(0));
+            assert!(ticket.has_come());
+            ticket.wait()
+        }
+        2 | 3 => ticket.wait(),
+        _ => match ticket.wait_for(worker.patience()) {
+            Ok(guard) => guard,
+            Err(ticket) if worker.once_in(2) => ticket.wait(),
+            Err(_) => return,
+        },
+    };
+    order.served(order_ticket);
+    shared.add_one(worker, &mut guard);
 }
 
 #[derive(Default)]

@@ -19,6 +19,7 @@ mod exclusion;
 mod passing;
 mod selecting;
 mod signals;
+mod spreading;
 mod turns;
 mod waiting;
 mod watch;
@@ -51,6 +52,9 @@ const SUBJECTS: &[Subject] = &[
     ("fiber_future", passing::fiber_future),
     ("oneshot", passing::oneshot),
     ("channel", channels::channel),
+    ("broadcast", spreading::broadcast),
+    ("watch", spreading::watch),
+    ("token", spreading::token),
     ("select", selecting::select),
     ("park", waiting::park),
     ("join", waiting::join),

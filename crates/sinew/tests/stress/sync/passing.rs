@@ -3,40 +3,44 @@
 use super::bout::{Bout, Shelf, Worker};
 use super::channels::{Inbox, Ledger, Parcel, Receipt};
 use sinew::sync::channel::{self, OneshotReceiver, OneshotSender, RecvTimeoutError, TryRecvError};
-use sinew::sync::{FiberFuture, Patience, select};
+use sinew::sync::{FiberFuture, Patience, select, wait_for_multiple};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Things to do; who does not come to do one puts it back.
-struct Pool<T>(Shelf<Vec<T>>);
+pub(super) struct Pool<T>(Shelf<Vec<T>>);
 
 impl<T> Pool<T> {
-    fn new(things: Vec<T>) -> Pool<T> {
+    pub(super) fn new(things: Vec<T>) -> Pool<T> {
         Pool(Shelf::new(things))
     }
 
-    fn take(&self) -> Option<Held<'_, T>> {
+    pub(super) fn take(&self) -> Option<Held<'_, T>> {
         let thing = self.0.with(Vec::pop)?;
         Some(Held { pool: self, thing: Some(thing) })
     }
 
-    fn put(&self, thing: T) {
+    pub(super) fn put(&self, thing: T) {
         self.0.with(|things| things.insert(0, thing));
     }
 }
 
-struct Held<'a, T> {
+pub(super) struct Held<'a, T> {
     pool: &'a Pool<T>,
     thing: Option<T>,
 }
 
 impl<T> Held<'_, T> {
-    fn get(&self) -> &T {
+    pub(super) fn get(&self) -> &T {
         self.thing.as_ref().expect("not taken out yet")
     }
 
+    pub(super) fn get_mut(&mut self) -> &mut T {
+        self.thing.as_mut().expect("not taken out yet")
+    }
+
     /// It is done, or will be.
-    fn take(mut self) -> T {
+    pub(super) fn take(mut self) -> T {
         self.thing.take().expect("not taken out yet")
     }
 }
@@ -111,7 +115,7 @@ fn wait_once(worker: &mut Worker, shared: &Futures, held: Held<'_, usize>) {
             let more: Vec<_> = (0..3).map_while(|_| shared.to_wait.take()).collect();
             let all: Vec<_> = [&held, &held].into_iter().chain(&more).collect();
             let futures: Vec<_> = all.iter().map(|held| &shared.futures[*held.get()]).collect();
-            let set = FiberFuture::wait_for_multiple(&futures).expect("there are some");
+            let set = wait_for_multiple(&futures).expect("there are some");
             assert!(futures[set].is_set(), "told of one that is not set");
             let mut all: Vec<_> = [held].into_iter().chain(more).collect();
             all.remove(set.saturating_sub(1)).take();
