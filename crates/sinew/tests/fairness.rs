@@ -63,7 +63,12 @@ fn turns(count: usize, body: impl Fn(usize) + Send + Sync + Clone + 'static) -> 
                 })
             })
             .collect();
-        sinew::sleep(Duration::from_millis(100));
+        // On a busy machine, a while may be too short for everybody to have begun.
+        let all = || counts.iter().map(|count| count.load(Ordering::Relaxed)).sum::<u64>();
+        while {
+            sinew::sleep(Duration::from_millis(100));
+            all() < 100 * count as u64
+        } {}
         stop.store(true, Ordering::Relaxed);
         for fiber in fibers {
             fiber.fiber().unpark();

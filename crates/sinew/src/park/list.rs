@@ -144,6 +144,23 @@ impl<P> List<P> {
         self.last = node;
     }
 
+    /// Puts a node before the others.
+    ///
+    /// # Safety
+    /// As for [`push`](Self::push).
+    pub(crate) unsafe fn push_first(&mut self, node: Pin<&Node<P>>) {
+        let node = node.get_ref();
+        node.linked.set(true);
+        node.next.set(self.first);
+        node.previous.set(ptr::null());
+        // SAFETY: what is linked is alive.
+        match unsafe { self.first.as_ref() } {
+            Some(first) => first.previous.set(node),
+            None => self.last = node,
+        }
+        self.first = node;
+    }
+
     /// Takes out the first.
     #[inline(always)]
     pub(crate) fn pop<'a>(&mut self) -> Option<&'a Node<P>> {

@@ -52,6 +52,8 @@ pub(crate) struct Entry {
     pub(crate) shares: bool,
     /// A number that means something to the two sides.
     pub(crate) word: Cell<usize>,
+    /// Whether it is to stand before the others.
+    pub(crate) ahead: Cell<bool>,
     queue: UnsafeCell<Head>,
 }
 
@@ -61,7 +63,8 @@ impl Entry {
     }
 
     pub(crate) fn new(key: Key, shares: bool, word: usize) -> Entry {
-        Entry { key, shares, word: Cell::new(word), queue: UnsafeCell::new(Head::new()) }
+        let queue = UnsafeCell::new(Head::new());
+        Entry { key, shares, word: Cell::new(word), ahead: Cell::new(false), queue }
     }
 }
 
@@ -123,7 +126,7 @@ impl Bucket {
         Some(Queue { bucket: self, head })
     }
 
-    /// Appends a waiter.
+    /// Appends a waiter, or puts it before the others, as it says.
     ///
     /// # Safety
     /// As for [`List::push`].
@@ -131,8 +134,9 @@ impl Bucket {
         let entry = node.get_ref().payload();
         // SAFETY: heads are changed under the lock.
         unsafe {
-            let head = match self.head(entry.key) {
-                Some(first) => first.payload().queue.get(),
+            let head = match self.queue(entry.key) {
+                Some(queue) if entry.ahead.get() => return queue.push_first(node),
+                Some(queue) => (*queue.head).payload().queue.get(),
                 None => {
                     let head = entry.queue.get();
                     *head = Head { next: self.first, ..Head::new() };
@@ -192,6 +196,19 @@ impl Queue<'_> {
                 let head = ptr::replace(head, Head::new());
                 self.pass_on(head);
             }
+        }
+    }
+
+    /// Puts a waiter before the others.
+    unsafe fn push_first(mut self, node: Pin<&Node<Entry>>) {
+        let Some(head) = self.head() else { return };
+        // SAFETY: heads are changed under the lock; what is linked is alive; the rest is the
+        // caller's promise.
+        unsafe {
+            let mut head = ptr::replace(head, Head::new());
+            head.counts[usize::from(node.payload().shares)] += 1;
+            head.waiters.push_first(node);
+            self.pass_on(head);
         }
     }
 

@@ -11,7 +11,8 @@ use std::time::Instant;
 
 /// A lock without data: the algorithm of [`Mutex`], for those who build their own with `lock_api`.
 ///
-/// Unfair: who comes may be faster than who was woken, but overtakes it once at most.
+/// Unfair: who comes may be faster than who was woken, but not for longer than a millisecond, or than
+/// once on one carrier.
 ///
 /// # Examples
 /// ```

@@ -14,15 +14,19 @@
 //!
 //! # Rules
 //!
-//! - Locking is one compare-exchange. Who comes may be faster than who was woken; a waiter that was
-//!   overtaken once is *handed* the lock the next time: the one who unlocks makes it the owner.
+//! - Locking is one compare-exchange. Who comes may be faster than who was woken. A waiter that was
+//!   overtaken is *handed* the lock, that is, made the owner by the one who unlocks: at once if it is
+//!   a fiber of the same carrier, since that is cheap, and after a millisecond if it is not, since the
+//!   lock would be idle until its carrier has woken up.
 //! - While somebody waits to have it alone, nobody new shares it. Waiters come first in, first out;
 //!   those who share and stand beside each other get it together.
 //! - A mark is set under the lock of the table, as the waiter is entered there, by a compare-exchange
 //!   that fails if the lock has become free for it. Who unlocks a marked lock takes the lock of the
-//!   table, wakes, and computes the marks anew from who is left. So a waiter is seen, or sees. If a
-//!   lock is free and marked, then somebody is on its way who was woken, and sees to the others when
-//!   it unlocks.
+//!   table, wakes, and computes the marks anew from who is left. So a waiter is seen, or sees.
+//! - Who unlocks for one who wants the lock alone leaves no marks behind: others who come and go
+//!   need not look at the table as long as that one is on its way. It is the *heir* to the marks: it
+//!   sets them when it locks, or as it waits again. If a lock is free and others wait, then an heir
+//!   is on its way, or somebody who was woken with the marks in place.
 //! - A waiter that leaves by its deadline or by cancellation computes the marks anew as well, and
 //!   wakes those who stood back for it.
 //! - A waiter spins for a little while before it stops if nobody waits yet and the owner runs on
@@ -50,12 +54,18 @@ const UPGRADABLE: usize = 1 << (usize::BITS - 1);
 /// Pauses before a waiter stops.
 const SPINS: u32 = 16;
 
-/// What the word of a waiter's entry says: that it waits, that it was overtaken before, that it
-/// wants to share as the one who may become the owner, or that it has got what it wants.
+/// What the word of a waiter's entry says when it is entered: that it waits, that it was overtaken, that
+/// this has gone on for too long, or that it wants to share as the one who may become the owner.
 const NORMAL: usize = 0;
 const OVERTAKEN: usize = 1;
-const RIGHT: usize = 2;
-const HANDED: usize = 3;
+const STARVED: usize = 2;
+const RIGHT: usize = 3;
+/// And when its wait was granted: that it has the lock; or that it is to try, and sets the marks.
+const HANDED: usize = 4;
+const HEIR: usize = 5;
+
+/// How long a waiter may be overtaken by others, in nanoseconds.
+const PATIENCE: u64 = 1_000_000;
 
 /// In the place of a deadline: never, and the wait must not be left by unwinding.
 const MUST: u64 = clock::NEVER - 1;
@@ -116,13 +126,14 @@ impl RawLock {
 
     #[inline(always)]
     pub(super) fn try_lock(&self) -> bool {
-        self.take_free(me(), 0)
+        self.take_free(me(), 0, 0)
     }
 
-    /// Makes the caller the owner if nobody has the lock and the marks are `marks`.
+    /// Makes the caller the owner if nobody has the lock and the marks are `marks`; sets those of
+    /// `duty` as well.
     #[inline(always)]
-    fn take_free(&self, me: usize, marks: usize) -> bool {
-        let mine = me | EXCLUSIVE | marks;
+    fn take_free(&self, me: usize, marks: usize, duty: usize) -> bool {
+        let mine = me | EXCLUSIVE | marks | duty;
         // ORDERING: Acquire: what was written under the lock; pairs with the Release of unlocking.
         self.0.compare_exchange(marks, mine, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
@@ -132,7 +143,7 @@ impl RawLock {
     #[track_caller]
     pub(super) fn lock(&self, deadline: u64) -> bool {
         let me = me();
-        self.take_free(me, 0) || self.lock_slow(me, deadline)
+        self.take_free(me, 0, 0) || self.lock_slow(me, deadline)
     }
 
     /// Locks for the caller alone, and neither unwinds nor gives up: guards that unlock for a while
@@ -141,7 +152,7 @@ impl RawLock {
     #[track_caller]
     pub(super) fn lock_anyhow(&self) {
         let me = me();
-        if !self.take_free(me, 0) {
+        if !self.take_free(me, 0, 0) {
             anyhow(|| self.lock_slow(me, MUST));
         }
     }
@@ -151,11 +162,11 @@ impl RawLock {
     #[track_caller]
     fn lock_slow(&self, me: usize, deadline: u64) -> bool {
         let entry = Entry::new(self.key(), false, NORMAL);
-        let mut spins = 0;
+        let (mut spins, mut duty, mut overtaken_at) = (0, 0, None);
         loop {
             let word = self.0.load(Ordering::Relaxed);
             if word & !WAITERS == 0 {
-                if self.take_free(me, word) {
+                if self.take_free(me, word, duty) {
                     return true;
                 }
                 continue;
@@ -166,10 +177,24 @@ impl RawLock {
                 continue;
             }
             self.forbid_relocking(me, word);
-            let still = || self.mark(EXCLUSIVE_WAITERS, |word| word & !WAITERS != 0);
+            let mark = EXCLUSIVE_WAITERS | duty;
+            let still = || self.mark(mark, |word| word & !WAITERS != 0);
             match self.wait(&entry, deadline, still) {
                 Ended::Granted if entry.word.get() == HANDED => return true,
-                Ended::Granted => entry.word.set(OVERTAKEN),
+                Ended::Granted => {
+                    duty = if entry.word.get() == HEIR { WAITERS } else { 0 };
+                    spins = 0;
+                    // If it has to wait again, it has not lost its place.
+                    entry.ahead.set(true);
+                    entry.word.set(OVERTAKEN);
+                    if self.is_locked() {
+                        let now = clock::now();
+                        let since = *overtaken_at.get_or_insert(now);
+                        if now - since > PATIENCE {
+                            entry.word.set(STARVED);
+                        }
+                    }
+                }
                 Ended::AtOnce(()) => {}
                 Ended::TimedOut => return false,
             }
@@ -183,7 +208,7 @@ impl RawLock {
             if !blocked(word) {
                 return false;
             }
-            if word & mark != 0 || self.change(word, word | mark) {
+            if word & mark == mark || self.change(word, word | mark) {
                 return true;
             }
         }
@@ -313,12 +338,13 @@ impl RawLock {
     /// The caller is the owner.
     #[inline(always)]
     pub(super) unsafe fn unlock(&self) {
-        let word = self.0.load(Ordering::Relaxed);
+        if self.0.load(Ordering::Relaxed) & WAITERS != 0 {
+            return self.unlock_slow(false);
+        }
         // ORDERING: Release: what was written under the lock; pairs with the Acquire of locking.
-        if word & WAITERS != 0
-            || self.0.compare_exchange(word, 0, Ordering::Release, Ordering::Relaxed).is_err()
-        {
-            self.unlock_slow(false);
+        if self.0.swap(0, Ordering::Release) & WAITERS != 0 {
+            // Somebody came to wait in between, and its mark is gone.
+            self.wake_waiters();
         }
     }
 
@@ -359,18 +385,19 @@ impl RawLock {
             if entry.shares || state == RIGHT {
                 return false;
             }
-            let handed = fair || state == OVERTAKEN;
-            let word = if handed {
+            let heir = first.waiter().control();
+            let handed = fair || state == STARVED || state == OVERTAKEN && is_near(heir);
+            let (word, told) = if handed {
                 // With both marks, whoever waits: a thread may go on as soon as it is granted the
                 // lock, and they are computed anew when it unlocks.
-                first.waiter().control().expose_provenance() | EXCLUSIVE | WAITERS
+                (heir.expose_provenance() | EXCLUSIVE | WAITERS, HANDED)
+            } else if queue.count(false) + queue.count(true) > 1 {
+                (0, HEIR)
             } else {
-                marks(queue.count(false) - 1, queue.count(true))
+                (0, NORMAL)
             };
             let told = queue.grant_first(wakes, |entry| {
-                if handed {
-                    entry.word.set(HANDED);
-                }
+                entry.word.set(told);
                 // Nobody but waiters changes the word of a lock that is held by one: as in
                 // `unlock_slow`.
                 // ORDERING: Release: as in `unlock`.
@@ -467,7 +494,7 @@ impl RawLock {
                 let owned = heir | EXCLUSIVE | WAITERS;
                 let give = |entry: &Entry| {
                     // ORDERING: Acquire: as in `take_free`.
-                    if entry.word.get() == OVERTAKEN
+                    if entry.word.get() == STARVED
                         && self
                             .0
                             .compare_exchange(word, owned, Ordering::Acquire, Ordering::Relaxed)
@@ -577,6 +604,13 @@ impl RawLock {
 fn marks(alone: usize, share: usize) -> usize {
     let mark = |count: usize, mark| if count > 0 { mark } else { 0 };
     mark(alone, EXCLUSIVE_WAITERS) | mark(share, SHARED_WAITERS)
+}
+
+/// Whether a waiter is a fiber that runs on the same carrier as the caller, as far as a look tells.
+fn is_near(waiter: *const Control) -> bool {
+    let here = current::carrier();
+    // SAFETY: control blocks are never unmapped.
+    !here.is_null() && ptr::eq(unsafe { (*waiter).carrier() }, here)
 }
 
 /// Whether nobody waits yet, and the owner runs elsewhere at this moment.
