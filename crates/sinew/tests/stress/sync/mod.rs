@@ -90,7 +90,9 @@ fn sync_primitives_keep_their_promises() {
     let shift = Seed::new(number).below(12);
     'rounds: for sweep in 0.. {
         for (index, (what, subject)) in SUBJECTS.iter().enumerate() {
-            if only.as_ref().is_some_and(|only| only != what) {
+            // Tokens have a lock of the standard library, whose slow path ThreadSanitizer does not see.
+            let unseen = cfg!(sinew_tsan) && *what == "token";
+            if unseen || only.as_ref().is_some_and(|only| only != what) {
                 continue;
             }
             if start.elapsed() >= seconds {
