@@ -9,12 +9,22 @@ impl Seed {
     /// be repeated.
     #[expect(clippy::print_stderr, reason = "a failing test must show its seed")]
     pub fn from_env() -> Seed {
-        let seed = std::env::var("SINEW_SEED").ok().and_then(|text| text.parse().ok());
-        let seed = seed.unwrap_or_else(|| {
+        let seed = Seed::number_of("SINEW_SEED");
+        eprintln!("SINEW_SEED={seed}");
+        Seed::new(seed)
+    }
+
+    /// The number in a variable of the environment, or one of the clock.
+    pub fn number_of(variable: &str) -> u64 {
+        let seed = std::env::var(variable).ok().and_then(|text| text.parse().ok());
+        seed.unwrap_or_else(|| {
             let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
             now.map_or(1, |time| time.as_nanos() as u64)
-        });
-        eprintln!("SINEW_SEED={seed}");
+        })
+    }
+
+    /// A generator that begins with `seed`.
+    pub fn new(seed: u64) -> Seed {
         Seed(seed | 1)
     }
 

@@ -1,4 +1,8 @@
 //! Races by the million: seeded where chance has a say, longer with `SINEW_STRESS_SECONDS`.
+//!
+//! Here the runtime; in `sync` the locks, signals and channels.
+
+mod sync;
 
 use sinew::{Builder, Runtime};
 use sinew_testkit::watch;

@@ -1,0 +1,464 @@
+//! A bout: workers that use one primitive for some milliseconds, and all end.
+//!
+//! Every bout ends by itself, with nobody left who waits: a wake-up that was lost in it cannot be
+//! made good by a later one.
+
+use super::watch;
+use sinew::{Builder, Fiber, Handle, JoinHandle};
+use sinew_testkit::Seed;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, TryLockError};
+use std::time::Duration;
+
+/// Where the workers run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Setting {
+    pub(super) carriers: usize,
+    pub(super) migratable: bool,
+    /// Whether plain threads take part.
+    pub(super) threads: bool,
+}
+
+/// What the workers of a bout know of it.
+struct Shared {
+    setting: Setting,
+    /// Whether waits have timeouts. Without them, nobody gets on who was not woken.
+    timeouts: bool,
+    /// Whether nobody sleeps, and no patience is long.
+    hurried: bool,
+    cancels_left: AtomicUsize,
+    /// Those who may be cancelled by chance.
+    fibers: Shelf<Vec<Fiber>>,
+    steps: usize,
+    operations: &'static AtomicU64,
+    runtime: Handle,
+    driver: std::thread::Thread,
+}
+
+impl Shared {
+    fn builder(&self) -> Builder {
+        let builder = Builder::new().runtime(&self.runtime);
+        if !self.setting.migratable {
+            return builder;
+        }
+        // SAFETY: guards of these locks belong to the fiber, wherever it runs; nothing else that is
+        // not `Send` is kept across a wait, and what uses thread-locals is out of line.
+        unsafe { builder.migratable() }
+    }
+
+    /// Cancels one of the fibers.
+    fn cancel_somebody(&self, seed: &mut Seed) {
+        let take = |left: usize| left.checked_sub(1);
+        if self.cancels_left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take).is_err() {
+            return;
+        }
+        self.fibers.with(|fibers| {
+            if !fibers.is_empty() {
+                fibers[seed.below(fibers.len())].cancel();
+            }
+        });
+    }
+}
+
+/// One who works, with chances of its own.
+pub(super) struct Worker {
+    seed: Seed,
+    shared: Arc<Shared>,
+    is_fiber: bool,
+}
+
+impl Worker {
+    /// How often it shall do what it does.
+    pub(super) fn steps(&self) -> usize {
+        self.shared.steps
+    }
+
+    /// Counts an operation.
+    pub(super) fn did(&self) {
+        self.shared.operations.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn below(&mut self, end: usize) -> usize {
+        self.seed.below(end)
+    }
+
+    /// True once in so many times.
+    pub(super) fn once_in(&mut self, many: usize) -> bool {
+        self.below(many) == 0
+    }
+
+    /// Whether waits may have timeouts in this bout.
+    pub(super) fn has_timeouts(&self) -> bool {
+        self.shared.timeouts
+    }
+
+    /// The carrier on which the order of coming is that of the calls: a fiber that stays there is
+    /// not interrupted between taking a ticket and entering a queue.
+    pub(super) fn ordered_on(&self) -> Option<usize> {
+        let ordered = self.is_fiber && !self.shared.setting.migratable && !cfg!(sinew_force_yield);
+        ordered.then(sinew::current_carrier).flatten()
+    }
+
+    /// Whether all workers run on one carrier, so that nothing happens between a note that one is
+    /// about to wait and the wait.
+    pub(super) fn has_order(&self) -> bool {
+        let Setting { carriers, threads, .. } = self.shared.setting;
+        carriers == 1 && !threads && self.ordered_on().is_some()
+    }
+
+    /// Starts a fiber that nobody but the caller cancels.
+    #[inline(never)]
+    pub(super) fn spawn<T: Send + 'static>(
+        &self,
+        f: impl FnOnce() -> T + Send + 'static,
+    ) -> JoinHandle<T> {
+        self.shared.builder().spawn(f).unwrap()
+    }
+
+    /// Another source of chances.
+    pub(super) fn fork(&mut self) -> Seed {
+        self.seed.fork()
+    }
+
+    /// None, or up to a millisecond.
+    pub(super) fn patience(&mut self) -> Duration {
+        let micros = match self.below(if self.shared.hurried { 2 } else { 4 }) {
+            0 => 0,
+            1 => self.below(20),
+            2 => self.below(200),
+            _ => self.below(1000),
+        };
+        Duration::from_micros(micros as u64)
+    }
+
+    /// Goes on at once, or lets others run for a while, or cancels somebody: perhaps itself.
+    pub(super) fn pause(&mut self) {
+        match self.below(32) {
+            0..=15 => {}
+            27 if !self.shared.hurried => {
+                let patience = self.patience() / 4;
+                sinew::sleep(patience);
+            }
+            16..=27 => sinew::yield_now(),
+            28..=30 => (0..self.below(200)).for_each(|_| std::hint::spin_loop()),
+            _ => self.shared.cancel_somebody(&mut self.seed),
+        }
+    }
+
+    /// Does something that may have to wait, in one of the ways there are.
+    pub(super) fn attempt<R>(
+        &mut self,
+        at_once: impl FnOnce() -> Option<R>,
+        timed: impl FnOnce(Duration) -> Option<R>,
+        plain: impl FnOnce() -> R,
+    ) -> Option<R> {
+        match self.below(if self.shared.timeouts { 10 } else { 5 }) {
+            0 => at_once(),
+            1 => Some(sinew::masked(plain)),
+            2..=4 => Some(plain()),
+            5..=7 => timed(self.patience()),
+            8 => {
+                let patience = self.patience() / 4;
+                sinew::pinned(|| timed(patience))
+            }
+            _ => sinew::timeout(self.patience(), plain).ok(),
+        }
+    }
+}
+
+type Work = Arc<dyn Fn(&mut Worker) + Send + Sync>;
+
+/// What may become of the fibers of a crew.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// They are cancelled by chance, and others come in their place.
+    Replaced,
+    /// Nobody cancels them.
+    Safe,
+    /// They are cancelled when the driver says so, and nobody comes in their place.
+    Doomed,
+}
+
+/// Workers that do the same.
+struct Crew {
+    role: &'static str,
+    fate: Fate,
+    work: Work,
+    fibers: Vec<JoinHandle<()>>,
+    threads: Vec<std::thread::JoinHandle<()>>,
+}
+
+/// Names a crew.
+#[derive(Clone, Copy)]
+pub(super) struct CrewId(usize);
+
+pub(super) struct Bout {
+    pub(super) seed: Seed,
+    shared: Arc<Shared>,
+    crews: Vec<Crew>,
+    cancels: bool,
+}
+
+impl Bout {
+    pub(super) fn new(
+        mut seed: Seed,
+        runtime: &Handle,
+        setting: Setting,
+        operations: &'static AtomicU64,
+    ) -> Bout {
+        watch::new_bout();
+        let cancels = seed.below(3) > 0;
+        let most = 1 << seed.below(7);
+        let shared = Shared {
+            setting,
+            timeouts: seed.below(2) > 0,
+            hurried: seed.below(3) > 0,
+            cancels_left: AtomicUsize::new(if cancels { seed.below(most) } else { 0 }),
+            fibers: Shelf::default(),
+            steps: 1 << seed.below(8),
+            operations,
+            runtime: runtime.clone(),
+            driver: std::thread::current(),
+        };
+        Bout { seed, shared: Arc::new(shared), crews: Vec::new(), cancels }
+    }
+
+    /// Whether some of the workers are cancelled and begin anew.
+    pub(super) fn has_cancels(&self) -> bool {
+        self.cancels
+    }
+
+    pub(super) fn has_timeouts(&self) -> bool {
+        self.shared.timeouts
+    }
+
+    pub(super) fn steps(&self) -> usize {
+        self.shared.steps
+    }
+
+    /// Nobody is cancelled from now on.
+    pub(super) fn no_more_cancels(&self) {
+        self.shared.cancels_left.store(0, Ordering::SeqCst);
+    }
+
+    /// A number of workers: two at least, and mostly few.
+    pub(super) fn some(&mut self) -> usize {
+        let bits = self.seed.below(6);
+        2 + self.seed.below(1 << bits)
+    }
+
+    /// Starts so many workers that do the same: fibers, and threads if there are any.
+    pub(super) fn start(
+        &mut self,
+        role: &'static str,
+        count: usize,
+        work: impl Fn(&mut Worker) + Send + Sync + 'static,
+    ) -> CrewId {
+        self.start_as(Fate::Replaced, role, count, Arc::new(work))
+    }
+
+    /// Starts workers that nobody cancels.
+    pub(super) fn start_safe(
+        &mut self,
+        role: &'static str,
+        count: usize,
+        work: impl Fn(&mut Worker) + Send + Sync + 'static,
+    ) -> CrewId {
+        self.start_as(Fate::Safe, role, count, Arc::new(work))
+    }
+
+    /// Starts fibers that may be cancelled with [`cancel`](Self::cancel) only.
+    pub(super) fn start_doomed(
+        &mut self,
+        role: &'static str,
+        count: usize,
+        work: impl Fn(&mut Worker) + Send + Sync + 'static,
+    ) -> CrewId {
+        self.start_as(Fate::Doomed, role, count, Arc::new(work))
+    }
+
+    /// Cancels all fibers of a crew.
+    pub(super) fn cancel(&self, crew: CrewId) {
+        self.crews[crew.0].fibers.iter().for_each(JoinHandle::cancel);
+    }
+
+    fn start_as(&mut self, fate: Fate, role: &'static str, count: usize, work: Work) -> CrewId {
+        let takes_threads = self.shared.setting.threads && fate != Fate::Doomed;
+        let threads = if takes_threads { count.div_ceil(4).min(3) } else { 0 };
+        let mut crew = Crew { role, fate, work, fibers: Vec::new(), threads: Vec::new() };
+        for _ in 0..count - threads {
+            let fiber = self.spawn(fate, role, crew.work.clone());
+            crew.fibers.push(fiber);
+        }
+        for _ in 0..threads {
+            let body = self.body(crew.work.clone(), false);
+            crew.threads.push(std::thread::spawn(body));
+        }
+        self.crews.push(crew);
+        CrewId(self.crews.len() - 1)
+    }
+
+    fn body(&mut self, work: Work, is_fiber: bool) -> impl FnOnce() + Send + 'static {
+        /// Tells the driver of the end, also if there was no beginning.
+        struct End(Arc<Shared>);
+        impl Drop for End {
+            fn drop(&mut self) {
+                self.0.driver.unpark();
+            }
+        }
+        let end = End(self.shared.clone());
+        let mut worker = Worker { seed: self.seed.fork(), shared: self.shared.clone(), is_fiber };
+        move || {
+            let _end = end;
+            if let Err(payload) = catch_unwind(AssertUnwindSafe(|| work(&mut worker))) {
+                if !sinew::is_cancel(&*payload) {
+                    watch::fail("a worker panicked");
+                }
+                resume_unwind(payload);
+            }
+        }
+    }
+
+    fn spawn(&mut self, fate: Fate, role: &'static str, work: Work) -> JoinHandle<()> {
+        let body = self.body(work, true);
+        let fiber = self.shared.builder().name(role).spawn(body).unwrap();
+        watch::new_fiber(fiber.fiber());
+        if fate == Fate::Replaced {
+            self.shared.fibers.with(|fibers| {
+                fibers.retain(Fiber::is_alive);
+                fibers.push(fiber.fiber());
+            });
+        }
+        fiber
+    }
+
+    /// Waits until all of a crew have ended; those who were cancelled begin anew.
+    pub(super) fn ended(&mut self, crew: CrewId) {
+        self.drive(|bout| {
+            bout.crews[crew.0].fibers.is_empty() && bout.crews[crew.0].threads.is_empty()
+        });
+    }
+
+    /// Waits until all have ended.
+    pub(super) fn all_ended(&mut self) {
+        for crew in 0..self.crews.len() {
+            self.ended(CrewId(crew));
+        }
+    }
+
+    /// Waits until something has come true.
+    pub(super) fn until(&mut self, mut condition: impl FnMut() -> bool) {
+        self.drive(|_| condition());
+    }
+
+    fn drive(&mut self, mut done: impl FnMut(&Bout) -> bool) {
+        loop {
+            for index in 0..self.crews.len() {
+                self.look_after(index);
+            }
+            if done(self) {
+                return;
+            }
+            if self.seed.below(3) == 0 {
+                let Bout { shared, seed, .. } = self;
+                shared.cancel_somebody(seed);
+            }
+            let moment = 1 + self.seed.below(if self.shared.hurried { 20 } else { 200 }) as u64;
+            std::thread::park_timeout(Duration::from_micros(moment));
+        }
+    }
+
+    /// Takes the results of those who have ended, and replaces those who were cancelled.
+    fn look_after(&mut self, index: usize) {
+        let crew = &mut self.crews[index];
+        let (fate, role, work) = (crew.fate, crew.role, crew.work.clone());
+        for thread in crew.threads.extract_if(.., |thread| thread.is_finished()) {
+            thread.join().unwrap();
+        }
+        let ended: Vec<_> = crew.fibers.extract_if(.., |fiber| fiber.is_finished()).collect();
+        for fiber in ended {
+            if let Err(payload) = fiber.join() {
+                assert!(sinew::is_cancel(&*payload), "a fiber ended with another payload");
+                assert!(fate != Fate::Safe, "nobody has cancelled it");
+                if fate == Fate::Replaced {
+                    let fiber = self.spawn(fate, role, work.clone());
+                    self.crews[index].fibers.push(fiber);
+                }
+            }
+        }
+    }
+}
+
+/// What several workers use for a moment, in which nobody waits.
+///
+/// The lock is tried again and again: what the standard library does when it has to wait is hidden
+/// from the sanitizers.
+#[derive(Default)]
+pub(super) struct Shelf<T>(Mutex<T>);
+
+impl<T> Shelf<T> {
+    pub(super) const fn new(value: T) -> Shelf<T> {
+        Shelf(Mutex::new(value))
+    }
+
+    /// Out of line: the lock looks at a thread-local, which a fiber that moves must not do in a
+    /// function that waits.
+    #[inline(never)]
+    pub(super) fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
+        loop {
+            match self.0.try_lock() {
+                Ok(mut value) => return f(&mut value),
+                Err(TryLockError::Poisoned(mut value)) => return f(value.get_mut()),
+                Err(TryLockError::WouldBlock) => std::thread::yield_now(),
+            }
+        }
+    }
+}
+
+/// Somebody is where others must not be at the same time, until this is dropped.
+pub(super) struct Inside<'a>(&'a AtomicUsize);
+
+impl<'a> Inside<'a> {
+    /// Enters; there are no more than `others` there already.
+    #[track_caller]
+    pub(super) fn enter(count: &'a AtomicUsize, others: usize) -> Inside<'a> {
+        let before = count.fetch_add(1, Ordering::SeqCst);
+        assert!(before <= others, "{before} are inside, where {others} may be");
+        Inside(count)
+    }
+}
+
+impl Drop for Inside<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Tells whether those who come first are served first, as far as the order of coming is known.
+#[derive(Default)]
+pub(super) struct Order {
+    next: AtomicU64,
+    /// The ticket that was served last, by carrier.
+    served: [AtomicU64; 8],
+}
+
+/// The place of one who has come.
+#[derive(Clone, Copy)]
+pub(super) struct Ticket(Option<usize>, u64);
+
+impl Order {
+    /// Somebody comes, and queues before it lets others run.
+    pub(super) fn come(&self, worker: &Worker) -> Ticket {
+        Ticket(worker.ordered_on(), self.next.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    /// It is served. One at a time is.
+    #[track_caller]
+    pub(super) fn served(&self, Ticket(carrier, ticket): Ticket) {
+        if let Some(carrier) = carrier {
+            let before = self.served[carrier].swap(ticket, Ordering::Relaxed);
+            assert!(before < ticket, "{ticket} was served after {before}");
+        }
+    }
+}

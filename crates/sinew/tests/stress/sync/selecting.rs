@@ -1,0 +1,184 @@
+//! `select!`: of several operations one is done, and nothing of the others.
+
+use super::bout::{Bout, Worker};
+use super::channels::{Desk, Inbox, Ledger, Parcel, Producer};
+use sinew::sync::channel::{self, Receiver, Sender};
+use sinew::sync::{Arm, FiberFuture, Patience};
+use std::sync::Arc;
+
+type Senders = Vec<Sender<Parcel>>;
+type Receivers = Vec<Receiver<Parcel>>;
+
+pub(super) fn select(bout: &mut Bout) {
+    let channels = 1 + bout.seed.below(3);
+    let ends = (0..channels).map(|_| match bout.seed.below(4) {
+        0 | 1 => channel::bounded(0),
+        2 => channel::bounded(1 + bout.seed.below(4)),
+        _ => channel::unbounded(),
+    });
+    let (senders, receivers): (Senders, Receivers) = ends.collect();
+    let (senders, receivers) = (Desk::new(senders), Desk::new(receivers));
+    let ledger = Arc::new(Ledger::default());
+
+    let (count, theirs) = (bout.some(), receivers.clone());
+    bout.start("receives one of several", count, move |worker| {
+        let receivers = theirs.get().expect("receivers stay");
+        receive_until_disconnected(worker, &receivers);
+    });
+    let (count, theirs, books) = (bout.some(), senders.clone(), ledger.clone());
+    let sending = bout.start("sends one of several", count, move |worker| {
+        let senders = theirs.get().expect("senders stay until all have sent");
+        let mut producer = books.producer();
+        for _ in 0..worker.steps() {
+            send_one(worker, &senders, &mut producer);
+            worker.did();
+            worker.pause();
+        }
+    });
+    let (count, books, from, to) =
+        (bout.some(), ledger.clone(), receivers.clone(), senders.clone());
+    let both = bout.start("sends or receives", count, move |worker| {
+        let senders = to.get().expect("senders stay until all have sent");
+        let receivers = from.get().expect("receivers stay");
+        let mut producer = books.producer();
+        let mut inboxes: Vec<Inbox> = receivers.iter().map(|_| Inbox::default()).collect();
+        for _ in 0..worker.steps() {
+            send_or_receive(worker, &senders, &receivers, &mut producer, &mut inboxes);
+            worker.did();
+            worker.pause();
+        }
+    });
+    bout.ended(sending);
+    bout.ended(both);
+    senders.clear();
+    bout.all_ended();
+    receivers.clear();
+    ledger.close(false);
+}
+
+/// How long to wait for an arm; `None` where a scope shall cut the wait short.
+fn patience(worker: &mut Worker) -> Option<Patience> {
+    match worker.below(if worker.has_timeouts() { 8 } else { 4 }) {
+        0 => Some(Patience::None),
+        1..=3 => Some(Patience::Forever),
+        4..=6 => Some(Patience::For(worker.patience())),
+        _ => None,
+    }
+}
+
+fn select_of(worker: &mut Worker, arms: &mut [&mut dyn Arm]) -> Option<usize> {
+    match patience(worker) {
+        Some(patience) => sinew::sync::select(arms, patience),
+        None => {
+            let forever = || sinew::sync::select(arms, Patience::Forever);
+            sinew::timeout(worker.patience(), forever).ok().flatten()
+        }
+    }
+}
+
+fn send_one(worker: &mut Worker, senders: &[Sender<Parcel>], producer: &mut Producer) {
+    let (parcels, receipts): (Vec<_>, Vec<_>) = senders.iter().map(|_| producer.parcel()).collect();
+    let mut arms: Vec<_> =
+        senders.iter().zip(parcels).map(|(sender, parcel)| sender.arm(parcel)).collect();
+    let mut borrowed: Vec<_> = arms.iter_mut().map(|arm| arm as &mut dyn Arm).collect();
+    let done = select_of(worker, &mut borrowed);
+    for (index, (arm, receipt)) in arms.iter_mut().zip(receipts).enumerate() {
+        match arm.take() {
+            Ok(()) => {
+                assert_eq!(done, Some(index), "sent, though another arm was selected");
+                receipt.sent();
+            }
+            Err(error) => {
+                assert!(receipt.is_of(&error.0), "another message came back");
+                assert_ne!(done, Some(index), "disconnected, and receivers are there");
+            }
+        }
+    }
+}
+
+fn receive_until_disconnected(worker: &mut Worker, receivers: &[Receiver<Parcel>]) {
+    let mut inboxes: Vec<Inbox> = receivers.iter().map(|_| Inbox::default()).collect();
+    let mut open = vec![true; receivers.len()];
+    let mut bell = new_bell(worker);
+    while open.contains(&true) {
+        let with_bell = worker.once_in(2);
+        let which: Vec<_> = (0..receivers.len()).filter(|&index| open[index]).collect();
+        let mut arms: Vec<_> = which.iter().map(|&index| receivers[index].arm()).collect();
+        let mut ring = bell.arm();
+        let mut borrowed: Vec<_> = arms.iter_mut().map(|arm| arm as &mut dyn Arm).collect();
+        if with_bell {
+            borrowed.push(&mut ring);
+        }
+        let done = select_of(worker, &mut borrowed);
+        let mut disconnected = None;
+        for (arm, (mut received, &index)) in
+            arms.iter_mut().map(|arm| arm.take()).zip(&which).enumerate()
+        {
+            if let Ok(parcel) = std::mem::replace(&mut received, Err(channel::RecvError)) {
+                assert_eq!(done, Some(arm), "received, though another arm was selected");
+                inboxes[index].accept(parcel);
+            } else if done == Some(arm) {
+                disconnected = Some(index);
+            }
+        }
+        if let Some(index) = disconnected {
+            open[index] = false;
+        }
+        if done == Some(which.len()) {
+            assert_eq!(*ring.take(), 7);
+            bell = new_bell(worker);
+        }
+        worker.did();
+        worker.pause();
+    }
+}
+
+/// A value that is set some time later.
+fn new_bell(worker: &mut Worker) -> Arc<FiberFuture<u64>> {
+    let bell = Arc::new(FiberFuture::new());
+    let (theirs, yields) = (bell.clone(), worker.below(8));
+    drop(worker.spawn(move || {
+        (0..yields).for_each(|_| sinew::yield_now());
+        theirs.set(7).expect("set once");
+    }));
+    bell
+}
+
+/// Both ends of a channel, perhaps of the same: nobody sends to itself.
+fn send_or_receive(
+    worker: &mut Worker,
+    senders: &[Sender<Parcel>],
+    receivers: &[Receiver<Parcel>],
+    producer: &mut Producer,
+    inboxes: &mut [Inbox],
+) {
+    let (from, to) = (worker.below(receivers.len()), worker.below(senders.len()));
+    let (receiver, sender) = (&receivers[from], &senders[to]);
+    let (parcel, receipt) = producer.parcel();
+    let timeouts = worker.has_timeouts();
+    match worker.below(3) {
+        0 => sinew::select! {
+            recv(receiver) -> received => inboxes[from].accept(received.expect("senders are there")),
+            send(sender, parcel) -> sent => {
+                sent.expect("receivers are there");
+                receipt.sent();
+            },
+            default => {},
+        },
+        1 if timeouts => sinew::select! {
+            send(sender, parcel) -> sent => {
+                sent.expect("receivers are there");
+                receipt.sent();
+            }
+            recv(receiver) -> received => inboxes[from].accept(received.expect("senders are there")),
+            default(worker.patience()) => {},
+        },
+        _ => sinew::select! {
+            recv(receiver) -> received => inboxes[from].accept(received.expect("senders are there")),
+            send(sender, parcel) -> sent => {
+                sent.expect("receivers are there");
+                receipt.sent();
+            }
+        },
+    }
+}
