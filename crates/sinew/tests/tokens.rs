@@ -148,3 +148,25 @@ fn a_guard_cancels() {
     }));
     assert!(caught.is_err() && token.is_cancelled());
 }
+
+/// Who cancels at the same time as another goes on when everybody was told.
+#[test]
+fn cancelling_twice_at_once() {
+    let _watch = watch::a_minute();
+    for round in 0..2000 {
+        let root = CancellationToken::new();
+        let middle = root.child();
+        let leaves: Vec<_> = (0..20).map(|_| middle.child()).collect();
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                middle.cancel();
+                assert!(leaves.iter().all(CancellationToken::is_cancelled));
+            });
+            for _ in 0..round % 300 {
+                std::hint::spin_loop();
+            }
+            root.cancel();
+            assert!(leaves.iter().all(CancellationToken::is_cancelled));
+        });
+    }
+}

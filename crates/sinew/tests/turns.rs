@@ -198,3 +198,25 @@ fn turns_under_load() {
         assert_eq!(inside.load(Ordering::Relaxed), 0);
     }
 }
+
+/// One that has just become the owner is not taken for one who locks again.
+#[test]
+fn a_turn_that_comes_as_it_is_waited_for() {
+    let _watch = watch::a_minute();
+    let mutex = FairMutex::new(0);
+    std::thread::scope(|s| {
+        for _ in 0..4 {
+            s.spawn(|| {
+                for round in 0..5000 {
+                    let place = pin!(FairMutexPlace::new());
+                    let ticket = mutex.enter(place);
+                    for _ in 0..round % 100 {
+                        std::hint::spin_loop();
+                    }
+                    *ticket.wait() += 1;
+                }
+            });
+        }
+    });
+    assert_eq!(*mutex.lock(), 20_000);
+}

@@ -52,7 +52,10 @@ struct Shared {
 /// Who is to be told.
 #[derive(Default)]
 struct Dependents {
+    /// Nobody is added any more.
     cancelled: bool,
+    /// Kept until they were told: whoever cancels the token as well sees to them too, so that they
+    /// are cancelled when it goes on.
     children: Vec<Weak<Shared>>,
     fibers: Vec<FiberRef>,
 }
@@ -160,20 +163,25 @@ impl CancellationToken {
     /// assert!(token.is_cancelled());
     /// ```
     pub fn cancel(&self) {
-        let mut left = vec![self.0.clone()];
-        while let Some(token) = left.pop() {
-            let (children, fibers) = {
+        let mut tokens = vec![self.0.clone()];
+        let mut told = 0;
+        while let Some(token) = tokens.get(told).cloned() {
+            told += 1;
+            let fibers = {
                 let mut dependents = token.lock();
-                if dependents.cancelled {
-                    continue;
+                if !dependents.cancelled {
+                    dependents.cancelled = true;
+                    token.cancelled.post();
                 }
-                dependents.cancelled = true;
-                let children = core::mem::take(&mut dependents.children);
-                (children, core::mem::take(&mut dependents.fibers))
+                tokens.extend(dependents.children.iter().filter_map(Weak::upgrade));
+                dependents.fibers.clone()
             };
-            token.cancelled.post();
             fibers.iter().for_each(|fiber| cancel::request(fiber));
-            left.extend(children.iter().filter_map(Weak::upgrade));
+        }
+        for token in tokens {
+            let told = Dependents { cancelled: true, ..Dependents::default() };
+            let told = core::mem::replace(&mut *token.lock(), told);
+            drop(told);
         }
     }
 

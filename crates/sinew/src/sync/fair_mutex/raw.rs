@@ -192,11 +192,17 @@ impl<'m> Turn<'m> {
         self.home.set(None);
     }
 
-    /// Locking what one has locked oneself would never end.
+    /// Locking what one has locked oneself would never end. The owner may also be this turn, which is
+    /// told so in a moment: then it does not stand in the list any more.
     #[track_caller]
     fn forbid_relocking(&self, lock: &Lock) {
+        let mine = lock.word.load(Ordering::Relaxed) & !WAITERS == me();
+        let waits = || {
+            let _turns = lock.turns.lock();
+            self.node.as_ref().is_some_and(Node::is_linked)
+        };
         assert!(
-            self.told.word.is_set() || lock.word.load(Ordering::Relaxed) & !WAITERS != me(),
+            !mine || !waits(),
             "deadlock: the lock at {lock:p} is locked again by the fiber or thread that holds it"
         );
     }
