@@ -3,7 +3,7 @@
 use super::bout::{Bout, Worker};
 use super::channels::{Desk, Inbox, Ledger, Parcel, Producer};
 use sinew::sync::channel::{self, Receiver, Sender};
-use sinew::sync::{Arm, FiberFuture, Patience};
+use sinew::sync::{Arm, CancellationToken, FiberFuture, Patience};
 use std::sync::Arc;
 
 type Senders = Vec<Sender<Parcel>>;
@@ -99,15 +99,20 @@ fn send_one(worker: &mut Worker, senders: &[Sender<Parcel>], producer: &mut Prod
 fn receive_until_disconnected(worker: &mut Worker, receivers: &[Receiver<Parcel>]) {
     let mut inboxes: Vec<Inbox> = receivers.iter().map(|_| Inbox::default()).collect();
     let mut open = vec![true; receivers.len()];
-    let mut bell = new_bell(worker);
+    let (mut bell, mut stop, mut fiber) = (new_bell(worker), new_stop(worker), new_end(worker));
     while open.contains(&true) {
-        let with_bell = worker.once_in(2);
         let which: Vec<_> = (0..receivers.len()).filter(|&index| open[index]).collect();
         let mut arms: Vec<_> = which.iter().map(|&index| receivers[index].arm()).collect();
-        let mut ring = bell.arm();
+        let (mut ring, mut stopped, mut end) = (bell.arm(), stop.arm(), fiber.arm());
+        let mut soon = sinew::sync::after(worker.patience());
         let mut borrowed: Vec<_> = arms.iter_mut().map(|arm| arm as &mut dyn Arm).collect();
-        if with_bell {
-            borrowed.push(&mut ring);
+        let other = worker.below(if worker.has_timeouts() { 6 } else { 5 });
+        match other {
+            0 | 1 => {}
+            2 => borrowed.push(&mut ring),
+            3 => borrowed.push(&mut stopped),
+            4 => borrowed.push(&mut end),
+            _ => borrowed.push(&mut soon),
         }
         let done = select_of(worker, &mut borrowed);
         let mut disconnected = None;
@@ -125,12 +130,48 @@ fn receive_until_disconnected(worker: &mut Worker, receivers: &[Receiver<Parcel>
             open[index] = false;
         }
         if done == Some(which.len()) {
-            assert_eq!(*ring.take(), 7);
-            bell = new_bell(worker);
+            match other {
+                2 => {
+                    assert_eq!(*ring.take(), 7);
+                    bell = new_bell(worker);
+                }
+                3 => {
+                    assert!(stop.is_cancelled());
+                    stop = new_stop(worker);
+                }
+                4 => {
+                    assert_eq!(end.take().expect("nobody cancels it"), 7);
+                    fiber = new_end(worker);
+                }
+                _ => {}
+            }
         }
         worker.did();
         worker.pause();
     }
+}
+
+/// A token that is cancelled some time later.
+fn new_stop(worker: &mut Worker) -> CancellationToken {
+    let stop = CancellationToken::new();
+    let (theirs, yields) = (stop.child(), worker.below(8));
+    drop(worker.spawn({
+        let stop = stop.clone();
+        move || {
+            (0..yields).for_each(|_| sinew::yield_now());
+            stop.cancel();
+        }
+    }));
+    theirs
+}
+
+/// A fiber that ends some time later.
+fn new_end(worker: &mut Worker) -> sinew::JoinHandle<u64> {
+    let yields = worker.below(8);
+    worker.spawn(move || {
+        (0..yields).for_each(|_| sinew::yield_now());
+        7
+    })
 }
 
 /// A value that is set some time later.
