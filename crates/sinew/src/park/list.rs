@@ -113,7 +113,7 @@ impl<P> Node<P> {
 
 /// Waiters in the order of their coming.
 pub(crate) struct List<P> {
-    first: *const Node<P>,
+    pub(super) first: *const Node<P>,
     last: *const Node<P>,
 }
 

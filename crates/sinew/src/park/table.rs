@@ -18,12 +18,19 @@ const BUCKETS: usize = 4096;
 
 /// What is waited for: an address, and what tells apart the objects that live there one after the
 /// other, for those who cannot be sure that nobody waits when one goes.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy)]
 pub(crate) struct Key {
     address: usize,
     generation: u64,
-    /// What the bucket is chosen by.
+    /// What the bucket is chosen by; follows from the others.
     spread: u64,
+}
+
+impl PartialEq for Key {
+    #[inline(always)]
+    fn eq(&self, other: &Key) -> bool {
+        self.address == other.address && self.generation == other.generation
+    }
 }
 
 impl Key {
@@ -193,8 +200,8 @@ impl Queue<'_> {
             (*head).counts[usize::from(node.payload().shares)] -= 1;
             (*head).waiters.remove(node);
             if ptr::eq(node, self.head) {
-                let head = ptr::replace(head, Head::new());
-                self.pass_on(head);
+                // What is left behind is written anew before it is used again.
+                self.pass_on(&*head);
             }
         }
     }
@@ -205,29 +212,30 @@ impl Queue<'_> {
         // SAFETY: heads are changed under the lock; what is linked is alive; the rest is the
         // caller's promise.
         unsafe {
-            let mut head = ptr::replace(head, Head::new());
-            head.counts[usize::from(node.payload().shares)] += 1;
-            head.waiters.push_first(node);
-            self.pass_on(head);
+            (*head).counts[usize::from(node.payload().shares)] += 1;
+            (*head).waiters.push_first(node);
+            self.pass_on(&*head);
         }
     }
 
     /// Moves the head of the queue to the waiter that is now the first, if there is one.
-    unsafe fn pass_on(&mut self, head: Head) {
-        let first = head.waiters.first().map_or(ptr::null(), ptr::from_ref);
+    unsafe fn pass_on(&mut self, head: &Head) {
+        let first = head.waiters.first;
         let (previous, next) = (head.previous, head.next);
         // SAFETY: heads are changed under the lock; what is linked is alive.
         unsafe {
-            if let Some(node) = first.as_ref() {
-                *node.payload().queue.get() = head;
-            }
-            let before = if first.is_null() { next } else { first };
+            let (before, after) = match first.as_ref() {
+                Some(node) => {
+                    ptr::copy_nonoverlapping(head, node.payload().queue.get(), 1);
+                    (first, first)
+                }
+                None => (next, previous),
+            };
             match previous.as_ref() {
                 Some(previous) => (*previous.payload().queue.get()).next = before,
                 None => self.bucket.first = before,
             }
             if let Some(next) = next.as_ref() {
-                let after = if first.is_null() { previous } else { first };
                 (*next.payload().queue.get()).previous = after;
             }
         }

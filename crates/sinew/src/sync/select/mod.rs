@@ -121,16 +121,14 @@ pub enum Patience {
 #[track_caller]
 pub fn select(arms: &mut [&mut dyn Arm], patience: Patience) -> Option<usize> {
     let count = arms.len();
-    let mut start = random();
-    let order = in_turn(start, count);
+    let mut first = if count > 1 { random(count) } else { 0 };
     // Who waits finds out what is possible as it enters the arms; who does not has to know now.
     let sure = patience == Patience::None;
-    let mut attempt = |index: &usize| {
-        let arm = &mut arms[*index];
-        (sure || arm.seems_ready()) && arm.attempt()
-    };
-    if let Some(done) = (0..count).map(order).find(|index| attempt(index)) {
-        return Some(done);
+    for index in in_turn(first, count, count) {
+        let arm = &mut arms[index];
+        if (sure || arm.seems_ready()) && arm.attempt() {
+            return Some(index);
+        }
     }
     let deadline = match patience {
         Patience::None => return None,
@@ -143,19 +141,16 @@ pub fn select(arms: &mut [&mut dyn Arm], patience: Patience) -> Option<usize> {
     let address = core::ptr::from_ref(arms).addr();
     let earliest = arms.iter().map(|arm| arm.deadline()).fold(deadline, u64::min);
     loop {
-        // In another order each time: two of them that take each other in vain do not go on so.
-        start = start.wrapping_mul(STEP).wrapping_add(1);
-        let order = in_turn(start, count);
         let wait = Wait::begin(WaitKind::Select, address);
         let who = wait.who();
         let mut entered = 0;
         let (mut done, mut misused) = (None, false);
-        for turn in 0..count {
-            entered = turn + 1;
-            match arms[order(turn)].enter(Joint(&wait)) {
+        for index in in_turn(first, count, count) {
+            entered += 1;
+            match arms[index].enter(Joint(&wait)) {
                 Entered::Linked => {}
                 Entered::Done => {
-                    done = Some(order(turn));
+                    done = Some(index);
                     break;
                 }
                 Entered::Lost => break,
@@ -172,7 +167,7 @@ pub fn select(arms: &mut [&mut dyn Arm], patience: Patience) -> Option<usize> {
             wait.suspend(earliest)
         };
         let (mut granted, mut ready) = (done, None);
-        for index in (0..entered).map(order) {
+        for index in in_turn(first, count, entered) {
             match arms[index].leave() {
                 Left::Nothing => {}
                 Left::Ready => ready = ready.or(Some(index)),
@@ -187,31 +182,36 @@ pub fn select(arms: &mut [&mut dyn Arm], patience: Patience) -> Option<usize> {
         if outcome == Outcome::TimedOut && deadline <= clock::now() {
             return None;
         }
-        // Woken for something else: wait again.
+        // Woken for something else: wait again, in another order. Two that take each other in vain do
+        // not go on so.
+        first = random(count);
     }
 }
 
-/// The arms in turn, beginning with one that a random number chooses.
-fn in_turn(random: u64, count: usize) -> impl Fn(usize) -> usize + Copy {
-    let first = ((u128::from(random) * count as u128) >> 64) as usize;
-    move |turn| {
-        let index = first + turn;
-        if index < count { index } else { index - count }
-    }
+/// The first `most` of `count` arms, in turn, beginning with `first`.
+#[inline(always)]
+fn in_turn(first: usize, count: usize, most: usize) -> impl Iterator<Item = usize> {
+    let mut next = first;
+    (0..most).map(move |_| {
+        let index = next;
+        next = if index + 1 == count { 0 } else { index + 1 };
+        index
+    })
 }
 
-const STEP: u64 = 0x5851_F42D_4C95_7F2D;
-
-/// A random number, good enough for fairness.
-fn random() -> u64 {
+/// A random number below `end`, good enough for fairness.
+fn random(end: usize) -> usize {
     static STATE: AtomicU64 = AtomicU64::new(0);
-    if let Some((carrier, _)) = current::running() {
-        return carrier.random();
-    }
-    let mut number = STATE.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
-    number = (number ^ number >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    number = (number ^ number >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-    number ^ number >> 31
+    let number = match current::running() {
+        Some((carrier, _)) => carrier.random(),
+        None => {
+            let mut number = STATE.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
+            number = (number ^ number >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+            number = (number ^ number >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+            number ^ number >> 31
+        }
+    };
+    ((u128::from(number) * end as u128) >> 64) as usize
 }
 
 /// Makes whoever was claimed on the other side run.
