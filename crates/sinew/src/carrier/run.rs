@@ -20,6 +20,11 @@ use std::sync::Arc;
 /// Rounds of looking around before a carrier sleeps, at most: some ten microseconds. Each time that
 /// it was in vain halves them for the next time.
 const ROUNDS: u32 = 64;
+/// A sleep that ended in less than this, in nanoseconds, was hardly worth it: waking up alone takes
+/// some tens of microseconds.
+const SHORT_SLEEP: u64 = 100_000;
+/// Looks into the inbox before the first round.
+const GLANCES: u32 = 64;
 const FEWEST_ROUNDS: u32 = 2;
 /// A carrier whose sleeps are shorter than this, because deadlines are dense, sleeps as long.
 const DENSE: Duration = Duration::from_micros(400);
@@ -44,6 +49,18 @@ struct Round {
     saw_lone: Cell<bool>,
     /// How many sleeps in a row were short.
     short: Cell<u32>,
+}
+
+impl Round {
+    /// Looking around was of use, or would have been.
+    fn more(&self) {
+        self.rounds.set((self.rounds.get() * 2).min(ROUNDS));
+    }
+
+    /// Looking around was in vain.
+    fn fewer(&self) {
+        self.rounds.set((self.rounds.get() / 2).max(FEWEST_ROUNDS));
+    }
 }
 
 /// Ends the process if the loop of a carrier is unwound: its fibers could not go on, and its thread
@@ -93,6 +110,9 @@ impl Carrier {
             self.run_ready();
             if !self.refused.is_empty() {
                 self.refuse_some();
+                continue;
+            }
+            if self.glance(&round) {
                 continue;
             }
             self.tend();
@@ -151,6 +171,23 @@ impl Carrier {
         }
     }
 
+    /// Stays a moment for a wake from elsewhere, before others are told that this carrier is idle: as
+    /// long as looking around has been of use. The clock is looked at after so many dispatches as ever.
+    fn glance(&self, round: &Round) -> bool {
+        if round.rounds.get() <= FEWEST_ROUNDS {
+            return false;
+        }
+        for _ in 0..GLANCES {
+            if !self.inbox.is_empty() {
+                round.more();
+                self.take_inbox();
+                return true;
+            }
+            core::hint::spin_loop();
+        }
+        false
+    }
+
     /// Looks for work for a little while. True if there is some.
     fn search(&self, crew: &Crew, round: &Round) -> bool {
         round.saw_lone.set(false);
@@ -160,19 +197,22 @@ impl Carrier {
                 break;
             }
             if !self.inbox.is_empty() || self.find_shared(crew, round) {
-                round.rounds.set((round.rounds.get() * 2).min(ROUNDS));
+                round.more();
                 return true;
             }
             if turn % 16 == 15 && self.earliest.load(Ordering::Relaxed) <= clock::now() {
                 // A sleep would have done as well.
-                round.rounds.set((round.rounds.get() / 2).max(FEWEST_ROUNDS));
+                round.fewer();
                 return true;
             }
             for _ in 0..24 {
+                if !self.inbox.is_empty() {
+                    break;
+                }
                 core::hint::spin_loop();
             }
         }
-        round.rounds.set((round.rounds.get() / 2).max(FEWEST_ROUNDS));
+        round.fewer();
         false
     }
 
@@ -273,7 +313,12 @@ impl Carrier {
             if timeout.is_none_or(|timeout| timeout > LONG_SLEEP) {
                 self.give_stacks_back();
             }
+            let before = clock::now();
             self.rest(crew, timeout);
+            if !self.inbox.is_empty() && clock::now() - before < SHORT_SLEEP {
+                // Looking around for a little longer would have done.
+                round.more();
+            }
         }
         if watches {
             round.watch.set((round.watch.get() * 2).min(LAST_WATCH));
