@@ -19,8 +19,17 @@ mod clock;
 mod fiber;
 #[cfg(not(sinew_loom))]
 mod metrics;
+#[cfg(sinew_loom)]
+mod model;
 #[cfg(not(sinew_loom))]
 mod park;
+/// Lists of waiters as they are, above a model of what is below them.
+#[cfg(sinew_loom)]
+mod park {
+    pub(crate) mod list;
+    pub(crate) mod table;
+    pub(crate) use crate::model::{Wait, Waiter};
+}
 mod primitive;
 mod queue;
 #[cfg(not(sinew_loom))]
@@ -29,11 +38,12 @@ mod report;
 pub mod runtime;
 #[cfg(not(sinew_loom))]
 mod spawn;
-#[cfg(not(sinew_loom))]
 pub mod sync;
 #[cfg(not(sinew_loom))]
 mod time;
 
+#[cfg(sinew_loom)]
+use model::{cancel, clock, report};
 #[cfg(not(sinew_loom))]
 pub use public::*;
 

@@ -7,9 +7,28 @@ pub(crate) use std::sync::atomic::{
 };
 
 #[cfg(sinew_loom)]
-pub(crate) use loom::sync::atomic::{
-    AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering, fence,
+mod model;
+#[cfg(sinew_loom)]
+pub(crate) use loom::thread::yield_now as yield_thread;
+#[cfg(sinew_loom)]
+pub(crate) use model::{
+    AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Cell, Ordering, SpinLock, check,
+    check_within, fence, sc,
 };
+
+/// A cell that the two sides of a wait use, one after the other.
+#[cfg(not(sinew_loom))]
+pub(crate) use core::cell::Cell;
+/// Lets another thread have the CPU.
+#[cfg(not(sinew_loom))]
+pub(crate) use std::thread::yield_now as yield_thread;
+
+/// Atomics of protocols that rely on one order of all accesses that are SeqCst. Loom knows SeqCst
+/// only in fences, and adds some to these.
+#[cfg(not(sinew_loom))]
+pub(crate) mod sc {
+    pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU64};
+}
 
 /// Stores, then orders the store before every later load, as a store and a SeqCst fence do.
 ///

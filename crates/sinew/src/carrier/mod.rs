@@ -31,3 +31,6 @@ pub(crate) mod tend;
 pub(crate) use crew::Crew;
 #[cfg(not(sinew_loom))]
 pub(crate) use members::{Carrier, Claimed, claim, claim_alone, wake, wake_alone};
+
+#[cfg(sinew_loom)]
+pub(crate) use crate::model::{Claimed, current, wake, wake_alone};

@@ -20,3 +20,6 @@ pub(crate) mod task;
 pub use control::WaitKind;
 #[cfg(not(sinew_loom))]
 pub(crate) use control::{Control, FiberRef, Flags};
+
+#[cfg(sinew_loom)]
+pub(crate) use crate::model::{Control, WaitKind};

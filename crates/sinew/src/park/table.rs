@@ -8,13 +8,13 @@
 //! `list` has the protocol by which waits are entered, granted and left.
 
 use super::list::{Ended, List, Node, Terms, Wakes, wait_in};
-use crate::primitive::SpinLock;
-use core::cell::{Cell, UnsafeCell};
+use crate::primitive::{Cell, SpinLock};
+use core::cell::UnsafeCell;
 use core::pin::Pin;
 use core::ptr;
 
 /// Buckets; those that are never used are never resident.
-const BUCKETS: usize = 4096;
+const BUCKETS: usize = if cfg!(sinew_loom) { 1 } else { 4096 };
 
 /// What is waited for: an address, and what tells apart the objects that live there one after the
 /// other, for those who cannot be sure that nobody waits when one goes.
@@ -101,8 +101,23 @@ unsafe impl Send for Bucket {}
 #[repr(align(64))]
 struct Aligned(SpinLock<Bucket>);
 
-static TABLE: [Aligned; BUCKETS] =
-    [const { Aligned(SpinLock::new(Bucket { first: ptr::null() })) }; BUCKETS];
+#[cfg(not(sinew_loom))]
+static TABLE: [Aligned; BUCKETS] = empty();
+
+#[cfg(sinew_loom)]
+loom::lazy_static! {
+    static ref TABLE: [Aligned; BUCKETS] = empty();
+}
+
+const fn empty() -> [Aligned; BUCKETS] {
+    [const { Aligned(SpinLock::new(Bucket { first: ptr::null() })) }; BUCKETS]
+}
+
+/// Makes the table of an execution.
+#[cfg(sinew_loom)]
+pub(crate) fn prepare() {
+    let _: &[Aligned] = &*TABLE;
+}
 
 /// The bucket in which `key` is.
 #[inline(always)]

@@ -3,8 +3,7 @@
 use crate::clock;
 use crate::fiber::WaitKind;
 use crate::park::list::{Ended, List, Terms, Wakes, wait_in};
-use crate::primitive::SpinLock;
-use core::cell::Cell;
+use crate::primitive::{Cell, SpinLock};
 
 /// A place where a number of fibers or threads wait until all are there; it can be used again.
 ///

@@ -5,8 +5,7 @@ use crate::cancel::masked;
 use crate::clock;
 use crate::fiber::WaitKind;
 use crate::park::list::{Ended, List, Terms, Wakes, wait_after};
-use crate::primitive::SpinLock;
-use core::cell::Cell;
+use crate::primitive::{Cell, SpinLock};
 use core::time::Duration;
 use lock_api::{MutexGuard, RawMutex};
 use std::time::Instant;
@@ -288,3 +287,6 @@ impl core::fmt::Debug for Condvar {
         f.debug_struct("Condvar").finish_non_exhaustive()
     }
 }
+
+#[cfg(all(test, sinew_loom))]
+mod loom;

@@ -625,3 +625,6 @@ fn worth_spinning(word: usize) -> bool {
         && word & WAITERS == 0
         && unsafe { current::runs_elsewhere(&*owner(word)) }
 }
+
+#[cfg(all(test, sinew_loom))]
+mod loom;

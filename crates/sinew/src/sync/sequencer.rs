@@ -31,8 +31,8 @@ use super::future::sealed_waitable::Waitable as _;
 use super::future::word::Word;
 use super::future::{FiberFuture, FutureArm, Waitable, sealed_waitable};
 use crate::fiber::WaitKind;
-use crate::primitive::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
-use core::cell::Cell;
+use crate::primitive::sc::{AtomicPtr, AtomicU64};
+use crate::primitive::{AtomicU32, Cell, Ordering};
 use core::fmt;
 use core::marker::PhantomPinned;
 use core::pin::{Pin, pin};
@@ -719,3 +719,6 @@ impl fmt::Debug for SequencerWait<'_> {
         f.debug_struct("SequencerWait").field("token", &self.token.get()).finish_non_exhaustive()
     }
 }
+
+#[cfg(all(test, sinew_loom))]
+mod loom;

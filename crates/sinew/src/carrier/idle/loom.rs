@@ -4,6 +4,7 @@
 //! an exchange; the bell is a flag that the sleeper finds rung or not.
 
 use super::Idle;
+use crate::primitive::check as model;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use loom::thread;
@@ -61,7 +62,7 @@ impl Crew {
 /// A searcher goes to sleep while another carrier publishes: it sees the work, or is rung.
 #[test]
 fn published_work_is_seen_or_rings() {
-    loom::model(|| {
+    model(|| {
         let crew = Crew::new();
         crew.idle.search();
         let publisher = {
@@ -77,7 +78,7 @@ fn published_work_is_seen_or_rings() {
 /// The same with two publishers: one wake is enough, and there is one.
 #[test]
 fn two_publishers_wake_the_sleeper() {
-    loom::model(|| {
+    model(|| {
         let crew = Crew::new();
         crew.idle.search();
         let publishers: Vec<_> = (0..2)
@@ -97,7 +98,7 @@ fn two_publishers_wake_the_sleeper() {
 /// A publisher relies on a searcher, who finds other work: as the last one it looks again.
 #[test]
 fn the_last_searcher_looks_again() {
-    loom::model(|| {
+    model(|| {
         let crew = Crew::new();
         crew.idle.search();
         // Somebody else sleeps.

@@ -1,6 +1,7 @@
 //! Model of a wait that several others try to end.
 
 use super::{Outcome, WakeWord};
+use crate::primitive::check as model;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
@@ -9,7 +10,7 @@ use loom::thread;
 /// waiter sees what that one wrote before.
 #[test]
 fn one_of_three_ends_a_wait() {
-    loom::model(|| {
+    model(|| {
         let word = Arc::new(WakeWord::new());
         let runs = Arc::new(AtomicUsize::new(0));
         let epoch = word.begin();
@@ -37,7 +38,7 @@ fn one_of_three_ends_a_wait() {
 /// Somebody who kept the epoch of an earlier wait does not end a later one.
 #[test]
 fn a_late_waker_does_not_end_the_next_wait() {
-    loom::model(|| {
+    model(|| {
         let word = Arc::new(WakeWord::new());
         let first = word.begin();
         let late = {
@@ -58,7 +59,7 @@ fn a_late_waker_does_not_end_the_next_wait() {
 /// order of `park`, with a flag in the place of the token.
 #[test]
 fn registered_before_suspended_means_woken() {
-    loom::model(|| {
+    model(|| {
         let word = Arc::new(WakeWord::new());
         // 0: nothing, 1: notified, else: the epoch of the one who waits.
         let token = Arc::new(loom::sync::atomic::AtomicU64::new(0));

@@ -1,6 +1,7 @@
 //! Models of an owner and thieves.
 
 use super::{Deque, Steal};
+use crate::primitive::check as model;
 use loom::sync::Arc;
 use loom::thread;
 use std::ptr;
@@ -31,7 +32,7 @@ fn check(mut all: Vec<usize>, deque: &Deque<usize>, count: usize) {
 /// The owner pushes and pops, one thief steals: each item is returned once.
 #[test]
 fn each_item_is_returned_once() {
-    loom::model(|| {
+    model(|| {
         let deque = Arc::new(Deque::<usize>::new(2));
         let thief = {
             let deque = deque.clone();
@@ -53,7 +54,7 @@ fn each_item_is_returned_once() {
 /// Two thieves and an owner compete for the last item.
 #[test]
 fn one_of_three_gets_the_last() {
-    loom::model(|| {
+    model(|| {
         let deque = Arc::new(Deque::<usize>::new(2));
         // SAFETY: this is the owner.
         unsafe { deque.push(item(1)) };
@@ -76,7 +77,7 @@ fn one_of_three_gets_the_last() {
 /// The owner outgrows its buffer while a thief reads.
 #[test]
 fn a_thief_survives_growth() {
-    loom::model(|| {
+    model(|| {
         let deque = Arc::new(Deque::<usize>::new(1));
         let thief = {
             let deque = deque.clone();

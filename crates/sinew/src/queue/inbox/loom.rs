@@ -2,8 +2,9 @@
 
 use super::{Entry, Inbox};
 use crate::queue::Linked;
+use crate::primitive::check as model;
 use loom::sync::Arc;
-use loom::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use crate::primitive::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use loom::thread;
 
 #[repr(align(64))]
@@ -35,7 +36,7 @@ fn node() -> Box<Node> {
 /// and what was written before a push is seen.
 #[test]
 fn a_push_is_taken_or_rings() {
-    loom::model(|| {
+    model(|| {
         let inbox = Arc::new(Inbox::<Node>::new());
         let rings = Arc::new(AtomicUsize::new(0));
         let pushers: Vec<_> = [false, true]
@@ -87,7 +88,7 @@ fn a_push_is_taken_or_rings() {
 /// Of a pusher and one who wants the owner to search, one alone removes the mark.
 #[test]
 fn one_removes_the_mark() {
-    loom::model(|| {
+    model(|| {
         let inbox = Arc::new(Inbox::<Node>::new());
         let rung = Arc::new(AtomicBool::new(false));
         assert!(inbox.park());

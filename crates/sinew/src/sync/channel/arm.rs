@@ -3,9 +3,9 @@
 use super::core::{Core, Entered as CoreEntered, Failure, Hands};
 use super::{Receiver, RecvError, SendError, Sender};
 use crate::park::list::Node;
+use crate::primitive::Cell;
 use crate::sync::select::sealed::{self, Entered, Joint, Left};
 use crate::sync::select::{Arm, resume};
-use core::cell::Cell;
 use core::fmt;
 use core::pin::Pin;
 

@@ -23,8 +23,7 @@ use crate::carrier::Claimed;
 use crate::fiber::WaitKind;
 use crate::park::Wait;
 use crate::park::list::{Ended, List, Node, Terms, Wakes, wait_in};
-use crate::primitive::{AtomicUsize, Ordering, SpinLock};
-use core::cell::Cell;
+use crate::primitive::{AtomicUsize, Cell, Ordering, SpinLock};
 use core::pin::Pin;
 use std::collections::VecDeque;
 

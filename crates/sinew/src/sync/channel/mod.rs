@@ -414,3 +414,6 @@ impl<T> IntoIterator for Receiver<T> {
         IntoIter(self)
     }
 }
+
+#[cfg(all(test, sinew_loom))]
+mod loom;

@@ -27,7 +27,7 @@ use crate::clock;
 use crate::fiber::state::Outcome;
 use crate::fiber::{Control, WaitKind};
 use crate::park::{Wait, Waiter};
-use crate::primitive::{AtomicU64, Ordering};
+use crate::primitive::{AtomicU64, Ordering, yield_thread};
 use crate::sync::select::sealed::{Entered, Joint, Left};
 
 const SET: u64 = 1;
@@ -318,5 +318,8 @@ pub(super) fn second_waiter(word: &Word) -> ! {
 /// them waits, and may have lost its CPU.
 #[cold]
 fn pause() {
-    std::thread::yield_now();
+    yield_thread();
 }
+
+#[cfg(all(test, sinew_loom))]
+mod loom;

@@ -200,6 +200,7 @@ fn in_turn(first: usize, count: usize, most: usize) -> impl Iterator<Item = usiz
 }
 
 /// A random number below `end`, good enough for fairness.
+#[cfg(not(sinew_loom))]
 fn random(end: usize) -> usize {
     static STATE: AtomicU64 = AtomicU64::new(0);
     let number = match current::running() {
@@ -214,9 +215,16 @@ fn random(end: usize) -> usize {
     ((u128::from(number) * end as u128) >> 64) as usize
 }
 
+/// In a model everything is repeatable.
+#[cfg(sinew_loom)]
+use crate::model::random;
+
 /// Makes whoever was claimed on the other side run.
 pub(super) fn resume(claimed: Option<Claimed>) {
     if let Some(claimed) = claimed {
         claimed.resume();
     }
 }
+
+#[cfg(all(test, sinew_loom))]
+mod loom;

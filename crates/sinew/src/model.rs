@@ -1,0 +1,430 @@
+//! What `park::list`, `park::table` and `sync` stand on in their models: instead of fibers and
+//! carriers, threads of loom.
+//!
+//! Each thread has a block with the real word that decides who ends a wait. It waits as a thread
+//! does: it may see that its wait was ended before it was made to run. That is the hardest case; a
+//! fiber sees nothing before that.
+//!
+//! *Deadlines* are one moment, [`DEADLINE`], which comes when a thread of the model calls
+//! [`deadline_passes`]. *Cancellation* is requested by [`Control::cancel`]; the wait then raises, as
+//! it does for a fiber, and [`cancellable`] catches it.
+
+use crate::fiber::state::{Epoch, Outcome, WakeWord};
+use crate::primitive::{self, AtomicBool, Ordering, SpinLock, fence};
+use core::any::Any;
+use core::cell::{Cell, RefCell};
+use core::mem::ManuallyDrop;
+use core::ops::Deref;
+use core::pin::Pin;
+use core::ptr;
+use loom::cell::UnsafeCell;
+use loom::sync::mpsc;
+use loom::thread::JoinHandle;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+
+/// The moment at which every wait with a deadline ends.
+pub(crate) const DEADLINE: u64 = 1;
+
+/// A thread of a model, in the place of a fiber.
+#[repr(align(64))]
+pub(crate) struct Control {
+    pub(crate) wake: WakeWord,
+    /// A message for each time that it was made to run.
+    runs: (mpsc::Sender<()>, mpsc::Receiver<()>),
+    cancelled: AtomicBool,
+    /// Its own: that it may be cancelled at all, that it must not be, and that it is being unwound.
+    may_be_cancelled: Cell<bool>,
+    masked: Cell<bool>,
+    unwinding: Cell<bool>,
+    /// Whether its wait is not to be ended by cancellation. Written before the wait begins.
+    deaf: Cell<bool>,
+}
+
+/// What lives as long as an execution.
+struct Blocks(RefCell<Vec<Box<dyn Any>>>);
+
+// SAFETY: loom runs one thread at a time, and switches only inside of its own objects.
+unsafe impl Sync for Blocks {}
+// SAFETY: the same.
+unsafe impl Sync for Control {}
+// SAFETY: the same.
+unsafe impl<T> Send for Kept<T> {}
+
+struct Clock {
+    now: u64,
+    waits: Vec<Waiter>,
+}
+
+loom::lazy_static! {
+    static ref BLOCKS: Blocks = Blocks(RefCell::new(Vec::new()));
+    static ref CLOCK: SpinLock<Clock> = SpinLock::new(Clock { now: 0, waits: Vec::new() });
+}
+
+loom::thread_local! {
+    static ME: Cell<*const Control> = Cell::new(ptr::null());
+}
+
+/// Checks a model. The calling thread has a block as well.
+pub(crate) fn check(model: impl Fn() + Sync + Send + 'static) {
+    check_within(usize::MAX, model);
+}
+
+/// Checks a model, with at most so many preemptions if that is less than the environment says.
+pub(crate) fn check_within(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
+    primitive::check_within(preemptions, move || {
+        let _: &SpinLock<Clock> = &CLOCK;
+        crate::park::table::prepare();
+        ME.with(|me| me.set(Control::new()));
+        model();
+    });
+}
+
+/// Starts a thread of a model.
+pub(crate) fn spawn<R: 'static>(f: impl FnOnce() -> R + 'static) -> JoinHandle<R> {
+    spawn_as(Control::new(), f)
+}
+
+/// Starts a thread of a model that may be cancelled: catches that, and returns nothing then.
+pub(crate) fn spawn_cancellable<R: 'static>(
+    f: impl FnOnce() -> R + 'static,
+) -> (&'static Control, JoinHandle<Option<R>>) {
+    let control = Control::new();
+    control.may_be_cancelled.set(true);
+    (control, spawn_as(control, || cancellable(f)))
+}
+
+fn spawn_as<R: 'static>(control: &'static Control, f: impl FnOnce() -> R + 'static) -> JoinHandle<R> {
+    loom::thread::spawn(move || {
+        ME.with(|me| me.set(control));
+        f()
+    })
+}
+
+/// What a cancelled thread is unwound with.
+struct Cancelled;
+
+fn cancellable<R>(f: impl FnOnce() -> R) -> Option<R> {
+    match catch_unwind(AssertUnwindSafe(f)) {
+        Ok(result) => Some(result),
+        Err(payload) if payload.is::<Cancelled>() => {
+            me().unwinding.set(false);
+            None
+        }
+        Err(payload) => resume_unwind(payload),
+    }
+}
+
+/// The deadline passes: waits that have one are ended.
+pub(crate) fn deadline_passes() {
+    let waits = {
+        let mut clock = CLOCK.lock();
+        clock.now = DEADLINE;
+        core::mem::take(&mut clock.waits)
+    };
+    for waiter in waits {
+        // SAFETY: blocks live as long as the execution.
+        let control = unsafe { &*waiter.control };
+        if let Some(claimed) = claim(control, waiter.epoch, Outcome::TimedOut) {
+            claimed.resume();
+        }
+    }
+}
+
+fn me() -> &'static Control {
+    let me = ME.with(Cell::get);
+    assert!(!me.is_null(), "a thread that `spawn` did not start");
+    // SAFETY: blocks live as long as the execution.
+    unsafe { &*me }
+}
+
+impl Control {
+    fn new() -> &'static Control {
+        let control = Box::new(Control {
+            wake: WakeWord::new(),
+            runs: mpsc::channel(),
+            cancelled: AtomicBool::new(false),
+            may_be_cancelled: Cell::new(false),
+            masked: Cell::new(false),
+            unwinding: Cell::new(false),
+            deaf: Cell::new(false),
+        });
+        keep(control)
+    }
+
+    /// Requests that a thread of [`spawn_cancellable`] ends.
+    pub(crate) fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Relaxed);
+        // ORDERING: SeqCst fence; pairs with the one in `Wait::suspend`, as in `crate::cancel`.
+        fence(Ordering::SeqCst);
+        let Some(epoch) = self.wake.waiting() else { return };
+        if self.deaf.get() {
+            return;
+        }
+        if let Some(claimed) = claim(self, epoch, Outcome::Interrupted) {
+            claimed.resume();
+        }
+    }
+}
+
+fn keep<T: 'static>(value: Box<T>) -> &'static T {
+    let address = ptr::from_ref(&*value);
+    BLOCKS.0.borrow_mut().push(value);
+    // SAFETY: the box lives as long as the execution.
+    unsafe { &*address }
+}
+
+/// Something whose memory is kept when it is dropped, so that a late use of it is noticed.
+#[derive(Debug)]
+pub(crate) struct Kept<T: 'static>(&'static core::cell::UnsafeCell<ManuallyDrop<T>>);
+
+impl<T> Kept<T> {
+    pub(crate) fn new(value: T) -> Kept<T> {
+        Kept(keep(Box::new(ManuallyDrop::new(value).into())))
+    }
+
+    /// Drops it, in all threads that have it.
+    pub(crate) fn drop(self) {
+        // SAFETY: a model drops it once; what is used after that panics.
+        unsafe { ManuallyDrop::drop(&mut *self.0.get()) };
+    }
+
+    /// For one thread alone.
+    pub(crate) fn pin(self) -> Pin<&'static mut T> {
+        // SAFETY: a model pins it once, and it does not move.
+        unsafe { Pin::new_unchecked(&mut *self.0.get()) }
+    }
+}
+
+impl<T> Clone for Kept<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for Kept<T> {}
+
+impl<T> Deref for Kept<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        // SAFETY: its memory is kept.
+        unsafe { &*self.0.get() }
+    }
+}
+
+/// A value that must not be read by who does not know of its making, nor be written twice at a time.
+#[derive(Debug)]
+pub(crate) struct Tracked(UnsafeCell<usize>);
+
+// SAFETY: loom reports uses that are not ordered.
+unsafe impl Sync for Tracked {}
+
+impl Tracked {
+    pub(crate) fn new(value: usize) -> Tracked {
+        Tracked(UnsafeCell::new(value))
+    }
+
+    #[track_caller]
+    pub(crate) fn get(&self) -> usize {
+        // SAFETY: loom runs one thread at a time.
+        self.0.with(|value| unsafe { *value })
+    }
+
+    #[track_caller]
+    pub(crate) fn add(&self, more: usize) {
+        // SAFETY: the same.
+        self.0.with_mut(|value| unsafe { *value += more });
+    }
+}
+
+/// Whom to wake, and from which of its waits.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Waiter {
+    control: *const Control,
+    epoch: Epoch,
+}
+
+// SAFETY: blocks live as long as the execution.
+unsafe impl Send for Waiter {}
+
+impl Waiter {
+    pub(crate) const NONE: Waiter = Waiter { control: ptr::null(), epoch: Epoch::NEVER };
+
+    pub(crate) fn claim(self) -> Option<Claimed> {
+        // SAFETY: blocks live as long as the execution.
+        claim(unsafe { &*self.control }, self.epoch, Outcome::Notified)
+    }
+
+    pub(crate) fn claim_alone(self) -> Option<Claimed> {
+        self.claim()
+    }
+
+    pub(crate) fn control(self) -> *const Control {
+        self.control
+    }
+
+    pub(crate) fn epoch(self) -> Epoch {
+        self.epoch
+    }
+}
+
+/// A wait that has begun. It must be suspended on or withdrawn.
+#[must_use]
+pub(crate) struct Wait {
+    control: &'static Control,
+    epoch: Epoch,
+}
+
+impl Wait {
+    pub(crate) fn begin(_: WaitKind, _: usize) -> Wait {
+        let control = me();
+        control.deaf.set(control.masked.get() || control.unwinding.get());
+        Wait { control, epoch: control.wake.begin() }
+    }
+
+    pub(crate) fn begin_anyhow(kind: WaitKind, address: usize) -> Wait {
+        Wait::begin(kind, address)
+    }
+
+    pub(crate) fn waiter(&self) -> Waiter {
+        Waiter { control: self.control, epoch: self.epoch }
+    }
+
+    pub(crate) fn who(&self) -> &'static Control {
+        self.control
+    }
+
+    pub(crate) fn claim_for_itself(&self) -> bool {
+        self.control.wake.claim(self.epoch, Outcome::Notified)
+    }
+
+    pub(crate) fn abandon(self) {
+        self.withdraw();
+    }
+
+    pub(crate) fn withdraw(self) -> bool {
+        if self.claim_for_itself() {
+            return true;
+        }
+        self.suspend(clock::NEVER);
+        false
+    }
+
+    /// Stops until the wait was ended. It may see that before it is made to run.
+    pub(crate) fn suspend(self, deadline: u64) -> Outcome {
+        let Wait { control, epoch } = self;
+        if control.may_be_cancelled.get() && !control.deaf.get() {
+            // ORDERING: SeqCst fence; pairs with the one in `Control::cancel`.
+            fence(Ordering::SeqCst);
+            if control.cancelled.load(Ordering::Relaxed) {
+                control.wake.claim(epoch, Outcome::Interrupted);
+            }
+        }
+        if deadline != clock::NEVER {
+            let mut clock = CLOCK.lock();
+            if clock.now < deadline {
+                clock.waits.push(self.waiter());
+            } else {
+                drop(clock);
+                control.wake.claim(epoch, Outcome::TimedOut);
+            }
+        }
+        while control.wake.is_waiting(epoch) {
+            control.runs.1.recv().expect("its sender is here");
+        }
+        control.wake.outcome()
+    }
+}
+
+/// A wait that the caller has ended, whose waiter is to be made to run.
+#[must_use]
+#[derive(Clone, Copy)]
+pub(crate) struct Claimed(*const Control);
+
+impl Claimed {
+    pub(crate) fn resume(self) {
+        // SAFETY: blocks live as long as the execution.
+        unsafe { &*self.0 }.runs.0.send(()).expect("its receiver is here");
+    }
+}
+
+pub(crate) fn claim(control: &Control, epoch: Epoch, outcome: Outcome) -> Option<Claimed> {
+    control.wake.claim(epoch, outcome).then_some(Claimed(control))
+}
+
+pub(crate) fn wake(control: &Control, epoch: Epoch, outcome: Outcome) -> bool {
+    claim(control, epoch, outcome).map(Claimed::resume).is_some()
+}
+
+pub(crate) fn wake_alone(control: &Control, epoch: Epoch, outcome: Outcome) -> bool {
+    wake(control, epoch, outcome)
+}
+
+/// What is waited for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum WaitKind {
+    Lock,
+    Condvar,
+    Semaphore,
+    Event,
+    Value,
+    Send,
+    Receive,
+    Select,
+}
+
+pub(crate) mod current {
+    use super::Control;
+
+    pub(crate) fn block() -> *const Control {
+        super::me()
+    }
+
+    pub(crate) unsafe fn runs_elsewhere(_: &Control) -> bool {
+        false
+    }
+}
+
+pub(crate) mod cancel {
+    use super::{Cancelled, Control, Outcome, me, resume_unwind};
+
+    pub(crate) fn settle(who: &Control, outcome: Outcome) {
+        if outcome == Outcome::Interrupted {
+            assert!(!who.deaf.get(), "a wait was interrupted that is deaf");
+            who.unwinding.set(true);
+            resume_unwind(Box::new(Cancelled));
+        }
+    }
+
+    pub(crate) fn masked<R>(f: impl FnOnce() -> R) -> R {
+        let before = me().masked.replace(true);
+        let result = f();
+        me().masked.set(before);
+        result
+    }
+}
+
+pub(crate) mod clock {
+    use super::{CLOCK, DEADLINE};
+    use core::time::Duration;
+    use std::time::Instant;
+
+    pub(crate) const NEVER: u64 = u64::MAX;
+
+    pub(crate) fn now() -> u64 {
+        CLOCK.lock().now
+    }
+
+    pub(crate) fn after(_: u64, _: Duration) -> u64 {
+        DEADLINE
+    }
+
+    pub(crate) fn at(_: Instant) -> u64 {
+        DEADLINE
+    }
+}
+
+pub(crate) mod report {
+    pub(crate) fn say(what: core::fmt::Arguments<'_>) {
+        panic!("{what}");
+    }
+}

@@ -1,0 +1,384 @@
+//! Atomics, cells and a lock for models: loom's, but made by `const fn`.
+//!
+//! Loom's own objects belong to one execution of a model and cannot be constants. Those here are
+//! made at their first use; atomics then take the place of one that [`check`] made before there was
+//! a second thread, so that whoever comes first does not count as the one who made it.
+//!
+//! An atomic that is used after it was dropped is reported, as long as its memory is there: models
+//! that check who goes first keep it.
+
+use core::cell::{OnceCell, RefCell, UnsafeCell};
+use core::fmt;
+use core::ops::{Deref, DerefMut};
+use core::ptr;
+pub(crate) use loom::sync::atomic::{Ordering, fence};
+use loom::sync::mpsc;
+
+/// Atomics that one execution may use.
+const ATOMICS: usize = 48;
+
+struct Pool(RefCell<Vec<loom::sync::atomic::AtomicU64>>);
+
+// SAFETY: loom runs one thread at a time.
+unsafe impl Sync for Pool {}
+
+loom::lazy_static! {
+    static ref POOL: Pool = Pool(RefCell::new(
+        (0..ATOMICS).map(|_| loom::sync::atomic::AtomicU64::new(0)).collect(),
+    ));
+}
+
+/// Checks a model.
+pub(crate) fn check(model: impl Fn() + Sync + Send + 'static) {
+    check_within(usize::MAX, model);
+}
+
+/// Checks a model, with at most so many preemptions if that is less than the environment says.
+pub(crate) fn check_within(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    let bound = builder.preemption_bound.unwrap_or(usize::MAX);
+    builder.preemption_bound = Some(bound.min(preemptions));
+    builder.max_branches = 10_000;
+    builder.check(move || {
+        let _: &Pool = &POOL;
+        model();
+    });
+}
+
+/// What fits into an atomic.
+pub(crate) trait Bits: Copy {
+    const MASK: u64 = u64::MAX;
+    fn bits(self) -> u64;
+    fn from_bits(bits: u64) -> Self;
+}
+
+impl Bits for bool {
+    fn bits(self) -> u64 {
+        u64::from(self)
+    }
+    fn from_bits(bits: u64) -> bool {
+        bits & 1 == 1
+    }
+}
+
+impl Bits for u32 {
+    const MASK: u64 = 0xFFFF_FFFF;
+    fn bits(self) -> u64 {
+        u64::from(self)
+    }
+    fn from_bits(bits: u64) -> u32 {
+        bits as u32
+    }
+}
+
+impl Bits for u64 {
+    fn bits(self) -> u64 {
+        self
+    }
+    fn from_bits(bits: u64) -> u64 {
+        bits
+    }
+}
+
+impl Bits for usize {
+    fn bits(self) -> u64 {
+        self as u64
+    }
+    fn from_bits(bits: u64) -> usize {
+        bits as usize
+    }
+}
+
+impl<T> Bits for *mut T {
+    fn bits(self) -> u64 {
+        self.expose_provenance() as u64
+    }
+    fn from_bits(bits: u64) -> *mut T {
+        ptr::with_exposed_provenance_mut(bits as usize)
+    }
+}
+
+/// An atomic. Loom's object holds the difference from the initial value, so that zero is right for
+/// every one.
+///
+/// With `SC`, accesses that are SeqCst have a fence beside them, which is more than they promise;
+/// loom knows SeqCst only in fences.
+pub(crate) struct Atomic<T: Bits, const SC: bool = false> {
+    initial: T,
+    object: OnceCell<loom::sync::atomic::AtomicU64>,
+    dropped: bool,
+}
+
+pub(crate) type AtomicBool = Atomic<bool>;
+pub(crate) type AtomicU32 = Atomic<u32>;
+pub(crate) type AtomicU64 = Atomic<u64>;
+pub(crate) type AtomicUsize = Atomic<usize>;
+pub(crate) type AtomicPtr<T> = Atomic<*mut T>;
+
+/// Atomics of protocols that rely on one order of all accesses that are SeqCst.
+pub(crate) mod sc {
+    pub(crate) type AtomicU64 = super::Atomic<u64, true>;
+    pub(crate) type AtomicPtr<T> = super::Atomic<*mut T, true>;
+}
+
+// SAFETY: loom runs one thread at a time, and switches only inside of its own objects.
+unsafe impl<T: Bits, const SC: bool> Sync for Atomic<T, SC> {}
+// SAFETY: the same.
+unsafe impl<T: Bits, const SC: bool> Send for Atomic<T, SC> {}
+
+impl<T: Bits, const SC: bool> Atomic<T, SC> {
+    pub(crate) const fn new(initial: T) -> Self {
+        Atomic { initial, object: OnceCell::new(), dropped: false }
+    }
+
+    fn object(&self) -> &loom::sync::atomic::AtomicU64 {
+        // SAFETY: of this very field; its memory may have been dropped, and is there.
+        let dropped = unsafe { ptr::read_volatile(&raw const self.dropped) };
+        assert!(!dropped, "an atomic is used after it was dropped");
+        self.object.get_or_init(|| POOL.0.borrow_mut().pop().expect("a larger pool is needed"))
+    }
+
+    fn encode(&self, value: T) -> u64 {
+        value.bits().wrapping_sub(self.initial.bits()) & T::MASK
+    }
+
+    fn decode(&self, raw: u64) -> T {
+        T::from_bits(raw.wrapping_add(self.initial.bits()) & T::MASK)
+    }
+
+    /// One access, with the fences that it needs.
+    fn access<R>(&self, order: Ordering, access: impl FnOnce() -> R) -> R {
+        let fenced = SC && order == Ordering::SeqCst;
+        if fenced {
+            fence(Ordering::SeqCst);
+        }
+        let result = access();
+        if fenced {
+            fence(Ordering::SeqCst);
+        }
+        result
+    }
+
+    #[track_caller]
+    pub(crate) fn load(&self, order: Ordering) -> T {
+        self.decode(self.access(order, || self.object().load(order)))
+    }
+
+    #[track_caller]
+    pub(crate) fn store(&self, value: T, order: Ordering) {
+        self.access(order, || self.object().store(self.encode(value), order));
+    }
+
+    #[track_caller]
+    pub(crate) fn swap(&self, value: T, order: Ordering) -> T {
+        self.decode(self.access(order, || self.object().swap(self.encode(value), order)))
+    }
+
+    #[track_caller]
+    pub(crate) fn compare_exchange(
+        &self,
+        old: T,
+        new: T,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<T, T> {
+        let (old, new) = (self.encode(old), self.encode(new));
+        let changed = self.access(success, || {
+            self.object().compare_exchange(old, new, success, failure)
+        });
+        changed.map(|raw| self.decode(raw)).map_err(|raw| self.decode(raw))
+    }
+
+    #[track_caller]
+    pub(crate) fn compare_exchange_weak(
+        &self,
+        old: T,
+        new: T,
+        success: Ordering,
+        failure: Ordering,
+    ) -> Result<T, T> {
+        self.compare_exchange(old, new, success, failure)
+    }
+
+    #[track_caller]
+    pub(crate) fn fetch_update(
+        &self,
+        set: Ordering,
+        fetch: Ordering,
+        mut f: impl FnMut(T) -> Option<T>,
+    ) -> Result<T, T> {
+        let mut now = self.load(fetch);
+        while let Some(new) = f(now) {
+            match self.compare_exchange(now, new, set, fetch) {
+                Ok(old) => return Ok(old),
+                Err(other) => now = other,
+            }
+        }
+        Err(now)
+    }
+
+    #[track_caller]
+    pub(crate) fn fetch_add(&self, value: T, order: Ordering) -> T {
+        self.decode(self.access(order, || self.object().fetch_add(value.bits(), order)))
+    }
+
+    #[track_caller]
+    pub(crate) fn fetch_sub(&self, value: T, order: Ordering) -> T {
+        self.decode(self.access(order, || self.object().fetch_sub(value.bits(), order)))
+    }
+
+    /// An access that works on the bits, which those of the object are if it began at zero.
+    #[track_caller]
+    fn fetch(
+        &self,
+        order: Ordering,
+        direct: impl FnOnce(&loom::sync::atomic::AtomicU64) -> u64,
+        f: impl Fn(u64) -> u64,
+    ) -> T {
+        if self.initial.bits() == 0 {
+            return self.decode(self.access(order, || direct(self.object())));
+        }
+        let f = |now: T| Some(T::from_bits(f(now.bits())));
+        self.fetch_update(order, Ordering::Relaxed, f).unwrap_or_else(|now| now)
+    }
+
+    #[track_caller]
+    pub(crate) fn fetch_or(&self, value: T, order: Ordering) -> T {
+        let bits = value.bits();
+        self.fetch(order, |object| object.fetch_or(bits, order), |now| now | bits)
+    }
+
+    #[track_caller]
+    pub(crate) fn fetch_and(&self, value: T, order: Ordering) -> T {
+        let bits = value.bits();
+        self.fetch(order, |object| object.fetch_and(bits, order), |now| now & bits)
+    }
+
+    #[track_caller]
+    pub(crate) fn fetch_max(&self, value: T, order: Ordering) -> T {
+        let bits = value.bits();
+        self.fetch(order, |object| object.fetch_max(bits, order), |now| now.max(bits))
+    }
+}
+
+impl<T: Bits, const SC: bool> Drop for Atomic<T, SC> {
+    fn drop(&mut self) {
+        // SAFETY: of this very field. Volatile, or nothing would be written to what goes.
+        unsafe { ptr::write_volatile(&raw mut self.dropped, true) };
+    }
+}
+
+impl<T: Bits, const SC: bool> fmt::Debug for Atomic<T, SC> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Atomic").finish_non_exhaustive()
+    }
+}
+
+/// A cell whose uses must be ordered: loom reports two that are not, if one of them writes.
+pub(crate) struct Cell<T> {
+    value: UnsafeCell<T>,
+    uses: OnceCell<loom::cell::UnsafeCell<()>>,
+}
+
+impl<T> Cell<T> {
+    pub(crate) const fn new(value: T) -> Cell<T> {
+        Cell { value: UnsafeCell::new(value), uses: OnceCell::new() }
+    }
+
+    #[track_caller]
+    fn write(&self) -> *mut T {
+        self.uses.get_or_init(|| loom::cell::UnsafeCell::new(())).with_mut(|_| ());
+        self.value.get()
+    }
+
+    #[track_caller]
+    pub(crate) fn get(&self) -> T
+    where
+        T: Copy,
+    {
+        self.uses.get_or_init(|| loom::cell::UnsafeCell::new(())).with(|_| ());
+        // SAFETY: loom runs one thread at a time.
+        unsafe { *self.value.get() }
+    }
+
+    #[track_caller]
+    pub(crate) fn set(&self, value: T) {
+        drop(self.replace(value));
+    }
+
+    #[track_caller]
+    pub(crate) fn replace(&self, value: T) -> T {
+        // SAFETY: as in `get`.
+        unsafe { ptr::replace(self.write(), value) }
+    }
+
+    #[track_caller]
+    pub(crate) fn take(&self) -> T
+    where
+        T: Default,
+    {
+        self.replace(T::default())
+    }
+
+    pub(crate) fn get_mut(&mut self) -> &mut T {
+        self.value.get_mut()
+    }
+}
+
+/// A lock. Threads that find it taken are blocked: the model of one that spins would not end.
+///
+/// A channel with one message in it, not loom's mutex: that would be poisoned by a thread that
+/// unlocks while another is being unwound.
+pub(crate) struct SpinLock<T> {
+    value: UnsafeCell<T>,
+    token: OnceCell<(mpsc::Sender<()>, mpsc::Receiver<()>)>,
+}
+
+// SAFETY: the value is reached by one holder of the lock at a time; loom runs one thread at a time.
+unsafe impl<T: Send> Sync for SpinLock<T> {}
+// SAFETY: the value goes along.
+unsafe impl<T: Send> Send for SpinLock<T> {}
+
+pub(crate) struct SpinGuard<'a, T>(&'a SpinLock<T>);
+
+impl<T> SpinLock<T> {
+    pub(crate) const fn new(value: T) -> SpinLock<T> {
+        SpinLock { value: UnsafeCell::new(value), token: OnceCell::new() }
+    }
+
+    fn token(&self) -> &(mpsc::Sender<()>, mpsc::Receiver<()>) {
+        if self.token.get().is_none() {
+            // Entered first: sending may switch to another that looks for it.
+            let token = self.token.get_or_init(mpsc::channel);
+            token.0.send(()).expect("its receiver is here");
+        }
+        self.token.get().expect("just made")
+    }
+
+    #[track_caller]
+    pub(crate) fn lock(&self) -> SpinGuard<'_, T> {
+        self.token().1.recv().expect("its sender is here");
+        SpinGuard(self)
+    }
+}
+
+impl<T> Deref for SpinGuard<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        // SAFETY: the lock is held.
+        unsafe { &*self.0.value.get() }
+    }
+}
+
+impl<T> DerefMut for SpinGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the lock is held.
+        unsafe { &mut *self.0.value.get() }
+    }
+}
+
+impl<T> Drop for SpinGuard<'_, T> {
+    fn drop(&mut self) {
+        self.0.token().0.send(()).expect("its receiver is here");
+    }
+}
