@@ -93,7 +93,10 @@ pub(crate) fn spawn_cancellable<R: 'static>(
     (control, spawn_as(control, || cancellable(f)))
 }
 
-fn spawn_as<R: 'static>(control: &'static Control, f: impl FnOnce() -> R + 'static) -> JoinHandle<R> {
+fn spawn_as<R: 'static>(
+    control: &'static Control,
+    f: impl FnOnce() -> R + 'static,
+) -> JoinHandle<R> {
     loom::thread::spawn(move || {
         ME.with(|me| me.set(control));
         f()

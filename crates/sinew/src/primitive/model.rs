@@ -4,8 +4,8 @@
 //! made at their first use; atomics then take the place of one that [`check`] made before there was
 //! a second thread, so that whoever comes first does not count as the one who made it.
 //!
-//! An atomic that is used after it was dropped is reported, as long as its memory is there: models
-//! that check who goes first keep it.
+//! An atomic or a cell that is used after it was dropped is reported, as long as its memory is there:
+//! models that check who goes first keep it.
 
 use core::cell::{OnceCell, RefCell, UnsafeCell};
 use core::fmt;
@@ -43,6 +43,25 @@ pub(crate) fn check_within(preemptions: usize, model: impl Fn() + Sync + Send + 
         let _: &Pool = &POOL;
         model();
     });
+}
+
+/// Whether that which this is a part of was dropped.
+struct Dropped(bool);
+
+impl Dropped {
+    #[track_caller]
+    fn check(&self) {
+        // SAFETY: a reference; what it is to was dropped, maybe, but its memory is there.
+        let dropped = unsafe { ptr::read_volatile(&raw const self.0) };
+        assert!(!dropped, "used after it was dropped");
+    }
+}
+
+impl Drop for Dropped {
+    fn drop(&mut self) {
+        // SAFETY: of this very field. Volatile, or nothing would be written to what goes.
+        unsafe { ptr::write_volatile(&raw mut self.0, true) };
+    }
 }
 
 /// What fits into an atomic.
@@ -106,7 +125,7 @@ impl<T> Bits for *mut T {
 pub(crate) struct Atomic<T: Bits, const SC: bool = false> {
     initial: T,
     object: OnceCell<loom::sync::atomic::AtomicU64>,
-    dropped: bool,
+    dropped: Dropped,
 }
 
 pub(crate) type AtomicBool = Atomic<bool>;
@@ -128,13 +147,11 @@ unsafe impl<T: Bits, const SC: bool> Send for Atomic<T, SC> {}
 
 impl<T: Bits, const SC: bool> Atomic<T, SC> {
     pub(crate) const fn new(initial: T) -> Self {
-        Atomic { initial, object: OnceCell::new(), dropped: false }
+        Atomic { initial, object: OnceCell::new(), dropped: Dropped(false) }
     }
 
     fn object(&self) -> &loom::sync::atomic::AtomicU64 {
-        // SAFETY: of this very field; its memory may have been dropped, and is there.
-        let dropped = unsafe { ptr::read_volatile(&raw const self.dropped) };
-        assert!(!dropped, "an atomic is used after it was dropped");
+        self.dropped.check();
         self.object.get_or_init(|| POOL.0.borrow_mut().pop().expect("a larger pool is needed"))
     }
 
@@ -183,9 +200,8 @@ impl<T: Bits, const SC: bool> Atomic<T, SC> {
         failure: Ordering,
     ) -> Result<T, T> {
         let (old, new) = (self.encode(old), self.encode(new));
-        let changed = self.access(success, || {
-            self.object().compare_exchange(old, new, success, failure)
-        });
+        let changed =
+            self.access(success, || self.object().compare_exchange(old, new, success, failure));
         changed.map(|raw| self.decode(raw)).map_err(|raw| self.decode(raw))
     }
 
@@ -261,13 +277,6 @@ impl<T: Bits, const SC: bool> Atomic<T, SC> {
     }
 }
 
-impl<T: Bits, const SC: bool> Drop for Atomic<T, SC> {
-    fn drop(&mut self) {
-        // SAFETY: of this very field. Volatile, or nothing would be written to what goes.
-        unsafe { ptr::write_volatile(&raw mut self.dropped, true) };
-    }
-}
-
 impl<T: Bits, const SC: bool> fmt::Debug for Atomic<T, SC> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Atomic").finish_non_exhaustive()
@@ -278,17 +287,18 @@ impl<T: Bits, const SC: bool> fmt::Debug for Atomic<T, SC> {
 pub(crate) struct Cell<T> {
     value: UnsafeCell<T>,
     uses: OnceCell<loom::cell::UnsafeCell<()>>,
+    dropped: Dropped,
 }
 
 impl<T> Cell<T> {
     pub(crate) const fn new(value: T) -> Cell<T> {
-        Cell { value: UnsafeCell::new(value), uses: OnceCell::new() }
+        Cell { value: UnsafeCell::new(value), uses: OnceCell::new(), dropped: Dropped(false) }
     }
 
     #[track_caller]
-    fn write(&self) -> *mut T {
-        self.uses.get_or_init(|| loom::cell::UnsafeCell::new(())).with_mut(|_| ());
-        self.value.get()
+    fn uses(&self) -> &loom::cell::UnsafeCell<()> {
+        self.dropped.check();
+        self.uses.get_or_init(|| loom::cell::UnsafeCell::new(()))
     }
 
     #[track_caller]
@@ -296,7 +306,7 @@ impl<T> Cell<T> {
     where
         T: Copy,
     {
-        self.uses.get_or_init(|| loom::cell::UnsafeCell::new(())).with(|_| ());
+        self.uses().with(|_| ());
         // SAFETY: loom runs one thread at a time.
         unsafe { *self.value.get() }
     }
@@ -308,8 +318,9 @@ impl<T> Cell<T> {
 
     #[track_caller]
     pub(crate) fn replace(&self, value: T) -> T {
+        self.uses().with_mut(|_| ());
         // SAFETY: as in `get`.
-        unsafe { ptr::replace(self.write(), value) }
+        unsafe { ptr::replace(self.value.get(), value) }
     }
 
     #[track_caller]

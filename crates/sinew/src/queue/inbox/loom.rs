@@ -1,10 +1,10 @@
 //! Models of an owner that sleeps, and others that push.
 
 use super::{Entry, Inbox};
-use crate::queue::Linked;
 use crate::primitive::check as model;
-use loom::sync::Arc;
 use crate::primitive::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use crate::queue::Linked;
+use loom::sync::Arc;
 use loom::thread;
 
 #[repr(align(64))]

@@ -1,1 +1,110 @@
+//! Models of notifications while waiters come and go.
 
+use super::Condvar;
+use crate::model::{check, check_within, deadline_passes, spawn, spawn_cancellable};
+use crate::sync::Mutex;
+use core::time::Duration;
+use std::sync::Arc;
+
+/// Things to be taken by those who wait.
+struct Things {
+    count: Mutex<usize>,
+    changed: Condvar,
+}
+
+impl Things {
+    fn new() -> Arc<Things> {
+        Arc::new(Things { count: Mutex::new(0), changed: Condvar::new() })
+    }
+
+    fn add(&self) {
+        *self.count.lock() += 1;
+        self.changed.notify_one();
+    }
+
+    fn take(&self) {
+        let mut count = self.count.lock();
+        self.changed.wait_while(&mut count, |count| *count == 0);
+        *count -= 1;
+    }
+
+    /// Takes one in time; otherwise it was not notified.
+    fn take_in_time(&self) -> bool {
+        let mut count = self.count.lock();
+        while *count == 0 {
+            if !self.changed.wait_for(&mut count, Duration::ZERO) {
+                return false;
+            }
+        }
+        *count -= 1;
+        true
+    }
+}
+
+/// A notification after the data has changed is not missed.
+#[test]
+fn a_notification_is_not_missed() {
+    check(|| {
+        let things = Things::new();
+        let theirs = things.clone();
+        let taker = spawn(move || theirs.take());
+        things.add();
+        taker.join().unwrap();
+        assert_eq!(*things.count.lock(), 0);
+    });
+}
+
+/// All who wait are notified.
+#[test]
+fn all_are_notified() {
+    check(|| {
+        let things = Things::new();
+        let takers = [(); 2].map(|()| {
+            let things = things.clone();
+            spawn(move || things.take())
+        });
+        *things.count.lock() = 2;
+        things.changed.notify_all();
+        takers.map(|taker| taker.join().unwrap());
+        assert_eq!(*things.count.lock(), 0);
+    });
+}
+
+/// A notification is not used up by one who is cancelled: the other gets it. Who is cancelled has
+/// the lock while it is unwound.
+#[test]
+fn a_notification_is_not_lost_with_who_is_cancelled() {
+    check_within(2, || {
+        let things = Things::new();
+        let theirs = things.clone();
+        let (fiber, cancelled) = spawn_cancellable(move || theirs.take());
+        let theirs = things.clone();
+        let other = spawn(move || theirs.take());
+        fiber.cancel();
+        things.add();
+        if cancelled.join().unwrap().is_some() {
+            things.add();
+        }
+        other.join().unwrap();
+        assert_eq!(*things.count.lock(), 0);
+    });
+}
+
+/// The same for one who times out.
+#[test]
+fn a_notification_is_not_lost_with_who_times_out() {
+    check_within(2, || {
+        let things = Things::new();
+        let theirs = things.clone();
+        let timed = spawn(move || theirs.take_in_time());
+        let theirs = things.clone();
+        let other = spawn(move || theirs.take());
+        deadline_passes();
+        things.add();
+        if timed.join().unwrap() {
+            things.add();
+        }
+        other.join().unwrap();
+        assert_eq!(*things.count.lock(), 0);
+    });
+}

@@ -1,1 +1,108 @@
+//! Models of a counter that is posted while others begin to wait.
 
+use super::Futex;
+use crate::clock::NEVER;
+use crate::model::{DEADLINE, Tracked, check, check_within, deadline_passes, spawn};
+use std::sync::Arc;
+
+struct Posted {
+    futex: Futex,
+    data: Tracked,
+}
+
+impl Posted {
+    fn new() -> Arc<Posted> {
+        Arc::new(Posted { futex: Futex::new(), data: Tracked::new(0) })
+    }
+
+    fn wait(&self, deadline: u64) -> bool {
+        let reached = self.futex.wait_till(1, deadline);
+        assert_eq!(reached.then(|| self.data.get()).unwrap_or(1), 1);
+        reached
+    }
+}
+
+/// A post is not missed, and shows what was written before.
+#[test]
+fn a_post_is_not_missed() {
+    check(|| {
+        let posted = Posted::new();
+        let theirs = posted.clone();
+        let poster = spawn(move || {
+            theirs.data.add(1);
+            theirs.futex.post();
+        });
+        assert!(posted.wait(NEVER));
+        poster.join().unwrap();
+    });
+}
+
+/// A post wakes everybody.
+#[test]
+fn a_post_wakes_all() {
+    check(|| {
+        let posted = Posted::new();
+        let waiters = [(); 2].map(|()| {
+            let posted = posted.clone();
+            spawn(move || posted.wait(NEVER))
+        });
+        posted.data.add(1);
+        posted.futex.post();
+        waiters.map(|waiter| assert!(waiter.join().unwrap()));
+    });
+}
+
+/// Each of two posts wakes one.
+#[test]
+fn two_posts_wake_two() {
+    check(|| {
+        let posted = Posted::new();
+        let waiters = [(); 2].map(|()| {
+            let posted = posted.clone();
+            spawn(move || posted.wait(NEVER))
+        });
+        posted.data.add(1);
+        posted.futex.post_one();
+        posted.futex.post_one();
+        waiters.map(|waiter| assert!(waiter.join().unwrap()));
+    });
+}
+
+/// A waiter times out while it is posted to; who comes after it is not affected.
+#[test]
+fn a_timeout_and_a_post() {
+    check(|| {
+        let posted = Posted::new();
+        let theirs = posted.clone();
+        let poster = spawn(move || {
+            theirs.data.add(1);
+            theirs.futex.post();
+        });
+        let timer = spawn(deadline_passes);
+        if !posted.wait(DEADLINE) {
+            assert!(posted.wait(NEVER));
+        }
+        poster.join().unwrap();
+        timer.join().unwrap();
+    });
+}
+
+/// A post to one does not go to one who has given up before: the other is woken.
+#[test]
+fn a_post_goes_to_one_who_waits() {
+    check(|| {
+        let posted = Posted::new();
+        let theirs = posted.clone();
+        let timed = spawn(move || theirs.wait(DEADLINE));
+        let theirs = posted.clone();
+        let other = spawn(move || theirs.wait(NEVER));
+        deadline_passes();
+        posted.data.add(1);
+        posted.futex.post_one();
+        if timed.join().unwrap() {
+            // It may have been the one.
+            posted.futex.post_one();
+        }
+        assert!(other.join().unwrap());
+    });
+}

@@ -1,1 +1,298 @@
+//! Models of the lock: who is in at the same time, and that nobody waits for ever.
 
+use super::{RawLock, WAITERS};
+use crate::clock::NEVER;
+use crate::model::{
+    DEADLINE, Tracked, check, check_within, deadline_passes, spawn, spawn_cancellable,
+};
+use crate::primitive::Ordering;
+use std::sync::Arc;
+
+/// A lock and what it guards.
+struct Guarded {
+    lock: RawLock,
+    data: Tracked,
+}
+
+impl Guarded {
+    fn new() -> Arc<Guarded> {
+        Arc::new(Guarded { lock: RawLock::new(), data: Tracked::new(0) })
+    }
+
+    /// Adds one, with the lock, and unlocks.
+    fn add(&self) {
+        self.data.add(1);
+        // SAFETY: the caller has locked it.
+        unsafe { self.lock.unlock() };
+    }
+
+    fn add_locked(&self) {
+        assert!(self.lock.lock(NEVER));
+        self.add();
+    }
+
+    fn read_shared(&self) -> usize {
+        assert!(self.lock.lock_shared(NEVER, false));
+        self.read()
+    }
+
+    /// Reads, sharing the lock, and unlocks.
+    fn read(&self) -> usize {
+        let value = self.data.get();
+        // SAFETY: the caller shares it.
+        unsafe { self.lock.unlock_shared() };
+        value
+    }
+
+    /// Nobody has it, nobody waits, and so many were in.
+    fn ends_with(&self, count: usize) {
+        assert_eq!(self.lock.0.load(Ordering::Relaxed), 0, "marks for nobody");
+        assert_eq!(self.data.get(), count);
+    }
+}
+
+#[test]
+fn one_at_a_time() {
+    check(|| {
+        let guarded = Guarded::new();
+        let theirs = guarded.clone();
+        let other = spawn(move || theirs.add_locked());
+        guarded.add_locked();
+        guarded.add_locked();
+        other.join().unwrap();
+        guarded.ends_with(3);
+    });
+}
+
+#[test]
+fn three_want_it_alone() {
+    check(|| {
+        let guarded = Guarded::new();
+        let others = [(); 2].map(|()| {
+            let guarded = guarded.clone();
+            spawn(move || guarded.add_locked())
+        });
+        guarded.add_locked();
+        others.map(|other| other.join().unwrap());
+        guarded.ends_with(3);
+    });
+}
+
+/// Two want it alone and one shares it: both marks are set and cleared, and everybody gets it.
+#[test]
+fn both_kinds_wait() {
+    check_within(2, || {
+        let guarded = Guarded::new();
+        assert!(guarded.lock.try_lock());
+        let theirs = guarded.clone();
+        let writer = spawn(move || theirs.add_locked());
+        let theirs = guarded.clone();
+        let reader = spawn(move || theirs.read_shared());
+        guarded.add();
+        writer.join().unwrap();
+        assert!(reader.join().unwrap() > 0);
+        guarded.ends_with(2);
+    });
+}
+
+/// Those who share are in together, and who wants it alone comes after them or before.
+#[test]
+fn two_share_and_one_does_not() {
+    check_within(2, || {
+        let guarded = Guarded::new();
+        let readers = [(); 2].map(|()| {
+            let guarded = guarded.clone();
+            spawn(move || guarded.read_shared())
+        });
+        guarded.add_locked();
+        readers.map(|reader| assert!(reader.join().unwrap() <= 1));
+        guarded.ends_with(1);
+    });
+}
+
+/// Who was overtaken is handed the lock: data and marks are right also then.
+#[test]
+fn who_was_overtaken_is_handed_it() {
+    check(|| {
+        let guarded = Guarded::new();
+        assert!(guarded.lock.try_lock());
+        let theirs = guarded.clone();
+        let other = spawn(move || theirs.add_locked());
+        guarded.add();
+        guarded.add_locked();
+        guarded.add_locked();
+        other.join().unwrap();
+        guarded.ends_with(4);
+    });
+}
+
+/// The same if a third one waits behind it.
+#[test]
+fn who_is_handed_it_sees_to_the_others() {
+    check_within(2, || {
+        let guarded = Guarded::new();
+        assert!(guarded.lock.try_lock());
+        let others = [(); 2].map(|()| {
+            let guarded = guarded.clone();
+            spawn(move || guarded.add_locked())
+        });
+        guarded.data.add(1);
+        // SAFETY: locked above.
+        unsafe { guarded.lock.unlock_fair() };
+        guarded.add_locked();
+        others.map(|other| other.join().unwrap());
+        guarded.ends_with(4);
+    });
+}
+
+/// A waiter times out while it is woken, or handed the lock: it has the lock and says so, or does
+/// not have it.
+#[test]
+fn a_waiter_times_out_while_it_is_woken() {
+    for fair in [false, true] {
+        check(move || {
+            let guarded = Guarded::new();
+            assert!(guarded.lock.try_lock());
+            let theirs = guarded.clone();
+            let waiter = spawn(move || {
+                let locked = theirs.lock.lock(DEADLINE);
+                if locked {
+                    theirs.add();
+                }
+                usize::from(locked)
+            });
+            let timer = spawn(deadline_passes);
+            guarded.data.add(1);
+            // SAFETY: locked above.
+            unsafe { if fair { guarded.lock.unlock_fair() } else { guarded.lock.unlock() } };
+            let locked = waiter.join().unwrap();
+            timer.join().unwrap();
+            guarded.ends_with(1 + locked);
+        });
+    }
+}
+
+/// The first of two waiters times out while it is woken: the other gets the lock all the same.
+#[test]
+fn a_timeout_passes_the_lock_on() {
+    check(|| {
+        let guarded = Guarded::new();
+        assert!(guarded.lock.try_lock());
+        let theirs = guarded.clone();
+        let timed = spawn(move || {
+            let locked = theirs.lock.lock(DEADLINE);
+            if locked {
+                theirs.add();
+            }
+            usize::from(locked)
+        });
+        let theirs = guarded.clone();
+        let other = spawn(move || theirs.add_locked());
+        deadline_passes();
+        guarded.add();
+        let locked = timed.join().unwrap();
+        other.join().unwrap();
+        guarded.ends_with(2 + locked);
+    });
+}
+
+/// The first of two waiters is cancelled while it is woken: the other gets the lock all the same.
+#[test]
+fn a_cancelled_waiter_passes_the_lock_on() {
+    check(|| {
+        let guarded = Guarded::new();
+        assert!(guarded.lock.try_lock());
+        let theirs = guarded.clone();
+        let (fiber, cancelled) = spawn_cancellable(move || theirs.add_locked());
+        let theirs = guarded.clone();
+        let other = spawn(move || theirs.add_locked());
+        fiber.cancel();
+        guarded.add();
+        let locked = usize::from(cancelled.join().unwrap().is_some());
+        other.join().unwrap();
+        guarded.ends_with(2 + locked);
+    });
+}
+
+/// One who would share stands back for one who wants it alone. When that one gives up, it is let in
+/// although the lock is not unlocked.
+#[test]
+fn who_gives_up_lets_in_who_stood_back() {
+    check(|| {
+        let guarded = Guarded::new();
+        assert!(guarded.lock.try_lock_shared());
+        let theirs = guarded.clone();
+        let timed = spawn(move || theirs.lock.lock(DEADLINE));
+        let theirs = guarded.clone();
+        let reader = spawn(move || theirs.read_shared());
+        deadline_passes();
+        assert!(!timed.join().unwrap());
+        assert_eq!(reader.join().unwrap(), 0);
+        assert_eq!(guarded.lock.0.load(Ordering::Relaxed) & WAITERS, 0, "marks for nobody");
+        guarded.read();
+        guarded.ends_with(0);
+    });
+}
+
+/// Who may become the owner waits for the others to leave; nobody is in with it then.
+#[test]
+fn an_upgrade_waits_for_those_who_share() {
+    check_within(2, || {
+        let guarded = Guarded::new();
+        assert!(guarded.lock.try_lock_upgradable());
+        assert!(guarded.lock.try_lock_shared());
+        let theirs = guarded.clone();
+        let leaving = spawn(move || theirs.read());
+        let theirs = guarded.clone();
+        let coming = spawn(move || theirs.read_shared());
+        // SAFETY: it has the right.
+        assert!(unsafe { guarded.lock.upgrade(NEVER) });
+        guarded.add();
+        assert_eq!(leaving.join().unwrap(), 0);
+        assert!(coming.join().unwrap() <= 1);
+        guarded.ends_with(1);
+    });
+}
+
+/// An upgrade that times out keeps the right, and lets those in who stood back.
+#[test]
+fn an_upgrade_that_times_out_keeps_the_right() {
+    check_within(2, || {
+        let guarded = Guarded::new();
+        assert!(guarded.lock.try_lock_upgradable());
+        assert!(guarded.lock.try_lock_shared());
+        let theirs = guarded.clone();
+        let other = spawn(move || {
+            deadline_passes();
+            assert_eq!(theirs.read_shared(), 0);
+            theirs.read()
+        });
+        // SAFETY: it has the right.
+        let upgraded = unsafe { guarded.lock.upgrade(DEADLINE) };
+        if upgraded {
+            guarded.add();
+        } else {
+            // SAFETY: it still has the right.
+            unsafe { guarded.lock.unlock_upgradable() };
+        }
+        assert_eq!(other.join().unwrap(), 0);
+        guarded.ends_with(usize::from(upgraded));
+    });
+}
+
+/// An owner that goes on sharing lets others in who want to share.
+#[test]
+fn a_downgrade_lets_others_share() {
+    check(|| {
+        let guarded = Guarded::new();
+        assert!(guarded.lock.try_lock());
+        let theirs = guarded.clone();
+        let reader = spawn(move || theirs.read_shared());
+        guarded.data.add(1);
+        // SAFETY: locked above.
+        unsafe { guarded.lock.downgrade(false) };
+        assert_eq!(reader.join().unwrap(), 1);
+        guarded.read();
+        guarded.ends_with(1);
+    });
+}

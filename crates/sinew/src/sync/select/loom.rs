@@ -1,1 +1,187 @@
+//! Models of waits for the first of several.
 
+use super::{Patience, select};
+use crate::model::{Tracked, check, check_within, deadline_passes, spawn, spawn_cancellable};
+use crate::sync::FiberFuture;
+use crate::sync::channel::{Receiver, Sender, bounded};
+use core::time::Duration;
+use std::sync::Arc;
+
+/// Receives from the first of two; says from which, and what.
+fn receive_one(
+    first: &Receiver<Tracked>,
+    second: &Receiver<Tracked>,
+    patience: Patience,
+) -> Option<(usize, usize)> {
+    let (mut a, mut b) = (first.arm(), second.arm());
+    let index = select(&mut [&mut a, &mut b], patience)?;
+    let (mut taken, mut left) = if index == 0 { (a, b) } else { (b, a) };
+    assert!(left.take().is_err(), "two arms were done");
+    Some((index, taken.take().unwrap().get()))
+}
+
+fn send(sender: &Sender<Tracked>, number: usize) {
+    sender.send(Tracked::new(number)).unwrap();
+}
+
+/// Two send: one message is taken, and the other stays where it is.
+#[test]
+fn one_message_is_taken_and_the_other_stays() {
+    for capacity in [0, 1] {
+        check(move || {
+            let channels = [bounded(capacity), bounded(capacity)];
+            let others = [0, 1].map(|index| {
+                let sender = channels[index].0.clone();
+                spawn(move || send(&sender, index))
+            });
+            let receivers = [&channels[0].1, &channels[1].1];
+            let (index, number) =
+                receive_one(receivers[0], receivers[1], Patience::Forever).unwrap();
+            assert_eq!(index, number);
+            assert_eq!(receivers[1 - index].recv().unwrap().get(), 1 - index);
+            others.map(|other| other.join().unwrap());
+            assert!(receivers.iter().all(|receiver| receiver.try_recv().is_err()));
+        });
+    }
+}
+
+/// Two that select meet over one of two channels, and agree over which.
+#[test]
+fn two_selects_meet_once() {
+    check(|| {
+        let (a, b) = (bounded::<Tracked>(0), bounded::<Tracked>(0));
+        let (their_receiver, their_sender) = (a.1.clone(), b.0.clone());
+        let other = spawn(move || {
+            let (mut receive, mut send) = (their_receiver.arm(), their_sender.arm(Tracked::new(2)));
+            let index = select(&mut [&mut receive, &mut send], Patience::Forever);
+            (index, receive.take().map(|message| message.get()).ok(), send.take().is_ok())
+        });
+        let (mut send, mut receive) = (a.0.arm(Tracked::new(1)), b.1.arm());
+        let index = select(&mut [&mut send, &mut receive], Patience::Forever);
+        let (theirs, received, sent) = other.join().unwrap();
+        assert_eq!(index, theirs);
+        if index == Some(0) {
+            assert!(send.take().is_ok());
+            assert_eq!((received, sent), (Some(1), false));
+            assert!(receive.take().is_err());
+        } else {
+            assert!(send.take().is_err());
+            assert_eq!((received, sent), (None, true));
+            assert_eq!(receive.take().unwrap().get(), 2);
+        }
+    });
+}
+
+/// The same if they come to the channels in the opposite order.
+#[test]
+fn two_selects_that_cross_meet_once() {
+    check(|| {
+        let (a, b) = (bounded::<Tracked>(0), bounded::<Tracked>(0));
+        let (their_receiver, their_sender) = (a.1.clone(), b.0.clone());
+        let other = spawn(move || {
+            let (mut send, mut receive) = (their_sender.arm(Tracked::new(2)), their_receiver.arm());
+            let index = select(&mut [&mut send, &mut receive], Patience::Forever);
+            (index, receive.take().map(|message| message.get()).ok(), send.take().is_ok())
+        });
+        let (mut send, mut receive) = (a.0.arm(Tracked::new(1)), b.1.arm());
+        let index = select(&mut [&mut send, &mut receive], Patience::Forever);
+        let (theirs, received, sent) = other.join().unwrap();
+        assert_eq!(index, theirs.map(|theirs| 1 - theirs));
+        assert_eq!(send.take().is_ok(), index == Some(0));
+        assert_eq!(receive.take().is_ok(), index == Some(1));
+        assert_eq!(received, (index == Some(0)).then_some(1));
+        assert_eq!(sent, index == Some(1));
+    });
+}
+
+/// Who selects between both ends of one channel does not meet itself, but another.
+#[test]
+fn nobody_meets_itself() {
+    check(|| {
+        fn meet((sender, receiver): &(Sender<Tracked>, Receiver<Tracked>), mine: usize) -> usize {
+            let (mut send, mut receive) = (sender.arm(Tracked::new(mine)), receiver.arm());
+            match select(&mut [&mut send, &mut receive], Patience::Forever) {
+                Some(0) => mine,
+                _ => receive.take().unwrap().get(),
+            }
+        }
+        let ends = bounded(0);
+        let theirs = (ends.0.clone(), ends.1.clone());
+        let other = spawn(move || meet(&theirs, 1));
+        assert_eq!(meet(&ends, 2), other.join().unwrap());
+    });
+}
+
+/// A plain receiver that a select wakes for nothing waits again, and gets the next message.
+#[test]
+fn who_is_woken_for_nothing_waits_again() {
+    check_within(2, || {
+        let (a, b) = (bounded::<Tracked>(0), bounded::<Tracked>(0));
+        let receivers = [a.1.clone(), b.1.clone()]
+            .map(|receiver| spawn(move || receiver.recv().map(|message| message.get()).ok()));
+        let (mut first, mut second) = (a.0.arm(Tracked::new(1)), b.0.arm(Tracked::new(1)));
+        let index = select(&mut [&mut first, &mut second], Patience::Forever).unwrap();
+        let (taken, left) =
+            if index == 0 { (first.take(), second.take()) } else { (second.take(), first.take()) };
+        assert!(taken.is_ok());
+        assert!(left.is_err());
+        send(if index == 0 { &b.0 } else { &a.0 }, 1);
+        receivers.map(|receiver| assert_eq!(receiver.join().unwrap(), Some(1)));
+    });
+}
+
+/// Patience runs out while somebody sends: the message was taken, or it was not sent.
+#[test]
+fn a_timeout_takes_no_message() {
+    check(|| {
+        let (a, b) = (bounded::<Tracked>(0), bounded::<Tracked>(0));
+        let sender = a.0.clone();
+        let other = spawn(move || sender.send_timeout(Tracked::new(1), Duration::ZERO).is_ok());
+        let timer = spawn(deadline_passes);
+        let taken = receive_one(&a.1, &b.1, Patience::For(Duration::ZERO));
+        assert!(matches!(taken, None | Some((0, 1))));
+        assert_eq!(other.join().unwrap(), taken.is_some());
+        timer.join().unwrap();
+    });
+}
+
+/// A select is cancelled while somebody sends: the same.
+#[test]
+fn a_cancelled_select_takes_no_message() {
+    check(|| {
+        let (a, b) = (bounded::<Tracked>(0), bounded::<Tracked>(0));
+        let (first, second) = (a.1.clone(), b.1.clone());
+        let (fiber, selecting) =
+            spawn_cancellable(move || receive_one(&second, &first, Patience::Forever).unwrap());
+        let receiver = a.1;
+        let sender = a.0;
+        let other = spawn(move || send(&sender, 1));
+        fiber.cancel();
+        match selecting.join().unwrap() {
+            Some(taken) => assert_eq!(taken, (1, 1)),
+            None => assert_eq!(receiver.recv().unwrap().get(), 1),
+        }
+        other.join().unwrap();
+    });
+}
+
+/// An end of a channel and a future: what ends the wait is found, and the other one is not lost.
+#[test]
+fn a_future_and_the_end_of_a_channel() {
+    check(|| {
+        let (sender, receiver) = bounded::<Tracked>(0);
+        let future = Arc::new(FiberFuture::new());
+        let theirs = future.clone();
+        let setter = spawn(move || theirs.set(Tracked::new(7)).unwrap());
+        let other = spawn(move || drop(sender));
+        let (mut value, mut message) = (future.arm(), receiver.arm());
+        match select(&mut [&mut value, &mut message], Patience::Forever) {
+            Some(0) => assert_eq!(value.take().get(), 7),
+            _ => assert!(message.take().is_err()),
+        }
+        assert_eq!(future.wait().get(), 7);
+        assert!(receiver.recv().is_err());
+        setter.join().unwrap();
+        other.join().unwrap();
+    });
+}

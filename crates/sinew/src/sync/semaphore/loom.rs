@@ -1,1 +1,64 @@
+//! Models of permits that are given back while others wait for them.
 
+use super::Semaphore;
+use crate::clock::NEVER;
+use crate::model::{DEADLINE, Tracked, check, check_within, deadline_passes, spawn};
+use std::sync::Arc;
+
+/// One permit is a lock.
+#[test]
+fn one_permit_is_a_lock() {
+    check_within(2, || {
+        let guarded = Arc::new((Semaphore::new(1), Tracked::new(0)));
+        let add = |guarded: &(Semaphore, Tracked)| {
+            let _permit = guarded.0.acquire();
+            guarded.1.add(1);
+        };
+        let others = [(); 2].map(|()| {
+            let guarded = guarded.clone();
+            spawn(move || add(&guarded))
+        });
+        add(&guarded);
+        others.map(|other| other.join().unwrap());
+        assert_eq!(guarded.1.get(), 3);
+        assert_eq!(guarded.0.available(), 1);
+        assert!(guarded.0.try_acquire().is_some(), "a mark for nobody");
+    });
+}
+
+/// One who wants many gives up: who wants few and stood behind it is served although no permit is
+/// given back.
+#[test]
+fn who_gives_up_lets_others_be_served() {
+    check(|| {
+        let permits = Arc::new(Semaphore::new(1));
+        let theirs = permits.clone();
+        let timed = spawn(move || theirs.take(2, DEADLINE));
+        let theirs = permits.clone();
+        let other = spawn(move || theirs.take(1, NEVER));
+        deadline_passes();
+        assert!(!timed.join().unwrap());
+        assert!(other.join().unwrap());
+        assert_eq!(permits.available(), 0);
+    });
+}
+
+/// A permit comes while the first of two gives up: it is served, or the other is.
+#[test]
+fn no_permit_is_lost() {
+    check_within(2, || {
+        let permits = Arc::new(Semaphore::new(0));
+        let theirs = permits.clone();
+        let timed = spawn(move || theirs.take(1, DEADLINE));
+        let theirs = permits.clone();
+        let other = spawn(move || theirs.take(1, NEVER));
+        let timer = spawn(deadline_passes);
+        permits.add(1);
+        if timed.join().unwrap() {
+            permits.add(1);
+        }
+        assert!(other.join().unwrap());
+        timer.join().unwrap();
+        assert_eq!(permits.available(), 0);
+    });
+}

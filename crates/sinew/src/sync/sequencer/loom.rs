@@ -1,1 +1,159 @@
+//! Models of the combiner: everyone is told once, nobody is forgotten.
+//!
+//! Places are dropped as soon as they were told, so that whoever tells one twice, or looks at it
+//! after that, is noticed.
 
+use super::{Reached, Sequencer, SequencerWait};
+use crate::model::{Kept, check, check_within, deadline_passes, spawn, spawn_cancellable};
+use core::time::Duration;
+
+type Place = Kept<SequencerWait<'static>>;
+
+fn place() -> Place {
+    Kept::new(SequencerWait::new())
+}
+
+/// Enters, waits, and lets the place go.
+fn enter_and_wait(sequencer: Kept<Sequencer>, token: u64) -> Reached {
+    let place = place();
+    let reached = as_static(&sequencer).enter(token, place.pin()).wait();
+    place.drop();
+    reached
+}
+
+fn as_static(sequencer: &Kept<Sequencer>) -> &'static Sequencer {
+    // SAFETY: what is kept lives as long as the execution.
+    unsafe { &*core::ptr::from_ref::<Sequencer>(sequencer) }
+}
+
+/// Who enters while the counter is changed is told.
+#[test]
+fn no_value_is_missed() {
+    check(|| {
+        let sequencer = Kept::new(Sequencer::new());
+        let other = spawn(move || sequencer.increment());
+        assert_eq!(enter_and_wait(sequencer, 1), Reached::Yes);
+        other.join().unwrap();
+        sequencer.drop();
+    });
+}
+
+/// Two enter while a third increments: whoever is the combiner sees to all of them.
+#[test]
+fn two_enter_while_the_counter_grows() {
+    check(|| {
+        let sequencer = Kept::new(Sequencer::new());
+        let others = [2, 1].map(|token| spawn(move || enter_and_wait(sequencer, token)));
+        sequencer.increment();
+        sequencer.increment();
+        others.map(|other| assert_eq!(other.join().unwrap(), Reached::Yes));
+        sequencer.drop();
+    });
+}
+
+/// They take turns: each increments when it was told.
+#[test]
+fn they_take_turns() {
+    check(|| {
+        let sequencer = Kept::new(Sequencer::new());
+        let others = [1, 2].map(|token| {
+            spawn(move || {
+                assert_eq!(enter_and_wait(sequencer, token), Reached::Yes);
+                assert_eq!(sequencer.increment(), token + 1);
+            })
+        });
+        sequencer.increment();
+        assert_eq!(enter_and_wait(sequencer, 3), Reached::Yes);
+        others.map(|other| other.join().unwrap());
+        sequencer.drop();
+    });
+}
+
+/// A place is cancelled while its value is reached: it is told one of the two, once.
+#[test]
+fn a_place_is_cancelled_while_its_value_is_reached() {
+    check(|| {
+        let sequencer = Kept::new(Sequencer::new());
+        let mine = place();
+        let turn = as_static(&sequencer).enter(1, mine.pin());
+        let other = spawn(move || sequencer.increment());
+        turn.cancel();
+        turn.wait();
+        mine.drop();
+        other.join().unwrap();
+        sequencer.drop();
+    });
+}
+
+/// A place is cancelled by one thread and entered by another, while a third increments.
+#[test]
+fn a_place_is_cancelled_while_it_is_sorted_in() {
+    check(|| {
+        let sequencer = Kept::new(Sequencer::new());
+        let other = spawn(move || enter_and_wait(sequencer, 1));
+        let mine = place();
+        let turn = as_static(&sequencer).enter(2, mine.pin());
+        let third = spawn(move || sequencer.increment());
+        turn.cancel();
+        assert_eq!(turn.wait(), Reached::Cancelled);
+        mine.drop();
+        assert_eq!(other.join().unwrap(), Reached::Yes);
+        third.join().unwrap();
+        sequencer.drop();
+    });
+}
+
+/// Two places in the heap are cancelled at the same time; one that is left is told.
+#[test]
+fn two_are_cancelled_and_one_is_told() {
+    check_within(2, || {
+        let sequencer = Kept::new(Sequencer::new());
+        let places = [place(), place(), place()];
+        let turns = [(3, 0), (2, 1), (1, 2)]
+            .map(|(token, index)| as_static(&sequencer).enter(token, places[index].pin()));
+        let [first, second, third] = turns;
+        let other = spawn(move || {
+            first.cancel();
+            assert_eq!(first.wait(), Reached::Cancelled);
+            places[0].drop();
+        });
+        let incrementing = spawn(move || sequencer.increment());
+        second.cancel();
+        assert_eq!(second.wait(), Reached::Cancelled);
+        places[1].drop();
+        assert_eq!(third.wait(), Reached::Yes);
+        places[2].drop();
+        other.join().unwrap();
+        incrementing.join().unwrap();
+        sequencer.drop();
+    });
+}
+
+/// A wait that times out takes its place back, also while it is being told.
+#[test]
+fn a_wait_that_times_out_takes_its_place_back() {
+    check(|| {
+        let sequencer = Kept::new(Sequencer::new());
+        let other = spawn(move || sequencer.increment());
+        let timer = spawn(deadline_passes);
+        sequencer.wait_for(1, Duration::ZERO);
+        other.join().unwrap();
+        timer.join().unwrap();
+        sequencer.drop();
+    });
+}
+
+/// A cancelled fiber takes its place back while it is unwound.
+#[test]
+fn a_cancelled_fiber_takes_its_place_back() {
+    check(|| {
+        let sequencer = Kept::new(Sequencer::new());
+        let (fiber, cancelled) = spawn_cancellable(move || sequencer.wait(1));
+        let other = spawn(move || sequencer.increment());
+        fiber.cancel();
+        let _ = cancelled.join().unwrap();
+        assert_eq!(enter_and_wait(sequencer, 1), Reached::Yes);
+        other.join().unwrap();
+        sequencer.drop();
+    });
+}

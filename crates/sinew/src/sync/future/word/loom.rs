@@ -57,7 +57,7 @@ fn a_timeout_loses_no_value() {
 /// A cancelled wait leaves nothing behind: another can wait, and is woken.
 #[test]
 fn a_cancelled_wait_leaves_nothing_behind() {
-    check_within(2, || {
+    check(|| {
         let future = Arc::new(FiberFuture::<Tracked>::new());
         let (fiber, waiter) = {
             let future = future.clone();
@@ -107,6 +107,7 @@ fn a_second_waiter_is_told() {
         }
         attached
     }
+    // Two that wait for a third to go on are more than loom can do without a bound.
     check_within(2, || {
         let word = Arc::new(Word::new());
         let other = {
