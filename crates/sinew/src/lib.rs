@@ -8,7 +8,8 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     sinew_loom,
-    allow(dead_code, unused_imports, reason = "only what is modelled is built")
+    allow(dead_code, unused_imports, reason = "only what is modelled is built"),
+    allow(clippy::modulo_one, clippy::absurd_extreme_comparisons, reason = "models are small")
 )]
 
 #[cfg(not(sinew_loom))]

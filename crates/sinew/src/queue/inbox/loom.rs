@@ -107,9 +107,9 @@ fn one_removes_the_mark() {
         }
         other.join().unwrap();
         assert!(rung.load(Ordering::Acquire));
-        // SAFETY: pushed by a thread that leaked it to us.
         inbox.take(|entry| {
             if let Entry::Ready(node) = entry {
+                // SAFETY: pushed by a thread that leaked it to us.
                 drop(unsafe { Box::from_raw(node.cast_mut()) });
             }
         });

@@ -84,7 +84,7 @@ fn the_end_wakes_all() {
             spawn(move || assert!(receiver.recv().is_err()))
         });
         drop(sender);
-        others.map(|other| other.join().unwrap());
+        others.into_iter().for_each(|other| other.join().unwrap());
     });
     check(|| {
         let (sender, receiver) = bounded::<Tracked>(0);
@@ -93,7 +93,7 @@ fn the_end_wakes_all() {
             spawn(move || assert_eq!(sender.send(Tracked::new(1)).unwrap_err().0.get(), 1))
         });
         drop(receiver);
-        others.map(|other| other.join().unwrap());
+        others.into_iter().for_each(|other| other.join().unwrap());
     });
 }
 

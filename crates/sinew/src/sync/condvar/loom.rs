@@ -65,7 +65,7 @@ fn all_are_notified() {
         });
         *things.count.lock() = 2;
         things.changed.notify_all();
-        takers.map(|taker| taker.join().unwrap());
+        takers.into_iter().for_each(|taker| taker.join().unwrap());
         assert_eq!(*things.count.lock(), 0);
     });
 }

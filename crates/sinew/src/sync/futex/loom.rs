@@ -17,7 +17,7 @@ impl Posted {
 
     fn wait(&self, deadline: u64) -> bool {
         let reached = self.futex.wait_till(1, deadline);
-        assert_eq!(reached.then(|| self.data.get()).unwrap_or(1), 1);
+        assert!(!reached || self.data.get() == 1);
         reached
     }
 }
@@ -48,7 +48,7 @@ fn a_post_wakes_all() {
         });
         posted.data.add(1);
         posted.futex.post();
-        waiters.map(|waiter| assert!(waiter.join().unwrap()));
+        waiters.into_iter().for_each(|waiter| assert!(waiter.join().unwrap()));
     });
 }
 
@@ -64,7 +64,7 @@ fn two_posts_wake_two() {
         posted.data.add(1);
         posted.futex.post_one();
         posted.futex.post_one();
-        waiters.map(|waiter| assert!(waiter.join().unwrap()));
+        waiters.into_iter().for_each(|waiter| assert!(waiter.join().unwrap()));
     });
 }
 

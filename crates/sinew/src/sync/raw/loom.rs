@@ -73,7 +73,7 @@ fn three_want_it_alone() {
             spawn(move || guarded.add_locked())
         });
         guarded.add_locked();
-        others.map(|other| other.join().unwrap());
+        others.into_iter().for_each(|other| other.join().unwrap());
         guarded.ends_with(3);
     });
 }
@@ -105,7 +105,7 @@ fn two_share_and_one_does_not() {
             spawn(move || guarded.read_shared())
         });
         guarded.add_locked();
-        readers.map(|reader| assert!(reader.join().unwrap() <= 1));
+        readers.into_iter().for_each(|reader| assert!(reader.join().unwrap() <= 1));
         guarded.ends_with(1);
     });
 }
@@ -140,7 +140,7 @@ fn who_is_handed_it_sees_to_the_others() {
         // SAFETY: locked above.
         unsafe { guarded.lock.unlock_fair() };
         guarded.add_locked();
-        others.map(|other| other.join().unwrap());
+        others.into_iter().for_each(|other| other.join().unwrap());
         guarded.ends_with(4);
     });
 }

@@ -39,7 +39,7 @@ fn one_message_is_taken_and_the_other_stays() {
                 receive_one(receivers[0], receivers[1], Patience::Forever).unwrap();
             assert_eq!(index, number);
             assert_eq!(receivers[1 - index].recv().unwrap().get(), 1 - index);
-            others.map(|other| other.join().unwrap());
+            others.into_iter().for_each(|other| other.join().unwrap());
             assert!(receivers.iter().all(|receiver| receiver.try_recv().is_err()));
         });
     }
@@ -126,7 +126,7 @@ fn who_is_woken_for_nothing_waits_again() {
         assert!(taken.is_ok());
         assert!(left.is_err());
         send(if index == 0 { &b.0 } else { &a.0 }, 1);
-        receivers.map(|receiver| assert_eq!(receiver.join().unwrap(), Some(1)));
+        receivers.into_iter().for_each(|receiver| assert_eq!(receiver.join().unwrap(), Some(1)));
     });
 }
 

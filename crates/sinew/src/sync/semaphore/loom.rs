@@ -19,7 +19,7 @@ fn one_permit_is_a_lock() {
             spawn(move || add(&guarded))
         });
         add(&guarded);
-        others.map(|other| other.join().unwrap());
+        others.into_iter().for_each(|other| other.join().unwrap());
         assert_eq!(guarded.1.get(), 3);
         assert_eq!(guarded.0.available(), 1);
         assert!(guarded.0.try_acquire().is_some(), "a mark for nobody");

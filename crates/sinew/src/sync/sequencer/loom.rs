@@ -46,7 +46,7 @@ fn two_enter_while_the_counter_grows() {
         let others = [2, 1].map(|token| spawn(move || enter_and_wait(sequencer, token)));
         sequencer.increment();
         sequencer.increment();
-        others.map(|other| assert_eq!(other.join().unwrap(), Reached::Yes));
+        others.into_iter().for_each(|other| assert_eq!(other.join().unwrap(), Reached::Yes));
         sequencer.drop();
     });
 }
@@ -64,7 +64,7 @@ fn they_take_turns() {
         });
         sequencer.increment();
         assert_eq!(enter_and_wait(sequencer, 3), Reached::Yes);
-        others.map(|other| other.join().unwrap());
+        others.into_iter().for_each(|other| other.join().unwrap());
         sequencer.drop();
     });
 }
