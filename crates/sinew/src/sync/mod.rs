@@ -42,6 +42,7 @@ mod rwlock;
 pub(crate) mod select;
 mod semaphore;
 mod sequencer;
+#[cfg(not(sinew_loom))]
 mod token;
 mod wait_group;
 
@@ -64,6 +65,7 @@ pub use rwlock::{
 pub use select::{Arm, Patience, TimerArm, after, at, select};
 pub use semaphore::{OwnedPermits, Permits, Semaphore};
 pub use sequencer::{Reached, Sequencer, SequencerTurn, SequencerWait};
+#[cfg(not(sinew_loom))]
 pub use token::{CancelOnDrop, CancellationToken, TokenArm};
 pub use wait_group::WaitGroup;
 
