@@ -24,7 +24,7 @@ pub(crate) use core::cell::Cell;
 pub(crate) use std::thread::yield_now as yield_thread;
 
 /// Atomics of protocols that rely on one order of all accesses that are SeqCst. Loom knows SeqCst
-/// only in fences, and adds some to these.
+/// only in fences, and has one before each load of these.
 #[cfg(not(sinew_loom))]
 pub(crate) mod sc {
     pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU64};

@@ -120,8 +120,8 @@ impl<T> Bits for *mut T {
 /// An atomic. Loom's object holds the difference from the initial value, so that zero is right for
 /// every one.
 ///
-/// With `SC`, accesses that are SeqCst have a fence beside them, which is more than they promise;
-/// loom knows SeqCst only in fences.
+/// With `SC`, loads that are SeqCst have a fence before them, which is more than they promise; loom
+/// knows SeqCst only in fences.
 pub(crate) struct Atomic<T: Bits, const SC: bool = false> {
     initial: T,
     object: OnceCell<loom::sync::atomic::AtomicU64>,
@@ -163,32 +163,30 @@ impl<T: Bits, const SC: bool> Atomic<T, SC> {
         T::from_bits(raw.wrapping_add(self.initial.bits()) & T::MASK)
     }
 
-    /// One access, with the fences that it needs.
-    fn access<R>(&self, order: Ordering, access: impl FnOnce() -> R) -> R {
-        let fenced = SC && order == Ordering::SeqCst;
-        if fenced {
-            fence(Ordering::SeqCst);
-        }
+    /// One access.
+    fn access<R>(&self, access: impl FnOnce() -> R) -> R {
         let result = access();
-        if fenced {
-            fence(Ordering::SeqCst);
-        }
+        // Others may have run before the access was made.
+        self.dropped.check();
         result
     }
 
     #[track_caller]
     pub(crate) fn load(&self, order: Ordering) -> T {
-        self.decode(self.access(order, || self.object().load(order)))
+        if SC && order == Ordering::SeqCst {
+            fence(Ordering::SeqCst);
+        }
+        self.decode(self.access(|| self.object().load(order)))
     }
 
     #[track_caller]
     pub(crate) fn store(&self, value: T, order: Ordering) {
-        self.access(order, || self.object().store(self.encode(value), order));
+        self.access(|| self.object().store(self.encode(value), order));
     }
 
     #[track_caller]
     pub(crate) fn swap(&self, value: T, order: Ordering) -> T {
-        self.decode(self.access(order, || self.object().swap(self.encode(value), order)))
+        self.decode(self.access(|| self.object().swap(self.encode(value), order)))
     }
 
     #[track_caller]
@@ -200,8 +198,7 @@ impl<T: Bits, const SC: bool> Atomic<T, SC> {
         failure: Ordering,
     ) -> Result<T, T> {
         let (old, new) = (self.encode(old), self.encode(new));
-        let changed =
-            self.access(success, || self.object().compare_exchange(old, new, success, failure));
+        let changed = self.access(|| self.object().compare_exchange(old, new, success, failure));
         changed.map(|raw| self.decode(raw)).map_err(|raw| self.decode(raw))
     }
 
@@ -235,12 +232,12 @@ impl<T: Bits, const SC: bool> Atomic<T, SC> {
 
     #[track_caller]
     pub(crate) fn fetch_add(&self, value: T, order: Ordering) -> T {
-        self.decode(self.access(order, || self.object().fetch_add(value.bits(), order)))
+        self.decode(self.access(|| self.object().fetch_add(value.bits(), order)))
     }
 
     #[track_caller]
     pub(crate) fn fetch_sub(&self, value: T, order: Ordering) -> T {
-        self.decode(self.access(order, || self.object().fetch_sub(value.bits(), order)))
+        self.decode(self.access(|| self.object().fetch_sub(value.bits(), order)))
     }
 
     /// An access that works on the bits, which those of the object are if it began at zero.
@@ -252,7 +249,7 @@ impl<T: Bits, const SC: bool> Atomic<T, SC> {
         f: impl Fn(u64) -> u64,
     ) -> T {
         if self.initial.bits() == 0 {
-            return self.decode(self.access(order, || direct(self.object())));
+            return self.decode(self.access(|| direct(self.object())));
         }
         let f = |now: T| Some(T::from_bits(f(now.bits())));
         self.fetch_update(order, Ordering::Relaxed, f).unwrap_or_else(|now| now)

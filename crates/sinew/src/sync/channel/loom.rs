@@ -50,6 +50,19 @@ fn each_message_is_received_once() {
     }
 }
 
+/// Who waits for room is done as soon as there is some: its message need not be received for that.
+#[test]
+fn room_is_given_to_who_waits() {
+    check(|| {
+        let (sender, receiver) = bounded(1);
+        send(&sender, 1);
+        let other = spawn(move || send(&sender, 2));
+        assert_eq!(receive(&receiver), 1);
+        other.join().unwrap();
+        assert_eq!(receive(&receiver), 2);
+    });
+}
+
 /// The receiver goes while a message is sent: the sender has it back, or has sent it before.
 #[test]
 fn a_message_is_sent_or_given_back() {

@@ -1,8 +1,10 @@
 //! Models of notifications while waiters come and go.
 
 use super::Condvar;
+use crate::clock::NEVER;
 use crate::model::{check, check_within, deadline_passes, spawn, spawn_cancellable};
 use crate::sync::Mutex;
+use crate::sync::raw::RawLock;
 use core::time::Duration;
 use std::sync::Arc;
 
@@ -106,5 +108,51 @@ fn a_notification_is_not_lost_with_who_times_out() {
         }
         other.join().unwrap();
         assert_eq!(*things.count.lock(), 0);
+    });
+}
+
+/// A lock whose own waits can be left by unwinding.
+struct Leaving(RawLock);
+
+// SAFETY: the lock has one owner at a time.
+unsafe impl lock_api::RawMutex for Leaving {
+    const INIT: Leaving = Leaving(RawLock::new());
+    type GuardMarker = lock_api::GuardNoSend;
+
+    fn lock(&self) {
+        assert!(self.0.lock(NEVER));
+    }
+
+    fn try_lock(&self) -> bool {
+        self.0.try_lock()
+    }
+
+    unsafe fn unlock(&self) {
+        // SAFETY: as the caller promised.
+        unsafe { self.0.unlock() };
+    }
+}
+
+/// Who is cancelled after it was notified has the lock again all the same, whatever the lock.
+#[test]
+fn the_lock_is_held_again_whatever_happens() {
+    check(|| {
+        let both = Arc::new((lock_api::Mutex::<Leaving, _>::new(0), Condvar::new()));
+        let theirs = both.clone();
+        let (fiber, waiter) = spawn_cancellable(move || {
+            let mut count = theirs.0.lock();
+            while *count == 0 {
+                theirs.1.wait(&mut count);
+            }
+            *count += 1;
+        });
+        fiber.cancel();
+        let mut count = both.0.lock();
+        *count += 1;
+        both.1.notify_one();
+        *count += 1;
+        drop(count);
+        let ended = usize::from(waiter.join().unwrap().is_some());
+        assert_eq!(*both.0.lock(), 2 + ended);
     });
 }

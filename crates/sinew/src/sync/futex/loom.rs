@@ -2,7 +2,9 @@
 
 use super::Futex;
 use crate::clock::NEVER;
-use crate::model::{DEADLINE, Tracked, check, check_within, deadline_passes, spawn};
+use crate::model::{
+    DEADLINE, Tracked, check, check_within, deadline_passes, spawn, spawn_cancellable,
+};
 use std::sync::Arc;
 
 struct Posted {
@@ -101,6 +103,25 @@ fn a_post_goes_to_one_who_waits() {
         posted.futex.post_one();
         if timed.join().unwrap() {
             // It may have been the one.
+            posted.futex.post_one();
+        }
+        assert!(other.join().unwrap());
+    });
+}
+
+/// The same for one who is cancelled.
+#[test]
+fn a_post_does_not_go_to_one_who_is_cancelled() {
+    check(|| {
+        let posted = Posted::new();
+        let theirs = posted.clone();
+        let (fiber, cancelled) = spawn_cancellable(move || theirs.wait(NEVER));
+        let theirs = posted.clone();
+        let other = spawn(move || theirs.wait(NEVER));
+        fiber.cancel();
+        posted.data.add(1);
+        posted.futex.post_one();
+        if cancelled.join().unwrap().is_some() {
             posted.futex.post_one();
         }
         assert!(other.join().unwrap());

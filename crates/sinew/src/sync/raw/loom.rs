@@ -172,6 +172,69 @@ fn a_waiter_times_out_while_it_is_woken() {
     }
 }
 
+/// One who was let in to share gives up at the same time: it shares the lock and says so, or is not
+/// counted.
+#[test]
+fn one_who_shares_times_out_while_it_is_let_in() {
+    check(|| {
+        let guarded = Guarded::new();
+        assert!(guarded.lock.try_lock());
+        let theirs = guarded.clone();
+        let reader = spawn(move || {
+            if theirs.lock.lock_shared(DEADLINE, false) {
+                assert_eq!(theirs.read(), 1);
+            }
+        });
+        let timer = spawn(deadline_passes);
+        guarded.add();
+        reader.join().unwrap();
+        timer.join().unwrap();
+        guarded.ends_with(1);
+    });
+}
+
+/// Two share the lock before one who was woken for it: that one is handed it when both have left.
+#[test]
+fn who_was_overtaken_by_two_comes_after_both() {
+    check_within(2, || {
+        let guarded = Guarded::new();
+        assert!(guarded.lock.try_lock());
+        let theirs = guarded.clone();
+        let writer = spawn(move || theirs.add_locked());
+        let theirs = guarded.clone();
+        let reader = spawn(move || theirs.read_shared());
+        guarded.add();
+        guarded.read_shared();
+        writer.join().unwrap();
+        assert!(reader.join().unwrap() > 0);
+        guarded.ends_with(2);
+    });
+}
+
+/// One who stands behind it gives up meanwhile: it is not handed the lock while others share that.
+#[test]
+fn who_was_overtaken_waits_for_those_who_share() {
+    check_within(2, || {
+        let guarded = Guarded::new();
+        assert!(guarded.lock.try_lock());
+        let theirs = guarded.clone();
+        let writer = spawn(move || theirs.add_locked());
+        let theirs = guarded.clone();
+        let timed = spawn(move || {
+            if theirs.lock.lock_shared(DEADLINE, false) {
+                theirs.read();
+            }
+        });
+        guarded.add();
+        assert!(guarded.lock.lock_shared(NEVER, false));
+        deadline_passes();
+        guarded.read();
+        writer.join().unwrap();
+        timed.join().unwrap();
+        guarded.ends_with(2);
+    });
+}
+
 /// The first of two waiters times out while it is woken: the other gets the lock all the same.
 #[test]
 fn a_timeout_passes_the_lock_on() {
@@ -231,6 +294,31 @@ fn who_gives_up_lets_in_who_stood_back() {
         assert_eq!(guarded.lock.0.load(Ordering::Relaxed) & WAITERS, 0, "marks for nobody");
         guarded.read();
         guarded.ends_with(0);
+    });
+}
+
+/// The same: who is let in sees what was written, although it was let in by one who never had the
+/// lock.
+#[test]
+fn who_is_let_in_sees_what_was_written() {
+    check_within(2, || {
+        let guarded = Guarded::new();
+        let theirs = guarded.clone();
+        let timed = spawn(move || {
+            if theirs.lock.lock(DEADLINE) {
+                theirs.add();
+            }
+        });
+        let theirs = guarded.clone();
+        let reader = spawn(move || theirs.read_shared());
+        let timer = spawn(deadline_passes);
+        guarded.add_locked();
+        assert!(guarded.lock.lock_shared(NEVER, false));
+        reader.join().unwrap();
+        guarded.read();
+        timed.join().unwrap();
+        timer.join().unwrap();
+        assert_eq!(guarded.lock.0.load(Ordering::Relaxed), 0, "marks for nobody");
     });
 }
 

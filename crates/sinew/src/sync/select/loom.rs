@@ -130,6 +130,31 @@ fn who_is_woken_for_nothing_waits_again() {
     });
 }
 
+/// There is room for a message when another arm has been done: it is given back all the same.
+#[test]
+fn what_is_not_selected_is_not_sent() {
+    check(|| {
+        let (a, b) = (bounded::<Tracked>(0), bounded::<Tracked>(1));
+        send(&b.0, 1);
+        let receiver = b.1.clone();
+        let receiving = spawn(move || assert_eq!(receiver.recv().unwrap().get(), 1));
+        let sender = a.0.clone();
+        let sending = spawn(move || send(&sender, 2));
+        let (mut receive, mut send) = (a.1.arm(), b.0.arm(Tracked::new(3)));
+        let index = select(&mut [&mut receive, &mut send], Patience::Forever);
+        receiving.join().unwrap();
+        if index == Some(0) {
+            assert_eq!(receive.take().unwrap().get(), 2);
+            assert_eq!(send.take().unwrap_err().0.get(), 3);
+            assert!(b.1.try_recv().is_err());
+        } else {
+            assert_eq!(b.1.recv().unwrap().get(), 3);
+            assert_eq!(a.1.recv().unwrap().get(), 2);
+        }
+        sending.join().unwrap();
+    });
+}
+
 /// Patience runs out while somebody sends: the message was taken, or it was not sent.
 #[test]
 fn a_timeout_takes_no_message() {

@@ -43,6 +43,28 @@ fn who_gives_up_lets_others_be_served() {
     });
 }
 
+/// The same with a permit that comes meanwhile: who is served sees what was written before it was
+/// added, although it is served by one who gave up.
+#[test]
+fn who_is_served_by_another_sees_what_was_written() {
+    check_within(2, || {
+        let guarded = Arc::new((Semaphore::new(0), Tracked::new(0)));
+        let theirs = guarded.clone();
+        let timed = spawn(move || assert!(!theirs.0.take(2, DEADLINE)));
+        let theirs = guarded.clone();
+        let other = spawn(move || {
+            assert!(theirs.0.take(1, NEVER));
+            assert_eq!(theirs.1.get(), 1);
+        });
+        let timer = spawn(deadline_passes);
+        guarded.1.add(1);
+        guarded.0.add(1);
+        timed.join().unwrap();
+        other.join().unwrap();
+        timer.join().unwrap();
+    });
+}
+
 /// A permit comes while the first of two gives up: it is served, or the other is.
 #[test]
 fn no_permit_is_lost() {
