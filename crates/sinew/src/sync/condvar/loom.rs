@@ -3,6 +3,7 @@
 use super::Condvar;
 use crate::clock::NEVER;
 use crate::model::{check, check_within, deadline_passes, spawn, spawn_cancellable};
+use crate::primitive::yield_thread;
 use crate::sync::Mutex;
 use crate::sync::raw::RawLock;
 use core::time::Duration;
@@ -128,6 +129,7 @@ unsafe impl lock_api::RawMutex for Leaving {
     }
 
     unsafe fn unlock(&self) {
+        assert!(self.0.is_exclusive(), "unlocked by one who does not have it");
         // SAFETY: as the caller promised.
         unsafe { self.0.unlock() };
     }
@@ -146,13 +148,14 @@ fn the_lock_is_held_again_whatever_happens() {
             }
             *count += 1;
         });
-        fiber.cancel();
+        // It waits now.
+        yield_thread();
         let mut count = both.0.lock();
         *count += 1;
         both.1.notify_one();
-        *count += 1;
+        fiber.cancel();
         drop(count);
         let ended = usize::from(waiter.join().unwrap().is_some());
-        assert_eq!(*both.0.lock(), 2 + ended);
+        assert_eq!(*both.0.lock(), 1 + ended);
     });
 }

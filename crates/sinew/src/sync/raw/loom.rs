@@ -5,7 +5,7 @@ use crate::clock::NEVER;
 use crate::model::{
     DEADLINE, Tracked, check, check_within, deadline_passes, spawn, spawn_cancellable,
 };
-use crate::primitive::Ordering;
+use crate::primitive::{Ordering, yield_thread};
 use std::sync::Arc;
 
 /// A lock and what it guards.
@@ -201,10 +201,13 @@ fn who_was_overtaken_by_two_comes_after_both() {
         assert!(guarded.lock.try_lock());
         let theirs = guarded.clone();
         let writer = spawn(move || theirs.add_locked());
+        // It waits now.
+        yield_thread();
+        guarded.add();
+        assert!(guarded.lock.lock_shared(NEVER, false));
         let theirs = guarded.clone();
         let reader = spawn(move || theirs.read_shared());
-        guarded.add();
-        guarded.read_shared();
+        guarded.read();
         writer.join().unwrap();
         assert!(reader.join().unwrap() > 0);
         guarded.ends_with(2);
@@ -219,15 +222,20 @@ fn who_was_overtaken_waits_for_those_who_share() {
         assert!(guarded.lock.try_lock());
         let theirs = guarded.clone();
         let writer = spawn(move || theirs.add_locked());
+        yield_thread();
+        guarded.add();
+        assert!(guarded.lock.lock_shared(NEVER, false));
+        // It was overtaken now, and waits again.
+        yield_thread();
         let theirs = guarded.clone();
         let timed = spawn(move || {
             if theirs.lock.lock_shared(DEADLINE, false) {
                 theirs.read();
             }
         });
-        guarded.add();
-        assert!(guarded.lock.lock_shared(NEVER, false));
+        yield_thread();
         deadline_passes();
+        yield_thread();
         guarded.read();
         writer.join().unwrap();
         timed.join().unwrap();
@@ -310,14 +318,15 @@ fn who_is_let_in_sees_what_was_written() {
             }
         });
         let theirs = guarded.clone();
-        let reader = spawn(move || theirs.read_shared());
-        let timer = spawn(deadline_passes);
+        let reader = spawn(move || {
+            deadline_passes();
+            theirs.read_shared()
+        });
         guarded.add_locked();
         assert!(guarded.lock.lock_shared(NEVER, false));
         reader.join().unwrap();
         guarded.read();
         timed.join().unwrap();
-        timer.join().unwrap();
         assert_eq!(guarded.lock.0.load(Ordering::Relaxed), 0, "marks for nobody");
     });
 }
