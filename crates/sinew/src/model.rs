@@ -23,7 +23,7 @@ use loom::thread::JoinHandle;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 /// The moment at which every wait with a deadline ends.
-pub(crate) const DEADLINE: u64 = 1;
+pub(crate) const DEADLINE: u64 = 2_000_000;
 
 /// A thread of a model, in the place of a fiber.
 #[repr(align(64))]
@@ -38,10 +38,12 @@ pub(crate) struct Control {
     unwinding: Cell<bool>,
     /// Whether its wait is not to be ended by cancellation. Written before the wait begins.
     deaf: Cell<bool>,
+    /// How many numbers it has drawn.
+    drawn: Cell<usize>,
 }
 
 /// What lives as long as an execution.
-struct Blocks(RefCell<Vec<Box<dyn Any>>>);
+struct Blocks(RefCell<Vec<Box<dyn Any>>>, Cell<bool>);
 
 // SAFETY: loom runs one thread at a time, and switches only inside of its own objects.
 unsafe impl Sync for Blocks {}
@@ -56,7 +58,7 @@ struct Clock {
 }
 
 loom::lazy_static! {
-    static ref BLOCKS: Blocks = Blocks(RefCell::new(Vec::new()));
+    static ref BLOCKS: Blocks = Blocks(RefCell::new(Vec::new()), Cell::new(false));
     static ref CLOCK: SpinLock<Clock> = SpinLock::new(Clock { now: 0, waits: Vec::new() });
 }
 
@@ -150,8 +152,13 @@ impl Control {
             masked: Cell::new(false),
             unwinding: Cell::new(false),
             deaf: Cell::new(false),
+            drawn: Cell::new(0),
         });
         keep(control)
+    }
+
+    pub(crate) fn carrier(&self) -> *const () {
+        current::carrier()
     }
 
     /// Requests that a thread of [`spawn_cancellable`] ends.
@@ -375,8 +382,26 @@ pub(crate) enum WaitKind {
     Select,
 }
 
+/// A number below `end`: each in turn, beginning with zero.
+pub(crate) fn random(end: usize) -> usize {
+    let drawn = &me().drawn;
+    drawn.set(drawn.get() + 1);
+    (drawn.get() - 1) % end
+}
+
+/// Has the threads of this execution taken for fibers of one carrier where that only decides what is
+/// worth while.
+pub(crate) fn all_are_near() {
+    BLOCKS.1.set(true);
+}
+
 pub(crate) mod current {
-    use super::Control;
+    use super::{BLOCKS, Control};
+    use core::ptr;
+
+    pub(crate) fn carrier() -> *const () {
+        if BLOCKS.1.get() { ptr::dangling() } else { ptr::null() }
+    }
 
     pub(crate) fn block() -> *const Control {
         super::me()

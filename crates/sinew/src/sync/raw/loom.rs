@@ -3,7 +3,7 @@
 use super::{RawLock, WAITERS};
 use crate::clock::NEVER;
 use crate::model::{
-    DEADLINE, Tracked, check, check_within, deadline_passes, spawn, spawn_cancellable,
+    DEADLINE, Tracked, all_are_near, check, check_within, deadline_passes, spawn, spawn_cancellable,
 };
 use crate::primitive::{Ordering, yield_thread};
 use std::sync::Arc;
@@ -66,33 +66,43 @@ fn one_at_a_time() {
 
 #[test]
 fn three_want_it_alone() {
-    check(|| {
-        let guarded = Guarded::new();
-        let others = [(); 2].map(|()| {
-            let guarded = guarded.clone();
-            spawn(move || guarded.add_locked())
+    for near in [false, true] {
+        check(move || {
+            if near {
+                all_are_near();
+            }
+            let guarded = Guarded::new();
+            let others = [(); 2].map(|()| {
+                let guarded = guarded.clone();
+                spawn(move || guarded.add_locked())
+            });
+            guarded.add_locked();
+            others.into_iter().for_each(|other| other.join().unwrap());
+            guarded.ends_with(3);
         });
-        guarded.add_locked();
-        others.into_iter().for_each(|other| other.join().unwrap());
-        guarded.ends_with(3);
-    });
+    }
 }
 
 /// Two want it alone and one shares it: both marks are set and cleared, and everybody gets it.
 #[test]
 fn both_kinds_wait() {
-    check_within(2, || {
-        let guarded = Guarded::new();
-        assert!(guarded.lock.try_lock());
-        let theirs = guarded.clone();
-        let writer = spawn(move || theirs.add_locked());
-        let theirs = guarded.clone();
-        let reader = spawn(move || theirs.read_shared());
-        guarded.add();
-        writer.join().unwrap();
-        assert!(reader.join().unwrap() > 0);
-        guarded.ends_with(2);
-    });
+    for near in [false, true] {
+        check_within(2, move || {
+            if near {
+                all_are_near();
+            }
+            let guarded = Guarded::new();
+            assert!(guarded.lock.try_lock());
+            let theirs = guarded.clone();
+            let writer = spawn(move || theirs.add_locked());
+            let theirs = guarded.clone();
+            let reader = spawn(move || theirs.read_shared());
+            guarded.add();
+            writer.join().unwrap();
+            assert!(reader.join().unwrap() > 0);
+            guarded.ends_with(2);
+        });
+    }
 }
 
 /// Those who share are in together, and who wants it alone comes after them or before.
@@ -113,36 +123,46 @@ fn two_share_and_one_does_not() {
 /// Who was overtaken is handed the lock: data and marks are right also then.
 #[test]
 fn who_was_overtaken_is_handed_it() {
-    check(|| {
-        let guarded = Guarded::new();
-        assert!(guarded.lock.try_lock());
-        let theirs = guarded.clone();
-        let other = spawn(move || theirs.add_locked());
-        guarded.add();
-        guarded.add_locked();
-        guarded.add_locked();
-        other.join().unwrap();
-        guarded.ends_with(4);
-    });
+    for near in [false, true] {
+        check(move || {
+            if near {
+                all_are_near();
+            }
+            let guarded = Guarded::new();
+            assert!(guarded.lock.try_lock());
+            let theirs = guarded.clone();
+            let other = spawn(move || theirs.add_locked());
+            guarded.add();
+            guarded.add_locked();
+            guarded.add_locked();
+            other.join().unwrap();
+            guarded.ends_with(4);
+        });
+    }
 }
 
 /// The same if a third one waits behind it.
 #[test]
 fn who_is_handed_it_sees_to_the_others() {
-    check_within(2, || {
-        let guarded = Guarded::new();
-        assert!(guarded.lock.try_lock());
-        let others = [(); 2].map(|()| {
-            let guarded = guarded.clone();
-            spawn(move || guarded.add_locked())
+    for near in [false, true] {
+        check_within(2, move || {
+            if near {
+                all_are_near();
+            }
+            let guarded = Guarded::new();
+            assert!(guarded.lock.try_lock());
+            let others = [(); 2].map(|()| {
+                let guarded = guarded.clone();
+                spawn(move || guarded.add_locked())
+            });
+            guarded.data.add(1);
+            // SAFETY: locked above.
+            unsafe { guarded.lock.unlock_fair() };
+            guarded.add_locked();
+            others.into_iter().for_each(|other| other.join().unwrap());
+            guarded.ends_with(4);
         });
-        guarded.data.add(1);
-        // SAFETY: locked above.
-        unsafe { guarded.lock.unlock_fair() };
-        guarded.add_locked();
-        others.into_iter().for_each(|other| other.join().unwrap());
-        guarded.ends_with(4);
-    });
+    }
 }
 
 /// A waiter times out while it is woken, or handed the lock: it has the lock and says so, or does
