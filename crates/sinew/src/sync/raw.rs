@@ -472,21 +472,41 @@ impl RawLock {
 
     /// Lets in whoever may come in, and computes the marks anew. Under the lock of the bucket.
     fn settle_into(&self, bucket: &mut Bucket, wakes: &mut Wakes) {
-        while !wakes.is_full() {
+        loop {
+            // The marks go into the very word because of which the others wait on. Into another they
+            // might come too late: whoever had the lock has unlocked it without them.
+            let word = self.let_in(bucket, wakes);
+            if word & EXCLUSIVE != 0 && word & WAITERS == WAITERS {
+                // Handed over with both marks; they are computed anew when it is unlocked.
+                return;
+            }
+            let new = word & !WAITERS | self.marks(bucket);
+            if word == new || self.change(word, new) {
+                return;
+            }
+        }
+    }
+
+    /// Lets in whoever may come in; returns the word by which nobody else may.
+    fn let_in(&self, bucket: &mut Bucket, wakes: &mut Wakes) -> usize {
+        loop {
             let word = self.0.load(Ordering::Relaxed);
+            if wakes.is_full() {
+                return word;
+            }
             let holders = word & !WAITERS;
             if word & EXCLUSIVE != 0 {
                 // The owner sees to them.
-                break;
+                return word;
             }
             if let Some(mut queue) = bucket.queue(self.upgrade_key()) {
                 if holders == ONE | UPGRADABLE && !queue.grant_first(wakes, |_| ()) {
                     continue;
                 }
-                break;
+                return word;
             }
-            let Some(mut queue) = bucket.queue(self.key()) else { break };
-            let Some(first) = queue.first() else { break };
+            let Some(mut queue) = bucket.queue(self.key()) else { return word };
+            let Some(first) = queue.first() else { return word };
             let entry = first.payload();
             let what = match entry.word.get() {
                 RIGHT => ONE | UPGRADABLE,
@@ -496,6 +516,7 @@ impl RawLock {
                 // It wants the lock alone. It is woken, and may be overtaken, but once only.
                 let heir = first.waiter().control().expose_provenance();
                 let owned = heir | EXCLUSIVE | WAITERS;
+                let others = queue.count(false) + queue.count(true) > 1;
                 let give = |entry: &Entry| {
                     // ORDERING: Acquire: as in `take_free`.
                     if entry.word.get() == STARVED
@@ -505,15 +526,18 @@ impl RawLock {
                             .is_ok()
                     {
                         entry.word.set(HANDED);
+                    } else if others {
+                        // A thread may have locked and unlocked before the marks are there.
+                        entry.word.set(HEIR);
                     }
                 };
                 if holders == 0 && !queue.grant_first(wakes, give) {
                     continue;
                 }
-                break;
+                return word;
             }
             if what & holders & UPGRADABLE != 0 {
-                break;
+                return word;
             }
             // ORDERING: Acquire, for the one who is let in: as in `take_free`.
             let counted = self.0.compare_exchange(
@@ -524,17 +548,6 @@ impl RawLock {
             );
             if counted.is_ok() && !queue.grant_first(wakes, |_| ()) {
                 self.0.fetch_sub(what, Ordering::Relaxed);
-            }
-        }
-        loop {
-            let word = self.0.load(Ordering::Relaxed);
-            if word & EXCLUSIVE != 0 && word & WAITERS == WAITERS {
-                // Handed over with both marks; they are computed anew when it is unlocked.
-                return;
-            }
-            let new = word & !WAITERS | self.marks(bucket);
-            if word == new || self.change(word, new) {
-                return;
             }
         }
     }
