@@ -17,9 +17,8 @@
 use crate::carrier::current;
 use crate::fiber::WaitKind;
 use crate::park::list::{List, Node};
-use crate::primitive::{AtomicUsize, Ordering, SpinLock};
+use crate::primitive::{AtomicUsize, Cell, Ordering, SpinLock};
 use crate::sync::future::word::Word;
-use core::cell::Cell;
 use core::fmt;
 use core::marker::PhantomPinned;
 use core::pin::{Pin, pin};
@@ -260,3 +259,6 @@ impl fmt::Debug for Lock {
         f.debug_struct("RawFairMutex").field("locked", &self.is_locked()).finish_non_exhaustive()
     }
 }
+
+#[cfg(all(test, sinew_loom))]
+mod loom;
