@@ -1,6 +1,7 @@
 //! Once warm, the heap is left alone.
 
 use sinew::Runtime;
+use sinew::sync::channel;
 use sinew_testkit::watch;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -109,6 +110,20 @@ fn warm_operations_do_not_allocate() {
         });
         check("timeout", &|| {
             sinew::timeout(Duration::from_secs(10), || sinew::yield_now()).unwrap();
+        });
+        let (sender, receiver) = channel::bounded(0);
+        let (unused, never) = channel::bounded::<u64>(0);
+        check("select", &|| {
+            let sender = sender.clone();
+            let other = sinew::spawn(move || (0..100).for_each(|n| sender.send(n).unwrap()));
+            for expected in 0..100_u64 {
+                sinew::select! {
+                    send(unused, 0) -> _ => unreachable!(),
+                    recv(receiver) -> message => assert_eq!(message, Ok(expected)),
+                    recv(never) -> _ => unreachable!(),
+                }
+            }
+            other.join().unwrap();
         });
         check("wait_finished", &|| {
             let fiber = sinew::spawn(sinew::yield_now);
