@@ -335,7 +335,6 @@ fn a_ready_arm_comes_before_the_default() {
 /// `select!` looks at one arm after the other: it may find each of them just when it is not ready,
 /// although one always is. Go looks at all of them in one moment.
 #[test]
-#[ignore = "a known difference: the arms are not looked at in one moment"]
 fn one_of_two_is_ready_at_any_moment() {
     const ROUNDS: usize = 200_000;
     let (first, from_first) = channel::bounded(1);
@@ -560,7 +559,6 @@ fn no_ready_arm_is_left_out() {
 /// The choice is where to begin, so that the turns of arms that are not ready fall to the next one
 /// that is: here three of four to the first. In Go each ready arm has the same chance.
 #[test]
-#[ignore = "a known difference: arms that follow idle ones are chosen more often"]
 fn ready_arms_have_equal_chances() {
     everywhere(|team| {
         const TRIALS: usize = 2000;

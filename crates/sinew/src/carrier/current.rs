@@ -150,8 +150,15 @@ pub(crate) fn runs_elsewhere(control: &Control) -> bool {
 }
 
 /// The id of the fiber that runs here, for first-class fibers: the host they belong to.
+///
+/// A hook in the middle of a wait is a host of its own: it must come back to where it was called, so
+/// it cannot go on in a first-class fiber from outside.
 pub(crate) fn host() -> Option<core::num::NonZeroU64> {
-    fiber().and_then(|(_, control)| core::num::NonZeroU64::new(control.id()))
+    const IN_A_HOOK: u64 = 1 << 63;
+    fiber().and_then(|(_, control)| {
+        let hook = if control.flags().has(Flags::NO_WAIT) { IN_A_HOOK } else { 0 };
+        core::num::NonZeroU64::new(control.id() | hook)
+    })
 }
 
 /// The proxy of this thread; made if it has none.

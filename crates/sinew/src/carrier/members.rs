@@ -257,8 +257,7 @@ impl Carrier {
     }
 }
 
-/// A wait that the caller has ended, whose waiter is to be made to run: by the same thread, soon, and
-/// without waiting before.
+/// A wait that the caller has ended, whose waiter is to be made to run soon.
 #[must_use]
 #[derive(Clone, Copy)]
 pub(crate) struct Claimed {
@@ -276,7 +275,8 @@ impl Claimed {
     pub(crate) fn resume(self) {
         // SAFETY: blocks are never unmapped; the claim succeeded.
         unsafe {
-            if self.here {
+            // The caller may have moved since: a migratable fiber that was cancelled meanwhile.
+            if self.here && ptr::eq(self.carrier, current::carrier()) {
                 (*self.carrier).woken_here(&*self.control);
             } else {
                 resume_elsewhere(&*self.control, self.flags, self.carrier);

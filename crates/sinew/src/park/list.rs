@@ -362,7 +362,7 @@ pub(crate) fn wait_after<S, P, R>(
         }
         {
             // The node is linked, so that this frame must not go.
-            let guard = NeverUnwinds;
+            let guard = NeverUnwinds("a lock that was unlocked");
             then();
             core::mem::forget(guard);
         }
@@ -373,7 +373,9 @@ pub(crate) fn wait_after<S, P, R>(
         if leave_list(lock, node.get_ref(), &leave) {
             return Ended::Granted;
         }
-        cancel::settle(who, outcome);
+        if !terms.must {
+            cancel::settle(who, outcome);
+        }
         if outcome == Outcome::TimedOut && terms.deadline <= clock::now() {
             return Ended::TimedOut;
         }
@@ -381,12 +383,12 @@ pub(crate) fn wait_after<S, P, R>(
     }
 }
 
-/// Ends the process if something unwinds that must not.
-struct NeverUnwinds;
+/// Ends the process if something unwinds that must not: somebody has a pointer to its frame.
+pub(crate) struct NeverUnwinds(pub(crate) &'static str);
 
 impl Drop for NeverUnwinds {
     fn drop(&mut self) {
-        crate::report::say(format_args!("a lock panicked while it was unlocked; aborting"));
+        crate::report::say(format_args!("{} panicked in the middle of a wait; aborting", self.0));
         std::process::abort();
     }
 }

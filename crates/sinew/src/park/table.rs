@@ -61,6 +61,8 @@ pub(crate) struct Entry {
     pub(crate) word: Cell<usize>,
     /// Whether it is to stand before the others.
     pub(crate) ahead: Cell<bool>,
+    /// Who is to be the owner of what is handed over.
+    pub(crate) heir: Cell<usize>,
     queue: UnsafeCell<Head>,
 }
 
@@ -71,7 +73,8 @@ impl Entry {
 
     pub(crate) fn new(key: Key, shares: bool, word: usize) -> Entry {
         let queue = UnsafeCell::new(Head::new());
-        Entry { key, shares, word: Cell::new(word), ahead: Cell::new(false), queue }
+        let (word, ahead, heir) = (Cell::new(word), Cell::new(false), Cell::new(0));
+        Entry { key, shares, word, ahead, heir, queue }
     }
 }
 

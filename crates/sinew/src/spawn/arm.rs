@@ -105,6 +105,10 @@ impl<T> sealed::Arm for JoinArm<'_, T> {
         self.control().life.is_finished()
     }
 
+    fn seems_ready(&self) -> bool {
+        self.control().life.is_finished()
+    }
+
     fn enter(&mut self, wait: Joint<'_>) -> Entered {
         let life = &self.handle.control().life;
         // The mark is set under the lock of the table, so that the end finds mark and entry.

@@ -221,10 +221,10 @@ impl<T> JoinHandle<T> {
     /// The fiber has finished, and the result was not taken.
     #[inline(always)]
     unsafe fn take(self) -> Result<T> {
-        let this = ManuallyDrop::new(self);
-        if this.fiber.life.marks() & DETACHED != 0 {
+        if self.fiber.life.marks() & DETACHED != 0 {
             result_is_gone();
         }
+        let this = ManuallyDrop::new(self);
         // SAFETY: finished; the handle has the right to the result, and is used up. Its reference
         // is moved out once.
         unsafe {

@@ -92,7 +92,7 @@ where
     );
     // SAFETY: the fiber is put into this carrier's own queue, and never leaves its thread.
     unsafe {
-        let control = make(carrier, parent, f, Flags::AFFINE);
+        let (carrier, control) = make(carrier, parent, f, Flags::AFFINE);
         control.set_carrier(carrier);
         metrics::add(&carrier.counters.spawned, 1);
         carrier.ready.push(control);
@@ -111,7 +111,7 @@ where
 {
     // SAFETY: we run on the carrier; the rest is the caller's promise.
     unsafe {
-        let control = make(carrier, parent, f, Flags(0));
+        let (carrier, control) = make(carrier, parent, f, Flags(0));
         metrics::add(&carrier.counters.spawned, 1);
         carrier.publish(control);
         JoinHandle::new(control)
@@ -119,7 +119,8 @@ where
 }
 
 /// Fills a control block of the carrier's with a closure. Two references: the runtime's, and the
-/// join handle's.
+/// join handle's. Returns the carrier on which the caller runs then: what is inherited is copied by
+/// code of the user's, in which a migratable fiber may move.
 ///
 /// # Safety
 /// The caller runs on `carrier`. The closure and its result live and may go wherever the fiber
@@ -130,12 +131,16 @@ unsafe fn make<F, T>(
     parent: &Control,
     f: F,
     flags: Flags,
-) -> &'static Control
+) -> (&'static Carrier, &'static Control)
 where
     F: FnOnce() -> T,
 {
-    // Before the block is taken: what is inherited is copied by code of the user's.
-    let inherited = parent.extra().map(|extra| extra.locals.inherited());
+    let mut carrier = carrier;
+    let inherited = parent.extra().map(|extra| {
+        let inherited = extra.locals.inherited();
+        carrier = here::fiber().expect("it runs in a fiber").0;
+        inherited
+    });
     // SAFETY: this is the carrier's thread, and carriers stay for ever.
     let (control, id) = unsafe { carrier.slab.take() };
     if let Some(inherited) = inherited {
@@ -143,7 +148,7 @@ where
     }
     // SAFETY: a vacant block is ours.
     unsafe { fill(control, id, carrier.crew(), f, flags) };
-    control
+    (carrier, control)
 }
 
 /// # Safety

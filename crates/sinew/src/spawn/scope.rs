@@ -184,7 +184,7 @@ impl<'scope> Scope<'scope, '_> {
         let handle = unsafe {
             match here::fiber() {
                 Some((carrier, parent)) => {
-                    let control = make(carrier, parent, closure, Flags(0));
+                    let (carrier, control) = make(carrier, parent, closure, Flags(0));
                     core.adopt(control);
                     metrics::add(&carrier.counters.spawned, 1);
                     carrier.publish(control);

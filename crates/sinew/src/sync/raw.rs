@@ -39,7 +39,9 @@ use crate::fiber::{Control, WaitKind};
 use crate::park::list::{Ended, Terms, Wakes};
 use crate::park::table::{self, Bucket, Entry, Key};
 use crate::primitive::{AtomicUsize, Ordering};
+use crate::report;
 use core::hint::spin_loop;
+use core::panic::Location;
 use core::ptr;
 
 const SHARED_WAITERS: usize = 1;
@@ -69,6 +71,19 @@ const PATIENCE: u64 = 1_000_000;
 
 /// In the place of a deadline: never, and the wait must not be left by unwinding.
 const MUST: u64 = clock::NEVER - 1;
+
+/// A guard relies on having the lock again, and its own fiber has it: waiting would never end, and a
+/// panic would leave a guard without its lock.
+#[cold]
+#[track_caller]
+pub(super) fn never_again<T>(lock: &T) -> ! {
+    let place = Location::caller();
+    report::say(format_args!(
+        "deadlock: the lock at {lock:p} is to be locked again, at {place}, and was locked meanwhile \
+         by the same fiber or thread, which keeps it; aborting"
+    ));
+    std::process::abort();
+}
 
 /// Runs a wait that is not to be cut short, out of line.
 #[cold]
@@ -126,7 +141,19 @@ impl RawLock {
 
     #[inline(always)]
     pub(super) fn try_lock(&self) -> bool {
-        self.take_free(me(), 0, 0)
+        let me = me();
+        self.take_free(me, 0, 0) || self.try_lock_marked(me)
+    }
+
+    /// Makes the caller the owner if nobody has the lock, and others are on their way to it.
+    #[cold]
+    fn try_lock_marked(&self, me: usize) -> bool {
+        loop {
+            let word = self.0.load(Ordering::Relaxed);
+            if word & !WAITERS != 0 || self.take_free(me, word, 0) {
+                return word & !WAITERS == 0;
+            }
+        }
     }
 
     /// Makes the caller the owner if nobody has the lock and the marks are `marks`; sets those of
@@ -162,6 +189,7 @@ impl RawLock {
     #[track_caller]
     fn lock_slow(&self, me: usize, deadline: u64) -> bool {
         let entry = Entry::new(self.key(), false, NORMAL);
+        entry.heir.set(me);
         let (mut spins, mut duty, mut overtaken_at) = (0, 0, None);
         loop {
             let word = self.0.load(Ordering::Relaxed);
@@ -176,9 +204,16 @@ impl RawLock {
                 spin_loop();
                 continue;
             }
-            self.forbid_relocking(me, word);
-            let mark = EXCLUSIVE_WAITERS | duty;
-            let still = || self.mark(mark, |word| word & !WAITERS != 0);
+            self.forbid_relocking(me, word, deadline);
+            if duty != 0 {
+                // At once, into the word of whoever has it now: what a wait begins with may take a
+                // while, a report for instance.
+                if !self.change(word, word | WAITERS) {
+                    continue;
+                }
+                duty = 0;
+            }
+            let still = || self.mark(EXCLUSIVE_WAITERS, |word| word & !WAITERS != 0);
             match self.wait(&entry, deadline, still) {
                 Ended::Granted if entry.word.get() == HANDED => return true,
                 Ended::Granted => {
@@ -311,7 +346,7 @@ impl RawLock {
                 spin_loop();
                 continue;
             }
-            self.forbid_relocking(me(), word);
+            self.forbid_relocking(me(), word, deadline);
             match self.wait(&entry, deadline, || self.mark(mark, blocked)) {
                 Ended::Granted => return true,
                 Ended::AtOnce(()) => {}
@@ -327,9 +362,14 @@ impl RawLock {
 
     /// Locking what one has locked oneself would never end.
     #[track_caller]
-    fn forbid_relocking(&self, me: usize, word: usize) {
-        assert!(
-            word & EXCLUSIVE == 0 || owner(word).addr() != me,
+    fn forbid_relocking(&self, me: usize, word: usize, deadline: u64) {
+        if word & EXCLUSIVE == 0 || owner(word).addr() != me {
+            return;
+        }
+        if deadline == MUST {
+            never_again(self);
+        }
+        panic!(
             "deadlock: the lock at {self:p} is locked again by the fiber or thread that holds it"
         );
     }
@@ -385,12 +425,12 @@ impl RawLock {
             if entry.shares || state == RIGHT {
                 return false;
             }
-            let heir = first.waiter().control();
-            let handed = fair || state == STARVED || state == OVERTAKEN && is_near(heir);
+            let near = || is_near(first.waiter().control());
+            let handed = fair || state == STARVED || state == OVERTAKEN && near();
             let (word, told) = if handed {
                 // With both marks, whoever waits: a thread may go on as soon as it is granted the
                 // lock, and they are computed anew when it unlocks.
-                (heir.expose_provenance() | EXCLUSIVE | WAITERS, HANDED)
+                (entry.heir.get() | EXCLUSIVE | WAITERS, HANDED)
             } else if queue.count(false) + queue.count(true) > 1 {
                 (0, HEIR)
             } else {
@@ -514,8 +554,7 @@ impl RawLock {
             };
             if !entry.shares && what == ONE {
                 // It wants the lock alone. It is woken, and may be overtaken, but once only.
-                let heir = first.waiter().control().expose_provenance();
-                let owned = heir | EXCLUSIVE | WAITERS;
+                let owned = entry.heir.get() | EXCLUSIVE | WAITERS;
                 let others = queue.count(false) + queue.count(true) > 1;
                 let give = |entry: &Entry| {
                     // ORDERING: Acquire: as in `take_free`.

@@ -256,13 +256,16 @@ impl Semaphore {
     #[cold]
     #[inline(never)]
     fn serve(&self, hand: usize) {
+        let count = hand;
         let mut hand = hand;
         let mut wakes = Wakes::none();
+        let mut fits = true;
         while {
-            self.settle(&mut table::bucket(Key::of(self)).lock(), &mut wakes, hand);
+            fits &= self.settle(&mut table::bucket(Key::of(self)).lock(), &mut wakes, hand);
             hand = 0;
             wakes.resume()
         } {}
+        assert!(fits, "{count} permits more than a semaphore can have");
     }
 
     /// Somebody has left: those behind it may be served.
@@ -273,9 +276,10 @@ impl Semaphore {
     }
 
     /// Serves those who wait as long as there are permits for the first, beginning with `hand` that
-    /// the caller has, and puts what is left into the word. Under the lock of the table.
+    /// the caller has, and puts what is left into the word; false if there is no room for that. Under
+    /// the lock of the table.
     #[inline(always)]
-    fn settle(&self, bucket: &mut Bucket, wakes: &mut Wakes, mut hand: usize) {
+    fn settle(&self, bucket: &mut Bucket, wakes: &mut Wakes, mut hand: usize) -> bool {
         let mut empty = true;
         if let Some(mut queue) = bucket.queue(Key::of(self)) {
             while !wakes.is_full()
@@ -298,6 +302,10 @@ impl Semaphore {
             }
             empty = queue.first().is_none();
         }
+        let fits = hand <= Semaphore::MAX_PERMITS - self.available();
+        if !fits {
+            hand = 0;
+        }
         // The mark is changed under the lock only.
         let gone = if empty { self.0.load(Ordering::Relaxed) & WAITERS } else { 0 };
         let change = (hand * ONE).wrapping_sub(gone);
@@ -305,6 +313,7 @@ impl Semaphore {
             // ORDERING: Release: as in `add`.
             self.0.fetch_add(change, Ordering::Release);
         }
+        fits
     }
 }
 

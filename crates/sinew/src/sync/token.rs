@@ -316,6 +316,10 @@ impl sealed::Arm for TokenArm<'_> {
         self.token.is_cancelled()
     }
 
+    fn seems_ready(&self) -> bool {
+        self.token.is_cancelled()
+    }
+
     fn enter(&mut self, wait: Joint<'_>) -> Entered {
         let token = self.token;
         self.arm.enter(wait, &token.0.cancelled, || token.is_cancelled())

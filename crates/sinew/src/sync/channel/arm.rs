@@ -100,6 +100,13 @@ impl<T> SendArm<'_, T> {
     }
 }
 
+fn is_full<T>(hands: &Hands<T>) -> bool {
+    let message = hands.take();
+    let is_full = message.is_some();
+    hands.set(message);
+    is_full
+}
+
 impl<T> Arm for RecvArm<'_, T> {}
 impl<T> Arm for SendArm<'_, T> {}
 
@@ -119,7 +126,12 @@ impl<T> sealed::Arm for RecvArm<'_, T> {
     }
 
     fn seems_ready(&self) -> bool {
-        self.core.seems_receivable()
+        // Selected before, and not taken: done already.
+        is_full(&self.hands) || self.core.seems_receivable()
+    }
+
+    fn version(&self) -> usize {
+        self.core.version()
     }
 
     fn enter(&mut self, Joint(wait): Joint<'_>) -> Entered {
@@ -160,7 +172,12 @@ impl<T> sealed::Arm for SendArm<'_, T> {
     }
 
     fn seems_ready(&self) -> bool {
-        self.core.seems_sendable()
+        // Sent before: done already.
+        !is_full(&self.hands) || self.core.seems_sendable()
+    }
+
+    fn version(&self) -> usize {
+        self.core.version()
     }
 
     fn enter(&mut self, Joint(wait): Joint<'_>) -> Entered {

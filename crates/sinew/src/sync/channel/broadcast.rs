@@ -207,14 +207,16 @@ impl<T> BroadcastSender<T> {
             };
             (ring.receivers, oldest)
         };
-        drop(oldest);
-        match value.and_then(Arc::into_inner) {
+        let result = match value.and_then(Arc::into_inner) {
             Some(message) => Err(SendError(message)),
             None => {
                 self.shared.changed.post();
                 Ok(receivers)
             }
-        }
+        };
+        // Last: it runs code of the user's.
+        drop(oldest);
+        result
     }
 
     /// One more receiver, of what is sent from now on.
@@ -422,21 +424,36 @@ impl<T> Clone for BroadcastReceiver<T> {
 
 impl<T> Drop for BroadcastReceiver<T> {
     fn drop(&mut self) {
-        // What nobody will see any more, one at a time: dropping it runs code of the user's.
-        loop {
-            let found = self.shared.ring.lock().see(self.next);
-            match found {
-                Found::Message(_) => self.next += 1,
-                Found::Behind(missed) => self.next += missed,
-                Found::Nothing | Found::Disconnected => {
-                    let mut ring = self.shared.ring.lock();
-                    if ring.end() <= self.next {
-                        ring.receivers -= 1;
-                        return;
-                    }
+        /// Goes on if a message panics when it is dropped.
+        struct Rest<'a, T>(&'a mut BroadcastReceiver<T>, bool);
+        impl<T> Drop for Rest<'_, T> {
+            fn drop(&mut self) {
+                while self.1 {
+                    self.1 = self.0.pass_over();
                 }
             }
         }
+        let mut rest = Rest(self, true);
+        while rest.1 {
+            rest.1 = rest.0.pass_over();
+        }
+    }
+}
+
+impl<T> BroadcastReceiver<T> {
+    /// Passes over a message that it will not receive, or leaves if there is none; false then.
+    fn pass_over(&mut self) -> bool {
+        // Dropped at the end: that runs code of the user's.
+        let found = {
+            let mut ring = self.shared.ring.lock();
+            if ring.end() <= self.next {
+                ring.receivers -= 1;
+                return false;
+            }
+            ring.see(self.next)
+        };
+        self.next += if let Found::Behind(missed) = found { missed } else { 1 };
+        true
     }
 }
 
@@ -475,6 +492,10 @@ impl<T> Arm for BroadcastArm<'_, T> {}
 
 impl<T> sealed::Arm for BroadcastArm<'_, T> {
     fn attempt(&mut self) -> bool {
+        self.is_ready()
+    }
+
+    fn seems_ready(&self) -> bool {
         self.is_ready()
     }
 

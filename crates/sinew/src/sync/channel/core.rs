@@ -36,11 +36,18 @@ pub(super) const UNBOUNDED: usize = usize::MAX;
 /// Messages that a bounded channel has room for from the beginning, at most.
 const AT_ONCE: usize = 1024;
 
+/// In the hint: somebody waits to send, to receive; and one change.
+const SENDING: usize = 1;
+const RECEIVING: usize = 1 << 1;
+const CHANGE: usize = 1 << 2;
+
 /// What both ends of a channel have.
 pub(super) struct Core<T> {
     state: SpinLock<State<T>>,
     /// Messages in the queue, as of the last change.
     len: AtomicUsize,
+    /// How often something has changed, and who waits, for a look without the lock.
+    hint: AtomicUsize,
     senders: AtomicUsize,
     receivers: AtomicUsize,
     capacity: usize,
@@ -242,6 +249,7 @@ impl<T> Core<T> {
         let mut state = self.state.lock();
         if node.is_linked() {
             state.sending.remove(node);
+            self.note(&state);
         }
         node.is_granted()
     }
@@ -254,6 +262,7 @@ impl<T> Core<T> {
         let mut state = self.state.lock();
         if node.is_linked() {
             state.receiving.remove(node);
+            self.note(&state);
         }
         node.is_granted()
     }
@@ -269,6 +278,7 @@ impl<T> Core<T> {
                 disconnected: false,
             }),
             len: AtomicUsize::new(0),
+            hint: AtomicUsize::new(0),
             senders: AtomicUsize::new(1),
             receivers: AtomicUsize::new(1),
             capacity,
@@ -277,12 +287,33 @@ impl<T> Core<T> {
 
     /// Whether receiving seems to be possible at once, by a look without the lock.
     pub(super) fn seems_receivable(&self) -> bool {
-        self.len() > 0 || self.capacity == 0 || self.is_one_sided()
+        self.len() > 0 || self.hint() & SENDING != 0 || self.is_one_sided()
     }
 
     /// Whether sending seems to be possible at once, by a look without the lock.
     pub(super) fn seems_sendable(&self) -> bool {
-        self.len() < self.capacity || self.capacity == 0 || self.is_one_sided()
+        self.len() < self.capacity || self.hint() & RECEIVING != 0 || self.is_one_sided()
+    }
+
+    /// A number that changes with everything that such a look depends on.
+    pub(super) fn version(&self) -> usize {
+        self.hint() / CHANGE
+    }
+
+    fn hint(&self) -> usize {
+        // ORDERING: Acquire: the length goes with it; pairs with the Release in `note`.
+        self.hint.load(Ordering::Acquire)
+    }
+
+    /// Notes what has changed, under the lock.
+    #[inline(always)]
+    fn note(&self, state: &State<T>) {
+        self.len.store(state.queue.len(), Ordering::Relaxed);
+        let before = self.hint.load(Ordering::Relaxed) & !(SENDING | RECEIVING);
+        let waits = |list: &List<Hands<T>>, mark| if list.first().is_some() { mark } else { 0 };
+        let marks = waits(&state.sending, SENDING) | waits(&state.receiving, RECEIVING);
+        // ORDERING: Release: the length; pairs with the Acquire in `hint`.
+        self.hint.store(before.wrapping_add(CHANGE) | marks, Ordering::Release);
     }
 
     fn is_one_sided(&self) -> bool {
@@ -302,7 +333,7 @@ impl<T> Core<T> {
     fn locked<R>(&self, work: impl FnOnce(&mut State<T>) -> R) -> R {
         let mut state = self.state.lock();
         let result = work(&mut state);
-        self.len.store(state.queue.len(), Ordering::Relaxed);
+        self.note(&state);
         result
     }
 
@@ -360,6 +391,7 @@ impl<T> Core<T> {
             |state, node| {
                 if let Some(node) = node {
                     state.sending.remove(node);
+                    self.note(state);
                 }
                 Wakes::none()
             },
@@ -395,10 +427,11 @@ impl<T> Core<T> {
             Try::Later => {
                 // SAFETY: the node is pinned, and taken out before it goes.
                 unsafe { state.sending.push(node) };
+                self.note(state);
                 None
             }
             done => {
-                self.len.store(state.queue.len(), Ordering::Relaxed);
+                self.note(state);
                 Some(done)
             }
         }
@@ -439,6 +472,7 @@ impl<T> Core<T> {
             |state, node| {
                 if let Some(node) = node {
                     state.receiving.remove(node);
+                    self.note(state);
                 }
                 Wakes::none()
             },
@@ -467,10 +501,11 @@ impl<T> Core<T> {
             Try::Later | Try::Grow => {
                 // SAFETY: the node is pinned, and taken out before it goes.
                 unsafe { state.receiving.push(node) };
+                self.note(state);
                 None
             }
             done => {
-                self.len.store(state.queue.len(), Ordering::Relaxed);
+                self.note(state);
                 Some(done)
             }
         }

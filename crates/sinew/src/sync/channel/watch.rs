@@ -422,6 +422,10 @@ impl<T> Arm for WatchArm<'_, T> {}
 
 impl<T> sealed::Arm for WatchArm<'_, T> {
     fn attempt(&mut self) -> bool {
+        self.seems_ready()
+    }
+
+    fn seems_ready(&self) -> bool {
         self.receiver.shared.is_ready(self.receiver.seen)
     }
 

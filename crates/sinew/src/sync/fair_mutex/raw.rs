@@ -19,12 +19,15 @@ use crate::fiber::WaitKind;
 use crate::park::list::{List, Node};
 use crate::primitive::{AtomicUsize, Cell, Ordering, SpinLock};
 use crate::sync::future::word::Word;
+use crate::sync::raw::never_again;
 use core::fmt;
 use core::marker::PhantomPinned;
 use core::pin::{Pin, pin};
 
 /// Somebody waits.
 const WAITERS: usize = 1;
+/// In the place of an owner: one who has a ticket, and was not seen to wait for its turn.
+const SOMEBODY: usize = 2;
 
 /// The word and the list; see the page of this module.
 pub(super) struct Lock {
@@ -75,8 +78,19 @@ impl Lock {
 
     #[inline]
     pub(super) fn try_lock(&self) -> bool {
+        self.try_lock_for(me())
+    }
+
+    #[inline]
+    fn try_lock_for(&self, who: usize) -> bool {
         // ORDERING: Acquire: what was written under the lock; pairs with the Release of unlocking.
-        self.word.compare_exchange(0, me(), Ordering::Acquire, Ordering::Relaxed).is_ok()
+        self.word.compare_exchange(0, who, Ordering::Acquire, Ordering::Relaxed).is_ok()
+    }
+
+    /// The owner, of whom nothing was known, is the caller.
+    fn name_owner(&self) {
+        let name = |word| Some(word & WAITERS | me());
+        let _ = self.word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, name);
     }
 
     /// Locks when it is the caller's turn; false if the deadline has passed before.
@@ -85,7 +99,7 @@ impl Lock {
     #[track_caller]
     pub(super) fn lock_slow(&self, deadline: u64) -> bool {
         let mut turn = pin!(Turn::new());
-        turn.as_mut().enter(self);
+        turn.as_mut().enter_as(self, me());
         turn.as_ref().wait(deadline)
     }
 
@@ -95,8 +109,10 @@ impl Lock {
     #[track_caller]
     pub(super) fn lock_anyhow(&self) {
         let mut turn = pin!(Turn::new());
-        turn.as_mut().enter(self);
-        turn.forbid_relocking(self);
+        turn.as_mut().enter_as(self, me());
+        if turn.waits_for_itself(self) {
+            never_again(self);
+        }
         turn.told.word.wait_anyhow(WaitKind::Lock, self.address());
         turn.use_up();
     }
@@ -152,16 +168,22 @@ impl<'m> Turn<'m> {
     /// If it was taken before, and not used.
     #[track_caller]
     pub(super) fn enter(self: Pin<&mut Self>, lock: &'m Lock) {
+        // The place may be given to others before the turn has come.
+        self.enter_as(lock, SOMEBODY);
+    }
+
+    #[track_caller]
+    fn enter_as(self: Pin<&mut Self>, lock: &'m Lock, who: usize) {
         assert!(self.home.get().is_none(), "the place has a turn already, which was not used");
         // SAFETY: it is not moved.
         let this = unsafe { self.get_unchecked_mut() };
         this.told.word.reset();
-        this.told.who.set(me());
+        this.told.who.set(who);
         this.home.set(Some(lock));
         let node = &*this.node.insert(Node::marker(&this.told));
         // SAFETY: a part of what is pinned.
         let node = unsafe { Pin::new_unchecked(node) };
-        if lock.try_lock() || lock.enter(node) {
+        if lock.try_lock_for(who) || lock.enter(node) {
             this.told.word.begin_setting();
             // SAFETY: nobody else has seen the turn.
             unsafe { Word::set(&raw const this.told.word) };
@@ -177,11 +199,17 @@ impl<'m> Turn<'m> {
     #[track_caller]
     pub(super) fn wait(self: Pin<&Self>, deadline: u64) -> bool {
         let Some(home) = self.home.get() else { panic!("the turn was used before") };
-        self.forbid_relocking(home);
+        assert!(
+            !self.waits_for_itself(home),
+            "deadlock: the lock at {home:p} is locked again by the fiber or thread that holds it"
+        );
         self.told.word.wait_till(WaitKind::Lock, home.address(), deadline);
         let come = self.told.word.is_set();
         if come {
             self.use_up();
+            if self.told.who.get() == SOMEBODY {
+                home.name_owner();
+            }
         }
         come
     }
@@ -191,19 +219,14 @@ impl<'m> Turn<'m> {
         self.home.set(None);
     }
 
-    /// Locking what one has locked oneself would never end. The owner may also be this turn, which is
-    /// told so in a moment: then it does not stand in the list any more.
-    #[track_caller]
-    fn forbid_relocking(&self, lock: &Lock) {
-        let mine = lock.word.load(Ordering::Relaxed) & !WAITERS == me();
+    /// Whether the owner is the caller, so that the turn would never come. The owner may also be this
+    /// turn, which is told so in a moment: then it does not stand in the list any more.
+    fn waits_for_itself(&self, lock: &Lock) -> bool {
         let waits = || {
             let _turns = lock.turns.lock();
             self.node.as_ref().is_some_and(Node::is_linked)
         };
-        assert!(
-            !mine || !waits(),
-            "deadlock: the lock at {lock:p} is locked again by the fiber or thread that holds it"
-        );
+        lock.word.load(Ordering::Relaxed) & !WAITERS == me() && waits()
     }
 }
 

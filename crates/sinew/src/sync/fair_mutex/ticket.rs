@@ -218,6 +218,10 @@ impl sealed::Arm for TicketArm<'_> {
         self.0.attempt()
     }
 
+    fn seems_ready(&self) -> bool {
+        self.0.attempt()
+    }
+
     fn enter(&mut self, wait: Joint<'_>) -> Entered {
         self.0.enter(wait)
     }

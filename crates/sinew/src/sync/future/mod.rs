@@ -321,6 +321,10 @@ impl<T> sealed::Arm for FutureArm<'_, T> {
         self.arm.attempt()
     }
 
+    fn seems_ready(&self) -> bool {
+        self.arm.attempt()
+    }
+
     fn enter(&mut self, wait: Joint<'_>) -> Entered {
         self.arm.enter(wait)
     }

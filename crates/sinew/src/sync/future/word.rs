@@ -121,14 +121,14 @@ impl Word {
 
     /// Waits until it is set, whatever it takes: neither unwinds nor gives up.
     pub(crate) fn wait_anyhow(&self, kind: WaitKind, address: usize) {
-        masked(|| self.wait_as(|| Wait::begin_anyhow(kind, address), clock::NEVER));
+        masked(|| self.wait_as(|| Wait::begin_anyhow(kind, address), clock::NEVER, false));
     }
 
     /// Waits until it is set, or the deadline has passed.
     #[inline]
     #[track_caller]
     pub(crate) fn wait_till(&self, kind: WaitKind, address: usize, deadline: u64) {
-        self.wait_as(|| Wait::begin(kind, address), deadline);
+        self.wait_as(|| Wait::begin(kind, address), deadline, true);
     }
 
     /// Waits for the value at `self`, or until the deadline has passed.
@@ -140,7 +140,7 @@ impl Word {
 
     #[inline(always)]
     #[track_caller]
-    fn wait_as(&self, begin: impl Fn() -> Wait, deadline: u64) {
+    fn wait_as(&self, begin: impl Fn() -> Wait, deadline: u64, may_raise: bool) {
         while !self.is_set() {
             let wait = begin();
             let who = wait.who();
@@ -159,7 +159,9 @@ impl Word {
             }
             self.detach(word);
             if !self.is_set() {
-                cancel::settle(who, outcome);
+                if may_raise {
+                    cancel::settle(who, outcome);
+                }
                 if outcome == Outcome::TimedOut && deadline <= clock::now() {
                     return;
                 }

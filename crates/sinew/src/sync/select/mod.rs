@@ -24,6 +24,7 @@ use crate::clock;
 use crate::fiber::WaitKind;
 use crate::fiber::state::Outcome;
 use crate::park::Wait;
+use crate::park::list::NeverUnwinds;
 use crate::primitive::{AtomicU64, Ordering};
 use core::time::Duration;
 
@@ -63,9 +64,13 @@ pub(crate) mod sealed {
     pub trait Arm {
         /// Does it if that is possible at once.
         fn attempt(&mut self) -> bool;
-        /// Whether it is worth an attempt, by a quick look, which may be wrong for a moment.
-        fn seems_ready(&self) -> bool {
-            true
+        /// Whether it is worth an attempt, by a quick look. If it can be done at a moment when nothing
+        /// changes, this is true.
+        fn seems_ready(&self) -> bool;
+        /// A number that changes when it can be done no longer. For what can be done for ever once it
+        /// can be, none is needed.
+        fn version(&self) -> usize {
+            0
         }
         /// Does it at once or enters the wait. The arm stays where it is until it was left.
         fn enter(&mut self, wait: Joint<'_>) -> Entered;
@@ -121,15 +126,14 @@ pub enum Patience {
 #[track_caller]
 pub fn select(arms: &mut [&mut dyn Arm], patience: Patience) -> Option<usize> {
     let count = arms.len();
-    let mut first = if count > 1 { random(count) } else { 0 };
-    // Who waits finds out what is possible as it enters the arms; who does not has to know now.
-    let sure = patience == Patience::None;
-    for index in in_turn(first, count, count) {
-        let arm = &mut arms[index];
-        if (sure || arm.seems_ready()) && arm.attempt() {
-            return Some(index);
-        }
+    let before = versions(arms);
+    if let Some(index) = attempt_one(arms) {
+        return Some(index);
     }
+    if patience == Patience::None {
+        return attempt_again(arms, before);
+    }
+    let mut first = if count > 1 { random(count) } else { 0 };
     let deadline = match patience {
         Patience::None => return None,
         Patience::For(timeout) => clock::after(clock::now(), timeout),
@@ -143,6 +147,8 @@ pub fn select(arms: &mut [&mut dyn Arm], patience: Patience) -> Option<usize> {
     loop {
         let wait = Wait::begin(WaitKind::Select, address);
         let who = wait.who();
+        // Arms are linked from here on: they must not go before they were left.
+        let guard = NeverUnwinds("select");
         let mut entered = 0;
         let (mut done, mut misused) = (None, false);
         for index in in_turn(first, count, count) {
@@ -174,6 +180,7 @@ pub fn select(arms: &mut [&mut dyn Arm], patience: Patience) -> Option<usize> {
                 Left::Granted => granted = Some(index),
             }
         }
+        core::mem::forget(guard);
         if let Some(index) = granted.or(ready) {
             return Some(index);
         }
@@ -186,6 +193,42 @@ pub fn select(arms: &mut [&mut dyn Arm], patience: Patience) -> Option<usize> {
         // not go on so.
         first = random(count);
     }
+}
+
+/// Does one of those that can be done at once, any of them as likely as the others.
+fn attempt_one(arms: &mut [&mut dyn Arm]) -> Option<usize> {
+    let count = arms.len();
+    let ready = arms.iter().filter(|arm| arm.seems_ready()).count();
+    let skip = match ready {
+        0 => return None,
+        1 => 0,
+        _ => random(ready),
+    };
+    let mut ready = (0..count).filter(|index| arms[*index].seems_ready());
+    let first = ready.nth(skip).unwrap_or(0);
+    in_turn(first, count, count).find(|&index| arms[index].seems_ready() && arms[index].attempt())
+}
+
+/// Tries again as long as something has changed while the arms were tried one after the other: if one
+/// could be done at every moment, though not the same one, it is found. Not for ever, since what
+/// changes all the time tells nobody anything.
+fn attempt_again(arms: &mut [&mut dyn Arm], mut before: usize) -> Option<usize> {
+    for _ in 0..100 {
+        let now = versions(arms);
+        if now == before || arms.len() == 1 {
+            return None;
+        }
+        before = now;
+        if let Some(index) = attempt_one(arms) {
+            return Some(index);
+        }
+    }
+    None
+}
+
+/// A number that changes with the version of any arm.
+fn versions(arms: &[&mut dyn Arm]) -> usize {
+    arms.iter().fold(0, |sum, arm| sum.wrapping_add(arm.version()))
 }
 
 /// The first `most` of `count` arms, in turn, beginning with `first`.

@@ -63,6 +63,10 @@ impl sealed::Arm for TimerArm {
         self.is_over()
     }
 
+    fn seems_ready(&self) -> bool {
+        self.is_over()
+    }
+
     fn enter(&mut self, _wait: Joint<'_>) -> Entered {
         // The whole wait ends at the earliest deadline.
         Entered::Linked
