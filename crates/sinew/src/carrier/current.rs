@@ -154,7 +154,7 @@ pub(crate) fn runs_elsewhere(control: &Control) -> bool {
 /// A hook in the middle of a wait is a host of its own: it must come back to where it was called, so
 /// it cannot go on in a first-class fiber from outside.
 pub(crate) fn host() -> Option<core::num::NonZeroU64> {
-    const IN_A_HOOK: u64 = 1 << 63;
+    const IN_A_HOOK: u64 = 1 << 60;
     fiber().and_then(|(_, control)| {
         let hook = if control.flags().has(Flags::NO_WAIT) { IN_A_HOOK } else { 0 };
         core::num::NonZeroU64::new(control.id() | hook)
