@@ -88,7 +88,7 @@ fn a_hook_that_switches_is_refused() {
             });
             MAIN.take().unwrap()
         });
-        inner.unwrap().resume();
+        assert!(inner.unwrap().resume().is_none());
     });
     sinew::wait_until(|| fiber.fiber().waits_for() == Some(WaitKind::Lock), None);
     drop(guard);
