@@ -205,15 +205,16 @@ impl RawLock {
                 continue;
             }
             self.forbid_relocking(me, word, deadline);
+            let held = |word: usize| word & !WAITERS != 0;
             if duty != 0 {
-                // At once, into the word of whoever has it now: what a wait begins with may take a
-                // while, a report for instance.
-                if !self.change(word, word | WAITERS) {
+                // At once: what a wait begins with may take a while, a report for instance.
+                let _bucket = table::bucket(self.key()).lock();
+                if !self.mark(WAITERS, held) {
                     continue;
                 }
                 duty = 0;
             }
-            let still = || self.mark(EXCLUSIVE_WAITERS, |word| word & !WAITERS != 0);
+            let still = || self.mark(EXCLUSIVE_WAITERS, held);
             match self.wait(&entry, deadline, still) {
                 Ended::Granted if entry.word.get() == HANDED => return true,
                 Ended::Granted => {
