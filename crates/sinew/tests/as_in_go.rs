@@ -14,10 +14,10 @@
 //! | `TestChan`: order, four to four | [`messages_keep_their_order`], [`many_to_many`] |
 //! | `TestChan`: `len`, `cap` | [`lengths_and_capacities`] |
 //! | `TestNonblockRecvRace` | [`a_message_does_not_go_with_the_close`] |
-//! | `TestNonblockSelectRace`, `TestNonblockSelectRace2` | [`a_ready_arm_comes_before_the_default`]; in full it does not hold, see [`one_of_two_is_ready_at_any_moment`] |
+//! | `TestNonblockSelectRace`, `TestNonblockSelectRace2` | [`a_ready_arm_comes_before_the_default`], [`one_of_two_is_ready_at_any_moment`] |
 //! | `TestSelfSelect` | [`no_select_receives_from_itself`] |
 //! | `TestSelectStress` | [`selects_among_plain_operations`] |
-//! | `TestSelectFairness` | [`no_ready_arm_is_left_out`]; in full it does not hold, see [`ready_arms_have_equal_chances`] |
+//! | `TestSelectFairness` | [`no_ready_arm_is_left_out`], [`ready_arms_have_equal_chances`] |
 //! | `TestChanSendInterface` | [`messages_of_any_type_that_were_not_sent`] |
 //! | `TestPseudoRandomSend` | [`equal_arms_are_chosen_at_random`] |
 //! | `TestMultiConsumer` | [`workers_share_a_queue`] |

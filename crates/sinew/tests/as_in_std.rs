@@ -49,7 +49,7 @@
 //! | `test_arc_condvar_poison` | [`a_notifier_that_panics`] |
 //! | `barrier.rs` | |
 //! | `test_barrier` | [`a_barrier_has_one_leader`], `signals::rounds_of_a_barrier` |
-//! | `RefUnwindSafe` of `Barrier` | no: it is not, nor are `Condvar` and the locks |
+//! | `RefUnwindSafe` of `Barrier` | [`signals_go_through_a_panic`] |
 //! | `once.rs` | |
 //! | `smoke_once`, `stampede_once` | [`done_once`] |
 //! | `poison_bad`, `wait_for_force_to_finish` | [`tried_again_after_a_panic`] |
@@ -60,7 +60,7 @@
 //! | `sync_once_cell_drop`, `sync_once_cell_drop_empty` | [`a_written_value_is_dropped_once`] |
 //! | `get_or_try_init` | [`a_value_that_could_not_be_made`] |
 //! | `sync_once_cell_does_not_leak_partially_constructed_boxes` | [`half_a_value_is_never_seen`] |
-//! | `partialeq_impl` | no: `OnceLock` is not compared |
+//! | `partialeq_impl` | [`once_locks_are_compared`] |
 //! | `dropck` | no: takes an unstable attribute |
 //! | `lazy_lock.rs` | |
 //! | `sync_lazy_new`, `sync_lazy_default`, `static_sync_lazy`, `static_sync_lazy_via_fn`, `is_sync_send` | [`a_lazy_value_is_made_once`] |
@@ -91,7 +91,7 @@
 //! | `oneshot.rs` | |
 //! | `send_before_*`, `recv_before_send`, `recv_timeout_before_send`, `try_recv_empty`, `try_recv_then_drop_receiver` | [`one_message`] |
 //! | `sender_drop`, `send_never_deadline`, `recv_then_drop_sender`, `drop_sender_then_recv` | [`no_message`] |
-//! | `recv_no_time`, `recv_deadline_passed`, `recv_time_passed` | [`no_message`]; there is no `recv_deadline` |
+//! | `recv_no_time`, `recv_deadline_passed`, `recv_time_passed` | [`no_message`], [`deadlines_that_have_passed`] |
 //! | `send_error`, `send_error_drops_*`, `message_in_channel_dropped_on_receiver_drop`, `non_send_type_can_be_used_on_same_thread` | [`a_message_that_nobody_wanted`] |
 
 mod team;
@@ -1567,4 +1567,37 @@ fn a_message_that_nobody_wanted() {
     assert_eq!(Rc::strong_count(&token), 2);
     drop(refused);
     assert_eq!(Rc::strong_count(&token), 1);
+}
+
+#[test]
+fn deadlines_that_have_passed() {
+    let (sender, receiver) = channel::bounded(1);
+    let passed = Instant::now();
+    assert_eq!(receiver.recv_deadline(passed), Err(channel::RecvTimeoutError::Timeout));
+    // What can be done at once is done all the same.
+    assert_eq!(sender.send_deadline(1, passed), Ok(()));
+    assert_eq!(sender.send_deadline(2, passed), Err(channel::SendTimeoutError::Timeout(2)));
+    assert_eq!(receiver.recv_deadline(passed), Ok(1));
+    drop(sender);
+    assert_eq!(receiver.recv_deadline(passed), Err(channel::RecvTimeoutError::Disconnected));
+}
+
+#[test]
+fn signals_go_through_a_panic() {
+    fn check<T: std::panic::RefUnwindSafe + std::panic::UnwindSafe>() {}
+    check::<Barrier>();
+    check::<Condvar>();
+    check::<sinew::sync::Semaphore>();
+    check::<sinew::sync::Futex>();
+}
+
+#[test]
+fn once_locks_are_compared() {
+    let (one, other) = (OnceLock::new(), OnceLock::new());
+    assert_eq!(one, other);
+    one.set(1).unwrap();
+    assert_ne!(one, other);
+    other.set(1).unwrap();
+    assert_eq!(one, other);
+    assert_ne!(one, OnceLock::from(2));
 }

@@ -139,6 +139,10 @@ impl Barrier {
     }
 }
 
+// What a panic may leave behind in it is nothing of the user's.
+impl std::panic::UnwindSafe for Barrier {}
+impl std::panic::RefUnwindSafe for Barrier {}
+
 impl core::fmt::Debug for Barrier {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Barrier").field("size", &self.size).finish_non_exhaustive()

@@ -276,6 +276,10 @@ impl Condvar {
     }
 }
 
+// What a panic may leave behind in it is nothing of the user's.
+impl std::panic::UnwindSafe for Condvar {}
+impl std::panic::RefUnwindSafe for Condvar {}
+
 impl Default for Condvar {
     fn default() -> Self {
         Condvar::new()

@@ -274,6 +274,14 @@ impl<T> From<T> for OnceLock<T> {
     }
 }
 
+impl<T: PartialEq> PartialEq for OnceLock<T> {
+    fn eq(&self, other: &Self) -> bool {
+        self.get() == other.get()
+    }
+}
+
+impl<T: Eq> Eq for OnceLock<T> {}
+
 impl<T: Clone> Clone for OnceLock<T> {
     fn clone(&self) -> Self {
         self.get().cloned().map_or_else(OnceLock::new, OnceLock::from)

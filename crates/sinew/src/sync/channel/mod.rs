@@ -37,6 +37,7 @@ use ::core::fmt;
 use ::core::time::Duration;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// A channel that holds up to `capacity` messages. With none, a message goes from hand to hand:
 /// `send` waits until it was received.
@@ -148,7 +149,28 @@ impl<T> Sender<T> {
     /// ```
     #[track_caller]
     pub fn send_timeout(&self, message: T, timeout: Duration) -> Result<(), SendTimeoutError<T>> {
-        let sent = self.core.send(message, Some(moment(timeout)));
+        self.send_till(message, moment(timeout))
+    }
+
+    /// Sends a message, and waits for room, until `deadline`.
+    ///
+    /// # Errors
+    /// If that has passed, or all receivers are gone.
+    ///
+    /// # Examples
+    /// ```
+    /// let (sender, receiver) = sinew::sync::channel::bounded(1);
+    /// sender.send_deadline(7, std::time::Instant::now()).unwrap();
+    /// assert_eq!(receiver.recv(), Ok(7));
+    /// ```
+    #[track_caller]
+    pub fn send_deadline(&self, message: T, deadline: Instant) -> Result<(), SendTimeoutError<T>> {
+        self.send_till(message, clock::at(deadline))
+    }
+
+    #[track_caller]
+    fn send_till(&self, message: T, deadline: u64) -> Result<(), SendTimeoutError<T>> {
+        let sent = self.core.send(message, Some(deadline));
         sent.map_err(|(failure, message)| match failure {
             Failure::Disconnected => SendTimeoutError::Disconnected(message),
             _ => SendTimeoutError::Timeout(message),
@@ -260,7 +282,28 @@ impl<T> Receiver<T> {
     /// ```
     #[track_caller]
     pub fn recv_timeout(&self, timeout: Duration) -> Result<T, RecvTimeoutError> {
-        self.core.receive(Some(moment(timeout))).map_err(|failure| match failure {
+        self.receive_till(moment(timeout))
+    }
+
+    /// Receives a message, and waits for one, until `deadline`.
+    ///
+    /// # Errors
+    /// If that has passed, or there will never be one.
+    ///
+    /// # Examples
+    /// ```
+    /// let (sender, receiver) = sinew::sync::channel::bounded(1);
+    /// sender.send(7).unwrap();
+    /// assert_eq!(receiver.recv_deadline(std::time::Instant::now()), Ok(7));
+    /// ```
+    #[track_caller]
+    pub fn recv_deadline(&self, deadline: Instant) -> Result<T, RecvTimeoutError> {
+        self.receive_till(clock::at(deadline))
+    }
+
+    #[track_caller]
+    fn receive_till(&self, deadline: u64) -> Result<T, RecvTimeoutError> {
+        self.core.receive(Some(deadline)).map_err(|failure| match failure {
             Failure::Disconnected => RecvTimeoutError::Disconnected,
             _ => RecvTimeoutError::Timeout,
         })

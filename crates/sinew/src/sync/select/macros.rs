@@ -15,7 +15,9 @@
 /// }
 /// ```
 ///
-/// If several can be done, one of them is chosen at random. The results are those of
+/// If several can be done, one of them is chosen, each as likely as the others. What is waited for
+/// is borrowed until one arm was chosen: a channel that an expression makes has to be kept by a `let`
+/// before. The results are those of
 /// [`recv`](crate::sync::channel::Receiver::recv), [`send`](crate::sync::channel::Sender::send) and
 /// [`join`](crate::JoinHandle::join): an arm whose channel is disconnected can be done at once, with
 /// an error. Messages and times are computed before anything is waited for; a message that was not
