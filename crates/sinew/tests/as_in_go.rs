@@ -7,7 +7,7 @@
 //!
 //! | in Go | here, or why not |
 //! | --- | --- |
-//! | `src/runtime/chan_test.go` | |
+//! | `chan_test.go` of its runtime | |
 //! | `TestChan`: receivers and senders wait | [`empty_and_full_channels_keep_one_waiting`] |
 //! | `TestChan`: receiving after a close | [`what_was_sent_outlives_the_close`] |
 //! | `TestChan`: a close ends a wait | [`a_close_ends_every_kind_of_wait`] |

@@ -1573,18 +1573,18 @@ fn a_message_that_nobody_wanted() {
 fn deadlines_that_have_passed() {
     let (sender, receiver) = channel::bounded(1);
     let passed = Instant::now();
-    assert_eq!(receiver.recv_deadline(passed), Err(channel::RecvTimeoutError::Timeout));
+    assert_eq!(receiver.recv_deadline(passed), Err(RecvTimeoutError::Timeout));
     // What can be done at once is done all the same.
     assert_eq!(sender.send_deadline(1, passed), Ok(()));
-    assert_eq!(sender.send_deadline(2, passed), Err(channel::SendTimeoutError::Timeout(2)));
+    assert_eq!(sender.send_deadline(2, passed), Err(SendTimeoutError::Timeout(2)));
     assert_eq!(receiver.recv_deadline(passed), Ok(1));
     drop(sender);
-    assert_eq!(receiver.recv_deadline(passed), Err(channel::RecvTimeoutError::Disconnected));
+    assert_eq!(receiver.recv_deadline(passed), Err(RecvTimeoutError::Disconnected));
 }
 
 #[test]
 fn signals_go_through_a_panic() {
-    fn check<T: std::panic::RefUnwindSafe + std::panic::UnwindSafe>() {}
+    fn check<T: RefUnwindSafe + std::panic::UnwindSafe>() {}
     check::<Barrier>();
     check::<Condvar>();
     check::<sinew::sync::Semaphore>();
