@@ -86,19 +86,24 @@ mod spin {
         #[cold]
         #[inline(never)]
         fn lock_contended(&self) {
+            let mut pauses = 4;
             let mut tries = 0_u32;
             loop {
+                // Long enough for the other one to come and go a few times: if the lock changed hands
+                // each time, so would the cache lines under it, which takes longer than the work.
+                for _ in 0..pauses {
+                    std::hint::spin_loop();
+                }
                 // ORDERING: as in `lock`.
                 if !self.locked.load(Ordering::Relaxed)
                     && !self.locked.swap(true, Ordering::Acquire)
                 {
                     return;
                 }
+                pauses = (2 * pauses).min(32);
                 tries += 1;
-                if tries.is_multiple_of(64) {
+                if tries.is_multiple_of(8) {
                     std::thread::yield_now();
-                } else {
-                    std::hint::spin_loop();
                 }
             }
         }

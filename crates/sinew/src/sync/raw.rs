@@ -56,6 +56,9 @@ const UPGRADABLE: usize = 1 << (usize::BITS - 1);
 /// Pauses before a waiter stops.
 const SPINS: u32 = 16;
 
+/// Pauses after somebody else was faster.
+const PAUSES: u32 = 8;
+
 /// What the word of a waiter's entry says when it is entered: that it waits, that it was overtaken, that
 /// this has gone on for too long, or that it wants to share as the one who may become the owner.
 const NORMAL: usize = 0;
@@ -283,11 +286,21 @@ impl RawLock {
             }
             let new = more(word, what);
             // ORDERING: Acquire: as in `take_free`.
-            match self.0.compare_exchange_weak(word, new, Ordering::Acquire, Ordering::Relaxed) {
+            match self.0.compare_exchange(word, new, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => return true,
-                Err(now) => word = now,
+                Err(_) => word = self.look_again(),
             }
         }
+    }
+
+    /// The word, after a moment: if all who share it tried again at once, it would change processors
+    /// with every one of them.
+    #[cold]
+    fn look_again(&self) -> usize {
+        for _ in 0..PAUSES {
+            spin_loop();
+        }
+        self.0.load(Ordering::Relaxed)
     }
 
     /// Shares the lock; false if the deadline passed before. With `again`, the caller may share it

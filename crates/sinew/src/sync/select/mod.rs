@@ -41,6 +41,8 @@ pub(crate) mod sealed {
     pub enum Entered {
         /// It waits.
         Linked,
+        /// It can be done at that moment.
+        Until(u64),
         /// It was done at once.
         Done,
         /// The wait has been ended for another arm.
@@ -76,10 +78,6 @@ pub(crate) mod sealed {
         fn enter(&mut self, wait: Joint<'_>) -> Entered;
         /// Leaves the wait.
         fn leave(&mut self) -> Left;
-        /// When it can be done, if that is a matter of time.
-        fn deadline(&self) -> u64 {
-            crate::clock::NEVER
-        }
     }
 }
 
@@ -126,12 +124,11 @@ pub enum Patience {
 #[track_caller]
 pub fn select(arms: &mut [&mut dyn Arm], patience: Patience) -> Option<usize> {
     let count = arms.len();
-    let before = versions(arms);
+    if patience == Patience::None {
+        return attempt_now(arms);
+    }
     if let Some(index) = attempt_one(arms) {
         return Some(index);
-    }
-    if patience == Patience::None {
-        return attempt_again(arms, before);
     }
     let mut first = if count > 1 { random(count) } else { 0 };
     let deadline = match patience {
@@ -143,8 +140,8 @@ pub fn select(arms: &mut [&mut dyn Arm], patience: Patience) -> Option<usize> {
         }
     };
     let address = core::ptr::from_ref(arms).addr();
-    let earliest = arms.iter().map(|arm| arm.deadline()).fold(deadline, u64::min);
     loop {
+        let mut earliest = deadline;
         let wait = Wait::begin(WaitKind::Select, address);
         let who = wait.who();
         // Arms are linked from here on: they must not go before they were left.
@@ -155,6 +152,7 @@ pub fn select(arms: &mut [&mut dyn Arm], patience: Patience) -> Option<usize> {
             entered += 1;
             match arms[index].enter(Joint(&wait)) {
                 Entered::Linked => {}
+                Entered::Until(moment) => earliest = earliest.min(moment),
                 Entered::Done => {
                     done = Some(index);
                     break;
@@ -209,19 +207,20 @@ fn attempt_one(arms: &mut [&mut dyn Arm]) -> Option<usize> {
     in_turn(first, count, count).find(|&index| arms[index].seems_ready() && arms[index].attempt())
 }
 
-/// Tries again as long as something has changed while the arms were tried one after the other: if one
-/// could be done at every moment, though not the same one, it is found. Not for ever, since what
-/// changes all the time tells nobody anything.
-fn attempt_again(arms: &mut [&mut dyn Arm], mut before: usize) -> Option<usize> {
+/// Does one of those that can be done at this moment. Tries again as long as something has changed
+/// while the arms were tried one after the other: if one could be done at every moment, though not the
+/// same one, it is found. Not for ever, since what changes all the time tells nobody anything.
+fn attempt_now(arms: &mut [&mut dyn Arm]) -> Option<usize> {
+    let mut before = versions(arms);
     for _ in 0..100 {
+        if let Some(index) = attempt_one(arms) {
+            return Some(index);
+        }
         let now = versions(arms);
         if now == before || arms.len() == 1 {
             return None;
         }
         before = now;
-        if let Some(index) = attempt_one(arms) {
-            return Some(index);
-        }
     }
     None
 }

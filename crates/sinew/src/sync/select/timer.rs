@@ -68,15 +68,10 @@ impl sealed::Arm for TimerArm {
     }
 
     fn enter(&mut self, _wait: Joint<'_>) -> Entered {
-        // The whole wait ends at the earliest deadline.
-        Entered::Linked
+        Entered::Until(self.deadline)
     }
 
     fn leave(&mut self) -> Left {
         if self.is_over() { Left::Ready } else { Left::Nothing }
-    }
-
-    fn deadline(&self) -> u64 {
-        self.deadline
     }
 }
