@@ -23,7 +23,7 @@ use crate::carrier::Claimed;
 use crate::fiber::WaitKind;
 use crate::park::Wait;
 use crate::park::list::{Ended, List, Node, Terms, Wakes, wait_in};
-use crate::primitive::{AtomicUsize, Cell, Ordering, SpinLock};
+use crate::primitive::{AtomicU64, AtomicUsize, Cell, Ordering, SpinLock};
 use core::pin::Pin;
 use std::collections::VecDeque;
 
@@ -36,18 +36,18 @@ pub(super) const UNBOUNDED: usize = usize::MAX;
 /// Messages that a bounded channel has room for from the beginning, at most.
 const AT_ONCE: usize = 1024;
 
-/// In the hint: somebody waits to send, to receive; and one change.
-const SENDING: usize = 1;
-const RECEIVING: usize = 1 << 1;
-const CHANGE: usize = 1 << 2;
+/// What is noted: one change; below that a number of messages.
+const CHANGE: u64 = 1 << 40;
+/// Or, of a channel without room: somebody waits to send, to receive.
+const SENDING: u64 = 1;
+const RECEIVING: u64 = 1 << 1;
 
 /// What both ends of a channel have.
 pub(super) struct Core<T> {
     state: SpinLock<State<T>>,
-    /// Messages in the queue, as of the last change.
-    len: AtomicUsize,
-    /// How often something has changed, and who waits, for a look without the lock.
-    hint: AtomicUsize,
+    /// For a look without the lock: how often something has changed, and in the lower bits how many
+    /// messages there are, or, where there never are any, who waits.
+    noted: AtomicU64,
     senders: AtomicUsize,
     receivers: AtomicUsize,
     capacity: usize,
@@ -277,8 +277,7 @@ impl<T> Core<T> {
                 receiving: List::new(),
                 disconnected: false,
             }),
-            len: AtomicUsize::new(0),
-            hint: AtomicUsize::new(0),
+            noted: AtomicU64::new(0),
             senders: AtomicUsize::new(1),
             receivers: AtomicUsize::new(1),
             capacity,
@@ -287,33 +286,50 @@ impl<T> Core<T> {
 
     /// Whether receiving seems to be possible at once, by a look without the lock.
     pub(super) fn seems_receivable(&self) -> bool {
-        self.len() > 0 || self.hint() & SENDING != 0 || self.is_one_sided()
+        let noted = self.noted() % CHANGE;
+        let possible = if self.capacity == 0 { noted & SENDING != 0 } else { noted > 0 };
+        possible || self.is_one_sided()
     }
 
     /// Whether sending seems to be possible at once, by a look without the lock.
     pub(super) fn seems_sendable(&self) -> bool {
-        self.len() < self.capacity || self.hint() & RECEIVING != 0 || self.is_one_sided()
+        let noted = self.noted() % CHANGE;
+        let possible =
+            if self.capacity == 0 { noted & RECEIVING != 0 } else { noted < self.capacity as u64 };
+        possible || self.is_one_sided()
     }
 
     /// A number that changes with everything that such a look depends on.
     pub(super) fn version(&self) -> usize {
-        self.hint() / CHANGE
+        (self.noted() / CHANGE) as usize
     }
 
-    fn hint(&self) -> usize {
-        // ORDERING: Acquire: the length goes with it; pairs with the Release in `note`.
-        self.hint.load(Ordering::Acquire)
+    fn noted(&self) -> u64 {
+        // ORDERING: Acquire: who looks at several channels sees them in the order of its looks; pairs
+        // with the Release in `note`.
+        self.noted.load(Ordering::Acquire)
     }
 
     /// Notes what has changed, under the lock.
     #[inline(always)]
     fn note(&self, state: &State<T>) {
-        self.len.store(state.queue.len(), Ordering::Relaxed);
-        let before = self.hint.load(Ordering::Relaxed) & !(SENDING | RECEIVING);
+        let noted = self.noted.load(Ordering::Relaxed);
+        let len = state.queue.len() as u64;
+        if self.capacity == 0 {
+            self.note_who_waits(state);
+        } else if noted % CHANGE != len {
+            // ORDERING: Release: as in `noted`.
+            self.noted.store((noted & !(CHANGE - 1)).wrapping_add(CHANGE) | len, Ordering::Release);
+        }
+    }
+
+    #[inline(never)]
+    fn note_who_waits(&self, state: &State<T>) {
         let waits = |list: &List<Hands<T>>, mark| if list.first().is_some() { mark } else { 0 };
-        let marks = waits(&state.sending, SENDING) | waits(&state.receiving, RECEIVING);
-        // ORDERING: Release: the length; pairs with the Acquire in `hint`.
-        self.hint.store(before.wrapping_add(CHANGE) | marks, Ordering::Release);
+        let who = waits(&state.sending, SENDING) | waits(&state.receiving, RECEIVING);
+        let changes = self.noted.load(Ordering::Relaxed) & !(CHANGE - 1);
+        // ORDERING: Release: as in `noted`.
+        self.noted.store(changes.wrapping_add(CHANGE) | who, Ordering::Release);
     }
 
     fn is_one_sided(&self) -> bool {
@@ -321,7 +337,7 @@ impl<T> Core<T> {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.len.load(Ordering::Relaxed)
+        if self.capacity == 0 { 0 } else { (self.noted() % CHANGE) as usize }
     }
 
     pub(super) fn capacity(&self) -> Option<usize> {
