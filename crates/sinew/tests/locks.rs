@@ -693,7 +693,7 @@ fn a_guard_that_unlocks_for_a_while_is_not_left_without_its_lock() {
             })
         })
         .collect();
-    sinew::sleep(Duration::from_millis(2));
+    sinew::wait_until(|| most.load(Ordering::Relaxed) > 0, None);
     fibers.iter().for_each(|fiber| fiber.cancel());
     for fiber in fibers {
         let _ = fiber.join();
