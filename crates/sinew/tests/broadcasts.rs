@@ -281,3 +281,33 @@ fn everybody_gets_everything_in_select() {
         assert_eq!(fiber.join().unwrap(), (300, 300, 300));
     }
 }
+
+/// What was seen before it was announced is not announced again.
+#[test]
+fn a_late_announcement_selects_nothing() {
+    let _watch = watch::a_minute();
+    let (level, mut watcher) = channel::watch(0_u32);
+    let (sender, mut receiver) = channel::broadcast(8);
+    std::thread::scope(|s| {
+        s.spawn(move || {
+            for number in 1..=20_000 {
+                level.send(number).unwrap();
+                sender.send(number).unwrap();
+            }
+        });
+        let mut last = 0;
+        while last < 20_000 {
+            select! {
+                wait(watcher) -> changed => match changed {
+                    Ok(()) => assert!(*watcher.borrow() > 0),
+                    Err(_) => assert!(watcher.is_disconnected()),
+                },
+                recv(receiver) -> message => match message {
+                    Ok(number) => last = number,
+                    Err(BroadcastRecvError::Lagged(_)) => {}
+                    Err(error) => panic!("{error}"),
+                },
+            }
+        }
+    });
+}

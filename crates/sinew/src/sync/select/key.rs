@@ -19,29 +19,27 @@ impl KeyArm {
     }
 
     /// Enters the wait, unless `still`, which is asked under the lock of the table, says that there
-    /// is nothing to wait for.
+    /// is nothing to wait for: then it is done.
     pub(crate) fn enter(
         &mut self,
-        Joint(wait): Joint<'_>,
+        wait: Joint<'_>,
         still: impl FnOnce(&mut Bucket) -> bool,
     ) -> Entered {
+        if self.link(wait, still) { Entered::Linked } else { done(wait) }
+    }
+
+    /// Enters the wait, unless `still` says that there is nothing to wait for; false then.
+    fn link(&mut self, Joint(wait): Joint<'_>, still: impl FnOnce(&mut Bucket) -> bool) -> bool {
         let node = self.node.insert(Node::one_of_several(wait, &self.entry));
         // SAFETY: `select` does not move the arm before it has left it.
         let node = unsafe { Pin::new_unchecked(&*node) };
-        let waits = {
-            let mut bucket = table::bucket(self.entry.key()).lock();
-            let waits = still(&mut bucket);
-            if waits {
-                // SAFETY: the node is pinned, and taken out before it goes.
-                unsafe { bucket.push(node) };
-            }
-            waits
-        };
-        match waits {
-            true => Entered::Linked,
-            false if wait.claim_for_itself() => Entered::Done,
-            false => Entered::Lost,
+        let mut bucket = table::bucket(self.entry.key()).lock();
+        let waits = still(&mut bucket);
+        if waits {
+            // SAFETY: the node is pinned, and taken out before it goes.
+            unsafe { bucket.push(node) };
         }
+        waits
     }
 
     /// Leaves the wait.
@@ -54,6 +52,11 @@ impl KeyArm {
         }
         self.node = None;
     }
+}
+
+/// An arm that can be done ends the wait for it, if nobody has ended it for another.
+fn done(Joint(wait): Joint<'_>) -> Entered {
+    if wait.claim_for_itself() { Entered::Done } else { Entered::Lost }
 }
 
 /// One of several waits, for what is announced by posts of a futex.
@@ -70,12 +73,19 @@ impl SignalArm {
         &mut self,
         wait: Joint<'_>,
         futex: &Futex,
-        ready: impl FnOnce() -> bool,
+        ready: impl Fn() -> bool,
     ) -> Entered {
-        let token = futex.get();
-        // What becomes ready after the look is posted after it.
-        let ready = ready();
-        self.0.enter(wait, |_| !ready && futex.mark(token + 1))
+        loop {
+            let token = futex.get();
+            // What becomes ready after the look is posted after it. The other way round that is not
+            // so: a post may be of something that was seen before it came.
+            if ready() {
+                return done(wait);
+            }
+            if self.0.link(wait, |_| futex.mark(token + 1)) {
+                return Entered::Linked;
+            }
+        }
     }
 
     /// Leaves the wait.

@@ -3,7 +3,7 @@
 use super::{Patience, select};
 use crate::model::{Tracked, check, check_within, deadline_passes, spawn, spawn_cancellable};
 use crate::sync::FiberFuture;
-use crate::sync::channel::{Receiver, Sender, bounded};
+use crate::sync::channel::{Receiver, Sender, bounded, watch};
 use core::time::Duration;
 use std::sync::Arc;
 
@@ -207,6 +207,24 @@ fn a_future_and_the_end_of_a_channel() {
         assert_eq!(future.wait().get(), 7);
         assert!(receiver.recv().is_err());
         setter.join().unwrap();
+        other.join().unwrap();
+    });
+}
+
+/// A change that was seen before it was announced does not select the arm again.
+#[test]
+fn a_late_announcement_selects_nothing() {
+    check(|| {
+        let (sender, mut watcher) = watch(0);
+        let other = spawn(move || drop(sender.replace(1)));
+        for _ in 0..2 {
+            let mut arm = watcher.arm();
+            assert_eq!(select(&mut [&mut arm], Patience::Forever), Some(0));
+            if arm.take().is_err() {
+                assert!(watcher.is_disconnected());
+                break;
+            }
+        }
         other.join().unwrap();
     });
 }
