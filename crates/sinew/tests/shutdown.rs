@@ -152,12 +152,15 @@ fn one_that_refuses_to_end_is_named() {
 fn one_that_computes_for_ever_does_not_hang_the_shutdown() {
     let outcome = child("one_that_computes_for_ever_does_not_hang_the_shutdown", || {
         let runtime = Runtime::builder().carriers(1).build().unwrap();
-        let fiber = runtime.spawn(|| {
+        let begun = Arc::new(AtomicBool::new(false));
+        let theirs = begun.clone();
+        let _fiber = runtime.spawn(move || {
+            theirs.store(true, Ordering::Relaxed);
             loop {
                 std::hint::spin_loop();
             }
         });
-        sinew::wait_until(|| fiber.fiber().state() == sinew::State::Running, None);
+        sinew::wait_until(|| begun.load(Ordering::Relaxed), None);
         let leftover = runtime.shutdown_timeout(Duration::from_millis(20)).unwrap_err();
         assert!(leftover.to_string().contains("(running)"), "{leftover}");
     });
