@@ -2,7 +2,8 @@
 
 use super::bout::{Bout, Worker};
 use super::channels::{Desk, Inbox, Ledger, Parcel, Producer};
-use sinew::sync::channel::{self, Receiver, Sender};
+use sinew::sync::channel::{self, BroadcastReceiver, BroadcastRecvError, WatchReceiver};
+use sinew::sync::channel::{Receiver, Sender};
 use sinew::sync::{Arm, CancellationToken, FiberFuture, Patience};
 use std::sync::Arc;
 
@@ -100,18 +101,22 @@ fn receive_until_disconnected(worker: &mut Worker, receivers: &[Receiver<Parcel>
     let mut inboxes: Vec<Inbox> = receivers.iter().map(|_| Inbox::default()).collect();
     let mut open = vec![true; receivers.len()];
     let (mut bell, mut stop, mut fiber) = (new_bell(worker), new_stop(worker), new_end(worker));
+    let (mut level, mut news) = new_announcements(worker);
     while open.contains(&true) {
         let which: Vec<_> = (0..receivers.len()).filter(|&index| open[index]).collect();
         let mut arms: Vec<_> = which.iter().map(|&index| receivers[index].arm()).collect();
         let (mut ring, mut stopped, mut end) = (bell.arm(), stop.arm(), fiber.arm());
+        let (mut change, mut message) = (level.arm(), news.arm());
         let mut soon = sinew::sync::after(worker.patience());
         let mut borrowed: Vec<_> = arms.iter_mut().map(|arm| arm as &mut dyn Arm).collect();
-        let other = worker.below(if worker.has_timeouts() { 6 } else { 5 });
+        let other = worker.below(if worker.has_timeouts() { 8 } else { 7 });
         match other {
             0 | 1 => {}
             2 => borrowed.push(&mut ring),
             3 => borrowed.push(&mut stopped),
             4 => borrowed.push(&mut end),
+            5 => borrowed.push(&mut change),
+            6 => borrowed.push(&mut message),
             _ => borrowed.push(&mut soon),
         }
         let done = select_of(worker, &mut borrowed);
@@ -143,12 +148,43 @@ fn receive_until_disconnected(worker: &mut Worker, receivers: &[Receiver<Parcel>
                     assert_eq!(end.take().expect("nobody cancels it"), 7);
                     fiber = new_end(worker);
                 }
+                // Each change is seen once, and the end after the last.
+                5 if change.take().is_err() => {
+                    assert!(level.is_disconnected() && *level.borrow() == ANNOUNCEMENTS);
+                    (level, news) = new_announcements(worker);
+                }
+                6 => match message.take() {
+                    Ok(_) => {}
+                    Err(BroadcastRecvError::Disconnected) => {
+                        (level, news) = new_announcements(worker);
+                    }
+                    Err(error) => panic!("selected, and {error}"),
+                },
                 _ => {}
             }
         }
         worker.did();
         worker.pause();
     }
+}
+
+/// How often something is announced.
+const ANNOUNCEMENTS: u64 = 5;
+
+/// A value that changes now and then, and messages to everybody.
+fn new_announcements(worker: &mut Worker) -> (WatchReceiver<u64>, BroadcastReceiver<u64>) {
+    let (level, watcher) = channel::watch(0);
+    let (news, reader) = channel::broadcast(ANNOUNCEMENTS as usize);
+    let yields = worker.below(4);
+    drop(worker.spawn(move || {
+        for number in 1..=ANNOUNCEMENTS {
+            level.replace(number);
+            // Nobody may be there any more.
+            let _ = news.send(number);
+            (0..yields).for_each(|_| sinew::yield_now());
+        }
+    }));
+    (watcher, reader)
 }
 
 /// A token that is cancelled some time later.
