@@ -220,6 +220,7 @@ impl<T> JoinHandle<T> {
     /// # Safety
     /// The fiber has finished, and the result was not taken.
     #[inline(always)]
+    #[track_caller]
     unsafe fn take(self) -> Result<T> {
         if self.fiber.life.marks() & DETACHED != 0 {
             result_is_gone();

@@ -79,8 +79,8 @@ impl Condvar {
         self.wait_till(guard, clock::NEVER);
     }
 
-    /// As [`wait`](Self::wait), at most for `timeout`; false if that was over. A notification that
-    /// comes in the same moment may be used up all the same.
+    /// As [`wait`](Self::wait), at most for `timeout`; false if that was over. Who leaves for that, or
+    /// because it is cancelled, has used up no notification: the next one gets it.
     ///
     /// # Examples
     /// ```

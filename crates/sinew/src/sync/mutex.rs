@@ -80,9 +80,14 @@ unsafe impl lock_api::RawMutexTimed for RawMutex {
 /// As [`std::sync::Mutex`], but who waits for it is suspended, if it is a fiber, and it is never
 /// [poisoned](crate::sync#poisoning). Locking what the caller itself has locked panics.
 ///
-/// The guards are those of `lock_api`, and so is what this derefs to. A fiber that waits in one of
-/// the methods below can be cancelled. A guard that unlocks for a while (`MutexGuard::unlocked`,
-/// `bump`) has the lock when it goes on, whatever is asked of its fiber meanwhile.
+/// A wait in a method of this type can be cancelled, and is cut short by
+/// [`timeout`](crate::timeout()). The guards are those of `lock_api`, and so is what this derefs to:
+/// **through the `Deref`, or code that is generic over `lock_api`, a wait for the lock cannot be
+/// cancelled**, because guards that unlock for a while (`unlocked`, `bump`) rely on having the lock
+/// when they go on.
+///
+/// Unfair: who comes may be faster than who was woken, but not for longer than a millisecond, or than
+/// once on one carrier. [`FairMutex`](super::FairMutex) serves in the order of coming.
 ///
 /// # Examples
 /// ```
@@ -169,6 +174,9 @@ impl<T: ?Sized> Mutex<T> {
 
     /// Locks; `None` if `timeout` is over before.
     ///
+    /// # Panics
+    /// If the caller has it locked.
+    ///
     /// # Examples
     /// ```
     /// use std::time::Duration;
@@ -182,6 +190,9 @@ impl<T: ?Sized> Mutex<T> {
     }
 
     /// Locks; `None` if `deadline` has passed before.
+    ///
+    /// # Panics
+    /// If the caller has it locked.
     ///
     /// # Examples
     /// ```

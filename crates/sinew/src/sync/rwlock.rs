@@ -204,9 +204,18 @@ unsafe impl lock_api::RawRwLockUpgradeTimed for RawRwLock {
 /// [poisoned](crate::sync#poisoning). A fiber that reads already and reads again may wait for a
 /// writer that waits for it; [`read_recursive`](Self::read_recursive) does not.
 ///
-/// The guards are those of `lock_api`, and so is what this derefs to. A fiber that waits in one of
-/// the methods below can be cancelled; a guard that unlocks for a while has the lock when it goes
-/// on, whatever is asked of its fiber meanwhile.
+/// A wait in a method of this type can be cancelled, and is cut short by
+/// [`timeout`](crate::timeout()). The guards are those of `lock_api`, and so is what this derefs to:
+/// **through the `Deref`, or code that is generic over `lock_api`, a wait for the lock cannot be
+/// cancelled**, because guards that unlock for a while (`unlocked`, `bump`) rely on having the lock
+/// when they go on.
+/// `RwLockUpgradableReadGuard::upgrade` can be, and has the right to read when it is unwound.
+///
+/// While somebody waits to write, nobody new reads; otherwise waiters come first in, first out.
+///
+/// A fiber that has it locked to write and locks it again panics. One that reads and then waits to
+/// write, or that has the right to write next and wants it again, waits for itself, for ever: who
+/// reads is counted, not known.
 ///
 /// # Examples
 /// ```
@@ -250,6 +259,9 @@ impl<T> RwLock<T> {
 impl<T: ?Sized> RwLock<T> {
     /// Locks to read, and waits until that is possible.
     ///
+    /// # Panics
+    /// If the caller has it locked to write.
+    ///
     /// # Examples
     /// ```
     /// let lock = sinew::sync::RwLock::new(7);
@@ -280,6 +292,9 @@ impl<T: ?Sized> RwLock<T> {
 
     /// Locks to read; `None` if `timeout` is over before.
     ///
+    /// # Panics
+    /// If the caller has it locked to write.
+    ///
     /// # Examples
     /// ```
     /// use std::time::Duration;
@@ -293,6 +308,9 @@ impl<T: ?Sized> RwLock<T> {
     }
 
     /// Locks to read; `None` if `deadline` has passed before.
+    ///
+    /// # Panics
+    /// If the caller has it locked to write.
     ///
     /// # Examples
     /// ```
@@ -358,6 +376,9 @@ impl<T: ?Sized> RwLock<T> {
 
     /// Locks to write; `None` if `timeout` is over before.
     ///
+    /// # Panics
+    /// If the caller has it locked to write.
+    ///
     /// # Examples
     /// ```
     /// use std::time::Duration;
@@ -372,6 +393,9 @@ impl<T: ?Sized> RwLock<T> {
 
     /// Locks to write; `None` if `deadline` has passed before.
     ///
+    /// # Panics
+    /// If the caller has it locked to write.
+    ///
     /// # Examples
     /// ```
     /// use std::time::Instant;
@@ -385,6 +409,9 @@ impl<T: ?Sized> RwLock<T> {
     }
 
     /// Locks to read, and to be the next who writes, and waits until that is possible.
+    ///
+    /// # Panics
+    /// If the caller has it locked to write.
     ///
     /// # Examples
     /// ```
@@ -416,6 +443,9 @@ impl<T: ?Sized> RwLock<T> {
 
     /// Locks to read, and to be the next who writes; `None` if `timeout` is over before.
     ///
+    /// # Panics
+    /// If the caller has it locked to write.
+    ///
     /// # Examples
     /// ```
     /// use std::time::Duration;
@@ -432,6 +462,9 @@ impl<T: ?Sized> RwLock<T> {
     }
 
     /// Locks to read, and to be the next who writes; `None` if `deadline` has passed before.
+    ///
+    /// # Panics
+    /// If the caller has it locked to write.
     ///
     /// # Examples
     /// ```

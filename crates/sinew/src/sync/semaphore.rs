@@ -39,8 +39,13 @@ const ONE: usize = 2;
 // One word: the permits, and in the lowest bit whether somebody waits. As long as somebody does,
 // permits are taken for it by who gives some back, under the lock of the table: those in its hands
 // first, which need not go through the word.
-#[derive(Debug)]
 pub struct Semaphore(AtomicUsize);
+
+impl core::fmt::Debug for Semaphore {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("Semaphore").field("available", &self.available()).finish_non_exhaustive()
+    }
+}
 
 const _: () = assert!(cfg!(sinew_loom) || size_of::<Semaphore>() <= 16);
 
@@ -91,7 +96,7 @@ impl Semaphore {
         self.acquire_many(1)
     }
 
-    /// Takes so many permits at once.
+    /// Takes so many permits at once. If there will never be so many, that waits for ever.
     ///
     /// # Examples
     /// ```

@@ -59,6 +59,9 @@ pub enum Reached {
 
 /// A counter that only grows, and those who wait for its values.
 ///
+/// Nothing increments it by itself: if fibers pass a turn on by number, one that may panic or be
+/// cancelled in its turn increments in a destructor.
+///
 /// # Examples
 /// ```
 /// use sinew::sync::Sequencer;

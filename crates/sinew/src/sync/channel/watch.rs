@@ -315,7 +315,8 @@ impl<T> WatchReceiver<T> {
         }
     }
 
-    /// The value, whether or not it has changed. It is not changed while the guard is kept.
+    /// The value, whether or not it has changed. It is not changed while the guard is kept: a fiber
+    /// that keeps it and sends waits for itself.
     ///
     /// # Examples
     /// ```

@@ -85,7 +85,8 @@ unsafe impl lock_api::RawMutexTimed for RawFairMutex {
 ///
 /// Slower than [`Mutex`](super::Mutex) if it is contended: the lock goes from hand to hand, and
 /// nobody takes it while the next one wakes up. As there, locking what the caller itself has locked
-/// panics, waits can be cancelled, and there is no poisoning. A waiter that leaves passes its turn.
+/// panics, waits in methods of this type can be cancelled, and there is no poisoning. A waiter that
+/// leaves passes its turn.
 ///
 /// # Examples
 /// ```
@@ -169,6 +170,9 @@ impl<T: ?Sized> FairMutex<T> {
 
     /// Locks when it is the caller's turn; `None` if `timeout` is over before.
     ///
+    /// # Panics
+    /// If the caller has it locked.
+    ///
     /// # Examples
     /// ```
     /// use std::time::Duration;
@@ -183,6 +187,9 @@ impl<T: ?Sized> FairMutex<T> {
 
     /// Locks when it is the caller's turn; `None` if `deadline` has passed before.
     ///
+    /// # Panics
+    /// If the caller has it locked.
+    ///
     /// # Examples
     /// ```
     /// use std::time::Instant;
@@ -195,7 +202,8 @@ impl<T: ?Sized> FairMutex<T> {
         self.0.try_lock_until(deadline)
     }
 
-    /// Takes a ticket, and does not wait: who comes later is behind it.
+    /// Takes a ticket, and does not wait: who comes later is behind it, also if that is the caller. To
+    /// `lock` while one has a ticket that one has not waited for is to wait for ever.
     ///
     /// # Panics
     /// If the place has a turn that was not used.

@@ -23,9 +23,21 @@
 /// an error. Messages and times are computed before anything is waited for; a message that was not
 /// sent is dropped.
 ///
-/// `recv` takes receivers of every kind of channel but [`watch`](crate::sync::channel::watch).
-/// `wait` takes what is waited for without a message: a [`FiberFuture`](crate::sync::FiberFuture), a
-/// place in an order ([`SequencerTurn`](crate::sync::SequencerTurn),
+/// A pattern has to match every result. To keep a message that was not sent, make its arm before:
+///
+/// ```
+/// use sinew::sync::channel::bounded;
+/// use sinew::sync::{Patience, select};
+///
+/// let (full, _receiver) = bounded(0);
+/// let mut arm = full.arm("message");
+/// assert_eq!(select(&mut [&mut arm], Patience::None), None);
+/// assert_eq!(arm.take().unwrap_err().0, "message");
+/// ```
+///
+/// `recv` takes receivers of every kind of channel that has messages. `wait` takes what is waited for without a message: a [`FiberFuture`](crate::sync::FiberFuture), a
+/// place in an order ([`SequencerTurn`](crate::sync::SequencerTurn), also of an
+/// [`Event`](crate::sync::Event::enter),
 /// [`FairMutexTicket`](crate::sync::FairMutexTicket)), a
 /// [`CancellationToken`](crate::sync::CancellationToken), a
 /// [`WatchReceiver`](crate::sync::channel::WatchReceiver).
@@ -46,65 +58,71 @@
 /// ```
 #[macro_export]
 macro_rules! select {
+    ($($arms:tt)*) => { $crate::__select!(@arms $crate::sync::Patience::Forever, [] $($arms)*) };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __select {
     (@arms $patience:expr, [$($arms:tt)*]) => {{
-        let index = $crate::select!(@call $patience, $($arms)*);
-        $crate::select!(@chain index, 0, $($arms)*)
+        let index = $crate::__select!(@call $patience, $($arms)*);
+        $crate::__select!(@chain index, 0, $($arms)*)
     }};
-    (@arms $patience:expr, [$($arms:tt)*] ,) => { $crate::select!(@arms $patience, [$($arms)*]) };
+    (@arms $patience:expr, [$($arms:tt)*] ,) => { $crate::__select!(@arms $patience, [$($arms)*]) };
     // Bodies in braces need no comma.
     (@arms $patience:expr, [$($arms:tt)*] $kind:ident($($what:tt)*) -> $result:pat => $body:block
         $kind2:ident $($rest:tt)*) => {
-        $crate::select!(@arms $patience, [$($arms)*] $kind($($what)*) -> $result => $body,
+        $crate::__select!(@arms $patience, [$($arms)*] $kind($($what)*) -> $result => $body,
             $kind2 $($rest)*)
     };
     (@arms $patience:expr, [$($arms:tt)*] recv($receiver:expr) -> $result:pat => $body:expr
         $(, $($rest:tt)*)?) => {{
         let mut arm = $receiver.arm();
-        $crate::select!(@arms $patience, [$($arms)* (arm, $result, $body)] $($($rest)*)?)
+        $crate::__select!(@arms $patience, [$($arms)* (arm, $result, $body)] $($($rest)*)?)
     }};
     (@arms $patience:expr, [$($arms:tt)*] send($sender:expr, $message:expr) -> $result:pat
         => $body:expr $(, $($rest:tt)*)?) => {{
         let mut arm = $sender.arm($message);
-        $crate::select!(@arms $patience, [$($arms)* (arm, $result, $body)] $($($rest)*)?)
+        $crate::__select!(@arms $patience, [$($arms)* (arm, $result, $body)] $($($rest)*)?)
     }};
     (@arms $patience:expr, [$($arms:tt)*] wait($future:expr) -> $result:pat => $body:expr
         $(, $($rest:tt)*)?) => {{
         let mut arm = $future.arm();
-        $crate::select!(@arms $patience, [$($arms)* (arm, $result, $body)] $($($rest)*)?)
+        $crate::__select!(@arms $patience, [$($arms)* (arm, $result, $body)] $($($rest)*)?)
     }};
     (@arms $patience:expr, [$($arms:tt)*] join($handle:expr) -> $result:pat => $body:expr
         $(, $($rest:tt)*)?) => {{
         let mut arm = $handle.arm();
-        $crate::select!(@arms $patience, [$($arms)* (arm, $result, $body)] $($($rest)*)?)
+        $crate::__select!(@arms $patience, [$($arms)* (arm, $result, $body)] $($($rest)*)?)
     }};
     (@arms $patience:expr, [$($arms:tt)*] after($duration:expr) => $body:block
         $kind:ident $($rest:tt)*) => {
-        $crate::select!(@arms $patience, [$($arms)*] after($duration) => $body, $kind $($rest)*)
+        $crate::__select!(@arms $patience, [$($arms)*] after($duration) => $body, $kind $($rest)*)
     };
     (@arms $patience:expr, [$($arms:tt)*] at($instant:expr) => $body:block
         $kind:ident $($rest:tt)*) => {
-        $crate::select!(@arms $patience, [$($arms)*] at($instant) => $body, $kind $($rest)*)
+        $crate::__select!(@arms $patience, [$($arms)*] at($instant) => $body, $kind $($rest)*)
     };
     (@arms $patience:expr, [$($arms:tt)*] after($duration:expr) => $body:expr
         $(, $($rest:tt)*)?) => {{
         let mut arm = $crate::sync::after($duration);
-        $crate::select!(@arms $patience, [$($arms)* (arm, (), $body)] $($($rest)*)?)
+        $crate::__select!(@arms $patience, [$($arms)* (arm, (), $body)] $($($rest)*)?)
     }};
     (@arms $patience:expr, [$($arms:tt)*] at($instant:expr) => $body:expr
         $(, $($rest:tt)*)?) => {{
         let mut arm = $crate::sync::at($instant);
-        $crate::select!(@arms $patience, [$($arms)* (arm, (), $body)] $($($rest)*)?)
+        $crate::__select!(@arms $patience, [$($arms)* (arm, (), $body)] $($($rest)*)?)
     }};
     (@arms $patience:expr, [$($arms:tt)*] default => $body:expr $(,)?) => {{
-        match $crate::select!(@call $crate::sync::Patience::None, $($arms)*) {
+        match $crate::__select!(@call $crate::sync::Patience::None, $($arms)*) {
             None => $body,
-            index => $crate::select!(@chain index, 0, $($arms)*),
+            index => $crate::__select!(@chain index, 0, $($arms)*),
         }
     }};
     (@arms $patience:expr, [$($arms:tt)*] default($timeout:expr) => $body:expr $(,)?) => {{
-        match $crate::select!(@call $crate::sync::Patience::For($timeout), $($arms)*) {
+        match $crate::__select!(@call $crate::sync::Patience::For($timeout), $($arms)*) {
             None => $body,
-            index => $crate::select!(@chain index, 0, $($arms)*),
+            index => $crate::__select!(@chain index, 0, $($arms)*),
         }
     }};
     (@call $patience:expr, $(($arm:ident, $result:pat, $body:expr))*) => {
@@ -115,7 +133,7 @@ macro_rules! select {
             let $result = $arm.take();
             $body
         } else {
-            $crate::select!(@chain $index, $number + 1, $($rest)*)
+            $crate::__select!(@chain $index, $number + 1, $($rest)*)
         }
     };
     (@chain $index:ident, $number:expr,) => { ::core::unreachable!() };
@@ -126,5 +144,4 @@ macro_rules! select {
             at(instant) => expression, and last default => expression or \
             default(duration) => expression")
     };
-    ($($arms:tt)*) => { $crate::select!(@arms $crate::sync::Patience::Forever, [] $($arms)*) };
 }
