@@ -2,7 +2,7 @@
 
 use sinew::select;
 use sinew::sync::channel::{self, RecvError};
-use sinew::sync::{self, Arm, Patience};
+use sinew::sync::{self, Arm, Patience, Semaphore};
 use sinew::{Runtime, WaitKind};
 use sinew_testkit::{Seed, watch};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -407,4 +407,60 @@ fn children_of_a_scope_are_arms() {
             after(Duration::MAX) => unreachable!(),
         }
     });
+}
+
+/// Permits that are selected, let go with their arm, timed out and cancelled are conserved.
+#[test]
+fn permits_are_arms() {
+    let _watch = watch::a_minute();
+    let mut seeds = Seed::from_env();
+    for carriers in [1, 2, 4] {
+        let runtime = Runtime::builder().carriers(carriers).build().unwrap();
+        let permits = Arc::new(Semaphore::new(3));
+        let (most, inside) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let fibers: Vec<_> = (0..16)
+            .map(|_| {
+                let (permits, mut seed) = (permits.clone(), seeds.fork());
+                let (most, inside) = (most.clone(), inside.clone());
+                runtime.spawn(move || {
+                    struct Leave<'a>(&'a AtomicUsize, usize);
+                    impl Drop for Leave<'_> {
+                        fn drop(&mut self) {
+                            self.0.fetch_sub(self.1, Ordering::Relaxed);
+                        }
+                    }
+                    for _ in 0..200 {
+                        let count = 1 + seed.below(2);
+                        let mut arm = permits.arm_many(count);
+                        let mut soon = sync::after(Duration::from_micros(seed.below(50) as u64));
+                        let chosen = match seed.below(3) {
+                            0 => sync::select(&mut [&mut arm], Patience::None),
+                            1 => sync::select(&mut [&mut soon, &mut arm], Patience::Forever)
+                                .map(|index| 1 - index),
+                            _ => {
+                                sync::select(&mut [&mut arm, &mut permits.arm()], Patience::Forever)
+                            }
+                        };
+                        if chosen == Some(0) && seed.below(4) > 0 {
+                            let _permits = arm.take();
+                            let now = inside.fetch_add(count, Ordering::Relaxed) + count;
+                            let _leave = Leave(&inside, count);
+                            most.fetch_max(now, Ordering::Relaxed);
+                            sinew::yield_now();
+                        }
+                    }
+                })
+            })
+            .collect();
+        for fiber in fibers.iter().step_by(4) {
+            fiber.cancel();
+        }
+        for (n, fiber) in fibers.into_iter().enumerate() {
+            let result = fiber.join();
+            assert!(result.is_ok() || n % 4 == 0 && sinew::is_cancel(&*result.unwrap_err()));
+        }
+        assert_eq!(permits.available(), 3);
+        assert!(most.load(Ordering::Relaxed) <= 3);
+        assert!(permits.try_acquire_many(3).is_some());
+    }
 }

@@ -63,7 +63,7 @@ pub use rwlock::{
     RwLockUpgradableReadGuard, RwLockWriteGuard,
 };
 pub use select::{Arm, Patience, TimerArm, after, at, select};
-pub use semaphore::{OwnedPermits, Permits, Semaphore};
+pub use semaphore::{OwnedPermits, Permits, Semaphore, SemaphoreArm};
 pub use sequencer::{Reached, Sequencer, SequencerTurn, SequencerWait};
 #[cfg(not(sinew_loom))]
 pub use token::{CancelOnDrop, CancellationToken, TokenArm};

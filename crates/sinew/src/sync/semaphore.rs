@@ -1,5 +1,9 @@
 //! A number of permits.
 
+mod arm;
+
+pub use arm::SemaphoreArm;
+
 use super::moment;
 use crate::clock;
 use crate::fiber::WaitKind;
@@ -205,13 +209,7 @@ impl Semaphore {
             if self.try_take(count) {
                 return true;
             }
-            // Only who waits first looks at the permits. The mark is changed here, under the lock of
-            // the table.
-            let still = |bucket: &mut Bucket| {
-                let first = bucket.queue(Key::of(self)).is_none();
-                let mark = |word| (!first || word / ONE < count).then_some(word | WAITERS);
-                self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, mark).is_ok()
-            };
+            let still = |bucket: &mut Bucket| self.mark(bucket, count);
             let terms = Terms::new(WaitKind::Semaphore, self, deadline);
             match table::wait(&entry, terms, still, |bucket| self.left(bucket)) {
                 Ended::Granted => return true,
@@ -219,6 +217,14 @@ impl Semaphore {
                 Ended::TimedOut => return false,
             }
         }
+    }
+
+    /// Whether one who comes now has to wait: only who is the first looks at the permits. Sets the
+    /// mark then, under the lock of the table.
+    fn mark(&self, bucket: &mut Bucket, count: usize) -> bool {
+        let first = bucket.queue(Key::of(self)).is_none();
+        let mark = |word| (!first || word / ONE < count).then_some(word | WAITERS);
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, mark).is_ok()
     }
 
     /// Adds permits.

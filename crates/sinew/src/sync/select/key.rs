@@ -15,7 +15,12 @@ pub(crate) struct KeyArm {
 
 impl KeyArm {
     pub(crate) fn new(key: Key) -> KeyArm {
-        KeyArm { entry: Entry::new(key, false, 0), node: None }
+        KeyArm::with_word(key, 0)
+    }
+
+    /// One whose entry has a number that means something to the other side.
+    pub(crate) fn with_word(key: Key, word: usize) -> KeyArm {
+        KeyArm { entry: Entry::new(key, false, word), node: None }
     }
 
     /// Enters the wait, unless `still`, which is asked under the lock of the table, says that there
@@ -29,7 +34,11 @@ impl KeyArm {
     }
 
     /// Enters the wait, unless `still` says that there is nothing to wait for; false then.
-    fn link(&mut self, Joint(wait): Joint<'_>, still: impl FnOnce(&mut Bucket) -> bool) -> bool {
+    pub(crate) fn link(
+        &mut self,
+        Joint(wait): Joint<'_>,
+        still: impl FnOnce(&mut Bucket) -> bool,
+    ) -> bool {
         let node = self.node.insert(Node::one_of_several(wait, &self.entry));
         // SAFETY: `select` does not move the arm before it has left it.
         let node = unsafe { Pin::new_unchecked(&*node) };
@@ -43,19 +52,37 @@ impl KeyArm {
     }
 
     /// Leaves the wait.
-    pub(crate) fn leave(&mut self) {
-        if let Some(node) = &self.node {
+    pub(crate) fn leave(&mut self) -> Departure {
+        let Some(node) = &self.node else { return Departure::NotThere };
+        let departure = {
             let mut bucket = table::bucket(self.entry.key()).lock();
             if node.is_linked() {
                 bucket.remove(node);
+                Departure::InVain
+            } else if node.is_granted() {
+                Departure::Granted
+            } else {
+                Departure::NotThere
             }
-        }
+        };
         self.node = None;
+        departure
     }
 }
 
+/// How an arm left its wait.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Departure {
+    /// It was not in the table any more, or never.
+    NotThere,
+    /// It waited, and nobody had come for it.
+    InVain,
+    /// What it waited for was given to it.
+    Granted,
+}
+
 /// An arm that can be done ends the wait for it, if nobody has ended it for another.
-fn done(Joint(wait): Joint<'_>) -> Entered {
+pub(crate) fn done(Joint(wait): Joint<'_>) -> Entered {
     if wait.claim_for_itself() { Entered::Done } else { Entered::Lost }
 }
 

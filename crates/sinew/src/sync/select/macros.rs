@@ -35,9 +35,10 @@
 /// assert_eq!(arm.take().unwrap_err().0, "message");
 /// ```
 ///
-/// `recv` takes receivers of every kind of channel that has messages. `wait` takes what is waited for without a message: a [`FiberFuture`](crate::sync::FiberFuture), a
-/// place in an order ([`SequencerTurn`](crate::sync::SequencerTurn), also of an
-/// [`Event`](crate::sync::Event::enter),
+/// `recv` takes receivers of every kind of channel that has messages. `wait` takes what is waited for
+/// without a message: a [`FiberFuture`](crate::sync::FiberFuture), a permit of a
+/// [`Semaphore`](crate::sync::Semaphore::arm), a place in an order
+/// ([`SequencerTurn`](crate::sync::SequencerTurn), also of an [`Event`](crate::sync::Event::enter),
 /// [`FairMutexTicket`](crate::sync::FairMutexTicket)), a
 /// [`CancellationToken`](crate::sync::CancellationToken), a
 /// [`WatchReceiver`](crate::sync::channel::WatchReceiver).

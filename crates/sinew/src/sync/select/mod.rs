@@ -15,7 +15,7 @@ mod key;
 mod macros;
 mod timer;
 
-pub(crate) use key::{KeyArm, SignalArm};
+pub(crate) use key::{Departure, KeyArm, SignalArm, done};
 pub use timer::{TimerArm, after, at};
 
 use crate::cancel;

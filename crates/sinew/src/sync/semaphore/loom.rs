@@ -84,3 +84,32 @@ fn no_permit_is_lost() {
         assert_eq!(permits.available(), 0);
     });
 }
+
+/// Two want a permit with something else: each permit is with one, and who leaves lets others be
+/// served.
+#[test]
+fn a_permit_is_selected_once() {
+    use crate::sync::{FiberFuture, Patience, select};
+    check_within(2, || {
+        let shared = Arc::new((Semaphore::new(0), FiberFuture::new()));
+        let theirs = shared.clone();
+        let other = spawn(move || {
+            let (mut permit, mut set) = (theirs.0.arm(), theirs.1.arm());
+            let index = select(&mut [&mut permit, &mut set], Patience::Forever);
+            if index == Some(0) {
+                permit.take().forget();
+            }
+            index == Some(0)
+        });
+        let theirs = shared.clone();
+        let plain = spawn(move || theirs.0.take(1, NEVER));
+        shared.0.add(1);
+        shared.1.set(()).unwrap();
+        if other.join().unwrap() {
+            shared.0.add(1);
+        }
+        assert!(plain.join().unwrap());
+        assert_eq!(shared.0.available(), 0);
+        assert!(shared.0.try_acquire().is_none());
+    });
+}
