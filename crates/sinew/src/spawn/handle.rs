@@ -126,12 +126,14 @@ impl Fiber {
                 control.extra().is_none_or(|extra| !extra.held_back.load(Ordering::Relaxed));
             return if submitted { State::Runnable } else { State::Created };
         }
-        if control.wake.waiting().is_some() {
-            return State::Suspended;
+        // One that has begun to wait runs until it has stopped.
+        if is_running(control) {
+            State::Running
+        } else if control.wake.waiting().is_some() {
+            State::Suspended
+        } else {
+            State::Runnable
         }
-        // SAFETY: a started fiber has a carrier, and those live for ever.
-        let carrier = unsafe { &*control.carrier() };
-        if core::ptr::eq(carrier.current(), control) { State::Running } else { State::Runnable }
     }
 
     /// What it waits for, if it waits.
@@ -145,7 +147,8 @@ impl Fiber {
     /// ```
     pub fn waits_for(&self) -> Option<WaitKind> {
         self.0.wake.waiting()?;
-        Some(self.0.recorded_wait().0)
+        let stopped = self.0.flags().has(Flags::PROXY) || !is_running(&self.0);
+        stopped.then(|| self.0.recorded_wait().0)
     }
 
     /// Whether it has not ended.
@@ -222,6 +225,13 @@ impl Fiber {
         let ended = table::wait(&entry, terms, alive, |_| Wakes::none());
         ended != Ended::TimedOut || control.life.is_finished()
     }
+}
+
+/// Whether a fiber that has started runs on its carrier, at the moment of the look.
+fn is_running(control: &Control) -> bool {
+    let carrier = control.carrier();
+    // SAFETY: carriers live for ever.
+    !carrier.is_null() && core::ptr::eq(unsafe { (*carrier).current() }, control)
 }
 
 /// Panics where waiting for the end of `control` could never end: for oneself, or pinned, without a
