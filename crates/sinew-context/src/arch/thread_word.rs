@@ -7,9 +7,13 @@
 
 /// Defines the module `$name` with `get` and `set` of a word of each thread, null at first.
 ///
-/// `$symbol` is its name for the linker: no other crate, and no other version of the same crate in a
-/// program, may use it. Thread-local storage of the kind *initial exec*, on glibc: eight bytes of what
-/// every thread has from the beginning.
+/// Thread-local storage of the kind *initial exec*, on glibc: eight bytes of what every thread has
+/// from the beginning.
+///
+/// # Safety
+/// `$symbol` is its name for the linker, and goes into assembly as it is: a plain name that nothing
+/// else in a program uses, neither another crate nor another version of the same one. That is the
+/// promise behind the `unsafe` with which the macro is called.
 #[doc(hidden)]
 #[macro_export]
 #[cfg(all(
@@ -18,7 +22,7 @@
     any(target_arch = "x86_64", target_arch = "aarch64")
 ))]
 macro_rules! thread_word {
-    ($name:ident, $symbol:expr) => {
+    (unsafe $name:ident, $symbol:expr) => {
         mod $name {
             use core::arch::{asm, global_asm};
 

@@ -17,7 +17,8 @@ use core::ptr;
     target_env = "gnu",
     any(target_arch = "x86_64", target_arch = "aarch64"),
 ))]
-sinew_context::thread_word!(word, concat!("sinew_here_", env!("CARGO_PKG_VERSION")));
+// SAFETY: a name of this crate, and of this version of it.
+sinew_context::thread_word!(unsafe word, concat!("sinew_here_", env!("CARGO_PKG_VERSION")));
 
 #[cfg(not(all(
     target_os = "linux",

@@ -72,8 +72,23 @@ const HEIR: usize = 5;
 /// How long a waiter may be overtaken by others, in nanoseconds.
 const PATIENCE: u64 = 1_000_000;
 
-/// In the place of a deadline: never, and the wait must not be left by unwinding.
-const MUST: u64 = clock::NEVER - 1;
+/// How long a lock may be waited for.
+#[derive(Clone, Copy)]
+struct Limit {
+    deadline: u64,
+    /// Whether the wait must not be left by unwinding: a guard relies on having the lock again.
+    must: bool,
+}
+
+impl Limit {
+    /// For ever, and it must not be left.
+    const NONE: Limit = Limit { deadline: clock::NEVER, must: true };
+
+    #[inline(always)]
+    fn till(deadline: u64) -> Limit {
+        Limit { deadline, must: false }
+    }
+}
 
 /// A guard relies on having the lock again, and its own fiber has it: waiting would never end, and a
 /// panic would leave a guard without its lock.
@@ -173,7 +188,7 @@ impl RawLock {
     #[track_caller]
     pub(super) fn lock(&self, deadline: u64) -> bool {
         let me = me();
-        self.take_free(me, 0, 0) || self.lock_slow(me, deadline)
+        self.take_free(me, 0, 0) || self.lock_slow(me, Limit::till(deadline))
     }
 
     /// Locks for the caller alone, and neither unwinds nor gives up: guards that unlock for a while
@@ -183,14 +198,14 @@ impl RawLock {
     pub(super) fn lock_anyhow(&self) {
         let me = me();
         if !self.take_free(me, 0, 0) {
-            anyhow(|| self.lock_slow(me, MUST));
+            anyhow(|| self.lock_slow(me, Limit::NONE));
         }
     }
 
     #[cold]
     #[inline(never)]
     #[track_caller]
-    fn lock_slow(&self, me: usize, deadline: u64) -> bool {
+    fn lock_slow(&self, me: usize, limit: Limit) -> bool {
         let entry = Entry::new(self.key(), false, NORMAL);
         entry.heir.set(me);
         let (mut spins, mut duty, mut overtaken_at) = (0, 0, None);
@@ -207,7 +222,7 @@ impl RawLock {
                 spin_loop();
                 continue;
             }
-            self.forbid_relocking(me, word, deadline);
+            self.forbid_relocking(me, word, limit);
             let held = |word: usize| word & !WAITERS != 0;
             if duty != 0 {
                 // At once: what a wait begins with may take a while, a report for instance.
@@ -218,7 +233,7 @@ impl RawLock {
                 duty = 0;
             }
             let still = || self.mark(EXCLUSIVE_WAITERS, held);
-            match self.wait(&entry, deadline, still) {
+            match self.wait(&entry, limit, still) {
                 Ended::Granted if entry.word.get() == HANDED => return true,
                 Ended::Granted => {
                     duty = if entry.word.get() == HEIR { WAITERS } else { 0 };
@@ -254,9 +269,8 @@ impl RawLock {
     }
 
     #[track_caller]
-    fn wait(&self, entry: &Entry, deadline: u64, mut still: impl FnMut() -> bool) -> Ended<()> {
-        let must = deadline == MUST;
-        let deadline = if must { clock::NEVER } else { deadline };
+    fn wait(&self, entry: &Entry, limit: Limit, mut still: impl FnMut() -> bool) -> Ended<()> {
+        let Limit { deadline, must } = limit;
         let terms = Terms { must, ..Terms::new(WaitKind::Lock, self, deadline) };
         table::wait(entry, terms, |_| still(), |bucket| self.settle(bucket))
     }
@@ -309,7 +323,7 @@ impl RawLock {
     #[track_caller]
     pub(super) fn lock_shared(&self, deadline: u64, again: bool) -> bool {
         let unless = if again { EXCLUSIVE } else { EXCLUSIVE | EXCLUSIVE_WAITERS };
-        self.try_share(unless, ONE) || self.share_slow(deadline, unless, ONE)
+        self.try_share(unless, ONE) || self.share_slow(Limit::till(deadline), unless, ONE)
     }
 
     /// Shares the lock, as [`lock_anyhow`](Self::lock_anyhow) locks it.
@@ -318,7 +332,7 @@ impl RawLock {
     pub(super) fn lock_shared_anyhow(&self, again: bool) {
         let unless = if again { EXCLUSIVE } else { EXCLUSIVE | EXCLUSIVE_WAITERS };
         if !self.try_share(unless, ONE) {
-            anyhow(|| self.share_slow(MUST, unless, ONE));
+            anyhow(|| self.share_slow(Limit::NONE, unless, ONE));
         }
     }
 
@@ -326,21 +340,26 @@ impl RawLock {
     /// locks it.
     #[track_caller]
     pub(super) fn lock_upgradable_anyhow(&self) {
-        anyhow(|| self.lock_upgradable(MUST));
+        anyhow(|| self.share_with_right(Limit::NONE));
     }
 
     /// Shares the lock as the one who may become its owner.
     #[track_caller]
     pub(super) fn lock_upgradable(&self, deadline: u64) -> bool {
+        self.share_with_right(Limit::till(deadline))
+    }
+
+    #[track_caller]
+    fn share_with_right(&self, limit: Limit) -> bool {
         let unless = EXCLUSIVE | EXCLUSIVE_WAITERS | UPGRADABLE;
         let what = ONE | UPGRADABLE;
-        self.try_share(unless, what) || self.share_slow(deadline, unless, what)
+        self.try_share(unless, what) || self.share_slow(limit, unless, what)
     }
 
     #[cold]
     #[inline(never)]
     #[track_caller]
-    fn share_slow(&self, deadline: u64, unless: usize, what: usize) -> bool {
+    fn share_slow(&self, limit: Limit, unless: usize, what: usize) -> bool {
         // One who wants the right to become the owner stands alone in the queue.
         let shares = what == ONE;
         let mark = if shares { SHARED_WAITERS } else { EXCLUSIVE_WAITERS };
@@ -360,8 +379,8 @@ impl RawLock {
                 spin_loop();
                 continue;
             }
-            self.forbid_relocking(me(), word, deadline);
-            match self.wait(&entry, deadline, || self.mark(mark, blocked)) {
+            self.forbid_relocking(me(), word, limit);
+            match self.wait(&entry, limit, || self.mark(mark, blocked)) {
                 Ended::Granted => return true,
                 Ended::AtOnce(()) => {}
                 Ended::TimedOut => return false,
@@ -376,11 +395,11 @@ impl RawLock {
 
     /// Locking what one has locked oneself would never end.
     #[track_caller]
-    fn forbid_relocking(&self, me: usize, word: usize, deadline: u64) {
+    fn forbid_relocking(&self, me: usize, word: usize, limit: Limit) {
         if word & EXCLUSIVE == 0 || owner(word).addr() != me {
             return;
         }
-        if deadline == MUST {
+        if limit.must {
             never_again(self);
         }
         panic!(
@@ -567,7 +586,7 @@ impl RawLock {
                 _ => ONE,
             };
             if !entry.shares && what == ONE {
-                // It wants the lock alone. It is woken, and may be overtaken, but once only.
+                // It wants the lock alone. It is woken, and may be overtaken; but not for too long.
                 let owned = entry.heir.get() | EXCLUSIVE | WAITERS;
                 let others = queue.count(false) + queue.count(true) > 1;
                 let give = |entry: &Entry| {
@@ -663,7 +682,7 @@ impl RawLock {
             // Nobody new shares it while this one waits.
             let blocked = |word| word & !WAITERS != ONE | UPGRADABLE;
             let still = || self.mark(EXCLUSIVE_WAITERS, blocked);
-            if self.wait(&entry, deadline, still) == Ended::TimedOut {
+            if self.wait(&entry, Limit::till(deadline), still) == Ended::TimedOut {
                 return false;
             }
         }

@@ -166,6 +166,8 @@ impl Sequencer {
     /// ```
     #[inline]
     pub fn get(&self) -> u64 {
+        // ORDERING: SeqCst: the page of this module; Acquire shows what was written before the counter
+        // was changed.
         self.counter.load(Ordering::SeqCst)
     }
 
@@ -177,6 +179,7 @@ impl Sequencer {
     /// ```
     #[inline]
     pub fn increment(&self) -> u64 {
+        // ORDERING: SeqCst: the page of this module, here and in the two below; Release for `get`.
         let value = self.counter.fetch_add(1, Ordering::SeqCst) + 1;
         self.changed();
         value
@@ -418,6 +421,7 @@ impl Sequencer {
             cut(node);
             meld(root, children)
         };
+        // ORDERING: SeqCst: whoever changes the counter looks whether anybody is here.
         self.waiting.store(root.cast_mut(), Ordering::SeqCst);
     }
 

@@ -2,14 +2,17 @@
 //!
 //! # Protocol
 //!
-//! All arms are tried in random order. If none can be done, one wait is begun and entered into every
-//! arm's list; who grants one of them has to claim the wait, by an exchange, so exactly one does. An
+//! One of the arms that seem ready, by a look without locks, is tried, each as likely as the others, and
+//! then the rest of them. If none can be done, one wait is begun and entered into every arm's list; who
+//! grants one of them has to claim the wait, by an exchange, so exactly one does. An
 //! arm that can be done while the arms are being entered claims the wait as well, for its own fiber,
 //! before it does it: the arms that were entered before may have been granted already. If it takes
 //! somebody on the other side for it, that one is claimed first; should it turn out then that the
 //! wait has been granted elsewhere, the other side is woken empty-handed and waits again.
 //!
-//! Then all arms are left, under their locks, and the one that was granted is known.
+//! Then all arms are left, under their locks but for one that was granted, and that one is known.
+//!
+//! Who does not wait has to be sure: see `attempt_now`.
 
 mod key;
 mod macros;
@@ -124,21 +127,18 @@ pub enum Patience {
 #[track_caller]
 pub fn select(arms: &mut [&mut dyn Arm], patience: Patience) -> Option<usize> {
     let count = arms.len();
-    if patience == Patience::None {
-        return attempt_now(arms);
-    }
-    if let Some(index) = attempt_one(arms) {
-        return Some(index);
-    }
-    let mut first = if count > 1 { random(count) } else { 0 };
     let deadline = match patience {
-        Patience::None => return None,
+        Patience::None => return attempt_now(arms),
         Patience::For(timeout) => clock::after(clock::now(), timeout),
         Patience::Forever => {
             assert!(count > 0, "select without an arm would wait for ever");
             clock::NEVER
         }
     };
+    if let Some(index) = attempt_one(arms) {
+        return Some(index);
+    }
+    let mut first = if count > 1 { random(count) } else { 0 };
     let address = core::ptr::from_ref(arms).addr();
     loop {
         let mut earliest = deadline;
