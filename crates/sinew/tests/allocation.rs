@@ -1,7 +1,8 @@
 //! Once warm, the heap is left alone.
 
 use sinew::Runtime;
-use sinew::sync::channel;
+use sinew::sync::{Barrier, Baton, Condvar, Event, FairMutex, FiberFuture, Futex, MultiLock};
+use sinew::sync::{Mutex, RwLock, Semaphore, Sequencer, channel};
 use sinew_testkit::watch;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -129,5 +130,77 @@ fn warm_operations_do_not_allocate() {
             let fiber = sinew::spawn(sinew::yield_now);
             assert!(fiber.fiber().wait_finished(None));
         });
+        waits_of_sync(&check);
+    });
+}
+
+/// One fiber waits for another, and the other way round, by each primitive.
+fn waits_of_sync(check: &dyn Fn(&str, &dyn Fn())) {
+    /// Runs `theirs` in another fiber while `mine` runs here, on one carrier.
+    fn beside(mine: impl Fn(), theirs: impl Fn() + Send + Sync) {
+        sinew::scope(|s| {
+            s.spawn(&theirs);
+            mine();
+        });
+    }
+    let long = Duration::from_secs(10);
+    let (mutex, shared, fair) = (Mutex::new(0), RwLock::new(0), FairMutex::new(0));
+    let hold = |guard: &mut u64| {
+        *guard += 1;
+        sinew::yield_now();
+    };
+    let lock = || (0..5).for_each(|_| hold(&mut mutex.lock()));
+    check("a mutex that is waited for", &|| beside(lock, lock));
+    let timed = || (0..5).for_each(|_| hold(&mut mutex.try_lock_for(long).unwrap()));
+    check("with a timeout", &|| beside(timed, timed));
+    let write = || (0..5).for_each(|_| hold(&mut shared.write()));
+    let read = || (0..5).for_each(|_| assert!(*shared.read() < u64::MAX));
+    check("a lock of many readers", &|| beside(write, read));
+    let turns = || (0..5).for_each(|_| hold(&mut fair.lock()));
+    check("a fair lock", &|| beside(turns, turns));
+    let keys = MultiLock::new();
+    let key = || (0..5).for_each(|_| keys.with(7, sinew::yield_now));
+    check("a lock of keys", &|| beside(key, key));
+    let changed = Condvar::new();
+    check("a condition", &|| {
+        *mutex.lock() = 0;
+        let wait = || changed.wait_while(&mut mutex.lock(), |count| *count == 0);
+        beside(wait, || {
+            *mutex.lock() = 1;
+            changed.notify_one();
+        });
+    });
+    let permits = Semaphore::new(0);
+    check("permits", &|| beside(|| permits.acquire().forget(), || permits.add(1)));
+    let posts = Futex::new();
+    check("a futex", &|| beside(|| posts.wait_next(), || posts.post()));
+    check("a future", &|| {
+        let future = FiberFuture::new();
+        beside(|| assert_eq!(*future.wait(), 7), || future.set(7).unwrap());
+    });
+    let event = Event::new();
+    check("an event", &|| {
+        event.reset();
+        beside(|| event.wait(), || event.set());
+    });
+    let turn = Sequencer::new();
+    check("a sequencer", &|| beside(|| turn.wait(turn.get() + 1), || drop(turn.increment())));
+    check("a baton", &|| {
+        let baton = Baton::new();
+        beside(|| baton.wait(), || baton.post());
+    });
+    let barrier = Barrier::new(2);
+    check("a barrier", &|| beside(|| drop(barrier.wait()), || drop(barrier.wait())));
+    for capacity in [0, 1] {
+        let (sender, receiver) = channel::bounded(capacity);
+        let send = || (0..5).for_each(|n| sender.send(n).unwrap());
+        let receive = || (0..5).for_each(|n| assert_eq!(receiver.recv(), Ok(n)));
+        check("a channel", &|| beside(receive, send));
+        check("a channel from the other end", &|| beside(send, receive));
+    }
+    let (level, watcher) = channel::watch(0);
+    let watcher = std::cell::RefCell::new(watcher);
+    check("a watched value", &|| {
+        beside(|| watcher.borrow_mut().changed().unwrap(), || level.send(1).unwrap());
     });
 }
