@@ -27,17 +27,19 @@
 //! stack, where it is or will be in a moment. So a node is in the hands of one side only when it is
 //! told, and may go as soon as it was.
 
-use super::future::sealed_waitable::Waitable as _;
-use super::future::word::Word;
-use super::future::{FiberFuture, FutureArm, Waitable, sealed_waitable};
-use crate::fiber::WaitKind;
+mod heap;
+mod place;
+
+pub use place::{SequencerTurn, SequencerWait};
+
+use crate::primitive::Ordering;
 use crate::primitive::sc::{AtomicPtr, AtomicU64};
-use crate::primitive::{AtomicU32, Cell, Ordering};
 use core::fmt;
-use core::marker::PhantomPinned;
 use core::pin::{Pin, pin};
 use core::ptr;
 use core::time::Duration;
+use heap::{cut, meld, merge_pairs};
+use place::{Link, Node};
 
 const FREE: usize = 0;
 const BUSY: usize = 1;
@@ -90,54 +92,6 @@ pub struct Sequencer {
     /// The heap. Changed by the combiner only.
     waiting: AtomicPtr<Node>,
 }
-
-/// A place to wait for a value of a [`Sequencer`]: enter it now, and wait later.
-///
-/// Dropping it cancels the wait.
-///
-/// # Examples
-/// ```
-/// use sinew::sync::{Reached, Sequencer, SequencerWait};
-/// use std::pin::pin;
-///
-/// let sequencer = Sequencer::new();
-/// let place = pin!(SequencerWait::new());
-/// let turn = sequencer.enter(1, place);
-/// sequencer.increment();
-/// assert_eq!(turn.wait(), Reached::Yes);
-/// ```
-///
-/// The sequencer lives longer than the place:
-/// ```compile_fail,E0597
-/// let mut place = std::pin::pin!(sinew::sync::SequencerWait::new());
-/// let sequencer = sinew::sync::Sequencer::new();
-/// let turn = sequencer.enter(1, place.as_mut());
-/// ```
-pub struct SequencerWait<'s> {
-    future: FiberFuture<Reached>,
-    token: Cell<u64>,
-    word: AtomicU32,
-    /// The sequencer that it was entered into. With its lifetime: the destructor needs it.
-    home: Cell<Option<&'s Sequencer>>,
-    /// In the stack of requests, then in the list of those to be told.
-    link: Cell<Link>,
-    cancel_link: Cell<Link>,
-    /// In the heap: the first child, the next sibling, and the previous sibling or the parent.
-    child: Cell<Link>,
-    next: Cell<Link>,
-    previous: Cell<Link>,
-    _pinned: PhantomPinned,
-}
-
-/// A node as others see it, whatever its lifetime: it is left before that ends.
-type Node = SequencerWait<'static>;
-type Link = *const Node;
-
-// SAFETY: the atomics decide who touches the rest: the owner, until it is entered and after it was
-// told; the stacks and the combiner between.
-unsafe impl Sync for SequencerWait<'_> {}
-// SAFETY: the same.
-unsafe impl Send for SequencerWait<'_> {}
 
 impl Sequencer {
     /// A counter at zero.
@@ -482,233 +436,6 @@ impl Told {
     }
 }
 
-/// Makes one heap of two.
-fn meld(a: Link, b: Link) -> Link {
-    // SAFETY: nodes in the heap stay until they were told, and belong to the combiner.
-    let (first, second) = match unsafe { (a.as_ref(), b.as_ref()) } {
-        (Some(a), Some(b)) => (a, b),
-        (Some(one), None) | (None, Some(one)) => {
-            one.next.set(ptr::null());
-            one.previous.set(ptr::null());
-            return one;
-        }
-        (None, None) => return ptr::null(),
-    };
-    let (top, below) =
-        if second.token.get() < first.token.get() { (second, first) } else { (first, second) };
-    let child = top.child.get();
-    below.next.set(child);
-    below.previous.set(top);
-    // SAFETY: the same.
-    if let Some(child) = unsafe { child.as_ref() } {
-        child.previous.set(below);
-    }
-    top.child.set(below);
-    top.next.set(ptr::null());
-    top.previous.set(ptr::null());
-    top
-}
-
-/// Makes one heap of siblings: in pairs, then all of them.
-fn merge_pairs(mut first: Link) -> Link {
-    let mut pairs: Link = ptr::null();
-    // SAFETY: as in `meld`.
-    while let Some(one) = unsafe { first.as_ref() } {
-        let other = one.next.get();
-        // SAFETY: the same.
-        first = unsafe { other.as_ref() }.map_or(ptr::null(), |other| other.next.get());
-        let pair = meld(one, other);
-        // SAFETY: the same; a pair is not null.
-        unsafe { (*pair).next.set(pairs) };
-        pairs = pair;
-    }
-    let mut root = ptr::null();
-    // SAFETY: the same.
-    while let Some(pair) = unsafe { pairs.as_ref() } {
-        pairs = pair.next.get();
-        root = meld(root, pair);
-    }
-    root
-}
-
-/// Takes a node that is not the root away from its parent and siblings.
-fn cut(node: &Node) {
-    let (previous, next) = (node.previous.get(), node.next.get());
-    // SAFETY: as in `meld`.
-    unsafe {
-        if let Some(previous) = previous.as_ref() {
-            if ptr::eq(previous.child.get(), node) {
-                previous.child.set(next);
-            } else {
-                previous.next.set(next);
-            }
-        }
-        if let Some(next) = next.as_ref() {
-            next.previous.set(previous);
-        }
-    }
-}
-
-impl<'s> SequencerWait<'s> {
-    /// A place that was not entered.
-    ///
-    /// # Examples
-    /// ```
-    /// let place = std::pin::pin!(sinew::sync::SequencerWait::new());
-    /// # drop(place);
-    /// ```
-    pub const fn new() -> SequencerWait<'s> {
-        SequencerWait {
-            future: FiberFuture::new(),
-            token: Cell::new(0),
-            word: AtomicU32::new(0),
-            home: Cell::new(None),
-            link: Cell::new(ptr::null()),
-            cancel_link: Cell::new(ptr::null()),
-            child: Cell::new(ptr::null()),
-            next: Cell::new(ptr::null()),
-            previous: Cell::new(ptr::null()),
-            _pinned: PhantomPinned,
-        }
-    }
-
-    /// As others see it.
-    fn node(&self) -> &Node {
-        // SAFETY: the lifetime is that of a reference which only the owner uses; others use the
-        // node until they have told it, and the destructor waits for that.
-        unsafe { &*ptr::from_ref(self).cast() }
-    }
-
-    fn cancel(&self) {
-        if let Some(home) = self.home.get()
-            && !self.future.is_set()
-        {
-            home.cancel(self.node());
-        }
-    }
-}
-
-impl Default for SequencerWait<'_> {
-    fn default() -> Self {
-        SequencerWait::new()
-    }
-}
-
-impl Drop for SequencerWait<'_> {
-    fn drop(&mut self) {
-        if self.home.get().is_some() && !self.future.is_set() {
-            self.cancel();
-            // Whoever has taken it out is about to tell it. Not to be cut short: others have a
-            // pointer to it.
-            self.future.word().wait_anyhow(WaitKind::Event, ptr::from_ref(self).addr());
-        }
-    }
-}
-
-/// A place that was entered into the wait for a value of a [`Sequencer`].
-#[derive(Debug)]
-pub struct SequencerTurn<'a, 's> {
-    place: Pin<&'a SequencerWait<'s>>,
-}
-
-impl<'a> SequencerTurn<'a, '_> {
-    /// Waits until the counter has the value, or the wait was cancelled.
-    ///
-    /// # Examples
-    /// ```
-    /// use sinew::sync::{Reached, Sequencer, SequencerWait};
-    /// use std::pin::pin;
-    ///
-    /// let sequencer = Sequencer::new();
-    /// let place = pin!(SequencerWait::new());
-    /// let turn = sequencer.enter(1, place);
-    /// turn.cancel();
-    /// assert_eq!(turn.wait(), Reached::Cancelled);
-    /// ```
-    #[track_caller]
-    pub fn wait(&self) -> Reached {
-        *self.place.get_ref().future.wait()
-    }
-
-    /// Waits, at most for `timeout`.
-    ///
-    /// # Examples
-    /// ```
-    /// use sinew::sync::{Sequencer, SequencerWait};
-    /// use std::pin::pin;
-    /// use std::time::Duration;
-    ///
-    /// let sequencer = Sequencer::new();
-    /// let place = pin!(SequencerWait::new());
-    /// assert_eq!(sequencer.enter(1, place).wait_for(Duration::from_millis(1)), None);
-    /// ```
-    #[track_caller]
-    pub fn wait_for(&self, timeout: Duration) -> Option<Reached> {
-        self.place.get_ref().future.wait_with_timeout(timeout).copied()
-    }
-
-    /// Whether the wait is over, in one way or the other.
-    ///
-    /// # Examples
-    /// ```
-    /// use sinew::sync::{Sequencer, SequencerWait};
-    /// use std::pin::pin;
-    ///
-    /// let sequencer = Sequencer::new();
-    /// let place = pin!(SequencerWait::new());
-    /// assert!(sequencer.enter(0, place).is_told());
-    /// ```
-    pub fn is_told(&self) -> bool {
-        self.place.future.is_set()
-    }
-
-    /// Ends the wait, unless the value was reached. May be called while another waits for it.
-    ///
-    /// # Examples
-    /// ```
-    /// use sinew::sync::{Reached, Sequencer, SequencerWait};
-    /// use std::pin::pin;
-    ///
-    /// let sequencer = Sequencer::new();
-    /// let place = pin!(SequencerWait::new());
-    /// let turn = sequencer.enter(1, place);
-    /// sequencer.increment();
-    /// turn.cancel(); // too late
-    /// assert_eq!(turn.wait(), Reached::Yes);
-    /// ```
-    pub fn cancel(&self) {
-        self.place.cancel();
-    }
-
-    /// Waiting as one of several operations, for [`select`](crate::sync::select).
-    ///
-    /// # Examples
-    /// ```
-    /// use sinew::sync::{Reached, Sequencer, SequencerWait};
-    /// use std::pin::pin;
-    ///
-    /// let sequencer = Sequencer::new();
-    /// let place = pin!(SequencerWait::new());
-    /// let turn = sequencer.enter(1, place);
-    /// sequencer.increment();
-    /// let reached = sinew::select! {
-    ///     wait(turn) -> reached => *reached,
-    /// };
-    /// assert_eq!(reached, Reached::Yes);
-    /// ```
-    pub fn arm(&self) -> FutureArm<'a, Reached> {
-        self.place.get_ref().future.arm()
-    }
-}
-
-impl Waitable for SequencerTurn<'_, '_> {}
-
-impl sealed_waitable::Waitable for SequencerTurn<'_, '_> {
-    fn word(&self) -> &Word {
-        self.place.get_ref().future.word()
-    }
-}
-
 impl Default for Sequencer {
     fn default() -> Self {
         Sequencer::new()
@@ -718,12 +445,6 @@ impl Default for Sequencer {
 impl fmt::Debug for Sequencer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Sequencer").field("counter", &self.get()).finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for SequencerWait<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SequencerWait").field("token", &self.token.get()).finish_non_exhaustive()
     }
 }
 
