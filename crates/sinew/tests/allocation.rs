@@ -184,13 +184,18 @@ fn waits_of_sync(check: &dyn Fn(&str, &dyn Fn())) {
         beside(|| event.wait(), || event.set());
     });
     let turn = Sequencer::new();
-    check("a sequencer", &|| beside(|| turn.wait(turn.get() + 1), || drop(turn.increment())));
+    check("a sequencer", &|| {
+        beside(|| turn.wait(turn.get() + 1), || assert!(turn.increment() > 0))
+    });
     check("a baton", &|| {
         let baton = Baton::new();
         beside(|| baton.wait(), || baton.post());
     });
     let barrier = Barrier::new(2);
-    check("a barrier", &|| beside(|| drop(barrier.wait()), || drop(barrier.wait())));
+    let arrive = || {
+        barrier.wait();
+    };
+    check("a barrier", &|| beside(arrive, arrive));
     for capacity in [0, 1] {
         let (sender, receiver) = channel::bounded(capacity);
         let send = || (0..5).for_each(|n| sender.send(n).unwrap());
