@@ -123,13 +123,21 @@ pub(crate) fn payload() -> Box<dyn Any + Send> {
 /// Asks a fiber to end.
 pub(crate) fn request(control: &Control) {
     let marks = control.life.set(CANCELLED);
-    if marks & (CANCELLED | FINISHED) != 0 || marks & STARTED == 0 {
+    if marks & (CANCELLED | FINISHED) != 0 {
+        return;
+    }
+    // ORDERING: SeqCst fence; pairs with the ones at the beginning of waits that are not told by
+    // their own thread, and with the one in `reactor::deferred`.
+    fence(Ordering::SeqCst);
+    if marks & STARTED == 0 {
+        let armed = control.extra().map(|extra| extra.armed.load(Ordering::Acquire));
+        // SAFETY: null, or a static.
+        if let Some(disarm) = armed.and_then(|armed| unsafe { armed.as_ref() }) {
+            (disarm.call)(control);
+        }
         return;
     }
     let flags = control.flags();
-    // ORDERING: SeqCst fence; pairs with the ones at the beginning of waits that are not told by
-    // their own thread.
-    fence(Ordering::SeqCst);
     if flags.has(Flags::MIGRATABLE) {
         interrupt(control);
     } else {

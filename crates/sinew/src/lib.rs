@@ -13,15 +13,21 @@
 )]
 
 #[cfg(not(sinew_loom))]
+mod blocking;
+#[cfg(not(sinew_loom))]
 mod cancel;
 mod carrier;
 #[cfg(not(sinew_loom))]
 mod clock;
 mod fiber;
 #[cfg(not(sinew_loom))]
+pub mod io;
+#[cfg(not(sinew_loom))]
 mod metrics;
 #[cfg(sinew_loom)]
 mod model;
+#[cfg(not(sinew_loom))]
+pub mod net;
 #[cfg(not(sinew_loom))]
 mod park;
 /// Lists of waiters as they are, above a model of what is below them.
@@ -33,6 +39,8 @@ mod park {
 }
 mod primitive;
 mod queue;
+#[cfg(not(sinew_loom))]
+mod reactor;
 #[cfg(not(sinew_loom))]
 mod report;
 #[cfg(not(sinew_loom))]
@@ -51,6 +59,7 @@ pub use public::*;
 /// The chosen public surface.
 #[cfg(not(sinew_loom))]
 mod public {
+    pub use crate::blocking::{blocking, on_thread, set_max_blocking_threads};
     pub use crate::cancel::{
         Cancelled, Elapsed, deadline, is_cancel, is_cancelled, masked, timeout,
     };
@@ -61,7 +70,7 @@ mod public {
     pub use crate::runtime::{Group, Handle, Runtime, current_carrier, run, run_all};
     pub use crate::spawn::{
         Builder, Fiber, FiberId, JoinArm, JoinHandle, Scope, ScopedJoinHandle, State, Unstarted,
-        block_on, current, scope, spawn, spawn_local,
+        block_on, current, scope, spawn, spawn_local, spawn_when_readable,
     };
     pub use crate::time::{sleep, sleep_until, wait_until};
 }

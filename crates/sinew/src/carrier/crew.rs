@@ -1,6 +1,8 @@
 //! Carriers that share their work: what one of them has to know of the others.
 
 use super::Carrier;
+use super::bell::Bell;
+use super::driver::Driver;
 use super::idle::Idle;
 use crate::clock;
 use crate::fiber::Control;
@@ -53,6 +55,8 @@ pub(crate) enum Phase {
 /// Carriers that share their work.
 pub(crate) struct Crew {
     pub(crate) carriers: Box<[&'static Carrier]>,
+    /// Where the events of each carrier come from.
+    pub(crate) drivers: Box<[Box<dyn Driver>]>,
     /// Fibers from outside that have not started.
     pub(crate) injector: Inbox<Control>,
     pub(crate) idle: Idle,
@@ -76,10 +80,16 @@ pub(crate) struct Crew {
 }
 
 impl Crew {
-    pub(crate) fn new(count: usize, settings: Settings) -> io::Result<Arc<Crew>> {
+    /// Carriers without threads, each with a driver that `driver` makes.
+    pub(crate) fn new(
+        count: usize,
+        settings: Settings,
+        driver: impl Fn(&'static Bell) -> Box<dyn Driver>,
+    ) -> io::Result<Arc<Crew>> {
         let pool = new_pool(settings.stack_size, settings.max_stacks)?;
         let carriers = take_carriers(count)?;
         let crew = Arc::new(Crew {
+            drivers: carriers.iter().map(|carrier| driver(carrier.bell())).collect(),
             carriers: carriers.into(),
             injector: Inbox::new(),
             idle: Idle::new(),
@@ -154,6 +164,12 @@ impl Crew {
         // SAFETY: as the caller promised. Nobody parks on the injector.
         let _ = unsafe { self.injector.push(Entry::Ready(control)) };
         self.published();
+    }
+
+    /// Each carrier in turn, for what has to be somewhere.
+    pub(crate) fn next_carrier(&self) -> &'static Carrier {
+        let next = self.next.fetch_add(1, Ordering::Relaxed);
+        self.carriers[next % self.carriers.len()]
     }
 
     /// Wakes a carrier for work that was published, if one sleeps and none searches.

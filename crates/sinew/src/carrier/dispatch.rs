@@ -6,7 +6,7 @@
 //! What the next one finds to do for the one before is a closed set: note where it stopped, take
 //! its stack back if it has ended, let others resume it if it is migratable. No user code is in it.
 
-use super::{Carrier, launch};
+use super::{Carrier, Claimed, launch};
 use crate::fiber::{Control, Flags};
 use crate::primitive::{Ordering, prefetch};
 use crate::queue::Linked;
@@ -255,6 +255,37 @@ unsafe fn go_behind_slowly(carrier: &Carrier, me: &Control) {
 unsafe fn go_and_start(carrier: &Carrier, me: &Control, next: &Control) {
     // SAFETY: as the caller of `go` promised.
     unsafe { go(carrier, me, next) };
+}
+
+/// Goes on in a migratable fiber on this thread, which is no carrier, until it leaves again; then
+/// gives it to its crew. `here` stands for the thread.
+///
+/// # Safety
+/// The caller has claimed the fiber's wait.
+pub(crate) unsafe fn ride(claimed: Claimed, here: &Control) {
+    // SAFETY: the fiber is ours; its carrier is the one where it waited, which lives for ever.
+    unsafe {
+        let fiber = &*claimed.control();
+        await_left(fiber);
+        fiber.set_flags(Flags::ON_STACK);
+        let to = fiber.context.get().expect("a fiber that waits has a context");
+        arrive(here, context::switch_with(to, message_of(here, false), 0));
+        // Once it is published it may end, and its runtime with it.
+        let crew = (*fiber.carrier()).crew_counted();
+        crew.inject(fiber);
+    }
+}
+
+/// Leaves a thread that is no carrier; returns when a carrier dispatches the fiber.
+///
+/// # Safety
+/// `me` was brought to this thread by [`ride`], with `here`.
+pub(crate) unsafe fn leave_thread(me: &Control, here: &Control) {
+    // SAFETY: as the caller promised. The thread gives the fiber to its crew when it has arrived.
+    unsafe {
+        let to = here.context.get().expect("it has suspended itself to go on in the fiber");
+        arrive(me, context::switch_with(to, message_of(me, true), 0));
+    }
 }
 
 /// Switches from `me` to `next`; returns when somebody switches back to `me`.

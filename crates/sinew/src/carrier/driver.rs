@@ -1,30 +1,27 @@
 //! What a carrier asks for events that come from outside of the crate.
 
-use super::bell::Bell;
+use core::any::Any;
 use core::time::Duration;
+use std::os::fd::BorrowedFd;
 
-/// A source of wakes that a carrier polls while it is busy, and sleeps in when it is not.
+/// A source of wakes that a carrier looks at while it is busy, and sleeps in when it is not.
 ///
-/// Each carrier has one of its own and calls it from its own thread.
-pub(crate) trait Driver {
-    /// Waits for events until `timeout` is over (for ever without one) or `bell` rings, and makes
-    /// runnable whoever waited for what happened.
-    fn wait(&self, bell: &Bell, timeout: Option<Duration>);
+/// Each carrier has one of its own. Its neighbours look at it as well if the carrier does not get to
+/// it.
+pub(crate) trait Driver: Any + Send + Sync {
+    /// Waits for events until `timeout` is over (for ever without one) or the carrier's bell rings,
+    /// and makes runnable whoever waited for what happened.
+    fn wait(&self, timeout: Option<Duration>);
 
-    /// Looks for events without waiting. Called only while [`is_active`](Self::is_active).
-    fn poll(&self) {}
+    /// Looks for events without waiting; true if there were any.
+    fn poll(&self) -> bool;
 
-    /// Whether anybody waits for events, so that a busy carrier should look for them.
-    fn is_active(&self) -> bool {
-        false
-    }
-}
+    /// Whether anybody may wait for events, so that a busy carrier should look for them.
+    fn is_active(&self) -> bool;
 
-/// The driver that knows no events: it sleeps until the bell rings.
-pub(crate) struct Asleep;
+    /// A descriptor that is readable when there are events or the bell has rung, if there is one.
+    fn as_fd(&self) -> Option<BorrowedFd<'_>>;
 
-impl Driver for Asleep {
-    fn wait(&self, bell: &Bell, timeout: Option<Duration>) {
-        bell.wait(timeout);
-    }
+    /// The carrier looks no longer: those who wait must look elsewhere.
+    fn close(&self);
 }

@@ -46,6 +46,8 @@ pub(crate) struct Carrier {
     pub(crate) unwinding: Cell<usize>,
     /// Fibers that wait for a predicate, to be asked at each tending.
     pub(crate) pollers: UnsafeCell<Vec<(*const Control, Epoch)>>,
+    /// Operations of I/O until the fibers take turns.
+    pub(crate) operations: Cell<u32>,
     /// Fibers that were cancelled in a wait while they may have been unwinding: to be told when
     /// nobody on this thread is.
     pub(crate) postponed: UnsafeCell<Vec<(*const Control, Epoch)>>,
@@ -55,13 +57,14 @@ pub(crate) struct Carrier {
     pub(crate) root: Control,
     /// Present while the thread runs.
     pub(crate) stacks: UnsafeCell<Option<StackCache>>,
-    pub(crate) driver: UnsafeCell<Option<Box<dyn Driver>>>,
     pub(crate) random: Cell<u64>,
     pub(crate) slab: Slab,
 
     pub(crate) inbox: Inbox<Control>,
     pub(crate) deque: Deque<Control>,
     pub(crate) timers: SpinLock<Timers<Control>>,
+    /// When somebody last looked at the driver.
+    pub(crate) polled: AtomicU64,
     /// The earliest deadline, so that a look needs no lock.
     pub(crate) earliest: AtomicU64,
     bell: OnceCell<Bell>,
@@ -104,16 +107,17 @@ impl Carrier {
             duties: super::tend::Duties::new(),
             unwinding: Cell::new(0),
             pollers: UnsafeCell::new(Vec::new()),
+            operations: Cell::new(0),
             postponed: UnsafeCell::new(Vec::new()),
             refused: Fifo::new(),
             root: Control::vacant(),
             stacks: UnsafeCell::new(None),
-            driver: UnsafeCell::new(None),
             random: Cell::new(0),
             slab: Slab::new(),
             inbox: Inbox::new(),
             deque: Deque::new(256),
             timers: SpinLock::new(Timers::new()),
+            polled: AtomicU64::new(0),
             earliest: AtomicU64::new(u64::MAX),
             bell: OnceCell::from(bell),
             crew: AtomicPtr::new(ptr::null_mut()),
@@ -156,6 +160,16 @@ impl Carrier {
             Arc::increment_strong_count(crew);
             Arc::from_raw(crew)
         }
+    }
+
+    /// Where events come from.
+    ///
+    /// # Safety
+    /// The crew is alive as long as the caller uses it.
+    pub(crate) unsafe fn driver(&self) -> &'static dyn Driver {
+        // SAFETY: as the caller promised.
+        let crew: &'static Crew = unsafe { &*self.crew.load(Ordering::Relaxed) };
+        &*crew.drivers[self.index()]
     }
 
     pub(crate) fn index(&self) -> usize {
@@ -216,6 +230,15 @@ impl Carrier {
         }
     }
 
+    /// Takes a fiber that an event has woken: it waits for its turn.
+    ///
+    /// # Safety
+    /// As for [`woken_here`](Self::woken_here).
+    unsafe fn woken_in_turn(&self, control: &Control) {
+        // SAFETY: whoever ends a wait has the fiber, and its link is free.
+        unsafe { self.ready.push(control) };
+    }
+
     /// Puts the running fiber behind those that are ready.
     ///
     /// # Safety
@@ -270,6 +293,24 @@ pub(crate) struct Claimed {
 }
 
 impl Claimed {
+    /// Who waited.
+    pub(crate) fn control(&self) -> *const Control {
+        self.control
+    }
+
+    /// Makes the waiter run, after those that are ready.
+    #[inline(always)]
+    pub(crate) fn resume_in_turn(self) {
+        // SAFETY: as in `resume`.
+        unsafe {
+            if self.here && ptr::eq(self.carrier, current::carrier()) {
+                (*self.carrier).woken_in_turn(&*self.control);
+            } else {
+                resume_elsewhere(&*self.control, self.flags, self.carrier);
+            }
+        }
+    }
+
     /// Makes the waiter run.
     #[inline(always)]
     pub(crate) fn resume(self) {
@@ -288,6 +329,11 @@ impl Claimed {
 #[inline(never)]
 unsafe fn resume_elsewhere(control: &Control, flags: Flags, carrier: *const Carrier) {
     if flags.has(Flags::PROXY) {
+        if flags.has(Flags::POLLS)
+            && let Some(bell) = control.extra().and_then(|extra| extra.bell.get())
+        {
+            bell.ring();
+        }
         return crate::primitive::futex::wake(control.wake.futex().0);
     }
     // SAFETY: a fiber that has waited has a carrier, and its crew is alive as long as it is.

@@ -4,7 +4,6 @@
 //! protocol, and why nothing is missed.
 
 use super::crew::{Crew, Phase};
-use super::driver::Driver;
 use super::{Carrier, current, dispatch, launch};
 use crate::clock;
 use crate::fiber::Control;
@@ -75,25 +74,20 @@ impl Drop for NeverUnwinds {
 }
 
 /// Runs a carrier until its crew is closed and no fiber is left.
-pub(crate) fn run(carrier: &'static Carrier, crew: Arc<Crew>, driver: Box<dyn Driver>) {
+pub(crate) fn run(carrier: &'static Carrier, crew: Arc<Crew>) {
     overflow::arm();
     current::set_carrier(carrier);
     carrier.random.set(clock::now() | 1 | (carrier.index() as u64) << 32);
     carrier.now.set(clock::now());
     // SAFETY: nobody else looks at what belongs to the thread.
-    unsafe {
-        *carrier.stacks.get() = Some(StackCache::with_capacity(&crew.pool, STACKS));
-        *carrier.driver.get() = Some(driver);
-    }
+    unsafe { *carrier.stacks.get() = Some(StackCache::with_capacity(&crew.pool, STACKS)) };
     let guard = NeverUnwinds;
     carrier.main_loop(&crew);
     core::mem::forget(guard);
+    crew.drivers[carrier.index()].close();
     launch::drop_spare(carrier);
     // SAFETY: no fiber is left, so nobody uses them.
-    unsafe {
-        *carrier.stacks.get() = None;
-        *carrier.driver.get() = None;
-    }
+    unsafe { *carrier.stacks.get() = None };
     current::set_carrier(core::ptr::null());
 }
 
@@ -112,7 +106,7 @@ impl Carrier {
                 self.refuse_some();
                 continue;
             }
-            if self.glance(&round) {
+            if self.look_for_events() || self.glance(&round) {
                 continue;
             }
             self.tend();
@@ -127,7 +121,10 @@ impl Carrier {
                 }
                 Phase::Closing => {}
                 Phase::Closed => return,
-                Phase::Abandoned => self.rest_for_ever(),
+                Phase::Abandoned => {
+                    crew.drivers[self.index()].close();
+                    self.rest_for_ever()
+                }
             }
             crew.idle.search();
             if self.search(crew, &round) {
@@ -393,6 +390,7 @@ impl Carrier {
         if let Some(hook) = &crew.settings.idle_hook {
             if report::contain(|| hook(self, timeout)).is_some() {
                 self.bell().clear();
+                self.look_for_events();
                 return;
             }
             report::say(format_args!(
@@ -401,9 +399,7 @@ impl Carrier {
                 self.index()
             ));
         }
-        // SAFETY: this is the carrier's thread, which has its driver while it runs.
-        let driver = unsafe { (*self.driver.get()).as_ref() };
-        driver.expect("a running carrier has a driver").wait(self.bell(), timeout);
+        crew.drivers[self.index()].wait(timeout);
     }
 
     /// Settles the counts after a sleep.

@@ -40,7 +40,6 @@ pub(crate) struct Duties {
     since: Cell<u32>,
     /// The length of the tick that is running.
     tick: Cell<u32>,
-    polled: Cell<u64>,
     /// When predicates are asked again, and how long after the last time that is.
     ask_at: Cell<u64>,
     pause: Cell<u64>,
@@ -54,7 +53,6 @@ impl Duties {
             window: Cell::new(64),
             since: Cell::new(0),
             tick: Cell::new(1),
-            polled: Cell::new(0),
             ask_at: Cell::new(0),
             pause: Cell::new(0),
             counted: Cell::new(0),
@@ -139,14 +137,16 @@ impl Carrier {
             self.ask_pollers(now);
         }
         self.tell_postponed();
-        // SAFETY: this is the carrier's thread; the driver wakes fibers and calls nothing back.
-        if let Some(driver) = unsafe { (*self.driver.get()).as_ref() }
-            && driver.is_active()
-            && now.saturating_sub(duties.polled.get()) > POLL_PERIOD
-        {
-            duties.polled.set(now);
-            driver.poll();
+        if now.saturating_sub(self.polled.load(Ordering::Relaxed)) > POLL_PERIOD {
+            self.look_for_events();
         }
+    }
+
+    /// Looks for events; true if there were any.
+    pub(super) fn look_for_events(&self) -> bool {
+        let driver = &self.crew().drivers[self.index()];
+        self.polled.store(self.now.get(), Ordering::Relaxed);
+        driver.is_active() && driver.poll()
     }
 
     /// Takes what others have put into the inbox.

@@ -124,6 +124,8 @@ impl Flags {
     pub(crate) const NO_WAIT: Flags = Flags(1 << 11);
     /// A cancellation was raised in it before: it was caught, and is raised again.
     pub(crate) const RAISED: Flags = Flags(1 << 12);
+    /// A proxy whose thread waits in the kernel for descriptors, and for the bell in `Extra`.
+    pub(crate) const POLLS: Flags = Flags(1 << 18);
     /// Suspended in the middle of an unwinding.
     pub(crate) const UNWINDING: Flags = Flags(1 << 13);
 
@@ -183,11 +185,17 @@ pub enum WaitKind {
     Receive,
     /// The first of several, in `select!`.
     Select,
+    /// A descriptor: something to read, or a connection to accept.
+    Readable,
+    /// A descriptor: room to write, or a connection to be made.
+    Writable,
+    /// Work that blocks, on another thread.
+    Blocking,
 }
 
 impl WaitKind {
     pub(crate) fn from_bits(bits: u8) -> WaitKind {
-        const ALL: [WaitKind; 15] = [
+        const ALL: [WaitKind; 18] = [
             WaitKind::None,
             WaitKind::Sleep,
             WaitKind::Park,
@@ -203,6 +211,9 @@ impl WaitKind {
             WaitKind::Send,
             WaitKind::Receive,
             WaitKind::Select,
+            WaitKind::Readable,
+            WaitKind::Writable,
+            WaitKind::Blocking,
         ];
         ALL.get(usize::from(bits)).copied().unwrap_or(WaitKind::None)
     }
@@ -225,6 +236,9 @@ impl WaitKind {
             WaitKind::Send => "send",
             WaitKind::Receive => "recv",
             WaitKind::Select => "select",
+            WaitKind::Readable => "reading from a descriptor",
+            WaitKind::Writable => "writing to a descriptor",
+            WaitKind::Blocking => "blocking work",
         }
     }
 }

@@ -5,6 +5,7 @@
 
 use super::control::Control;
 use super::local::{self, Locals};
+use crate::carrier::bell::Bell;
 use crate::primitive::{AtomicBool, AtomicPtr, AtomicU64, Ordering, SpinLock};
 use crate::report;
 use core::any::Any;
@@ -12,7 +13,7 @@ use core::cell::{Cell, UnsafeCell};
 use core::ptr;
 use core::task::Waker;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// See the page of this module. Who may touch the plain fields is laid down in `control`.
 pub(crate) struct Extra {
@@ -41,6 +42,18 @@ pub(crate) struct Extra {
     /// wait, which is written first.
     pub(crate) pinned_as: AtomicPtr<Control>,
     pub(crate) pinned_epoch: AtomicU64,
+    /// What ends the wait of a thread in the kernel, if it ever waited there.
+    pub(crate) bell: OnceLock<Bell>,
+    /// How to have an unstarted fiber back that is kept until something happens; null if it is not.
+    /// Means nothing once the fiber has started.
+    pub(crate) armed: AtomicPtr<Disarm>,
+}
+
+/// How a fiber that was cancelled before it began is taken out of where it is kept. Belongs to a
+/// layer above this one.
+pub(crate) struct Disarm {
+    /// Submits the fiber, if it is still kept.
+    pub(crate) call: fn(&Control),
 }
 
 /// What a scope wants to be told of the end of a child. Belongs to a layer above this one.
@@ -70,6 +83,8 @@ impl Default for Extra {
             waker: SpinLock::new(None),
             pinned_as: AtomicPtr::new(ptr::null_mut()),
             pinned_epoch: AtomicU64::new(0),
+            bell: OnceLock::new(),
+            armed: AtomicPtr::new(ptr::null_mut()),
         }
     }
 }
@@ -92,6 +107,7 @@ impl Extra {
         self.held_back.store(false, Ordering::Relaxed);
         self.deadline.set(u64::MAX);
         self.scope_end.set(None);
+        self.armed.store(ptr::null_mut(), Ordering::Relaxed);
         // What runs code of the user's when it is dropped went before the fiber ended.
         debug_assert!(self.locals.is_empty());
     }

@@ -20,6 +20,8 @@ pub(crate) mod task;
 pub use control::WaitKind;
 #[cfg(not(sinew_loom))]
 pub(crate) use control::{Control, FiberRef, Flags};
+#[cfg(not(sinew_loom))]
+pub(crate) use extra::Disarm;
 
 #[cfg(sinew_loom)]
 pub(crate) use crate::model::{Control, WaitKind};

@@ -274,6 +274,15 @@ impl Wakes {
         self.len += 1;
     }
 
+    /// Makes all of them run, once, after those that are ready.
+    #[inline(always)]
+    pub(crate) fn resume_in_turn(&mut self) {
+        for claimed in &self.claimed[..core::mem::take(&mut self.len)] {
+            // SAFETY: one of the first.
+            unsafe { claimed.assume_init() }.resume_in_turn();
+        }
+    }
+
     /// Makes all of them run, once. True if there was room for no more, and there may be others.
     //
     // By reference: there is room for many, and moving that would cost more than waking one.

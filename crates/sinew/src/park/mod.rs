@@ -17,11 +17,12 @@ pub(crate) mod yielding;
 
 pub use parker::{park, park_timeout};
 pub(crate) use parker::{park_as, unpark, wake_pinned};
-pub(crate) use pinned::without_waiting;
+pub(crate) use pinned::{blocks_here, without_waiting};
 pub use pinned::{can_yield, pinned};
 pub use slots::ContextSlot;
 pub use yielding::yield_now;
 
+use crate::carrier::bell::Bell;
 use crate::carrier::tend::postpone;
 use crate::carrier::{self, Carrier, Claimed, current, dispatch};
 use crate::clock;
@@ -31,6 +32,8 @@ use crate::fiber::{Control, FiberRef, Flags, WaitKind};
 use crate::primitive::{AtomicBool, Ordering, fence, futex};
 use crate::queue::low_bits;
 use core::ptr;
+use core::time::Duration;
+use std::os::fd::{AsFd, AsRawFd, RawFd};
 
 /// Whom to wake, and from which of its waits.
 #[derive(Clone, Copy, Debug)]
@@ -351,6 +354,57 @@ impl Wait {
         outcome
     }
 
+    /// Begins a wait of a thread, or of a pinned fiber, that goes on in
+    /// [`suspend_polling`](Self::suspend_polling).
+    ///
+    /// # Panics
+    /// As [`begin`](Self::begin).
+    #[track_caller]
+    pub(crate) fn begin_polling(kind: WaitKind, address: usize) -> Wait {
+        // Set first: who learns of the wait finds it. Left set by a panic, it rings in vain.
+        current::proxy().set_flags(Flags::POLLS);
+        Wait::begin(kind, address)
+    }
+
+    /// Blocks the thread in `poll`, with a descriptor that becomes readable when the wait was ended
+    /// and for at most as long as it is told, until that returns true.
+    pub(crate) fn suspend_polling(
+        self,
+        deadline: u64,
+        mut poll: impl FnMut(Option<RawFd>, Option<Duration>) -> bool,
+    ) -> Outcome {
+        let control = self.control;
+        let who = self.who();
+        let deaf = DEAF || who.flags().has(Flags::MASKED) || std::thread::panicking();
+        let deadline = if deaf { deadline } else { deadline.min(scope_deadline(who)) };
+        if !deaf && self.pinned.is_some_and(|fiber| fiber.life.marks() & CANCELLED != 0) {
+            control.wake.claim(self.epoch, Outcome::Interrupted);
+        }
+        // Nobody else ends the wait of a plain thread.
+        let bell = if self.pinned.is_some() { bell_of(control) } else { None };
+        while control.wake.is_waiting(self.epoch) {
+            let now = clock::now();
+            if deadline <= now {
+                control.wake.claim(self.epoch, Outcome::TimedOut);
+                break;
+            }
+            let mut timeout = clock::until(now, deadline);
+            if self.pinned.is_some() && bell.is_none() {
+                timeout = Some(timeout.unwrap_or(LOOK).min(LOOK));
+            }
+            if poll(bell.map(|bell| bell.as_fd().as_raw_fd()), timeout) {
+                control.wake.claim(self.epoch, Outcome::Notified);
+            }
+        }
+        if let Some(bell) = bell {
+            bell.clear();
+        }
+        control.clear_flags(Flags::POLLS);
+        let outcome = control.wake.outcome();
+        self.ended();
+        outcome
+    }
+
     /// Puts back what `begin` changed.
     fn ended(&self) {
         if self.rebind {
@@ -377,6 +431,19 @@ const SPECIAL: Flags = Flags(Flags::PINNED.0 | Flags::NO_WAIT.0 | Flags::MIGRATA
 const LONG_WAY: Flags = Flags(
     Flags::SLOTS.0 | Flags::PANICKED.0 | Flags::DEADLINE.0 | Flags::MASKED.0 | Flags::MIGRATABLE.0,
 );
+
+/// How often a thread that has no bell looks whether its wait was ended.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// The bell of a thread's proxy, unless there is no descriptor left for one.
+fn bell_of(proxy: &Control) -> Option<&Bell> {
+    let bell = &proxy.extra_or_new().bell;
+    if bell.get().is_none() {
+        // Only the thread itself makes one.
+        let _ = bell.set(Bell::new().ok()?);
+    }
+    bell.get()
+}
 
 /// Whether no wait can be told of a cancellation, because nothing can be unwound.
 const DEAF: bool = cfg!(panic = "abort");

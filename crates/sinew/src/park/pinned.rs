@@ -57,6 +57,14 @@ pub fn can_yield() -> bool {
     current::fiber().is_some_and(|(_, control)| !control.flags().has(Flags::PINNED))
 }
 
+/// The running fiber is about to block its carrier.
+#[track_caller]
+pub(crate) fn blocks_here(kind: WaitKind) {
+    if let Some((carrier, control)) = current::fiber() {
+        about_to_block(carrier, control, kind, false);
+    }
+}
+
 /// A pinned fiber is about to block its carrier: says so, or refuses, as the runtime was built. What
 /// must not be left by unwinding is not refused.
 #[track_caller]

@@ -3,8 +3,8 @@
 use super::idle::Idle;
 use super::{Handle, PinnedWait, Runtime, hooks};
 use crate::carrier::crew::{Crew, IdleHook, Settings};
-use crate::carrier::driver::Asleep;
 use crate::carrier::{Carrier, run};
+use crate::reactor::{Backend, Reactor};
 use core::time::Duration;
 use sinew_context::stack::DEFAULT_STACK_SIZE;
 use std::io;
@@ -31,6 +31,7 @@ pub struct Builder {
     idle_hook: Option<Box<IdleHook>>,
     patience: Duration,
     panic_hook: bool,
+    backend: Option<Backend>,
 }
 
 impl Builder {
@@ -51,6 +52,7 @@ impl Builder {
             idle_hook: None,
             patience: Duration::from_secs(10),
             panic_hook: true,
+            backend: None,
         }
     }
 
@@ -182,6 +184,22 @@ impl Builder {
         self
     }
 
+    /// How carriers wait for descriptors: the environment variable `SINEW_IO` (`epoll`, `kqueue`,
+    /// `poll`) decides if not set, and else the best that there is. One that cannot be had at run
+    /// time, because descriptors are used up, is replaced by `poll`.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::runtime::Backend;
+    ///
+    /// let runtime = sinew::Runtime::builder().backend(Backend::Poll).build()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn backend(mut self, backend: Backend) -> Builder {
+        self.backend = Some(backend);
+        self
+    }
+
     /// Makes the runtime and starts its threads.
     ///
     /// # Errors
@@ -217,7 +235,14 @@ impl Builder {
             stack_size: self.stack_size,
             max_stacks: self.max_stacks,
         };
-        let crew = Crew::new(count, settings)?;
+        let backend = match self.backend {
+            Some(backend) if !backend.is_supported() => {
+                return Err(invalid(format!("this platform has no {backend:?}")));
+            }
+            Some(backend) => backend,
+            None => Backend::from_environment()?,
+        };
+        let crew = Crew::new(count, settings, |bell| Box::new(Reactor::new(backend, bell)))?;
         let runtime = Runtime {
             handle: Handle::new(crew.clone()),
             patience: self.patience,
@@ -256,7 +281,7 @@ fn start(carrier: &'static Carrier, crew: &Arc<Crew>) -> io::Result<()> {
             }
         }
         let ended = Ended(crew.clone());
-        run::run(carrier, crew, Box::new(Asleep));
+        run::run(carrier, crew);
         drop(ended);
     })?;
     Ok(())

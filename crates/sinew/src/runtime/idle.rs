@@ -1,6 +1,7 @@
 //! What an idle hook is told.
 
 use crate::carrier::Carrier;
+use crate::carrier::driver::Driver;
 use core::time::Duration;
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -8,15 +9,28 @@ use std::os::fd::{AsFd, BorrowedFd};
 ///
 /// The hook should return when the [`timeout`](Self::timeout) is over or the carrier
 /// [was woken](Self::is_woken); [`wait`](Self::wait) does both. A hook that waits for descriptors of
-/// its own adds this one to them: it becomes readable when the carrier is woken.
+/// its own adds this one to them: it becomes readable when the carrier is woken, or something happens
+/// to a descriptor that a fiber waits for.
 pub struct Idle<'a> {
     carrier: &'a Carrier,
     timeout: Option<Duration>,
 }
 
+/// How often a hook returns that no descriptor tells of events.
+const LOOK: Duration = Duration::from_millis(10);
+
 impl<'a> Idle<'a> {
     pub(super) fn new(carrier: &'a Carrier, timeout: Option<Duration>) -> Self {
-        Idle { carrier, timeout }
+        let idle = Idle { carrier, timeout };
+        if idle.driver().as_fd().is_some() {
+            return idle;
+        }
+        // Nothing tells the hook of events: it has to come back and look.
+        Idle { timeout: Some(timeout.unwrap_or(LOOK).min(LOOK)), ..idle }
+    }
+
+    fn driver(&self) -> &dyn Driver {
+        &*self.carrier.crew().drivers[self.carrier.index()]
     }
 
     /// The number of the carrier, counted from zero.
@@ -89,7 +103,7 @@ impl<'a> Idle<'a> {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn wait(&self) {
-        self.carrier.bell().wait(self.timeout);
+        self.driver().wait(self.timeout);
     }
 
     /// Something that ends the wait of this carrier, from anywhere.
@@ -115,7 +129,7 @@ impl<'a> Idle<'a> {
 
 impl AsFd for Idle<'_> {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.carrier.bell().as_fd()
+        self.driver().as_fd().unwrap_or(self.carrier.bell().as_fd())
     }
 }
 

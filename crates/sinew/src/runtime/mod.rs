@@ -8,6 +8,7 @@ mod idle;
 mod shutdown;
 
 pub use crate::carrier::crew::PinnedWait;
+pub use crate::reactor::Backend;
 pub use builder::Builder;
 pub use group::{Group, run_all};
 pub use idle::{Idle, Waker};

@@ -5,6 +5,8 @@ use crate::carrier::Crew;
 use crate::fiber::local::{FiberLocal, Inherited};
 use crate::fiber::{Control, Flags, slab};
 use crate::primitive::Ordering;
+use crate::reactor::Source;
+use crate::reactor::deferred::Armed;
 use crate::runtime::Handle;
 use std::io;
 use std::mem::ManuallyDrop;
@@ -281,6 +283,26 @@ impl<T> Unstarted<T> {
         unsafe {
             let runtime = std::ptr::read(&this.runtime);
             submit(runtime.crew(), this.control);
+            ManuallyDrop::take(&mut this.handle)
+        }
+    }
+
+    /// Starts the fiber when there is something to read from `source`, instead of now.
+    ///
+    /// # Safety
+    /// The fiber's closure owns both, and keeps them where they are until it runs or is dropped.
+    pub(super) unsafe fn arm(self, source: &Source, armed: &Armed) -> JoinHandle<T> {
+        let mut this = ManuallyDrop::new(self);
+        if let Some(extra) = this.control.extra() {
+            extra.held_back.store(false, Ordering::Relaxed);
+        }
+        // SAFETY: not submitted before; handle and runtime are moved out once. The rest is the
+        // caller's promise.
+        unsafe {
+            let runtime = std::ptr::read(&this.runtime);
+            if super::admit(runtime.crew(), this.control) {
+                source.start_when_readable(armed, this.control);
+            }
             ManuallyDrop::take(&mut this.handle)
         }
     }

@@ -6,6 +6,7 @@
 mod arm;
 mod block_on;
 mod builder;
+mod deferred;
 mod handle;
 mod join;
 mod scope;
@@ -14,6 +15,7 @@ mod token;
 pub use arm::JoinArm;
 pub use block_on::block_on;
 pub use builder::{Builder, Unstarted};
+pub use deferred::spawn_when_readable;
 pub(crate) use handle::describe;
 pub use handle::{Fiber, FiberId, State, current};
 pub use join::JoinHandle;
@@ -203,6 +205,24 @@ fn adopt(control: &Control, inherited: Vec<Inherited>) {
     }
 }
 
+/// Counts an unstarted fiber that is to be submitted from anywhere. False if the runtime is shut
+/// down, or about to: the fiber ends before it began.
+///
+/// # Safety
+/// The fiber is in no queue, and was not counted.
+unsafe fn admit(crew: &Crew, control: &'static Control) -> bool {
+    let admitted = crew.admit();
+    if !admitted {
+        // SAFETY: as the caller promised.
+        unsafe {
+            (control.vtable.get().refuse)(control, crate::cancel::payload());
+            crate::carrier::launch::finish_outside(control);
+        }
+        crew.refuse();
+    }
+    admitted
+}
+
 /// Gives an unstarted fiber to its crew, from anywhere.
 ///
 /// # Safety
@@ -210,11 +230,8 @@ fn adopt(control: &Control, inherited: Vec<Inherited>) {
 unsafe fn submit(crew: &Crew, control: &'static Control) {
     // SAFETY: as the caller promised.
     unsafe {
-        if !crew.admit() {
-            // The runtime is shut down, or about to: the fiber ends before it began.
-            (control.vtable.get().refuse)(control, crate::cancel::payload());
-            crate::carrier::launch::finish_outside(control);
-            return crew.refuse();
+        if !admit(crew, control) {
+            return;
         }
         if control.flags().has(Flags::AFFINE) {
             let carrier = &*control.carrier();

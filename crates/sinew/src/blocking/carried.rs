@@ -1,0 +1,121 @@
+//! A migratable fiber that goes to a thread of the pool itself, and comes back.
+//!
+//! The fiber stops on its carrier as in any wait. The thread that gets the job ends the wait, and
+//! instead of putting the fiber into a queue it goes on in the fiber's own context. To everything that
+//! the fiber calls there it looks like a plain thread: it has no carrier. When the scope is over it
+//! goes back to the thread's own context, which gives it to its crew.
+
+use super::pool::{self, Job};
+use crate::cancel;
+use crate::carrier::{current, dispatch};
+use crate::clock;
+use crate::fiber::{Control, Flags, WaitKind};
+use crate::park::{Wait, Waiter};
+use core::cell::Cell;
+use core::ptr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Runs `f` with the running fiber itself on a thread that may block.
+///
+/// For [migratable](crate::Builder::migratable) fibers: the fiber leaves its carrier, runs `f` on a
+/// thread of the pool of [`blocking`](crate::blocking()), and comes back to any carrier. The closure need
+/// not be `Send`, since it stays on its own stack. While it runs, the fiber is a plain thread to all
+/// that it calls: its waits block that thread, it has no fiber-locals, and cannot be cancelled.
+///
+/// A fiber that is not migratable cannot leave its carrier, so there `f` blocks the carrier with all
+/// its fibers; what is said about that is up to
+/// [`pinned_wait`](crate::runtime::Builder::pinned_wait). Use [`blocking`](crate::blocking()) there. On a plain
+/// thread `f` is just called.
+///
+/// # Panics
+/// If `f` does, or if the fiber is not migratable and the runtime does not let fibers block their
+/// carriers.
+///
+/// # Examples
+/// ```
+/// // SAFETY: the closure uses numbers only.
+/// let builder = unsafe { sinew::Builder::new().migratable() };
+/// let fiber = builder.spawn(|| {
+///     let before = sinew::current_carrier();
+///     let inside = sinew::on_thread(|| sinew::current_carrier());
+///     (before, inside)
+/// })?;
+/// let (before, inside) = fiber.join().unwrap();
+/// assert!(before.is_some() && inside.is_none());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[track_caller]
+pub fn on_thread<R>(f: impl FnOnce() -> R) -> R {
+    match current::fiber() {
+        Some((_, control)) if may_leave(control) => {
+            let Some(thread) = leave() else {
+                pool::report_no_thread();
+                return f();
+            };
+            let result = catch_unwind(AssertUnwindSafe(f));
+            come_back(control, thread);
+            result.unwrap_or_else(|panic| cancel::pass_on(panic))
+        }
+        Some(_) => {
+            crate::park::blocks_here(WaitKind::Blocking);
+            f()
+        }
+        None => f(),
+    }
+}
+
+fn may_leave(control: &Control) -> bool {
+    control.flags().has(Flags::MIGRATABLE)
+        && !control.flags().has(Flags(Flags::PINNED.0 | Flags::NO_WAIT.0))
+        // The count of panics is the thread's.
+        && !std::thread::panicking()
+}
+
+/// What the fiber has a thread do.
+#[repr(C)]
+struct Ride {
+    job: Job,
+    waiter: Waiter,
+    /// The thread's own context, as something to switch to: written by the thread.
+    thread: Cell<*const Control>,
+}
+
+/// Goes on, on a thread of the pool: returns that thread's own context. `None` if there is no thread.
+#[inline(never)]
+fn leave() -> Option<*const Control> {
+    cancel::masked(|| {
+        let wait = Wait::begin(WaitKind::Blocking, 0);
+        let ride =
+            Ride { job: Job::new(carry), waiter: wait.waiter(), thread: Cell::new(ptr::null()) };
+        // SAFETY: the thread looks at the job until it goes on in this very frame, not later. Any
+        // thread may do that, since the fiber is migratable.
+        if !unsafe { pool::submit(&ride.job) } {
+            wait.abandon();
+            return None;
+        }
+        wait.suspend(clock::NEVER);
+        Some(ride.thread.get())
+    })
+}
+
+/// Goes back to a carrier.
+#[inline(never)]
+fn come_back(control: &'static Control, thread: *const Control) {
+    // SAFETY: the fiber runs on the thread whose context this is, which waits in `carry`.
+    unsafe { dispatch::leave_thread(control, &*thread) };
+}
+
+/// Runs the fiber of a ride on this thread until it goes back.
+///
+/// # Safety
+/// The job is that of a `Ride` whose fiber waits for it.
+unsafe fn carry(job: *const Job) {
+    // SAFETY: as the caller promised; the job is its first field.
+    let ride = unsafe { &*job.cast::<Ride>() };
+    let here = Control::vacant();
+    ride.thread.set(&here);
+    let waiter = ride.waiter;
+    let claimed = waiter.claim().expect("nobody else ends the wait of a ride");
+    // SAFETY: the claim succeeded, so the fiber is ours; it comes back to this context.
+    unsafe { dispatch::ride(claimed, &here) };
+}

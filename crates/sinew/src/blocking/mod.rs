@@ -1,0 +1,139 @@
+//! Work that blocks its thread, done where that does no harm.
+//!
+//! # Protocol
+//!
+//! A [`Job`] lies in the frame of the fiber that waits for it. Handing it to the pool lends it to one
+//! thread; that thread's last touch of it is the store that says it is done. The fiber does not leave
+//! the frame before: its wait is masked, has no deadline, and nobody else can end it. So the closure
+//! may borrow whatever the fiber may.
+//!
+//! The thread reads whom to wake before that store, since the frame may be gone after it; the waiter
+//! is a block that is never unmapped, and the number of a wait.
+
+mod carried;
+mod pool;
+
+pub use carried::on_thread;
+pub use pool::set_max_blocking_threads;
+
+use crate::cancel;
+use crate::carrier::current;
+use crate::clock;
+use crate::fiber::{Flags, WaitKind};
+use crate::park::{Wait, Waiter};
+use crate::primitive::{AtomicBool, Ordering};
+use core::cell::{Cell, UnsafeCell};
+use core::ptr;
+use pool::Job;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::thread;
+
+/// Runs `f` on a thread that may block, and waits for its result.
+///
+/// For what has no other way: calls of the operating system that cannot be waited for, libraries that
+/// block, long computations that would keep other fibers of this carrier from running. The closure
+/// may borrow from the caller. A panic in it goes on in the caller. It runs as on a plain thread: it
+/// has no fiber-locals, and waits in it block that thread.
+///
+/// A fiber that is cancelled meanwhile still waits until `f` has returned; the next wait raises. The
+/// threads are those of a pool, which has as many as are needed at a time, up to a
+/// [limit](crate::set_max_blocking_threads), and lets them go when they have had nothing to do for
+/// some seconds. On a plain thread, and in a [pinned](crate::pinned) fiber, `f` is just called.
+///
+/// # Examples
+/// ```
+/// sinew::run(|| {
+///     let words = vec!["a", "slow", "library"];
+///     let longest = sinew::blocking(|| {
+///         std::thread::sleep(std::time::Duration::from_millis(1));
+///         words.iter().max_by_key(|word| word.len())
+///     });
+///     assert_eq!(longest, Some(&"library"));
+/// });
+/// ```
+///
+/// What it borrows crosses threads:
+/// ```compile_fail,E0277
+/// let shared = std::rc::Rc::new(1);
+/// sinew::blocking(|| *shared);
+/// ```
+pub fn blocking<F, R>(f: F) -> R
+where
+    F: FnOnce() -> R + Send,
+    R: Send,
+{
+    match current::fiber() {
+        Some((_, control)) if !control.flags().has(BLOCKS) => elsewhere(f),
+        _ => f(),
+    }
+}
+
+/// What makes a fiber block its carrier when it waits.
+const BLOCKS: Flags = Flags(Flags::PINNED.0 | Flags::NO_WAIT.0);
+
+/// A closure on its way to another thread, and its result on the way back.
+#[repr(C)]
+struct Errand<F, R> {
+    job: Job,
+    work: Cell<Option<F>>,
+    result: UnsafeCell<Option<thread::Result<R>>>,
+    waiter: Waiter,
+    done: AtomicBool,
+}
+
+fn elsewhere<F, R>(f: F) -> R
+where
+    F: FnOnce() -> R + Send,
+    R: Send,
+{
+    // Nothing may end the wait but the thread, and nothing unwinds while it has the errand.
+    let result = cancel::masked(|| {
+        let wait = Wait::begin(WaitKind::Blocking, 0);
+        let errand = Errand {
+            job: Job::new(run::<F, R>),
+            work: Cell::new(Some(f)),
+            result: UnsafeCell::new(None),
+            waiter: wait.waiter(),
+            done: AtomicBool::new(false),
+        };
+        // SAFETY: the frame is not left before the job has run; the closure and its result are
+        // `Send`.
+        if !unsafe { pool::submit(&errand.job) } {
+            wait.abandon();
+            return Err(errand.work.take());
+        }
+        wait.suspend(clock::NEVER);
+        // ORDERING: Acquire: the result; pairs with the Release in `run`.
+        assert!(errand.done.load(Ordering::Acquire), "the wait for a thread ended too early");
+        Ok(errand.result.into_inner().expect("a job that has run has a result"))
+    });
+    match result {
+        Ok(Ok(result)) => result,
+        Ok(Err(panic)) => cancel::pass_on(panic),
+        Err(work) => {
+            pool::report_no_thread();
+            work.expect("nobody has run it")()
+        }
+    }
+}
+
+/// # Safety
+/// The job is that of an `Errand<F, R>` that is alive, and has not run.
+unsafe fn run<F, R>(job: *const Job)
+where
+    F: FnOnce() -> R,
+{
+    // SAFETY: as the caller promised; the job is its first field.
+    let errand = unsafe { &*job.cast::<Errand<F, R>>() };
+    let work = errand.work.take().expect("a job runs once");
+    let result = catch_unwind(AssertUnwindSafe(work));
+    // SAFETY: the other side does not look before `done` is set.
+    unsafe { *errand.result.get() = Some(result) };
+    let waiter = errand.waiter;
+    let done = ptr::from_ref(&errand.done);
+    // ORDERING: Release: the result; pairs with the Acquire in `elsewhere`. The errand may be gone
+    // after this.
+    // SAFETY: alive until this store.
+    unsafe { (*done).store(true, Ordering::Release) };
+    waiter.wake();
+}

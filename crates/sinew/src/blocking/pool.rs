@@ -1,0 +1,194 @@
+//! Threads that may block: as many as are needed at a time, up to a limit.
+//!
+//! A job is given to the thread that became idle last, whose caches are warm; if none is idle, to a
+//! new one; if there are too many, to the first that has nothing else to do. A thread that has been
+//! idle for [`KEEP`] ends.
+
+use crate::primitive::SpinLock;
+use crate::report;
+use core::cell::Cell;
+use core::ptr;
+use core::time::Duration;
+use sinew_context::stack::overflow;
+use std::collections::VecDeque;
+use std::io;
+use std::thread::{self, Thread};
+use std::time::Instant;
+
+/// Something for a thread to do, once. It lies in the frame of whoever waits for it.
+#[repr(C)]
+pub(super) struct Job {
+    run: unsafe fn(*const Job),
+}
+
+impl Job {
+    /// `run` gets the address of the job.
+    pub(super) const fn new(run: unsafe fn(*const Job)) -> Job {
+        Job { run }
+    }
+}
+
+/// A job that is on its way to a thread.
+struct Lent(*const Job);
+
+// SAFETY: whoever submits a job promises that another thread may run it.
+unsafe impl Send for Lent {}
+
+/// A thread that waits for a job, in its own frame.
+struct Idle {
+    thread: Thread,
+    job: Cell<*const Job>,
+}
+
+struct Pool {
+    /// Those that wait, the last one on top. Each is in its thread's frame until it is taken out.
+    idle: Vec<*const Idle>,
+    /// Jobs for which there was no thread.
+    queue: VecDeque<Lent>,
+    threads: usize,
+    most: usize,
+    /// How many threads there ever were, for their names.
+    started: u64,
+}
+
+// SAFETY: what it points to is touched under the lock, or by whoever was given it.
+unsafe impl Send for Pool {}
+
+static POOL: SpinLock<Pool> = SpinLock::new(Pool {
+    idle: Vec::new(),
+    queue: VecDeque::new(),
+    threads: 0,
+    most: 512,
+    started: 0,
+});
+
+/// How long a thread waits for a job before it ends.
+const KEEP: Duration = Duration::from_secs(10);
+
+/// Sets how many threads [`blocking`](crate::blocking()) uses at most, in the whole process: 512 if not
+/// set. What is too much waits for its turn. Those that are too many end when they become idle.
+///
+/// # Panics
+/// If `count` is zero: nothing would ever run.
+///
+/// # Examples
+/// ```
+/// sinew::set_max_blocking_threads(64);
+/// ```
+#[track_caller]
+pub fn set_max_blocking_threads(count: usize) {
+    assert!(count > 0, "blocking work needs at least one thread, not 0");
+    POOL.lock().most = count;
+    // Some that wait in the queue may have threads now.
+    while let Some(number) = more_threads() {
+        if start(number, None).is_err() {
+            POOL.lock().threads -= 1;
+            return;
+        }
+    }
+}
+
+/// Counts a thread for jobs that wait, if there may be one more.
+fn more_threads() -> Option<u64> {
+    let mut pool = POOL.lock();
+    let more = !pool.queue.is_empty() && pool.threads < pool.most;
+    more.then(|| pool.count_thread())
+}
+
+impl Pool {
+    fn count_thread(&mut self) -> u64 {
+        self.threads += 1;
+        self.started += 1;
+        self.started
+    }
+}
+
+/// Has a job run by some thread; false if there is none, and there cannot be one.
+///
+/// # Safety
+/// The job stays where it is until it has run, and may be run by any thread.
+pub(super) unsafe fn submit(job: *const Job) -> bool {
+    let number = {
+        let mut pool = POOL.lock();
+        if let Some(idle) = pool.idle.pop() {
+            // SAFETY: it waits in its frame until it is given a job, and does not look before it was
+            // unparked or has the lock. The handle is a clone: the frame may be gone.
+            let thread = unsafe {
+                (*idle).job.set(job);
+                (*idle).thread.clone()
+            };
+            drop(pool);
+            thread.unpark();
+            return true;
+        }
+        if pool.threads >= pool.most {
+            pool.queue.push_back(Lent(job));
+            return true;
+        }
+        pool.count_thread()
+    };
+    if start(number, Some(Lent(job))).is_ok() {
+        return true;
+    }
+    let mut pool = POOL.lock();
+    pool.threads -= 1;
+    let others = pool.threads > 0;
+    if others {
+        pool.queue.push_back(Lent(job));
+    }
+    others
+}
+
+/// Says that blocking work is about to block its carrier.
+pub(super) fn report_no_thread() {
+    report::say(format_args!(
+        "no thread for blocking work: it blocks its carrier; see `ulimit -u`"
+    ));
+}
+
+fn start(number: u64, first: Option<Lent>) -> io::Result<()> {
+    let name = format!("sinew-blocking-{number}");
+    thread::Builder::new().name(name).spawn(move || work(first)).map(drop)
+}
+
+/// The life of a thread.
+fn work(first: Option<Lent>) {
+    overflow::arm();
+    let mut next = first;
+    while let Some(Lent(job)) = next.or_else(wait_for_job) {
+        // SAFETY: whoever submitted it keeps it until it has run, which it does here.
+        unsafe { ((*job).run)(job) };
+        next = None;
+    }
+}
+
+/// The next job; `None` if the thread is to end, and is not counted any more.
+fn wait_for_job() -> Option<Lent> {
+    let idle = Idle { thread: thread::current(), job: Cell::new(ptr::null()) };
+    {
+        let mut pool = POOL.lock();
+        if pool.threads > pool.most {
+            pool.threads -= 1;
+            return None;
+        }
+        if let Some(job) = pool.queue.pop_front() {
+            return Some(job);
+        }
+        pool.idle.push(&idle);
+    }
+    let end = Instant::now() + KEEP;
+    loop {
+        thread::park_timeout(end.saturating_duration_since(Instant::now()));
+        let mut pool = POOL.lock();
+        if !idle.job.get().is_null() {
+            return Some(Lent(idle.job.get()));
+        }
+        let too_many = pool.threads > pool.most;
+        if too_many || Instant::now() >= end {
+            // Nobody has given it a job, so it is still in the list.
+            pool.idle.retain(|other| !ptr::eq(*other, &raw const idle));
+            pool.threads -= 1;
+            return None;
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! Types of other libraries, as something that fibers can wait for.
+
+use super::attempt::{Limit, attempt};
+use super::waiting::wait_until;
+use crate::clock;
+use crate::reactor::{Direction, Source};
+use core::time::Duration;
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+/// Something with a descriptor, such that fibers wait where it would block.
+///
+/// The descriptor is put into non-blocking mode. [`read_with`](Self::read_with) and
+/// [`write_with`](Self::write_with) do any operation of `T`, and try again when it says that it would
+/// block. If `T` reads and writes, so does this, also by reference: one fiber may read while another
+/// writes.
+///
+/// The descriptor must stay the same as long as this exists. If it does not, waits may last for ever.
+///
+/// # Examples
+/// ```
+/// use sinew::io::Async;
+/// use std::io::{Read, Write};
+/// use std::os::unix::net::UnixStream;
+///
+/// sinew::run(|| {
+///     let (one, other) = UnixStream::pair()?;
+///     let (one, mut other) = (Async::new(one)?, Async::new(other)?);
+///     let reader = sinew::spawn(move || {
+///         let mut text = String::new();
+///         (&one).read_to_string(&mut text).map(|_| text)
+///     });
+///     other.write_all(b"hello")?;
+///     drop(other);
+///     assert_eq!(reader.join().unwrap()?, "hello");
+///     Ok::<(), std::io::Error>(())
+/// })?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Async<T> {
+    /// Goes before the descriptor does.
+    source: Source,
+    inner: T,
+}
+
+impl<T: AsFd> Async<T> {
+    /// Puts the descriptor of `inner` into non-blocking mode, and waits for it from now on.
+    ///
+    /// # Errors
+    /// If the mode cannot be set.
+    ///
+    /// # Examples
+    /// ```
+    /// let (reader, _writer) = std::io::pipe()?;
+    /// let reader = sinew::io::Async::new(reader)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn new(inner: T) -> io::Result<Async<T>> {
+        set_nonblocking(inner.as_fd(), true)?;
+        Ok(Async::new_nonblocking(inner))
+    }
+
+    /// The same for a descriptor that is in non-blocking mode already. If it is not, operations block
+    /// the whole carrier.
+    ///
+    /// # Examples
+    /// ```
+    /// let (socket, _other) = std::os::unix::net::UnixStream::pair()?;
+    /// socket.set_nonblocking(true)?;
+    /// let socket = sinew::io::Async::new_nonblocking(socket);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn new_nonblocking(inner: T) -> Async<T> {
+        Async { source: Source::new(inner.as_fd().as_raw_fd()), inner }
+    }
+
+    /// The same as [`new`](Self::new), for descriptors of which the kernel changes the mode in any
+    /// case: sockets and pipes.
+    pub(crate) fn of_any_mode(inner: T) -> Async<T> {
+        Async::new(inner).expect("the mode of a socket or pipe can be changed")
+    }
+
+    /// Gives back what was wrapped, such that it blocks.
+    pub(crate) fn into_blocking(self) -> T {
+        let inner = self.into_inner();
+        set_nonblocking(inner.as_fd(), false).expect("the mode of a socket or pipe can be changed");
+        inner
+    }
+
+    /// Waits until there is something to read; false if `timeout` is over before.
+    ///
+    /// # Errors
+    /// If the descriptor cannot be waited for.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let (reader, _writer) = std::io::pipe()?;
+    /// let reader = sinew::io::Async::new(reader)?;
+    /// assert!(!reader.wait_readable(Some(Duration::from_millis(1)))?);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn wait_readable(&self, timeout: Option<Duration>) -> io::Result<bool> {
+        self.wait(Direction::Read, timeout)
+    }
+
+    /// Waits until there is room to write; false if `timeout` is over before.
+    ///
+    /// # Errors
+    /// If the descriptor cannot be waited for.
+    ///
+    /// # Examples
+    /// ```
+    /// let (_reader, writer) = std::io::pipe()?;
+    /// let writer = sinew::io::Async::new(writer)?;
+    /// assert!(writer.wait_writable(None)?);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn wait_writable(&self, timeout: Option<Duration>) -> io::Result<bool> {
+        self.wait(Direction::Write, timeout)
+    }
+
+    fn wait(&self, direction: Direction, timeout: Option<Duration>) -> io::Result<bool> {
+        let deadline = timeout.map_or(clock::NEVER, |timeout| clock::after(clock::now(), timeout));
+        wait_until(&self.source, direction, deadline)
+    }
+
+    /// Does an operation that reads: while it fails with `WouldBlock`, the fiber waits until there is
+    /// something to read.
+    ///
+    /// # Errors
+    /// Those of the operation.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::os::unix::net::UnixDatagram;
+    ///
+    /// let (one, other) = UnixDatagram::pair()?;
+    /// let one = sinew::io::Async::new(one)?;
+    /// other.send(b"hi")?;
+    /// let mut buffer = [0; 8];
+    /// let count = one.read_with(|socket| socket.recv(&mut buffer))?;
+    /// assert_eq!(&buffer[..count], b"hi");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn read_with<R>(&self, mut operation: impl FnMut(&T) -> io::Result<R>) -> io::Result<R> {
+        attempt(&self.source, Direction::Read, Limit::None, || operation(&self.inner))
+    }
+
+    /// Does an operation that writes: while it fails with `WouldBlock`, the fiber waits until there
+    /// is room.
+    ///
+    /// # Errors
+    /// Those of the operation.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::os::unix::net::UnixDatagram;
+    ///
+    /// let (one, other) = UnixDatagram::pair()?;
+    /// let one = sinew::io::Async::new(one)?;
+    /// one.write_with(|socket| socket.send(b"hi"))?;
+    /// let mut buffer = [0; 8];
+    /// assert_eq!(other.recv(&mut buffer)?, 2);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn write_with<R>(&self, mut operation: impl FnMut(&T) -> io::Result<R>) -> io::Result<R> {
+        attempt(&self.source, Direction::Write, Limit::None, || operation(&self.inner))
+    }
+}
+
+impl<T> Async<T> {
+    /// What was wrapped.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::os::unix::net::UnixStream;
+    ///
+    /// let (socket, _other) = UnixStream::pair()?;
+    /// let socket = sinew::io::Async::new(socket)?;
+    /// assert!(socket.get_ref().peer_addr()?.is_unnamed());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn get_ref(&self) -> &T {
+        &self.inner
+    }
+
+    /// Gives back what was wrapped. Its descriptor is still in non-blocking mode.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::os::unix::net::UnixStream;
+    ///
+    /// let (socket, _other) = UnixStream::pair()?;
+    /// let socket = sinew::io::Async::new(socket)?.into_inner();
+    /// socket.set_nonblocking(false)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn into_inner(self) -> T {
+        self.inner
+    }
+
+    pub(crate) fn source(&self) -> &Source {
+        &self.source
+    }
+}
+
+impl<T: AsFd> AsFd for Async<T> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.inner.as_fd()
+    }
+}
+
+impl<T> Read for Async<T>
+where
+    for<'a> &'a T: Read,
+{
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        (&*self).read(buffer)
+    }
+
+    fn read_vectored(&mut self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        (&*self).read_vectored(buffers)
+    }
+}
+
+impl<T> Read for &Async<T>
+where
+    for<'a> &'a T: Read,
+{
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        attempt(&self.source, Direction::Read, Limit::None, || (&self.inner).read(buffer))
+    }
+
+    fn read_vectored(&mut self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        let read = || (&self.inner).read_vectored(buffers);
+        attempt(&self.source, Direction::Read, Limit::None, read)
+    }
+}
+
+impl<T> Write for Async<T>
+where
+    for<'a> &'a T: Write,
+{
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        (&*self).write(buffer)
+    }
+
+    fn write_vectored(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
+        (&*self).write_vectored(buffers)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        (&*self).flush()
+    }
+}
+
+impl<T> Write for &Async<T>
+where
+    for<'a> &'a T: Write,
+{
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        attempt(&self.source, Direction::Write, Limit::None, || (&self.inner).write(buffer))
+    }
+
+    fn write_vectored(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
+        let write = || (&self.inner).write_vectored(buffers);
+        attempt(&self.source, Direction::Write, Limit::None, write)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        attempt(&self.source, Direction::Write, Limit::None, || (&self.inner).flush())
+    }
+}
+
+/// Puts a descriptor into non-blocking mode, or takes it out.
+pub(crate) fn set_nonblocking(fd: BorrowedFd<'_>, nonblocking: bool) -> io::Result<()> {
+    let fd = fd.as_raw_fd();
+    // SAFETY: a valid descriptor.
+    unsafe {
+        let flags = libc::fcntl(fd, libc::F_GETFL);
+        if flags < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let wanted = if nonblocking { flags | libc::O_NONBLOCK } else { flags & !libc::O_NONBLOCK };
+        if wanted != flags && libc::fcntl(fd, libc::F_SETFL, wanted) < 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    Ok(())
+}

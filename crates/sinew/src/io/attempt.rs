@@ -1,0 +1,133 @@
+//! Trying an operation until it does not block.
+
+use crate::carrier::current;
+use crate::clock;
+use crate::reactor::{Direction, Source};
+use core::time::Duration;
+use std::io;
+
+/// How long an operation may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Limit {
+    /// As long as it takes.
+    None,
+    /// It fails if it cannot be done at once.
+    AtOnce,
+    /// So long, counted from its first wait.
+    Within(Duration),
+}
+
+impl Limit {
+    pub(crate) fn deadline(self) -> u64 {
+        match self {
+            Limit::None | Limit::AtOnce => clock::NEVER,
+            Limit::Within(duration) => clock::after(clock::now(), duration),
+        }
+    }
+}
+
+/// Does `operation`, waiting whenever it would block. It fails with `WouldBlock` when the limit is
+/// reached, as operations with a timeout do in the standard library.
+///
+/// Raises if the fiber is cancelled, but not after the operation was done.
+#[inline]
+pub(crate) fn attempt<R>(
+    source: &Source,
+    direction: Direction,
+    limit: Limit,
+    mut operation: impl FnMut() -> io::Result<R>,
+) -> io::Result<R> {
+    take_turns();
+    let mut deadline = None;
+    loop {
+        let tick = source.tick(direction);
+        match operation() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(explain(source, error)),
+            result => return result,
+        }
+        if matches!(limit, Limit::AtOnce) {
+            return Err(would_block());
+        }
+        let deadline = *deadline.get_or_insert_with(|| limit.deadline());
+        if !source.wait(direction, tick, deadline)? {
+            return Err(would_block());
+        }
+    }
+}
+
+/// Reads `len` bytes at most from a stream that gives all it has: if it gave less than was asked
+/// for, the next attempt is left out (see the page of the reactor).
+#[inline]
+pub(crate) fn attempt_read(
+    source: &Source,
+    limit: Limit,
+    len: usize,
+    mut read: impl FnMut() -> io::Result<usize>,
+) -> io::Result<usize> {
+    if len == 0 {
+        return Ok(0);
+    }
+    take_turns();
+    let mut deadline = None;
+    loop {
+        let tick = source.tick(Direction::Read);
+        if !source.is_drained(tick) {
+            match read() {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(explain(source, error)),
+                Ok(count) => {
+                    if count > 0 && count < len {
+                        source.set_drained(tick);
+                    }
+                    return Ok(count);
+                }
+            }
+        }
+        if matches!(limit, Limit::AtOnce) {
+            return Err(would_block());
+        }
+        let deadline = *deadline.get_or_insert_with(|| limit.deadline());
+        if !source.wait(Direction::Read, tick, deadline)? {
+            return Err(would_block());
+        }
+    }
+}
+
+/// What the standard library says of a timeout.
+fn would_block() -> io::Error {
+    io::Error::from_raw_os_error(libc::EAGAIN)
+}
+
+#[cold]
+fn explain(source: &Source, error: io::Error) -> io::Error {
+    if source.is_closed() { Source::closed() } else { error }
+}
+
+/// Lets others run now and then, if the carrier's fibers do one operation after the other without
+/// having to wait.
+#[inline]
+fn take_turns() {
+    // SAFETY: carriers live for ever.
+    if let Some(carrier) = unsafe { current::carrier().as_ref() } {
+        let left = carrier.operations.get();
+        if left > 0 {
+            carrier.operations.set(left - 1);
+        } else {
+            carrier.operations.set(TURN);
+            let_others_run();
+        }
+    }
+}
+
+/// Operations in a row.
+const TURN: u32 = 32;
+
+#[cold]
+fn let_others_run() {
+    if crate::can_yield() {
+        crate::yield_now();
+    }
+}

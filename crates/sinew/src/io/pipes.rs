@@ -1,0 +1,227 @@
+//! Pipes of the operating system.
+
+use super::adapter::Async;
+use super::attempt::{Limit, attempt, attempt_read};
+use crate::reactor::Direction;
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
+
+/// Makes a pipe: what is written to one end is read from the other.
+///
+/// For other processes, and for what wants descriptors. Between fibers, a
+/// [`channel`](crate::sync::channel) costs less.
+///
+/// # Errors
+/// If there are no descriptors left.
+///
+/// # Examples
+/// ```
+/// use std::io::{Read, Write};
+///
+/// sinew::run(|| {
+///     let (mut reader, mut writer) = sinew::io::pipe()?;
+///     let fiber = sinew::spawn(move || writer.write_all(b"hello"));
+///     let mut text = String::new();
+///     reader.read_to_string(&mut text)?;
+///     assert_eq!(text, "hello");
+///     fiber.join().unwrap()
+/// })?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn pipe() -> io::Result<(PipeReader, PipeWriter)> {
+    let (reader, writer) = io::pipe()?;
+    Ok((reader.into(), writer.into()))
+}
+
+/// The end of a [`pipe`] that is read from.
+#[derive(Debug)]
+pub struct PipeReader {
+    io: Async<io::PipeReader>,
+    /// Whether a read gives all there is, up to its length.
+    gives_all: bool,
+}
+
+/// The end of a [`pipe`] that is written to.
+#[derive(Debug)]
+pub struct PipeWriter {
+    io: Async<io::PipeWriter>,
+}
+
+impl PipeReader {
+    pub(super) fn io(&self) -> &Async<io::PipeReader> {
+        &self.io
+    }
+
+    /// Another one for the same end. Each byte is read by one of them.
+    ///
+    /// # Errors
+    /// If there are no descriptors left.
+    ///
+    /// # Examples
+    /// ```
+    /// let (reader, _writer) = sinew::io::pipe()?;
+    /// let other = reader.try_clone()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn try_clone(&self) -> io::Result<PipeReader> {
+        self.io.get_ref().try_clone().map(PipeReader::from)
+    }
+}
+
+impl PipeWriter {
+    /// Another one for the same end. The reader finds the end when all are gone.
+    ///
+    /// # Errors
+    /// If there are no descriptors left.
+    ///
+    /// # Examples
+    /// ```
+    /// let (_reader, writer) = sinew::io::pipe()?;
+    /// let other = writer.try_clone()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn try_clone(&self) -> io::Result<PipeWriter> {
+        self.io.get_ref().try_clone().map(PipeWriter::from)
+    }
+}
+
+impl From<io::PipeReader> for PipeReader {
+    /// Puts the pipe into non-blocking mode.
+    fn from(reader: io::PipeReader) -> PipeReader {
+        let gives_all = !is_of_packets(reader.as_fd());
+        PipeReader { io: Async::of_any_mode(reader), gives_all }
+    }
+}
+
+impl From<io::PipeWriter> for PipeWriter {
+    /// Puts the pipe into non-blocking mode.
+    fn from(writer: io::PipeWriter) -> PipeWriter {
+        PipeWriter { io: Async::of_any_mode(writer) }
+    }
+}
+
+impl From<OwnedFd> for PipeReader {
+    /// Puts the pipe into non-blocking mode.
+    fn from(fd: OwnedFd) -> PipeReader {
+        io::PipeReader::from(fd).into()
+    }
+}
+
+impl From<OwnedFd> for PipeWriter {
+    /// Puts the pipe into non-blocking mode.
+    fn from(fd: OwnedFd) -> PipeWriter {
+        io::PipeWriter::from(fd).into()
+    }
+}
+
+impl From<PipeReader> for io::PipeReader {
+    /// Takes the pipe out of non-blocking mode.
+    fn from(reader: PipeReader) -> io::PipeReader {
+        reader.io.into_blocking()
+    }
+}
+
+impl From<PipeWriter> for io::PipeWriter {
+    /// Takes the pipe out of non-blocking mode.
+    fn from(writer: PipeWriter) -> io::PipeWriter {
+        writer.io.into_blocking()
+    }
+}
+
+/// Whether a pipe keeps its messages apart, so that a read may leave some.
+fn is_of_packets(fd: BorrowedFd<'_>) -> bool {
+    if cfg!(not(any(target_os = "linux", target_os = "android"))) {
+        return true;
+    }
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    const PACKETS: libc::c_int = libc::O_DIRECT;
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    const PACKETS: libc::c_int = 0;
+    // SAFETY: a valid descriptor.
+    let flags = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) };
+    flags < 0 || flags & PACKETS != 0
+}
+
+impl Read for PipeReader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        (&*self).read(buffer)
+    }
+
+    fn read_vectored(&mut self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        (&*self).read_vectored(buffers)
+    }
+}
+
+impl Read for &PipeReader {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let (source, len) = (self.io.source(), buffer.len());
+        if self.gives_all {
+            return attempt_read(source, Limit::None, len, || self.io.get_ref().read(buffer));
+        }
+        attempt(source, Direction::Read, Limit::None, || self.io.get_ref().read(buffer))
+    }
+
+    fn read_vectored(&mut self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        (&self.io).read_vectored(buffers)
+    }
+}
+
+impl Write for PipeWriter {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        (&*self).write(buffer)
+    }
+
+    fn write_vectored(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
+        (&*self).write_vectored(buffers)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Write for &PipeWriter {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        (&self.io).write(buffer)
+    }
+
+    fn write_vectored(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
+        (&self.io).write_vectored(buffers)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+macro_rules! descriptor {
+    ($type:ident) => {
+        impl AsFd for $type {
+            fn as_fd(&self) -> BorrowedFd<'_> {
+                self.io.as_fd()
+            }
+        }
+
+        impl AsRawFd for $type {
+            fn as_raw_fd(&self) -> RawFd {
+                self.io.as_fd().as_raw_fd()
+            }
+        }
+
+        impl From<$type> for OwnedFd {
+            /// The descriptor, in non-blocking mode.
+            fn from(pipe: $type) -> OwnedFd {
+                pipe.io.into_inner().into()
+            }
+        }
+
+        impl IntoRawFd for $type {
+            fn into_raw_fd(self) -> RawFd {
+                OwnedFd::from(self).into_raw_fd()
+            }
+        }
+    };
+}
+
+descriptor!(PipeReader);
+descriptor!(PipeWriter);

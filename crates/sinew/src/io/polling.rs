@@ -1,0 +1,160 @@
+//! Several descriptors at once.
+
+use crate::clock;
+use crate::reactor::several::{self, Entry};
+use core::marker::PhantomData;
+use core::time::Duration;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+/// What a descriptor is polled for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Interest {
+    /// Something to read.
+    Readable,
+    /// Room to write.
+    Writable,
+    /// Either.
+    Both,
+}
+
+/// One of the descriptors of a [`poll`], and what was found.
+pub struct PollFd<'fd> {
+    entry: Entry,
+    _fd: PhantomData<BorrowedFd<'fd>>,
+}
+
+impl<'fd> PollFd<'fd> {
+    /// A descriptor, and what is wanted of it. Hang-ups and errors are found in any case.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::io::{Interest, PollFd};
+    ///
+    /// let (reader, _writer) = std::io::pipe()?;
+    /// let entry = PollFd::new(&reader, Interest::Readable);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn new<F: AsFd + ?Sized>(fd: &'fd F, interest: Interest) -> PollFd<'fd> {
+        let wanted = match interest {
+            Interest::Readable => libc::POLLIN,
+            Interest::Writable => libc::POLLOUT,
+            Interest::Both => libc::POLLIN | libc::POLLOUT,
+        };
+        PollFd { entry: Entry::new(fd.as_fd().as_raw_fd(), wanted), _fd: PhantomData }
+    }
+
+    /// Whether the last poll found something to read, the end, or an error that a read would give.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::io::{Interest, PollFd, poll};
+    ///
+    /// let (reader, writer) = std::io::pipe()?;
+    /// drop(writer);
+    /// let mut entries = [PollFd::new(&reader, Interest::Readable)];
+    /// poll(&mut entries, None)?;
+    /// assert!(entries[0].is_readable());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn is_readable(&self) -> bool {
+        self.entry.ready() & (libc::POLLIN | libc::POLLHUP | libc::POLLERR) != 0
+    }
+
+    /// Whether the last poll found room to write, or an error that a write would give.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::io::{Interest, PollFd, poll};
+    ///
+    /// let (reader, writer) = std::io::pipe()?;
+    /// let mut entries = [PollFd::new(&writer, Interest::Writable)];
+    /// poll(&mut entries, None)?;
+    /// assert!(entries[0].is_writable());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn is_writable(&self) -> bool {
+        self.entry.ready() & (libc::POLLOUT | libc::POLLHUP | libc::POLLERR) != 0
+    }
+
+    /// Whether the last poll found that the other side is gone.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::io::{Interest, PollFd, poll};
+    ///
+    /// let (reader, writer) = std::io::pipe()?;
+    /// drop(writer);
+    /// let mut entries = [PollFd::new(&reader, Interest::Readable)];
+    /// poll(&mut entries, None)?;
+    /// assert!(entries[0].is_hung_up());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn is_hung_up(&self) -> bool {
+        self.entry.ready() & libc::POLLHUP != 0
+    }
+
+    /// Whether the last poll found an error.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::io::{Interest, PollFd, poll};
+    ///
+    /// let (reader, writer) = std::io::pipe()?;
+    /// drop(reader);
+    /// let mut entries = [PollFd::new(&writer, Interest::Writable)];
+    /// poll(&mut entries, None)?;
+    /// assert!(entries[0].is_error());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn is_error(&self) -> bool {
+        self.entry.ready() & (libc::POLLERR | libc::POLLNVAL) != 0
+    }
+}
+
+impl std::fmt::Debug for PollFd<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PollFd")
+            .field("readable", &self.is_readable())
+            .field("writable", &self.is_writable())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Waits until one of several descriptors is ready, and returns how many are; zero if `timeout` is
+/// over before.
+///
+/// The entries tell what was found. Regular files are always ready. With a timeout of zero it only
+/// looks. A cancelled fiber is unwound from here.
+///
+/// # Errors
+/// If a descriptor cannot be waited for.
+///
+/// # Examples
+/// ```
+/// use sinew::io::{Interest, PollFd, poll};
+/// use std::io::Write;
+///
+/// sinew::run(|| {
+///     let (first, _keep) = std::io::pipe()?;
+///     let (second, mut writer) = std::io::pipe()?;
+///     sinew::spawn(move || writer.write_all(b"x"));
+///     let mut entries =
+///         [PollFd::new(&first, Interest::Readable), PollFd::new(&second, Interest::Readable)];
+///     assert_eq!(poll(&mut entries, None)?, 1);
+///     assert!(!entries[0].is_readable() && entries[1].is_readable());
+///     Ok::<(), std::io::Error>(())
+/// })?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn poll(entries: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Result<usize> {
+    let deadline = timeout.map_or(clock::NEVER, |timeout| clock::after(clock::now(), timeout));
+    several::wait(entries, deadline)
+}
+
+impl AsMut<Entry> for PollFd<'_> {
+    fn as_mut(&mut self) -> &mut Entry {
+        &mut self.entry
+    }
+}

@@ -1,0 +1,40 @@
+//! A listener that cannot accept because something is used up.
+
+use crate::primitive::{AtomicU32, Ordering};
+use core::time::Duration;
+use std::io;
+
+/// Slows down a loop that accepts while there are no descriptors or no memory: the connection stays in
+/// the kernel's queue, so that the next attempt fails at once as well.
+#[derive(Default, Debug)]
+pub(crate) struct Backoff {
+    failures: AtomicU32,
+}
+
+/// The first pause; each one after it is twice as long, up to the last.
+const FIRST: Duration = Duration::from_millis(1);
+const DOUBLINGS: u32 = 8;
+
+impl Backoff {
+    /// Passes a result on. If it says that something is used up, that takes a moment, longer each
+    /// time.
+    pub(crate) fn pace<R>(&self, result: io::Result<R>) -> io::Result<R> {
+        match &result {
+            Err(error) if is_used_up(error) => {
+                let failures = self.failures.fetch_add(1, Ordering::Relaxed);
+                crate::sleep(FIRST * (1 << failures.min(DOUBLINGS)));
+            }
+            _ => {
+                if self.failures.load(Ordering::Relaxed) != 0 {
+                    self.failures.store(0, Ordering::Relaxed);
+                }
+            }
+        }
+        result
+    }
+}
+
+fn is_used_up(error: &io::Error) -> bool {
+    let used_up = [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM];
+    error.raw_os_error().is_some_and(|code| used_up.contains(&code))
+}

@@ -1,0 +1,333 @@
+//! What all sockets have in common: attempts with timeouts, copies, and closing.
+
+use super::backoff::Backoff;
+use crate::io::Async;
+use crate::io::attempt::{Limit, attempt};
+use crate::primitive::{AtomicBool, AtomicU64, Ordering};
+use crate::reactor::{Direction, Source};
+use core::time::Duration;
+use socket2::{SockAddr, SockAddrStorage, SockRef};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::sync::{Arc, OnceLock};
+
+/// A socket of the standard library, and what the kernel would keep of its options if it were not in
+/// non-blocking mode.
+#[derive(Debug)]
+pub(crate) struct Socket<T> {
+    io: Async<T>,
+    /// Shared with its copies. Made when one of them is first set, or copied.
+    options: OnceLock<Arc<Options>>,
+    /// Of a listener that cannot accept.
+    backoff: Backoff,
+}
+
+/// Options of one socket and its copies. Times are in nanoseconds, zero for none.
+#[derive(Default, Debug)]
+struct Options {
+    read_timeout: AtomicU64,
+    write_timeout: AtomicU64,
+    nonblocking: AtomicBool,
+}
+
+impl Options {
+    fn timeout(&self, direction: Direction) -> &AtomicU64 {
+        match direction {
+            Direction::Read => &self.read_timeout,
+            Direction::Write => &self.write_timeout,
+        }
+    }
+}
+
+impl<T: AsFd> Socket<T> {
+    /// Takes a socket as the standard library made it, with its timeouts.
+    pub(crate) fn from_std(inner: T) -> Socket<T> {
+        let socket = Socket::new(Async::of_any_mode(inner));
+        let kernel = SockRef::from(socket.io.get_ref());
+        for (direction, timeout) in
+            [(Direction::Read, kernel.read_timeout()), (Direction::Write, kernel.write_timeout())]
+        {
+            if let Ok(Some(timeout)) = timeout {
+                let _ = socket.set_timeout(direction, Some(timeout));
+            }
+        }
+        socket
+    }
+
+    /// Takes a socket that is in non-blocking mode.
+    pub(crate) fn from_nonblocking(inner: T) -> Socket<T> {
+        Socket::new(Async::new_nonblocking(inner))
+    }
+
+    fn new(io: Async<T>) -> Socket<T> {
+        Socket { io, options: OnceLock::new(), backoff: Backoff::default() }
+    }
+
+    /// Gives back the socket as the standard library has it: it blocks, unless it was asked not to,
+    /// and the kernel knows its timeouts.
+    pub(crate) fn into_std(self) -> T {
+        if let Some(options) = self.options.get() {
+            let kernel = SockRef::from(self.io.get_ref());
+            for direction in [Direction::Read, Direction::Write] {
+                let timeout = self.timeout(direction);
+                let _ = match direction {
+                    Direction::Read => kernel.set_read_timeout(timeout),
+                    Direction::Write => kernel.set_write_timeout(timeout),
+                };
+            }
+            if options.nonblocking.load(Ordering::Relaxed) {
+                return self.io.into_inner();
+            }
+        }
+        self.io.into_blocking()
+    }
+
+    pub(crate) fn get(&self) -> &T {
+        self.io.get_ref()
+    }
+
+    pub(crate) fn source(&self) -> &Source {
+        self.io.source()
+    }
+
+    /// Gives back the descriptor as it is.
+    pub(crate) fn into_inner(self) -> T {
+        self.io.into_inner()
+    }
+
+    /// Another one for the same socket, which `copy` makes.
+    pub(crate) fn try_clone(
+        &self,
+        copy: impl FnOnce(&T) -> io::Result<T>,
+    ) -> io::Result<Socket<T>> {
+        let options = self.options.get_or_init(Arc::default).clone();
+        let inner = copy(self.get())?;
+        Ok(Socket { options: options.into(), ..Socket::from_nonblocking(inner) })
+    }
+
+    /// How long an operation may take.
+    #[inline]
+    pub(crate) fn limit(&self, direction: Direction) -> Limit {
+        match self.options.get() {
+            None => Limit::None,
+            Some(options) => options.limit(direction),
+        }
+    }
+
+    /// Does an operation of the socket, waiting whenever it would block.
+    #[inline]
+    pub(crate) fn attempt<R>(
+        &self,
+        direction: Direction,
+        mut operation: impl FnMut(&T) -> io::Result<R>,
+    ) -> io::Result<R> {
+        attempt(self.source(), direction, self.limit(direction), || operation(self.get()))
+    }
+
+    /// Accepts a connection, waiting for one: the new socket, in non-blocking mode, and the peer.
+    pub(crate) fn accept(&self) -> io::Result<(OwnedFd, SockAddr)> {
+        self.backoff.pace(self.attempt(Direction::Read, accept))
+    }
+
+    /// Sets how long an operation may take: for ever without a timeout.
+    pub(crate) fn set_timeout(
+        &self,
+        direction: Direction,
+        timeout: Option<Duration>,
+    ) -> io::Result<()> {
+        let nanos = match timeout {
+            None => 0,
+            Some(Duration::ZERO) => {
+                return Err(io::Error::new(
+                    io::ErrorKind::InvalidInput,
+                    "cannot set a 0 duration timeout",
+                ));
+            }
+            // What does not fit is longer than anybody lives.
+            Some(timeout) => u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX),
+        };
+        let options = self.options.get_or_init(Arc::default);
+        options.timeout(direction).store(nanos, Ordering::Relaxed);
+        Ok(())
+    }
+
+    pub(crate) fn timeout(&self, direction: Direction) -> Option<Duration> {
+        let nanos = self.options.get()?.timeout(direction).load(Ordering::Relaxed);
+        (nanos != 0).then(|| Duration::from_nanos(nanos))
+    }
+
+    /// Whether operations fail that cannot be done at once.
+    pub(crate) fn set_nonblocking(&self, nonblocking: bool) {
+        let options = self.options.get_or_init(Arc::default);
+        options.nonblocking.store(nonblocking, Ordering::Relaxed);
+    }
+
+    /// Closes the socket, although others may have it: what they wait for fails, and so does what they
+    /// begin. Its descriptor stays theirs, as that of nothing.
+    pub(crate) fn close(&self) -> io::Result<()> {
+        self.source().close();
+        // Ends what threads wait for. The socket may be connected to nobody.
+        let _ = SockRef::from(self.get()).shutdown(std::net::Shutdown::Both);
+        let nothing = socket2::Socket::new(
+            socket2::Domain::UNIX,
+            socket2::Type::STREAM.nonblocking().cloexec(),
+            None,
+        )?;
+        replace(&OwnedFd::from(nothing), self.get())
+    }
+}
+
+impl Options {
+    #[cold]
+    fn limit(&self, direction: Direction) -> Limit {
+        if self.nonblocking.load(Ordering::Relaxed) {
+            return Limit::AtOnce;
+        }
+        match self.timeout(direction).load(Ordering::Relaxed) {
+            0 => Limit::None,
+            nanos => Limit::Within(Duration::from_nanos(nanos)),
+        }
+    }
+}
+
+/// Makes the descriptor of `fd` one of what `with` is.
+fn replace(with: &OwnedFd, fd: &impl AsFd) -> io::Result<()> {
+    let (with, fd) = (with.as_raw_fd(), fd.as_fd().as_raw_fd());
+    // SAFETY: both are valid. Whoever has the descriptor finds another file behind it.
+    let result = loop {
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        let result = unsafe { libc::dup3(with, fd, libc::O_CLOEXEC) };
+        #[cfg(not(any(target_os = "linux", target_os = "android")))]
+        let result = unsafe { libc::dup2(with, fd) };
+        if result >= 0 || io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+            break result;
+        }
+    };
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Accepts a connection: the new socket is in non-blocking mode and is not inherited.
+fn accept<T: AsFd>(listener: &T) -> io::Result<(OwnedFd, SockAddr)> {
+    let fd = listener.as_fd().as_raw_fd();
+    let accept = |storage: *mut SockAddrStorage, len: *mut libc::socklen_t| {
+        let storage = storage.cast::<libc::sockaddr>();
+        // SAFETY: a valid descriptor, and room for an address with its length.
+        #[cfg(not(target_vendor = "apple"))]
+        let accepted =
+            unsafe { libc::accept4(fd, storage, len, libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) };
+        // SAFETY: the same.
+        #[cfg(target_vendor = "apple")]
+        let accepted = unsafe { libc::accept(fd, storage, len) };
+        if accepted < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: a fresh descriptor.
+        Ok(unsafe { OwnedFd::from_raw_fd(accepted) })
+    };
+    // SAFETY: the kernel has written an address of the length that it says.
+    let (accepted, address) = unsafe { SockAddr::try_init(|storage, len| accept(storage, len)) }?;
+    #[cfg(target_vendor = "apple")]
+    {
+        let socket = SockRef::from(&accepted);
+        socket.set_cloexec(true)?;
+        socket.set_nonblocking(true)?;
+    }
+    Ok((accepted, address))
+}
+
+/// Connects a socket: waits until it is connected, or is not.
+pub(crate) fn connect<T: AsFd>(
+    socket: &Socket<T>,
+    address: &SockAddr,
+    limit: Limit,
+) -> io::Result<()> {
+    let kernel = SockRef::from(socket.get());
+    let mut tick = socket.source().tick(Direction::Write);
+    match kernel.connect(address) {
+        Ok(()) => return Ok(()),
+        Err(error)
+            if error.raw_os_error() == Some(libc::EINPROGRESS)
+                || error.kind() == io::ErrorKind::Interrupted => {}
+        Err(error) => return Err(error),
+    }
+    let deadline = limit.deadline();
+    loop {
+        if !socket.source().wait(Direction::Write, tick, deadline)? {
+            return Err(io::Error::new(io::ErrorKind::TimedOut, "connection timed out"));
+        }
+        tick = socket.source().tick(Direction::Write);
+        // Being woken does not mean that it is done.
+        if let Some(error) = kernel.take_error()? {
+            return Err(error);
+        }
+        if kernel.peer_addr().is_ok() {
+            return Ok(());
+        }
+    }
+}
+
+/// The traits that sockets have because of their descriptors.
+macro_rules! descriptor {
+    ($type:ident, $std:ty) => {
+        impl std::os::fd::AsFd for $type {
+            fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+                std::os::fd::AsFd::as_fd(self.socket.get())
+            }
+        }
+
+        impl std::os::fd::AsRawFd for $type {
+            fn as_raw_fd(&self) -> std::os::fd::RawFd {
+                std::os::fd::AsRawFd::as_raw_fd(self.socket.get())
+            }
+        }
+
+        impl crate::io::readable::sealed::HasSource for $type {
+            fn source(&self) -> &crate::reactor::Source {
+                self.socket.source()
+            }
+        }
+
+        impl From<$std> for $type {
+            /// Puts the socket into non-blocking mode. Its timeouts stay.
+            fn from(socket: $std) -> $type {
+                $type { socket: crate::net::socket::Socket::from_std(socket) }
+            }
+        }
+
+        impl From<$type> for $std {
+            /// The socket as the standard library has it: it blocks, unless it was asked not to.
+            fn from(socket: $type) -> $std {
+                socket.socket.into_std()
+            }
+        }
+
+        impl From<std::os::fd::OwnedFd> for $type {
+            /// Puts the socket into non-blocking mode.
+            fn from(fd: std::os::fd::OwnedFd) -> $type {
+                <$std>::from(fd).into()
+            }
+        }
+
+        impl From<$type> for std::os::fd::OwnedFd {
+            /// The descriptor, in non-blocking mode.
+            fn from(socket: $type) -> std::os::fd::OwnedFd {
+                socket.socket.into_inner().into()
+            }
+        }
+
+        impl std::os::fd::IntoRawFd for $type {
+            fn into_raw_fd(self) -> std::os::fd::RawFd {
+                std::os::fd::IntoRawFd::into_raw_fd(std::os::fd::OwnedFd::from(self))
+            }
+        }
+
+        impl std::os::fd::FromRawFd for $type {
+            unsafe fn from_raw_fd(fd: std::os::fd::RawFd) -> $type {
+                // SAFETY: as the caller promised.
+                unsafe { <std::os::fd::OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(fd) }.into()
+            }
+        }
+    };
+}
+
+pub(crate) use descriptor;

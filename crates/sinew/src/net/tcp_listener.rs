@@ -1,0 +1,240 @@
+//! Accepting TCP connections.
+
+use super::addresses::{ToSocketAddrs, with_each};
+use super::socket::{self, Socket};
+use super::{SocketAddr, TcpStream};
+use std::fmt;
+use std::io;
+use std::net;
+
+/// A TCP socket that accepts connections: `std::net::TcpListener` for fibers.
+///
+/// # Examples
+/// ```
+/// use sinew::net::{TcpListener, TcpStream};
+/// use std::io::{Read, Write};
+///
+/// sinew::run(|| {
+///     let listener = TcpListener::bind("127.0.0.1:0")?;
+///     let address = listener.local_addr()?;
+///     let server = sinew::spawn(move || {
+///         let (mut stream, _) = listener.accept()?;
+///         stream.write_all(b"hello")
+///     });
+///     let mut text = String::new();
+///     TcpStream::connect(address)?.read_to_string(&mut text)?;
+///     assert_eq!(text, "hello");
+///     server.join().unwrap()
+/// })?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub struct TcpListener {
+    pub(super) socket: Socket<net::TcpListener>,
+}
+
+impl TcpListener {
+    /// Listens at an address: the first of several that works. Port 0 means any that is free.
+    ///
+    /// # Errors
+    /// If the address is in use, or not one of this machine.
+    ///
+    /// # Examples
+    /// ```
+    /// let listener = sinew::net::TcpListener::bind("127.0.0.1:0")?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn bind<A: ToSocketAddrs>(address: A) -> io::Result<TcpListener> {
+        with_each(address, net::TcpListener::bind).map(TcpListener::from)
+    }
+
+    /// The address that it listens at.
+    ///
+    /// # Errors
+    /// If the socket was closed.
+    ///
+    /// # Examples
+    /// ```
+    /// let listener = sinew::net::TcpListener::bind("127.0.0.1:0")?;
+    /// assert_ne!(listener.local_addr()?.port(), 0);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.socket.get().local_addr()
+    }
+
+    /// Another one for the same socket: each connection is accepted by one of them.
+    ///
+    /// # Errors
+    /// If there are no descriptors left.
+    ///
+    /// # Examples
+    /// ```
+    /// let listener = sinew::net::TcpListener::bind("127.0.0.1:0")?;
+    /// let other = listener.try_clone()?;
+    /// assert_eq!(listener.local_addr()?, other.local_addr()?);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn try_clone(&self) -> io::Result<TcpListener> {
+        let socket = self.socket.try_clone(net::TcpListener::try_clone)?;
+        Ok(TcpListener { socket })
+    }
+
+    /// Waits for the next connection, and accepts it. A cancelled fiber is unwound from here.
+    ///
+    /// # Errors
+    /// If there are no descriptors left: that takes a moment, longer each time, so that a loop that
+    /// tries again does not spin. The connection is accepted when there are some again.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::net::{TcpListener, TcpStream};
+    ///
+    /// sinew::run(|| {
+    ///     let listener = TcpListener::bind("127.0.0.1:0")?;
+    ///     let client = TcpStream::connect(listener.local_addr()?)?;
+    ///     let (_, address) = listener.accept()?;
+    ///     assert_eq!(address, client.local_addr()?);
+    ///     Ok::<(), std::io::Error>(())
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        let (stream, address) = self.socket.accept()?;
+        let address = address.as_socket().ok_or_else(|| {
+            io::Error::new(io::ErrorKind::InvalidInput, "the peer's address is not of the internet")
+        })?;
+        let socket = Socket::from_nonblocking(net::TcpStream::from(stream));
+        Ok((TcpStream { socket }, address))
+    }
+
+    /// The connections, one after the other, without an end.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// let listener = sinew::net::TcpListener::bind("127.0.0.1:8080")?;
+    /// for stream in listener.incoming() {
+    ///     let stream = stream?;
+    ///     sinew::spawn(move || println!("{:?}", stream.peer_addr()));
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn incoming(&self) -> Incoming<'_> {
+        Incoming { listener: self }
+    }
+
+    /// Closes the socket, although others may have it: those who wait for a connection get an error of
+    /// the kind `NotConnected`, and so does who asks for one later. The port is free.
+    ///
+    /// Copies made by [`try_clone`](Self::try_clone) are sockets of their own: they go on.
+    ///
+    /// # Errors
+    /// If there are no descriptors left.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// sinew::run(|| {
+    ///     let listener = Arc::new(sinew::net::TcpListener::bind("127.0.0.1:0")?);
+    ///     let server = sinew::spawn({
+    ///         let listener = listener.clone();
+    ///         move || listener.accept().is_err()
+    ///     });
+    ///     listener.close()?;
+    ///     assert!(server.join().unwrap());
+    ///     Ok::<(), std::io::Error>(())
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn close(&self) -> io::Result<()> {
+        self.socket.close()
+    }
+
+    /// Sets how many routers a packet may pass.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    ///
+    /// # Examples
+    /// ```
+    /// let listener = sinew::net::TcpListener::bind("127.0.0.1:0")?;
+    /// listener.set_ttl(100)?;
+    /// assert_eq!(listener.ttl()?, 100);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
+        self.socket.get().set_ttl(ttl)
+    }
+
+    /// How many routers a packet may pass.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    ///
+    /// # Examples
+    /// ```
+    /// let listener = sinew::net::TcpListener::bind("127.0.0.1:0")?;
+    /// assert!(listener.ttl()? > 0);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn ttl(&self) -> io::Result<u32> {
+        self.socket.get().ttl()
+    }
+
+    /// The error that the socket has met since this was last called, if any.
+    ///
+    /// # Errors
+    /// If the system cannot say.
+    ///
+    /// # Examples
+    /// ```
+    /// let listener = sinew::net::TcpListener::bind("127.0.0.1:0")?;
+    /// assert!(listener.take_error()?.is_none());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        self.socket.get().take_error()
+    }
+
+    /// Whether [`accept`](Self::accept) fails with `WouldBlock` instead of waiting, for this socket and
+    /// its copies. The descriptor is in non-blocking mode in either case.
+    ///
+    /// # Errors
+    /// None; it is a `Result` because that of the standard library is.
+    ///
+    /// # Examples
+    /// ```
+    /// let listener = sinew::net::TcpListener::bind("127.0.0.1:0")?;
+    /// listener.set_nonblocking(true)?;
+    /// assert_eq!(listener.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
+        self.socket.set_nonblocking(nonblocking);
+        Ok(())
+    }
+}
+
+/// The connections of a [`TcpListener`], one after the other, without an end.
+#[derive(Debug)]
+pub struct Incoming<'a> {
+    listener: &'a TcpListener,
+}
+
+impl Iterator for Incoming<'_> {
+    type Item = io::Result<TcpStream>;
+
+    fn next(&mut self) -> Option<io::Result<TcpStream>> {
+        Some(self.listener.accept().map(|(stream, _)| stream))
+    }
+}
+
+impl std::iter::FusedIterator for Incoming<'_> {}
+
+impl fmt::Debug for TcpListener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.socket.get().fmt(f)
+    }
+}
+
+socket::descriptor!(TcpListener, net::TcpListener);

@@ -1,0 +1,492 @@
+//! A TCP connection.
+
+use super::addresses::{ToSocketAddrs, with_each};
+use super::socket::{self, Socket};
+use super::{Shutdown, SocketAddr};
+use crate::io::attempt::{Limit, attempt_read};
+use crate::reactor::Direction;
+use core::time::Duration;
+use socket2::{Domain, Protocol, SockAddr, Type};
+use std::fmt;
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::net;
+
+/// A TCP connection: `std::net::TcpStream` for fibers.
+///
+/// One fiber may read while another writes, through references or copies. Dropping it closes the
+/// connection.
+///
+/// # Examples
+/// ```no_run
+/// use sinew::net::TcpStream;
+/// use std::io::{Read, Write};
+///
+/// sinew::run(|| {
+///     let mut stream = TcpStream::connect("example.org:80")?;
+///     stream.write_all(b"GET / HTTP/1.0\r\nHost: example.org\r\n\r\n")?;
+///     let mut answer = String::new();
+///     stream.read_to_string(&mut answer)?;
+///     println!("{answer}");
+///     Ok::<(), std::io::Error>(())
+/// })?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub struct TcpStream {
+    pub(super) socket: Socket<net::TcpStream>,
+}
+
+impl TcpStream {
+    /// Connects to an address: to the first of several that works.
+    ///
+    /// Waits until the connection is there or has failed. A cancelled fiber is unwound from here.
+    ///
+    /// # Errors
+    /// If nobody listens there, or the name is not known.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::net::{TcpListener, TcpStream};
+    ///
+    /// sinew::run(|| {
+    ///     let listener = TcpListener::bind("127.0.0.1:0")?;
+    ///     let stream = TcpStream::connect(listener.local_addr()?)?;
+    ///     assert_eq!(stream.peer_addr()?, listener.local_addr()?);
+    ///     Ok::<(), std::io::Error>(())
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn connect<A: ToSocketAddrs>(address: A) -> io::Result<TcpStream> {
+        with_each(address, |address| connect(address, Limit::None))
+    }
+
+    /// Connects to an address, and gives up with `TimedOut` after `timeout`.
+    ///
+    /// # Errors
+    /// As [`connect`](Self::connect); and if the timeout is zero.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::net::{TcpListener, TcpStream};
+    /// use std::time::Duration;
+    ///
+    /// sinew::run(|| {
+    ///     let listener = TcpListener::bind("127.0.0.1:0")?;
+    ///     TcpStream::connect_timeout(&listener.local_addr()?, Duration::from_secs(1))?;
+    ///     Ok::<(), std::io::Error>(())
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn connect_timeout(address: &SocketAddr, timeout: Duration) -> io::Result<TcpStream> {
+        if timeout.is_zero() {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "cannot set a 0 duration timeout",
+            ));
+        }
+        connect(*address, Limit::Within(timeout))
+    }
+
+    /// The address of the other side.
+    ///
+    /// # Errors
+    /// If it is not connected.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::net::{TcpListener, TcpStream};
+    ///
+    /// let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// let stream = TcpStream::connect(listener.local_addr()?)?;
+    /// assert_eq!(stream.peer_addr()?, listener.local_addr()?);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn peer_addr(&self) -> io::Result<SocketAddr> {
+        self.socket.get().peer_addr()
+    }
+
+    /// The address of this side.
+    ///
+    /// # Errors
+    /// If the socket was closed.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::net::{TcpListener, TcpStream};
+    ///
+    /// let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// let stream = TcpStream::connect(listener.local_addr()?)?;
+    /// assert!(stream.local_addr()?.ip().is_loopback());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.socket.get().local_addr()
+    }
+
+    /// Ends one direction, or both: who waits to read finds the end, who writes an error.
+    ///
+    /// # Errors
+    /// If it is not connected.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::net::{Shutdown, TcpListener, TcpStream};
+    /// use std::io::Read;
+    ///
+    /// sinew::run(|| {
+    ///     let listener = TcpListener::bind("127.0.0.1:0")?;
+    ///     let mut stream = TcpStream::connect(listener.local_addr()?)?;
+    ///     stream.shutdown(Shutdown::Both)?;
+    ///     assert_eq!(stream.read(&mut [0])?, 0);
+    ///     Ok::<(), std::io::Error>(())
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn shutdown(&self, how: Shutdown) -> io::Result<()> {
+        self.socket.get().shutdown(how)
+    }
+
+    /// Closes the connection, although others may have it: those who wait to read or write get an
+    /// error of the kind `NotConnected`, and so does who tries later.
+    ///
+    /// Copies made by [`try_clone`](Self::try_clone) see the end of the connection.
+    ///
+    /// # Errors
+    /// If there are no descriptors left.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::net::{TcpListener, TcpStream};
+    /// use std::io::Read;
+    /// use std::sync::Arc;
+    ///
+    /// sinew::run(|| {
+    ///     let listener = TcpListener::bind("127.0.0.1:0")?;
+    ///     let stream = Arc::new(TcpStream::connect(listener.local_addr()?)?);
+    ///     let reader = sinew::spawn({
+    ///         let stream = stream.clone();
+    ///         move || (&*stream).read(&mut [0]).is_err()
+    ///     });
+    ///     stream.close()?;
+    ///     assert!(reader.join().unwrap());
+    ///     Ok::<(), std::io::Error>(())
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn close(&self) -> io::Result<()> {
+        self.socket.close()
+    }
+
+    /// Another one for the same connection. Options and timeouts are shared.
+    ///
+    /// # Errors
+    /// If there are no descriptors left.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::net::{TcpListener, TcpStream};
+    ///
+    /// let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// let stream = TcpStream::connect(listener.local_addr()?)?;
+    /// let other = stream.try_clone()?;
+    /// assert_eq!(stream.local_addr()?, other.local_addr()?);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn try_clone(&self) -> io::Result<TcpStream> {
+        let socket = self.socket.try_clone(net::TcpStream::try_clone)?;
+        Ok(TcpStream { socket })
+    }
+
+    /// Sets how long a read may wait; for ever with `None`. One that takes longer fails with
+    /// `WouldBlock`.
+    ///
+    /// # Errors
+    /// If the timeout is zero.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::net::{TcpListener, TcpStream};
+    /// use std::io::{ErrorKind, Read};
+    /// use std::time::Duration;
+    ///
+    /// sinew::run(|| {
+    ///     let listener = TcpListener::bind("127.0.0.1:0")?;
+    ///     let mut stream = TcpStream::connect(listener.local_addr()?)?;
+    ///     stream.set_read_timeout(Some(Duration::from_millis(1)))?;
+    ///     assert_eq!(stream.read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
+    ///     Ok::<(), std::io::Error>(())
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.socket.set_timeout(Direction::Read, timeout)
+    }
+
+    /// Sets how long a write may wait; for ever with `None`. One that takes longer fails with
+    /// `WouldBlock`.
+    ///
+    /// # Errors
+    /// If the timeout is zero.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::net::{TcpListener, TcpStream};
+    /// use std::time::Duration;
+    ///
+    /// let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// let stream = TcpStream::connect(listener.local_addr()?)?;
+    /// stream.set_write_timeout(Some(Duration::from_secs(5)))?;
+    /// assert!(stream.set_write_timeout(Some(Duration::ZERO)).is_err());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.socket.set_timeout(Direction::Write, timeout)
+    }
+
+    /// How long a read may wait.
+    ///
+    /// # Errors
+    /// None; it is a `Result` because that of the standard library is.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::net::{TcpListener, TcpStream};
+    ///
+    /// let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// let stream = TcpStream::connect(listener.local_addr()?)?;
+    /// assert_eq!(stream.read_timeout()?, None);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn read_timeout(&self) -> io::Result<Option<Duration>> {
+        Ok(self.socket.timeout(Direction::Read))
+    }
+
+    /// How long a write may wait.
+    ///
+    /// # Errors
+    /// None; it is a `Result` because that of the standard library is.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::net::{TcpListener, TcpStream};
+    ///
+    /// let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// let stream = TcpStream::connect(listener.local_addr()?)?;
+    /// assert_eq!(stream.write_timeout()?, None);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn write_timeout(&self) -> io::Result<Option<Duration>> {
+        Ok(self.socket.timeout(Direction::Write))
+    }
+
+    /// Waits for data and copies it without taking it: the next read gives the same.
+    ///
+    /// # Errors
+    /// As for a read.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::net::{TcpListener, TcpStream};
+    /// use std::io::{Read, Write};
+    ///
+    /// sinew::run(|| {
+    ///     let listener = TcpListener::bind("127.0.0.1:0")?;
+    ///     let mut client = TcpStream::connect(listener.local_addr()?)?;
+    ///     let (mut server, _) = listener.accept()?;
+    ///     client.write_all(b"x")?;
+    ///     let mut buffer = [0; 8];
+    ///     assert_eq!(server.peek(&mut buffer)?, 1);
+    ///     assert_eq!(server.read(&mut buffer)?, 1);
+    ///     Ok::<(), std::io::Error>(())
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        if buffer.is_empty() {
+            return Ok(0);
+        }
+        self.socket.attempt(Direction::Read, |stream| stream.peek(buffer))
+    }
+
+    /// Whether small pieces are sent at once, instead of being collected.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::net::{TcpListener, TcpStream};
+    ///
+    /// let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// let stream = TcpStream::connect(listener.local_addr()?)?;
+    /// stream.set_nodelay(true)?;
+    /// assert!(stream.nodelay()?);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
+        self.socket.get().set_nodelay(nodelay)
+    }
+
+    /// Whether small pieces are sent at once.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::net::{TcpListener, TcpStream};
+    ///
+    /// let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// let stream = TcpStream::connect(listener.local_addr()?)?;
+    /// assert!(!stream.nodelay()?);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn nodelay(&self) -> io::Result<bool> {
+        self.socket.get().nodelay()
+    }
+
+    /// Sets how many routers a packet may pass.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::net::{TcpListener, TcpStream};
+    ///
+    /// let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// let stream = TcpStream::connect(listener.local_addr()?)?;
+    /// stream.set_ttl(100)?;
+    /// assert_eq!(stream.ttl()?, 100);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn set_ttl(&self, ttl: u32) -> io::Result<()> {
+        self.socket.get().set_ttl(ttl)
+    }
+
+    /// How many routers a packet may pass.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::net::{TcpListener, TcpStream};
+    ///
+    /// let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// let stream = TcpStream::connect(listener.local_addr()?)?;
+    /// assert!(stream.ttl()? > 0);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn ttl(&self) -> io::Result<u32> {
+        self.socket.get().ttl()
+    }
+
+    /// The error that the socket has met since this was last called, if any.
+    ///
+    /// # Errors
+    /// If the system cannot say.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::net::{TcpListener, TcpStream};
+    ///
+    /// let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// let stream = TcpStream::connect(listener.local_addr()?)?;
+    /// assert!(stream.take_error()?.is_none());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        self.socket.get().take_error()
+    }
+
+    /// Whether reads and writes fail with `WouldBlock` instead of waiting, for this socket and its
+    /// copies. The descriptor is in non-blocking mode in either case.
+    ///
+    /// # Errors
+    /// None; it is a `Result` because that of the standard library is.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::net::{TcpListener, TcpStream};
+    /// use std::io::{ErrorKind, Read};
+    ///
+    /// let listener = TcpListener::bind("127.0.0.1:0")?;
+    /// let mut stream = TcpStream::connect(listener.local_addr()?)?;
+    /// stream.set_nonblocking(true)?;
+    /// assert_eq!(stream.read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
+        self.socket.set_nonblocking(nonblocking);
+        Ok(())
+    }
+}
+
+fn connect(address: SocketAddr, limit: Limit) -> io::Result<TcpStream> {
+    let kind = Type::STREAM.nonblocking().cloexec();
+    let socket = socket2::Socket::new(Domain::for_address(address), kind, Some(Protocol::TCP))?;
+    let socket = Socket::from_nonblocking(net::TcpStream::from(socket));
+    socket::connect(&socket, &SockAddr::from(address), limit)?;
+    Ok(TcpStream { socket })
+}
+
+impl Read for TcpStream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        (&*self).read(buffer)
+    }
+
+    fn read_vectored(&mut self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        (&*self).read_vectored(buffers)
+    }
+}
+
+impl Read for &TcpStream {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let (socket, len) = (&self.socket, buffer.len());
+        let read = || socket.get().read(buffer);
+        attempt_read(socket.source(), socket.limit(Direction::Read), len, read)
+    }
+
+    fn read_vectored(&mut self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        let socket = &self.socket;
+        let len = buffers.iter().map(|buffer| buffer.len()).sum();
+        let read = || socket.get().read_vectored(buffers);
+        attempt_read(socket.source(), socket.limit(Direction::Read), len, read)
+    }
+}
+
+impl Write for TcpStream {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        (&*self).write(buffer)
+    }
+
+    fn write_vectored(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
+        (&*self).write_vectored(buffers)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Write for &TcpStream {
+    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        self.socket.attempt(Direction::Write, |mut stream| stream.write(buffer))
+    }
+
+    fn write_vectored(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.socket.attempt(Direction::Write, |mut stream| stream.write_vectored(buffers))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl fmt::Debug for TcpStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.socket.get().fmt(f)
+    }
+}
+
+socket::descriptor!(TcpStream, net::TcpStream);

@@ -1,0 +1,135 @@
+//! Fibers that do not start before a descriptor is readable.
+//!
+//! Such a fiber is a control block, its closure, and a node in the list of a slot: no stack. Whoever
+//! takes the node out of the list, under the slot's lock, has the fiber and submits it: the one who
+//! delivers an event, or the one who cancels the fiber.
+//!
+//! Why a cancellation is not missed: who arms a fiber says where before it looks at the mark, and who
+//! cancels sets the mark before it looks where. One of the two finds the other.
+
+use super::Reactor;
+use super::slot::Waits;
+use super::source::{Source, kind};
+use super::sys::Direction;
+use super::table;
+use crate::carrier::current;
+use crate::clock;
+use crate::fiber::life::CANCELLED;
+use crate::fiber::{Control, Disarm, Flags};
+use crate::park::list::Node;
+use crate::primitive::{Ordering, fence};
+use crate::queue::Entry;
+use core::cell::UnsafeCell;
+use core::pin::Pin;
+use core::ptr;
+
+/// The place of an unstarted fiber in the list of a slot. Stays where it is.
+pub(crate) struct Armed(UnsafeCell<Option<(Waits, Node<Waits>)>>);
+
+impl Armed {
+    /// For a fiber that is yet to be made.
+    pub(crate) fn new() -> Armed {
+        Armed(UnsafeCell::new(None))
+    }
+
+    /// The node of `control`.
+    ///
+    /// # Safety
+    /// Called once, before anybody else knows of it. It stays where it is while it is linked.
+    unsafe fn node(&self, control: &Control) -> Pin<&Node<Waits>> {
+        // SAFETY: as the caller promised. The payload is at its address for good before the node
+        // points to it.
+        unsafe {
+            let place = self.0.get();
+            let waits = Waits::Unstarted(control);
+            let (waits, node) = (*place).insert((waits, Node::marker(&Waits::Suspended)));
+            *node = Node::marker(waits);
+            Pin::new_unchecked(node)
+        }
+    }
+}
+
+/// How an unstarted fiber that was cancelled is taken out of its slot.
+static DISARM: Disarm = Disarm { call: disarm };
+
+/// Submits an unstarted fiber when `source` becomes readable, or when it is cancelled.
+///
+/// # Safety
+/// The fiber is admitted to its crew, in no queue, and the caller's. It keeps `armed` until it
+/// starts or is refused, and `source` at least as long.
+pub(super) unsafe fn arm(source: &Source, armed: &Armed, control: &'static Control) {
+    control.record_wait(kind(Direction::Read), source.fd() as usize, clock::now());
+    let extra = control.extra_or_new();
+    // SAFETY: as the caller promised.
+    let node = unsafe { armed.node(control) };
+    let entered = {
+        let slot = source.slot();
+        let tick = slot.tick(Direction::Read);
+        let mut state = slot.state.lock();
+        match (chosen(control), source.join(&mut state)) {
+            (Some(reactor), Ok(())) => {
+                // ORDERING: Release, published with the node by the lock.
+                extra.armed.store(ptr::from_ref(&DISARM).cast_mut(), Ordering::Release);
+                slot.enter(source.fd(), reactor, (Direction::Read, tick), &mut state, node)
+            }
+            // It cannot be watched: the fiber finds out why by itself.
+            (_, result) => Some(result),
+        }
+    };
+    if entered.is_some() {
+        // SAFETY: it was not linked, so it is still ours.
+        return unsafe { submit(control) };
+    }
+    // ORDERING: SeqCst fence; pairs with the one in `cancel::request`.
+    fence(Ordering::SeqCst);
+    if control.life.marks() & CANCELLED != 0 {
+        disarm(control);
+    }
+}
+
+/// The reactor that watches for an unstarted fiber: that of the carrier it has to run on, or that of
+/// each in turn. It runs where the event is found, unless somebody who is idle takes it.
+fn chosen(control: &Control) -> Option<&'static Reactor> {
+    // SAFETY: the fiber is admitted, so that its crew and its carriers' drivers are there.
+    unsafe {
+        if control.flags().has(Flags::AFFINE) {
+            return Reactor::of(&*control.carrier());
+        }
+        let crew = &*control.crew.load(Ordering::Relaxed);
+        Reactor::of(crew.next_carrier())
+    }
+}
+
+/// Takes a fiber out of the slot for which it waits, if it still does, and submits it.
+fn disarm(control: &Control) {
+    let (_, fd, _) = control.recorded_wait();
+    let Some(slot) = i32::try_from(fd).ok().and_then(table::known) else { return };
+    if slot.state.lock().take_unstarted(control) {
+        // SAFETY: just taken out.
+        unsafe { submit(control) };
+    }
+}
+
+/// Gives an unstarted fiber to its crew.
+///
+/// # Safety
+/// The caller has taken it out of its slot, or it was never there.
+pub(super) unsafe fn submit(control: &Control) {
+    // SAFETY: the fiber is admitted, so that its crew is there as long as it has not ended.
+    unsafe {
+        let crew = &*control.crew.load(Ordering::Relaxed);
+        let here = current::carrier();
+        if control.flags().has(Flags::AFFINE) {
+            let carrier = &*control.carrier();
+            if carrier.inbox.push(Entry::Ready(control)) {
+                carrier.bell().ring();
+            }
+        } else if !here.is_null() && ptr::eq((*here).crew(), crew) {
+            (*here).publish(control);
+        } else {
+            // Once it is published it may end, and its runtime with it.
+            let crew = crew.carriers[0].crew_counted();
+            crew.inject(control);
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! The kernel as a source of wakes: who waits for which descriptor, and what happened to it.
+//!
+//! README.md of this folder has the protocol, and why no wake is lost. Next: `io`, which reads and
+//! writes.
+
+pub(crate) mod deferred;
+pub(crate) mod several;
+mod slot;
+mod source;
+mod sys;
+mod table;
+
+pub(crate) use source::{Source, look};
+pub use sys::Backend;
+pub(crate) use sys::Direction;
+
+use crate::carrier::bell::Bell;
+use crate::carrier::driver::Driver;
+use crate::carrier::{Carrier, current};
+use crate::primitive::{AtomicUsize, Ordering};
+use crate::report;
+use core::any::Any;
+use core::time::Duration;
+use slot::Slot;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, RawFd};
+use std::sync::OnceLock;
+use sys::{Poller, Ready, Token};
+
+/// What one carrier sleeps in, and learns of events from.
+pub(crate) struct Reactor {
+    backend: Backend,
+    bell: &'static Bell,
+    /// Made when the first descriptor is to be watched.
+    poller: OnceLock<Box<dyn Poller>>,
+    /// How many descriptors are.
+    watched: AtomicUsize,
+}
+
+impl Reactor {
+    pub(crate) fn new(backend: Backend, bell: &'static Bell) -> Reactor {
+        Reactor { backend, bell, poller: OnceLock::new(), watched: AtomicUsize::new(0) }
+    }
+
+    /// That of the carrier that this thread is.
+    fn here() -> Option<&'static Reactor> {
+        // SAFETY: carriers live for ever; the caller is a fiber of this one.
+        unsafe { Reactor::of(current::carrier().as_ref()?) }
+    }
+
+    /// That of a carrier.
+    ///
+    /// # Safety
+    /// The carrier's crew has fibers for as long as the caller uses the reactor.
+    unsafe fn of(carrier: &'static Carrier) -> Option<&'static Reactor> {
+        // SAFETY: as the caller promised.
+        let driver: &'static dyn Any = unsafe { carrier.driver() };
+        driver.downcast_ref()
+    }
+
+    /// The poller; if there cannot be one of the kind that was chosen, the one that needs nothing.
+    fn poller(&self) -> &dyn Poller {
+        if let Some(poller) = self.poller.get() {
+            return &**poller;
+        }
+        let poller = self.poller.get_or_init(|| {
+            self.backend.open(self.bell).unwrap_or_else(|error| {
+                report::say(format_args!(
+                    "no {:?} for a carrier: {error}; it uses poll",
+                    self.backend
+                ));
+                sys::fallback(self.bell)
+            })
+        });
+        // The carrier may sleep without it.
+        self.bell.ring();
+        &**poller
+    }
+
+    fn add(&self, fd: RawFd, token: Token) -> io::Result<()> {
+        self.poller().add(fd, token)?;
+        self.watched.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn renew(&self, fd: RawFd, token: Token) -> io::Result<()> {
+        self.poller().renew(fd, token)
+    }
+
+    fn remove(&self, fd: RawFd, token: Token) {
+        self.poller().remove(fd, token);
+        self.watched.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn arm(&self, token: Token, direction: Direction) {
+        if self.poller().arm(token, direction) {
+            self.bell.ring();
+        }
+    }
+
+    /// Looks for events, or waits for them; returns how many there were.
+    fn harvest(&self, poller: &dyn Poller, timeout: Option<Duration>) -> usize {
+        let mut count = 0;
+        let mut deliver = |token: Token, ready: Ready| {
+            count += 1;
+            if token == Token::BELL {
+                self.bell.clear();
+            } else if let Some(slot) = table::known(token.fd()) {
+                slot.deliver(token, ready);
+            }
+        };
+        if let Err(error) = poller.wait(timeout, &mut deliver)
+            && error.kind() != io::ErrorKind::Interrupted
+        {
+            report::say(format_args!("waiting for events failed: {error}"));
+            self.bell.wait(timeout.map(|timeout| timeout.min(PAUSE)).or(Some(PAUSE)));
+        }
+        count
+    }
+}
+
+/// How long a carrier sleeps if the kernel refuses to say what happened.
+const PAUSE: Duration = Duration::from_millis(10);
+
+impl Driver for Reactor {
+    fn wait(&self, timeout: Option<Duration>) {
+        match self.poller.get() {
+            Some(poller) => {
+                self.harvest(&**poller, timeout);
+            }
+            None => {
+                self.bell.wait(timeout);
+            }
+        }
+    }
+
+    fn poll(&self) -> bool {
+        match self.poller.get() {
+            Some(poller) => self.harvest(&**poller, Some(Duration::ZERO)) > 0,
+            None => false,
+        }
+    }
+
+    fn is_active(&self) -> bool {
+        self.watched.load(Ordering::Relaxed) > 0
+    }
+
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        match self.poller.get() {
+            Some(poller) => poller.as_fd(),
+            None => Some(self.bell.as_fd()),
+        }
+    }
+
+    fn close(&self) {
+        table::for_each(|fd, slot: &Slot| {
+            if self.watched.load(Ordering::Relaxed) == 0 {
+                return false;
+            }
+            slot.part_from(fd, self);
+            true
+        });
+    }
+}

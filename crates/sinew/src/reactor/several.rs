@@ -1,0 +1,198 @@
+//! Waiting for the first of several descriptors.
+
+use super::slot::{Slot, Tick, Waits};
+use super::source::{BLOCKS, Source, is_always_ready};
+use super::sys::{self, Direction};
+use super::{Reactor, slot};
+use crate::cancel;
+use crate::carrier::current;
+use crate::clock;
+use crate::fiber::WaitKind;
+use crate::fiber::state::Outcome;
+use crate::park::Wait;
+use crate::park::list::Node;
+use core::pin::Pin;
+use std::io;
+
+/// One of several descriptors that are waited for together.
+pub(crate) struct Entry {
+    source: Source,
+    wanted: libc::c_short,
+    ready: libc::c_short,
+    /// For each direction that is wanted, while somebody waits.
+    nodes: [Option<Node<Waits>>; 2],
+    ticks: [Tick; 2],
+}
+
+/// What all nodes of entries stand for.
+const SUSPENDED: &Waits = &Waits::Suspended;
+
+impl Entry {
+    /// For what `poll` calls `wanted`.
+    pub(crate) fn new(fd: std::os::fd::RawFd, wanted: libc::c_short) -> Entry {
+        Entry {
+            source: Source::new(fd),
+            wanted,
+            ready: 0,
+            nodes: [None, None],
+            ticks: [Tick::START; 2],
+        }
+    }
+
+    /// What `poll` found.
+    pub(crate) fn ready(&self) -> libc::c_short {
+        self.ready
+    }
+
+    fn wants(&self, direction: Direction) -> bool {
+        let events = match direction {
+            Direction::Read => libc::POLLIN | libc::POLLPRI,
+            Direction::Write => libc::POLLOUT,
+        };
+        // A hang-up comes as something to read.
+        self.wanted & events != 0 || (direction == Direction::Read && self.wanted == 0)
+    }
+
+    fn slot(&self) -> &'static Slot {
+        self.source.slot()
+    }
+}
+
+/// Entries that are linked; they are taken out when this goes.
+struct Linked<'a, E: AsMut<Entry>>(&'a mut [E]);
+
+impl<E: AsMut<Entry>> Drop for Linked<'_, E> {
+    fn drop(&mut self) {
+        for entry in self.0.iter_mut().map(AsMut::as_mut) {
+            for direction in Direction::BOTH {
+                if let Some(node) = &entry.nodes[direction as usize] {
+                    let mut state = entry.slot().state.lock();
+                    if node.is_linked() {
+                        state.remove(direction, node);
+                    }
+                    drop(state);
+                    entry.nodes[direction as usize] = None;
+                }
+            }
+        }
+    }
+}
+
+/// Waits until one of the entries is ready or the deadline passes; returns how many are.
+///
+/// Raises if the fiber is cancelled.
+pub(crate) fn wait<E: AsMut<Entry>>(entries: &mut [E], deadline: u64) -> io::Result<usize> {
+    loop {
+        for entry in entries.iter_mut().map(AsMut::as_mut) {
+            entry.ticks = Direction::BOTH.map(|direction| entry.source.tick(direction));
+        }
+        let count = look(entries)?;
+        if count > 0 {
+            return Ok(count);
+        }
+        if deadline <= clock::now() {
+            return Ok(0);
+        }
+        let ended = match current::fiber() {
+            Some((_, control)) if !control.flags().has(BLOCKS) => wait_as_fiber(entries, deadline)?,
+            _ => wait_as_thread(entries, deadline)?,
+        };
+        if !ended {
+            return look(entries);
+        }
+    }
+}
+
+/// Asks the kernel which are ready.
+fn look<E: AsMut<Entry>>(entries: &mut [E]) -> io::Result<usize> {
+    const TOGETHER: usize = 64;
+    let mut count = 0;
+    for entries in entries.chunks_mut(TOGETHER) {
+        let mut fds = [libc::pollfd { fd: -1, events: 0, revents: 0 }; TOGETHER];
+        let fds = &mut fds[..entries.len()];
+        for (fd, entry) in fds.iter_mut().zip(entries.iter_mut().map(AsMut::as_mut)) {
+            *fd = libc::pollfd { fd: entry.source.fd(), events: entry.wanted, revents: 0 };
+        }
+        count += loop {
+            match sys::ppoll(fds, Some(core::time::Duration::ZERO)) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => break result?,
+            }
+        };
+        for (fd, entry) in fds.iter().zip(entries.iter_mut().map(AsMut::as_mut)) {
+            entry.ready = fd.revents;
+        }
+    }
+    Ok(count)
+}
+
+/// False if the deadline passed.
+fn wait_as_fiber<E: AsMut<Entry>>(entries: &mut [E], deadline: u64) -> io::Result<bool> {
+    let wait = Wait::begin(WaitKind::Readable, 0);
+    let who = wait.who();
+    let here = Reactor::here().expect("a fiber runs on a carrier, which has a reactor");
+    let linked = Linked(entries);
+    for entry in linked.0.iter_mut().map(AsMut::as_mut) {
+        for direction in Direction::BOTH {
+            if !entry.wants(direction) {
+                continue;
+            }
+            let slot = entry.slot();
+            let tick = entry.ticks[direction as usize];
+            let node =
+                entry.nodes[direction as usize].insert(Node::one_of_several(&wait, SUSPENDED));
+            // SAFETY: the entry is borrowed, and `Linked` takes the node out before it may move.
+            let node = unsafe { Pin::new_unchecked(&*node) };
+            let fd = entry.source.fd();
+            let entered = {
+                let mut state = slot.state.lock();
+                match entry.source.join(&mut state) {
+                    Ok(()) => slot.enter(fd, here, (direction, tick), &mut state, node),
+                    Err(error) => Some(Err(error)),
+                }
+            };
+            let Some(result) = entered else { continue };
+            drop(linked);
+            wait.withdraw();
+            return match result {
+                Err(error) if !is_always_ready(&error) => Err(error),
+                _ => Ok(true),
+            };
+        }
+    }
+    let outcome = wait.suspend(deadline);
+    drop(linked);
+    cancel::settle(who, outcome);
+    Ok(outcome != Outcome::TimedOut || clock::now() < deadline)
+}
+
+#[cold]
+fn wait_as_thread<E: AsMut<Entry>>(entries: &mut [E], deadline: u64) -> io::Result<bool> {
+    if entries.iter_mut().any(|entry| entry.as_mut().source.is_closed()) {
+        return Err(slot::closed());
+    }
+    let mut fds: Vec<_> = entries
+        .iter_mut()
+        .map(AsMut::as_mut)
+        .map(|entry| libc::pollfd { fd: entry.source.fd(), events: entry.wanted, revents: 0 })
+        .collect();
+    fds.push(libc::pollfd { fd: -1, events: libc::POLLIN, revents: 0 });
+    let wait = Wait::begin_polling(WaitKind::Readable, 0);
+    let who = wait.who();
+    let mut result = Ok(());
+    let outcome = wait.suspend_polling(deadline, |bell, timeout| {
+        if let Some(last) = fds.last_mut() {
+            last.fd = bell.unwrap_or(-1);
+        }
+        match sys::ppoll(&mut fds, timeout) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => false,
+            Err(error) => {
+                result = Err(error);
+                true
+            }
+            Ok(_) => fds[..fds.len() - 1].iter().any(|fd| fd.revents != 0),
+        }
+    });
+    cancel::settle(who, outcome);
+    result.map(|()| outcome != Outcome::TimedOut)
+}

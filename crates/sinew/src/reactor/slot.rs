@@ -1,0 +1,342 @@
+//! What is known of one descriptor number: who watches it, and who waits for it.
+//!
+//! README.md of this folder has the protocol.
+
+use super::Reactor;
+use super::sys::{Direction, Ready, Token};
+use super::table;
+use crate::fiber::Control;
+use crate::park::list::{List, Node, Wakes};
+use crate::primitive::{AtomicU32, Ordering, SpinLock};
+use core::pin::Pin;
+use core::ptr;
+use std::io;
+use std::os::fd::RawFd;
+
+/// One descriptor number. All zero means: nobody has used it yet.
+#[repr(C, align(64))]
+pub(crate) struct Slot {
+    /// How often each direction was reported ready. Changed under the lock.
+    ticks: [AtomicU32; 2],
+    /// One more than the tick at which a reader found nothing left, or zero.
+    drained: AtomicU32,
+    /// Whether a hang-up, an error or urgent data was seen. Changed under the lock.
+    special: AtomicU32,
+    pub(super) state: SpinLock<State>,
+}
+
+/// What the lock guards.
+#[repr(C)]
+pub(crate) struct State {
+    /// Who watches; null if nobody does. It stays where it is until it has let go of the slot.
+    reactor: *const Reactor,
+    /// The number of the registration, which events bring along.
+    generation: u32,
+    /// How many need the registration.
+    users: u32,
+    waiters: [List<Waits>; 2],
+    /// How many waits in a row came from other carriers.
+    strangers: u8,
+    /// Whether it was closed while somebody still has it.
+    closed: bool,
+}
+
+/// What a node in the list of a slot stands for.
+pub(super) enum Waits {
+    /// A fiber that is suspended.
+    Suspended,
+    /// One that has not started, and is to be submitted.
+    Unstarted(*const Control),
+}
+
+// SAFETY: the pointer is to a reactor, which any thread may use.
+unsafe impl Send for State {}
+
+/// A tick that was read before an attempt.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Tick(u32);
+
+impl Tick {
+    /// That of a slot that nobody has used.
+    pub(super) const START: Tick = Tick(0);
+}
+
+/// After so many waits in a row from other carriers, the registration moves to theirs.
+const STRANGERS: u8 = 8;
+
+impl Slot {
+    /// That of a descriptor.
+    pub(crate) fn of(fd: RawFd) -> &'static Slot {
+        table::slot(fd)
+    }
+
+    /// To be read before an attempt: the wait after it ends at once if there was an event since.
+    #[inline(always)]
+    pub(crate) fn tick(&self, direction: Direction) -> Tick {
+        // ORDERING: Acquire: the flag `special` is as new as the tick; pairs with the Release in
+        // `deliver`.
+        Tick(self.ticks[direction as usize].load(Ordering::Acquire))
+    }
+
+    /// Whether an attempt to read would be in vain: the last one found the end of what was there, and
+    /// nothing has happened since `tick`.
+    #[inline(always)]
+    pub(crate) fn is_drained(&self, tick: Tick) -> bool {
+        self.drained.load(Ordering::Relaxed) == tick.0.wrapping_add(1)
+            && self.special.load(Ordering::Relaxed) == 0
+    }
+
+    /// Notes that an attempt to read that began at `tick` found the end of what was there.
+    #[inline(always)]
+    pub(crate) fn set_drained(&self, tick: Tick) {
+        self.drained.store(tick.0.wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// Whether [`close`](Self::close) was called.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.state.lock().closed
+    }
+
+    /// Takes an event: wakes whoever waits for it.
+    pub(super) fn deliver(&self, token: Token, ready: Ready) {
+        let mut state = self.state.lock();
+        if state.generation != token.generation() {
+            return;
+        }
+        if ready.has(Ready::SPECIAL) {
+            self.special.store(1, Ordering::Relaxed);
+        }
+        for direction in Direction::BOTH {
+            if ready.has(Ready::direction(direction)) {
+                self.advance(direction);
+            }
+        }
+        let mut woken = Woken::none();
+        state.take_waiters(ready, &mut woken);
+        drop(state);
+        if woken.resume() {
+            self.wake(ready);
+        }
+    }
+
+    /// Wakes whoever waits.
+    #[cold]
+    fn wake(&self, ready: Ready) {
+        loop {
+            let mut woken = Woken::none();
+            self.state.lock().take_waiters(ready, &mut woken);
+            if !woken.resume() {
+                return;
+            }
+        }
+    }
+
+    /// Counts an event. The caller holds the lock.
+    fn advance(&self, direction: Direction) {
+        let tick = &self.ticks[direction as usize];
+        // ORDERING: Release: `special`; pairs with the Acquire in `tick`.
+        tick.store(tick.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
+    }
+
+    /// Begins a new life of the number: what was seen before says nothing.
+    fn renew(&self, state: &mut State) {
+        state.generation = state.generation.wrapping_add(1);
+        state.strangers = 0;
+        self.special.store(0, Ordering::Relaxed);
+        self.advance(Direction::Read);
+        self.advance(Direction::Write);
+    }
+
+    /// Counts somebody who needs the descriptor to be watched from now on.
+    ///
+    /// If it is already, the kernel is asked: somebody may have closed it behind our back, and this
+    /// is another one with its number.
+    pub(super) fn join(&self, fd: RawFd, state: &mut State) -> io::Result<()> {
+        // SAFETY: it lets go of its slots before it goes.
+        if let Some(reactor) = unsafe { state.reactor.as_ref() } {
+            reactor.renew(fd, Token::new(fd, state.generation))?;
+        }
+        state.users += 1;
+        Ok(())
+    }
+
+    /// The opposite of [`join`](Self::join): the last one ends the registration.
+    pub(super) fn leave(&self, fd: RawFd) {
+        let mut state = self.state.lock();
+        state.users -= 1;
+        if state.users == 0 {
+            self.forget(fd, &mut state);
+            state.closed = false;
+        }
+    }
+
+    /// Ends the registration, if there is one.
+    fn forget(&self, fd: RawFd, state: &mut State) {
+        // SAFETY: it lets go of its slots before it goes.
+        if let Some(reactor) = unsafe { state.reactor.as_ref() } {
+            reactor.remove(fd, Token::new(fd, state.generation));
+            state.reactor = ptr::null();
+        }
+        self.renew(state);
+    }
+
+    /// Makes sure that an open reactor watches the descriptor: the one that does, or `here`.
+    pub(super) fn watch(&self, fd: RawFd, here: &Reactor, state: &mut State) -> io::Result<()> {
+        if !state.reactor.is_null() {
+            if ptr::eq(state.reactor, here) {
+                state.strangers = 0;
+                return Ok(());
+            }
+            state.strangers = state.strangers.saturating_add(1);
+            if state.strangers < STRANGERS || state.has_waiters() {
+                return Ok(());
+            }
+            // It lives here now.
+            self.forget(fd, state);
+        }
+        here.add(fd, Token::new(fd, state.generation))?;
+        state.reactor = here;
+        Ok(())
+    }
+
+    /// Tells the poller that the direction is waited for.
+    fn arm(fd: RawFd, direction: Direction, state: &State) {
+        // SAFETY: it lets go of its slots before it goes.
+        if let Some(reactor) = unsafe { state.reactor.as_ref() } {
+            reactor.arm(Token::new(fd, state.generation), direction);
+        }
+    }
+
+    /// Enters the list of those who wait for `direction`, unless something happened since `tick`.
+    pub(super) fn enter(
+        &self,
+        fd: RawFd,
+        here: &Reactor,
+        (direction, tick): (Direction, Tick),
+        state: &mut State,
+        node: Pin<&Node<Waits>>,
+    ) -> Option<io::Result<()>> {
+        if state.closed {
+            return Some(Err(closed()));
+        }
+        if self.tick(direction) != tick {
+            return Some(Ok(()));
+        }
+        if let Err(error) = self.watch(fd, here, state) {
+            return Some(Err(error));
+        }
+        // Moving to another reactor counts as an event.
+        if self.tick(direction) != tick {
+            return Some(Ok(()));
+        }
+        // SAFETY: new nodes are in no list; it stays until it was taken out, as its owner promises.
+        unsafe { state.waiters[direction as usize].push(node) };
+        Slot::arm(fd, direction, state);
+        None
+    }
+
+    /// Makes everything that others do with the descriptor fail from now on, and wakes them. It is
+    /// watched no longer.
+    pub(super) fn close(&self, fd: RawFd) {
+        {
+            let mut state = self.state.lock();
+            state.closed = true;
+            self.forget(fd, &mut state);
+        }
+        self.wake(Ready::BOTH);
+    }
+
+    /// Lets go of the slot if `reactor` watches it; true if it did.
+    pub(super) fn part_from(&self, fd: RawFd, reactor: &Reactor) -> bool {
+        {
+            let mut state = self.state.lock();
+            if !ptr::eq(state.reactor, reactor) {
+                return false;
+            }
+            self.forget(fd, &mut state);
+        }
+        self.wake(Ready::BOTH);
+        true
+    }
+}
+
+/// What is said of a descriptor that was closed while somebody still has it.
+pub(super) fn closed() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::NotConnected,
+        "the descriptor was closed by another fiber or thread",
+    )
+}
+
+impl State {
+    fn has_waiters(&self) -> bool {
+        self.waiters.iter().any(|list| list.first().is_some())
+    }
+
+    pub(super) fn remove(&mut self, direction: Direction, node: &Node<Waits>) {
+        self.waiters[direction as usize].remove(node);
+    }
+
+    /// Takes out an unstarted fiber that waits to be readable; false if it does not.
+    pub(super) fn take_unstarted(&mut self, control: &Control) -> bool {
+        let list = &mut self.waiters[Direction::Read as usize];
+        let is = |waits: &Waits| matches!(waits, Waits::Unstarted(who) if ptr::eq(*who, control));
+        let node = list.find(is).map(ptr::from_ref);
+        if let Some(node) = node {
+            // SAFETY: what is linked is alive, as long as the lock is held.
+            list.remove(unsafe { &*node });
+        }
+        node.is_some()
+    }
+
+    /// Takes out who waits for what is ready, as long as there is room.
+    fn take_waiters(&mut self, ready: Ready, woken: &mut Woken) {
+        for direction in Direction::BOTH {
+            let list = &mut self.waiters[direction as usize];
+            while ready.has(Ready::direction(direction))
+                && !woken.is_full()
+                && let Some(node) = list.pop()
+            {
+                match node.payload() {
+                    Waits::Suspended => {
+                        if let Some(claimed) = node.claim() {
+                            woken.suspended.push(claimed);
+                            node.grant();
+                        }
+                    }
+                    Waits::Unstarted(control) => woken.unstarted = *control,
+                }
+            }
+        }
+    }
+}
+
+/// Who was taken out of the lists of a slot, to be made to run when its lock was released.
+struct Woken {
+    suspended: Wakes,
+    unstarted: *const Control,
+}
+
+impl Woken {
+    #[inline(always)]
+    fn none() -> Woken {
+        Woken { suspended: Wakes::none(), unstarted: ptr::null() }
+    }
+
+    fn is_full(&self) -> bool {
+        self.suspended.is_full() || !self.unstarted.is_null()
+    }
+
+    /// Makes them run. True if there was room for no more, and there may be others.
+    #[inline(always)]
+    fn resume(&mut self) -> bool {
+        let full = self.is_full();
+        self.suspended.resume_in_turn();
+        // SAFETY: whoever takes an unstarted fiber out of the list has it.
+        if let Some(unstarted) = unsafe { self.unstarted.as_ref() } {
+            // SAFETY: the same.
+            unsafe { super::deferred::submit(unstarted) };
+        }
+        full
+    }
+}

@@ -1,0 +1,233 @@
+//! A descriptor that can be waited for.
+
+use super::slot::{Slot, Tick, Waits, closed};
+use super::sys::{self, Direction};
+use super::{Reactor, deferred};
+use crate::cancel;
+use crate::carrier::current;
+use crate::fiber::state::Outcome;
+use crate::fiber::{Control, Flags, WaitKind};
+use crate::park::Wait;
+use crate::park::list::{Ended, Terms, Wakes, wait_in};
+use crate::primitive::{AtomicBool, Ordering};
+use core::time::Duration;
+use std::io;
+use std::os::fd::RawFd;
+
+/// A descriptor for as long as somebody has it: it is watched from the first wait on.
+///
+/// Whoever owns the descriptor drops this first, and closes the descriptor then.
+pub struct Source {
+    fd: RawFd,
+    slot: &'static Slot,
+    /// Whether this one is counted in the slot. Changed under the slot's lock.
+    joined: AtomicBool,
+}
+
+impl Source {
+    pub(crate) fn new(fd: RawFd) -> Source {
+        Source { fd, slot: Slot::of(fd), joined: AtomicBool::new(false) }
+    }
+
+    pub(crate) fn fd(&self) -> RawFd {
+        self.fd
+    }
+
+    /// To be read before an attempt.
+    #[inline(always)]
+    pub(crate) fn tick(&self, direction: Direction) -> Tick {
+        self.slot.tick(direction)
+    }
+
+    /// Whether an attempt to read would be in vain.
+    #[inline(always)]
+    pub(crate) fn is_drained(&self, tick: Tick) -> bool {
+        self.slot.is_drained(tick)
+    }
+
+    /// Notes that an attempt that began at `tick` has read all that was there.
+    #[inline(always)]
+    pub(crate) fn set_drained(&self, tick: Tick) {
+        self.slot.set_drained(tick);
+    }
+
+    /// Waits until the descriptor may be ready, since `tick` was read: false if the deadline passed
+    /// before. Descriptors of kinds that cannot be watched are always ready.
+    ///
+    /// Raises if the fiber is cancelled.
+    #[inline]
+    pub(crate) fn wait(&self, direction: Direction, tick: Tick, deadline: u64) -> io::Result<bool> {
+        match current::fiber() {
+            Some((_, control)) if !control.flags().has(BLOCKS) => {
+                self.wait_as_fiber(direction, tick, deadline)
+            }
+            _ => self.wait_as_thread(direction, deadline),
+        }
+    }
+
+    fn wait_as_fiber(&self, direction: Direction, tick: Tick, deadline: u64) -> io::Result<bool> {
+        let terms =
+            Terms { kind: kind(direction), address: self.fd as usize, deadline, must: false };
+        let ended = wait_in(
+            &self.slot.state,
+            terms,
+            &Waits::Suspended,
+            |state, node| {
+                // Looked up here: a migratable fiber may have moved until its wait began.
+                let here = Reactor::here().expect("a fiber runs on a carrier, which has a reactor");
+                if let Err(error) = self.join(state) {
+                    return Some(Err(error));
+                }
+                self.slot.enter(self.fd, here, (direction, tick), state, node)
+            },
+            |state, node| {
+                if let Some(node) = node {
+                    state.remove(direction, node);
+                }
+                Wakes::none()
+            },
+        );
+        match ended {
+            Ended::AtOnce(Err(error)) if is_always_ready(&error) => Ok(true),
+            Ended::AtOnce(result) => result.map(|()| true),
+            Ended::Granted => Ok(true),
+            Ended::TimedOut => Ok(false),
+        }
+    }
+
+    /// Counts this one in the slot, if it is not. The caller holds the slot's lock.
+    pub(super) fn join(&self, state: &mut super::slot::State) -> io::Result<()> {
+        if !self.joined.load(Ordering::Relaxed) {
+            self.slot.join(self.fd, state)?;
+            self.joined.store(true, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    /// The wait of a plain thread, or of a pinned fiber, which blocks its carrier.
+    #[cold]
+    fn wait_as_thread(&self, direction: Direction, deadline: u64) -> io::Result<bool> {
+        if self.slot.is_closed() {
+            return Err(closed());
+        }
+        let wait = Wait::begin_polling(kind(direction), self.fd as usize);
+        let who = wait.who();
+        let mut result = Ok(());
+        let outcome = wait.suspend_polling(deadline, |bell, timeout| {
+            match block(self.fd, direction, bell, timeout) {
+                Ok(ready) => ready,
+                Err(error) => {
+                    result = Err(error);
+                    true
+                }
+            }
+        });
+        cancel::settle(who, outcome);
+        result.map(|()| outcome == Outcome::Notified)
+    }
+
+    /// Ends what others do with the descriptor, and what they will begin to do.
+    pub(crate) fn close(&self) {
+        {
+            let mut state = self.slot.state.lock();
+            // Whether the kernel knows it does not matter any more.
+            let _ = self.join(&mut state);
+        }
+        self.slot.close(self.fd);
+    }
+
+    /// Whether [`close`](Self::close) was called.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.slot.is_closed()
+    }
+
+    /// What is said of a descriptor that was closed while somebody still has it.
+    pub(crate) fn closed() -> io::Error {
+        closed()
+    }
+
+    pub(super) fn slot(&self) -> &'static Slot {
+        self.slot
+    }
+
+    /// Submits an unstarted fiber when the descriptor becomes readable.
+    ///
+    /// # Safety
+    /// As for [`deferred::arm`].
+    pub(crate) unsafe fn start_when_readable(
+        &self,
+        node: &deferred::Armed,
+        control: &'static Control,
+    ) {
+        // SAFETY: as the caller promised.
+        unsafe { deferred::arm(self, node, control) };
+    }
+}
+
+impl Drop for Source {
+    fn drop(&mut self) {
+        if *self.joined.get_mut() {
+            self.slot.leave(self.fd);
+        }
+    }
+}
+
+impl std::fmt::Debug for Source {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Source").field("fd", &self.fd).finish_non_exhaustive()
+    }
+}
+
+/// What makes a fiber block its carrier when it waits.
+pub(super) const BLOCKS: Flags = Flags(Flags::PINNED.0 | Flags::NO_WAIT.0);
+
+/// Whether a descriptor could not be watched because it is of a kind that is always ready.
+pub(super) fn is_always_ready(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::PermissionDenied
+}
+
+pub(super) fn kind(direction: Direction) -> WaitKind {
+    match direction {
+        Direction::Read => WaitKind::Readable,
+        Direction::Write => WaitKind::Writable,
+    }
+}
+
+fn entry(fd: RawFd, direction: Direction) -> libc::pollfd {
+    let events = match direction {
+        Direction::Read => libc::POLLIN,
+        Direction::Write => libc::POLLOUT,
+    };
+    libc::pollfd { fd, events, revents: 0 }
+}
+
+/// Blocks the thread until the descriptor is ready (true), the bell rings, or the time is over.
+fn block(
+    fd: RawFd,
+    direction: Direction,
+    bell: Option<RawFd>,
+    timeout: Option<Duration>,
+) -> io::Result<bool> {
+    // A negative descriptor is not looked at.
+    let mut fds = [entry(fd, direction), entry(bell.unwrap_or(-1), Direction::Read)];
+    match sys::ppoll(&mut fds, timeout) {
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(false),
+        Err(error) => Err(error),
+        Ok(_) => Ok(fds[0].revents != 0),
+    }
+}
+
+/// Whether the descriptor is ready at this moment.
+pub(crate) fn look(fd: RawFd, direction: Direction) -> io::Result<bool> {
+    loop {
+        let mut fds = [entry(fd, direction)];
+        match sys::ppoll(&mut fds, Some(Duration::ZERO)) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+            Ok(_) if fds[0].revents & libc::POLLNVAL != 0 => {
+                return Err(io::Error::from_raw_os_error(libc::EBADF));
+            }
+            Ok(count) => return Ok(count > 0),
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Linux: edges of both directions, added once.
+
+use super::{HARVEST, Poller, Ready, Token};
+use crate::carrier::bell::Bell;
+use crate::primitive::{AtomicBool, Ordering};
+use core::mem::MaybeUninit;
+use core::time::Duration;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+pub(super) struct Epoll {
+    fd: OwnedFd,
+}
+
+/// Whether the kernel is too old for timeouts in nanoseconds.
+static COARSE: AtomicBool = AtomicBool::new(false);
+
+impl Epoll {
+    pub(super) fn new(bell: &Bell) -> io::Result<Epoll> {
+        // SAFETY: no preconditions.
+        let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: a fresh descriptor.
+        let epoll = Epoll { fd: unsafe { OwnedFd::from_raw_fd(fd) } };
+        let bell = bell.as_fd().as_raw_fd();
+        epoll.control(libc::EPOLL_CTL_ADD, bell, libc::EPOLLIN as u32, Token::BELL)?;
+        Ok(epoll)
+    }
+
+    fn control(&self, what: libc::c_int, fd: RawFd, events: u32, token: Token) -> io::Result<()> {
+        let mut event = libc::epoll_event { events, u64: token.0 };
+        // SAFETY: our own descriptor and a valid event; any other descriptor is an error at most.
+        let result = unsafe { libc::epoll_ctl(self.fd.as_raw_fd(), what, fd, &raw mut event) };
+        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+
+    fn wait_fine(
+        &self,
+        events: &mut [MaybeUninit<libc::epoll_event>],
+        timeout: Option<Duration>,
+    ) -> libc::c_long {
+        let timeout = timeout.map(|timeout| libc::timespec {
+            tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
+            tv_nsec: timeout.subsec_nanos() as _,
+        });
+        let timeout = timeout.as_ref().map_or(core::ptr::null(), |timeout| &raw const *timeout);
+        // SAFETY: a valid buffer with its length; a valid time or none; no signal mask.
+        unsafe {
+            libc::syscall(
+                libc::SYS_epoll_pwait2,
+                self.fd.as_raw_fd(),
+                events.as_mut_ptr(),
+                events.len() as libc::c_int,
+                timeout,
+                core::ptr::null::<libc::sigset_t>(),
+                0_usize,
+            )
+        }
+    }
+
+    fn wait_coarse(
+        &self,
+        events: &mut [MaybeUninit<libc::epoll_event>],
+        timeout: Option<Duration>,
+    ) -> libc::c_long {
+        if timeout != Some(Duration::ZERO) {
+            // This one knows nanoseconds everywhere.
+            let mut poll =
+                [libc::pollfd { fd: self.fd.as_raw_fd(), events: libc::POLLIN, revents: 0 }];
+            if let Err(error) = super::ppoll(&mut poll, timeout)
+                && error.kind() != io::ErrorKind::Interrupted
+            {
+                return -1;
+            }
+        }
+        let (buffer, len) = (events.as_mut_ptr().cast(), events.len() as libc::c_int);
+        // SAFETY: a valid buffer with its length.
+        unsafe { libc::epoll_wait(self.fd.as_raw_fd(), buffer, len, 0) as libc::c_long }
+    }
+}
+
+const BOTH: u32 =
+    (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLRDHUP | libc::EPOLLPRI | libc::EPOLLET) as u32;
+const SPECIAL: u32 = (libc::EPOLLRDHUP | libc::EPOLLHUP | libc::EPOLLERR | libc::EPOLLPRI) as u32;
+const READ: u32 = libc::EPOLLIN as u32 | SPECIAL;
+const WRITE: u32 = (libc::EPOLLOUT | libc::EPOLLHUP | libc::EPOLLERR) as u32;
+
+impl Poller for Epoll {
+    fn add(&self, fd: RawFd, token: Token) -> io::Result<()> {
+        self.control(libc::EPOLL_CTL_ADD, fd, BOTH, token)
+    }
+
+    fn renew(&self, fd: RawFd, token: Token) -> io::Result<()> {
+        match self.control(libc::EPOLL_CTL_MOD, fd, BOTH, token) {
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => self.add(fd, token),
+            result => result,
+        }
+    }
+
+    fn remove(&self, fd: RawFd, token: Token) {
+        let _ = self.control(libc::EPOLL_CTL_DEL, fd, 0, token);
+    }
+
+    fn wait(
+        &self,
+        timeout: Option<Duration>,
+        deliver: &mut dyn FnMut(Token, Ready),
+    ) -> io::Result<()> {
+        let mut events = [const { MaybeUninit::<libc::epoll_event>::uninit() }; HARVEST];
+        let count = if timeout == Some(Duration::ZERO) || COARSE.load(Ordering::Relaxed) {
+            self.wait_coarse(&mut events, timeout)
+        } else {
+            match self.wait_fine(&mut events, timeout) {
+                -1 if io::Error::last_os_error().raw_os_error() == Some(libc::ENOSYS) => {
+                    COARSE.store(true, Ordering::Relaxed);
+                    self.wait_coarse(&mut events, timeout)
+                }
+                count => count,
+            }
+        };
+        if count < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        for event in &events[..count as usize] {
+            // SAFETY: the kernel has written so many.
+            let event = unsafe { event.assume_init() };
+            let happened = event.events;
+            let ready = Ready::of([
+                (Ready::READ, happened & READ != 0),
+                (Ready::WRITE, happened & WRITE != 0),
+                (Ready::SPECIAL, happened & SPECIAL != 0),
+            ]);
+            deliver(Token(event.u64), ready);
+        }
+        Ok(())
+    }
+
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.fd.as_fd())
+    }
+}

@@ -1,0 +1,109 @@
+//! The BSDs and macOS: edges of both directions, added once.
+
+use super::{HARVEST, Poller, Ready, Token};
+use crate::carrier::bell::Bell;
+use core::mem::MaybeUninit;
+use core::ptr;
+use core::time::Duration;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+pub(super) struct Kqueue {
+    fd: OwnedFd,
+}
+
+impl Kqueue {
+    pub(super) fn new(bell: &Bell) -> io::Result<Kqueue> {
+        // SAFETY: no preconditions.
+        let fd = unsafe { libc::kqueue() };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: a fresh descriptor.
+        let kqueue = Kqueue { fd: unsafe { OwnedFd::from_raw_fd(fd) } };
+        // SAFETY: our own descriptor.
+        if unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        let bell = bell.as_fd().as_raw_fd();
+        kqueue.change(&[change(bell, libc::EVFILT_READ, libc::EV_ADD, Token::BELL)])?;
+        Ok(kqueue)
+    }
+
+    fn change(&self, changes: &[libc::kevent]) -> io::Result<()> {
+        let count = changes.len().try_into().expect("two at most");
+        // SAFETY: valid changes and their number; no room for events.
+        let result = unsafe {
+            let fd = self.fd.as_raw_fd();
+            libc::kevent(fd, changes.as_ptr(), count, ptr::null_mut(), 0, ptr::null())
+        };
+        if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    }
+}
+
+fn change(fd: RawFd, filter: i16, flags: u16, token: Token) -> libc::kevent {
+    // SAFETY: zeroed is a valid value; there are more fields on some systems.
+    let mut change = unsafe { core::mem::zeroed::<libc::kevent>() };
+    change.ident = fd as _;
+    change.filter = filter as _;
+    change.flags = flags as _;
+    change.udata = ptr::without_provenance_mut::<libc::c_void>(token.0 as usize) as _;
+    change
+}
+
+impl Poller for Kqueue {
+    fn add(&self, fd: RawFd, token: Token) -> io::Result<()> {
+        let flags = libc::EV_ADD | libc::EV_CLEAR;
+        // One at a time: a pipe has one direction only, and the other is an error.
+        let read = self.change(&[change(fd, libc::EVFILT_READ, flags, token)]);
+        let write = self.change(&[change(fd, libc::EVFILT_WRITE, flags, token)]);
+        read.or(write)
+    }
+
+    fn renew(&self, fd: RawFd, token: Token) -> io::Result<()> {
+        // Adding again changes what is there.
+        self.add(fd, token)
+    }
+
+    fn remove(&self, fd: RawFd, token: Token) {
+        for filter in [libc::EVFILT_READ, libc::EVFILT_WRITE] {
+            let _ = self.change(&[change(fd, filter, libc::EV_DELETE, token)]);
+        }
+    }
+
+    fn wait(
+        &self,
+        timeout: Option<Duration>,
+        deliver: &mut dyn FnMut(Token, Ready),
+    ) -> io::Result<()> {
+        let mut events = [const { MaybeUninit::<libc::kevent>::uninit() }; HARVEST];
+        let timeout = timeout.map(|timeout| libc::timespec {
+            tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
+            tv_nsec: timeout.subsec_nanos() as _,
+        });
+        let timeout = timeout.as_ref().map_or(ptr::null(), |timeout| &raw const *timeout);
+        let fd = self.fd.as_raw_fd();
+        let room = HARVEST.try_into().expect("a small number");
+        // SAFETY: no changes; a valid buffer with its length; a valid time or none.
+        let count =
+            unsafe { libc::kevent(fd, ptr::null(), 0, events.as_mut_ptr().cast(), room, timeout) };
+        let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
+        for event in &events[..count] {
+            // SAFETY: the kernel has written so many.
+            let event = unsafe { event.assume_init() };
+            let flags = event.flags as u16;
+            let read = event.filter as i16 == libc::EVFILT_READ;
+            let ready = Ready::of([
+                (Ready::READ, read),
+                (Ready::WRITE, !read),
+                (Ready::SPECIAL, flags & (libc::EV_EOF | libc::EV_ERROR) != 0),
+            ]);
+            deliver(Token((event.udata as *mut libc::c_void).addr() as u64), ready);
+        }
+        Ok(())
+    }
+
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.fd.as_fd())
+    }
+}

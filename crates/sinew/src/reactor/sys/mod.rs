@@ -1,0 +1,210 @@
+//! The kernel's ways to wait for many descriptors, behind one trait.
+//!
+//! What each platform supplies: a type that implements [`Poller`] in a file of its own, and a line in
+//! [`Backend::open`].
+
+#[cfg(any(target_os = "linux", target_os = "android"))]
+mod epoll;
+#[cfg(any(
+    target_vendor = "apple",
+    target_os = "freebsd",
+    target_os = "netbsd",
+    target_os = "openbsd",
+    target_os = "dragonfly"
+))]
+mod kqueue;
+mod poll;
+
+pub(super) use poll::ppoll;
+
+use crate::carrier::bell::Bell;
+use core::time::Duration;
+use std::io;
+use std::os::fd::{BorrowedFd, RawFd};
+
+/// What the kernel is told with a descriptor, and says when something happens to it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Token(u64);
+
+impl Token {
+    /// That of a carrier's bell.
+    pub(super) const BELL: Token = Token(u64::MAX);
+
+    pub(super) fn new(fd: RawFd, generation: u32) -> Token {
+        Token(u64::from(generation) << 32 | fd as u32 as u64)
+    }
+
+    pub(super) fn fd(self) -> RawFd {
+        self.0 as u32 as RawFd
+    }
+
+    pub(super) fn generation(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
+/// What can be waited for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Direction {
+    Read = 0,
+    Write = 1,
+}
+
+impl Direction {
+    pub(super) const BOTH: [Direction; 2] = [Direction::Read, Direction::Write];
+}
+
+/// What happened to a descriptor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Ready(u8);
+
+impl Ready {
+    pub(super) const READ: Ready = Ready(1);
+    pub(super) const WRITE: Ready = Ready(2);
+    pub(super) const BOTH: Ready = Ready(3);
+    /// A hang-up, an error, or urgent data.
+    pub(super) const SPECIAL: Ready = Ready(4);
+
+    /// The union of those whose condition is true.
+    fn of(all: [(Ready, bool); 3]) -> Ready {
+        let bits = all.iter().filter(|(_, is)| *is).fold(0, |bits, (ready, _)| bits | ready.0);
+        Ready(bits)
+    }
+
+    pub(super) fn has(self, any_of: Ready) -> bool {
+        self.0 & any_of.0 != 0
+    }
+
+    pub(super) fn direction(direction: Direction) -> Ready {
+        match direction {
+            Direction::Read => Ready::READ,
+            Direction::Write => Ready::WRITE,
+        }
+    }
+}
+
+/// The most events that one look takes.
+const HARVEST: usize = 128;
+
+/// A way to wait for many descriptors. Every method may be called by any thread at any time.
+pub(super) trait Poller: Send + Sync {
+    /// Watches a descriptor in both directions. What is ready at this moment is reported.
+    ///
+    /// # Errors
+    /// `PermissionDenied` if it is of a kind that is always ready.
+    fn add(&self, fd: RawFd, token: Token) -> io::Result<()>;
+
+    /// Makes sure that a descriptor is watched that should be already.
+    fn renew(&self, fd: RawFd, token: Token) -> io::Result<()>;
+
+    /// Watches a descriptor no longer; one that it does not know does no harm.
+    fn remove(&self, fd: RawFd, token: Token);
+
+    /// Somebody is about to wait. True if whoever waits in the kernel has to be told, by the bell.
+    fn arm(&self, _token: Token, _direction: Direction) -> bool {
+        false
+    }
+
+    /// Waits until something happens or `timeout` is over, and says what: at most [`HARVEST`] events.
+    /// A signal may end it early.
+    fn wait(
+        &self,
+        timeout: Option<Duration>,
+        deliver: &mut dyn FnMut(Token, Ready),
+    ) -> io::Result<()>;
+
+    /// A descriptor that is readable when something has happened, if there is one.
+    fn as_fd(&self) -> Option<BorrowedFd<'_>>;
+}
+
+/// The poller that needs nothing of the kernel.
+pub(super) fn fallback(bell: &Bell) -> Box<dyn Poller> {
+    Box::new(poll::List::new(bell))
+}
+
+/// How a runtime waits for sockets, pipes and other descriptors.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Backend {
+    /// `epoll`, of Linux.
+    Epoll,
+    /// `kqueue`, of the BSDs and macOS.
+    Kqueue,
+    /// `poll`: everywhere, and slower the more descriptors there are.
+    Poll,
+}
+
+impl Backend {
+    /// All there are, by the names that the environment variable `SINEW_IO` takes.
+    const NAMES: [(&'static str, Backend); 3] =
+        [("epoll", Backend::Epoll), ("kqueue", Backend::Kqueue), ("poll", Backend::Poll)];
+
+    /// The best one here.
+    pub(crate) fn best() -> Backend {
+        if cfg!(any(target_os = "linux", target_os = "android")) {
+            Backend::Epoll
+        } else if Backend::Kqueue.is_supported() {
+            Backend::Kqueue
+        } else {
+            Backend::Poll
+        }
+    }
+
+    /// The one that the environment asks for, or the best.
+    pub(crate) fn from_environment() -> io::Result<Backend> {
+        match std::env::var_os("SINEW_IO") {
+            None => Ok(Backend::best()),
+            Some(name) => Backend::NAMES
+                .iter()
+                .find(|(known, _)| name == *known)
+                .map(|(_, backend)| *backend)
+                .ok_or_else(|| {
+                    let known = Backend::NAMES.map(|(name, _)| name).join(", ");
+                    let message = format!("SINEW_IO is {name:?}, which is none of {known}");
+                    io::Error::new(io::ErrorKind::InvalidInput, message)
+                }),
+        }
+    }
+
+    /// Whether this platform has it.
+    ///
+    /// # Examples
+    /// ```
+    /// assert!(sinew::runtime::Backend::Poll.is_supported());
+    /// ```
+    pub fn is_supported(self) -> bool {
+        match self {
+            Backend::Epoll => cfg!(any(target_os = "linux", target_os = "android")),
+            Backend::Kqueue => cfg!(any(
+                target_vendor = "apple",
+                target_os = "freebsd",
+                target_os = "netbsd",
+                target_os = "openbsd",
+                target_os = "dragonfly"
+            )),
+            Backend::Poll => true,
+        }
+    }
+
+    /// Makes a poller that watches `bell` as well.
+    pub(super) fn open(self, bell: &Bell) -> io::Result<Box<dyn Poller>> {
+        match self {
+            #[cfg(any(target_os = "linux", target_os = "android"))]
+            Backend::Epoll => Ok(Box::new(epoll::Epoll::new(bell)?)),
+            #[cfg(any(
+                target_vendor = "apple",
+                target_os = "freebsd",
+                target_os = "netbsd",
+                target_os = "openbsd",
+                target_os = "dragonfly"
+            ))]
+            Backend::Kqueue => Ok(Box::new(kqueue::Kqueue::new(bell)?)),
+            Backend::Poll => Ok(fallback(bell)),
+            #[allow(unreachable_patterns, reason = "which ones there are depends on the platform")]
+            other => Err(io::Error::new(
+                io::ErrorKind::Unsupported,
+                format!("this platform has no {other:?}"),
+            )),
+        }
+    }
+}

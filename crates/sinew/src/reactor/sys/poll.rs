@@ -1,0 +1,160 @@
+//! Everywhere: a list of the descriptors for which somebody waits, in one call.
+//!
+//! `poll` reports levels, so only directions that are armed are asked for, and what was reported is
+//! disarmed.
+
+use super::{Direction, HARVEST, Poller, Ready, Token};
+use crate::carrier::bell::Bell;
+use crate::primitive::{AtomicU32, Ordering, SpinLock};
+use core::time::Duration;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+
+pub(super) struct List {
+    bell: RawFd,
+    /// Those that are armed, and for what.
+    armed: SpinLock<Vec<(Token, Ready)>>,
+    /// How many threads are in the kernel.
+    waiting: AtomicU32,
+}
+
+impl List {
+    pub(super) fn new(bell: &Bell) -> List {
+        let bell = bell.as_fd().as_raw_fd();
+        List { bell, armed: SpinLock::new(Vec::new()), waiting: AtomicU32::new(0) }
+    }
+
+    /// What to ask the kernel: the bell, then the armed ones.
+    fn question(&self) -> (Vec<libc::pollfd>, Vec<Token>) {
+        let armed = self.armed.lock();
+        let mut fds = Vec::with_capacity(armed.len() + 1);
+        fds.push(libc::pollfd { fd: self.bell, events: libc::POLLIN, revents: 0 });
+        fds.extend(armed.iter().map(|(token, wanted)| libc::pollfd {
+            fd: token.fd(),
+            events: if wanted.has(Ready::READ) { READ } else { 0 }
+                | if wanted.has(Ready::WRITE) { libc::POLLOUT } else { 0 },
+            revents: 0,
+        }));
+        (fds, armed.iter().map(|(token, _)| *token).collect())
+    }
+
+    fn disarm(&self, token: Token, ready: Ready) {
+        let mut armed = self.armed.lock();
+        if let Some(index) = armed.iter().position(|(known, _)| *known == token) {
+            armed[index].1.0 &= !ready.0;
+            if armed[index].1.0 == 0 {
+                armed.swap_remove(index);
+            }
+        }
+    }
+}
+
+const READ: libc::c_short = libc::POLLIN | libc::POLLPRI;
+const END: libc::c_short = libc::POLLHUP | libc::POLLERR | libc::POLLNVAL;
+
+impl Poller for List {
+    fn add(&self, fd: RawFd, _token: Token) -> io::Result<()> {
+        // SAFETY: zeroed is a valid value; any descriptor is an error at most.
+        let status = unsafe {
+            let mut status = core::mem::zeroed::<libc::stat>();
+            if libc::fstat(fd, &raw mut status) < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            status
+        };
+        match status.st_mode & libc::S_IFMT {
+            libc::S_IFREG | libc::S_IFDIR => Err(io::ErrorKind::PermissionDenied.into()),
+            _ => Ok(()),
+        }
+    }
+
+    fn renew(&self, fd: RawFd, token: Token) -> io::Result<()> {
+        self.add(fd, token)
+    }
+
+    fn remove(&self, _fd: RawFd, token: Token) {
+        self.armed.lock().retain(|(known, _)| *known != token);
+    }
+
+    fn arm(&self, token: Token, direction: Direction) -> bool {
+        let wanted = Ready::direction(direction);
+        let mut armed = self.armed.lock();
+        match armed.iter_mut().find(|(known, _)| *known == token) {
+            Some((_, ready)) => ready.0 |= wanted.0,
+            None => armed.push((token, wanted)),
+        }
+        // ORDERING: SeqCst, as in `wait`: either the question has this one, or we see who asks.
+        self.waiting.load(Ordering::SeqCst) > 0
+    }
+
+    fn wait(
+        &self,
+        timeout: Option<Duration>,
+        deliver: &mut dyn FnMut(Token, Ready),
+    ) -> io::Result<()> {
+        // ORDERING: SeqCst: counted before the list is read; pairs with the load in `arm`.
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        let (mut fds, tokens) = self.question();
+        let result = ppoll(&mut fds, timeout);
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        if result? == 0 {
+            return Ok(());
+        }
+        let happened = fds.iter().zip(core::iter::once(Token::BELL).chain(tokens));
+        for (poll, token) in happened.filter(|(poll, _)| poll.revents != 0).take(HARVEST) {
+            let end = poll.revents & END != 0;
+            let ready = Ready::of([
+                (Ready::READ, end || poll.revents & READ != 0),
+                (Ready::WRITE, end || poll.revents & libc::POLLOUT != 0),
+                // A hang-up is seen only when it is complete: nothing may be left out.
+                (Ready::SPECIAL, true),
+            ]);
+            self.disarm(token, ready);
+            deliver(token, ready);
+        }
+        Ok(())
+    }
+
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}
+
+/// `ppoll`, or `poll` where there is none.
+pub(in crate::reactor) fn ppoll(
+    fds: &mut [libc::pollfd],
+    timeout: Option<Duration>,
+) -> io::Result<usize> {
+    // SAFETY: valid entries and their number.
+    let count = unsafe { poll_for(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout) };
+    usize::try_from(count).map_err(|_| io::Error::last_os_error())
+}
+
+#[cfg(not(target_vendor = "apple"))]
+unsafe fn poll_for(
+    fds: *mut libc::pollfd,
+    count: libc::nfds_t,
+    timeout: Option<Duration>,
+) -> libc::c_int {
+    let timeout = timeout.map(|timeout| libc::timespec {
+        tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_nsec: timeout.subsec_nanos() as _,
+    });
+    let timeout = timeout.as_ref().map_or(core::ptr::null(), |timeout| &raw const *timeout);
+    // SAFETY: as the caller promised; a valid time or none; no signal mask.
+    unsafe { libc::ppoll(fds, count, timeout, core::ptr::null()) }
+}
+
+#[cfg(target_vendor = "apple")]
+unsafe fn poll_for(
+    fds: *mut libc::pollfd,
+    count: libc::nfds_t,
+    timeout: Option<Duration>,
+) -> libc::c_int {
+    // Rounded up: a wait that ends early would be begun again, without a pause.
+    let millis = timeout.map_or(-1, |timeout| {
+        libc::c_int::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(libc::c_int::MAX)
+    });
+    // SAFETY: as the caller promised.
+    unsafe { libc::poll(fds, count, millis) }
+}

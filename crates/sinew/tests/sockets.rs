@@ -1,0 +1,42 @@
+//! Sockets between fibers, on every backend there is.
+
+use sinew::net::{TcpListener, TcpStream};
+use std::io::{Read, Write};
+
+#[test]
+fn echo() {
+    sinew::run(|| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        let server = sinew::spawn(move || {
+            for _ in 0..10 {
+                let (mut stream, _) = listener.accept().unwrap();
+                sinew::spawn(move || {
+                    let mut buffer = [0; 64];
+                    loop {
+                        let count = stream.read(&mut buffer).unwrap();
+                        if count == 0 {
+                            break;
+                        }
+                        stream.write_all(&buffer[..count]).unwrap();
+                    }
+                });
+            }
+        });
+        let clients: Vec<_> = (0..10)
+            .map(|_| {
+                sinew::spawn(move || {
+                    let mut stream = TcpStream::connect(address).unwrap();
+                    let mut buffer = [0; 5];
+                    for _ in 0..1000 {
+                        stream.write_all(b"hello").unwrap();
+                        stream.read_exact(&mut buffer).unwrap();
+                        assert_eq!(&buffer, b"hello");
+                    }
+                })
+            })
+            .collect();
+        clients.into_iter().for_each(|client| client.join().unwrap());
+        server.join().unwrap();
+    });
+}
