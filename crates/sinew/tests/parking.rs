@@ -50,7 +50,7 @@ fn unpark_of_the_dead_does_nothing() {
 fn ring(runtime: &Runtime, size: usize, rounds: usize) {
     runtime.run(move || {
         let count = Arc::new(AtomicUsize::new(0));
-        let handles = Arc::new(std::sync::OnceLock::<Vec<sinew::Fiber>>::new());
+        let handles = Arc::new(sinew::sync::OnceLock::<Vec<sinew::Fiber>>::new());
         let fibers: Vec<_> = (0..size)
             .map(|index| {
                 let (count, handles) = (count.clone(), handles.clone());

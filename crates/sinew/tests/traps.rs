@@ -421,7 +421,13 @@ fn payloads_that_panic_are_contained() {
     assert!(polled.poll(&mut Context::from_waker(&waker)).is_pending());
     assert!(fiber.fiber().wait_finished(None));
     fiber.join().unwrap();
-    drop(runtime.spawn(|| panic_any(Bomb)));
+    // Detached before it ends: nobody but the runtime drops its payload.
+    let (detached, gate) = sinew::sync::channel::bounded::<()>(0);
+    drop(runtime.spawn(move || {
+        let _ = gate.recv();
+        panic_any(Bomb)
+    }));
+    drop(detached);
     runtime.run(|| sinew::sleep(2 * MS));
 }
 
