@@ -21,6 +21,8 @@ mod carrier;
 mod clock;
 mod fiber;
 #[cfg(not(sinew_loom))]
+pub mod fs;
+#[cfg(not(sinew_loom))]
 pub mod io;
 #[cfg(not(sinew_loom))]
 mod metrics;

@@ -56,6 +56,11 @@ impl Waiter {
         carrier::wake(unsafe { &*self.control }, self.epoch, Outcome::Notified)
     }
 
+    /// Ends the wait, if nobody has; the waiter runs after those that are ready.
+    pub(crate) fn wake_in_turn(self) -> bool {
+        self.claim().map(Claimed::resume_in_turn).is_some()
+    }
+
     /// Ends the wait, if nobody has; the caller makes the waiter run.
     #[inline(always)]
     pub(crate) fn claim(self) -> Option<Claimed> {

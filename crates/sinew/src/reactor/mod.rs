@@ -4,6 +4,8 @@
 //! writes.
 
 pub(crate) mod deferred;
+#[cfg(target_os = "linux")]
+pub(crate) mod ring;
 pub(crate) mod several;
 mod slot;
 mod source;
@@ -93,7 +95,8 @@ impl Reactor {
     }
 
     fn arm(&self, token: Token, direction: Direction) {
-        if self.poller().arm(token, direction) {
+        let here = Reactor::here().is_some_and(|here| core::ptr::eq(here, self));
+        if self.poller().arm(token, direction) && !here {
             self.bell.ring();
         }
     }
@@ -143,6 +146,7 @@ impl Driver for Reactor {
 
     fn is_active(&self) -> bool {
         self.watched.load(Ordering::Relaxed) > 0
+            || self.poller.get().is_some_and(|poller| poller.is_active())
     }
 
     fn as_fd(&self) -> Option<BorrowedFd<'_>> {

@@ -106,6 +106,9 @@ impl Slot {
         if ready.has(Ready::SPECIAL) {
             self.special.store(1, Ordering::Relaxed);
         }
+        if ready.has(Ready::ENDED) {
+            self.watch_again(token, &mut state);
+        }
         for direction in Direction::BOTH {
             if ready.has(Ready::direction(direction)) {
                 self.advance(direction);
@@ -116,6 +119,17 @@ impl Slot {
         drop(state);
         if woken.resume() {
             self.wake(ready);
+        }
+    }
+
+    /// Goes on watching, if that is possible. If it is not, the next who waits begins anew.
+    #[cold]
+    fn watch_again(&self, token: Token, state: &mut State) {
+        // SAFETY: it lets go of its slots before it goes.
+        if let Some(reactor) = unsafe { state.reactor.as_ref() }
+            && reactor.renew(token.fd(), token).is_err()
+        {
+            self.forget(token.fd(), state);
         }
     }
 
@@ -140,7 +154,7 @@ impl Slot {
 
     /// Begins a new life of the number: what was seen before says nothing.
     fn renew(&self, state: &mut State) {
-        state.generation = state.generation.wrapping_add(1);
+        state.generation = Token::next_generation(state.generation);
         state.strangers = 0;
         self.special.store(0, Ordering::Relaxed);
         self.advance(Direction::Read);

@@ -3,13 +3,20 @@
 use super::{HARVEST, Poller, Ready, Token};
 use crate::carrier::bell::Bell;
 use crate::primitive::{AtomicBool, Ordering};
+#[cfg(target_os = "linux")]
+use crate::reactor::ring::Ring;
 use core::mem::MaybeUninit;
 use core::time::Duration;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+#[cfg(target_os = "linux")]
+use std::sync::OnceLock;
 
 pub(super) struct Epoll {
     fd: OwnedFd,
+    /// For files. Made when it is first needed, if it can be.
+    #[cfg(target_os = "linux")]
+    ring: OnceLock<Option<Ring>>,
 }
 
 /// Whether the kernel is too old for timeouts in nanoseconds.
@@ -23,7 +30,12 @@ impl Epoll {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: a fresh descriptor.
-        let epoll = Epoll { fd: unsafe { OwnedFd::from_raw_fd(fd) } };
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let epoll = Epoll {
+            fd,
+            #[cfg(target_os = "linux")]
+            ring: OnceLock::new(),
+        };
         let bell = bell.as_fd().as_raw_fd();
         epoll.control(libc::EPOLL_CTL_ADD, bell, libc::EPOLLIN as u32, Token::BELL)?;
         Ok(epoll)
@@ -109,6 +121,16 @@ impl Poller for Epoll {
         deliver: &mut dyn FnMut(Token, Ready),
     ) -> io::Result<()> {
         let mut events = [const { MaybeUninit::<libc::epoll_event>::uninit() }; HARVEST];
+        let mut timeout = timeout;
+        #[cfg(target_os = "linux")]
+        if let Some(Some(ring)) = self.ring.get() {
+            if ring.has_unsubmitted() {
+                ring.submit()?;
+            }
+            if ring.is_active() && ring.reap(&mut |_, _, _| ()) > 0 {
+                timeout = Some(Duration::ZERO);
+            }
+        }
         let count = if timeout == Some(Duration::ZERO) || COARSE.load(Ordering::Relaxed) {
             self.wait_coarse(&mut events, timeout)
         } else {
@@ -126,6 +148,13 @@ impl Poller for Epoll {
         for event in &events[..count as usize] {
             // SAFETY: the kernel has written so many.
             let event = unsafe { event.assume_init() };
+            #[cfg(target_os = "linux")]
+            if event.u64 == Token::RING.0 {
+                if let Some(Some(ring)) = self.ring.get() {
+                    ring.reap(&mut |_, _, _| ());
+                }
+                continue;
+            }
             let happened = event.events;
             let ready = Ready::of([
                 (Ready::READ, happened & READ != 0),
@@ -135,6 +164,23 @@ impl Poller for Epoll {
             deliver(Token(event.u64), ready);
         }
         Ok(())
+    }
+
+    #[cfg(target_os = "linux")]
+    fn ring(&self) -> Option<&Ring> {
+        let make = || {
+            let ring = Ring::new().ok()?;
+            let fd = ring.as_fd().as_raw_fd();
+            let edges = (libc::EPOLLIN | libc::EPOLLET) as u32;
+            self.control(libc::EPOLL_CTL_ADD, fd, edges, Token::RING).ok()?;
+            Some(ring)
+        };
+        self.ring.get_or_init(make).as_ref()
+    }
+
+    #[cfg(target_os = "linux")]
+    fn is_active(&self) -> bool {
+        matches!(self.ring.get(), Some(Some(ring)) if ring.is_active())
     }
 
     fn as_fd(&self) -> Option<BorrowedFd<'_>> {

@@ -14,9 +14,13 @@ mod epoll;
 ))]
 mod kqueue;
 mod poll;
+#[cfg(target_os = "linux")]
+mod uring;
 
 pub(super) use poll::ppoll;
 
+#[cfg(target_os = "linux")]
+use super::ring::Ring;
 use crate::carrier::bell::Bell;
 use core::time::Duration;
 use std::io;
@@ -26,12 +30,18 @@ use std::os::fd::{BorrowedFd, RawFd};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Token(u64);
 
+/// What tells the token of a descriptor from the address of an operation.
+pub(super) const POLLED: u64 = 1 << 63;
+
 impl Token {
     /// That of a carrier's bell.
     pub(super) const BELL: Token = Token(u64::MAX);
+    /// That of a ring.
+    #[cfg(target_os = "linux")]
+    const RING: Token = Token(u64::MAX - 1);
 
     pub(super) fn new(fd: RawFd, generation: u32) -> Token {
-        Token(u64::from(generation) << 32 | fd as u32 as u64)
+        Token(POLLED | u64::from(generation) << 32 | fd as u32 as u64)
     }
 
     pub(super) fn fd(self) -> RawFd {
@@ -39,7 +49,12 @@ impl Token {
     }
 
     pub(super) fn generation(self) -> u32 {
-        (self.0 >> 32) as u32
+        ((self.0 & !POLLED) >> 32) as u32
+    }
+
+    /// The generation after another: they have 31 bits.
+    pub(super) fn next_generation(generation: u32) -> u32 {
+        generation.wrapping_add(1) & (u32::MAX >> 1)
     }
 }
 
@@ -64,9 +79,11 @@ impl Ready {
     pub(super) const BOTH: Ready = Ready(3);
     /// A hang-up, an error, or urgent data.
     pub(super) const SPECIAL: Ready = Ready(4);
+    /// The kernel watches no longer, although it was not told so.
+    pub(super) const ENDED: Ready = Ready(8);
 
     /// The union of those whose condition is true.
-    fn of(all: [(Ready, bool); 3]) -> Ready {
+    fn of<const N: usize>(all: [(Ready, bool); N]) -> Ready {
         let bits = all.iter().filter(|(_, is)| *is).fold(0, |bits, (ready, _)| bits | ready.0);
         Ready(bits)
     }
@@ -113,8 +130,35 @@ pub(super) trait Poller: Send + Sync {
         deliver: &mut dyn FnMut(Token, Ready),
     ) -> io::Result<()>;
 
+    /// The ring for operations that the kernel does by itself, if there is one.
+    #[cfg(target_os = "linux")]
+    fn ring(&self) -> Option<&Ring> {
+        None
+    }
+
+    /// Whether somebody waits for more than descriptors.
+    fn is_active(&self) -> bool {
+        false
+    }
+
     /// A descriptor that is readable when something has happened, if there is one.
     fn as_fd(&self) -> Option<BorrowedFd<'_>>;
+}
+
+/// An error if the descriptor is not open, or of a kind that is always ready.
+fn check_watchable(fd: RawFd) -> io::Result<()> {
+    // SAFETY: zeroed is a valid value; any descriptor is an error at most.
+    let status = unsafe {
+        let mut status = core::mem::zeroed::<libc::stat>();
+        if libc::fstat(fd, &raw mut status) < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        status
+    };
+    match status.st_mode & libc::S_IFMT {
+        libc::S_IFREG | libc::S_IFDIR => Err(io::ErrorKind::PermissionDenied.into()),
+        _ => Ok(()),
+    }
 }
 
 /// The poller that needs nothing of the kernel.
@@ -130,14 +174,20 @@ pub enum Backend {
     Epoll,
     /// `kqueue`, of the BSDs and macOS.
     Kqueue,
+    /// `io_uring`, of Linux.
+    Uring,
     /// `poll`: everywhere, and slower the more descriptors there are.
     Poll,
 }
 
 impl Backend {
     /// All there are, by the names that the environment variable `SINEW_IO` takes.
-    const NAMES: [(&'static str, Backend); 3] =
-        [("epoll", Backend::Epoll), ("kqueue", Backend::Kqueue), ("poll", Backend::Poll)];
+    const NAMES: [(&'static str, Backend); 4] = [
+        ("epoll", Backend::Epoll),
+        ("kqueue", Backend::Kqueue),
+        ("uring", Backend::Uring),
+        ("poll", Backend::Poll),
+    ];
 
     /// The best one here.
     pub(crate) fn best() -> Backend {
@@ -182,6 +232,11 @@ impl Backend {
                 target_os = "openbsd",
                 target_os = "dragonfly"
             )),
+            // Not every kernel has it, nor lets everybody use it.
+            #[cfg(target_os = "linux")]
+            Backend::Uring => Ring::new().is_ok(),
+            #[cfg(not(target_os = "linux"))]
+            Backend::Uring => false,
             Backend::Poll => true,
         }
     }
@@ -199,6 +254,8 @@ impl Backend {
                 target_os = "dragonfly"
             ))]
             Backend::Kqueue => Ok(Box::new(kqueue::Kqueue::new(bell)?)),
+            #[cfg(target_os = "linux")]
+            Backend::Uring => Ok(Box::new(uring::Uring::new(bell)?)),
             Backend::Poll => Ok(fallback(bell)),
             #[allow(unreachable_patterns, reason = "which ones there are depends on the platform")]
             other => Err(io::Error::new(

@@ -54,18 +54,7 @@ const END: libc::c_short = libc::POLLHUP | libc::POLLERR | libc::POLLNVAL;
 
 impl Poller for List {
     fn add(&self, fd: RawFd, _token: Token) -> io::Result<()> {
-        // SAFETY: zeroed is a valid value; any descriptor is an error at most.
-        let status = unsafe {
-            let mut status = core::mem::zeroed::<libc::stat>();
-            if libc::fstat(fd, &raw mut status) < 0 {
-                return Err(io::Error::last_os_error());
-            }
-            status
-        };
-        match status.st_mode & libc::S_IFMT {
-            libc::S_IFREG | libc::S_IFDIR => Err(io::ErrorKind::PermissionDenied.into()),
-            _ => Ok(()),
-        }
+        super::check_watchable(fd)
     }
 
     fn renew(&self, fd: RawFd, token: Token) -> io::Result<()> {

@@ -1,0 +1,314 @@
+//! Operations that the kernel does by itself, and reports when they are done: `io_uring`.
+//!
+//! # Protocol
+//!
+//! An [`Operation`] lies in the frame of the fiber that waits for it, as do the buffers that it lends
+//! to the kernel. The frame is not left before the completion of that very operation was seen. A
+//! fiber that is cancelled meanwhile asks the kernel to cancel the operation, and goes on waiting for
+//! its completion, which comes in any case: it says whether the operation was done after all.
+//!
+//! Entries are collected, and submitted when the carrier has no more fibers to run, or after some tens
+//! of microseconds: once per pass over the run queue. Whoever takes a completion out of the queue does
+//! so under `completions`. Under the same lock a fiber says whom to wake, so that it is woken from the
+//! wait that it is in.
+
+use super::Reactor;
+use crate::cancel;
+use crate::fiber::state::Outcome;
+use crate::fiber::{Control, WaitKind};
+use crate::park::{Wait, Waiter};
+use crate::primitive::{AtomicU32, Ordering, SpinLock};
+use core::cell::Cell;
+use core::ptr;
+use core::time::Duration;
+use io_uring::types::{CancelBuilder, SubmitArgs, Timespec};
+use io_uring::{IoUring, cqueue, opcode, squeue};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+
+/// A ring, which any thread may use; it should mostly be its carrier's.
+pub(crate) struct Ring {
+    ring: IoUring,
+    submissions: SpinLock<()>,
+    completions: SpinLock<()>,
+    /// Entries that the kernel was not told of.
+    unsubmitted: AtomicU32,
+    /// Operations that are not done.
+    pending: AtomicU32,
+}
+
+/// Entries that fit before some have to be submitted.
+const ENTRIES: u32 = 256;
+/// The most completions that are taken at a time.
+const BATCH: usize = 64;
+
+/// What an entry without anybody who waits for it has as its mark.
+const NOBODY: u64 = 0;
+
+/// An operation that a fiber waits for. The lock of the completions guards it.
+struct Operation {
+    result: Cell<Option<i32>>,
+    waiter: Cell<Waiter>,
+}
+
+/// What came out of a ring.
+enum Completion {
+    Operation(Waiter),
+    Other { mark: u64, result: i32, flags: u32 },
+}
+
+impl Ring {
+    pub(super) fn new() -> io::Result<Ring> {
+        let ring = IoUring::builder()
+            .setup_clamp()
+            .setup_submit_all()
+            .setup_coop_taskrun()
+            .setup_taskrun_flag()
+            .build(ENTRIES)?;
+        if !ring.params().is_feature_nodrop() || !ring.params().is_feature_ext_arg() {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "the kernel is too old"));
+        }
+        Ok(Ring {
+            ring,
+            submissions: SpinLock::new(()),
+            completions: SpinLock::new(()),
+            unsubmitted: AtomicU32::new(0),
+            pending: AtomicU32::new(0),
+        })
+    }
+
+    /// Whether somebody waits for an operation.
+    pub(super) fn is_active(&self) -> bool {
+        self.pending.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether there are entries that the kernel was not told of.
+    pub(super) fn has_unsubmitted(&self) -> bool {
+        self.unsubmitted.load(Ordering::Relaxed) > 0
+    }
+
+    /// Whether the kernel has nothing to tell that it has not told.
+    pub(super) fn is_quiet(&self) -> bool {
+        let _lock = self.submissions.lock();
+        // SAFETY: the lock is held.
+        let queue = unsafe { self.ring.submission_shared() };
+        !queue.taskrun() && !queue.cq_overflow()
+    }
+
+    /// Ends what was begun with `mark`, now.
+    pub(super) fn cancel(&self, mark: u64) {
+        // What was not submitted would begin later.
+        if self.has_unsubmitted() {
+            let _ = self.submit();
+        }
+        let which = CancelBuilder::user_data(mark);
+        let _ = self.ring.submitter().register_sync_cancel(None, which);
+    }
+
+    /// Adds an entry, to be submitted soon.
+    ///
+    /// # Safety
+    /// What the entry points to stays until its completion was seen.
+    pub(super) unsafe fn push(&self, entry: &squeue::Entry) -> io::Result<()> {
+        loop {
+            {
+                let _lock = self.submissions.lock();
+                // SAFETY: the lock is held; the rest is the caller's promise.
+                if unsafe { self.ring.submission_shared().push(entry) }.is_ok() {
+                    self.unsubmitted.fetch_add(1, Ordering::Relaxed);
+                    return Ok(());
+                }
+            }
+            self.submit()?;
+        }
+    }
+
+    /// Tells the kernel of all entries.
+    pub(super) fn submit(&self) -> io::Result<()> {
+        self.enter(0, None)
+    }
+
+    /// Tells the kernel of all entries, and waits until something is complete or `timeout` is over.
+    pub(super) fn submit_and_wait(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.enter(1, timeout)
+    }
+
+    fn enter(&self, want: usize, timeout: Option<Duration>) -> io::Result<()> {
+        let unsubmitted = self.unsubmitted.swap(0, Ordering::Relaxed);
+        let timeout = timeout
+            .map(|timeout| Timespec::new().sec(timeout.as_secs()).nsec(timeout.subsec_nanos()));
+        let mut args = SubmitArgs::new();
+        if let Some(timeout) = &timeout {
+            args = args.timespec(timeout);
+        }
+        let result = match want {
+            0 => self.ring.submit(),
+            _ => self.ring.submitter().submit_with_args(want, &args),
+        };
+        match result {
+            Ok(_) => Ok(()),
+            Err(error) if error.raw_os_error() == Some(libc::ETIME) => Ok(()),
+            Err(error) => {
+                // Some may not have been taken; the next attempt counts for itself.
+                self.unsubmitted.fetch_add(unsubmitted, Ordering::Relaxed);
+                match error.raw_os_error() {
+                    // There are completions to be taken first, or no memory at this moment.
+                    Some(libc::EINTR | libc::EBUSY | libc::EAGAIN) => Ok(()),
+                    _ => Err(error),
+                }
+            }
+        }
+    }
+
+    /// Takes what is complete: wakes who waits for operations, and gives the rest to `other`. Returns
+    /// how many there were.
+    pub(super) fn reap(&self, other: &mut dyn FnMut(u64, i32, u32)) -> usize {
+        let mut total = 0;
+        loop {
+            let mut batch = [const { None }; BATCH];
+            let count = self.take(&mut batch);
+            for completion in batch.into_iter().take(count).flatten() {
+                match completion {
+                    Completion::Operation(waiter) => {
+                        waiter.wake_in_turn();
+                    }
+                    Completion::Other { mark, result, flags } => other(mark, result, flags),
+                }
+            }
+            total += count;
+            if count < BATCH {
+                return total;
+            }
+        }
+    }
+
+    fn take(&self, batch: &mut [Option<Completion>; BATCH]) -> usize {
+        let _lock = self.completions.lock();
+        // SAFETY: the lock is held.
+        let mut queue = unsafe { self.ring.completion_shared() };
+        let mut count = 0;
+        while count < BATCH
+            && let Some(entry) = queue.next()
+        {
+            batch[count] = Some(self.complete(&entry));
+            count += 1;
+        }
+        count
+    }
+
+    fn complete(&self, entry: &cqueue::Entry) -> Completion {
+        let (mark, result, flags) = (entry.user_data(), entry.result(), entry.flags());
+        if mark == NOBODY || mark & super::sys::POLLED != 0 {
+            return Completion::Other { mark, result, flags };
+        }
+        self.pending.fetch_sub(1, Ordering::Relaxed);
+        let operation = ptr::with_exposed_provenance::<Operation>(mark as usize);
+        // SAFETY: the mark of an operation is its address, and it stays until its result is set; the
+        // lock is held.
+        unsafe {
+            let waiter = (*operation).waiter.get();
+            (*operation).result.set(Some(result));
+            Completion::Operation(waiter)
+        }
+    }
+
+    /// Does an operation, and waits for it. Raises if the fiber was cancelled and the operation was
+    /// not done.
+    ///
+    /// # Safety
+    /// What the entry points to stays as long as this has not returned or unwound.
+    unsafe fn perform(
+        &self,
+        entry: squeue::Entry,
+        kind: WaitKind,
+        address: usize,
+    ) -> io::Result<u32> {
+        let wait = Wait::begin(kind, address);
+        let who = wait.who();
+        let operation = Operation { result: Cell::new(None), waiter: Cell::new(wait.waiter()) };
+        let mark = ptr::from_ref(&operation).expose_provenance() as u64;
+        self.pending.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: as the caller promised; the operation stays until its result is there.
+        if let Err(error) = unsafe { self.push(&entry.user_data(mark)) } {
+            self.pending.fetch_sub(1, Ordering::Relaxed);
+            wait.abandon();
+            return Err(error);
+        }
+        let outcome = wait.suspend(crate::clock::NEVER);
+        let result = match self.result(&operation) {
+            // The thread that submitted it has ended; it will not be the one that does next time.
+            Some(result) if result == -libc::ECANCELED => -libc::EINTR,
+            Some(result) => result,
+            None => {
+                let result = self.give_up(&operation, mark);
+                if result == -libc::ECANCELED {
+                    cancel::settle(who, outcome);
+                }
+                result
+            }
+        };
+        if outcome == Outcome::Notified {
+            cancel::settle(who, outcome);
+        }
+        u32::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result))
+    }
+
+    fn result(&self, operation: &Operation) -> Option<i32> {
+        let _lock = self.completions.lock();
+        operation.result.get()
+    }
+
+    /// Asks the kernel to cancel an operation, and waits for its completion.
+    #[cold]
+    fn give_up(&self, operation: &Operation, mark: u64) -> i32 {
+        cancel::masked(|| {
+            let entry = opcode::AsyncCancel::new(mark).build().user_data(NOBODY);
+            // SAFETY: the entry points to nothing. If the kernel cannot be asked, the completion of
+            // the operation itself is waited for.
+            let _ = unsafe { self.push(&entry) };
+            loop {
+                let wait = Wait::begin_anyhow(WaitKind::Blocking, 0);
+                let done = {
+                    let _lock = self.completions.lock();
+                    operation.waiter.set(wait.waiter());
+                    operation.result.get()
+                };
+                if let Some(result) = done {
+                    wait.withdraw();
+                    return result;
+                }
+                wait.suspend(crate::clock::NEVER);
+            }
+        })
+    }
+}
+
+impl AsFd for Ring {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the ring has it as long as it is there.
+        unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) }
+    }
+}
+
+/// Does an operation on the ring of the running fiber's carrier, and waits for it. `None` if there is
+/// no ring, or nobody who could wait in this way.
+///
+/// # Safety
+/// What the entry points to stays as long as this has not returned or unwound.
+pub(crate) unsafe fn perform(
+    entry: squeue::Entry,
+    kind: WaitKind,
+    address: usize,
+) -> Option<io::Result<u32>> {
+    let (_, control) = crate::carrier::current::fiber()?;
+    if !may_wait(control) {
+        return None;
+    }
+    let ring = Reactor::here()?.poller().ring()?;
+    // SAFETY: as the caller promised.
+    Some(unsafe { ring.perform(entry, kind, address) })
+}
+
+fn may_wait(control: &Control) -> bool {
+    !control.flags().has(super::source::BLOCKS)
+}

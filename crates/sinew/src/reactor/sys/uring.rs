@@ -1,0 +1,115 @@
+//! Linux: one ring for descriptors and for operations.
+//!
+//! A descriptor is watched by a poll that reports again and again; adding one needs no call of its
+//! own. Should the kernel end such a poll by itself, it is begun again.
+
+use super::{Direction, Poller, Ready, Token, check_watchable};
+use crate::carrier::bell::Bell;
+use crate::reactor::ring::Ring;
+use core::time::Duration;
+use io_uring::{cqueue, opcode, squeue, types};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+
+pub(super) struct Uring {
+    ring: Ring,
+    bell: RawFd,
+}
+
+impl Uring {
+    pub(super) fn new(bell: &Bell) -> io::Result<Uring> {
+        let uring = Uring { ring: Ring::new()?, bell: bell.as_fd().as_raw_fd() };
+        uring.begin(uring.bell, libc::POLLIN as u32, Token::BELL)?;
+        Ok(uring)
+    }
+
+    fn begin(&self, fd: RawFd, events: u32, token: Token) -> io::Result<()> {
+        self.push(&opcode::PollAdd::new(types::Fd(fd), events).multi(true).build(), token.0)
+    }
+
+    fn push(&self, entry: &squeue::Entry, mark: u64) -> io::Result<()> {
+        // SAFETY: polls point to nothing.
+        unsafe { self.ring.push(&entry.clone().user_data(mark)) }
+    }
+}
+
+const BOTH: u32 = READ | WRITE;
+const READ: u32 = (libc::EPOLLIN | libc::EPOLLRDHUP | libc::EPOLLPRI) as u32;
+const WRITE: u32 = libc::EPOLLOUT as u32;
+const END: u32 = (libc::EPOLLHUP | libc::EPOLLERR) as u32;
+const SPECIAL: u32 = (libc::EPOLLRDHUP | libc::EPOLLPRI) as u32 | END;
+
+fn ready(result: i32, flags: u32) -> Ready {
+    // An error says nothing of the descriptor; who waits for it tries, and finds out.
+    let events = u32::try_from(result).unwrap_or(END);
+    Ready::of([
+        (Ready::READ, events & (READ | END) != 0),
+        (Ready::WRITE, events & (WRITE | END) != 0),
+        (Ready::SPECIAL, events & SPECIAL != 0),
+        (Ready::ENDED, !cqueue::more(flags)),
+    ])
+}
+
+impl Poller for Uring {
+    fn add(&self, fd: RawFd, token: Token) -> io::Result<()> {
+        check_watchable(fd)?;
+        self.begin(fd, BOTH, token)
+    }
+
+    fn renew(&self, fd: RawFd, token: Token) -> io::Result<()> {
+        check_watchable(fd)?;
+        // Whether there is one is not known.
+        self.push(&opcode::PollRemove::new(token.0).build(), 0)?;
+        self.begin(fd, BOTH, token)
+    }
+
+    fn remove(&self, _fd: RawFd, token: Token) {
+        self.ring.cancel(token.0);
+    }
+
+    fn arm(&self, _token: Token, _direction: Direction) -> bool {
+        self.ring.has_unsubmitted()
+    }
+
+    fn wait(
+        &self,
+        timeout: Option<Duration>,
+        deliver: &mut dyn FnMut(Token, Ready),
+    ) -> io::Result<()> {
+        let mut report = |mark, result, flags| {
+            if mark == Token::BELL.0 {
+                deliver(Token::BELL, Ready::READ);
+                if !cqueue::more(flags) {
+                    let _ = self.begin(self.bell, libc::POLLIN as u32, Token::BELL);
+                }
+            } else if mark != 0 {
+                deliver(Token(mark), ready(result, flags));
+            }
+        };
+        if self.ring.has_unsubmitted() {
+            self.ring.submit()?;
+        }
+        if self.ring.reap(&mut report) > 0 {
+            return Ok(());
+        }
+        match timeout {
+            Some(Duration::ZERO) if self.ring.is_quiet() => return Ok(()),
+            Some(Duration::ZERO) => self.ring.submit()?,
+            timeout => self.ring.submit_and_wait(timeout)?,
+        }
+        self.ring.reap(&mut report);
+        Ok(())
+    }
+
+    fn ring(&self) -> Option<&Ring> {
+        Some(&self.ring)
+    }
+
+    fn is_active(&self) -> bool {
+        self.ring.is_active()
+    }
+
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.ring.as_fd())
+    }
+}
