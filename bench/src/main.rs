@@ -4,12 +4,15 @@
 //! compares the medians. See `measure` for how, `suite` for what, `report` for how it is shown.
 
 mod apart;
+mod client;
+mod file;
 mod floor;
 mod load;
 mod measure;
 mod noise;
 mod peer;
 mod report;
+mod server;
 mod suite;
 
 use clap::Parser;
@@ -51,6 +54,10 @@ struct Cli {
     /// Runs one contender of a benchmark that needs a process of its own.
     #[arg(long, hide = true, num_args = 2)]
     child: Option<Vec<String>>,
+
+    /// Is the client of a server: what it does, and the port.
+    #[arg(long, hide = true, num_args = 1..)]
+    client: Option<Vec<String>>,
 }
 
 fn main() -> ExitCode {
@@ -68,6 +75,9 @@ fn run(cli: &Cli) -> Result<ExitCode, String> {
     let benchmarks = suite::all();
     if let Some(child) = &cli.child {
         return measure::child(&benchmarks, &child[0], &child[1]).map(|()| ExitCode::SUCCESS);
+    }
+    if let Some(words) = &cli.client {
+        return client::run(words).map(|()| ExitCode::SUCCESS);
     }
     if cli.check && cli.repeats < 7 {
         return Err(format!("--check needs at least 7 repeats, not {}", cli.repeats));
@@ -93,7 +103,7 @@ fn run(cli: &Cli) -> Result<ExitCode, String> {
     let settings =
         Settings { repeats: cli.repeats, sample: std::time::Duration::from_millis(cli.sample_ms) };
     let measured: Vec<Measured> =
-        chosen.into_iter().map(|one| measure::run(one, &settings)).collect();
+        chosen.into_iter().flat_map(|one| measure::run(one, &settings)).collect();
     let machine = report::Machine::here();
 
     let mut out = std::io::stdout().lock();

@@ -31,7 +31,7 @@ pub(crate) fn yielding() -> Timed {
 }
 
 /// Keeps the calling thread on a processor.
-fn stay_on(processor: usize) {
+pub(super) fn stay_on(processor: usize) {
     // SAFETY: an all-zero set is an empty one; the calls read and write the set alone.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();

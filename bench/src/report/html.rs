@@ -36,7 +36,7 @@ fn write_benchmark(out: &mut String, one: &Measured) -> std::fmt::Result {
     )?;
     let subject = one.results.iter().find(|series| series.contender == SUBJECT);
     for series in &one.results {
-        if let Some(reason) = series.missing {
+        if let Some(reason) = &series.missing {
             write!(
                 out,
                 "<tr><td>{}<td colspan=4>missing<td>{}</tr>",

@@ -163,7 +163,7 @@ fn memory() -> [Benchmark; 4] {
                 missing(MAY, may::ASLEEP, may::TOO_MANY),
                 go_figure(2, || go::memory(MILLION)),
             ],
-            targets: vec![Target::AtMostFigure(5_000.0)],
+            targets: vec![Target::at_most_figure(5_000.0)],
             ..empty("memory_1m", "the same, 1,000,000 fibers")
         },
         Benchmark {
@@ -253,7 +253,7 @@ fn idle() -> Benchmark {
             figure(MAY, may::ASLEEP, || may::idle(10_000)),
             go_figure(2, || go::idle(10_000)),
         ],
-        targets: vec![Target::AtMostFigure(20.0)],
+        targets: vec![Target::at_most_figure(20.0)],
         ..empty("idle", "10,000 fibers sleep: processor time in 2 s")
     }
 }
@@ -297,5 +297,6 @@ fn empty(name: &'static str, what: &'static str) -> Benchmark {
         unit: "",
         contenders: Vec::new(),
         targets: Vec::new(),
+        also: Vec::new(),
     }
 }

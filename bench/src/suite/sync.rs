@@ -224,5 +224,13 @@ fn on_one(name: &'static str, what: &'static str, (sinew, may, tokio): Makers) -
 }
 
 fn empty(name: &'static str, what: &'static str) -> Benchmark {
-    Benchmark { suite: "sync", name, what, unit: "", contenders: Vec::new(), targets: Vec::new() }
+    Benchmark {
+        suite: "sync",
+        name,
+        what,
+        unit: "",
+        contenders: Vec::new(),
+        targets: Vec::new(),
+        also: Vec::new(),
+    }
 }
