@@ -4,9 +4,13 @@
 //! quarter of the time, which warms up, all answers are awaited, and the measurement begins anew; at
 //! its end the last answers are awaited too. Requests per second are those that were answered in
 //! time; latency and processor time count all of them.
+//!
+//! The client stays on one processor. If it wandered, so would the threads of the server, and their
+//! figures would have two values rather than one.
 
 use super::histogram::Histogram;
 use super::{COMPUTE, MESSAGE, wait_for_start};
+use crate::floor::threads::{last_processor, stay_on};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -47,6 +51,7 @@ struct Answered {
 }
 
 pub(super) fn run(port: u16, connections: usize, time: Duration, rate: f64) -> io::Result<()> {
+    stay_on(last_processor());
     crate::server::allow_files();
     let mut client = Client::connect(port, connections, rate)?;
     client.exchange(time / 4)?;
