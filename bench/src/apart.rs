@@ -45,7 +45,9 @@ impl Process {
     /// The numbers on the next line that it prints: so many.
     pub(crate) fn hear<T: FromStr, const N: usize>(&mut self) -> Result<[T; N], String> {
         let mut line = String::new();
-        self.output.read_line(&mut line).map_err(gone)?;
+        if self.output.read_line(&mut line).map_err(gone)? == 0 {
+            return Err("a process that was measured has ended".to_owned());
+        }
         let numbers: Vec<T> = line.split_whitespace().filter_map(|one| one.parse().ok()).collect();
         numbers.try_into().map_err(|_| format!("a process that was measured said {line:?}"))
     }

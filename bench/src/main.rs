@@ -1,7 +1,8 @@
 //! Measures the same work on sinew, on its peers and on bare floors.
 //!
 //! A *suite* holds *benchmarks*; each runs a number of *contenders* in turn, several times, and
-//! compares the medians. See `measure` for how, `suite` for what, `report` for how it is shown.
+//! compares the medians. See `suite` for what is done, `measure` for how, `target` for what has to be
+//! reached, `report` for how it is shown.
 
 mod apart;
 mod client;
@@ -14,6 +15,7 @@ mod peer;
 mod report;
 mod server;
 mod suite;
+mod target;
 
 use clap::Parser;
 use measure::{Measured, Settings};

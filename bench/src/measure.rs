@@ -4,18 +4,16 @@
 //! alike. A measurement repeats the work for about the sample time and gives a figure for one
 //! operation. From at least seven of them come median, least and greatest.
 //!
-//! A target is a ratio of medians, sinew to a peer, or to the peer with the best median of several.
-//! Its interval is that of the ratios of the repeats, pair by pair. Missed means that the whole
-//! interval lies beyond the target, met that the median does not and the interval reaches it; what
-//! lies in between is unclear.
-//!
 //! A benchmark may take several figures at once, such as a rate and a latency. Each is shown and
 //! judged as if it were a benchmark of its own.
+//!
+//! Next: `target`, which judges.
 
 use crate::apart;
 use crate::client::Load;
 use crate::noise::Noise;
 use crate::server::{self, Server};
+use crate::target::{Target, Verdict, judge};
 use serde::Serialize;
 use std::io::{IsTerminal, Write};
 use std::process::Command;
@@ -138,45 +136,6 @@ impl Lap {
     }
 }
 
-/// What sinew has to reach.
-#[derive(Clone, Copy)]
-pub(crate) struct Target {
-    /// The contender that it is for.
-    who: &'static str,
-    limit: Limit,
-}
-
-/// So many times the best of some peers, or a figure.
-#[derive(Clone, Copy)]
-enum Limit {
-    AtMost { ratio: f64, of: &'static [&'static str] },
-    AtLeast { ratio: f64, of: &'static [&'static str] },
-    AtMostFigure(f64),
-}
-
-impl Target {
-    pub(crate) fn at_most(ratio: f64, of: &'static [&'static str]) -> Target {
-        Target { who: SUBJECT, limit: Limit::AtMost { ratio, of } }
-    }
-
-    /// For what is the better the greater it is.
-    pub(crate) fn at_least(ratio: f64, of: &'static [&'static str]) -> Target {
-        Target { who: SUBJECT, limit: Limit::AtLeast { ratio, of } }
-    }
-
-    pub(crate) fn at_most_figure(figure: f64) -> Target {
-        Target { who: SUBJECT, limit: Limit::AtMostFigure(figure) }
-    }
-
-    /// The same for another contender.
-    pub(crate) fn by(self, who: &'static str) -> Target {
-        Target { who, ..self }
-    }
-}
-
-/// The name of the contender that targets are for if they name no other.
-pub(crate) const SUBJECT: &str = "sinew";
-
 #[derive(Serialize)]
 pub(crate) struct Measured {
     pub(crate) suite: &'static str,
@@ -196,31 +155,6 @@ pub(crate) struct Series {
     /// Why there are no figures.
     pub(crate) missing: Option<String>,
     pub(crate) figures: Vec<f64>,
-}
-
-#[derive(Serialize, Clone, Copy, PartialEq, Debug)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Outcome {
-    Met,
-    Unclear,
-    Missed,
-    Unknown,
-}
-
-#[derive(Serialize)]
-pub(crate) struct Verdict {
-    pub(crate) target: String,
-    pub(crate) limit: f64,
-    pub(crate) median: f64,
-    pub(crate) least: f64,
-    pub(crate) greatest: f64,
-    pub(crate) outcome: Outcome,
-}
-
-impl Verdict {
-    pub(crate) fn is_missed(&self) -> bool {
-        self.outcome == Outcome::Missed
-    }
 }
 
 impl Series {
@@ -383,76 +317,6 @@ fn in_unit(unit: &str, nanoseconds: f64) -> f64 {
         Some("ms") => nanoseconds / 1e6,
         _ => nanoseconds,
     }
-}
-
-fn judge(target: Target, results: &[Series]) -> Verdict {
-    let find =
-        |name: &str| results.iter().find(|one| one.contender == name && !one.figures.is_empty());
-    let to_best = |sign: &str, ratio: f64, of: &[&'static str], less_is_better: bool| {
-        let present = of.iter().filter_map(|name| find(name));
-        let order = |a: &&Series, b: &&Series| a.median().total_cmp(&b.median());
-        let best = if less_is_better { present.min_by(order) } else { present.max_by(order) };
-        let missing: Vec<&str> = of.iter().copied().filter(|name| find(name).is_none()).collect();
-        let text = format!("{sign} {ratio:.2}x {}", name_of(of, best, &missing));
-        (text, ratio, find(target.who).zip(best).map(ratios))
-    };
-    let (mut text, limit, ratios) = match target.limit {
-        Limit::AtMostFigure(figure) => {
-            let figures = find(target.who).map(|one| one.figures.clone());
-            (format!("<= {figure}"), figure, figures)
-        }
-        Limit::AtMost { ratio, of } => to_best("<=", ratio, of, true),
-        Limit::AtLeast { ratio, of } => to_best(">=", ratio, of, false),
-    };
-    if target.who != SUBJECT {
-        text = format!("for {} {text}", target.who);
-    }
-    let Some(ratios) = ratios else {
-        return Verdict {
-            target: text,
-            limit,
-            median: f64::NAN,
-            least: f64::NAN,
-            greatest: f64::NAN,
-            outcome: Outcome::Unknown,
-        };
-    };
-    let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
-    let greatest = ratios.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let middle = median(&ratios);
-    let (missed, met) = match target.limit {
-        Limit::AtLeast { .. } => (greatest < limit, middle >= limit),
-        _ => (least > limit, middle <= limit),
-    };
-    let outcome = if missed {
-        Outcome::Missed
-    } else if met {
-        Outcome::Met
-    } else {
-        Outcome::Unclear
-    };
-    Verdict { target: text, limit, median: middle, least, greatest, outcome }
-}
-
-/// The peer that a target is for. Of several it is the best; without those that are missing, the
-/// best may be another, so they are named.
-fn name_of(of: &[&str], best: Option<&Series>, missing: &[&str]) -> String {
-    if let [one] = of {
-        return (*one).to_owned();
-    }
-    let mut text = format!("the best of {}", of.join(", "));
-    if let Some(best) = best {
-        text = format!("{}, {text}", best.contender);
-    }
-    if !missing.is_empty() {
-        text += &format!(" (missing: {})", missing.join(", "));
-    }
-    text
-}
-
-/// What the subject took in relation to a peer, repeat by repeat.
-fn ratios((subject, peer): (&Series, &Series)) -> Vec<f64> {
-    subject.figures.iter().zip(&peer.figures).map(|(a, b)| a / b).collect()
 }
 
 /// This program, which is to run one contender.

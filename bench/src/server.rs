@@ -93,14 +93,14 @@ pub(crate) fn listen() -> (TcpListener, u16) {
     (listener, port)
 }
 
-/// Raises the number of files that may be open to what the process is allowed.
-pub(crate) fn allow_files() {
-    // SAFETY: the calls read and write the limits alone.
+/// Raises the number of files that may be open to what the process is allowed; returns it.
+pub(crate) fn allow_files() -> u64 {
+    // SAFETY: an all-zero `rlimit` is valid; the calls read and write it alone.
     unsafe {
         let mut limit: libc::rlimit = std::mem::zeroed();
-        if libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit) == 0 {
-            limit.rlim_cur = limit.rlim_max;
-            libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
-        }
+        libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit);
+        limit.rlim_cur = limit.rlim_max;
+        libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+        limit.rlim_max
     }
 }

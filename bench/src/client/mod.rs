@@ -9,7 +9,7 @@ mod idle;
 
 use crate::apart::Process;
 use crate::load::mix;
-use crate::server::Server;
+use crate::server::{Server, allow_files};
 use std::hint::black_box;
 use std::process::Command;
 use std::thread::sleep;
@@ -34,6 +34,9 @@ pub(crate) fn compute_if_asked(request: &[u8]) {
 /// Connections in `stall` and in `idle_connections`.
 pub(crate) const STALLED: u64 = 256;
 pub(crate) const IDLE: u64 = 18_000;
+
+/// Files that a server or a client has open beside its connections, at most.
+const FURTHER_FILES: u64 = 100;
 
 /// Processors that a server has.
 const PROCESSORS: f64 = 2.0;
@@ -108,6 +111,10 @@ fn echo(
 }
 
 fn idle(server: &mut Server) -> Result<Vec<f64>, String> {
+    let (allowed, needed) = (allow_files(), IDLE + FURTHER_FILES);
+    if allowed < needed {
+        return Err(format!("{allowed} open files are allowed, {needed} are needed: ulimit -Hn"));
+    }
     let before = server.memory();
     let client = start("idle", server.port(), &[IDLE.to_string()])?;
     // All have been accepted by the kernel; the server is done with them when it grows no more.

@@ -56,8 +56,8 @@ fn serve_all(epoll: RawFd) {
         let count =
             unsafe { libc::epoll_wait(epoll, events.as_mut_ptr(), EVENTS as i32, -1) }.max(0);
         for event in &events[..count as usize] {
-            // SAFETY: `watch` left it open for this thread alone, which closes it in `echo`'s stead
-            // at most once: a closed descriptor has no more events.
+            // SAFETY: `watch` left it open for this thread alone, and it is closed below at most
+            // once: a closed descriptor has no more events.
             let stream = unsafe { TcpStream::from_raw_fd(event.u64 as RawFd) };
             let stream = ManuallyDrop::new(stream);
             if !echo(&stream, &mut buffer) {

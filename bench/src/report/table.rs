@@ -1,7 +1,8 @@
 //! For people at a terminal.
 
 use super::Machine;
-use crate::measure::{Measured, SUBJECT};
+use crate::measure::Measured;
+use crate::target::SUBJECT;
 use std::fmt::Write;
 
 pub(crate) fn render(machine: &Machine, benchmarks: &[Measured]) -> String {

@@ -1,7 +1,8 @@
 //! Stacks and switches.
 
-use crate::measure::{Benchmark, Contender, SUBJECT, Target, Timed, Work};
+use crate::measure::{Benchmark, Contender, Timed, Work};
 use crate::peer::{corosensei, fcontext, generator, sinew};
+use crate::target::{SUBJECT, Target};
 
 /// Stacks alive at once in `stacks`.
 pub(crate) const MILLION: usize = 1_000_000;

@@ -5,9 +5,10 @@ use super::{apart, at_most, go_timed, missing, timed};
 use crate::client::Load;
 use crate::file;
 use crate::floor::{epoll, pipe, pread};
-use crate::measure::{Also, Benchmark, Contender, SUBJECT, Serve, Target, Work};
+use crate::measure::{Also, Benchmark, Contender, Serve, Work};
 use crate::peer::fio::Engine;
 use crate::peer::{fio, go, may_io, threads_io, tokio, tokio_io};
+use crate::target::{SUBJECT, Target};
 
 const THREADS: &str = "threads";
 const FIO_PSYNC: &str = "fio-psync";

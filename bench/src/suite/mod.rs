@@ -5,8 +5,9 @@ pub(crate) mod io;
 pub(crate) mod runtime;
 pub(crate) mod sync;
 
-use crate::measure::{Benchmark, Contender, Target, Timed, Work};
+use crate::measure::{Benchmark, Contender, Timed, Work};
 use crate::peer::go;
+use crate::target::Target;
 
 pub(crate) fn all() -> Vec<Benchmark> {
     let mut all = context::benchmarks();

@@ -3,8 +3,9 @@
 use super::{CURRENT, FLOOR, GO, MAY, ON_ONE, SMOL, TOKIO};
 use super::{apart, at_most, figure, go_figure, go_timed, missing, timed};
 use crate::floor::{self, threads, unwinding, yielding};
-use crate::measure::{Benchmark, SUBJECT, Target};
+use crate::measure::Benchmark;
 use crate::peer::{go, may, rayon, sinew_runtime as sinew, smol, tokio};
+use crate::target::{SUBJECT, Target};
 
 /// The peers on two processors.
 const ON_TWO: &[&str] = &[TOKIO, SMOL, MAY, GO];
