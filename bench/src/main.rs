@@ -18,7 +18,7 @@ mod suite;
 mod target;
 
 use clap::Parser;
-use measure::{Measured, Settings};
+use measure::{Benchmark, Measured, Settings};
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -85,16 +85,17 @@ fn run(cli: &Cli) -> Result<ExitCode, String> {
         return Err(format!("--check needs at least 7 repeats, not {}", cli.repeats));
     }
     for name in &cli.names {
-        if !benchmarks.iter().any(|one| one.suite == name || one.name == name) {
+        if !benchmarks.iter().any(|one| is_named(one, name, &benchmarks)) {
             return Err(format!("there is no suite or benchmark {name:?}; --list shows them"));
         }
     }
+    let named = |one| cli.names.iter().any(|name| is_named(one, name, &benchmarks));
+    let named: Vec<bool> = benchmarks.iter().map(named).collect();
     let chosen: Vec<_> = benchmarks
         .into_iter()
-        .filter(|one| {
-            let named = |name: &String| one.suite == name || one.name == name;
-            cli.names.is_empty() || cli.names.iter().any(named)
-        })
+        .zip(named)
+        .filter(|(_, named)| cli.names.is_empty() || *named)
+        .map(|(one, _)| one)
         .collect();
     if cli.list {
         for one in &chosen {
@@ -121,4 +122,12 @@ fn run(cli: &Cli) -> Result<ExitCode, String> {
     }
     let missed = measured.iter().flat_map(|one| &one.verdicts).any(|verdict| verdict.is_missed());
     Ok(if cli.check && missed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Whether a name is that of the benchmark or its suite. One that is nobody's name stands for all
+/// benchmarks that it begins: `echo` for `echo_1`, `echo_64` and `echo_1024`.
+fn is_named(one: &Benchmark, name: &str, all: &[Benchmark]) -> bool {
+    let is = |one: &Benchmark| one.suite == name || one.name == name;
+    let begins = |name| one.name.strip_prefix(name).is_some_and(|rest| rest.starts_with('_'));
+    is(one) || begins(name) && !all.iter().any(is)
 }
