@@ -11,13 +11,15 @@ use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
 use std::os::fd::{FromRawFd, IntoRawFd};
 
 pub(crate) const SERVER: &str =
-    "0.3.51, set_workers(2), pinned as by default, 32 KiB stacks, a coroutine per connection";
+    "0.3.51, set_workers(2), set_worker_pin(false), 32 KiB stacks, a coroutine per connection";
 pub(crate) const PIPES: &str = "0.3.51, set_workers(1), CoIo around each end";
 
 pub(crate) fn serve() -> u16 {
     // The pool stays small: it is filled at the start, and would count for connections that are not
     // there.
     may::config().set_workers(2);
+    // One of two workers that cannot move would share its processor with the client for good.
+    may::config().set_worker_pin(false);
     let (listener, port) = listen();
     drop(go!(move || {
         // SAFETY: the descriptor is that of a listener, which is given away.
