@@ -48,6 +48,11 @@ impl Server {
         Ok(Used { user, system })
     }
 
+    /// How many files it has open, its connections among them.
+    pub(crate) fn files(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.process.id())).map_or(0, Iterator::count)
+    }
+
     /// Bytes that are resident, and those of page tables.
     pub(crate) fn memory(&self) -> [usize; 2] {
         crate::floor::memory_of(&self.process.id().to_string())

@@ -9,7 +9,7 @@
 //! figures would have two values rather than one.
 
 use super::histogram::Histogram;
-use super::{COMPUTE, MESSAGE, wait_for_start};
+use super::{COMPUTE, MESSAGE, PATIENCE, wait_for_start};
 use crate::floor::threads::{last_processor, stay_on};
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -18,9 +18,6 @@ use std::time::{Duration, Instant};
 
 /// Events that are taken at once.
 const EVENTS: usize = 512;
-
-/// How long a server may let everybody wait, in milliseconds.
-const PATIENCE: i32 = 20_000;
 
 struct Connection {
     stream: TcpStream,
@@ -151,7 +148,12 @@ impl Client {
     ) -> io::Result<&'a [libc::epoll_event]> {
         // SAFETY: the descriptor is open, and there is room for as many events as it is told.
         let count = unsafe {
-            libc::epoll_wait(self.epoll.as_raw_fd(), events.as_mut_ptr(), EVENTS as i32, PATIENCE)
+            libc::epoll_wait(
+                self.epoll.as_raw_fd(),
+                events.as_mut_ptr(),
+                EVENTS as i32,
+                PATIENCE.as_millis() as i32,
+            )
         };
         match count {
             0 => Err(io::Error::new(ErrorKind::TimedOut, "the server answers nobody")),

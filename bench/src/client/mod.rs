@@ -8,12 +8,12 @@ mod histogram;
 mod idle;
 
 use crate::apart::Process;
-use crate::load::mix;
+use crate::load::{CALM, mix};
 use crate::server::{Server, allow_files};
 use std::hint::black_box;
 use std::process::Command;
 use std::thread::sleep;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Bytes of a request and of its answer.
 pub(crate) const MESSAGE: usize = 64;
@@ -37,6 +37,9 @@ pub(crate) const IDLE: u64 = 18_000;
 
 /// Files that a server or a client has open beside its connections, at most.
 const FURTHER_FILES: u64 = 100;
+
+/// How long a server may let everybody wait.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Processors that a server has.
 const PROCESSORS: f64 = 2.0;
@@ -117,13 +120,18 @@ fn idle(server: &mut Server) -> Result<Vec<f64>, String> {
     }
     let before = server.memory();
     let client = start("idle", server.port(), &[IDLE.to_string()])?;
-    // All have been accepted by the kernel; the server is done with them when it grows no more.
+    // The kernel has accepted all of them. The server has too when it has the files, and is done with
+    // them when it grows no more.
+    let deadline = Instant::now() + PATIENCE;
     let mut after = server.memory();
     loop {
-        sleep(crate::load::CALM);
+        sleep(CALM);
         let now = server.memory();
-        if now == after {
+        if now == after && server.files() as u64 >= IDLE {
             break;
+        }
+        if Instant::now() > deadline {
+            return Err(format!("the server has {} files, and not {IDLE}", server.files()));
         }
         after = now;
     }
