@@ -57,7 +57,7 @@ struct Cli {
     #[arg(long, hide = true, num_args = 2)]
     child: Option<Vec<String>>,
 
-    /// Is the client of a server: what it does, and the port.
+    /// Is the client of a server: what it does, the port, and its numbers.
     #[arg(long, hide = true, num_args = 1..)]
     client: Option<Vec<String>>,
 }
@@ -74,12 +74,12 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: &Cli) -> Result<ExitCode, String> {
+    if let Some(words) = &cli.client {
+        return client::run(words).map(|()| ExitCode::SUCCESS);
+    }
     let benchmarks = suite::all();
     if let Some(child) = &cli.child {
         return measure::child(&benchmarks, &child[0], &child[1]).map(|()| ExitCode::SUCCESS);
-    }
-    if let Some(words) = &cli.client {
-        return client::run(words).map(|()| ExitCode::SUCCESS);
     }
     if cli.check && cli.repeats < 7 {
         return Err(format!("--check needs at least 7 repeats, not {}", cli.repeats));

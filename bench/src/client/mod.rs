@@ -73,7 +73,8 @@ impl Load {
                 Ok(vec![heard.rate, heard.p50, heard.p99, user, system])
             }
             Load::Stall(share) => {
-                // A share of the processors' time, in milliseconds of each second and connection.
+                // Requests of each connection per second: they take a millisecond, and there are a
+                // thousand on each processor.
                 let rate = share * PROCESSORS * 1e3 / STALLED as f64;
                 let (heard, ..) = echo(server, STALLED, time, rate)?;
                 Ok(vec![heard.rate, heard.p50, heard.p99, heard.computed])
