@@ -83,6 +83,10 @@ func main() {
 		fmt.Println((cpu() - before).Seconds() * 1e3)
 	case "timers":
 		timers(number(0), number(1))
+	case "pipe":
+		serve(pipes)
+	case "echo":
+		serveEcho(number(0), number(1))
 	default:
 		if work, ok := syncBenchmarks[os.Args[1]]; ok {
 			serve(work)

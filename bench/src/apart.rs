@@ -4,63 +4,80 @@
 //! line that has the nanoseconds it took and how often it really was. It ends when there are no more
 //! numbers. Peers in another language take part this way, as do those that can be configured only
 //! once in a process.
+//!
+//! The processes of `server` and `client` are talked to in the same way.
 
 use crate::measure::{Lap, Timed};
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::str::FromStr;
 use std::time::Duration;
 
-struct Apart {
-    process: Child,
+/// A process that is talked to, a line at a time.
+pub(crate) struct Process {
+    child: Child,
     /// `None` when it has been told to end.
-    questions: Option<ChildStdin>,
-    answers: BufReader<ChildStdout>,
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
 }
 
-impl Apart {
-    fn start(mut command: Command) -> Result<Apart, String> {
-        let mut process = command
+impl Process {
+    pub(crate) fn start(mut command: Command) -> Result<Process, String> {
+        let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .map_err(|error| format!("cannot start {command:?}: {error}"))?;
-        let questions = process.stdin.take();
-        let answers = BufReader::new(process.stdout.take().expect("it was asked for"));
-        Ok(Apart { process, questions, answers })
+        let input = child.stdin.take();
+        let output = BufReader::new(child.stdout.take().expect("it was asked for"));
+        Ok(Process { child, input, output })
     }
 
-    fn ask(&mut self, count: u64) -> Result<Lap, String> {
-        let questions = self.questions.as_mut().expect("it is open until it is dropped");
-        let mut answer = String::new();
-        writeln!(questions, "{count}")
-            .and_then(|()| questions.flush())
-            .and_then(|()| self.answers.read_line(&mut answer))
-            .map_err(|error| format!("a process that was measured is gone: {error}"))?;
-        let mut words = answer.split_whitespace().map(str::parse::<u64>);
-        match (words.next(), words.next()) {
-            (Some(Ok(nanoseconds)), Some(Ok(operations))) => {
-                Ok(Lap::new(Duration::from_nanos(nanoseconds), operations))
-            }
-            _ => Err(format!("a process that was measured said {answer:?}")),
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn tell(&mut self, line: &str) -> Result<(), String> {
+        let input = self.input.as_mut().expect("it is open until it is dropped");
+        writeln!(input, "{line}").and_then(|()| input.flush()).map_err(gone)
+    }
+
+    /// The numbers on the next line that it prints: so many.
+    pub(crate) fn hear<T: FromStr, const N: usize>(&mut self) -> Result<[T; N], String> {
+        let mut line = String::new();
+        if self.output.read_line(&mut line).map_err(gone)? == 0 {
+            return Err("a process that was measured has ended".to_owned());
         }
+        let numbers: Vec<T> = line.split_whitespace().filter_map(|one| one.parse().ok()).collect();
+        numbers.try_into().map_err(|_| format!("a process that was measured said {line:?}"))
     }
 }
 
-impl Drop for Apart {
+impl Drop for Process {
     fn drop(&mut self) {
         // The end of its input is what ends it; its time counts as ours once it was waited for.
-        drop(self.questions.take());
-        let _ = self.process.wait();
+        drop(self.input.take());
+        let _ = self.child.wait();
     }
+}
+
+fn gone(error: std::io::Error) -> String {
+    format!("a process that was measured is gone: {error}")
+}
+
+fn ask(process: &mut Process, count: u64) -> Result<Lap, String> {
+    process.tell(&count.to_string())?;
+    let [nanoseconds, operations] = process.hear()?;
+    Ok(Lap::new(Duration::from_nanos(nanoseconds), operations))
 }
 
 /// Work that the process does. It is started by the first call; who fails once is not asked again.
 pub(crate) fn timed(command: impl Fn() -> Result<Command, String> + 'static) -> Timed {
     let mut state = None;
     Box::new(move |count| {
-        let apart = state.get_or_insert_with(|| command().and_then(Apart::start));
-        let answer = match apart {
-            Ok(apart) => apart.ask(count),
+        let process = state.get_or_insert_with(|| command().and_then(Process::start));
+        let answer = match process {
+            Ok(process) => ask(process, count),
             Err(_) => return Lap::failed(),
         };
         match answer {

@@ -1,19 +1,24 @@
 //! Measures the same work on sinew, on its peers and on bare floors.
 //!
 //! A *suite* holds *benchmarks*; each runs a number of *contenders* in turn, several times, and
-//! compares the medians. See `measure` for how, `suite` for what, `report` for how it is shown.
+//! compares the medians. See `suite` for what is done, `measure` for how, `target` for what has to be
+//! reached, `report` for how it is shown.
 
 mod apart;
+mod client;
+mod file;
 mod floor;
 mod load;
 mod measure;
 mod noise;
 mod peer;
 mod report;
+mod server;
 mod suite;
+mod target;
 
 use clap::Parser;
-use measure::{Measured, Settings};
+use measure::{Benchmark, Measured, Settings};
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -51,6 +56,10 @@ struct Cli {
     /// Runs one contender of a benchmark that needs a process of its own.
     #[arg(long, hide = true, num_args = 2)]
     child: Option<Vec<String>>,
+
+    /// Is the client of a server: what it does, the port, and its numbers.
+    #[arg(long, hide = true, num_args = 1..)]
+    client: Option<Vec<String>>,
 }
 
 fn main() -> ExitCode {
@@ -65,6 +74,9 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: &Cli) -> Result<ExitCode, String> {
+    if let Some(words) = &cli.client {
+        return client::run(words).map(|()| ExitCode::SUCCESS);
+    }
     let benchmarks = suite::all();
     if let Some(child) = &cli.child {
         return measure::child(&benchmarks, &child[0], &child[1]).map(|()| ExitCode::SUCCESS);
@@ -73,16 +85,17 @@ fn run(cli: &Cli) -> Result<ExitCode, String> {
         return Err(format!("--check needs at least 7 repeats, not {}", cli.repeats));
     }
     for name in &cli.names {
-        if !benchmarks.iter().any(|one| one.suite == name || one.name == name) {
+        if !benchmarks.iter().any(|one| is_named(one, name, &benchmarks)) {
             return Err(format!("there is no suite or benchmark {name:?}; --list shows them"));
         }
     }
+    let named = |one| cli.names.iter().any(|name| is_named(one, name, &benchmarks));
+    let named: Vec<bool> = benchmarks.iter().map(named).collect();
     let chosen: Vec<_> = benchmarks
         .into_iter()
-        .filter(|one| {
-            let named = |name: &String| one.suite == name || one.name == name;
-            cli.names.is_empty() || cli.names.iter().any(named)
-        })
+        .zip(named)
+        .filter(|(_, named)| cli.names.is_empty() || *named)
+        .map(|(one, _)| one)
         .collect();
     if cli.list {
         for one in &chosen {
@@ -93,7 +106,7 @@ fn run(cli: &Cli) -> Result<ExitCode, String> {
     let settings =
         Settings { repeats: cli.repeats, sample: std::time::Duration::from_millis(cli.sample_ms) };
     let measured: Vec<Measured> =
-        chosen.into_iter().map(|one| measure::run(one, &settings)).collect();
+        chosen.into_iter().flat_map(|one| measure::run(one, &settings)).collect();
     let machine = report::Machine::here();
 
     let mut out = std::io::stdout().lock();
@@ -109,4 +122,12 @@ fn run(cli: &Cli) -> Result<ExitCode, String> {
     }
     let missed = measured.iter().flat_map(|one| &one.verdicts).any(|verdict| verdict.is_missed());
     Ok(if cli.check && missed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// Whether a name is that of the benchmark or its suite. One that is nobody's name stands for all
+/// benchmarks that it begins: `echo` for `echo_1`, `echo_64` and `echo_1024`.
+fn is_named(one: &Benchmark, name: &str, all: &[Benchmark]) -> bool {
+    let is = |one: &Benchmark| one.suite == name || one.name == name;
+    let begins = |name| one.name.strip_prefix(name).is_some_and(|rest| rest.starts_with('_'));
+    is(one) || begins(name) && !all.iter().any(is)
 }

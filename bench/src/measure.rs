@@ -4,12 +4,16 @@
 //! alike. A measurement repeats the work for about the sample time and gives a figure for one
 //! operation. From at least seven of them come median, least and greatest.
 //!
-//! A target is a ratio of medians, sinew to a peer, or to the peer with the least median of several.
-//! Its interval is that of the ratios of the repeats, pair by pair. Missed means that the whole interval lies beyond the target, met that
-//! the median does not and the interval reaches it; what lies in between is unclear.
+//! A benchmark may take several figures at once, such as a rate and a latency. Each is shown and
+//! judged as if it were a benchmark of its own.
+//!
+//! Next: `target`, which judges.
 
 use crate::apart;
+use crate::client::Load;
 use crate::noise::Noise;
+use crate::server::{self, Server};
+use crate::target::{Target, Verdict, judge};
 use serde::Serialize;
 use std::io::{IsTerminal, Write};
 use std::process::Command;
@@ -26,9 +30,20 @@ pub(crate) struct Benchmark {
     pub(crate) name: &'static str,
     pub(crate) what: &'static str,
     /// What a figure counts, for instance `ns/switch`. A time is given in the unit that it begins
-    /// with: `ns`, `us` or `ms`.
+    /// with: `ns`, `us` or `ms`. What ends with `/s` is a rate.
     pub(crate) unit: &'static str,
     pub(crate) contenders: Vec<Contender>,
+    pub(crate) targets: Vec<Target>,
+    /// Further figures that the same measurement gives, in this order.
+    pub(crate) also: Vec<Also>,
+}
+
+/// A figure that is taken beside the first one of a benchmark.
+pub(crate) struct Also {
+    /// Is put after the benchmark's name.
+    pub(crate) name: &'static str,
+    pub(crate) what: &'static str,
+    pub(crate) unit: &'static str,
     pub(crate) targets: Vec<Target>,
 }
 
@@ -48,6 +63,10 @@ pub(crate) enum Work {
     Apart(Box<dyn Fn() -> Timed>),
     /// Gives a figure, in a process of its own.
     Figure(fn() -> f64),
+    /// Gives all figures of the benchmark, from a measurement about that long.
+    Figures(Figures),
+    /// Serves a load in a process of its own, a new one for each measurement.
+    Server(Serve, Load),
     /// Cannot take part here, for this reason.
     Missing(&'static str),
 }
@@ -62,6 +81,18 @@ impl Work {
 
 /// Work that can be repeated.
 pub(crate) type Timed = Box<dyn FnMut(u64) -> Lap>;
+
+/// A measurement that takes all figures at once, or says why it cannot.
+pub(crate) type Figures = Box<dyn FnMut(Duration) -> Result<Vec<f64>, String>>;
+
+/// How the process of a server is had.
+#[derive(Clone, Copy)]
+pub(crate) enum Serve {
+    /// This program: starts to serve on a port of the loopback address, and returns the port.
+    Here(fn() -> u16),
+    /// Another program, which speaks like [`server::answer`].
+    Program(fn() -> Result<Command, String>),
+}
 
 /// What a number of operations took.
 pub(crate) struct Lap {
@@ -105,20 +136,10 @@ impl Lap {
     }
 }
 
-/// What sinew has to reach: at most `ratio` times the best of some peers, or at most a figure.
-#[derive(Clone, Copy)]
-pub(crate) enum Target {
-    AtMost { ratio: f64, of: &'static [&'static str] },
-    AtMostFigure(f64),
-}
-
-/// The name of the contender that the targets are for.
-pub(crate) const SUBJECT: &str = "sinew";
-
 #[derive(Serialize)]
 pub(crate) struct Measured {
     pub(crate) suite: &'static str,
-    pub(crate) name: &'static str,
+    pub(crate) name: String,
     pub(crate) what: &'static str,
     pub(crate) unit: &'static str,
     pub(crate) results: Vec<Series>,
@@ -127,38 +148,13 @@ pub(crate) struct Measured {
     pub(crate) noise: f64,
 }
 
-#[derive(Serialize)]
+#[derive(Clone, Serialize)]
 pub(crate) struct Series {
     pub(crate) contender: &'static str,
     pub(crate) settings: &'static str,
     /// Why there are no figures.
-    pub(crate) missing: Option<&'static str>,
+    pub(crate) missing: Option<String>,
     pub(crate) figures: Vec<f64>,
-}
-
-#[derive(Serialize, Clone, Copy, PartialEq, Debug)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Outcome {
-    Met,
-    Unclear,
-    Missed,
-    Unknown,
-}
-
-#[derive(Serialize)]
-pub(crate) struct Verdict {
-    pub(crate) target: String,
-    pub(crate) limit: f64,
-    pub(crate) median: f64,
-    pub(crate) least: f64,
-    pub(crate) greatest: f64,
-    pub(crate) outcome: Outcome,
-}
-
-impl Verdict {
-    pub(crate) fn is_missed(&self) -> bool {
-        self.outcome == Outcome::Missed
-    }
 }
 
 impl Series {
@@ -185,30 +181,42 @@ pub(crate) fn median(figures: &[f64]) -> f64 {
     }
 }
 
-/// Measures all contenders of a benchmark in turns.
-pub(crate) fn run(mut benchmark: Benchmark, settings: &Settings) -> Measured {
+/// Measures all contenders of a benchmark in turns. There is a result for each of its figures.
+pub(crate) fn run(mut benchmark: Benchmark, settings: &Settings) -> Vec<Measured> {
     let noise = Noise::start();
-    let mut results: Vec<Series> = benchmark
+    let empty: Vec<Series> = benchmark
         .contenders
         .iter()
         .map(|contender| Series {
             contender: contender.name,
             settings: contender.settings,
             missing: match contender.work {
-                Work::Missing(reason) => Some(reason),
+                Work::Missing(reason) => Some(reason.to_owned()),
                 _ => None,
             },
             figures: Vec::new(),
         })
         .collect();
+    let mut results = vec![empty; 1 + benchmark.also.len()];
     for contender in &mut benchmark.contenders {
-        if let Work::Apart(_) = contender.work {
-            let (benchmark, name) = (benchmark.name, contender.name);
-            contender.work = Work::Timed(apart::timed(move || own_child(benchmark, name)));
+        let (benchmark, name) = (benchmark.name, contender.name);
+        match contender.work {
+            Work::Apart(_) => {
+                contender.work = Work::Timed(apart::timed(move || own_child(benchmark, name)));
+            }
+            Work::Server(serve, load) => {
+                contender.work = Work::Figures(Box::new(move |sample| {
+                    let command = match serve {
+                        Serve::Here(_) => own_child(benchmark, name)?,
+                        Serve::Program(command) => command()?,
+                    };
+                    load.measure(&mut Server::start(command)?, sample)
+                }));
+            }
+            _ => {}
         }
     }
-    let scale = nanoseconds_in(benchmark.unit);
-    let mut counts = vec![0_u64; results.len()];
+    let mut counts = vec![0_u64; benchmark.contenders.len()];
     for repeat in 0..settings.repeats {
         for (index, contender) in benchmark.contenders.iter_mut().enumerate() {
             progress(&format!(
@@ -219,35 +227,65 @@ pub(crate) fn run(mut benchmark: Benchmark, settings: &Settings) -> Measured {
                 settings.repeats,
                 contender.name
             ));
-            let figure = match &mut contender.work {
-                Work::Missing(_) | Work::Apart(_) => continue,
+            let figures = match &mut contender.work {
+                Work::Missing(_) | Work::Apart(_) | Work::Server(..) => continue,
                 Work::Timed(work) => {
                     if counts[index] == 0 {
                         counts[index] = calibrate(work, settings.sample);
                     }
-                    work(counts[index]).nanoseconds() / scale
+                    Ok(vec![in_unit(benchmark.unit, work(counts[index]).nanoseconds())])
                 }
-                Work::Figure(_) => in_child(benchmark.name, contender.name).unwrap_or(f64::NAN),
+                Work::Figure(_) => {
+                    in_child(benchmark.name, contender.name).map(|figure| vec![figure])
+                }
+                Work::Figures(work) => work(settings.sample),
             };
-            if figure.is_nan() {
-                results[index].missing = Some("it failed; run it alone to see why");
-            } else {
-                results[index].figures.push(figure);
-            }
+            note(&mut results, index, figures);
         }
     }
     progress("");
     // Processes that were kept end here: only then is their time known, and not taken for noise.
     drop(benchmark.contenders);
-    let verdicts = benchmark.targets.iter().map(|target| judge(*target, &results)).collect();
-    Measured {
-        suite: benchmark.suite,
-        name: benchmark.name,
-        what: benchmark.what,
-        unit: benchmark.unit,
-        results,
-        verdicts,
-        noise: noise.share(),
+    let noise = noise.share();
+    let first = (benchmark.name.to_owned(), benchmark.what, benchmark.unit, benchmark.targets);
+    let also = benchmark.also.into_iter().map(|also| {
+        (format!("{}_{}", benchmark.name, also.name), also.what, also.unit, also.targets)
+    });
+    std::iter::once(first)
+        .chain(also)
+        .zip(results)
+        .map(|((name, what, unit, targets), results)| Measured {
+            suite: benchmark.suite,
+            name,
+            what,
+            unit,
+            verdicts: targets.iter().map(|target| judge(*target, &results)).collect(),
+            results,
+            noise,
+        })
+        .collect()
+}
+
+/// Adds what one measurement of a contender gave, or why it gave nothing.
+fn note(results: &mut [Vec<Series>], contender: usize, figures: Result<Vec<f64>, String>) {
+    let missing = match figures {
+        Ok(figures)
+            if figures.len() == results.len() && !figures.iter().any(|one| one.is_nan()) =>
+        {
+            for (result, figure) in results.iter_mut().zip(figures) {
+                result[contender].figures.push(figure);
+            }
+            return;
+        }
+        Ok(_) => String::new(),
+        Err(message) => message,
+    };
+    let reason = match missing.lines().last() {
+        Some(line) => format!("it failed: {line}"),
+        None => "it failed; run it alone to see why".to_owned(),
+    };
+    for result in results {
+        result[contender].missing = Some(reason.clone());
     }
 }
 
@@ -271,74 +309,14 @@ fn calibrate(work: &mut dyn FnMut(u64) -> Lap, sample: Duration) -> u64 {
     }
 }
 
-/// How many nanoseconds are one of what a unit begins with; other units are not of time.
-fn nanoseconds_in(unit: &str) -> f64 {
+/// What one operation took, in the unit of a benchmark.
+fn in_unit(unit: &str, nanoseconds: f64) -> f64 {
     match unit.split('/').next() {
-        Some("us") => 1e3,
-        Some("ms") => 1e6,
-        _ => 1.0,
+        _ if unit.ends_with("/s") => 1e9 / nanoseconds,
+        Some("us") => nanoseconds / 1e3,
+        Some("ms") => nanoseconds / 1e6,
+        _ => nanoseconds,
     }
-}
-
-fn judge(target: Target, results: &[Series]) -> Verdict {
-    let find =
-        |name: &str| results.iter().find(|one| one.contender == name && !one.figures.is_empty());
-    let (text, limit, ratios) = match target {
-        Target::AtMostFigure(figure) => {
-            let figures = find(SUBJECT).map(|one| one.figures.clone());
-            (format!("<= {figure}"), figure, figures)
-        }
-        Target::AtMost { ratio, of } => {
-            let present = of.iter().filter_map(|name| find(name));
-            let best = present.min_by(|a, b| a.median().total_cmp(&b.median()));
-            let missing: Vec<&str> =
-                of.iter().copied().filter(|name| find(name).is_none()).collect();
-            let text = format!("<= {ratio:.2}x {}", name_of(of, best, &missing));
-            (text, ratio, find(SUBJECT).zip(best).map(ratios))
-        }
-    };
-    let Some(ratios) = ratios else {
-        return Verdict {
-            target: text,
-            limit,
-            median: f64::NAN,
-            least: f64::NAN,
-            greatest: f64::NAN,
-            outcome: Outcome::Unknown,
-        };
-    };
-    let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
-    let greatest = ratios.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let middle = median(&ratios);
-    let outcome = if least > limit {
-        Outcome::Missed
-    } else if middle <= limit {
-        Outcome::Met
-    } else {
-        Outcome::Unclear
-    };
-    Verdict { target: text, limit, median: middle, least, greatest, outcome }
-}
-
-/// The peer that a target is for. Of several it is the best; without those that are missing, the
-/// best may be another, so they are named.
-fn name_of(of: &[&str], best: Option<&Series>, missing: &[&str]) -> String {
-    if let [one] = of {
-        return (*one).to_owned();
-    }
-    let mut text = format!("the best of {}", of.join(", "));
-    if let Some(best) = best {
-        text = format!("{}, {text}", best.contender);
-    }
-    if !missing.is_empty() {
-        text += &format!(" (missing: {})", missing.join(", "));
-    }
-    text
-}
-
-/// What the subject took in relation to a peer, repeat by repeat.
-fn ratios((subject, peer): (&Series, &Series)) -> Vec<f64> {
-    subject.figures.iter().zip(&peer.figures).map(|(a, b)| a / b).collect()
 }
 
 /// This program, which is to run one contender.
@@ -370,6 +348,7 @@ pub(crate) fn child(benchmarks: &[Benchmark], name: &str, contender: &str) -> Re
             Ok(())
         }
         Some(Work::Apart(make)) => apart::serve(make()),
+        Some(Work::Server(Serve::Here(serve), _)) => server::answer(serve()),
         _ => Err(format!("{name} has no contender {contender} that runs alone")),
     }
 }

@@ -1,5 +1,8 @@
 //! The bare mechanisms, by hand and without a library: what cannot be beaten.
 
+pub(crate) mod epoll;
+pub(crate) mod pipe;
+pub(crate) mod pread;
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod switch;
 pub(crate) mod threads;
@@ -10,13 +13,18 @@ use std::fs::read_to_string;
 
 /// Resident memory and page tables of this process, in bytes.
 pub(crate) fn memory() -> usize {
-    let status = read_to_string("/proc/self/status").unwrap_or_default();
+    memory_of("self").iter().sum()
+}
+
+/// Resident memory of a process, and its page tables, in bytes.
+pub(crate) fn memory_of(process: &str) -> [usize; 2] {
+    let status = read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let field = |name: &str| -> usize {
         let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
         let kib = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
         kib.unwrap_or(0)
     };
-    1024 * (field("VmRSS") + field("VmPTE"))
+    [1024 * field("VmRSS"), 1024 * field("VmPTE")]
 }
 
 /// Bytes of a page that was touched, with a guard in place below it: a million of them.

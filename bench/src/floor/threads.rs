@@ -30,8 +30,18 @@ pub(crate) fn yielding() -> Timed {
     })
 }
 
+/// The last processor that the calling thread may use.
+pub(crate) fn last_processor() -> usize {
+    // SAFETY: an all-zero set is an empty one; the calls read and write the set alone.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        libc::sched_getaffinity(0, size_of_val(&set), &mut set);
+        (0..libc::CPU_SETSIZE as usize).rfind(|one| libc::CPU_ISSET(*one, &set)).unwrap_or(0)
+    }
+}
+
 /// Keeps the calling thread on a processor.
-fn stay_on(processor: usize) {
+pub(crate) fn stay_on(processor: usize) {
     // SAFETY: an all-zero set is an empty one; the calls read and write the set alone.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();

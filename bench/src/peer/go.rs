@@ -1,6 +1,7 @@
 //! Go: the program in `bench/go`, built when it is first needed.
 
 use crate::apart;
+use crate::client::{COMPUTE_STEPS, MESSAGE};
 use crate::load::{
     BATCH, CROWD, IDLE, LEAF_STEPS, SKYNET_CHILDREN, SKYNET_LEAVES, SKYNET_SUM, SLEEPS, Slept,
     TREE_DEPTH, WAITS, WORK_STEPS,
@@ -33,7 +34,8 @@ fn program() -> Result<PathBuf, String> {
     let own = std::env::current_exe().map_err(|error| error.to_string())?;
     let target = own.ancestors().nth(2).ok_or("this program lies in no directory")?.join("go");
     let program = target.join("sinew-bench-go");
-    let changed = ["main.go", "sync.go"].map(|file| modified(&Path::new(SOURCE).join(file)));
+    let changed =
+        ["main.go", "io.go", "sync.go"].map(|file| modified(&Path::new(SOURCE).join(file)));
     let changed = changed.into_iter().max().flatten();
     if modified(&program).is_some_and(|built| Some(built) > changed) {
         return Ok(program);
@@ -144,4 +146,14 @@ pub(crate) fn timers(count: u64) -> Slept {
 /// One of the suite `sync`: it has no numbers.
 pub(crate) fn sync(processors: u32, name: &str) -> Timed {
     timed(processors, name, [])
+}
+
+/// A byte through two pipes and back.
+pub(crate) fn pipes() -> Timed {
+    timed(1, "pipe", [])
+}
+
+/// The program as a server.
+pub(crate) fn serve() -> Result<Command, String> {
+    command(2, &arguments("echo", [MESSAGE as u64, COMPUTE_STEPS]))
 }

@@ -3,10 +3,12 @@
 pub(crate) mod corosensei;
 pub(crate) mod crossbeam;
 pub(crate) mod fcontext;
+pub(crate) mod fio;
 pub(crate) mod generator;
 pub(crate) mod go;
 pub(crate) mod locks;
 pub(crate) mod may;
+pub(crate) mod may_io;
 pub(crate) mod may_sync;
 pub(crate) mod rayon;
 pub(crate) mod sinew;
@@ -14,7 +16,9 @@ pub(crate) mod sinew_runtime;
 pub(crate) mod sinew_sync;
 pub(crate) mod smol;
 mod threads;
+pub(crate) mod threads_io;
 pub(crate) mod tokio;
+pub(crate) mod tokio_io;
 pub(crate) mod tokio_sync;
 
 use crate::measure::{Lap, Timed};

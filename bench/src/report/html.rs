@@ -1,7 +1,8 @@
 //! One self-contained page with a plot for each benchmark.
 
 use super::Machine;
-use crate::measure::{Measured, Outcome, SUBJECT, Series};
+use crate::measure::{Measured, Series};
+use crate::target::{Outcome, SUBJECT};
 use std::fmt::Write;
 
 const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;margin:2rem auto;max-width:60rem;padding:0 1rem;\
@@ -36,7 +37,7 @@ fn write_benchmark(out: &mut String, one: &Measured) -> std::fmt::Result {
     )?;
     let subject = one.results.iter().find(|series| series.contender == SUBJECT);
     for series in &one.results {
-        if let Some(reason) = series.missing {
+        if let Some(reason) = &series.missing {
             write!(
                 out,
                 "<tr><td>{}<td colspan=4>missing<td>{}</tr>",

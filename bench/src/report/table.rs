@@ -1,7 +1,8 @@
 //! For people at a terminal.
 
 use super::Machine;
-use crate::measure::{Measured, SUBJECT};
+use crate::measure::Measured;
+use crate::target::SUBJECT;
 use std::fmt::Write;
 
 pub(crate) fn render(machine: &Machine, benchmarks: &[Measured]) -> String {
@@ -18,7 +19,7 @@ fn write_benchmark(out: &mut String, one: &Measured) -> std::fmt::Result {
     writeln!(out, "  {:<12}     median      least   greatest sinew is  settings", one.unit)?;
     let subject = one.results.iter().find(|series| series.contender == SUBJECT);
     for series in &one.results {
-        if let Some(reason) = series.missing {
+        if let Some(reason) = &series.missing {
             writeln!(out, "  {:<12} missing: {reason}", series.contender)?;
             continue;
         }

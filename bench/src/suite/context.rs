@@ -1,7 +1,8 @@
 //! Stacks and switches.
 
-use crate::measure::{Benchmark, Contender, SUBJECT, Target, Timed, Work};
+use crate::measure::{Benchmark, Contender, Timed, Work};
 use crate::peer::{corosensei, fcontext, generator, sinew};
+use crate::target::{SUBJECT, Target};
 
 /// Stacks alive at once in `stacks`.
 pub(crate) const MILLION: usize = 1_000_000;
@@ -41,6 +42,7 @@ pub(crate) fn benchmarks() -> Vec<Benchmark> {
                 fcontext_create(),
             ],
             targets: vec![at_most(1.2, &[FLOOR])],
+            also: Vec::new(),
         },
         Benchmark {
             suite: "context",
@@ -51,7 +53,8 @@ pub(crate) fn benchmarks() -> Vec<Benchmark> {
                 figure(SUBJECT, sinew::SETTINGS, sinew::million),
                 figure(FLOOR, "one page touched above a guard in place", crate::floor::million),
             ],
-            targets: vec![Target::AtMostFigure(4800.0)],
+            targets: vec![Target::at_most_figure(4800.0)],
+            also: Vec::new(),
         },
     ]
 }
@@ -70,11 +73,12 @@ fn switch(name: &'static str, what: &'static str, count: usize) -> Benchmark {
             floor_switch(count),
         ],
         targets: Vec::new(),
+        also: Vec::new(),
     }
 }
 
 fn at_most(ratio: f64, of: &'static [&'static str]) -> Target {
-    Target::AtMost { ratio, of }
+    Target::at_most(ratio, of)
 }
 
 /// A contender whose contexts are made when it is first measured, and kept.

@@ -1,16 +1,19 @@
 //! What is measured. A suite is a file that lists its benchmarks.
 
 pub(crate) mod context;
+pub(crate) mod io;
 pub(crate) mod runtime;
 pub(crate) mod sync;
 
-use crate::measure::{Benchmark, Contender, Target, Timed, Work};
+use crate::measure::{Benchmark, Contender, Timed, Work};
 use crate::peer::go;
+use crate::target::Target;
 
 pub(crate) fn all() -> Vec<Benchmark> {
     let mut all = context::benchmarks();
     all.extend(runtime::benchmarks());
     all.extend(sync::benchmarks());
+    all.extend(io::benchmarks());
     all
 }
 
@@ -25,7 +28,7 @@ const GO: &str = "go";
 const ON_ONE: &[&str] = &[CURRENT, TOKIO, SMOL, MAY, GO];
 
 fn at_most(ratio: f64, of: &'static [&'static str]) -> Target {
-    Target::AtMost { ratio, of }
+    Target::at_most(ratio, of)
 }
 
 /// A contender whose runtime is made when it is first measured, and kept.

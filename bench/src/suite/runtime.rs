@@ -3,8 +3,9 @@
 use super::{CURRENT, FLOOR, GO, MAY, ON_ONE, SMOL, TOKIO};
 use super::{apart, at_most, figure, go_figure, go_timed, missing, timed};
 use crate::floor::{self, threads, unwinding, yielding};
-use crate::measure::{Benchmark, SUBJECT, Target};
+use crate::measure::Benchmark;
 use crate::peer::{go, may, rayon, sinew_runtime as sinew, smol, tokio};
+use crate::target::{SUBJECT, Target};
 
 /// The peers on two processors.
 const ON_TWO: &[&str] = &[TOKIO, SMOL, MAY, GO];
@@ -163,7 +164,7 @@ fn memory() -> [Benchmark; 4] {
                 missing(MAY, may::ASLEEP, may::TOO_MANY),
                 go_figure(2, || go::memory(MILLION)),
             ],
-            targets: vec![Target::AtMostFigure(5_000.0)],
+            targets: vec![Target::at_most_figure(5_000.0)],
             ..empty("memory_1m", "the same, 1,000,000 fibers")
         },
         Benchmark {
@@ -253,7 +254,7 @@ fn idle() -> Benchmark {
             figure(MAY, may::ASLEEP, || may::idle(10_000)),
             go_figure(2, || go::idle(10_000)),
         ],
-        targets: vec![Target::AtMostFigure(20.0)],
+        targets: vec![Target::at_most_figure(20.0)],
         ..empty("idle", "10,000 fibers sleep: processor time in 2 s")
     }
 }
@@ -297,5 +298,6 @@ fn empty(name: &'static str, what: &'static str) -> Benchmark {
         unit: "",
         contenders: Vec::new(),
         targets: Vec::new(),
+        also: Vec::new(),
     }
 }

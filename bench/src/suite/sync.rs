@@ -1,9 +1,10 @@
 //! Locks, signals and channels.
 
 use super::{CURRENT, GO, MAY, TOKIO, apart, at_most, go_timed, go_timed_as, missing, timed};
-use crate::measure::{Benchmark, SUBJECT, Timed};
+use crate::measure::{Benchmark, Timed};
 use crate::peer::{crossbeam, go, locks, may, may_sync, sinew_runtime, sinew_sync as sinew};
 use crate::peer::{tokio, tokio_sync};
+use crate::target::SUBJECT;
 use ::tokio::runtime::Runtime;
 
 const STD: &str = "std";
@@ -224,5 +225,13 @@ fn on_one(name: &'static str, what: &'static str, (sinew, may, tokio): Makers) -
 }
 
 fn empty(name: &'static str, what: &'static str) -> Benchmark {
-    Benchmark { suite: "sync", name, what, unit: "", contenders: Vec::new(), targets: Vec::new() }
+    Benchmark {
+        suite: "sync",
+        name,
+        what,
+        unit: "",
+        contenders: Vec::new(),
+        targets: Vec::new(),
+        also: Vec::new(),
+    }
 }

@@ -1,0 +1,212 @@
+//! Sends requests and waits for their answers: one thread with epoll.
+//!
+//! Each connection has one request under way and sends the next when it has been answered. After a
+//! quarter of the time, which warms up, all answers are awaited, and the measurement begins anew; at
+//! its end the last answers are awaited too. Requests per second are those that were answered in
+//! time; latency and processor time count all of them.
+//!
+//! The client stays on one processor. If it wandered, so would the threads of the server, and their
+//! figures would have two values rather than one.
+
+use super::histogram::Histogram;
+use super::{COMPUTE, MESSAGE, PATIENCE, wait_for_start};
+use crate::floor::threads::{last_processor, stay_on};
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+/// Events that are taken at once.
+const EVENTS: usize = 512;
+
+struct Connection {
+    stream: TcpStream,
+    /// When the request was sent that is under way.
+    sent: Instant,
+    /// Bytes of its answer that have come.
+    received: usize,
+    /// Whether that request computes.
+    computes: bool,
+    /// When the next request that computes is due.
+    compute_at: Option<Instant>,
+}
+
+struct Client {
+    epoll: OwnedFd,
+    connections: Vec<Connection>,
+    /// Requests that compute, per second and connection.
+    rate: f64,
+    chance: u64,
+}
+
+/// What was answered.
+struct Answered {
+    latency: Histogram,
+    requests: u64,
+    in_time: u64,
+    computed: u64,
+}
+
+pub(super) fn run(port: u16, connections: usize, time: Duration, rate: f64) -> io::Result<()> {
+    stay_on(last_processor());
+    crate::server::allow_files();
+    let mut client = Client::connect(port, connections, rate)?;
+    client.exchange(time / 4)?;
+    wait_for_start()?;
+    let answered = client.exchange(time)?;
+    println!(
+        "{} {} {} {} {}",
+        answered.in_time as f64 / time.as_secs_f64(),
+        answered.latency.quantile(0.50),
+        answered.latency.quantile(0.99),
+        answered.computed as f64 / time.as_secs_f64(),
+        answered.requests
+    );
+    Ok(())
+}
+
+impl Client {
+    fn connect(port: u16, connections: usize, rate: f64) -> io::Result<Client> {
+        // SAFETY: no preconditions; what is returned is a new descriptor or an error.
+        let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+        if epoll < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: it is new, and nobody else's.
+        let epoll = unsafe { OwnedFd::from_raw_fd(epoll) };
+        let mut client = Client { epoll, connections: Vec::new(), rate, chance: 1 };
+        for number in 0..connections {
+            let stream = TcpStream::connect(("127.0.0.1", port))?;
+            stream.set_nodelay(true)?;
+            stream.set_nonblocking(true)?;
+            super::idle::reset_on_close(&stream);
+            let mut event = libc::epoll_event {
+                events: (libc::EPOLLIN | libc::EPOLLET) as u32,
+                u64: number as u64,
+            };
+            let descriptor = stream.as_raw_fd();
+            // SAFETY: both descriptors are open, and the event is valid.
+            let result = unsafe {
+                libc::epoll_ctl(
+                    client.epoll.as_raw_fd(),
+                    libc::EPOLL_CTL_ADD,
+                    descriptor,
+                    &mut event,
+                )
+            };
+            if result != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            client.connections.push(Connection {
+                stream,
+                sent: Instant::now(),
+                computes: false,
+                compute_at: None,
+                received: 0,
+            });
+        }
+        Ok(client)
+    }
+
+    /// Sends requests for so long, and waits for all answers.
+    fn exchange(&mut self, time: Duration) -> io::Result<Answered> {
+        let mut answered =
+            Answered { latency: Histogram::new(), requests: 0, in_time: 0, computed: 0 };
+        let start = Instant::now();
+        let end = start + time;
+        for number in 0..self.connections.len() {
+            self.connections[number].compute_at = self.due(start);
+            self.send(number, start)?;
+        }
+        let mut under_way = self.connections.len();
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; EVENTS];
+        while under_way > 0 {
+            for event in self.wait(&mut events)? {
+                let number = event.u64 as usize;
+                if !self.connections[number].receive()? {
+                    continue;
+                }
+                let now = Instant::now();
+                let connection = &self.connections[number];
+                answered.latency.note((now - connection.sent).as_nanos() as u64);
+                answered.requests += 1;
+                if now >= end {
+                    under_way -= 1;
+                    continue;
+                }
+                answered.in_time += 1;
+                answered.computed += u64::from(connection.computes);
+                self.send(number, now)?;
+            }
+        }
+        Ok(answered)
+    }
+
+    fn wait<'a>(
+        &self,
+        events: &'a mut [libc::epoll_event; EVENTS],
+    ) -> io::Result<&'a [libc::epoll_event]> {
+        // SAFETY: the descriptor is open, and there is room for as many events as it is told.
+        let count = unsafe {
+            libc::epoll_wait(
+                self.epoll.as_raw_fd(),
+                events.as_mut_ptr(),
+                EVENTS as i32,
+                PATIENCE.as_millis() as i32,
+            )
+        };
+        match count {
+            0 => Err(io::Error::new(ErrorKind::TimedOut, "the server answers nobody")),
+            1.. => Ok(&events[..count as usize]),
+            _ => match io::Error::last_os_error() {
+                error if error.kind() == ErrorKind::Interrupted => Ok(&[]),
+                error => Err(error),
+            },
+        }
+    }
+
+    /// Sends the next request of a connection.
+    fn send(&mut self, number: usize, now: Instant) -> io::Result<()> {
+        let mut request = [0; MESSAGE];
+        let computes = self.connections[number].compute_at.is_some_and(|at| now >= at);
+        if computes {
+            request[0] = COMPUTE;
+            self.connections[number].compute_at = self.due(now);
+        }
+        let connection = &mut self.connections[number];
+        connection.sent = now;
+        connection.computes = computes;
+        // It fits: whatever was sent before has been answered.
+        connection.stream.write_all(&request)
+    }
+
+    /// When a connection that has nothing due is to send a request that computes. The times between
+    /// them are those of a Poisson process.
+    fn due(&mut self, now: Instant) -> Option<Instant> {
+        if self.rate == 0.0 {
+            return None;
+        }
+        self.chance = crate::load::mix(self.chance, 3);
+        let uniform = (self.chance >> 11) as f64 / (1_u64 << 53) as f64;
+        Some(now + Duration::from_secs_f64(-(1.0 - uniform).ln() / self.rate))
+    }
+}
+
+impl Connection {
+    /// Takes what has come; returns whether the answer is complete.
+    fn receive(&mut self) -> io::Result<bool> {
+        let mut answer = [0; MESSAGE];
+        loop {
+            match self.stream.read(&mut answer[self.received..]) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(count) => self.received += count,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(error) => return Err(error),
+            }
+            if self.received == MESSAGE {
+                self.received = 0;
+                return Ok(true);
+            }
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! An echo server with nothing but epoll: two threads, each with its own.
+//!
+//! One more thread accepts and deals the connections out in turn, so that both have as many. They
+//! could share the port with `SO_REUSEPORT`, but that deals by a hash, and not evenly.
+
+use crate::client::compute_if_asked;
+use crate::server::listen;
+use std::io::{ErrorKind, Read, Write};
+use std::mem::ManuallyDrop;
+use std::net::TcpStream;
+use std::os::fd::{FromRawFd, IntoRawFd, RawFd};
+use std::thread;
+
+pub(crate) const SETTINGS: &str =
+    "2 threads with an epoll each, edge-triggered; connections dealt out in turn";
+
+const THREADS: usize = 2;
+
+/// Events that are taken at once.
+const EVENTS: usize = 512;
+
+pub(crate) fn serve() -> u16 {
+    let (listener, port) = listen();
+    let epolls: [RawFd; THREADS] = std::array::from_fn(|_| {
+        // SAFETY: no preconditions. The descriptor is never closed.
+        let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+        assert!(epoll >= 0, "there is no epoll");
+        thread::spawn(move || serve_all(epoll));
+        epoll
+    });
+    thread::spawn(move || {
+        for epoll in epolls.into_iter().cycle() {
+            let (stream, _) = listener.accept().expect("a connection can be accepted");
+            stream.set_nodelay(true).expect("it is a TCP socket");
+            stream.set_nonblocking(true).expect("it is a socket");
+            watch(epoll, stream);
+        }
+    });
+    port
+}
+
+/// Gives a connection to the thread that waits on `epoll`.
+fn watch(epoll: RawFd, stream: TcpStream) {
+    let socket = stream.into_raw_fd();
+    let mut event =
+        libc::epoll_event { events: (libc::EPOLLIN | libc::EPOLLET) as u32, u64: socket as u64 };
+    // SAFETY: both descriptors are open, and the event is valid.
+    unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, socket, &mut event) };
+}
+
+fn serve_all(epoll: RawFd) {
+    let mut events = [libc::epoll_event { events: 0, u64: 0 }; EVENTS];
+    let mut buffer = [0; 4096];
+    loop {
+        // SAFETY: the descriptor stays open, and there is room for as many events as it is told.
+        let count =
+            unsafe { libc::epoll_wait(epoll, events.as_mut_ptr(), EVENTS as i32, -1) }.max(0);
+        for event in &events[..count as usize] {
+            // SAFETY: `watch` left it open for this thread alone, and it is closed below at most
+            // once: a closed descriptor has no more events.
+            let stream = unsafe { TcpStream::from_raw_fd(event.u64 as RawFd) };
+            let stream = ManuallyDrop::new(stream);
+            if !echo(&stream, &mut buffer) {
+                drop(ManuallyDrop::into_inner(stream));
+            }
+        }
+    }
+}
+
+/// Answers what has come. Returns false if the connection is to be closed: the client has, or does
+/// not take its answers.
+fn echo(mut stream: &TcpStream, buffer: &mut [u8]) -> bool {
+    loop {
+        match stream.read(buffer) {
+            Ok(0) => return false,
+            Ok(count) => {
+                compute_if_asked(buffer);
+                if stream.write_all(&buffer[..count]).is_err() {
+                    return false;
+                }
+                // A buffer that is not full holds all there was; more is another event.
+                if count < buffer.len() {
+                    return true;
+                }
+            }
+            Err(error) => return error.kind() == ErrorKind::WouldBlock,
+        }
+    }
+}

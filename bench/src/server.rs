@@ -1,0 +1,111 @@
+//! A server that is measured, in a process of its own.
+//!
+//! The process serves on a port of the loopback address and prints the port on a line. From then on
+//! it answers each line of its input with the processor time that it has used, in nanoseconds: that
+//! of user and that of system. It ends when its input does. Servers in another language speak the
+//! same way.
+//!
+//! Next: `client`, which is the load.
+
+use crate::apart::Process;
+use std::io::Write;
+use std::net::TcpListener;
+use std::os::fd::AsRawFd;
+use std::process::Command;
+use std::time::Duration;
+
+/// Connections that wait to be accepted: as many as the kernel allows by default. With less, one that
+/// comes in a burst would be dropped and come again a second later.
+const BACKLOG: i32 = 4096;
+
+/// The process of a server, seen from outside.
+pub(crate) struct Server {
+    process: Process,
+    port: u16,
+}
+
+/// Processor time of a server.
+#[derive(Clone, Copy)]
+pub(crate) struct Used {
+    pub(crate) user: Duration,
+    pub(crate) system: Duration,
+}
+
+impl Server {
+    pub(crate) fn start(command: Command) -> Result<Server, String> {
+        let mut process = Process::start(command)?;
+        let [port] = process.hear()?;
+        Ok(Server { process, port })
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    pub(crate) fn used(&mut self) -> Result<Used, String> {
+        self.process.tell("")?;
+        let [user, system] = self.process.hear()?.map(Duration::from_nanos);
+        Ok(Used { user, system })
+    }
+
+    /// How many files it has open, its connections among them.
+    pub(crate) fn files(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.process.id())).map_or(0, Iterator::count)
+    }
+
+    /// Bytes that are resident, and those of page tables.
+    pub(crate) fn memory(&self) -> [usize; 2] {
+        crate::floor::memory_of(&self.process.id().to_string())
+    }
+}
+
+/// The other side: tells the port, and answers until its input ends.
+pub(crate) fn answer(port: u16) -> Result<(), String> {
+    let mut out = std::io::stdout().lock();
+    let mut tell = |line: String| {
+        writeln!(out, "{line}").and_then(|()| out.flush()).map_err(|error| error.to_string())
+    };
+    tell(port.to_string())?;
+    for line in std::io::stdin().lines() {
+        line.map_err(|error| format!("cannot read: {error}"))?;
+        let used = used();
+        tell(format!("{} {}", used.user.as_nanos(), used.system.as_nanos()))?;
+    }
+    Ok(())
+}
+
+/// Processor time of this process.
+fn used() -> Used {
+    // SAFETY: an all-zero `rusage` is valid, and the call fills it in.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &mut usage);
+        usage
+    };
+    let time = |value: libc::timeval| {
+        Duration::from_secs(value.tv_sec as u64) + Duration::from_micros(value.tv_usec as u64)
+    };
+    Used { user: time(usage.ru_utime), system: time(usage.ru_stime) }
+}
+
+/// A listener on a port that is free, for a server to begin with. Allows as many files as it can.
+pub(crate) fn listen() -> (TcpListener, u16) {
+    allow_files();
+    let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback address can be bound");
+    // SAFETY: the descriptor is that of a listener; a second `listen` only sets the backlog.
+    unsafe { libc::listen(listener.as_raw_fd(), BACKLOG) };
+    let port = listener.local_addr().expect("it is bound").port();
+    (listener, port)
+}
+
+/// Raises the number of files that may be open to what the process is allowed; returns it.
+pub(crate) fn allow_files() -> u64 {
+    // SAFETY: an all-zero `rlimit` is valid; the calls read and write it alone.
+    unsafe {
+        let mut limit: libc::rlimit = std::mem::zeroed();
+        libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit);
+        limit.rlim_cur = limit.rlim_max;
+        libc::setrlimit(libc::RLIMIT_NOFILE, &limit);
+        limit.rlim_max
+    }
+}

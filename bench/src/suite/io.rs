@@ -1,0 +1,218 @@
+//! Sockets, pipes and files.
+
+use super::{CURRENT, FLOOR, GO, MAY, TOKIO};
+use super::{apart, at_most, go_timed, missing, timed};
+use crate::client::Load;
+use crate::file;
+use crate::floor::{epoll, pipe, pread};
+use crate::measure::{Also, Benchmark, Contender, Serve, Work};
+use crate::peer::fio::Engine;
+use crate::peer::{fio, go, may_io, threads_io, tokio, tokio_io};
+use crate::target::{SUBJECT, Target};
+
+const THREADS: &str = "threads";
+const FIO_PSYNC: &str = "fio-psync";
+const FIO_URING: &str = "fio-uring";
+
+/// sinew with fibers that wait for the first byte before they have a stack.
+const DEFERRED: &str = "deferred";
+
+/// Stands for sinew until its sockets are measured here.
+const NOT_YET: &str = "its side of this suite is not written";
+
+pub(crate) fn benchmarks() -> Vec<Benchmark> {
+    let mut all = Vec::from(echoes());
+    all.push(pipes());
+    all.extend(files());
+    all.extend(stalls());
+    all.push(idle_connections());
+    all
+}
+
+fn echoes() -> [Benchmark; 3] {
+    [
+        echo("echo_1", "64 B TCP echo, 1 connection: requests per second", 1),
+        echo("echo_64", "64 B TCP echo, 64 connections: requests per second", 64),
+        echo("echo_1024", "64 B TCP echo, 1,024 connections: requests per second", 1_024),
+    ]
+}
+
+fn echo(name: &'static str, what: &'static str, connections: u64) -> Benchmark {
+    let load = Load::Echo(connections);
+    Benchmark {
+        unit: "requests/s",
+        contenders: vec![
+            missing(SUBJECT, "", NOT_YET),
+            server(FLOOR, epoll::SETTINGS, epoll::serve, load),
+            server(TOKIO, tokio_io::SERVER, tokio_io::serve, load),
+            server(MAY, may_io::SERVER, may_io::serve, load),
+            go_server(load),
+            server(THREADS, threads_io::SERVER, threads_io::serve, load),
+        ],
+        targets: vec![Target::at_least(0.98, &[FLOOR])],
+        also: vec![
+            also("p50", "the same: median latency", "us", vec![]),
+            also("p99", "the same: latency p99", "us", vec![at_most(1.15, &[FLOOR])]),
+            also(
+                "user",
+                "the same: user time of the server",
+                "us/request",
+                vec![at_most(0.5, &[MAY]), at_most(0.6, &[TOKIO])],
+            ),
+            also("system", "the same: system time of the server", "us/request", vec![]),
+        ],
+        ..empty(name, what)
+    }
+}
+
+fn pipes() -> Benchmark {
+    Benchmark {
+        unit: "ns/round",
+        contenders: vec![
+            missing(SUBJECT, "", NOT_YET),
+            timed(FLOOR, pipe::CALLS, pipe::calls),
+            timed(CURRENT, tokio::CURRENT, tokio_io::pipes),
+            apart(MAY, may_io::PIPES, may_io::pipes),
+            go_timed(1, go::pipes),
+            timed(THREADS, pipe::THREADS, || pipe::threads(true)),
+            timed("threads-any", pipe::FREE_THREADS, || pipe::threads(false)),
+        ],
+        targets: vec![at_most(0.7, &[CURRENT, MAY, GO, THREADS])],
+        ..empty("pipe", "2 fibers exchange a byte through 2 pipes, there and back, 1 carrier")
+    }
+}
+
+fn files() -> [Benchmark; 2] {
+    [
+        Benchmark {
+            contenders: vec![
+                missing(SUBJECT, "", NOT_YET),
+                reader(timed(FLOOR, pread::SETTINGS, pread::read)),
+                fio(FIO_PSYNC, Engine::Psync),
+                fio(FIO_URING, Engine::Uring),
+                reader(timed(CURRENT, tokio_io::BLOCKING, || tokio_io::read(1))),
+            ],
+            targets: vec![Target::at_least(1.5, &[FIO_PSYNC, FIO_URING])],
+            ..read("file_1", "4 KiB random reads of 256 MiB on tmpfs, 1 fiber")
+        },
+        Benchmark {
+            contenders: vec![
+                missing(SUBJECT, "", NOT_YET),
+                reader(timed(FLOOR, pread::SETTINGS, pread::read)),
+                fio(FIO_PSYNC, Engine::Psync),
+                fio(FIO_URING, Engine::Uring16),
+                reader(timed(CURRENT, tokio_io::BLOCKING, || tokio_io::read(file::DEPTH))),
+            ],
+            targets: vec![Target::at_least(0.9, &[FIO_PSYNC, FIO_URING])],
+            ..read("file_16", "the same, 16 fibers on 1 carrier")
+        },
+    ]
+}
+
+fn read(name: &'static str, what: &'static str) -> Benchmark {
+    Benchmark { unit: "reads/s", ..empty(name, what) }
+}
+
+fn stalls() -> [Benchmark; 2] {
+    [
+        stall(
+            "stall_64",
+            "echo, 256 connections; computing asks for 64 % of 2 processors",
+            0.64,
+            1.5,
+        ),
+        stall("stall_160", "the same; computing asks for 160 % of 2 processors", 1.6, 5.0),
+    ]
+}
+
+fn stall(name: &'static str, what: &'static str, share: f64, ratio: f64) -> Benchmark {
+    let load = Load::Stall(share);
+    Benchmark {
+        unit: "requests/s",
+        contenders: vec![
+            missing(SUBJECT, "migratable fibers", NOT_YET),
+            missing("bound", "fibers bound to their carrier", NOT_YET),
+            server(FLOOR, epoll::SETTINGS, epoll::serve, load),
+            server(TOKIO, tokio_io::SERVER, tokio_io::serve, load),
+            go_server(load),
+        ],
+        targets: vec![Target::at_least(ratio, &[FLOOR])],
+        also: vec![
+            also("p50", "the same: median latency of all requests", "us", vec![]),
+            also("p99", "the same: latency p99 of all requests", "us", vec![]),
+            also(
+                "computed",
+                "the same: those of the requests that computed 1 ms",
+                "requests/s",
+                vec![],
+            ),
+        ],
+        ..empty(name, what)
+    }
+}
+
+fn idle_connections() -> Benchmark {
+    Benchmark {
+        unit: "bytes",
+        contenders: vec![
+            missing(SUBJECT, "a fiber waits in its first read", NOT_YET),
+            missing(DEFERRED, "a fiber starts with the first byte", NOT_YET),
+            server(TOKIO, tokio_io::SERVER, tokio_io::serve, Load::Idle),
+            server(MAY, may_io::SERVER, may_io::serve, Load::Idle),
+            go_server(Load::Idle),
+        ],
+        targets: vec![at_most(1.6, &[GO]), at_most(0.3, &[GO]).by(DEFERRED)],
+        also: vec![also("tables", "the same: bytes of page tables for each", "bytes", vec![])],
+        ..empty("idle_connections", "18,000 idle TCP connections: resident bytes for each")
+    }
+}
+
+/// A server that this program can be.
+fn server(name: &'static str, settings: &'static str, serve: fn() -> u16, load: Load) -> Contender {
+    Contender { name, settings, work: Work::Server(Serve::Here(serve), load) }
+}
+
+fn go_server(load: Load) -> Contender {
+    match go::settings(2) {
+        Some(settings) => {
+            Contender { name: GO, settings, work: Work::Server(Serve::Program(go::serve), load) }
+        }
+        None => missing(GO, "", go::MISSING),
+    }
+}
+
+/// One that reads the file, if there is a place for it.
+fn reader(contender: Contender) -> Contender {
+    match file::is_possible() {
+        true => contender,
+        false => missing(contender.name, contender.settings, file::MISSING),
+    }
+}
+
+fn fio(name: &'static str, engine: Engine) -> Contender {
+    match engine.settings() {
+        Some(settings) => reader(Contender {
+            name,
+            settings,
+            // It starts threads and makes its structures before it reads: that should not count much.
+            work: Work::Figures(Box::new(move |sample| engine.read(10 * sample))),
+        }),
+        None => missing(name, "", fio::MISSING),
+    }
+}
+
+fn also(name: &'static str, what: &'static str, unit: &'static str, targets: Vec<Target>) -> Also {
+    Also { name, what, unit, targets }
+}
+
+fn empty(name: &'static str, what: &'static str) -> Benchmark {
+    Benchmark {
+        suite: "io",
+        name,
+        what,
+        unit: "",
+        contenders: Vec::new(),
+        targets: Vec::new(),
+        also: Vec::new(),
+    }
+}
