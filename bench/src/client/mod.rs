@@ -18,6 +18,10 @@ use std::time::{Duration, Instant};
 /// Bytes of a request and of its answer.
 pub(crate) const MESSAGE: usize = 64;
 
+/// Bytes that a server has room for: more than a request, so that it can tell from one read that there
+/// is no more.
+pub(crate) const ROOM: usize = 256;
+
 /// First byte of a request that makes the server compute before it answers.
 const COMPUTE: u8 = 1;
 

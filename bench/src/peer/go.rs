@@ -1,7 +1,7 @@
 //! Go: the program in `bench/go`, built when it is first needed.
 
 use crate::apart;
-use crate::client::{COMPUTE_STEPS, MESSAGE};
+use crate::client::{COMPUTE_STEPS, ROOM};
 use crate::load::{
     BATCH, CROWD, IDLE, LEAF_STEPS, SKYNET_CHILDREN, SKYNET_LEAVES, SKYNET_SUM, SLEEPS, Slept,
     TREE_DEPTH, WAITS, WORK_STEPS,
@@ -155,5 +155,5 @@ pub(crate) fn pipes() -> Timed {
 
 /// The program as a server.
 pub(crate) fn serve() -> Result<Command, String> {
-    command(2, &arguments("echo", [MESSAGE as u64, COMPUTE_STEPS]))
+    command(2, &arguments("echo", [ROOM as u64, COMPUTE_STEPS]))
 }

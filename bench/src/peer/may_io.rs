@@ -1,7 +1,7 @@
 //! may's sockets, and pipes in its wrapper.
 
 use super::may::{join, timed};
-use crate::client::{MESSAGE, compute_if_asked};
+use crate::client::{ROOM, compute_if_asked};
 use crate::measure::{Lap, Timed};
 use crate::server::listen;
 use may::go;
@@ -34,7 +34,7 @@ pub(crate) fn serve() -> u16 {
 }
 
 fn echo(mut stream: TcpStream) {
-    let mut buffer = [0; MESSAGE];
+    let mut buffer = [0; ROOM];
     while let Ok(count @ 1..) = stream.read(&mut buffer) {
         compute_if_asked(&buffer);
         if stream.write_all(&buffer[..count]).is_err() {

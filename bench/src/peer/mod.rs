@@ -12,6 +12,7 @@ pub(crate) mod may_io;
 pub(crate) mod may_sync;
 pub(crate) mod rayon;
 pub(crate) mod sinew;
+pub(crate) mod sinew_io;
 pub(crate) mod sinew_runtime;
 pub(crate) mod sinew_sync;
 pub(crate) mod smol;

@@ -1,6 +1,6 @@
 //! A thread of the operating system for each connection.
 
-use crate::client::{MESSAGE, compute_if_asked};
+use crate::client::{ROOM, compute_if_asked};
 use crate::server::listen;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -21,7 +21,7 @@ pub(crate) fn serve() -> u16 {
 }
 
 fn echo(mut stream: TcpStream) {
-    let mut buffer = [0; MESSAGE];
+    let mut buffer = [0; ROOM];
     while let Ok(count @ 1..) = stream.read(&mut buffer) {
         compute_if_asked(&buffer);
         if stream.write_all(&buffer[..count]).is_err() {

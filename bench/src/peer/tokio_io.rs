@@ -1,7 +1,7 @@
 //! tokio's sockets, pipes and files.
 
 use super::tokio::timed;
-use crate::client::{MESSAGE, compute_if_asked};
+use crate::client::{ROOM, compute_if_asked};
 use crate::file::{BLOCK, Offsets, file};
 use crate::measure::{Lap, Timed};
 use crate::server::listen;
@@ -40,7 +40,7 @@ pub(crate) fn serve() -> u16 {
 }
 
 async fn echo(mut stream: TcpStream) {
-    let mut buffer = [0; MESSAGE];
+    let mut buffer = [0; ROOM];
     while let Ok(count @ 1..) = stream.read(&mut buffer).await {
         compute_if_asked(&buffer);
         if stream.write_all(&buffer[..count]).await.is_err() {

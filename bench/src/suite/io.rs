@@ -7,7 +7,7 @@ use crate::file;
 use crate::floor::{epoll, pipe, pread};
 use crate::measure::{Also, Benchmark, Contender, Serve, Work};
 use crate::peer::fio::Engine;
-use crate::peer::{fio, go, may_io, threads_io, tokio, tokio_io};
+use crate::peer::{fio, go, may_io, sinew_io, sinew_runtime, threads_io, tokio, tokio_io};
 use crate::target::{SUBJECT, Target};
 
 const THREADS: &str = "threads";
@@ -17,8 +17,8 @@ const FIO_URING: &str = "fio-uring";
 /// sinew with fibers that wait for the first byte before they have a stack.
 const DEFERRED: &str = "deferred";
 
-/// Stands for sinew until its sockets are measured here.
-const NOT_YET: &str = "its side of this suite is not written";
+/// sinew with fibers that have started, and wait for the first byte.
+const STARTED: &str = "started";
 
 pub(crate) fn benchmarks() -> Vec<Benchmark> {
     let mut all = Vec::from(echoes());
@@ -42,7 +42,8 @@ fn echo(name: &'static str, what: &'static str, connections: u64) -> Benchmark {
     Benchmark {
         unit: "requests/s",
         contenders: vec![
-            missing(SUBJECT, "", NOT_YET),
+            server(SUBJECT, sinew_io::SERVER, sinew_io::serve, load),
+            server(STARTED, sinew_io::STARTED, sinew_io::serve_started, load),
             server(FLOOR, epoll::SETTINGS, epoll::serve, load),
             server(TOKIO, tokio_io::SERVER, tokio_io::serve, load),
             server(MAY, may_io::SERVER, may_io::serve, load),
@@ -69,7 +70,7 @@ fn pipes() -> Benchmark {
     Benchmark {
         unit: "ns/round",
         contenders: vec![
-            missing(SUBJECT, "", NOT_YET),
+            timed(SUBJECT, sinew_runtime::ONE, sinew_io::pipes),
             timed(FLOOR, pipe::CALLS, pipe::calls),
             timed(CURRENT, tokio::CURRENT, tokio_io::pipes),
             apart(MAY, may_io::PIPES, may_io::pipes),
@@ -86,7 +87,7 @@ fn files() -> [Benchmark; 2] {
     [
         Benchmark {
             contenders: vec![
-                missing(SUBJECT, "", NOT_YET),
+                reader(timed(SUBJECT, sinew_io::DIRECT, || sinew_io::read(1))),
                 reader(timed(FLOOR, pread::SETTINGS, pread::read)),
                 fio(FIO_PSYNC, Engine::Psync),
                 fio(FIO_URING, Engine::Uring),
@@ -97,7 +98,7 @@ fn files() -> [Benchmark; 2] {
         },
         Benchmark {
             contenders: vec![
-                missing(SUBJECT, "", NOT_YET),
+                reader(timed(SUBJECT, sinew_io::DIRECT, || sinew_io::read(file::DEPTH))),
                 reader(timed(FLOOR, pread::SETTINGS, pread::read)),
                 fio(FIO_PSYNC, Engine::Psync),
                 fio(FIO_URING, Engine::Uring16),
@@ -130,8 +131,8 @@ fn stall(name: &'static str, what: &'static str, share: f64, ratio: f64) -> Benc
     Benchmark {
         unit: "requests/s",
         contenders: vec![
-            missing(SUBJECT, "migratable fibers", NOT_YET),
-            missing("bound", "fibers bound to their carrier", NOT_YET),
+            server(SUBJECT, sinew_io::MIGRATABLE, sinew_io::serve_migratable, load),
+            server("bound", sinew_io::SERVER, sinew_io::serve, load),
             server(FLOOR, epoll::SETTINGS, epoll::serve, load),
             server(TOKIO, tokio_io::SERVER, tokio_io::serve, load),
             go_server(load),
@@ -155,8 +156,8 @@ fn idle_connections() -> Benchmark {
     Benchmark {
         unit: "bytes",
         contenders: vec![
-            missing(SUBJECT, "a fiber waits in its first read", NOT_YET),
-            missing(DEFERRED, "a fiber starts with the first byte", NOT_YET),
+            server(SUBJECT, sinew_io::STARTED, sinew_io::serve_started, Load::Idle),
+            server(DEFERRED, sinew_io::SERVER, sinew_io::serve, Load::Idle),
             server(TOKIO, tokio_io::SERVER, tokio_io::serve, Load::Idle),
             server(MAY, may_io::SERVER, may_io::serve, Load::Idle),
             go_server(Load::Idle),

@@ -1,6 +1,5 @@
 //! What a carrier asks for events that come from outside of the crate.
 
-use core::any::Any;
 use core::time::Duration;
 use std::os::fd::BorrowedFd;
 
@@ -8,7 +7,7 @@ use std::os::fd::BorrowedFd;
 ///
 /// Each carrier has one of its own. Its neighbours look at it as well if the carrier does not get to
 /// it.
-pub(crate) trait Driver: Any + Send + Sync {
+pub(crate) trait Driver: Send + Sync {
     /// Waits for events until `timeout` is over (for ever without one) or the carrier's bell rings,
     /// and makes runnable whoever waited for what happened.
     fn wait(&self, timeout: Option<Duration>);

@@ -6,7 +6,6 @@
 use super::bell::Bell;
 use super::crew::Crew;
 use super::current;
-use super::driver::Driver;
 use crate::fiber::life::STARTED;
 use crate::fiber::slab::Slab;
 use crate::fiber::state::{Epoch, Outcome};
@@ -69,6 +68,7 @@ pub(crate) struct Carrier {
     pub(crate) earliest: AtomicU64,
     bell: OnceCell<Bell>,
     crew: AtomicPtr<Crew>,
+    driver: AtomicPtr<()>,
     index: AtomicU64,
     pub(crate) counters: Counters,
 }
@@ -121,6 +121,7 @@ impl Carrier {
             earliest: AtomicU64::new(u64::MAX),
             bell: OnceCell::from(bell),
             crew: AtomicPtr::new(ptr::null_mut()),
+            driver: AtomicPtr::new(ptr::null_mut()),
             index: AtomicU64::new(0),
             counters: Counters::default(),
         }));
@@ -141,6 +142,8 @@ impl Carrier {
         for counter in [&self.counters.spawned, &self.counters.finished] {
             counter.store(0, Ordering::Relaxed);
         }
+        let driver = (&raw const *crew.drivers[index]).cast::<()>();
+        self.driver.store(driver.cast_mut(), Ordering::Relaxed);
         // The thread that runs the carrier keeps the crew.
         self.crew.store(Arc::as_ptr(crew).cast_mut(), Ordering::Release);
     }
@@ -162,14 +165,10 @@ impl Carrier {
         }
     }
 
-    /// Where events come from.
-    ///
-    /// # Safety
-    /// The crew is alive as long as the caller uses it.
-    pub(crate) unsafe fn driver(&self) -> &'static dyn Driver {
-        // SAFETY: as the caller promised.
-        let crew: &'static Crew = unsafe { &*self.crew.load(Ordering::Relaxed) };
-        &*crew.drivers[self.index()]
+    /// Where events come from, for who knows what that is. It is there as long as the crew is.
+    #[inline(always)]
+    pub(crate) fn driver(&self) -> *const () {
+        self.driver.load(Ordering::Relaxed)
     }
 
     pub(crate) fn index(&self) -> usize {

@@ -17,14 +17,14 @@ use sinew_context::stack::{StackCache, overflow};
 use std::sync::Arc;
 
 /// Rounds of looking around before a carrier sleeps, at most: some ten microseconds. Each time that
-/// it was in vain halves them for the next time.
+/// it was in vain halves them for the next time; with the fewest it looks once.
 const ROUNDS: u32 = 64;
 /// A sleep that ended in less than this, in nanoseconds, was hardly worth it: waking up alone takes
 /// some tens of microseconds.
 const SHORT_SLEEP: u64 = 100_000;
 /// Looks into the inbox before the first round.
 const GLANCES: u32 = 64;
-const FEWEST_ROUNDS: u32 = 2;
+const FEWEST_ROUNDS: u32 = 1;
 /// A carrier whose sleeps are shorter than this, because deadlines are dense, sleeps as long.
 const DENSE: Duration = Duration::from_micros(400);
 /// A carrier that sleeps longer than this keeps few stacks.
@@ -106,7 +106,7 @@ impl Carrier {
                 self.refuse_some();
                 continue;
             }
-            if self.look_for_events() || self.glance(&round) {
+            if self.glance(&round) {
                 continue;
             }
             self.tend();
@@ -189,10 +189,6 @@ impl Carrier {
     fn search(&self, crew: &Crew, round: &Round) -> bool {
         round.saw_lone.set(false);
         for turn in 0..ROUNDS {
-            // A single fiber that its maker may not get to is worth the whole time.
-            if turn >= round.rounds.get() && !round.saw_lone.get() {
-                break;
-            }
             if !self.inbox.is_empty() || self.find_shared(crew, round) {
                 round.more();
                 return true;
@@ -201,6 +197,10 @@ impl Carrier {
                 // A sleep would have done as well.
                 round.fewer();
                 return true;
+            }
+            if turn + 1 >= round.rounds.get() && !round.saw_lone.get() {
+                // It looks once more when it has counted itself as asleep.
+                break;
             }
             for _ in 0..24 {
                 if !self.inbox.is_empty() {
@@ -312,7 +312,9 @@ impl Carrier {
             }
             let before = clock::now();
             self.rest(crew, timeout);
-            if !self.inbox.is_empty() && clock::now() - before < SHORT_SLEEP {
+            let after = clock::now();
+            self.polled.store(after, Ordering::Relaxed);
+            if !self.inbox.is_empty() && after - before < SHORT_SLEEP {
                 // Looking around for a little longer would have done.
                 round.more();
             }

@@ -11,6 +11,7 @@
 
 mod addresses;
 mod backoff;
+mod calls;
 mod socket;
 mod tcp_listener;
 mod tcp_stream;

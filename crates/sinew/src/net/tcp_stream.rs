@@ -1,6 +1,7 @@
 //! A TCP connection.
 
 use super::addresses::{ToSocketAddrs, with_each};
+use super::calls;
 use super::socket::{self, Socket};
 use super::{Shutdown, SocketAddr};
 use crate::io::attempt::{Limit, attempt_read};
@@ -10,6 +11,7 @@ use socket2::{Domain, Protocol, SockAddr, Type};
 use std::fmt;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net;
+use std::os::fd::AsFd;
 
 /// A TCP connection: `std::net::TcpStream` for fibers.
 ///
@@ -443,7 +445,7 @@ impl Read for TcpStream {
 impl Read for &TcpStream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let (socket, len) = (&self.socket, buffer.len());
-        let read = || socket.get().read(buffer);
+        let read = || calls::receive(socket.get().as_fd(), buffer);
         attempt_read(socket.source(), socket.limit(Direction::Read), len, read)
     }
 
@@ -471,7 +473,7 @@ impl Write for TcpStream {
 
 impl Write for &TcpStream {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        self.socket.attempt(Direction::Write, |mut stream| stream.write(buffer))
+        self.socket.attempt(Direction::Write, |stream| calls::send(stream.as_fd(), buffer))
     }
 
     fn write_vectored(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {

@@ -66,14 +66,15 @@ pub(super) unsafe fn arm(source: &Source, armed: &Armed, control: &'static Contr
         let slot = source.slot();
         let tick = slot.tick(Direction::Read);
         let mut state = slot.state.lock();
-        match (chosen(control), source.join(&mut state)) {
-            (Some(reactor), Ok(())) => {
+        match source.join(&mut state) {
+            Ok(()) => {
+                let reactor = chosen(control);
                 // ORDERING: Release, published with the node by the lock.
                 extra.armed.store(ptr::from_ref(&DISARM).cast_mut(), Ordering::Release);
                 slot.enter(source.fd(), reactor, (Direction::Read, tick), &mut state, node)
             }
             // It cannot be watched: the fiber finds out why by itself.
-            (_, result) => Some(result),
+            result => Some(result),
         }
     };
     if entered.is_some() {
@@ -89,7 +90,7 @@ pub(super) unsafe fn arm(source: &Source, armed: &Armed, control: &'static Contr
 
 /// The reactor that watches for an unstarted fiber: that of the carrier it has to run on, or that of
 /// each in turn. It runs where the event is found, unless somebody who is idle takes it.
-fn chosen(control: &Control) -> Option<&'static Reactor> {
+fn chosen(control: &Control) -> &'static Reactor {
     // SAFETY: the fiber is admitted, so that its crew and its carriers' drivers are there.
     unsafe {
         if control.flags().has(Flags::AFFINE) {

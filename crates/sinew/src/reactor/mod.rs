@@ -19,9 +19,8 @@ pub(crate) use sys::Direction;
 use crate::carrier::bell::Bell;
 use crate::carrier::driver::Driver;
 use crate::carrier::{Carrier, current};
-use crate::primitive::{AtomicUsize, Ordering};
+use crate::primitive::{AtomicBool, AtomicUsize, Ordering};
 use crate::report;
-use core::any::Any;
 use core::time::Duration;
 use slot::Slot;
 use std::io;
@@ -35,29 +34,38 @@ pub(crate) struct Reactor {
     bell: &'static Bell,
     /// Made when the first descriptor is to be watched.
     poller: OnceLock<Box<dyn Poller>>,
+    /// Whether the poller has to be told of each wait. True until it is known.
+    wants_arming: AtomicBool,
     /// How many descriptors are.
     watched: AtomicUsize,
 }
 
 impl Reactor {
     pub(crate) fn new(backend: Backend, bell: &'static Bell) -> Reactor {
-        Reactor { backend, bell, poller: OnceLock::new(), watched: AtomicUsize::new(0) }
+        Reactor {
+            backend,
+            bell,
+            poller: OnceLock::new(),
+            wants_arming: AtomicBool::new(true),
+            watched: AtomicUsize::new(0),
+        }
     }
 
     /// That of the carrier that this thread is.
+    #[inline(always)]
     fn here() -> Option<&'static Reactor> {
         // SAFETY: carriers live for ever; the caller is a fiber of this one.
-        unsafe { Reactor::of(current::carrier().as_ref()?) }
+        unsafe { current::carrier().as_ref().map(|carrier| Reactor::of(carrier)) }
     }
 
     /// That of a carrier.
     ///
     /// # Safety
     /// The carrier's crew has fibers for as long as the caller uses the reactor.
-    unsafe fn of(carrier: &'static Carrier) -> Option<&'static Reactor> {
-        // SAFETY: as the caller promised.
-        let driver: &'static dyn Any = unsafe { carrier.driver() };
-        driver.downcast_ref()
+    #[inline(always)]
+    unsafe fn of(carrier: &'static Carrier) -> &'static Reactor {
+        // SAFETY: as the caller promised. Runtimes give their carriers no other drivers.
+        unsafe { &*carrier.driver().cast::<Reactor>() }
     }
 
     /// The poller; if there cannot be one of the kind that was chosen, the one that needs nothing.
@@ -74,6 +82,7 @@ impl Reactor {
                 sys::fallback(self.bell)
             })
         });
+        self.wants_arming.store(poller.wants_arming(), Ordering::Relaxed);
         // The carrier may sleep without it.
         self.bell.ring();
         &**poller
@@ -94,7 +103,16 @@ impl Reactor {
         self.watched.fetch_sub(1, Ordering::Relaxed);
     }
 
-    fn arm(&self, token: Token, direction: Direction) {
+    /// Somebody is about to wait.
+    #[inline(always)]
+    fn arm(&self, token: impl FnOnce() -> Token, direction: Direction) {
+        if self.wants_arming.load(Ordering::Relaxed) {
+            self.arm_poller(token(), direction);
+        }
+    }
+
+    #[cold]
+    fn arm_poller(&self, token: Token, direction: Direction) {
         let here = Reactor::here().is_some_and(|here| core::ptr::eq(here, self));
         if self.poller().arm(token, direction) && !here {
             self.bell.ring();

@@ -5,6 +5,7 @@
 use super::Reactor;
 use super::sys::{Direction, Ready, Token};
 use super::table;
+use crate::carrier::Claimed;
 use crate::fiber::Control;
 use crate::park::list::{List, Node, Wakes};
 use crate::primitive::{AtomicU32, Ordering, SpinLock};
@@ -114,10 +115,13 @@ impl Slot {
                 self.advance(direction);
             }
         }
-        let mut woken = Woken::none();
-        state.take_waiters(ready, &mut woken);
+        // Hardly ever does more than one wait.
+        let (first, more) = state.take_first(ready);
         drop(state);
-        if woken.resume() {
+        if let Some(first) = first {
+            first.resume_in_turn();
+        }
+        if more {
             self.wake(ready);
         }
     }
@@ -217,7 +221,7 @@ impl Slot {
     fn arm(fd: RawFd, direction: Direction, state: &State) {
         // SAFETY: it lets go of its slots before it goes.
         if let Some(reactor) = unsafe { state.reactor.as_ref() } {
-            reactor.arm(Token::new(fd, state.generation), direction);
+            reactor.arm(|| Token::new(fd, state.generation), direction);
         }
     }
 
@@ -289,6 +293,32 @@ impl State {
 
     pub(super) fn remove(&mut self, direction: Direction, node: &Node<Waits>) {
         self.waiters[direction as usize].remove(node);
+    }
+
+    /// Takes out the first suspended fiber that waits for what is ready, and says whether there are
+    /// more who do.
+    #[inline(always)]
+    fn take_first(&mut self, ready: Ready) -> (Option<Claimed>, bool) {
+        let mut first = None;
+        let mut more = false;
+        for direction in Direction::BOTH {
+            let list = &mut self.waiters[direction as usize];
+            if !ready.has(Ready::direction(direction)) {
+                continue;
+            }
+            if let Some(node) = list.first()
+                && first.is_none()
+                && let Waits::Suspended = node.payload()
+            {
+                let node = list.pop().expect("it was the first");
+                first = node.claim();
+                if first.is_some() {
+                    node.grant();
+                }
+            }
+            more |= list.first().is_some();
+        }
+        (first, more)
     }
 
     /// Takes out an unstarted fiber that waits to be readable; false if it does not.

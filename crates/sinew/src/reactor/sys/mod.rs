@@ -117,6 +117,11 @@ pub(super) trait Poller: Send + Sync {
     /// Watches a descriptor no longer; one that it does not know does no harm.
     fn remove(&self, fd: RawFd, token: Token);
 
+    /// Whether it has to be told of each wait.
+    fn wants_arming(&self) -> bool {
+        false
+    }
+
     /// Somebody is about to wait. True if whoever waits in the kernel has to be told, by the bell.
     fn arm(&self, _token: Token, _direction: Direction) -> bool {
         false

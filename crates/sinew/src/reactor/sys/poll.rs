@@ -65,6 +65,10 @@ impl Poller for List {
         self.armed.lock().retain(|(known, _)| *known != token);
     }
 
+    fn wants_arming(&self) -> bool {
+        true
+    }
+
     fn arm(&self, token: Token, direction: Direction) -> bool {
         let wanted = Ready::direction(direction);
         let mut armed = self.armed.lock();

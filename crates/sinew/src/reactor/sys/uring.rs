@@ -67,6 +67,10 @@ impl Poller for Uring {
         self.ring.cancel(token.0);
     }
 
+    fn wants_arming(&self) -> bool {
+        true
+    }
+
     fn arm(&self, _token: Token, _direction: Direction) -> bool {
         self.ring.has_unsubmitted()
     }
