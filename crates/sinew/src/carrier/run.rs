@@ -34,6 +34,8 @@ const STACKS: usize = 256;
 const FEW_STACKS: usize = 32;
 /// How long somebody else's only unstarted fiber is left to its maker.
 const PATIENCE: u64 = 4_000;
+/// A carrier that has not looked at its events for so long, in nanoseconds, is helped out.
+const STALLED: u64 = 100_000;
 /// How often a sleeper looks for work that its owner does not get to, at first and at last.
 const FIRST_WATCH: Duration = Duration::from_micros(500);
 const LAST_WATCH: Duration = Duration::from_millis(10);
@@ -188,6 +190,10 @@ impl Carrier {
     /// Looks for work for a little while. True if there is some.
     fn search(&self, crew: &Crew, round: &Round) -> bool {
         round.saw_lone.set(false);
+        if self.help_out(crew) {
+            round.watch.set(FIRST_WATCH);
+            return true;
+        }
         for turn in 0..ROUNDS {
             if !self.inbox.is_empty() || self.find_shared(crew, round) {
                 round.more();
@@ -211,6 +217,24 @@ impl Carrier {
         }
         round.fewer();
         false
+    }
+
+    /// Looks at the events of carriers that do not get to them, because one fiber runs for long. True
+    /// if that has brought something to do here: fibers that may move.
+    fn help_out(&self, crew: &Crew) -> bool {
+        let now = clock::now();
+        for (carrier, driver) in crew.carriers.iter().zip(&crew.drivers) {
+            let polled = carrier.polled.load(Ordering::Relaxed);
+            if now.saturating_sub(polled) > STALLED
+                && !core::ptr::eq(*carrier, self)
+                && !carrier.inbox.is_parked()
+                && driver.is_active()
+            {
+                carrier.polled.store(now, Ordering::Relaxed);
+                driver.poll();
+            }
+        }
+        self.has_ready()
     }
 
     /// Takes unstarted or migratable fibers from outside or from another carrier.

@@ -26,7 +26,7 @@ use slot::Slot;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::sync::OnceLock;
-use sys::{Poller, Ready, Token};
+use sys::{Events, Poller, Token};
 
 /// What one carrier sleeps in, and learns of events from.
 pub(crate) struct Reactor {
@@ -121,22 +121,35 @@ impl Reactor {
 
     /// Looks for events, or waits for them; returns how many there were.
     fn harvest(&self, poller: &dyn Poller, timeout: Option<Duration>) -> usize {
-        let mut count = 0;
-        let mut deliver = |token: Token, ready: Ready| {
-            count += 1;
-            if token == Token::BELL {
-                self.bell.clear();
-            } else if let Some(slot) = table::known(token.fd()) {
-                slot.deliver(token, ready);
-            }
-        };
-        if let Err(error) = poller.wait(timeout, &mut deliver)
+        let mut events = Events::new();
+        if let Err(error) = poller.wait(timeout, &mut events)
             && error.kind() != io::ErrorKind::Interrupted
         {
             report::say(format_args!("waiting for events failed: {error}"));
             self.bell.wait(timeout.map(|timeout| timeout.min(PAUSE)).or(Some(PAUSE)));
         }
-        count
+        let events = events.as_slice();
+        for (index, (token, ready)) in events.iter().enumerate() {
+            if let Some((later, _)) = events.get(index + AHEAD) {
+                later.slot().inspect(|slot| slot.fetch());
+            }
+            if *token == Token::BELL {
+                self.bell.clear();
+            } else if let Some(slot) = token.slot() {
+                slot.deliver(*token, *ready);
+            }
+        }
+        events.len()
+    }
+}
+
+/// How many events ahead a slot is fetched: it may not have been used for long.
+const AHEAD: usize = 3;
+
+impl Token {
+    /// The slot that an event is for.
+    fn slot(self) -> Option<&'static Slot> {
+        if self == Token::BELL { None } else { table::known(self.fd()) }
     }
 }
 

@@ -160,13 +160,14 @@ impl Ring {
         }
     }
 
-    /// Takes what is complete: wakes who waits for operations, and gives the rest to `other`. Returns
-    /// how many there were.
-    pub(super) fn reap(&self, other: &mut dyn FnMut(u64, i32, u32)) -> usize {
+    /// Takes what is complete, `most` at a time: wakes who waits for operations, and gives the rest to
+    /// `other`. Returns how many there were.
+    pub(super) fn reap(&self, most: usize, other: &mut dyn FnMut(u64, i32, u32)) -> usize {
         let mut total = 0;
         loop {
             let mut batch = [const { None }; BATCH];
-            let count = self.take(&mut batch);
+            let wanted = BATCH.min(most - total);
+            let count = self.take(&mut batch, wanted);
             for completion in batch.into_iter().take(count).flatten() {
                 match completion {
                     Completion::Operation(waiter) => {
@@ -176,18 +177,18 @@ impl Ring {
                 }
             }
             total += count;
-            if count < BATCH {
+            if count < wanted || total == most {
                 return total;
             }
         }
     }
 
-    fn take(&self, batch: &mut [Option<Completion>; BATCH]) -> usize {
+    fn take(&self, batch: &mut [Option<Completion>; BATCH], most: usize) -> usize {
         let _lock = self.completions.lock();
         // SAFETY: the lock is held.
         let mut queue = unsafe { self.ring.completion_shared() };
         let mut count = 0;
-        while count < BATCH
+        while count < most
             && let Some(entry) = queue.next()
         {
             batch[count] = Some(self.complete(&entry));

@@ -8,7 +8,7 @@ use super::table;
 use crate::carrier::Claimed;
 use crate::fiber::Control;
 use crate::park::list::{List, Node, Wakes};
-use crate::primitive::{AtomicU32, Ordering, SpinLock};
+use crate::primitive::{AtomicU32, Ordering, SpinLock, prefetch};
 use core::pin::Pin;
 use core::ptr;
 use std::io;
@@ -96,6 +96,12 @@ impl Slot {
     /// Whether [`close`](Self::close) was called.
     pub(crate) fn is_closed(&self) -> bool {
         self.state.lock().closed
+    }
+
+    /// Asks for the memory that an event will touch.
+    #[inline(always)]
+    pub(super) fn fetch(&self) {
+        prefetch(ptr::from_ref(self).cast());
     }
 
     /// Takes an event: wakes whoever waits for it.

@@ -1,6 +1,6 @@
 //! Linux: edges of both directions, added once.
 
-use super::{HARVEST, Poller, Ready, Token};
+use super::{Events, HARVEST, Poller, Ready, Token};
 use crate::carrier::bell::Bell;
 use crate::primitive::{AtomicBool, Ordering};
 #[cfg(target_os = "linux")]
@@ -115,29 +115,25 @@ impl Poller for Epoll {
         let _ = self.control(libc::EPOLL_CTL_DEL, fd, 0, token);
     }
 
-    fn wait(
-        &self,
-        timeout: Option<Duration>,
-        deliver: &mut dyn FnMut(Token, Ready),
-    ) -> io::Result<()> {
-        let mut events = [const { MaybeUninit::<libc::epoll_event>::uninit() }; HARVEST];
+    fn wait(&self, timeout: Option<Duration>, events: &mut Events) -> io::Result<()> {
+        let mut buffer = [const { MaybeUninit::<libc::epoll_event>::uninit() }; HARVEST];
         let mut timeout = timeout;
         #[cfg(target_os = "linux")]
         if let Some(Some(ring)) = self.ring.get() {
             if ring.has_unsubmitted() {
                 ring.submit()?;
             }
-            if ring.is_active() && ring.reap(&mut |_, _, _| ()) > 0 {
+            if ring.is_active() && ring.reap(HARVEST, &mut |_, _, _| ()) > 0 {
                 timeout = Some(Duration::ZERO);
             }
         }
         let count = if timeout == Some(Duration::ZERO) || COARSE.load(Ordering::Relaxed) {
-            self.wait_coarse(&mut events, timeout)
+            self.wait_coarse(&mut buffer, timeout)
         } else {
-            match self.wait_fine(&mut events, timeout) {
+            match self.wait_fine(&mut buffer, timeout) {
                 -1 if io::Error::last_os_error().raw_os_error() == Some(libc::ENOSYS) => {
                     COARSE.store(true, Ordering::Relaxed);
-                    self.wait_coarse(&mut events, timeout)
+                    self.wait_coarse(&mut buffer, timeout)
                 }
                 count => count,
             }
@@ -145,13 +141,13 @@ impl Poller for Epoll {
         if count < 0 {
             return Err(io::Error::last_os_error());
         }
-        for event in &events[..count as usize] {
+        for event in &buffer[..count as usize] {
             // SAFETY: the kernel has written so many.
             let event = unsafe { event.assume_init() };
             #[cfg(target_os = "linux")]
             if event.u64 == Token::RING.0 {
                 if let Some(Some(ring)) = self.ring.get() {
-                    ring.reap(&mut |_, _, _| ());
+                    ring.reap(HARVEST, &mut |_, _, _| ());
                 }
                 continue;
             }
@@ -161,7 +157,7 @@ impl Poller for Epoll {
                 (Ready::WRITE, happened & WRITE != 0),
                 (Ready::SPECIAL, happened & SPECIAL != 0),
             ]);
-            deliver(Token(event.u64), ready);
+            events.push(Token(event.u64), ready);
         }
         Ok(())
     }

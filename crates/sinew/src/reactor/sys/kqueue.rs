@@ -1,6 +1,6 @@
 //! The BSDs and macOS: edges of both directions, added once.
 
-use super::{HARVEST, Poller, Ready, Token};
+use super::{Events, HARVEST, Poller, Ready, Token};
 use crate::carrier::bell::Bell;
 use core::mem::MaybeUninit;
 use core::ptr;
@@ -71,12 +71,8 @@ impl Poller for Kqueue {
         }
     }
 
-    fn wait(
-        &self,
-        timeout: Option<Duration>,
-        deliver: &mut dyn FnMut(Token, Ready),
-    ) -> io::Result<()> {
-        let mut events = [const { MaybeUninit::<libc::kevent>::uninit() }; HARVEST];
+    fn wait(&self, timeout: Option<Duration>, events: &mut Events) -> io::Result<()> {
+        let mut buffer = [const { MaybeUninit::<libc::kevent>::uninit() }; HARVEST];
         let timeout = timeout.map(|timeout| libc::timespec {
             tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
             tv_nsec: timeout.subsec_nanos() as _,
@@ -86,9 +82,9 @@ impl Poller for Kqueue {
         let room = HARVEST.try_into().expect("a small number");
         // SAFETY: no changes; a valid buffer with its length; a valid time or none.
         let count =
-            unsafe { libc::kevent(fd, ptr::null(), 0, events.as_mut_ptr().cast(), room, timeout) };
+            unsafe { libc::kevent(fd, ptr::null(), 0, buffer.as_mut_ptr().cast(), room, timeout) };
         let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
-        for event in &events[..count] {
+        for event in &buffer[..count] {
             // SAFETY: the kernel has written so many.
             let event = unsafe { event.assume_init() };
             let flags = event.flags as u16;
@@ -98,7 +94,7 @@ impl Poller for Kqueue {
                 (Ready::WRITE, !read),
                 (Ready::SPECIAL, flags & (libc::EV_EOF | libc::EV_ERROR) != 0),
             ]);
-            deliver(Token((event.udata as *mut libc::c_void).addr() as u64), ready);
+            events.push(Token((event.udata as *mut libc::c_void).addr() as u64), ready);
         }
         Ok(())
     }

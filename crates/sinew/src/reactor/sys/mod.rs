@@ -22,6 +22,7 @@ pub(super) use poll::ppoll;
 #[cfg(target_os = "linux")]
 use super::ring::Ring;
 use crate::carrier::bell::Bell;
+use core::mem::MaybeUninit;
 use core::time::Duration;
 use std::io;
 use std::os::fd::{BorrowedFd, RawFd};
@@ -103,6 +104,38 @@ impl Ready {
 /// The most events that one look takes.
 const HARVEST: usize = 128;
 
+/// What happened, in the order of the kernel's telling.
+pub(super) struct Events {
+    /// The first `len` are there.
+    events: [MaybeUninit<(Token, Ready)>; HARVEST],
+    len: usize,
+}
+
+impl Events {
+    pub(super) const fn new() -> Events {
+        Events { events: [const { MaybeUninit::uninit() }; HARVEST], len: 0 }
+    }
+
+    /// How many more there is room for.
+    #[cfg(target_os = "linux")]
+    fn room(&self) -> usize {
+        HARVEST - self.len
+    }
+
+    /// Adds one, if there is room.
+    fn push(&mut self, token: Token, ready: Ready) {
+        if let Some(place) = self.events.get_mut(self.len) {
+            place.write((token, ready));
+            self.len += 1;
+        }
+    }
+
+    pub(super) fn as_slice(&self) -> &[(Token, Ready)] {
+        // SAFETY: the first `len` were written, and have the layout of what is in them.
+        unsafe { core::slice::from_raw_parts(self.events.as_ptr().cast(), self.len) }
+    }
+}
+
 /// A way to wait for many descriptors. Every method may be called by any thread at any time.
 pub(super) trait Poller: Send + Sync {
     /// Watches a descriptor in both directions. What is ready at this moment is reported.
@@ -127,13 +160,9 @@ pub(super) trait Poller: Send + Sync {
         false
     }
 
-    /// Waits until something happens or `timeout` is over, and says what: at most [`HARVEST`] events.
-    /// A signal may end it early.
-    fn wait(
-        &self,
-        timeout: Option<Duration>,
-        deliver: &mut dyn FnMut(Token, Ready),
-    ) -> io::Result<()>;
+    /// Waits until something happens or `timeout` is over, and says what, as far as there is room in
+    /// `events`, which are none yet. A signal may end it early.
+    fn wait(&self, timeout: Option<Duration>, events: &mut Events) -> io::Result<()>;
 
     /// The ring for operations that the kernel does by itself, if there is one.
     #[cfg(target_os = "linux")]

@@ -3,7 +3,7 @@
 //! `poll` reports levels, so only directions that are armed are asked for, and what was reported is
 //! disarmed.
 
-use super::{Direction, HARVEST, Poller, Ready, Token};
+use super::{Direction, Events, HARVEST, Poller, Ready, Token};
 use crate::carrier::bell::Bell;
 use crate::primitive::{AtomicU32, Ordering, SpinLock};
 use core::time::Duration;
@@ -80,11 +80,7 @@ impl Poller for List {
         self.waiting.load(Ordering::SeqCst) > 0
     }
 
-    fn wait(
-        &self,
-        timeout: Option<Duration>,
-        deliver: &mut dyn FnMut(Token, Ready),
-    ) -> io::Result<()> {
+    fn wait(&self, timeout: Option<Duration>, events: &mut Events) -> io::Result<()> {
         // ORDERING: SeqCst: counted before the list is read; pairs with the load in `arm`.
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let (mut fds, tokens) = self.question();
@@ -103,7 +99,7 @@ impl Poller for List {
                 (Ready::SPECIAL, true),
             ]);
             self.disarm(token, ready);
-            deliver(token, ready);
+            events.push(token, ready);
         }
         Ok(())
     }

@@ -3,7 +3,7 @@
 //! A descriptor is watched by a poll that reports again and again; adding one needs no call of its
 //! own. Should the kernel end such a poll by itself, it is begun again.
 
-use super::{Direction, Poller, Ready, Token, check_watchable};
+use super::{Direction, Events, Poller, Ready, Token, check_watchable};
 use crate::carrier::bell::Bell;
 use crate::reactor::ring::Ring;
 use core::time::Duration;
@@ -25,6 +25,19 @@ impl Uring {
 
     fn begin(&self, fd: RawFd, events: u32, token: Token) -> io::Result<()> {
         self.push(&opcode::PollAdd::new(types::Fd(fd), events).multi(true).build(), token.0)
+    }
+
+    fn reap(&self, events: &mut Events) -> usize {
+        self.ring.reap(events.room(), &mut |mark, result, flags| {
+            if mark == Token::BELL.0 {
+                events.push(Token::BELL, Ready::READ);
+                if !cqueue::more(flags) {
+                    let _ = self.begin(self.bell, libc::POLLIN as u32, Token::BELL);
+                }
+            } else if mark != 0 {
+                events.push(Token(mark), ready(result, flags));
+            }
+        })
     }
 
     fn push(&self, entry: &squeue::Entry, mark: u64) -> io::Result<()> {
@@ -75,25 +88,11 @@ impl Poller for Uring {
         self.ring.has_unsubmitted()
     }
 
-    fn wait(
-        &self,
-        timeout: Option<Duration>,
-        deliver: &mut dyn FnMut(Token, Ready),
-    ) -> io::Result<()> {
-        let mut report = |mark, result, flags| {
-            if mark == Token::BELL.0 {
-                deliver(Token::BELL, Ready::READ);
-                if !cqueue::more(flags) {
-                    let _ = self.begin(self.bell, libc::POLLIN as u32, Token::BELL);
-                }
-            } else if mark != 0 {
-                deliver(Token(mark), ready(result, flags));
-            }
-        };
+    fn wait(&self, timeout: Option<Duration>, events: &mut Events) -> io::Result<()> {
         if self.ring.has_unsubmitted() {
             self.ring.submit()?;
         }
-        if self.ring.reap(&mut report) > 0 {
+        if self.reap(events) > 0 {
             return Ok(());
         }
         match timeout {
@@ -101,7 +100,7 @@ impl Poller for Uring {
             Some(Duration::ZERO) => self.ring.submit()?,
             timeout => self.ring.submit_and_wait(timeout)?,
         }
-        self.ring.reap(&mut report);
+        self.reap(events);
         Ok(())
     }
 
