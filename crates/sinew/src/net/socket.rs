@@ -6,7 +6,7 @@ use crate::io::attempt::{Limit, attempt};
 use crate::primitive::{AtomicBool, AtomicU64, Ordering};
 use crate::reactor::{Direction, Source};
 use core::time::Duration;
-use socket2::{SockAddr, SockAddrStorage, SockRef};
+use socket2::{Domain, Protocol, SockAddr, SockAddrStorage, SockRef, Type};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
@@ -168,11 +168,7 @@ impl<T: AsFd> Socket<T> {
         self.source().close();
         // Ends what threads wait for. The socket may be connected to nobody.
         let _ = SockRef::from(self.get()).shutdown(std::net::Shutdown::Both);
-        let nothing = socket2::Socket::new(
-            socket2::Domain::UNIX,
-            socket2::Type::STREAM.nonblocking().cloexec(),
-            None,
-        )?;
+        let nothing = open(Domain::UNIX, Type::STREAM, None)?;
         replace(&OwnedFd::from(nothing), self.get())
     }
 }
@@ -188,6 +184,20 @@ impl Options {
             nanos => Limit::Within(Duration::from_nanos(nanos)),
         }
     }
+}
+
+/// Makes a socket in non-blocking mode, which is not inherited.
+pub(crate) fn open(
+    domain: Domain,
+    kind: Type,
+    protocol: Option<Protocol>,
+) -> io::Result<socket2::Socket> {
+    #[cfg(not(target_vendor = "apple"))]
+    let kind = kind.nonblocking();
+    let socket = socket2::Socket::new(domain, kind, protocol)?;
+    #[cfg(target_vendor = "apple")]
+    socket.set_nonblocking(true)?;
+    Ok(socket)
 }
 
 /// Makes the descriptor of `fd` one of what `with` is.

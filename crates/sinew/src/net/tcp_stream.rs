@@ -423,8 +423,8 @@ impl TcpStream {
 }
 
 fn connect(address: SocketAddr, limit: Limit) -> io::Result<TcpStream> {
-    let kind = Type::STREAM.nonblocking().cloexec();
-    let socket = socket2::Socket::new(Domain::for_address(address), kind, Some(Protocol::TCP))?;
+    let domain = Domain::for_address(address);
+    let socket = socket::open(domain, Type::STREAM, Some(Protocol::TCP))?;
     let socket = Socket::from_nonblocking(net::TcpStream::from(socket));
     socket::connect(&socket, &SockAddr::from(address), limit)?;
     Ok(TcpStream { socket })
