@@ -86,7 +86,7 @@ pub(crate) fn attempt_read(
                     if count > 0 && count < len {
                         source.set_drained(tick);
                     }
-                    return Ok(count);
+                    return unless_closed(source, count);
                 }
             }
         }
@@ -99,6 +99,13 @@ pub(crate) fn attempt_read(
             limit = Limit::AtOnce;
         }
     }
+}
+
+/// What a read of a stream says that got `count` bytes. Closing a socket shuts it down, so that who
+/// reads at that moment finds nothing: that is not the end of what the other side has sent.
+#[inline]
+pub(crate) fn unless_closed(source: &Source, count: usize) -> io::Result<usize> {
+    if count == 0 && source.is_closed() { Err(Source::closed()) } else { Ok(count) }
 }
 
 /// What the standard library says of a timeout.

@@ -2,7 +2,7 @@
 
 use super::backoff::Backoff;
 use crate::io::Async;
-use crate::io::attempt::{Limit, attempt};
+use crate::io::attempt::{Limit, attempt, unless_closed};
 use crate::primitive::{AtomicBool, AtomicU64, Ordering};
 use crate::reactor::{Direction, Source};
 use core::time::Duration;
@@ -122,6 +122,16 @@ impl<T: AsFd> Socket<T> {
         mut operation: impl FnMut(&T) -> io::Result<R>,
     ) -> io::Result<R> {
         attempt(self.source(), direction, self.limit(direction), || operation(self.get()))
+    }
+
+    /// Reads from a stream, waiting whenever it would block.
+    #[inline]
+    pub(crate) fn attempt_read(
+        &self,
+        mut read: impl FnMut(&T) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        let count = self.attempt(Direction::Read, &mut read)?;
+        unless_closed(self.source(), count)
     }
 
     /// Accepts a connection, waiting for one: the new socket, in non-blocking mode, and the peer.

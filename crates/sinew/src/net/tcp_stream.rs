@@ -304,7 +304,7 @@ impl TcpStream {
         if buffer.is_empty() {
             return Ok(0);
         }
-        self.socket.attempt(Direction::Read, |stream| stream.peek(buffer))
+        self.socket.attempt_read(|stream| stream.peek(buffer))
     }
 
     /// Whether small pieces are sent at once, instead of being collected.
