@@ -14,6 +14,7 @@ mod backoff;
 mod socket;
 mod tcp_listener;
 mod tcp_stream;
+mod udp_socket;
 
 pub use addresses::ToSocketAddrs;
 pub use std::net::{
@@ -21,3 +22,4 @@ pub use std::net::{
 };
 pub use tcp_listener::{Incoming, TcpListener};
 pub use tcp_stream::TcpStream;
+pub use udp_socket::UdpSocket;

@@ -1,7 +1,7 @@
 //! Tests that run on every backend there is.
 
-use sinew::Runtime;
 use sinew::runtime::Backend;
+use sinew::{JoinHandle, Runtime, WaitKind};
 use sinew_testkit::watch;
 
 /// Runs `test` with a runtime of each backend that is supported here, on one carrier and on two.
@@ -15,4 +15,12 @@ pub(crate) fn on_each(test: impl Fn(&Runtime)) {
             test(&builder.build().unwrap());
         }
     }
+}
+
+/// Returns when a fiber waits for a descriptor.
+#[allow(dead_code, reason = "not every test stops a fiber")]
+pub(crate) fn until_it_waits<T>(fiber: &JoinHandle<T>) {
+    let waits =
+        || matches!(fiber.fiber().waits_for(), Some(WaitKind::Readable | WaitKind::Writable));
+    sinew::wait_until(waits, None);
 }
