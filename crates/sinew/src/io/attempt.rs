@@ -3,6 +3,7 @@
 use crate::carrier::current;
 use crate::clock;
 use crate::reactor::{Direction, Source};
+use core::mem;
 use core::time::Duration;
 use std::io;
 
@@ -62,7 +63,7 @@ pub(crate) fn attempt<R>(
 #[inline]
 pub(crate) fn attempt_read(
     source: &Source,
-    limit: Limit,
+    mut limit: Limit,
     len: usize,
     mut read: impl FnMut() -> io::Result<usize>,
 ) -> io::Result<usize> {
@@ -70,10 +71,13 @@ pub(crate) fn attempt_read(
         return Ok(0);
     }
     take_turns();
+    // Nothing but a harvest takes back the note that the stream is empty. So it counts once, before a
+    // wait: who may not wait has to try, and so has a thread, of whose wait no harvest knows.
+    let mut may_leave_out = !matches!(limit, Limit::AtOnce);
     let mut deadline = None;
     loop {
         let tick = source.tick(Direction::Read);
-        if !source.is_drained(tick) {
+        if !(mem::take(&mut may_leave_out) && source.is_drained(tick)) {
             match read() {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
@@ -82,7 +86,7 @@ pub(crate) fn attempt_read(
                     if count > 0 && count < len {
                         source.set_drained(tick);
                     }
-                    return Ok(count);
+                    return unless_closed(source, count);
                 }
             }
         }
@@ -91,9 +95,17 @@ pub(crate) fn attempt_read(
         }
         let deadline = *deadline.get_or_insert_with(|| limit.deadline());
         if !source.wait(Direction::Read, tick, deadline)? {
-            return Err(would_block());
+            // Something may be there that no harvest has reported.
+            limit = Limit::AtOnce;
         }
     }
+}
+
+/// What a read of a stream says that got `count` bytes. Closing a socket shuts it down, so that who
+/// reads at that moment finds nothing: that is not the end of what the other side has sent.
+#[inline]
+pub(crate) fn unless_closed(source: &Source, count: usize) -> io::Result<usize> {
+    if count == 0 && source.is_closed() { Err(Source::closed()) } else { Ok(count) }
 }
 
 /// What the standard library says of a timeout.

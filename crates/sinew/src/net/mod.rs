@@ -15,6 +15,7 @@ mod calls;
 mod socket;
 mod tcp_listener;
 mod tcp_stream;
+mod udp_socket;
 
 pub use addresses::ToSocketAddrs;
 pub use std::net::{
@@ -22,3 +23,4 @@ pub use std::net::{
 };
 pub use tcp_listener::{Incoming, TcpListener};
 pub use tcp_stream::TcpStream;
+pub use udp_socket::UdpSocket;

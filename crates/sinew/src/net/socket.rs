@@ -2,11 +2,12 @@
 
 use super::backoff::Backoff;
 use crate::io::Async;
-use crate::io::attempt::{Limit, attempt};
+use crate::io::attempt::{Limit, attempt, unless_closed};
 use crate::primitive::{AtomicBool, AtomicU64, Ordering};
 use crate::reactor::{Direction, Source};
+use core::mem;
 use core::time::Duration;
-use socket2::{SockAddr, SockAddrStorage, SockRef};
+use socket2::{Domain, Protocol, SockAddr, SockAddrStorage, SockRef, Type};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
@@ -124,9 +125,53 @@ impl<T: AsFd> Socket<T> {
         attempt(self.source(), direction, self.limit(direction), || operation(self.get()))
     }
 
+    /// Reads from a stream, waiting whenever it would block.
+    #[inline]
+    pub(crate) fn attempt_read(
+        &self,
+        mut read: impl FnMut(&T) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        let count = self.attempt(Direction::Read, &mut read)?;
+        unless_closed(self.source(), count)
+    }
+
+    /// Takes a datagram or a connection, waiting for one; `end` is the answer if the socket was shut
+    /// down and will get no more.
+    ///
+    /// Linux tells that only to those who block: in non-blocking mode, a datagram socket or a Unix
+    /// listener says "would block" for ever, and is ready all the time. So who is woken and finds
+    /// nothing asks, as does who comes after a hang-up was reported, and will not be again.
+    pub(crate) fn take_next<R>(
+        &self,
+        mut operation: impl FnMut(&T) -> io::Result<R>,
+        end: impl Fn() -> io::Result<R>,
+    ) -> io::Result<R> {
+        let mut woken = false;
+        self.attempt(Direction::Read, |socket| {
+            let result = operation(socket);
+            let asks = mem::replace(&mut woken, true) || self.source().saw_special();
+            match result {
+                Err(error)
+                    if error.kind() == io::ErrorKind::WouldBlock
+                        && asks
+                        && !matches!(self.limit(Direction::Read), Limit::AtOnce)
+                        && gets_no_more(socket) =>
+                {
+                    if self.source().is_closed() {
+                        Err(Source::closed())
+                    } else {
+                        end()
+                    }
+                }
+                result => result,
+            }
+        })
+    }
+
     /// Accepts a connection, waiting for one: the new socket, in non-blocking mode, and the peer.
     pub(crate) fn accept(&self) -> io::Result<(OwnedFd, SockAddr)> {
-        self.backoff.pace(self.attempt(Direction::Read, accept))
+        let end = || Err(io::Error::from_raw_os_error(libc::EINVAL));
+        self.backoff.pace(self.take_next(accept, end))
     }
 
     /// Sets how long an operation may take: for ever without a timeout.
@@ -168,11 +213,7 @@ impl<T: AsFd> Socket<T> {
         self.source().close();
         // Ends what threads wait for. The socket may be connected to nobody.
         let _ = SockRef::from(self.get()).shutdown(std::net::Shutdown::Both);
-        let nothing = socket2::Socket::new(
-            socket2::Domain::UNIX,
-            socket2::Type::STREAM.nonblocking().cloexec(),
-            None,
-        )?;
+        let nothing = open(Domain::UNIX, Type::STREAM, None)?;
         replace(&OwnedFd::from(nothing), self.get())
     }
 }
@@ -188,6 +229,20 @@ impl Options {
             nanos => Limit::Within(Duration::from_nanos(nanos)),
         }
     }
+}
+
+/// Makes a socket in non-blocking mode, which is not inherited.
+pub(crate) fn open(
+    domain: Domain,
+    kind: Type,
+    protocol: Option<Protocol>,
+) -> io::Result<socket2::Socket> {
+    #[cfg(not(target_vendor = "apple"))]
+    let kind = kind.nonblocking();
+    let socket = socket2::Socket::new(domain, kind, protocol)?;
+    #[cfg(target_vendor = "apple")]
+    socket.set_nonblocking(true)?;
+    Ok(socket)
 }
 
 /// Makes the descriptor of `fd` one of what `with` is.
@@ -233,6 +288,22 @@ fn accept<T: AsFd>(listener: &T) -> io::Result<(OwnedFd, SockAddr)> {
         socket.set_nonblocking(true)?;
     }
     Ok((accepted, address))
+}
+
+/// Whether the side of a socket that receives was shut down.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn gets_no_more(socket: &impl AsFd) -> bool {
+    let fd = socket.as_fd().as_raw_fd();
+    let mut entry = libc::pollfd { fd, events: libc::POLLRDHUP, revents: 0 };
+    // SAFETY: one entry. It only looks.
+    let count = unsafe { libc::poll(&raw mut entry, 1, 0) };
+    count > 0 && entry.revents & libc::POLLRDHUP != 0
+}
+
+/// Other systems say so themselves.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn gets_no_more(_socket: &impl AsFd) -> bool {
+    false
 }
 
 /// Connects a socket: waits until it is connected, or is not.

@@ -125,7 +125,8 @@ impl TcpListener {
     /// Closes the socket, although others may have it: those who wait for a connection get an error of
     /// the kind `NotConnected`, and so does who asks for one later. The port is free.
     ///
-    /// Copies made by [`try_clone`](Self::try_clone) are sockets of their own: they go on.
+    /// Copies made by [`try_clone`](Self::try_clone) accept no more on Linux, where the socket itself
+    /// stops to listen. Elsewhere they go on.
     ///
     /// # Errors
     /// If there are no descriptors left.

@@ -306,7 +306,7 @@ impl TcpStream {
         if buffer.is_empty() {
             return Ok(0);
         }
-        self.socket.attempt(Direction::Read, |stream| stream.peek(buffer))
+        self.socket.attempt_read(|stream| stream.peek(buffer))
     }
 
     /// Whether small pieces are sent at once, instead of being collected.
@@ -425,8 +425,8 @@ impl TcpStream {
 }
 
 fn connect(address: SocketAddr, limit: Limit) -> io::Result<TcpStream> {
-    let kind = Type::STREAM.nonblocking().cloexec();
-    let socket = socket2::Socket::new(Domain::for_address(address), kind, Some(Protocol::TCP))?;
+    let domain = Domain::for_address(address);
+    let socket = socket::open(domain, Type::STREAM, Some(Protocol::TCP))?;
     let socket = Socket::from_nonblocking(net::TcpStream::from(socket));
     socket::connect(&socket, &SockAddr::from(address), limit)?;
     Ok(TcpStream { socket })

@@ -93,6 +93,11 @@ impl Slot {
         self.drained.store(tick.0.wrapping_add(1), Ordering::Relaxed);
     }
 
+    /// Whether something else than data or room was reported: a hang-up, an error, urgent data.
+    pub(crate) fn saw_special(&self) -> bool {
+        self.special.load(Ordering::Relaxed) != 0
+    }
+
     /// Whether [`close`](Self::close) was called.
     pub(crate) fn is_closed(&self) -> bool {
         self.state.lock().closed

@@ -51,6 +51,11 @@ impl Source {
         self.slot.set_drained(tick);
     }
 
+    /// Whether something else than data or room was reported: a hang-up, an error, urgent data.
+    pub(crate) fn saw_special(&self) -> bool {
+        self.slot.saw_special()
+    }
+
     /// Waits until the descriptor may be ready, since `tick` was read: false if the deadline passed
     /// before. Descriptors of kinds that cannot be watched are always ready.
     ///
