@@ -15,6 +15,7 @@ mod socket;
 mod tcp_listener;
 mod tcp_stream;
 mod udp_socket;
+pub(crate) mod unix;
 
 pub use addresses::ToSocketAddrs;
 pub use std::net::{

@@ -245,6 +245,18 @@ pub(crate) fn open(
     Ok(socket)
 }
 
+/// Makes two Unix sockets that are connected to each other, as [`open`] makes one.
+pub(crate) fn pair(kind: Type) -> io::Result<(socket2::Socket, socket2::Socket)> {
+    #[cfg(not(target_vendor = "apple"))]
+    let kind = kind.nonblocking();
+    let (one, other) = socket2::Socket::pair(Domain::UNIX, kind, None)?;
+    #[cfg(target_vendor = "apple")]
+    for socket in [&one, &other] {
+        socket.set_nonblocking(true)?;
+    }
+    Ok((one, other))
+}
+
 /// Makes the descriptor of `fd` one of what `with` is.
 fn replace(with: &OwnedFd, fd: &impl AsFd) -> io::Result<()> {
     let (with, fd) = (with.as_raw_fd(), fd.as_fd().as_raw_fd());
