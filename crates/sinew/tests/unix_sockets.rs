@@ -4,6 +4,7 @@ use crate::backends::{as_fiber_and_thread, on_each, until_it_waits};
 use sinew::Runtime;
 use sinew::net::Shutdown;
 use sinew::os::unix::net::{SocketAddr, UnixDatagram, UnixListener, UnixStream};
+use sinew_testkit::child::child;
 use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -107,12 +108,18 @@ fn a_listener_is_iterated_over_by_reference() {
     as_fiber_and_thread(|| {
         let place = Place::new();
         let listener = UnixListener::bind(&place).unwrap();
-        let client = UnixStream::connect(&place).unwrap();
+        let mut clients = [0; 2].map(|_| UnixStream::connect(&place).unwrap());
+        let mut accepted = 0;
         for stream in &listener {
-            drop(stream.unwrap());
-            break;
+            stream.unwrap().write_all(b"x").unwrap();
+            accepted += 1;
+            if accepted == clients.len() {
+                break;
+            }
         }
-        assert_eq!((&client).read(&mut [0]).unwrap(), 0);
+        for client in &mut clients {
+            assert_eq!(client.read(&mut [0; 8]).unwrap(), 1);
+        }
     });
 }
 
@@ -257,19 +264,19 @@ fn receive(socket: BorrowedFd<'_>) -> std::io::Result<(u8, OwnedFd)> {
 /// asked for says nothing, and the kernel does not report the rest a second time.
 #[test]
 fn reads_go_on_behind_a_descriptor_that_was_passed() {
-    fn send(one: &UnixStream) {
+    fn send(mut one: &UnixStream) {
         let (reader, _writer) = std::io::pipe().unwrap();
-        { one }.write_all(b"abc").unwrap();
+        one.write_all(b"abc").unwrap();
         pass(one.as_fd(), b'd', reader.as_fd());
-        { one }.write_all(b"efg").unwrap();
+        one.write_all(b"efg").unwrap();
         pass(one.as_fd(), b'h', reader.as_fd());
-        { one }.write_all(b"i").unwrap();
+        one.write_all(b"i").unwrap();
     }
-    fn read(other: &UnixStream) -> Vec<u8> {
+    fn read(mut other: &UnixStream) -> Vec<u8> {
         let mut received = Vec::new();
         while received.len() < 9 {
             let mut buffer = [0; 64];
-            let count = { other }.read(&mut buffer).unwrap();
+            let count = other.read(&mut buffer).unwrap();
             received.extend_from_slice(&buffer[..count]);
         }
         received
@@ -292,9 +299,9 @@ fn reads_go_on_behind_a_descriptor_that_was_passed() {
 
 #[test]
 fn a_descriptor_arrives_between_plain_bytes() {
-    fn check(other: &UnixStream) {
+    fn check(mut other: &UnixStream) {
         let mut buffer = [0; 3];
-        { other }.read_exact(&mut buffer).unwrap();
+        other.read_exact(&mut buffer).unwrap();
         assert_eq!(&buffer, b"abc");
         let (byte, fd) = loop {
             sinew::io::wait_readable(other, None).unwrap();
@@ -305,7 +312,7 @@ fn a_descriptor_arrives_between_plain_bytes() {
         };
         assert_eq!(byte, b'd');
         std::io::PipeWriter::from(fd).write_all(b"through the descriptor").unwrap();
-        { other }.read_exact(&mut buffer).unwrap();
+        other.read_exact(&mut buffer).unwrap();
         assert_eq!(&buffer, b"efg");
     }
     on_each(|runtime| {
@@ -669,6 +676,58 @@ fn a_wait_for_room_elsewhere_ends_in_every_way() {
         drop(other);
         assert_eq!(fiber.join().unwrap(), ErrorKind::ConnectionRefused);
     });
+}
+
+/// Time that the process has used the processor.
+fn processor_time() -> Duration {
+    // SAFETY: an all-zero structure is valid, and is filled in.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);
+        usage
+    };
+    let time = |time: libc::timeval| {
+        Duration::from_secs(time.tv_sec as u64) + Duration::from_micros(time.tv_usec as u64)
+    };
+    time(usage.ru_utime) + time(usage.ru_stime)
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn waits_for_others_use_no_processor() {
+    let outcome = child("waits_for_others_use_no_processor", || {
+        on_each(|runtime| {
+            let (listening, receiving) = (Place::new(), Place::new());
+            let (listener, queue) = busy(&listening);
+            let receiver = UnixDatagram::bind(&receiving).unwrap();
+            let sender = Arc::new(UnixDatagram::unbound().unwrap());
+            sender.set_nonblocking(true).unwrap();
+            let filled = fill(|data| sender.send_to(data, &receiving));
+            sender.set_nonblocking(false).unwrap();
+
+            let path = listening.0.clone();
+            let connecting = runtime.spawn(move || UnixStream::connect(path).map(drop).unwrap());
+            let send = || {
+                let (sender, path) = (sender.clone(), receiving.0.clone());
+                move || sender.send_to(b"x", path).unwrap()
+            };
+            let sending = runtime.spawn(send());
+            let thread = thread::spawn(send());
+            until_it_waits(&connecting);
+            until_it_waits(&sending);
+            let before = processor_time();
+            thread::sleep(Duration::from_millis(500));
+            let used = processor_time() - before;
+            assert!(used < Duration::from_millis(50), "{used:?}");
+
+            queue.iter().for_each(|_| drop(listener.accept().unwrap()));
+            (0..filled + 2).for_each(|_| assert_eq!(receiver.recv(&mut [0]).unwrap(), 1));
+            connecting.join().unwrap();
+            sending.join().unwrap();
+            thread.join().unwrap();
+        });
+    });
+    outcome.assert_success();
 }
 
 #[test]
