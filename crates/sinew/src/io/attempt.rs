@@ -109,7 +109,7 @@ pub(crate) fn unless_closed(source: &Source, count: usize) -> io::Result<usize> 
 }
 
 /// What the standard library says of a timeout.
-fn would_block() -> io::Error {
+pub(crate) fn would_block() -> io::Error {
     io::Error::from_raw_os_error(libc::EAGAIN)
 }
 
