@@ -38,6 +38,8 @@ mod park {
     pub(crate) use crate::model::{Wait, Waiter};
 }
 mod primitive;
+#[cfg(not(sinew_loom))]
+pub mod process;
 mod queue;
 #[cfg(not(sinew_loom))]
 mod reactor;
