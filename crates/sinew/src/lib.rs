@@ -48,6 +48,8 @@ mod report;
 #[cfg(not(sinew_loom))]
 pub mod runtime;
 #[cfg(not(sinew_loom))]
+pub mod signal;
+#[cfg(not(sinew_loom))]
 mod spawn;
 pub mod sync;
 #[cfg(not(sinew_loom))]
