@@ -42,6 +42,8 @@ mod park {
     pub(crate) use crate::model::{Wait, Waiter};
 }
 mod primitive;
+#[cfg(not(sinew_loom))]
+pub mod process;
 mod queue;
 #[cfg(not(sinew_loom))]
 mod reactor;
@@ -49,6 +51,8 @@ mod reactor;
 mod report;
 #[cfg(not(sinew_loom))]
 pub mod runtime;
+#[cfg(not(sinew_loom))]
+pub mod signal;
 #[cfg(not(sinew_loom))]
 mod spawn;
 pub mod sync;
