@@ -222,6 +222,9 @@ impl Carrier {
     /// Looks at the events of carriers that do not get to them, because one fiber runs for long. True
     /// if that has brought something to do here: fibers that may move.
     fn help_out(&self, crew: &Crew) -> bool {
+        if crew.carriers.len() == 1 {
+            return false;
+        }
         let now = clock::now();
         for (carrier, driver) in crew.carriers.iter().zip(&crew.drivers) {
             let polled = carrier.polled.load(Ordering::Relaxed);

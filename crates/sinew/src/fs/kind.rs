@@ -68,7 +68,7 @@ fn is_in_memory(fd: BorrowedFd<'_>) -> bool {
         if libc::fstatfs(fd.as_raw_fd(), &raw mut status) < 0 {
             return false;
         }
-        i64::from(status.f_type)
+        status.f_type as i64
     };
     matches!(file_system, TMPFS | RAMFS)
 }

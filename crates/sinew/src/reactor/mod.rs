@@ -113,10 +113,25 @@ impl Reactor {
 
     #[cold]
     fn arm_poller(&self, token: Token, direction: Direction) {
-        let here = Reactor::here().is_some_and(|here| core::ptr::eq(here, self));
-        if self.poller().arm(token, direction) && !here {
+        if self.poller().arm(token, direction) && !self.is_here() {
             self.bell.ring();
         }
+    }
+
+    /// Takes back the ring of the bell. It is meant for the carrier: a neighbour that hears it when it
+    /// looks here passes it on.
+    #[cold]
+    fn hear_bell(&self) {
+        if self.is_here() {
+            self.bell.clear();
+        } else {
+            self.bell.ring();
+        }
+    }
+
+    /// Whether this is the thread of the reactor's carrier.
+    fn is_here(&self) -> bool {
+        Reactor::here().is_some_and(|here| core::ptr::eq(here, self))
     }
 
     /// Looks for events, or waits for them; returns how many there were.
@@ -134,7 +149,7 @@ impl Reactor {
                 later.slot().inspect(|slot| slot.fetch());
             }
             if *token == Token::BELL {
-                self.bell.clear();
+                self.hear_bell();
             } else if let Some(slot) = token.slot() {
                 slot.deliver(*token, *ready);
             }
