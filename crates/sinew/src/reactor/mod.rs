@@ -113,8 +113,23 @@ impl Reactor {
 
     #[cold]
     fn arm_poller(&self, token: Token, direction: Direction) {
-        let here = Reactor::here().is_some_and(|here| core::ptr::eq(here, self));
-        if self.poller().arm(token, direction) && !here {
+        if self.poller().arm(token, direction) && !self.is_here() {
+            self.bell.ring();
+        }
+    }
+
+    /// Whether this thread is the reactor's own carrier.
+    fn is_here(&self) -> bool {
+        Reactor::here().is_some_and(|here| core::ptr::eq(here, self))
+    }
+
+    /// Takes back what rang, if that was for us. A neighbour that looks at the events of a carrier
+    /// must not: the carrier may be about to sleep, and would not be woken.
+    fn answer_bell(&self) {
+        if self.is_here() {
+            self.bell.clear();
+        } else {
+            // Some pollers report it once.
             self.bell.ring();
         }
     }
@@ -134,7 +149,7 @@ impl Reactor {
                 later.slot().inspect(|slot| slot.fetch());
             }
             if *token == Token::BELL {
-                self.bell.clear();
+                self.answer_bell();
             } else if let Some(slot) = token.slot() {
                 slot.deliver(*token, *ready);
             }
