@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
 # The tests on aarch64 and riscv64, under qemu's user emulation.
 #
-# Debian's compiler is unpacked, not installed: it comes with a standard library for arm64 and with
-# the sources to build one for riscv64, and the machine's own cargo drives it.
+# Debian's compiler has a standard library for arm64, and the sources to build one for riscv64.
 # qemu does not know in-place guards, so the fallback is what runs; it handles faults itself, so the
 # overflow tests run natively only, and so do the tests that look at the memory of the process, which
 # is the emulator's too.
@@ -10,24 +9,8 @@ source "$(dirname "$0")/lib.sh"
 # A backtrace takes more stack than the smallest fiber of a test has.
 export RUST_BACKTRACE=0
 archs=${*:-aarch64 riscv64}
-tools=${SINEW_CROSS_TOOLS:-$PWD/target/cross/tools}
-if [ ! -x "$tools/usr/bin/rustc" ]; then
-    dpkg --add-architecture arm64
-    apt-get update -qq
-    mkdir -p "$tools"
-    (
-        cd "$tools"
-        # apt drops privileges to a user that cannot write here; as root it need not.
-        apt-get -o APT::Sandbox::User=root download -qq rustc-web rust-web-src libllvm22 \
-            libstd-rust-web-dev libstd-rust-web-1.96 libstd-rust-web-dev:arm64 libstd-rust-web-1.96:arm64
-        for package in *.deb; do dpkg -x "$package" .; done
-        rm -f ./*.deb
-    )
-fi
 need qemu-user
-export LD_LIBRARY_PATH=$tools/usr/lib/x86_64-linux-gnu:$tools/usr/lib/llvm-22/lib
-export RUSTC=$tools/usr/bin/rustc RUSTDOC=$tools/usr/bin/rustdoc RUSTC_BOOTSTRAP=1
-cargo=$(LD_LIBRARY_PATH='' RUSTC='' rustup which cargo)
+use_debians_compiler
 tests=(--lib)
 for name in ending injecting misuse transcripts generators scopes raw_context nesting threads fp_control stacks pool; do
     tests+=(--test "$name")

@@ -21,3 +21,27 @@ need() {
     apt-get update -qq
     DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 }
+
+# Sets RUSTC to Debian's compiler, which comes with the sources of the standard library and so builds
+# for platforms that the machine's own does not know, and `cargo` to the machine's own, which drives
+# it. It is unpacked, not installed.
+use_debians_compiler() {
+    local tools
+    tools=${SINEW_CROSS_TOOLS:-$PWD/target/cross/tools}
+    if [ ! -x "$tools/usr/bin/rustc" ]; then
+        dpkg --add-architecture arm64
+        apt-get update -qq
+        mkdir -p "$tools"
+        (
+            cd "$tools"
+            # apt drops privileges to a user that cannot write here; as root it need not.
+            apt-get -o APT::Sandbox::User=root download -qq rustc-web rust-web-src libllvm22 \
+                libstd-rust-web-dev libstd-rust-web-1.96 libstd-rust-web-dev:arm64 libstd-rust-web-1.96:arm64
+            for package in *.deb; do dpkg -x "$package" .; done
+            rm -f ./*.deb
+        )
+    fi
+    export LD_LIBRARY_PATH=$tools/usr/lib/x86_64-linux-gnu:$tools/usr/lib/llvm-22/lib
+    export RUSTC=$tools/usr/bin/rustc RUSTDOC=$tools/usr/bin/rustdoc RUSTC_BOOTSTRAP=1
+    cargo=$(LD_LIBRARY_PATH='' RUSTC='' rustup which cargo)
+}

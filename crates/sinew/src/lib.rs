@@ -31,6 +31,8 @@ mod model;
 #[cfg(not(sinew_loom))]
 pub mod net;
 #[cfg(not(sinew_loom))]
+pub mod os;
+#[cfg(not(sinew_loom))]
 mod park;
 /// Lists of waiters as they are, above a model of what is below them.
 #[cfg(sinew_loom)]
@@ -40,6 +42,8 @@ mod park {
     pub(crate) use crate::model::{Wait, Waiter};
 }
 mod primitive;
+#[cfg(not(sinew_loom))]
+pub mod process;
 mod queue;
 #[cfg(not(sinew_loom))]
 mod reactor;
@@ -47,6 +51,8 @@ mod reactor;
 mod report;
 #[cfg(not(sinew_loom))]
 pub mod runtime;
+#[cfg(not(sinew_loom))]
+pub mod signal;
 #[cfg(not(sinew_loom))]
 mod spawn;
 pub mod sync;

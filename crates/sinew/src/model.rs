@@ -355,6 +355,11 @@ impl Claimed {
         // SAFETY: blocks live as long as the execution.
         unsafe { &*self.0 }.runs.0.send(()).expect("its receiver is here");
     }
+
+    /// Turns are those of the queues, which are not modelled.
+    pub(crate) fn resume_in_turn(self) {
+        self.resume();
+    }
 }
 
 pub(crate) fn claim(control: &Control, epoch: Epoch, outcome: Outcome) -> Option<Claimed> {

@@ -138,6 +138,7 @@ mod spin {
 /// A thread that sleeps on a word until it changes.
 #[cfg(not(sinew_loom))]
 pub(crate) mod futex {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
     use core::time::Duration;
 
     /// Sleeps while the word is `expected`, at most for `timeout`. May return early.

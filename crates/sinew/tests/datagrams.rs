@@ -1,6 +1,6 @@
 //! UDP: datagrams stay whole, and waits for them end as those of the standard library do.
 
-use crate::backends::{on_each, until_it_waits};
+use crate::backends::{as_fiber_and_thread, on_each, until_it_waits};
 use sinew::net::UdpSocket;
 use std::io::ErrorKind;
 use std::sync::Arc;
@@ -19,14 +19,6 @@ fn connected() -> (UdpSocket, UdpSocket) {
     one.connect(other.local_addr().unwrap()).unwrap();
     other.connect(one.local_addr().unwrap()).unwrap();
     (one, other)
-}
-
-/// Does the same as a fiber on every backend, and as a thread.
-fn as_fiber_and_thread(test: fn()) {
-    on_each(|runtime| {
-        runtime.run(test);
-        thread::spawn(test).join().unwrap();
-    });
 }
 
 #[test]

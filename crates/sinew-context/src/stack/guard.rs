@@ -23,6 +23,7 @@ const MADV_GUARD_INSTALL: i32 = 102;
 
 /// Guards that one system call installs, at most. Their vectors lie on the stack of whoever needs a
 /// stack, which may be a fiber that has touched one page so far.
+#[cfg(target_os = "linux")]
 const BATCH: usize = 16;
 
 /// Guards of equal length at equal distances.

@@ -18,13 +18,18 @@ impl Mapping {
     /// Reserves addresses without asking for memory: nothing can be touched yet, and strict
     /// overcommit does not count it.
     pub(super) fn reserve(len: usize) -> io::Result<Mapping> {
+        // FreeBSD counts no memory for what cannot be touched, and has no flag to say so.
+        #[cfg(not(target_os = "freebsd"))]
+        const UNCOUNTED: libc::c_int = libc::MAP_NORESERVE;
+        #[cfg(target_os = "freebsd")]
+        const UNCOUNTED: libc::c_int = 0;
         // SAFETY: a new anonymous mapping overlaps nothing.
         let low = unsafe {
             libc::mmap(
                 core::ptr::null_mut(),
                 len,
                 libc::PROT_NONE,
-                libc::MAP_PRIVATE | libc::MAP_ANON | libc::MAP_NORESERVE,
+                libc::MAP_PRIVATE | libc::MAP_ANON | UNCOUNTED,
                 -1,
                 0,
             )

@@ -11,9 +11,11 @@
 //! is a block that is never unmapped, and the number of a wait.
 
 mod carried;
+mod detached;
 mod pool;
 
 pub use carried::on_thread;
+pub(crate) use detached::detached;
 pub use pool::set_max_blocking_threads;
 
 use crate::cancel;

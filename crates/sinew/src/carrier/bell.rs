@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// A bell. Rung before it is waited for, it ends the next wait.
 #[derive(Debug)]
@@ -15,6 +15,7 @@ pub(crate) struct Bell {
 impl Bell {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     pub(crate) fn new() -> io::Result<Bell> {
+        use std::os::fd::FromRawFd;
         // SAFETY: no preconditions.
         let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
         if fd < 0 {

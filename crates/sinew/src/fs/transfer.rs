@@ -203,7 +203,8 @@ fn sync_once(fd: RawFd, data_only: bool) -> io::Result<()> {
         let result = unsafe { if data_only { libc::fdatasync(fd) } else { libc::fsync(fd) } };
         #[cfg(target_vendor = "apple")]
         // SAFETY: a valid descriptor.
-        let result = unsafe { libc::fcntl(fd, libc::F_FULLFSYNC) };
+        let result =
+            unsafe { if data_only { libc::fsync(fd) } else { libc::fcntl(fd, libc::F_FULLFSYNC) } };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     })
 }

@@ -109,7 +109,7 @@ pub(crate) fn unless_closed(source: &Source, count: usize) -> io::Result<usize> 
 }
 
 /// What the standard library says of a timeout.
-fn would_block() -> io::Error {
+pub(crate) fn would_block() -> io::Error {
     io::Error::from_raw_os_error(libc::EAGAIN)
 }
 
@@ -121,7 +121,7 @@ fn explain(source: &Source, error: io::Error) -> io::Error {
 /// Lets others run now and then, if the carrier's fibers do one operation after the other without
 /// having to wait.
 #[inline]
-fn take_turns() {
+pub(crate) fn take_turns() {
     // SAFETY: carriers live for ever.
     if let Some(carrier) = unsafe { current::carrier().as_ref() } {
         let left = carrier.operations.get();

@@ -16,6 +16,7 @@ mod pipes;
 mod polling;
 pub(crate) mod readable;
 mod standard;
+pub(crate) mod waiting;
 
 pub use adapter::Async;
 pub use copy::copy;
@@ -24,5 +25,3 @@ pub use polling::{Interest, PollFd, poll};
 pub use readable::Readable;
 pub use standard::{Stdin, stdin};
 pub use waiting::{is_readable, is_writable, wait_readable, wait_writable};
-
-mod waiting;

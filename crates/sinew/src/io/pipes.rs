@@ -48,7 +48,7 @@ pub struct PipeWriter {
 }
 
 impl PipeReader {
-    pub(super) fn io(&self) -> &Async<io::PipeReader> {
+    pub(crate) fn io(&self) -> &Async<io::PipeReader> {
         &self.io
     }
 

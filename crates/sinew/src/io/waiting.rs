@@ -97,7 +97,7 @@ fn wait(fd: impl AsFd, direction: Direction, timeout: Option<Duration>) -> io::R
 }
 
 /// Waits until `source` is ready; false if the deadline passes before.
-pub(super) fn wait_until(source: &Source, direction: Direction, deadline: u64) -> io::Result<bool> {
+pub(crate) fn wait_until(source: &Source, direction: Direction, deadline: u64) -> io::Result<bool> {
     loop {
         let tick = source.tick(direction);
         if look(source.fd(), direction)? {

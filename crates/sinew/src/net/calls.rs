@@ -1,52 +1,52 @@
 //! The two calls that a busy socket makes all the time, without what the C library puts around them
 //! for threads that are cancelled.
 
-use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+pub(super) use imp::{receive, send};
 
-/// Receives what is there, up to the length of the buffer.
 #[cfg(all(target_os = "linux", target_pointer_width = "64"))]
-#[inline]
-pub(super) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
-    // SAFETY: a valid descriptor, and a buffer with its length.
-    let count = unsafe {
-        libc::syscall(
-            libc::SYS_recvfrom,
-            socket.as_raw_fd(),
-            buffer.as_mut_ptr(),
-            buffer.len(),
-            0,
-            core::ptr::null_mut::<libc::sockaddr>(),
-            core::ptr::null_mut::<libc::socklen_t>(),
-        )
-    };
-    usize::try_from(count).map_err(|_| io::Error::last_os_error())
-}
+mod imp {
+    use std::io;
+    use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Sends as much of the buffer as there is room for.
-#[cfg(all(target_os = "linux", target_pointer_width = "64"))]
-#[inline]
-pub(super) fn send(socket: BorrowedFd<'_>, buffer: &[u8]) -> io::Result<usize> {
-    // SAFETY: a valid descriptor, and a buffer with its length.
-    let count = unsafe {
-        libc::syscall(
-            libc::SYS_sendto,
-            socket.as_raw_fd(),
-            buffer.as_ptr(),
-            buffer.len(),
-            libc::MSG_NOSIGNAL,
-            core::ptr::null::<libc::sockaddr>(),
-            0,
-        )
-    };
-    usize::try_from(count).map_err(|_| io::Error::last_os_error())
+    /// Receives what is there, up to the length of the buffer.
+    #[inline]
+    pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
+        // SAFETY: a valid descriptor, and a buffer with its length.
+        let count = unsafe {
+            libc::syscall(
+                libc::SYS_recvfrom,
+                socket.as_raw_fd(),
+                buffer.as_mut_ptr(),
+                buffer.len(),
+                0,
+                core::ptr::null_mut::<libc::sockaddr>(),
+                core::ptr::null_mut::<libc::socklen_t>(),
+            )
+        };
+        usize::try_from(count).map_err(|_| io::Error::last_os_error())
+    }
+
+    /// Sends as much of the buffer as there is room for.
+    #[inline]
+    pub(crate) fn send(socket: BorrowedFd<'_>, buffer: &[u8]) -> io::Result<usize> {
+        // SAFETY: a valid descriptor, and a buffer with its length.
+        let count = unsafe {
+            libc::syscall(
+                libc::SYS_sendto,
+                socket.as_raw_fd(),
+                buffer.as_ptr(),
+                buffer.len(),
+                libc::MSG_NOSIGNAL,
+                core::ptr::null::<libc::sockaddr>(),
+                0,
+            )
+        };
+        usize::try_from(count).map_err(|_| io::Error::last_os_error())
+    }
 }
 
 #[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
-pub(super) use portable::{receive, send};
-
-#[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
-mod portable {
+mod imp {
     use socket2::SockRef;
     use std::io::{self, Read, Write};
     use std::os::fd::BorrowedFd;

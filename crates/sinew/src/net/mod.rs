@@ -8,6 +8,8 @@
 //! looked up by [`ToSocketAddrs`] of this module, on another thread; the descriptors are in
 //! non-blocking mode, which [`set_nonblocking`](TcpStream::set_nonblocking) does not change.
 //! `socket2::SockRef::from(&socket)` has the options for which there is no method.
+//!
+//! Unix sockets are in [`os::unix::net`](crate::os::unix::net).
 
 mod addresses;
 mod backoff;
@@ -16,6 +18,7 @@ mod socket;
 mod tcp_listener;
 mod tcp_stream;
 mod udp_socket;
+pub(crate) mod unix;
 
 pub use addresses::ToSocketAddrs;
 pub use std::net::{

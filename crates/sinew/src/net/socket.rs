@@ -245,13 +245,26 @@ pub(crate) fn open(
     Ok(socket)
 }
 
+/// Makes two Unix sockets that are connected to each other, as [`open`] makes one.
+pub(crate) fn pair(kind: Type) -> io::Result<(socket2::Socket, socket2::Socket)> {
+    #[cfg(not(target_vendor = "apple"))]
+    let kind = kind.nonblocking();
+    let (one, other) = socket2::Socket::pair(Domain::UNIX, kind, None)?;
+    #[cfg(target_vendor = "apple")]
+    for socket in [&one, &other] {
+        socket.set_nonblocking(true)?;
+    }
+    Ok((one, other))
+}
+
 /// Makes the descriptor of `fd` one of what `with` is.
 fn replace(with: &OwnedFd, fd: &impl AsFd) -> io::Result<()> {
     let (with, fd) = (with.as_raw_fd(), fd.as_fd().as_raw_fd());
-    // SAFETY: both are valid. Whoever has the descriptor finds another file behind it.
     let result = loop {
+        // SAFETY: both are valid. Whoever has the descriptor finds another file behind it.
         #[cfg(any(target_os = "linux", target_os = "android"))]
         let result = unsafe { libc::dup3(with, fd, libc::O_CLOEXEC) };
+        // SAFETY: the same.
         #[cfg(not(any(target_os = "linux", target_os = "android")))]
         let result = unsafe { libc::dup2(with, fd) };
         if result >= 0 || io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
@@ -280,7 +293,7 @@ fn accept<T: AsFd>(listener: &T) -> io::Result<(OwnedFd, SockAddr)> {
         Ok(unsafe { OwnedFd::from_raw_fd(accepted) })
     };
     // SAFETY: the kernel has written an address of the length that it says.
-    let (accepted, address) = unsafe { SockAddr::try_init(|storage, len| accept(storage, len)) }?;
+    let (accepted, address) = unsafe { SockAddr::try_init(accept) }?;
     #[cfg(target_vendor = "apple")]
     {
         let socket = SockRef::from(&accepted);

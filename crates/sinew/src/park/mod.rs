@@ -57,6 +57,7 @@ impl Waiter {
     }
 
     /// Ends the wait, if nobody has; the waiter runs after those that are ready.
+    #[cfg(target_os = "linux")]
     pub(crate) fn wake_in_turn(self) -> bool {
         self.claim().map(Claimed::resume_in_turn).is_some()
     }

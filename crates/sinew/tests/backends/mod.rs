@@ -1,5 +1,5 @@
 //! Tests that run on every backend there is.
-#![allow(dead_code, reason = "no test uses all of it")]
+#![allow(dead_code, reason = "not every test needs all of it")]
 
 use sinew::net::{TcpListener, TcpStream};
 use sinew::runtime::{Backend, PinnedWait};
@@ -31,11 +31,21 @@ pub(crate) fn all() -> Vec<Backend> {
     backends
 }
 
-/// Returns when a fiber waits for a descriptor.
+/// Runs `test` as a fiber on each backend, and as a thread.
+pub(crate) fn as_fiber_and_thread(test: fn()) {
+    on_each(|runtime| {
+        runtime.run(test);
+        std::thread::spawn(test).join().unwrap();
+    });
+}
+
+/// Returns when a fiber waits for a descriptor, or for the time to try again.
 pub(crate) fn until_it_waits<T>(fiber: &JoinHandle<T>) {
-    let waits =
-        || matches!(fiber.fiber().waits_for(), Some(WaitKind::Readable | WaitKind::Writable));
-    sinew::wait_until(waits, None);
+    let kinds = [WaitKind::Readable, WaitKind::Writable, WaitKind::Sleep];
+    let handle = fiber.fiber();
+    let waits = || handle.waits_for().is_some_and(|kind| kinds.contains(&kind));
+    sinew::wait_until(|| waits() || fiber.is_finished(), None);
+    assert!(!fiber.is_finished(), "it ended, and should wait");
 }
 
 /// Two ends of a TCP connection.

@@ -1,0 +1,265 @@
+//! Accepting connections of Unix sockets.
+
+use super::UnixStream;
+use super::addresses::from_system;
+use crate::net::socket::{self, Socket};
+use std::fmt;
+use std::io;
+use std::os::unix::net::{self, SocketAddr};
+use std::path::Path;
+
+/// A Unix socket that accepts connections: `std::os::unix::net::UnixListener` for fibers.
+///
+/// The file of its path stays when it is dropped, as with the standard library.
+///
+/// # Examples
+/// ```
+/// use sinew::os::unix::net::{UnixListener, UnixStream};
+/// use std::io::{Read, Write};
+///
+/// # let path = std::env::temp_dir().join(format!("sinew-{}-listener", std::process::id()));
+/// sinew::run(move || {
+///     let listener = UnixListener::bind(&path)?;
+///     let server = sinew::spawn(move || {
+///         let (mut stream, _) = listener.accept()?;
+///         stream.write_all(b"hello")
+///     });
+///     let mut text = String::new();
+///     UnixStream::connect(&path)?.read_to_string(&mut text)?;
+///     assert_eq!(text, "hello");
+///     std::fs::remove_file(&path)?;
+///     server.join().unwrap()
+/// })?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub struct UnixListener {
+    socket: Socket<net::UnixListener>,
+}
+
+impl UnixListener {
+    /// Listens at a path, of which it makes the file.
+    ///
+    /// # Errors
+    /// If there is something with this path (`AddrInUse`), or it cannot be made.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::os::unix::net::UnixListener;
+    ///
+    /// # let path = std::env::temp_dir().join(format!("sinew-{}-bind", std::process::id()));
+    /// let listener = UnixListener::bind(&path)?;
+    /// assert!(UnixListener::bind(&path).is_err());
+    /// std::fs::remove_file(&path)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn bind<P: AsRef<Path>>(path: P) -> io::Result<UnixListener> {
+        net::UnixListener::bind(path).map(UnixListener::from)
+    }
+
+    /// Listens at an address.
+    ///
+    /// # Errors
+    /// As [`bind`](Self::bind).
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::os::unix::net::{SocketAddr, UnixListener};
+    ///
+    /// # let path = std::env::temp_dir().join(format!("sinew-{}-bind-addr", std::process::id()));
+    /// let listener = UnixListener::bind_addr(&SocketAddr::from_pathname(&path)?)?;
+    /// std::fs::remove_file(&path)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn bind_addr(address: &SocketAddr) -> io::Result<UnixListener> {
+        net::UnixListener::bind_addr(address).map(UnixListener::from)
+    }
+
+    /// Waits for the next connection, and accepts it. A cancelled fiber is unwound from here.
+    ///
+    /// # Errors
+    /// If there are no descriptors left: that takes a moment, longer each time, so that a loop that
+    /// tries again does not spin. The connection is accepted when there are some again.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::os::unix::net::{UnixListener, UnixStream};
+    ///
+    /// # let path = std::env::temp_dir().join(format!("sinew-{}-accept", std::process::id()));
+    /// sinew::run(move || {
+    ///     let listener = UnixListener::bind(&path)?;
+    ///     let client = UnixStream::connect(&path)?;
+    ///     let (_, address) = listener.accept()?;
+    ///     assert!(address.is_unnamed());
+    ///     std::fs::remove_file(&path)
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn accept(&self) -> io::Result<(UnixStream, SocketAddr)> {
+        let (stream, address) = self.socket.accept()?;
+        let stream = UnixStream::from_nonblocking(stream.into());
+        Ok((stream, from_system(&address)?))
+    }
+
+    /// Another one for the same socket: each connection is accepted by one of them.
+    ///
+    /// # Errors
+    /// If there are no descriptors left.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::os::unix::net::UnixListener;
+    ///
+    /// # let path = std::env::temp_dir().join(format!("sinew-{}-try-clone", std::process::id()));
+    /// let listener = UnixListener::bind(&path)?;
+    /// let other = listener.try_clone()?;
+    /// assert_eq!(other.local_addr()?.as_pathname(), Some(&*path));
+    /// std::fs::remove_file(&path)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn try_clone(&self) -> io::Result<UnixListener> {
+        let socket = self.socket.try_clone(net::UnixListener::try_clone)?;
+        Ok(UnixListener { socket })
+    }
+
+    /// The address that it listens at.
+    ///
+    /// # Errors
+    /// If the system refuses.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::os::unix::net::UnixListener;
+    ///
+    /// # let path = std::env::temp_dir().join(format!("sinew-{}-local-addr", std::process::id()));
+    /// let listener = UnixListener::bind(&path)?;
+    /// assert_eq!(listener.local_addr()?.as_pathname(), Some(&*path));
+    /// std::fs::remove_file(&path)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn local_addr(&self) -> io::Result<SocketAddr> {
+        self.socket.get().local_addr()
+    }
+
+    /// Whether [`accept`](Self::accept) fails with `WouldBlock` instead of waiting, for this socket and
+    /// its copies. The descriptor is in non-blocking mode in either case.
+    ///
+    /// # Errors
+    /// None; it is a `Result` because that of the standard library is.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::os::unix::net::UnixListener;
+    ///
+    /// # let path = std::env::temp_dir().join(format!("sinew-{}-nonblocking", std::process::id()));
+    /// let listener = UnixListener::bind(&path)?;
+    /// listener.set_nonblocking(true)?;
+    /// assert_eq!(listener.accept().unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+    /// std::fs::remove_file(&path)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
+        self.socket.set_nonblocking(nonblocking);
+        Ok(())
+    }
+
+    /// The error that the socket has met since this was last called, if any.
+    ///
+    /// # Errors
+    /// If the system cannot say.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::os::unix::net::UnixListener;
+    ///
+    /// # let path = std::env::temp_dir().join(format!("sinew-{}-take-error", std::process::id()));
+    /// let listener = UnixListener::bind(&path)?;
+    /// assert!(listener.take_error()?.is_none());
+    /// std::fs::remove_file(&path)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn take_error(&self) -> io::Result<Option<io::Error>> {
+        self.socket.get().take_error()
+    }
+
+    /// The connections, one after the other, without an end.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// let listener = sinew::os::unix::net::UnixListener::bind("/run/my-service")?;
+    /// for stream in listener.incoming() {
+    ///     let stream = stream?;
+    ///     sinew::spawn(move || println!("{:?}", stream.peer_addr()));
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn incoming(&self) -> Incoming<'_> {
+        Incoming { listener: self }
+    }
+
+    /// Closes the socket, although others may have it: those who wait for a connection get an error of
+    /// the kind `NotConnected`, and so does who asks for one later. The file of the path stays.
+    ///
+    /// Copies made by [`try_clone`](Self::try_clone) accept no more on Linux, where the socket itself
+    /// is shut down. Elsewhere they go on.
+    ///
+    /// # Errors
+    /// If there are no descriptors left.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::os::unix::net::UnixListener;
+    /// use std::sync::Arc;
+    ///
+    /// # let path = std::env::temp_dir().join(format!("sinew-{}-close", std::process::id()));
+    /// sinew::run(move || {
+    ///     let listener = Arc::new(UnixListener::bind(&path)?);
+    ///     let server = sinew::spawn({
+    ///         let listener = listener.clone();
+    ///         move || listener.accept().is_err()
+    ///     });
+    ///     listener.close()?;
+    ///     assert!(server.join().unwrap());
+    ///     std::fs::remove_file(&path)
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn close(&self) -> io::Result<()> {
+        self.socket.close()
+    }
+}
+
+/// The connections of a [`UnixListener`], one after the other, without an end.
+#[derive(Debug)]
+#[must_use = "iterators are lazy and do nothing unless consumed"]
+pub struct Incoming<'a> {
+    listener: &'a UnixListener,
+}
+
+impl Iterator for Incoming<'_> {
+    type Item = io::Result<UnixStream>;
+
+    fn next(&mut self) -> Option<io::Result<UnixStream>> {
+        Some(self.listener.accept().map(|(stream, _)| stream))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (usize::MAX, None)
+    }
+}
+
+impl<'a> IntoIterator for &'a UnixListener {
+    type Item = io::Result<UnixStream>;
+    type IntoIter = Incoming<'a>;
+
+    fn into_iter(self) -> Incoming<'a> {
+        self.incoming()
+    }
+}
+
+impl fmt::Debug for UnixListener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.socket.get().fmt(f)
+    }
+}
+
+socket::descriptor!(UnixListener, net::UnixListener);

@@ -1,0 +1,10 @@
+//! Unix sockets, which [`os::unix::net`](crate::os::unix::net) shows.
+
+mod addresses;
+mod datagram;
+mod listener;
+mod stream;
+
+pub use datagram::UnixDatagram;
+pub use listener::{Incoming, UnixListener};
+pub use stream::UnixStream;

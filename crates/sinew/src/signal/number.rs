@@ -1,0 +1,125 @@
+//! The number of a signal.
+
+use std::fmt;
+
+/// The number of a signal, which it prints with its name.
+///
+/// Made from the number that the system has for it, or one of the constants here.
+///
+/// # Examples
+/// ```
+/// use sinew::signal::Signal;
+///
+/// assert_eq!(Signal::TERM.to_string(), "SIGTERM");
+/// assert_eq!(Signal::from(15), Signal::TERM);
+/// assert_eq!(Signal::from(1000).to_string(), "signal 1000");
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Signal(i32);
+
+impl Signal {
+    /// The number.
+    ///
+    /// # Examples
+    /// ```
+    /// assert_eq!(sinew::signal::Signal::INT.as_raw(), 2);
+    /// ```
+    pub const fn as_raw(self) -> i32 {
+        self.0
+    }
+
+    /// Why it cannot be waited for, if so.
+    pub(super) fn refusal(self) -> Option<&'static str> {
+        match self.0 {
+            libc::SIGKILL | libc::SIGSTOP => Some("no process can catch it"),
+            // A handler that returns would have the thread do the same again, for ever.
+            libc::SIGSEGV | libc::SIGBUS | libc::SIGILL | libc::SIGFPE => {
+                Some("it tells a thread of its own fault")
+            }
+            _ => None,
+        }
+    }
+}
+
+macro_rules! signals {
+    ($($(#[$doc:meta])* $name:ident = $number:ident,)*) => {
+        impl Signal {
+            $($(#[$doc])* pub const $name: Signal = Signal(libc::$number);)*
+
+            fn name(self) -> Option<&'static str> {
+                match self.0 {
+                    $(libc::$number => Some(stringify!($number)),)*
+                    libc::SIGKILL => Some("SIGKILL"),
+                    libc::SIGSTOP => Some("SIGSTOP"),
+                    libc::SIGSEGV => Some("SIGSEGV"),
+                    libc::SIGBUS => Some("SIGBUS"),
+                    libc::SIGILL => Some("SIGILL"),
+                    libc::SIGFPE => Some("SIGFPE"),
+                    _ => None,
+                }
+            }
+        }
+    };
+}
+
+signals! {
+    /// An interrupt from the terminal: Ctrl-C.
+    INT = SIGINT,
+    /// A request to end.
+    TERM = SIGTERM,
+    /// The terminal is gone; servers read their configuration again.
+    HUP = SIGHUP,
+    /// A request to end and leave a core dump: Ctrl-\.
+    QUIT = SIGQUIT,
+    /// For whatever the program uses it for.
+    USR1 = SIGUSR1,
+    /// For whatever the program uses it for.
+    USR2 = SIGUSR2,
+    /// A child has ended, stopped or gone on.
+    CHLD = SIGCHLD,
+    /// The terminal has another size.
+    WINCH = SIGWINCH,
+    /// A timer of `alarm` or `setitimer`.
+    ALRM = SIGALRM,
+    /// A pipe or socket that nobody reads was written to. Rust programs ignore it from the start.
+    PIPE = SIGPIPE,
+    /// The process goes on after a stop.
+    CONT = SIGCONT,
+    /// A request to stop from the terminal: Ctrl-Z.
+    TSTP = SIGTSTP,
+    /// Something can be read or written.
+    IO = SIGIO,
+}
+
+impl From<i32> for Signal {
+    fn from(number: i32) -> Signal {
+        Signal(number)
+    }
+}
+
+impl From<Signal> for i32 {
+    fn from(signal: Signal) -> i32 {
+        signal.0
+    }
+}
+
+impl PartialEq<i32> for Signal {
+    fn eq(&self, number: &i32) -> bool {
+        self.0 == *number
+    }
+}
+
+impl fmt::Display for Signal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.name() {
+            Some(name) => f.write_str(name),
+            None => write!(f, "signal {}", self.0),
+        }
+    }
+}
+
+impl fmt::Debug for Signal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Signal({}, {self})", self.0)
+    }
+}

@@ -1,0 +1,296 @@
+//! A stream of signals.
+
+use super::Signal;
+use crate::carrier::bell::Bell;
+use crate::clock;
+use crate::primitive::{AtomicBool, Ordering};
+use crate::reactor::{Direction, Source};
+use core::time::Duration;
+use signal_hook_registry::SigId;
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A stream of signals: those that came since it was made, as they are received.
+///
+/// Several streams get each signal each. Several fibers or threads may receive from one; then each
+/// signal goes to one of them. Signals of the same number that nobody has received yet are one. The
+/// [module](super) says what a subscription changes for the process.
+///
+/// # Examples
+/// ```
+/// use sinew::signal::{Signal, Signals};
+///
+/// sinew::run(|| {
+///     let signals = Signals::new([Signal::HUP, Signal::USR1])?;
+///     # // SAFETY: no preconditions.
+///     # let raise = || unsafe { libc::raise(libc::SIGUSR1) };
+///     sinew::spawn(move || raise());
+///     match signals.recv() {
+///         Signal::HUP => println!("reads the configuration again"),
+///         other => assert_eq!(other, Signal::USR1),
+///     }
+///     Ok::<(), std::io::Error>(())
+/// })?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub struct Signals {
+    /// Goes before the bell does.
+    source: Source,
+    shared: Arc<Shared>,
+    registered: Vec<SigId>,
+}
+
+/// What the handler touches.
+struct Shared {
+    pending: Box<[Pending]>,
+    bell: Bell,
+}
+
+/// Whether a signal came since it was last received.
+struct Pending {
+    signal: Signal,
+    came: AtomicBool,
+}
+
+impl Shared {
+    /// Called in a handler: it may do nothing but touch atomics and call what is allowed there.
+    fn note(&self, index: usize) {
+        // ORDERING: Release: what the signal's sender did before; pairs with the Acquire in `take`.
+        // That a flag is found by who was woken needs no ordering here: the ring is a call of the
+        // kernel, and so is the clearing that sees it.
+        self.pending[index].came.store(true, Ordering::Release);
+        self.bell.ring();
+    }
+
+    /// Takes the first that is pending.
+    fn take(&self) -> Option<Signal> {
+        // Cleared before the look: what comes after the look rings again.
+        self.bell.clear();
+        // ORDERING: Acquire; pairs with the Release in `note`.
+        let first = self.pending.iter().position(|one| one.came.swap(false, Ordering::Acquire))?;
+        // Another receiver may have gone to sleep after the clearing, and must see the rest.
+        if self.pending[first + 1..].iter().any(|one| one.came.load(Ordering::Relaxed)) {
+            self.bell.ring();
+        }
+        Some(self.pending[first].signal)
+    }
+}
+
+impl Signals {
+    /// Subscribes to signals, given as [`Signal`] or as numbers.
+    ///
+    /// If several are pending, the one that was named first is received first. Without any, the
+    /// stream never gives anything.
+    ///
+    /// # Errors
+    /// If a number is no signal, or one that cannot be waited for: `SIGKILL`, `SIGSTOP`, and the
+    /// faults `SIGSEGV`, `SIGBUS`, `SIGILL` and `SIGFPE`. If there are no descriptors left.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::signal::{Signal, Signals};
+    ///
+    /// let signals = Signals::new([Signal::TERM, Signal::INT])?;
+    /// let the_same = Signals::new([libc::SIGTERM, libc::SIGINT])?;
+    ///
+    /// let error = Signals::new([libc::SIGKILL]).unwrap_err();
+    /// assert!(error.to_string().contains("SIGKILL"));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn new<I>(signals: I) -> io::Result<Signals>
+    where
+        I: IntoIterator,
+        I::Item: Into<Signal>,
+    {
+        let mut wanted: Vec<Signal> = Vec::new();
+        for signal in signals.into_iter().map(Into::into) {
+            if let Some(reason) = signal.refusal() {
+                return Err(cannot_wait(signal, io::ErrorKind::InvalidInput, &reason));
+            }
+            if !wanted.contains(&signal) {
+                wanted.push(signal);
+            }
+        }
+        let bell = Bell::new()?;
+        let source = Source::new(bell.as_fd().as_raw_fd());
+        let pending = |&signal: &Signal| Pending { signal, came: AtomicBool::new(false) };
+        let shared = Arc::new(Shared { pending: wanted.iter().map(pending).collect(), bell });
+        // Made first: if a signal is refused, those before it are given up with this.
+        let mut signals = Signals { source, shared, registered: Vec::new() };
+        for (index, signal) in wanted.into_iter().enumerate() {
+            let shared = signals.shared.clone();
+            let registered = register(signal, move || shared.note(index))
+                .map_err(|error| cannot_wait(signal, error.kind(), &error))?;
+            signals.registered.push(registered);
+        }
+        Ok(signals)
+    }
+
+    /// Waits for the next signal.
+    ///
+    /// A cancelled fiber is unwound from here, and has not taken one.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::signal::{Signal, Signals};
+    ///
+    /// let signals = Signals::new([Signal::USR1])?;
+    /// // SAFETY: no preconditions.
+    /// unsafe { libc::raise(libc::SIGUSR1) };
+    /// assert_eq!(signals.recv(), Signal::USR1);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn recv(&self) -> Signal {
+        loop {
+            if let Some(signal) = self.recv_until(clock::NEVER) {
+                return signal;
+            }
+        }
+    }
+
+    /// The next signal if one is pending. Does not wait.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::signal::{Signal, Signals};
+    ///
+    /// let signals = Signals::new([Signal::USR2])?;
+    /// assert_eq!(signals.try_recv(), None);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn try_recv(&self) -> Option<Signal> {
+        self.shared.take()
+    }
+
+    /// Waits for the next signal, at most for `timeout`; `None` if that was over before.
+    ///
+    /// A cancelled fiber is unwound from here, and has not taken one.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::signal::{Signal, Signals};
+    /// use std::time::Duration;
+    ///
+    /// let signals = Signals::new([Signal::USR2])?;
+    /// assert_eq!(signals.recv_timeout(Duration::from_millis(1)), None);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn recv_timeout(&self, timeout: Duration) -> Option<Signal> {
+        self.recv_until(clock::after(clock::now(), timeout))
+    }
+
+    /// The signals one after the other, for ever: `next` waits, and is never `None`.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::signal::{Signal, Signals};
+    ///
+    /// let signals = Signals::new([Signal::HUP, Signal::TERM])?;
+    /// # // SAFETY: no preconditions.
+    /// # unsafe { libc::raise(libc::SIGHUP); libc::raise(libc::SIGTERM) };
+    /// for signal in signals.forever() {
+    ///     match signal {
+    ///         Signal::HUP => println!("reads the configuration again"),
+    ///         _ => break,
+    ///     }
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn forever(&self) -> Forever<'_> {
+        Forever { signals: self }
+    }
+
+    fn recv_until(&self, deadline: u64) -> Option<Signal> {
+        loop {
+            let tick = self.source.tick(Direction::Read);
+            if let Some(signal) = self.shared.take() {
+                return Some(signal);
+            }
+            match self.source.wait(Direction::Read, tick, deadline) {
+                Ok(true) => {}
+                Ok(false) => return self.shared.take(),
+                // The kernel has no memory to watch one more descriptor with. The flags are there
+                // nevertheless.
+                Err(_) if clock::now() < deadline => crate::sleep(PAUSE),
+                Err(_) => return None,
+            }
+        }
+    }
+}
+
+/// How long a receiver sleeps between two looks, if it cannot be woken.
+const PAUSE: Duration = Duration::from_millis(10);
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        for id in self.registered.drain(..) {
+            // Returns when no handler is at it any more.
+            signal_hook_registry::unregister(id);
+        }
+    }
+}
+
+impl fmt::Debug for Signals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let signals = self.shared.pending.iter().map(|one| one.signal);
+        f.debug_tuple("Signals").field(&signals.collect::<Vec<_>>()).finish()
+    }
+}
+
+/// The iterator of [`Signals::forever`].
+#[derive(Clone, Debug)]
+pub struct Forever<'a> {
+    signals: &'a Signals,
+}
+
+impl Iterator for Forever<'_> {
+    type Item = Signal;
+
+    fn next(&mut self) -> Option<Signal> {
+        Some(self.signals.recv())
+    }
+}
+
+fn cannot_wait(signal: Signal, kind: io::ErrorKind, reason: &dyn fmt::Display) -> io::Error {
+    let number = signal.as_raw();
+    io::Error::new(kind, format!("cannot wait for signal {number} ({signal}): {reason}"))
+}
+
+/// Has `action` called in the handler of a signal. It does only what is allowed there.
+fn register(signal: Signal, action: impl Fn() + Send + Sync + 'static) -> io::Result<SigId> {
+    static CHANGES: Mutex<()> = Mutex::new(());
+    let _changes = CHANGES.lock().unwrap_or_else(PoisonError::into_inner);
+    // SAFETY: the actions of this file set an atomic flag and write to a descriptor, which they own.
+    let id = unsafe { signal_hook_registry::register(signal.as_raw(), action)? };
+    if let Err(error) = use_alternate_stack(signal) {
+        signal_hook_registry::unregister(id);
+        return Err(error);
+    }
+    Ok(id)
+}
+
+/// Has the handler of a signal run on the alternate stack of the thread that it interrupts, if that
+/// has one, as carriers do. The registry installs it to run on the stack that is in use, which may be
+/// that of a fiber: the kernel's frame alone is more than the smallest of those have.
+///
+/// A signal that comes between the two steps, the first time that anybody asks for it, still finds
+/// the other way.
+fn use_alternate_stack(signal: Signal) -> io::Result<()> {
+    // SAFETY: an action of zeros is a valid one to write over.
+    let mut action: libc::sigaction = unsafe { core::mem::zeroed() };
+    // SAFETY: asks only; a valid place for the answer.
+    if unsafe { libc::sigaction(signal.as_raw(), core::ptr::null(), &mut action) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    if action.sa_flags & libc::SA_ONSTACK != 0 {
+        return Ok(());
+    }
+    action.sa_flags |= libc::SA_ONSTACK;
+    // SAFETY: the same handler as before, which does not depend on the stack that it runs on.
+    if unsafe { libc::sigaction(signal.as_raw(), &action, core::ptr::null_mut()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(())
+}
