@@ -132,3 +132,57 @@ impl<T> Member<T> {
         result.unwrap_or_else(|payload| std::panic::resume_unwind(payload))
     }
 }
+
+/// A stream of bytes of which each end knows what comes where.
+pub(crate) struct Pattern(Vec<u8>);
+
+impl Pattern {
+    /// Its length has no divisor in common with that of any buffer.
+    const LEN: usize = 65_521;
+
+    pub(crate) fn new() -> Pattern {
+        let mut seed = sinew_testkit::Seed::new(1);
+        Pattern((0..Pattern::LEN).map(|_| seed.number() as u8).collect())
+    }
+
+    /// What comes at `offset`, as much as is at hand.
+    pub(crate) fn at(&self, offset: u64) -> &[u8] {
+        &self.0[(offset % Pattern::LEN as u64) as usize..]
+    }
+
+    /// Fails unless `bytes` are those at `offset`.
+    #[track_caller]
+    pub(crate) fn check(&self, mut offset: u64, mut bytes: &[u8]) {
+        while !bytes.is_empty() {
+            let expected = self.at(offset);
+            let len = bytes.len().min(expected.len());
+            assert!(bytes[..len] == expected[..len], "other bytes within {len} after {offset}");
+            offset += len as u64;
+            bytes = &bytes[len..];
+        }
+    }
+
+    /// Writes the first `total` bytes, at most `most` at a time.
+    pub(crate) fn write(&self, mut writer: impl Write, total: u64, most: usize) {
+        let mut offset = 0;
+        while offset < total {
+            let bytes = self.at(offset);
+            let len = (bytes.len().min(most) as u64).min(total - offset) as usize;
+            offset += writer.write(&bytes[..len]).unwrap() as u64;
+        }
+    }
+
+    /// Reads to the end, at most `most` bytes at a time; returns how many there were.
+    pub(crate) fn read(&self, mut reader: impl std::io::Read, most: usize) -> u64 {
+        let mut buffer = vec![0; most];
+        let mut offset = 0;
+        loop {
+            let count = reader.read(&mut buffer).unwrap();
+            if count == 0 {
+                return offset;
+            }
+            self.check(offset, &buffer[..count]);
+            offset += count as u64;
+        }
+    }
+}
