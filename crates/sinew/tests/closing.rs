@@ -1,14 +1,197 @@
 //! Closing a socket that others use: they learn that it was closed, and nothing else.
 
-use crate::backends::on_each;
-use sinew::net::{TcpListener, TcpStream, UdpSocket};
-use std::io::{ErrorKind, Read};
+use crate::backends::{Who, connected, fill, on_each, on_each_with, until_it_waits};
+use sinew::io::{Async, Interest, PollFd};
+use sinew::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
+use sinew::{Builder, Runtime};
+use sinew_testkit::Seed;
+use sinew_testkit::child::child;
+use std::io::{ErrorKind, Read, Write};
+use std::net;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::thread;
+use std::time::Duration;
 
 mod backends;
 
-const ROUNDS: usize = 300;
+const ROUNDS: usize = 200;
+
+type Answer = Result<usize, ErrorKind>;
+
+fn read(stream: &TcpStream) -> Answer {
+    (&*stream).read(&mut [0; 16]).map_err(|error| error.kind())
+}
+
+fn write(stream: &TcpStream) -> Answer {
+    (&*stream).write(&[0; 16]).map_err(|error| error.kind())
+}
+
+fn accept(listener: &TcpListener) -> Answer {
+    listener.accept().map(|_| 0).map_err(|error| error.kind())
+}
+
+/// Has fibers, threads and a pinned fiber wait in `wait`, closes, and checks what they got.
+fn all_are_woken<S: Send + Sync + 'static>(
+    runtime: &Runtime,
+    socket: S,
+    wait: fn(&S) -> Answer,
+    close: fn(&S),
+) {
+    let socket = Arc::new(socket);
+    let mut whos = vec![Who::Fiber, Who::Fiber, Who::Migratable, Who::Thread];
+    if runtime.handle().carriers() > 1 {
+        whos.push(Who::Pinned);
+    }
+    let waiting = whos.into_iter().map(|who| {
+        let socket = socket.clone();
+        who.start(runtime, move || wait(&socket))
+    });
+    let waiting: Vec<_> = waiting.collect();
+    // The pinned one blocks a carrier, perhaps before the others were there.
+    waiting[0].until_it_waits();
+    let closer = socket.clone();
+    Who::Thread.start(runtime, move || close(&closer)).end();
+    for member in waiting {
+        assert_eq!(member.end(), Err(ErrorKind::NotConnected));
+    }
+    assert_eq!(wait(&socket), Err(ErrorKind::NotConnected), "also for who comes later");
+    close(&socket);
+    assert_eq!(wait(&socket), Err(ErrorKind::NotConnected), "also when it is closed again");
+}
+
+#[test]
+fn closing_wakes_all_who_read() {
+    on_each(|runtime| {
+        let (one, _other) = connected();
+        all_are_woken(runtime, one, read, |stream| stream.close().unwrap());
+    });
+}
+
+#[test]
+fn closing_wakes_all_who_write() {
+    on_each(|runtime| {
+        let (one, _other) = connected();
+        fill(&one);
+        all_are_woken(runtime, one, write, |stream| stream.close().unwrap());
+    });
+}
+
+#[test]
+fn closing_wakes_all_who_accept() {
+    on_each(|runtime| {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        all_are_woken(runtime, listener, accept, |listener| listener.close().unwrap());
+    });
+}
+
+#[test]
+fn fibers_wake_those_of_their_own_carrier_and_of_others() {
+    on_each_with(2, |runtime| {
+        for (theirs, ours) in [(0, 0), (0, 1), (1, 0)] {
+            let on = |carrier| Builder::new().runtime(runtime.handle()).carrier(carrier);
+            let (one, _other) = connected();
+            let one = Arc::new(one);
+            let stream = one.clone();
+            let reader = on(theirs).spawn(move || read(&stream)).unwrap();
+            until_it_waits(&reader);
+            on(ours).spawn(move || one.close().unwrap()).unwrap().join().unwrap();
+            assert_eq!(reader.join().unwrap(), Err(ErrorKind::NotConnected));
+        }
+    });
+}
+
+#[test]
+fn shutting_down_wakes_readers_with_the_end_and_writers_with_an_error() {
+    on_each(|runtime| {
+        for who in Who::POLITE {
+            let (one, mut other) = connected();
+            let sent = fill(&one);
+            let one = Arc::new(one);
+            let start = |work: fn(&TcpStream) -> Answer| {
+                let stream = one.clone();
+                who.start(runtime, move || work(&stream))
+            };
+            let (reader, writer) = (start(read), start(write));
+            reader.until_it_waits();
+            writer.until_it_waits();
+            one.shutdown(Shutdown::Read).unwrap();
+            assert_eq!(reader.end(), Ok(0));
+            one.shutdown(Shutdown::Write).unwrap();
+            assert_eq!(writer.end(), Err(ErrorKind::BrokenPipe));
+            // What was sent before arrives.
+            let mut rest = Vec::new();
+            Who::Thread.start(runtime, move || other.read_to_end(&mut rest).unwrap()).end();
+            assert!(sent > 0);
+        }
+    });
+}
+
+#[test]
+fn a_copy_of_a_closed_socket_is_open_and_sees_the_end_of_the_connection() {
+    on_each(|runtime| {
+        runtime.run(|| {
+            let (one, mut other) = connected();
+            let copy = one.try_clone().unwrap();
+            let reader = sinew::spawn(move || (read(&copy), write(&copy), copy));
+            until_it_waits(&reader);
+            one.close().unwrap();
+            let (read, wrote, copy) = reader.join().unwrap();
+            assert_eq!((read, wrote), (Ok(0), Err(ErrorKind::BrokenPipe)));
+            assert!(copy.local_addr().is_ok() && one.local_addr().is_err());
+            assert_eq!(other.read(&mut [0]).unwrap(), 0);
+        });
+    });
+}
+
+#[test]
+fn the_peer_sees_the_end_when_the_last_reference_goes() {
+    on_each(|runtime| {
+        let (one, mut other) = connected();
+        let one = Arc::new(one);
+        let readers: Vec<_> = (0..4)
+            .map(|_| {
+                let one = one.clone();
+                runtime.spawn(move || read(&one))
+            })
+            .collect();
+        drop(one);
+        readers.iter().for_each(until_it_waits);
+        for reader in readers {
+            other.set_nonblocking(true).unwrap();
+            assert_eq!(other.read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
+            other.set_nonblocking(false).unwrap();
+            reader.cancel();
+            assert!(sinew::is_cancel(&*reader.join().unwrap_err()));
+        }
+        assert_eq!(other.read(&mut [0]).unwrap(), 0);
+    });
+}
+
+#[test]
+fn without_descriptors_closing_fails_and_wakes_all_the_same() {
+    child("without_descriptors_closing_fails_and_wakes_all_the_same", || {
+        on_each(|runtime| {
+            let (one, mut other) = connected();
+            let one = Arc::new(one);
+            let stream = one.clone();
+            let reader = runtime.spawn(move || read(&stream));
+            until_it_waits(&reader);
+            // What is left of the limit is used up.
+            let mut all = Vec::new();
+            while let Ok(file) = std::fs::File::open("/dev/null") {
+                all.push(file);
+            }
+            assert!(one.close().is_err());
+            assert_eq!(reader.join().unwrap(), Err(ErrorKind::NotConnected));
+            assert_eq!(read(&one), Err(ErrorKind::NotConnected));
+            assert_eq!(other.read(&mut [0]).unwrap(), 0, "the peer sees the end");
+        });
+    })
+    .assert_success();
+}
 
 #[test]
 fn a_reader_never_takes_the_closing_for_the_end() {
@@ -18,15 +201,15 @@ fn a_reader_never_takes_the_closing_for_the_end() {
             let stream = Arc::new(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
             let _other = listener.accept().unwrap();
             let start = Arc::new(Barrier::new(2));
-            let read = |stream: Arc<TcpStream>| {
-                move || (&*stream).read(&mut [0]).map_err(|error| error.kind())
-            };
-            let fiber = runtime.spawn(read(stream.clone()));
+            let fiber = runtime.spawn({
+                let stream = stream.clone();
+                move || read(&stream)
+            });
             let thread = thread::spawn({
-                let (start, read) = (start.clone(), read(stream.clone()));
+                let (start, stream) = (start.clone(), stream.clone());
                 move || {
                     start.wait();
-                    read()
+                    read(&stream)
                 }
             });
             start.wait();
@@ -58,6 +241,271 @@ fn a_receiver_never_takes_the_closing_for_a_datagram() {
             socket.close().unwrap();
             assert_eq!(fiber.join().unwrap(), Err(ErrorKind::NotConnected));
             assert_eq!(thread.join().unwrap(), Err(ErrorKind::NotConnected));
+        }
+    });
+}
+
+/// Who opens a number that was just closed, and has events under way, waits for its own.
+#[test]
+fn a_number_that_is_reused_at_once_wakes_its_new_owner_only() {
+    let mut seed = Seed::from_env();
+    let seed = std::cell::RefCell::new(&mut seed);
+    on_each(|runtime| {
+        let stop = Arc::new(AtomicBool::new(false));
+        // They leave numbers for others with events that nobody has harvested.
+        let churn: Vec<_> = [Who::Fiber, Who::Thread]
+            .map(|who| {
+                let stop = stop.clone();
+                who.start(runtime, move || {
+                    let mut rounds = 0;
+                    while !stop.load(Ordering::Relaxed) {
+                        churn_once();
+                        rounds += 1;
+                        sinew::yield_now();
+                    }
+                    rounds
+                })
+            })
+            .into();
+        let waiters: Vec<_> = (0..6)
+            .map(|index| {
+                let mut seed = seed.borrow_mut().fork();
+                Who::POLITE[index % 3].start(runtime, move || {
+                    for round in 0..ROUNDS {
+                        wait_for_own(&mut seed, round as u8);
+                    }
+                })
+            })
+            .collect();
+        waiters.into_iter().for_each(|waiter| waiter.end());
+        stop.store(true, Ordering::Relaxed);
+        assert!(churn.into_iter().all(|member| member.end() > 0));
+    });
+}
+
+/// Opens two ends, has them watched, makes both ready, and closes them.
+fn churn_once() {
+    let (one, other) = UnixStream::pair().unwrap();
+    let (one, other) = (Async::new(one).unwrap(), Async::new(other).unwrap());
+    let _ = one.wait_readable(Some(Duration::from_nanos(1))).unwrap();
+    let _ = other.wait_readable(Some(Duration::from_nanos(1))).unwrap();
+    (&one).write_all(b"not for you").unwrap();
+    (&other).write_all(b"nor this").unwrap();
+}
+
+/// Waits for a byte that comes late, in one of the ways there are: nothing else ends the wait.
+fn wait_for_own(seed: &mut Seed, byte: u8) {
+    let (one, other) = UnixStream::pair().unwrap();
+    let late = write_later(other, byte);
+    let mut buffer = [0; 8];
+    match seed.below(3) {
+        0 => {
+            assert!(sinew::io::wait_readable(&one, None).unwrap());
+            assert_eq!((&one).read(&mut buffer).unwrap(), 1);
+        }
+        1 => {
+            let mut entries = [PollFd::new(&one, Interest::Readable)];
+            assert_eq!(sinew::io::poll(&mut entries, None).unwrap(), 1);
+            assert!(entries[0].is_readable());
+            assert_eq!((&one).read(&mut buffer).unwrap(), 1);
+        }
+        _ => {
+            let one = Async::new(one).unwrap();
+            assert_eq!((&one).read(&mut buffer).unwrap(), 1);
+        }
+    }
+    assert_eq!(buffer[0], byte);
+    late();
+}
+
+/// Has a fiber write `byte`, after others had a chance to run: what is returned waits for its end.
+fn write_later(other: UnixStream, byte: u8) -> impl FnOnce() {
+    let late = sinew::spawn(move || {
+        sinew::yield_now();
+        (&other).write_all(&[byte]).unwrap();
+        other
+    });
+    move || drop(late.join().unwrap())
+}
+
+/// A number that sinew watches is closed by somebody who does not tell, and given to another.
+#[test]
+fn a_number_that_was_closed_behind_our_back_serves_the_next_who_has_it() {
+    child("a_number_that_was_closed_behind_our_back_serves_the_next_who_has_it", || {
+        on_each(take_over_numbers);
+    })
+    .assert_success();
+}
+
+fn take_over_numbers(runtime: &Runtime) {
+    for ready_before in [false, true] {
+        let (one, other) = UnixStream::pair().unwrap();
+        let number = one.as_raw_fd();
+        let watched = runtime.run(move || {
+            let watched = Async::new(one).unwrap();
+            assert!(!watched.wait_readable(Some(Duration::from_millis(1))).unwrap());
+            watched
+        });
+        // The slot goes on to claim that the number is watched.
+        std::mem::forget(watched);
+        if ready_before {
+            (&other).write_all(b"old").unwrap();
+        }
+        let (new, peer) = UnixStream::pair().unwrap();
+        // SAFETY: the number belongs to what was forgotten; now it is that of the new socket.
+        let new = unsafe {
+            assert_eq!(libc::dup2(new.as_raw_fd(), number), number);
+            UnixStream::from_raw_fd(number)
+        };
+        let reader = runtime.spawn(move || {
+            assert!(sinew::io::wait_readable(&new, None).unwrap());
+            let mut buffer = [0; 8];
+            (&new).read(&mut buffer).map(|count| buffer[..count].to_vec()).unwrap()
+        });
+        until_it_waits(&reader);
+        (&peer).write_all(b"new").unwrap();
+        assert_eq!(reader.join().unwrap(), b"new");
+    }
+}
+
+/// A wait that was forgotten with all its entries does not outlive the number.
+#[test]
+fn who_was_forgotten_does_not_keep_a_number_closed() {
+    child("who_was_forgotten_does_not_keep_a_number_closed", || {
+        on_each(|runtime| {
+            let number = runtime.run(|| {
+                let (one, _other) = UnixStream::pair().unwrap();
+                let watched = Async::new(&one).unwrap();
+                assert!(!watched.wait_readable(Some(Duration::from_millis(1))).unwrap());
+                std::mem::forget(watched);
+                one.as_raw_fd()
+            });
+            for _ in 0..2 {
+                let (one, mut other) = connected_at(number);
+                let one = Arc::new(one);
+                let stream = one.clone();
+                let reader = runtime.spawn(move || read(&stream));
+                until_it_waits(&reader);
+                other.write_all(b"x").unwrap();
+                assert_eq!(reader.join().unwrap(), Ok(1));
+                one.close().unwrap();
+                assert_eq!(read(&one), Err(ErrorKind::NotConnected));
+            }
+        });
+    })
+    .assert_success();
+}
+
+/// Two ends of a connection, the first of which has a certain number that is free.
+fn connected_at(number: RawFd) -> (TcpStream, TcpStream) {
+    let (one, other) = connected();
+    if one.as_raw_fd() == number {
+        return (one, other);
+    }
+    // SAFETY: if the number is taken, it is not used; else it is ours.
+    let one = unsafe {
+        let copy = libc::fcntl(one.as_raw_fd(), libc::F_DUPFD_CLOEXEC, number);
+        OwnedFd::from_raw_fd(copy)
+    };
+    assert_eq!(one.as_raw_fd(), number, "nobody else is in this process");
+    (one.into(), other)
+}
+
+/// One has the socket and reads; others wait for the same number for a while.
+#[test]
+fn who_waits_for_a_while_does_not_end_the_watch_of_the_owner() {
+    on_each(|runtime| {
+        let (one, mut other) = connected();
+        let one = Arc::new(one);
+        let count = Arc::new(AtomicUsize::new(0));
+        let reader = {
+            let (one, count) = (one.clone(), count.clone());
+            runtime.spawn(move || {
+                let mut buffer = [0];
+                while (&*one).read(&mut buffer).unwrap() > 0 {
+                    count.fetch_add(1, Ordering::SeqCst);
+                }
+            })
+        };
+        until_it_waits(&reader);
+        for round in 0..20 {
+            let stream = one.clone();
+            let brief = runtime.spawn(move || {
+                sinew::io::wait_readable(&*stream, Some(Duration::from_micros(100))).unwrap()
+            });
+            brief.join().unwrap();
+            other.write_all(b"x").unwrap();
+            sinew::wait_until(|| count.load(Ordering::SeqCst) == round + 1, None);
+        }
+        drop(other);
+        reader.join().unwrap();
+    });
+}
+
+fn blocks(socket: &impl AsFd) -> bool {
+    // SAFETY: a valid descriptor.
+    let flags = unsafe { libc::fcntl(socket.as_fd().as_raw_fd(), libc::F_GETFL) };
+    flags & libc::O_NONBLOCK == 0
+}
+
+#[test]
+fn what_goes_back_to_the_standard_library_is_as_it_was() {
+    on_each(|runtime| {
+        let listener = net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (short, long) = (Duration::from_millis(40), Duration::from_secs(3));
+        client.set_read_timeout(Some(short)).unwrap();
+        client.set_write_timeout(Some(long)).unwrap();
+        let listener = TcpListener::from(listener);
+        let stream = TcpStream::from(client);
+        let (listener, stream, mut accepted) = runtime.run(move || {
+            let (accepted, _) = listener.accept().unwrap();
+            assert_eq!(stream.read_timeout().unwrap(), Some(short));
+            assert_eq!(stream.write_timeout().unwrap(), Some(long));
+            assert_eq!(read(&stream), Err(ErrorKind::WouldBlock));
+            assert!(!blocks(&stream) && !blocks(&accepted) && !blocks(&listener));
+            (listener, stream, accepted)
+        });
+        accepted.set_read_timeout(Some(long)).unwrap();
+        let mut stream = net::TcpStream::from(stream);
+        assert!(blocks(&stream) && blocks(&net::TcpListener::from(listener)));
+        assert_eq!(stream.read_timeout().unwrap(), Some(short));
+        assert_eq!(stream.write_timeout().unwrap(), Some(long));
+        assert_eq!(stream.read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
+        accepted.write_all(b"x").unwrap();
+        assert_eq!(stream.read(&mut [0; 8]).unwrap(), 1);
+        let accepted = net::TcpStream::from(accepted);
+        assert_eq!(accepted.read_timeout().unwrap(), Some(long));
+        // It goes on to serve fibers, and what was asked not to block does not.
+        let stream = TcpStream::from(stream);
+        stream.set_nonblocking(true).unwrap();
+        assert!(!blocks(&net::TcpStream::from(stream)));
+        // A bare descriptor stays in non-blocking mode.
+        assert!(!blocks(&OwnedFd::from(TcpStream::from(accepted))));
+    });
+}
+
+#[test]
+fn what_was_taken_out_is_not_watched_any_more() {
+    on_each(|runtime| {
+        for _ in 0..20 {
+            let (one, mut other) = connected();
+            let one = runtime.run(move || {
+                one.set_read_timeout(Some(Duration::from_micros(1))).unwrap();
+                assert_eq!(read(&one), Err(ErrorKind::WouldBlock));
+                one.set_read_timeout(None).unwrap();
+                net::TcpStream::from(one)
+            });
+            let number: RawFd = one.as_raw_fd();
+            let again = runtime.run(move || {
+                let one = TcpStream::from(one);
+                assert_eq!(one.as_raw_fd(), number);
+                let reader = sinew::spawn(move || read(&one));
+                until_it_waits(&reader);
+                reader
+            });
+            other.write_all(b"x").unwrap();
+            assert_eq!(again.join().unwrap(), Ok(1));
         }
     });
 }

@@ -195,7 +195,6 @@ impl Slot {
         state.users -= 1;
         if state.users == 0 {
             self.forget(fd, &mut state);
-            state.closed = false;
         }
     }
 
@@ -273,6 +272,12 @@ impl Slot {
             self.forget(fd, &mut state);
         }
         self.wake(Ready::BOTH);
+    }
+
+    /// The opposite of [`close`](Self::close), before the number is given back. It does not matter
+    /// whether others are still counted: they may have been forgotten.
+    pub(super) fn reopen(&self) {
+        self.state.lock().closed = false;
     }
 
     /// Lets go of the slot if `reactor` watches it; true if it did.

@@ -22,11 +22,18 @@ pub struct Source {
     slot: &'static Slot,
     /// Whether this one is counted in the slot. Changed under the slot's lock.
     joined: AtomicBool,
+    /// Whether this one has closed the slot, for as long as it has the number.
+    closed: AtomicBool,
 }
 
 impl Source {
     pub(crate) fn new(fd: RawFd) -> Source {
-        Source { fd, slot: Slot::of(fd), joined: AtomicBool::new(false) }
+        Source {
+            fd,
+            slot: Slot::of(fd),
+            joined: AtomicBool::new(false),
+            closed: AtomicBool::new(false),
+        }
     }
 
     pub(crate) fn fd(&self) -> RawFd {
@@ -137,6 +144,7 @@ impl Source {
             let mut state = self.slot.state.lock();
             // Whether the kernel knows it does not matter any more.
             let _ = self.join(&mut state);
+            self.closed.store(true, Ordering::Relaxed);
         }
         self.slot.close(self.fd);
     }
@@ -171,6 +179,9 @@ impl Source {
 
 impl Drop for Source {
     fn drop(&mut self) {
+        if *self.closed.get_mut() {
+            self.slot.reopen();
+        }
         if *self.joined.get_mut() {
             self.slot.leave(self.fd);
         }
