@@ -109,7 +109,7 @@ fn explain(source: &Source, error: io::Error) -> io::Error {
 /// Lets others run now and then, if the carrier's fibers do one operation after the other without
 /// having to wait.
 #[inline]
-fn take_turns() {
+pub(crate) fn take_turns() {
     // SAFETY: carriers live for ever.
     if let Some(carrier) = unsafe { current::carrier().as_ref() } {
         let left = carrier.operations.get();
