@@ -31,6 +31,8 @@ mod model;
 #[cfg(not(sinew_loom))]
 pub mod net;
 #[cfg(not(sinew_loom))]
+pub mod os;
+#[cfg(not(sinew_loom))]
 mod park;
 /// Lists of waiters as they are, above a model of what is below them.
 #[cfg(sinew_loom)]

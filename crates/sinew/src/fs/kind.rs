@@ -42,6 +42,11 @@ impl Kind {
         self.way
     }
 
+    /// Whether a call about the file as it is, rather than its bytes, has nothing to wait for.
+    pub(super) fn is_local(&self) -> bool {
+        self.local && !self.is_position_lent()
+    }
+
     pub(super) fn is_slow(&self, direction: Direction) -> bool {
         self.slow[direction as usize].load(Ordering::Relaxed)
     }

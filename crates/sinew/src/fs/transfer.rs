@@ -19,6 +19,7 @@ use super::kind::{self, Kind};
 use crate::cancel;
 use crate::io::attempt::take_turns;
 use crate::reactor::Direction;
+use core::mem::MaybeUninit;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
@@ -32,6 +33,17 @@ pub(super) fn read(
     // Slices have the layout of `iovec`, as their documentation says.
     let buffers = (buffers.as_ptr().cast::<libc::iovec>(), buffers.len());
     transfer(fd, kind, Transfer { direction: Direction::Read, buffers, offset })
+}
+
+/// Reads where the file stands, and returns how many bytes of `buffer` have a value then.
+pub(super) fn read_spare(
+    fd: BorrowedFd<'_>,
+    kind: &Kind,
+    buffer: &mut [MaybeUninit<u8>],
+) -> io::Result<usize> {
+    let part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    let buffers = (&raw const part, 1);
+    transfer(fd, kind, Transfer { direction: Direction::Read, buffers, offset: None })
 }
 
 /// Writes from `buffers`, at `offset` or where the file stands.
