@@ -1,25 +1,124 @@
 //! An open file.
 
 use super::kind::Kind;
-use super::transfer;
+use super::{FileTimes, Metadata, OpenOptions, Permissions, transfer};
+use crate::blocking;
+use std::fmt;
 use std::fs;
-use std::io::{self, IoSlice, IoSliceMut, Read, Write};
-use std::os::fd::AsFd;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Stdio;
+use std::time::SystemTime;
 
 /// An open file: `std::fs::File` for fibers.
 ///
 /// What is in memory is read and written directly; for a disk the fiber waits, and others run. Several
 /// fibers may use one file by reference, best with [`read_at`](Self::read_at) and
-/// [`write_at`](Self::write_at), which do not depend on where the file stands.
-#[derive(Debug)]
+/// [`write_at`](Self::write_at), which do not depend on where the file stands. Dropping it closes it.
+///
+/// A FIFO, a terminal or a device is waited for until it is ready; a cancelled fiber is unwound from
+/// there. One that was opened with `O_NONBLOCK` is not waited for.
+///
+/// # Examples
+/// ```
+/// use sinew::fs::File;
+/// use std::io::{Read, Seek, Write};
+///
+/// let path = std::env::temp_dir().join(format!("sinew-file-{}", std::process::id()));
+/// let name = path.clone();
+/// sinew::run(move || {
+///     let mut file = File::create_new(&name)?;
+///     file.write_all(b"hello")?;
+///     file.rewind()?;
+///     let mut text = String::new();
+///     file.read_to_string(&mut text)?;
+///     assert_eq!(text, "hello");
+///     Ok::<(), std::io::Error>(())
+/// })?;
+/// std::fs::remove_file(&path)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub struct File {
-    inner: fs::File,
-    kind: Kind,
+    pub(super) inner: fs::File,
+    pub(super) kind: Kind,
 }
 
 impl File {
-    /// Reads at `offset`, and leaves the file where it stands. Returns how many bytes there were: zero
-    /// at the end.
+    /// Opens a file for reading.
+    ///
+    /// Waits without blocking the carrier; a cancelled fiber waits until it is open. So does the opening of a
+    /// FIFO that nobody has opened for writing.
+    ///
+    /// # Errors
+    /// If there is none, or it may not be read.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::io::Read;
+    ///
+    /// let mut file = sinew::fs::File::open("Cargo.toml")?;
+    /// let mut text = String::new();
+    /// file.read_to_string(&mut text)?;
+    /// assert!(text.starts_with("[package]"));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn open<P: AsRef<Path>>(path: P) -> io::Result<File> {
+        OpenOptions::new().read(true).open(path)
+    }
+
+    /// Opens a file for writing, without what was in it; makes it if there is none.
+    ///
+    /// # Errors
+    /// If it cannot be made, or may not be written.
+    ///
+    /// # Examples
+    /// ```
+    /// let path = std::env::temp_dir().join(format!("sinew-create-{}", std::process::id()));
+    /// sinew::fs::File::create(&path)?;
+    /// assert_eq!(std::fs::metadata(&path)?.len(), 0);
+    /// std::fs::remove_file(&path)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn create<P: AsRef<Path>>(path: P) -> io::Result<File> {
+        OpenOptions::new().write(true).create(true).truncate(true).open(path)
+    }
+
+    /// Makes a file that was not there, for reading and writing.
+    ///
+    /// # Errors
+    /// `AlreadyExists` if there is one; or if it cannot be made.
+    ///
+    /// # Examples
+    /// ```
+    /// let path = std::env::temp_dir().join(format!("sinew-create-new-{}", std::process::id()));
+    /// sinew::fs::File::create_new(&path)?;
+    /// let again = sinew::fs::File::create_new(&path).unwrap_err();
+    /// assert_eq!(again.kind(), std::io::ErrorKind::AlreadyExists);
+    /// std::fs::remove_file(&path)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn create_new<P: AsRef<Path>>(path: P) -> io::Result<File> {
+        OpenOptions::new().read(true).write(true).create_new(true).open(path)
+    }
+
+    /// What a file is to be opened for; the same as [`OpenOptions::new`].
+    ///
+    /// # Examples
+    /// ```
+    /// let file = sinew::fs::File::options().read(true).open("Cargo.toml")?;
+    /// assert!(file.metadata()?.is_file());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn options() -> OpenOptions {
+        OpenOptions::new()
+    }
+
+    /// Reads at `offset`, and leaves the file where it stands. Returns how many bytes there were: zero at
+    /// the end.
+    ///
+    /// A cancelled fiber is unwound from here if nothing was read.
     ///
     /// # Errors
     /// If the file cannot be read there.
@@ -29,10 +128,10 @@ impl File {
     /// use sinew::fs::File;
     ///
     /// sinew::run(|| {
-    ///     let file = File::from(std::fs::File::open("Cargo.toml")?);
-    ///     let mut buffer = [0; 9];
-    ///     assert_eq!(file.read_at(&mut buffer, 0)?, 9);
-    ///     assert_eq!(&buffer, b"[package]");
+    ///     let file = File::open("Cargo.toml")?;
+    ///     let mut buffer = [0; 7];
+    ///     assert_eq!(file.read_at(&mut buffer, 1)?, 7);
+    ///     assert_eq!(&buffer, b"package");
     ///     Ok::<(), std::io::Error>(())
     /// })?;
     /// # Ok::<(), std::io::Error>(())
@@ -41,35 +140,80 @@ impl File {
         transfer::read(self.inner.as_fd(), &self.kind, &mut [IoSliceMut::new(buffer)], Some(offset))
     }
 
+    /// Fills `buffer` with what is at `offset`, and leaves the file where it stands.
+    ///
+    /// # Errors
+    /// `UnexpectedEof` if the file ends before; or if it cannot be read.
+    ///
+    /// # Examples
+    /// ```
+    /// let file = sinew::fs::File::open("Cargo.toml")?;
+    /// let mut buffer = [0; 7];
+    /// file.read_exact_at(&mut buffer, 1)?;
+    /// assert_eq!(&buffer, b"package");
+    /// let error = file.read_exact_at(&mut buffer, 1 << 40).unwrap_err();
+    /// assert_eq!(error.kind(), std::io::ErrorKind::UnexpectedEof);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        FileExt::read_exact_at(self, buffer, offset)
+    }
+
     /// Writes at `offset`, and leaves the file where it stands. Returns how many bytes were written.
+    ///
+    /// A cancelled fiber is unwound from here if nothing was written.
     ///
     /// # Errors
     /// If the file cannot be written there.
     ///
     /// # Examples
-    /// ```no_run
+    /// ```
     /// use sinew::fs::File;
     ///
-    /// sinew::run(|| {
-    ///     let file = File::from(std::fs::File::create("notes")?);
-    ///     file.write_at(b"hello", 100)?;
-    ///     Ok::<(), std::io::Error>(())
-    /// })?;
+    /// let path = std::env::temp_dir().join(format!("sinew-write-at-{}", std::process::id()));
+    /// let file = File::create(&path)?;
+    /// sinew::run(move || file.write_at(b"hello", 3))?;
+    /// assert_eq!(std::fs::read(&path)?, b"\0\0\0hello");
+    /// std::fs::remove_file(&path)?;
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<usize> {
         transfer::write(self.inner.as_fd(), &self.kind, &[IoSlice::new(buffer)], Some(offset))
     }
 
+    /// Writes all of `buffer` at `offset`, and leaves the file where it stands.
+    ///
+    /// # Errors
+    /// If the file cannot be written there; some of it may have been.
+    ///
+    /// # Examples
+    /// ```
+    /// let path = std::env::temp_dir().join(format!("sinew-write-all-at-{}", std::process::id()));
+    /// let file = sinew::fs::File::create(&path)?;
+    /// file.write_all_at(b"world", 6)?;
+    /// file.write_all_at(b"hello ", 0)?;
+    /// assert_eq!(std::fs::read(&path)?, b"hello world");
+    /// std::fs::remove_file(&path)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn write_all_at(&self, buffer: &[u8], offset: u64) -> io::Result<()> {
+        FileExt::write_all_at(self, buffer, offset)
+    }
+
     /// Has everything written to the disk, data and what is known of the file.
+    ///
+    /// A fiber that is cancelled meanwhile is unwound from here only if the kernel had not begun.
     ///
     /// # Errors
     /// If that fails.
     ///
     /// # Examples
-    /// ```no_run
-    /// let file = sinew::fs::File::from(std::fs::File::create("notes")?);
+    /// ```
+    /// let path = std::env::temp_dir().join(format!("sinew-sync-all-{}", std::process::id()));
+    /// let file = sinew::fs::File::create(&path)?;
+    /// file.write_all_at(b"safe", 0)?;
     /// file.sync_all()?;
+    /// std::fs::remove_file(&path)?;
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn sync_all(&self) -> io::Result<()> {
@@ -82,13 +226,153 @@ impl File {
     /// If that fails.
     ///
     /// # Examples
-    /// ```no_run
-    /// let file = sinew::fs::File::from(std::fs::File::create("notes")?);
+    /// ```
+    /// let path = std::env::temp_dir().join(format!("sinew-sync-data-{}", std::process::id()));
+    /// let file = sinew::fs::File::create(&path)?;
+    /// file.write_all_at(b"safe", 0)?;
     /// file.sync_data()?;
+    /// std::fs::remove_file(&path)?;
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn sync_data(&self) -> io::Result<()> {
         transfer::sync(self.inner.as_fd(), true)
+    }
+
+    /// Cuts the file off, or appends zeros, so that it has `size` bytes. It stays where it stands.
+    ///
+    /// # Errors
+    /// If it is not open for writing, or the size is not possible.
+    ///
+    /// # Examples
+    /// ```
+    /// let path = std::env::temp_dir().join(format!("sinew-set-len-{}", std::process::id()));
+    /// let file = sinew::fs::File::create(&path)?;
+    /// file.set_len(10)?;
+    /// assert_eq!(file.metadata()?.len(), 10);
+    /// std::fs::remove_file(&path)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn set_len(&self, size: u64) -> io::Result<()> {
+        blocking(|| self.inner.set_len(size))
+    }
+
+    /// What is known of the file: its length, times, permissions.
+    ///
+    /// # Errors
+    /// If the file system does not say.
+    ///
+    /// # Examples
+    /// ```
+    /// let file = sinew::fs::File::open("Cargo.toml")?;
+    /// assert!(file.metadata()?.len() > 0);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn metadata(&self) -> io::Result<Metadata> {
+        self.asked(|| self.inner.metadata())
+    }
+
+    /// Changes who may do what with the file.
+    ///
+    /// # Errors
+    /// If the caller may not change that.
+    ///
+    /// # Examples
+    /// ```
+    /// let path = std::env::temp_dir().join(format!("sinew-set-permissions-of-{}", std::process::id()));
+    /// let file = sinew::fs::File::create(&path)?;
+    /// let mut permissions = file.metadata()?.permissions();
+    /// permissions.set_readonly(true);
+    /// file.set_permissions(permissions)?;
+    /// assert!(file.metadata()?.permissions().readonly());
+    /// std::fs::remove_file(&path)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn set_permissions(&self, permissions: Permissions) -> io::Result<()> {
+        blocking(|| self.inner.set_permissions(permissions))
+    }
+
+    /// Changes when the file was read and written last.
+    ///
+    /// # Errors
+    /// If the caller may not change that.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::fs::{File, FileTimes};
+    /// use std::time::SystemTime;
+    ///
+    /// let path = std::env::temp_dir().join(format!("sinew-set-times-{}", std::process::id()));
+    /// let file = File::create(&path)?;
+    /// file.set_times(FileTimes::new().set_modified(SystemTime::UNIX_EPOCH))?;
+    /// assert_eq!(file.metadata()?.modified()?, SystemTime::UNIX_EPOCH);
+    /// std::fs::remove_file(&path)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn set_times(&self, times: FileTimes) -> io::Result<()> {
+        blocking(|| self.inner.set_times(times))
+    }
+
+    /// Changes when the file was written last.
+    ///
+    /// # Errors
+    /// If the caller may not change that.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::SystemTime;
+    ///
+    /// let path = std::env::temp_dir().join(format!("sinew-set-modified-{}", std::process::id()));
+    /// let file = sinew::fs::File::create(&path)?;
+    /// file.set_modified(SystemTime::UNIX_EPOCH)?;
+    /// assert_eq!(file.metadata()?.modified()?, SystemTime::UNIX_EPOCH);
+    /// std::fs::remove_file(&path)?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn set_modified(&self, time: SystemTime) -> io::Result<()> {
+        self.set_times(FileTimes::new().set_modified(time))
+    }
+
+    /// Another handle of the same open file: both share where it stands.
+    ///
+    /// # Errors
+    /// If there are no descriptors left.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::io::Read;
+    ///
+    /// let mut file = sinew::fs::File::open("Cargo.toml")?;
+    /// let mut other = file.try_clone()?;
+    /// let (mut first, mut second) = ([0; 1], [0; 7]);
+    /// file.read_exact(&mut first)?;
+    /// other.read_exact(&mut second)?;
+    /// assert_eq!(&second, b"package");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn try_clone(&self) -> io::Result<File> {
+        self.inner.try_clone().map(File::from)
+    }
+
+    /// Asks the kernel something about the open file: directly, if there is nothing to wait for.
+    pub(super) fn asked<R: Send>(&self, question: impl FnOnce() -> R + Send) -> R {
+        if self.kind.is_local() { question() } else { blocking(question) }
+    }
+}
+
+/// The methods of the same names, for what takes any file.
+impl FileExt for File {
+    fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        File::read_at(self, buffer, offset)
+    }
+
+    fn write_at(&self, buffer: &[u8], offset: u64) -> io::Result<usize> {
+        File::write_at(self, buffer, offset)
+    }
+}
+
+impl fmt::Debug for File {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
     }
 }
 
@@ -99,26 +383,51 @@ impl From<fs::File> for File {
     }
 }
 
-impl Read for &File {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        transfer::read(self.inner.as_fd(), &self.kind, &mut [IoSliceMut::new(buffer)], None)
-    }
-
-    fn read_vectored(&mut self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        transfer::read(self.inner.as_fd(), &self.kind, buffers, None)
+impl From<File> for fs::File {
+    fn from(file: File) -> fs::File {
+        file.inner
     }
 }
 
-impl Write for &File {
-    fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        transfer::write(self.inner.as_fd(), &self.kind, &[IoSlice::new(buffer)], None)
+impl From<OwnedFd> for File {
+    fn from(fd: OwnedFd) -> File {
+        File::from(fs::File::from(fd))
     }
+}
 
-    fn write_vectored(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
-        transfer::write(self.inner.as_fd(), &self.kind, buffers, None)
+impl From<File> for OwnedFd {
+    fn from(file: File) -> OwnedFd {
+        file.inner.into()
     }
+}
 
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
+impl From<File> for Stdio {
+    fn from(file: File) -> Stdio {
+        file.inner.into()
+    }
+}
+
+impl AsFd for File {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.inner.as_fd()
+    }
+}
+
+impl AsRawFd for File {
+    fn as_raw_fd(&self) -> RawFd {
+        self.inner.as_raw_fd()
+    }
+}
+
+impl IntoRawFd for File {
+    fn into_raw_fd(self) -> RawFd {
+        self.inner.into_raw_fd()
+    }
+}
+
+impl FromRawFd for File {
+    unsafe fn from_raw_fd(fd: RawFd) -> File {
+        // SAFETY: as the caller promised.
+        File::from(unsafe { fs::File::from_raw_fd(fd) })
     }
 }

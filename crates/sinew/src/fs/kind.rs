@@ -1,79 +1,137 @@
 //! What kind of file one is, and so how its bytes are moved.
 
 use super::transfer::Way;
-use crate::primitive::{AtomicBool, Ordering};
+use crate::primitive::{AtomicBool, AtomicUsize, Ordering};
 use crate::reactor::Direction;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// See the page of `transfer`.
 #[derive(Debug)]
 pub(super) struct Kind {
-    begins: Begins,
+    way: Way,
+    /// Whether the file system answers from memory what is asked of a file that is open.
+    local: bool,
     /// Whether the file system has refused to do without waiting, by direction.
     slow: [AtomicBool; 2],
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Begins {
-    InMemory,
-    OnDisk,
-    Pollable,
+    /// Transfers that other threads do where the file stands. The kernel lets nobody else use the
+    /// position meanwhile.
+    lent: AtomicUsize,
 }
 
 impl Kind {
     pub(super) fn of(fd: BorrowedFd<'_>) -> Kind {
-        let begins = if is_pollable(fd) {
-            Begins::Pollable
-        } else if is_in_memory(fd) {
-            Begins::InMemory
+        let (in_memory, local) = where_it_is(fd);
+        let way = if is_pollable(fd) {
+            Way::WhenReady
+        } else if in_memory {
+            Way::Direct
         } else {
-            Begins::OnDisk
+            Way::Cached
         };
-        Kind { begins, slow: [AtomicBool::new(false), AtomicBool::new(false)] }
+        // The kernel tries not to wait for locks and memory then, but does wait for the disk.
+        let slow = way == Way::Cached && bypasses_cache(fd);
+        Kind {
+            way,
+            local,
+            slow: [AtomicBool::new(slow), AtomicBool::new(slow)],
+            lent: AtomicUsize::new(0),
+        }
     }
 
-    pub(super) fn way(&self, direction: Direction) -> Way {
-        match self.begins {
-            Begins::InMemory => Way::Direct,
-            _ if self.slow[direction as usize].load(Ordering::Relaxed) => Way::Slow,
-            Begins::OnDisk => Way::Cached,
-            Begins::Pollable => Way::WhenReady,
-        }
+    pub(super) fn way(&self) -> Way {
+        self.way
+    }
+
+    /// Whether a call about the file as it is, rather than its bytes, has nothing to wait for.
+    pub(super) fn is_local(&self) -> bool {
+        self.local && !self.is_position_lent()
+    }
+
+    pub(super) fn is_slow(&self, direction: Direction) -> bool {
+        self.slow[direction as usize].load(Ordering::Relaxed)
     }
 
     pub(super) fn set_slow(&self, direction: Direction) {
         self.slow[direction as usize].store(true, Ordering::Relaxed);
     }
+
+    /// Whether another thread uses the position of the file.
+    pub(super) fn is_position_lent(&self) -> bool {
+        self.lent.load(Ordering::Relaxed) > 0
+    }
+
+    /// Notes that another thread uses the position of the file while `f` runs.
+    pub(super) fn lend_position<R>(&self, f: impl FnOnce() -> R) -> R {
+        struct Lent<'a>(&'a AtomicUsize);
+        impl Drop for Lent<'_> {
+            fn drop(&mut self) {
+                self.0.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+        self.lent.fetch_add(1, Ordering::Relaxed);
+        let _lent = Lent(&self.lent);
+        f()
+    }
 }
 
 fn is_pollable(fd: BorrowedFd<'_>) -> bool {
+    let kind = status(fd).map(|status| status.st_mode & libc::S_IFMT);
+    !matches!(kind, None | Some(libc::S_IFREG | libc::S_IFDIR | libc::S_IFBLK))
+}
+
+/// What the kernel knows of an open file.
+pub(super) fn status(fd: BorrowedFd<'_>) -> Option<libc::stat> {
     // SAFETY: zeroed is a valid value; a valid descriptor.
-    let mode = unsafe {
+    unsafe {
         let mut status = core::mem::zeroed::<libc::stat>();
-        if libc::fstat(fd.as_raw_fd(), &raw mut status) < 0 {
-            return false;
-        }
-        status.st_mode & libc::S_IFMT
-    };
-    !matches!(mode, libc::S_IFREG | libc::S_IFDIR | libc::S_IFBLK)
+        (libc::fstat(fd.as_raw_fd(), &raw mut status) == 0).then_some(status)
+    }
+}
+
+/// The flags that a file was opened with, or has been given since.
+pub(super) fn flags(fd: BorrowedFd<'_>) -> libc::c_int {
+    // SAFETY: a valid descriptor.
+    unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) }
 }
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
-fn is_in_memory(fd: BorrowedFd<'_>) -> bool {
+fn bypasses_cache(fd: BorrowedFd<'_>) -> bool {
+    flags(fd) & libc::O_DIRECT != 0
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn bypasses_cache(_fd: BorrowedFd<'_>) -> bool {
+    false
+}
+
+/// Whether the bytes of a file are in memory, and whether what is known of it is, as long as it is
+/// open. What is not listed may have to ask another machine or process.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn where_it_is(fd: BorrowedFd<'_>) -> (bool, bool) {
     const TMPFS: i64 = 0x0102_1994;
     const RAMFS: i64 = 0x8584_58f6;
+    const EXT: i64 = 0xef53;
+    const XFS: i64 = 0x5846_5342;
+    const BTRFS: i64 = 0x9123_683e;
+    const F2FS: i64 = 0xf2f5_2010;
+    const PIPES: i64 = 0x5049_5045;
     // SAFETY: zeroed is a valid value; a valid descriptor.
     let file_system = unsafe {
         let mut status = core::mem::zeroed::<libc::statfs>();
         if libc::fstatfs(fd.as_raw_fd(), &raw mut status) < 0 {
-            return false;
+            return (false, false);
         }
-        status.f_type as i64
+        // A word of the kernel, which some platforms sign.
+        status.f_type as i64 & 0xffff_ffff
     };
-    matches!(file_system, TMPFS | RAMFS)
+    match file_system {
+        TMPFS | RAMFS => (true, true),
+        EXT | XFS | BTRFS | F2FS | PIPES => (false, true),
+        _ => (false, false),
+    }
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-fn is_in_memory(_fd: BorrowedFd<'_>) -> bool {
-    false
+fn where_it_is(_fd: BorrowedFd<'_>) -> (bool, bool) {
+    (false, false)
 }

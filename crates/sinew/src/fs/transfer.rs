@@ -4,13 +4,22 @@
 //! | --- | --- |
 //! | in memory (`tmpfs`, `ramfs`) | a direct call: there is nothing to wait for |
 //! | on a disk | a direct call that fails if it would have to wait, then the slow way |
-//! | that, where the file system knows no such call | the slow way |
-//! | a pipe, a terminal, a device | when it is ready, a direct call |
+//! | that, where the file system knows no such call, and past the cache (`O_DIRECT`) | the slow way |
+//! | a pipe, a terminal, a device | a direct call that fails if it would have to wait; when it is ready, again |
 //!
-//! The slow way is the ring of the carrier, or a thread that may block where there is none.
+//! The slow way is the ring of the carrier, or a thread that may block where there is none. Where a
+//! file stands is changed by threads only: a ring takes no lock for it, so that two who write at the
+//! same time would write to the same place.
+//!
+//! A regular file gives and takes as much at a time as it does in the standard library: what a call
+//! that does not wait has left is done by the slow way. A fiber that is cancelled is unwound before
+//! any byte was moved, or not at all.
 
-use super::kind::Kind;
+use super::kind::{self, Kind};
+use crate::cancel;
+use crate::io::attempt::take_turns;
 use crate::reactor::Direction;
+use core::mem::MaybeUninit;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
@@ -26,6 +35,17 @@ pub(super) fn read(
     transfer(fd, kind, Transfer { direction: Direction::Read, buffers, offset })
 }
 
+/// Reads where the file stands, and returns how many bytes of `buffer` have a value then.
+pub(super) fn read_spare(
+    fd: BorrowedFd<'_>,
+    kind: &Kind,
+    buffer: &mut [MaybeUninit<u8>],
+) -> io::Result<usize> {
+    let part = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: buffer.len() };
+    let buffers = (&raw const part, 1);
+    transfer(fd, kind, Transfer { direction: Direction::Read, buffers, offset: None })
+}
+
 /// Writes from `buffers`, at `offset` or where the file stands.
 pub(super) fn write(
     fd: BorrowedFd<'_>,
@@ -35,6 +55,14 @@ pub(super) fn write(
 ) -> io::Result<usize> {
     let buffers = (buffers.as_ptr().cast::<libc::iovec>(), buffers.len());
     transfer(fd, kind, Transfer { direction: Direction::Write, buffers, offset })
+}
+
+/// How bytes are moved; see the page of this module.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Way {
+    Direct,
+    Cached,
+    WhenReady,
 }
 
 /// The most buffers that one call takes.
@@ -54,52 +82,153 @@ unsafe impl Send for Transfer {}
 unsafe impl Sync for Transfer {}
 
 fn transfer(fd: BorrowedFd<'_>, kind: &Kind, transfer: Transfer) -> io::Result<usize> {
-    let direction = transfer.direction;
-    let fd_number = fd.as_raw_fd();
+    // Also because all ones would be the place where the file stands.
+    transfer.offset.map_or(Ok(0), position)?;
+    take_turns();
     loop {
-        let attempt = match kind.way(direction) {
-            Way::Direct => transfer.direct(fd_number),
-            Way::Cached => transfer.at_once(fd_number),
-            Way::Slow => transfer.slowly(fd_number),
-            Way::WhenReady => {
-                match direction {
-                    Direction::Read => crate::io::wait_readable(fd, None)?,
-                    Direction::Write => crate::io::wait_writable(fd, None)?,
-                };
-                // Somebody else may have been faster.
-                transfer.at_once(fd_number)
-            }
+        let attempt = match kind.way() {
+            Way::Direct => transfer.direct(fd.as_raw_fd()),
+            Way::Cached => transfer.cached(fd, kind),
+            Way::WhenReady => transfer.when_ready(fd, kind),
         };
         match attempt {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => match kind.way(direction) {
-                Way::WhenReady => {}
-                _ => match transfer.slowly(fd_number) {
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    result => return result,
-                },
-            },
-            Err(error) if knows_no_waiting(&error) => kind.set_slow(direction),
             result => return result,
         }
     }
 }
 
-/// How bytes are moved; see the page of this module.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Way {
-    Direct,
-    Cached,
-    Slow,
-    WhenReady,
-}
-
-/// Whether the file system refused because it was asked not to wait.
-fn knows_no_waiting(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EOPNOTSUPP | libc::ENOSYS))
+/// What became of a call that was not to wait.
+enum AtOnce {
+    Done(io::Result<usize>),
+    WouldWait,
+    /// The kernel cannot tell, of this file or at all; or the call is wrong, and fails again.
+    Unknown,
 }
 
 impl Transfer {
+    /// On a disk.
+    fn cached(self, fd: BorrowedFd<'_>, kind: &Kind) -> io::Result<usize> {
+        // Whoever has lent the position makes others wait who use it.
+        let lent = self.offset.is_none() && kind.is_position_lent();
+        if !kind.is_slow(self.direction)
+            && !lent
+            && let AtOnce::Done(result) = self.at_once(fd.as_raw_fd(), kind)
+        {
+            return result.and_then(|count| self.rest(fd, kind, count));
+        }
+        self.slowly(fd.as_raw_fd(), kind)
+    }
+
+    /// On a disk, the slow way.
+    fn slowly(self, fd: RawFd, kind: &Kind) -> io::Result<usize> {
+        match self.offset {
+            Some(_) => match self.on_ring(fd) {
+                Some(result) => result,
+                None => crate::blocking(|| self.direct(fd)),
+            },
+            None => kind.lend_position(|| crate::blocking(|| self.direct(fd))),
+        }
+    }
+
+    /// What a call that did not wait has left, if it is not that the file ends there.
+    fn rest(self, fd: BorrowedFd<'_>, kind: &Kind, count: usize) -> io::Result<usize> {
+        // SAFETY: the slice is borrowed by the caller.
+        let buffers = unsafe { core::slice::from_raw_parts(self.buffers.0, self.buffers.1) };
+        let buffers = &buffers[..buffers.len().min(MOST)];
+        let total: usize = buffers.iter().map(|part| part.iov_len).sum();
+        if count == 0 || count >= total || self.ends(fd, count) {
+            return Ok(count);
+        }
+        let mut skip = count;
+        let mut left = Vec::with_capacity(buffers.len());
+        for part in buffers {
+            let skipped = skip.min(part.iov_len);
+            skip -= skipped;
+            left.push(libc::iovec {
+                iov_base: part.iov_base.wrapping_byte_add(skipped),
+                iov_len: part.iov_len - skipped,
+            });
+        }
+        let rest = Transfer {
+            direction: self.direction,
+            buffers: (left.as_ptr(), left.len()),
+            offset: self.offset.map(|at| at + count as u64),
+        };
+        // Some bytes have been moved, and whoever called has to know.
+        let more = cancel::masked(|| rest.slowly(fd.as_raw_fd(), kind));
+        Ok(count + more.unwrap_or(0))
+    }
+
+    /// Whether the file ends after the `count` bytes that were read, or is one that has no end.
+    fn ends(self, fd: BorrowedFd<'_>, count: usize) -> bool {
+        if self.direction == Direction::Write {
+            return false;
+        }
+        let end = match self.offset {
+            Some(at) => at + count as u64,
+            None => stands_at(fd).unwrap_or(u64::MAX),
+        };
+        kind::status(fd).is_none_or(|status| end >= status.st_size as u64)
+    }
+
+    /// Of a pipe, a terminal, or a device.
+    fn when_ready(self, fd: BorrowedFd<'_>, kind: &Kind) -> io::Result<usize> {
+        let fd_number = fd.as_raw_fd();
+        // SAFETY: the slice is borrowed by the caller.
+        let buffers = unsafe { core::slice::from_raw_parts(self.buffers.0, self.buffers.1) };
+        let empty = buffers.iter().all(|part| part.iov_len == 0);
+        if empty || (self.offset.is_some() && stands_at(fd).is_none()) {
+            // Not to be waited for, but an error perhaps; one if there are no positions.
+            return crate::blocking(|| self.direct(fd_number));
+        }
+        loop {
+            let attempt = match kind.is_slow(self.direction) {
+                true => AtOnce::Unknown,
+                false => self.at_once(fd_number, kind),
+            };
+            match attempt {
+                AtOnce::Done(result) => return result,
+                _ if kind::flags(fd) & libc::O_NONBLOCK != 0 => return self.direct(fd_number),
+                AtOnce::WouldWait => self.wait(fd)?,
+                AtOnce::Unknown => {
+                    if let Some(result) = self.on_ring(fd_number) {
+                        return result;
+                    }
+                    self.wait(fd)?;
+                    // Somebody else may have been faster.
+                    return crate::blocking(|| self.direct(fd_number));
+                }
+            }
+        }
+    }
+
+    fn wait(self, fd: BorrowedFd<'_>) -> io::Result<()> {
+        match self.direction {
+            Direction::Read => crate::io::wait_readable(fd, None).map(drop),
+            Direction::Write => crate::io::wait_writable(fd, None).map(drop),
+        }
+    }
+
+    /// The call, if it can be done without waiting.
+    fn at_once(self, fd: RawFd, kind: &Kind) -> AtOnce {
+        loop {
+            let result = self.without_waiting(fd);
+            let Err(error) = &result else { return AtOnce::Done(result) };
+            match error.raw_os_error() {
+                Some(libc::EINTR) => {}
+                Some(libc::EAGAIN) => return AtOnce::WouldWait,
+                Some(libc::EOPNOTSUPP | libc::ENOSYS) => {
+                    kind.set_slow(self.direction);
+                    return AtOnce::Unknown;
+                }
+                // What old kernels say of flags that they do not know.
+                Some(libc::EINVAL) => return AtOnce::Unknown,
+                _ => return AtOnce::Done(result),
+            }
+        }
+    }
+
     /// The call as it is: it may block the thread.
     fn direct(self, fd: RawFd) -> io::Result<usize> {
         let (buffers, count) = self.buffers;
@@ -116,9 +245,8 @@ impl Transfer {
         usize::try_from(result).map_err(|_| io::Error::last_os_error())
     }
 
-    /// The call, if it can be done without waiting; `WouldBlock` if not.
     #[cfg(any(target_os = "linux", target_os = "android"))]
-    fn at_once(self, fd: RawFd) -> io::Result<usize> {
+    fn without_waiting(self, fd: RawFd) -> io::Result<usize> {
         let (buffers, count) = self.buffers;
         let count = count.min(MOST) as libc::c_int;
         let at = self.offset.map_or(Ok(-1), position)?;
@@ -133,36 +261,40 @@ impl Transfer {
     }
 
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    fn at_once(self, _fd: RawFd) -> io::Result<usize> {
+    fn without_waiting(self, _fd: RawFd) -> io::Result<usize> {
         Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP))
     }
 
-    /// The call on the ring, or on a thread that may block.
-    fn slowly(self, fd: RawFd) -> io::Result<usize> {
-        #[cfg(target_os = "linux")]
-        {
-            use crate::fiber::WaitKind;
-            use crate::reactor::ring;
-            use io_uring::{opcode, types};
-            let ((buffers, count), fd_of_ring) = (self.buffers, types::Fd(fd));
-            let count = count.min(MOST) as u32;
-            // All ones: where the file stands.
-            let at = self.offset.unwrap_or(u64::MAX);
-            let entry = match self.direction {
-                Direction::Read => {
-                    opcode::Readv::new(fd_of_ring, buffers, count).offset(at).build()
-                }
-                Direction::Write => {
-                    opcode::Writev::new(fd_of_ring, buffers, count).offset(at).build()
-                }
-            };
-            // SAFETY: the buffers are borrowed until this returns, or unwinds.
-            if let Some(result) = unsafe { ring::perform(entry, WaitKind::Blocking, fd as usize) } {
-                return result.map(|count| count as usize);
-            }
-        }
-        crate::blocking(|| self.direct(fd))
+    /// The call on the ring, if there is one.
+    #[cfg(target_os = "linux")]
+    fn on_ring(self, fd: RawFd) -> Option<io::Result<usize>> {
+        use crate::fiber::WaitKind;
+        use crate::reactor::ring;
+        use io_uring::{opcode, types};
+        let ((buffers, count), fd_of_ring) = (self.buffers, types::Fd(fd));
+        let count = count.min(MOST) as u32;
+        // All ones: where the file stands.
+        let at = self.offset.unwrap_or(u64::MAX);
+        let entry = match self.direction {
+            Direction::Read => opcode::Readv::new(fd_of_ring, buffers, count).offset(at).build(),
+            Direction::Write => opcode::Writev::new(fd_of_ring, buffers, count).offset(at).build(),
+        };
+        // SAFETY: the buffers are borrowed until this returns, or unwinds.
+        let result = unsafe { ring::perform(entry, WaitKind::Blocking, fd as usize) };
+        result.map(|result| result.map(|count| count as usize))
     }
+
+    #[cfg(not(target_os = "linux"))]
+    fn on_ring(self, _fd: RawFd) -> Option<io::Result<usize>> {
+        None
+    }
+}
+
+/// Where a file stands; `None` if it has no positions.
+fn stands_at(fd: BorrowedFd<'_>) -> Option<u64> {
+    // SAFETY: a valid descriptor.
+    let at = unsafe { libc::lseek(fd.as_raw_fd(), 0, libc::SEEK_CUR) };
+    u64::try_from(at).ok()
 }
 
 fn position(offset: u64) -> io::Result<libc::off_t> {

@@ -42,6 +42,10 @@ const ENTRIES: u32 = 256;
 /// The most completions that are taken at a time.
 const BATCH: usize = 64;
 
+/// How often an entry is tried to be added. The kernel may refuse to take any before completions were
+/// taken out, which only the carrier does.
+const ATTEMPTS: usize = 16;
+
 /// What an entry without anybody who waits for it has as its mark.
 const NOBODY: u64 = 0;
 
@@ -107,10 +111,13 @@ impl Ring {
 
     /// Adds an entry, to be submitted soon.
     ///
+    /// # Errors
+    /// `EBUSY` if there is no room, and the kernel makes none.
+    ///
     /// # Safety
     /// What the entry points to stays until its completion was seen.
     pub(super) unsafe fn push(&self, entry: &squeue::Entry) -> io::Result<()> {
-        loop {
+        for _ in 0..ATTEMPTS {
             {
                 let _lock = self.submissions.lock();
                 // SAFETY: the lock is held; the rest is the caller's promise.
@@ -121,6 +128,7 @@ impl Ring {
             }
             self.submit()?;
         }
+        Err(io::Error::from_raw_os_error(libc::EBUSY))
     }
 
     /// Tells the kernel of all entries.
@@ -164,6 +172,7 @@ impl Ring {
     /// `other`. Returns how many there were.
     pub(super) fn reap(&self, most: usize, other: &mut dyn FnMut(u64, i32, u32)) -> usize {
         let mut total = 0;
+        let mut flushed = false;
         loop {
             let mut batch = [const { None }; BATCH];
             let wanted = BATCH.min(most - total);
@@ -177,10 +186,27 @@ impl Ring {
                 }
             }
             total += count;
-            if count < wanted || total == most {
+            if total == most {
                 return total;
             }
+            if count == wanted {
+                continue;
+            }
+            // What did not fit is with the kernel, which does not say so again: whoever waits for
+            // the ring by edges would not hear of it.
+            let stuck = flushed && count == 0;
+            if stuck || !self.has_overflowed() || self.submit().is_err() {
+                return total;
+            }
+            flushed = true;
         }
+    }
+
+    /// Whether there are completions that did not fit.
+    fn has_overflowed(&self) -> bool {
+        let _lock = self.submissions.lock();
+        // SAFETY: the lock is held.
+        unsafe { self.ring.submission_shared() }.cq_overflow()
     }
 
     fn take(&self, batch: &mut [Option<Completion>; BATCH], most: usize) -> usize {
@@ -214,31 +240,24 @@ impl Ring {
     }
 
     /// Does an operation, and waits for it. Raises if the fiber was cancelled and the operation was
-    /// not done.
+    /// not done. `None` if the ring does not take it.
     ///
     /// # Safety
-    /// What the entry points to stays as long as this has not returned or unwound.
-    unsafe fn perform(
-        &self,
-        entry: squeue::Entry,
-        kind: WaitKind,
-        address: usize,
-    ) -> io::Result<u32> {
-        let wait = Wait::begin(kind, address);
+    /// What the entry points to stays as long as this has not returned or unwound. The wait has just
+    /// begun, on the carrier that submits what is in this ring.
+    unsafe fn perform(&self, entry: squeue::Entry, wait: Wait) -> Option<io::Result<u32>> {
         let who = wait.who();
         let operation = Operation { result: Cell::new(None), waiter: Cell::new(wait.waiter()) };
         let mark = ptr::from_ref(&operation).expose_provenance() as u64;
         self.pending.fetch_add(1, Ordering::Relaxed);
         // SAFETY: as the caller promised; the operation stays until its result is there.
-        if let Err(error) = unsafe { self.push(&entry.user_data(mark)) } {
+        if unsafe { self.push(&entry.user_data(mark)) }.is_err() {
             self.pending.fetch_sub(1, Ordering::Relaxed);
             wait.abandon();
-            return Err(error);
+            return None;
         }
         let outcome = wait.suspend(crate::clock::NEVER);
         let result = match self.result(&operation) {
-            // The thread that submitted it has ended; it will not be the one that does next time.
-            Some(result) if result == -libc::ECANCELED => -libc::EINTR,
             Some(result) => result,
             None => {
                 let result = self.give_up(&operation, mark);
@@ -251,7 +270,9 @@ impl Ring {
         if outcome == Outcome::Notified {
             cancel::settle(who, outcome);
         }
-        u32::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result))
+        // It was not done: the thread that submitted it has ended, say. It can be tried again.
+        let result = if result == -libc::ECANCELED { -libc::EINTR } else { result };
+        Some(u32::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result)))
     }
 
     fn result(&self, operation: &Operation) -> Option<i32> {
@@ -267,6 +288,9 @@ impl Ring {
             // SAFETY: the entry points to nothing. If the kernel cannot be asked, the completion of
             // the operation itself is waited for.
             let _ = unsafe { self.push(&entry) };
+            // Now, since the fiber may have moved: the carrier of this ring sleeps, perhaps, until
+            // the operation is done.
+            let _ = self.submit();
             loop {
                 let wait = Wait::begin_anyhow(WaitKind::Blocking, 0);
                 let done = {
@@ -292,7 +316,10 @@ impl AsFd for Ring {
 }
 
 /// Does an operation on the ring of the running fiber's carrier, and waits for it. `None` if there is
-/// no ring, or nobody who could wait in this way.
+/// no ring that takes it, or nobody who could wait in this way.
+///
+/// # Errors
+/// That of the operation; `Interrupted` if it was not done and may be tried again.
 ///
 /// # Safety
 /// What the entry points to stays as long as this has not returned or unwound.
@@ -302,12 +329,17 @@ pub(crate) unsafe fn perform(
     address: usize,
 ) -> Option<io::Result<u32>> {
     let (_, control) = crate::carrier::current::fiber()?;
-    if !may_wait(control) {
+    if !may_wait(control) || Reactor::here()?.poller().ring().is_none() {
         return None;
     }
-    let ring = Reactor::here()?.poller().ring()?;
-    // SAFETY: as the caller promised.
-    Some(unsafe { ring.perform(entry, kind, address) })
+    let wait = Wait::begin(kind, address);
+    // Looked up again: a migratable fiber may have moved until its wait began.
+    let Some(ring) = Reactor::here().and_then(|reactor| reactor.poller().ring()) else {
+        wait.abandon();
+        return None;
+    };
+    // SAFETY: as the caller promised; the ring is that of the carrier the fiber is on.
+    unsafe { ring.perform(entry, wait) }
 }
 
 fn may_wait(control: &Control) -> bool {
