@@ -240,10 +240,8 @@ fn a_child_outlives_its_handle() {
         assert!(exists(pid));
         drop(stdin);
         // SAFETY: a child of this process that nobody else waits for.
-        assert_eq!(
-            unsafe { libc::waitpid(pid as libc::pid_t, std::ptr::null_mut(), 0) },
-            pid as i32
-        );
+        let ended = unsafe { libc::waitpid(pid as libc::pid_t, std::ptr::null_mut(), 0) };
+        assert_eq!(ended, pid as i32);
     });
 }
 

@@ -65,6 +65,8 @@ fn a_reaped_child_is_gone() {
     let pid = child.id();
     drop(child.stdin.take());
     reap(pid);
+    // Its status is taken, so that it is not to be waited for.
+    std::mem::forget(child);
     let gone = || open(pid).is_err();
     if cfg!(any(target_os = "linux", target_os = "android")) {
         assert!(crate::wait_until(gone, Some(Duration::from_secs(30))));
