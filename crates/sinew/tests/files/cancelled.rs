@@ -1,7 +1,9 @@
 //! Fibers that are cancelled in the middle of an operation.
 
+use super::special::{both_ends, make_fifo};
 use super::{Folder, make_cold, on_each, pattern, until_it_waits};
 use sinew::fs::File;
+use std::io::{Read, Write};
 use std::sync::Arc;
 
 /// Memory that outlives whoever was given it, so that a late write to it can be seen.
@@ -93,6 +95,35 @@ fn a_buffer_is_not_touched_after_a_cancelled_read_was_left() {
 }
 
 #[test]
+fn a_buffer_is_not_touched_by_what_arrives_after_a_cancelled_read() {
+    on_each(|| {
+        let folder = Folder::on_disk();
+        let (reader, mut writer) = both_ends(&make_fifo(&folder));
+        let (reader, memory) = (Arc::new(reader), Arc::new(Outliving::new(64)));
+        for _ in 0..20 {
+            let (theirs, bytes) = (reader.clone(), memory.clone());
+            let waiting = sinew::spawn(move || {
+                let mark = Mark(&bytes);
+                // SAFETY: this fiber has the bytes until it has ended.
+                let buffer = unsafe { mark.0.bytes() };
+                (&*theirs).read(buffer).unwrap()
+            });
+            until_it_waits(&waiting);
+            waiting.cancel();
+            assert!(sinew::is_cancel(&*waiting.join().unwrap_err()));
+            writer.write_all(b"arrives").unwrap();
+            let mut buffer = [0; 64];
+            assert_eq!((&*reader).read(&mut buffer).unwrap(), 7);
+            assert_eq!(&buffer[..7], b"arrives");
+            // SAFETY: the fiber has ended.
+            let bytes = unsafe { memory.bytes() };
+            assert_eq!(bytes, [MARK; 64]);
+            bytes.fill(0);
+        }
+    });
+}
+
+#[test]
 fn a_cancelled_sync_is_done_or_was_not_begun() {
     on_each(|| {
         let folder = Folder::on_disk();
@@ -149,15 +180,15 @@ fn a_cancelled_fiber_that_moves_leaves_its_read() {
             let theirs = reader.clone();
             // SAFETY: the closure keeps nothing of a thread across its waits.
             let builder = unsafe { sinew::Builder::new().migratable() };
-            let read = move || std::io::Read::read(&mut &*theirs, &mut [0; 4]).unwrap();
+            let read = move || (&*theirs).read(&mut [0; 4]).unwrap();
             let waiting = builder.spawn(read).unwrap();
             until_it_waits(&waiting);
             waiting.cancel();
             assert!(sinew::is_cancel(&*waiting.join().unwrap_err()));
         }
-        std::io::Write::write_all(&mut writer, b"left").unwrap();
+        writer.write_all(b"left").unwrap();
         let mut buffer = [0; 4];
-        std::io::Read::read_exact(&mut &*reader, &mut buffer).unwrap();
+        (&*reader).read_exact(&mut buffer).unwrap();
         assert_eq!(&buffer, b"left");
     });
 }

@@ -22,10 +22,10 @@ fn on_each(body: impl Fn() + Send + Sync + Copy + 'static) {
         }
         for carriers in [1, 2] {
             let runtime = Runtime::builder().carriers(carriers).backend(backend).build().unwrap();
-            if let Err(panic) = runtime.spawn(body).join() {
-                println!("on {backend:?} with {carriers} carriers");
-                std::panic::resume_unwind(panic);
-            }
+            runtime
+                .spawn(body)
+                .join()
+                .unwrap_or_else(|_| panic!("failed on {backend:?} with {carriers} carriers"));
         }
     }
 }

@@ -11,7 +11,7 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-fn make_fifo(folder: &Folder) -> PathBuf {
+pub(super) fn make_fifo(folder: &Folder) -> PathBuf {
     let path = folder.file("fifo");
     let name = CString::new(path.as_os_str().as_bytes()).unwrap();
     // SAFETY: a valid name.
@@ -20,7 +20,7 @@ fn make_fifo(folder: &Folder) -> PathBuf {
 }
 
 /// Both ends of a FIFO, each opened by a fiber that waits for the other.
-fn both_ends(path: &Path) -> (File, File) {
+pub(super) fn both_ends(path: &Path) -> (File, File) {
     let name = path.to_owned();
     let reader = sinew::spawn(move || File::open(name).unwrap());
     let writer = OpenOptions::new().write(true).open(path).unwrap();
