@@ -1,4 +1,8 @@
 //! What a file is opened for.
+//!
+//! A thread opens it, also if the kernel has the name in memory. To ask for no more than that
+//! (`RESOLVE_CACHED`) does not keep a FIFO from waiting for its other side, nor a file system from
+//! asking a server; to find out first what it is, and to open just that, takes five calls.
 
 use super::File;
 use super::paths::with;
