@@ -179,6 +179,29 @@ fn others_run_while_a_fiber_reads_from_memory_without_end() {
     });
 }
 
+/// Predicates run where nothing may wait, however much they read.
+#[test]
+fn a_predicate_reads_files() {
+    on_each(|| {
+        for folder in Folder::each() {
+            let path = folder.file("awaited");
+            std::fs::write(&path, "no").unwrap();
+            let file = File::open(&path).unwrap();
+            let name = path.clone();
+            let other = sinew::spawn(move || {
+                (0..100).for_each(|_| sinew::yield_now());
+                std::fs::write(name, "yes").unwrap();
+            });
+            let is_there = || {
+                assert!(fs::exists(&path).unwrap());
+                (0..100).any(|_| file.read_at(&mut [0; 3], 0).unwrap() == 3)
+            };
+            assert!(sinew::wait_until(is_there, None));
+            other.join().unwrap();
+        }
+    });
+}
+
 /// What is read past the cache has to be aligned.
 #[repr(align(4096))]
 struct Block([u8; 4096]);
