@@ -58,9 +58,10 @@ fn writers_who_share_where_the_file_stands_overwrite_nothing() {
     const FIBERS: u32 = 16;
     const RECORDS: u32 = 60;
     on_each(|| {
-        for folder in Folder::each() {
-            let path = folder.file("log");
-            let file = Arc::new(File::create_new(&path).unwrap());
+        for (folder, append) in Folder::each().iter().flat_map(|one| [(one, false), (one, true)]) {
+            let path = folder.file(if append { "appended" } else { "log" });
+            let options = OpenOptions::new().write(true).append(append).create(true).clone();
+            let file = Arc::new(options.open(&path).unwrap());
             let fibers: Vec<_> = (0..FIBERS)
                 .map(|fiber| {
                     let file = file.clone();
