@@ -9,7 +9,7 @@
 //!
 //! The slow way is the ring of the carrier, or a thread that may block where there is none. Where a
 //! file stands is changed by threads only: a ring takes no lock for it, so that two who write at the
-//! same time would write to the same place.
+//! same time would write to the same place. What is appended goes to the end in any case.
 //!
 //! A regular file gives and takes as much at a time as it does in the standard library: what a call
 //! that does not wait has left is done by the slow way. A fiber that is cancelled is unwound before
@@ -117,18 +117,24 @@ impl Transfer {
         {
             return result.and_then(|count| self.rest(fd, kind, count));
         }
-        self.slowly(fd.as_raw_fd(), kind)
+        self.slowly(fd, kind)
     }
 
     /// On a disk, the slow way.
-    fn slowly(self, fd: RawFd, kind: &Kind) -> io::Result<usize> {
-        match self.offset {
-            Some(_) => match self.on_ring(fd) {
-                Some(result) => result,
-                None => crate::blocking(|| self.direct(fd)),
-            },
-            None => kind.lend_position(|| crate::blocking(|| self.direct(fd))),
+    fn slowly(self, fd: BorrowedFd<'_>, kind: &Kind) -> io::Result<usize> {
+        let fd_number = fd.as_raw_fd();
+        if (self.offset.is_some() || self.appends(fd))
+            && let Some(result) = self.on_ring(fd_number)
+        {
+            return result;
         }
+        let direct = || crate::blocking(|| self.direct(fd_number));
+        if self.offset.is_some() { direct() } else { kind.lend_position(direct) }
+    }
+
+    /// Whether it writes at the end, wherever the file stands.
+    fn appends(self, fd: BorrowedFd<'_>) -> bool {
+        self.direction == Direction::Write && kind::flags(fd) & libc::O_APPEND != 0
     }
 
     /// What a call that did not wait has left, if it is not that the file ends there.
@@ -156,7 +162,7 @@ impl Transfer {
             offset: self.offset.map(|at| at + count as u64),
         };
         // Some bytes have been moved, and whoever called has to know.
-        let more = cancel::masked(|| rest.slowly(fd.as_raw_fd(), kind));
+        let more = cancel::masked(|| rest.slowly(fd, kind));
         Ok(count + more.unwrap_or(0))
     }
 

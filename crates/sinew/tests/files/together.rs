@@ -58,9 +58,10 @@ fn writers_who_share_where_the_file_stands_overwrite_nothing() {
     const FIBERS: u32 = 16;
     const RECORDS: u32 = 60;
     on_each(|| {
-        for folder in Folder::each() {
-            let path = folder.file("log");
-            let file = Arc::new(File::create_new(&path).unwrap());
+        for (folder, append) in Folder::each().iter().flat_map(|one| [(one, false), (one, true)]) {
+            let path = folder.file(if append { "appended" } else { "log" });
+            let options = OpenOptions::new().write(true).append(append).create(true).clone();
+            let file = Arc::new(options.open(&path).unwrap());
             let fibers: Vec<_> = (0..FIBERS)
                 .map(|fiber| {
                     let file = file.clone();
@@ -174,6 +175,29 @@ fn others_run_while_a_fiber_reads_from_memory_without_end() {
             while !stop.load(Ordering::Relaxed) {
                 file.read_exact_at(&mut [0], 0).unwrap();
             }
+            other.join().unwrap();
+        }
+    });
+}
+
+/// Predicates run where nothing may wait, however much they read.
+#[test]
+fn a_predicate_reads_files() {
+    on_each(|| {
+        for folder in Folder::each() {
+            let path = folder.file("awaited");
+            std::fs::write(&path, "no").unwrap();
+            let file = File::open(&path).unwrap();
+            let name = path.clone();
+            let other = sinew::spawn(move || {
+                (0..100).for_each(|_| sinew::yield_now());
+                std::fs::write(name, "yes").unwrap();
+            });
+            let is_there = || {
+                assert!(fs::exists(&path).unwrap());
+                (0..100).any(|_| file.read_at(&mut [0; 3], 0).unwrap() == 3)
+            };
+            assert!(sinew::wait_until(is_there, None));
             other.join().unwrap();
         }
     });
