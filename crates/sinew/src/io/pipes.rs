@@ -2,9 +2,11 @@
 
 use super::adapter::Async;
 use super::attempt::{Limit, attempt, attempt_read};
-use crate::reactor::Direction;
+use crate::primitive::{AtomicI32, Ordering};
+use crate::reactor::{Direction, nudge};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
 
 /// Makes a pipe: what is written to one end is read from the other.
 ///
@@ -30,12 +32,37 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 /// ```
 pub fn pipe() -> io::Result<(PipeReader, PipeWriter)> {
     let (reader, writer) = io::pipe()?;
-    Ok((reader.into(), writer.into()))
+    let (mut reader, mut writer) = (PipeReader::from(reader), PipeWriter::from(writer));
+    let near = Near::new(reader.as_raw_fd());
+    writer.far = Some(near.far.clone());
+    reader.near = Some(near);
+    Ok((reader, writer))
+}
+
+/// The end of a pipe of this process that is read from, as the other end knows it: its descriptor, or
+/// a negative number once it is gone.
+#[derive(Debug)]
+struct Near {
+    far: Arc<AtomicI32>,
+}
+
+impl Near {
+    fn new(fd: RawFd) -> Near {
+        Near { far: Arc::new(AtomicI32::new(fd)) }
+    }
+}
+
+impl Drop for Near {
+    fn drop(&mut self) {
+        self.far.store(-1, Ordering::Relaxed);
+    }
 }
 
 /// The end of a [`pipe`] that is read from.
 #[derive(Debug)]
 pub struct PipeReader {
+    /// If the other end may be in this process. Goes before the descriptor does.
+    near: Option<Near>,
     io: Async<io::PipeReader>,
     /// Whether a read gives all there is, up to its length.
     gives_all: bool,
@@ -45,6 +72,22 @@ pub struct PipeReader {
 #[derive(Debug)]
 pub struct PipeWriter {
     io: Async<io::PipeWriter>,
+    /// The other end, if it may be in this process.
+    far: Option<Arc<AtomicI32>>,
+}
+
+impl PipeWriter {
+    /// Notes that something was written. A fiber that waits for it here runs as soon as this one waits:
+    /// if it is the number's next owner, it tries in vain and waits again.
+    fn wrote(&self, result: io::Result<usize>) -> io::Result<usize> {
+        if let (Ok(1..), Some(far)) = (&result, &self.far) {
+            let fd = far.load(Ordering::Relaxed);
+            if fd >= 0 {
+                nudge(fd);
+            }
+        }
+        result
+    }
 }
 
 impl PipeReader {
@@ -81,7 +124,8 @@ impl PipeWriter {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn try_clone(&self) -> io::Result<PipeWriter> {
-        self.io.get_ref().try_clone().map(PipeWriter::from)
+        let io = Async::of_any_mode(self.io.get_ref().try_clone()?);
+        Ok(PipeWriter { io, far: self.far.clone() })
     }
 }
 
@@ -89,14 +133,14 @@ impl From<io::PipeReader> for PipeReader {
     /// Puts the pipe into non-blocking mode.
     fn from(reader: io::PipeReader) -> PipeReader {
         let gives_all = !is_of_packets(reader.as_fd());
-        PipeReader { io: Async::of_any_mode(reader), gives_all }
+        PipeReader { near: None, io: Async::of_any_mode(reader), gives_all }
     }
 }
 
 impl From<io::PipeWriter> for PipeWriter {
     /// Puts the pipe into non-blocking mode.
     fn from(writer: io::PipeWriter) -> PipeWriter {
-        PipeWriter { io: Async::of_any_mode(writer) }
+        PipeWriter { io: Async::of_any_mode(writer), far: None }
     }
 }
 
@@ -182,11 +226,11 @@ impl Write for PipeWriter {
 
 impl Write for &PipeWriter {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        (&self.io).write(buffer)
+        self.wrote((&self.io).write(buffer))
     }
 
     fn write_vectored(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
-        (&self.io).write_vectored(buffers)
+        self.wrote((&self.io).write_vectored(buffers))
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -168,6 +168,13 @@ impl Token {
     }
 }
 
+/// Something was written that can be read from the descriptor with this number.
+pub(crate) fn nudge(fd: RawFd) {
+    if let Some(slot) = table::known(fd) {
+        slot.nudge();
+    }
+}
+
 /// How long a carrier sleeps if the kernel refuses to say what happened.
 const PAUSE: Duration = Duration::from_millis(10);
 

@@ -5,7 +5,7 @@
 use super::Reactor;
 use super::sys::{Direction, Ready, Token};
 use super::table;
-use crate::carrier::Claimed;
+use crate::carrier::{Claimed, current};
 use crate::fiber::Control;
 use crate::park::list::{List, Node, Wakes};
 use crate::primitive::{AtomicU32, Ordering, SpinLock, prefetch};
@@ -134,6 +134,27 @@ impl Slot {
         }
         if more {
             self.wake(ready);
+        }
+    }
+
+    /// Wakes the first fiber of this carrier that waits to read: somebody here has just written what it
+    /// waits for, and the kernel need not be asked. It says so as well, later; that wakes in vain.
+    pub(super) fn nudge(&self) {
+        let here = current::carrier();
+        let mut state = self.state.lock();
+        let waits_here = state.waiters[Direction::Read as usize].first().is_some_and(|node| {
+            let control = node.waiter().control();
+            // SAFETY: who waits has a block, which is never unmapped; unstarted fibers have none here.
+            !control.is_null() && ptr::eq(unsafe { (*control).carrier() }, here)
+        });
+        if here.is_null() || !waits_here {
+            return;
+        }
+        self.advance(Direction::Read);
+        let (first, _) = state.take_first(Ready::READ);
+        drop(state);
+        if let Some(first) = first {
+            first.resume();
         }
     }
 
