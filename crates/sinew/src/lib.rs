@@ -3,8 +3,8 @@
 //! # Reading order
 //!
 //! A fiber's life, forward: `spawn` makes it, `fiber` is what it is, `queue` is where it waits for
-//! its turn, `carrier` runs it, `park` stops it and wakes it; `time`, `cancel` and `runtime` are
-//! built on that.
+//! its turn, `carrier` runs it, `park` stops it and wakes it; `time`, `cancel`, `sync`, `blocking` and
+//! `reactor` are built on that, and `io`, `net`, `fs`, `process` and `signal` on those.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     sinew_loom,
@@ -90,6 +90,8 @@ mod pages {
     struct Readme;
     #[doc = include_str!("../../../docs/guide.md")]
     struct Guide;
+    #[doc = include_str!("../../../docs/io.md")]
+    struct Io;
     #[doc = include_str!("../../../docs/threads-and-async.md")]
     struct ThreadsAndAsync;
     #[doc = include_str!("../../../docs/soundness.md")]
