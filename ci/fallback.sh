@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # The paths that this machine would not take by itself: guards by mprotect, pages that are touched
 # one by one, marks without /proc; yields before every wait; migratable fibers that move whenever
-# they can; and panic = "abort".
+# they can; calls that are interrupted, would block, or are done in part; and panic = "abort".
 source "$(dirname "$0")/lib.sh"
 RUSTFLAGS="--cfg sinew_force_fallback" \
     cargo test -p sinew-context --tests --target-dir target/fallback
 RUSTFLAGS="--cfg sinew_force_yield --cfg sinew_force_migration" \
     cargo test -p sinew --tests --target-dir target/forced
+RUSTFLAGS="--cfg sinew_faults" cargo test -p sinew --target-dir target/faults --test sockets \
+    --test streams --test unix_sockets --test short_reads --test closing
 # Nothing can be unwound there: a suspended fiber that is dropped ends the process with a message,
 # and the runtime tells its fibers by a mark.
 export RUSTFLAGS="-C panic=abort"

@@ -11,6 +11,7 @@ fn echo() {
         let server = sinew::spawn(move || {
             for _ in 0..10 {
                 let (mut stream, _) = listener.accept().unwrap();
+                stream.set_nodelay(true).unwrap();
                 sinew::spawn(move || {
                     let mut buffer = [0; 64];
                     loop {
@@ -27,6 +28,7 @@ fn echo() {
             .map(|_| {
                 sinew::spawn(move || {
                     let mut stream = TcpStream::connect(address).unwrap();
+                    stream.set_nodelay(true).unwrap();
                     let mut buffer = [0; 5];
                     for _ in 0..1000 {
                         stream.write_all(b"hello").unwrap();

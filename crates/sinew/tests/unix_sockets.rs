@@ -440,13 +440,13 @@ fn a_cancelled_fiber_leaves_its_wait_and_what_comes_then() {
     on_each(|runtime| {
         let (mut one, other) = UnixStream::pair().unwrap();
         let other = Arc::new(other);
-        let read = |other: Arc<UnixStream>| move || (&*other).read(&mut [0; 8]).unwrap();
+        let read = |other: Arc<UnixStream>| move || (&*other).read_exact(&mut [0; 3]).unwrap();
         let fiber = runtime.spawn(read(other.clone()));
         until_it_waits(&fiber);
         fiber.cancel();
         assert!(sinew::is_cancel(&*fiber.join().unwrap_err()));
         one.write_all(b"abc").unwrap();
-        assert_eq!(runtime.run(read(other)), 3);
+        runtime.run(read(other));
 
         let place = Place::new();
         let listener = Arc::new(UnixListener::bind(&place).unwrap());

@@ -1,5 +1,6 @@
 //! Trying an operation until it does not block.
 
+use super::faults;
 use crate::carrier::current;
 use crate::clock;
 use crate::reactor::{Direction, Source};
@@ -42,7 +43,7 @@ pub(crate) fn attempt<R>(
     let mut deadline = None;
     loop {
         let tick = source.tick(direction);
-        match operation() {
+        match faulty(source, direction, limit, &mut operation) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
             Err(error) => return Err(explain(source, error)),
@@ -78,7 +79,7 @@ pub(crate) fn attempt_read(
     loop {
         let tick = source.tick(Direction::Read);
         if !(mem::take(&mut may_leave_out) && source.is_drained(tick)) {
-            match read() {
+            match faulty(source, Direction::Read, limit, &mut read) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(explain(source, error)),
@@ -106,6 +107,24 @@ pub(crate) fn attempt_read(
 #[inline]
 pub(crate) fn unless_closed(source: &Source, count: usize) -> io::Result<usize> {
     if count == 0 && source.is_closed() { Err(Source::closed()) } else { Ok(count) }
+}
+
+/// Does an operation once, or what may happen instead of it.
+#[inline(always)]
+fn faulty<R>(
+    source: &Source,
+    direction: Direction,
+    limit: Limit,
+    operation: &mut impl FnMut() -> io::Result<R>,
+) -> io::Result<R> {
+    if faults::interrupts() {
+        return Err(io::ErrorKind::Interrupted.into());
+    }
+    if faults::blocks() && !matches!(limit, Limit::AtOnce) {
+        source.feign(direction);
+        return Err(io::ErrorKind::WouldBlock.into());
+    }
+    operation()
 }
 
 /// What the standard library says of a timeout.

@@ -12,6 +12,7 @@
 mod adapter;
 pub(crate) mod attempt;
 mod copy;
+pub(crate) mod faults;
 mod pipes;
 mod polling;
 pub(crate) mod readable;

@@ -2,6 +2,7 @@
 
 use super::adapter::Async;
 use super::attempt::{Limit, attempt, attempt_read};
+use super::faults;
 use crate::primitive::{AtomicI32, Ordering};
 use crate::reactor::{Direction, nudge};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
@@ -198,6 +199,7 @@ impl Read for PipeReader {
 
 impl Read for &PipeReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let buffer = faults::shorten_mut(buffer);
         let (source, len) = (self.io.source(), buffer.len());
         if self.gives_all {
             return attempt_read(source, Limit::None, len, || self.io.get_ref().read(buffer));
@@ -226,7 +228,7 @@ impl Write for PipeWriter {
 
 impl Write for &PipeWriter {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        self.wrote((&self.io).write(buffer))
+        self.wrote((&self.io).write(faults::shorten(buffer)))
     }
 
     fn write_vectored(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {

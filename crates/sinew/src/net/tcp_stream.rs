@@ -5,6 +5,7 @@ use super::calls;
 use super::socket::{self, Socket};
 use super::{Shutdown, SocketAddr};
 use crate::io::attempt::{Limit, attempt_read};
+use crate::io::faults;
 use crate::reactor::Direction;
 use core::time::Duration;
 use socket2::{Domain, Protocol, SockAddr, Type};
@@ -444,6 +445,7 @@ impl Read for TcpStream {
 
 impl Read for &TcpStream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let buffer = faults::shorten_mut(buffer);
         let (socket, len) = (&self.socket, buffer.len());
         let read = || calls::receive(socket.get().as_fd(), buffer);
         attempt_read(socket.source(), socket.limit(Direction::Read), len, read)
@@ -473,6 +475,7 @@ impl Write for TcpStream {
 
 impl Write for &TcpStream {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        let buffer = faults::shorten(buffer);
         self.socket.attempt(Direction::Write, |stream| calls::send(stream.as_fd(), buffer))
     }
 

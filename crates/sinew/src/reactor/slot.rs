@@ -181,6 +181,13 @@ impl Slot {
         }
     }
 
+    /// Acts as if an event had come.
+    pub(super) fn feign(&self, direction: Direction) {
+        let state = self.state.lock();
+        self.advance(direction);
+        drop(state);
+    }
+
     /// Counts an event. The caller holds the lock.
     fn advance(&self, direction: Direction) {
         let tick = &self.ticks[direction as usize];

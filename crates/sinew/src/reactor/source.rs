@@ -63,6 +63,11 @@ impl Source {
         self.slot.saw_special()
     }
 
+    /// Acts as if something had happened to the descriptor.
+    pub(crate) fn feign(&self, direction: Direction) {
+        self.slot.feign(direction);
+    }
+
     /// Waits until the descriptor may be ready, since `tick` was read: false if the deadline passed
     /// before. Descriptors of kinds that cannot be watched are always ready.
     ///

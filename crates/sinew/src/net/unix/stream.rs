@@ -2,6 +2,7 @@
 
 use super::addresses::{of_path, to_system};
 use crate::io::attempt::Limit;
+use crate::io::faults;
 use crate::net::Shutdown;
 use crate::net::socket::{self, Socket};
 use crate::reactor::Direction;
@@ -358,6 +359,7 @@ impl Read for &UnixStream {
         if buffer.is_empty() {
             return Ok(0);
         }
+        let buffer = faults::shorten_mut(buffer);
         self.socket.attempt_read(|mut stream| stream.read(buffer))
     }
 
@@ -385,6 +387,7 @@ impl Write for UnixStream {
 
 impl Write for &UnixStream {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
+        let buffer = faults::shorten(buffer);
         self.socket.attempt(Direction::Write, |mut stream| stream.write(buffer))
     }
 
