@@ -47,6 +47,11 @@ pub mod process;
 mod queue;
 #[cfg(not(sinew_loom))]
 mod reactor;
+/// The gates of descriptors as they are.
+#[cfg(sinew_loom)]
+mod reactor {
+    mod gate;
+}
 #[cfg(not(sinew_loom))]
 mod report;
 #[cfg(not(sinew_loom))]

@@ -4,6 +4,7 @@
 //! writes.
 
 pub(crate) mod deferred;
+mod gate;
 #[cfg(target_os = "linux")]
 pub(crate) mod ring;
 pub(crate) mod several;

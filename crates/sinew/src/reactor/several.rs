@@ -1,6 +1,7 @@
 //! Waiting for the first of several descriptors.
 
-use super::slot::{Slot, Tick, Waits};
+use super::gate::Tick;
+use super::slot::{Slot, Waits};
 use super::source::{BLOCKS, Source, is_always_ready};
 use super::sys::{self, Direction};
 use super::{Reactor, slot};

@@ -3,6 +3,7 @@
 //! README.md of this folder has the protocol.
 
 use super::Reactor;
+use super::gate::{Gate, Tick};
 use super::sys::{Direction, Ready, Token};
 use super::table;
 use crate::carrier::{Claimed, current};
@@ -18,7 +19,7 @@ use std::os::fd::RawFd;
 #[repr(C, align(64))]
 pub(crate) struct Slot {
     /// How often each direction was reported ready. Changed under the lock.
-    ticks: [AtomicU32; 2],
+    gates: [Gate; 2],
     /// One more than the tick at which a reader found nothing left, or zero.
     drained: AtomicU32,
     /// Whether a hang-up, an error or urgent data was seen. Changed under the lock.
@@ -53,15 +54,6 @@ pub(super) enum Waits {
 // SAFETY: the pointer is to a reactor, which any thread may use.
 unsafe impl Send for State {}
 
-/// A tick that was read before an attempt.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Tick(u32);
-
-impl Tick {
-    /// That of a slot that nobody has used.
-    pub(super) const START: Tick = Tick(0);
-}
-
 /// After so many waits in a row from other carriers, the registration moves to theirs.
 const STRANGERS: u8 = 8;
 
@@ -74,23 +66,22 @@ impl Slot {
     /// To be read before an attempt: the wait after it ends at once if there was an event since.
     #[inline(always)]
     pub(crate) fn tick(&self, direction: Direction) -> Tick {
-        // ORDERING: Acquire: the flag `special` is as new as the tick; pairs with the Release in
-        // `deliver`.
-        Tick(self.ticks[direction as usize].load(Ordering::Acquire))
+        // Its Acquire shows the flag `special` as well, which is written before the tick advances.
+        self.gates[direction as usize].tick()
     }
 
     /// Whether an attempt to read would be in vain: the last one found the end of what was there, and
     /// nothing has happened since `tick`.
     #[inline(always)]
     pub(crate) fn is_drained(&self, tick: Tick) -> bool {
-        self.drained.load(Ordering::Relaxed) == tick.0.wrapping_add(1)
+        self.drained.load(Ordering::Relaxed) == tick.mark()
             && self.special.load(Ordering::Relaxed) == 0
     }
 
     /// Notes that an attempt to read that began at `tick` found the end of what was there.
     #[inline(always)]
     pub(crate) fn set_drained(&self, tick: Tick) {
-        self.drained.store(tick.0.wrapping_add(1), Ordering::Relaxed);
+        self.drained.store(tick.mark(), Ordering::Relaxed);
     }
 
     /// Whether something else than data or room was reported: a hang-up, an error, urgent data.
@@ -118,8 +109,9 @@ impl Slot {
         if ready.has(Ready::SPECIAL) {
             self.special.store(1, Ordering::Relaxed);
         }
-        if ready.has(Ready::ENDED) {
-            self.watch_again(token, &mut state);
+        let mut ready = ready;
+        if ready.has(Ready::ENDED) && !self.watch_again(token, &mut state) {
+            ready = Ready::BOTH;
         }
         for direction in Direction::BOTH {
             if ready.has(Ready::direction(direction)) {
@@ -158,15 +150,16 @@ impl Slot {
         }
     }
 
-    /// Goes on watching, if that is possible. If it is not, the next who waits begins anew.
+    /// Goes on watching, if that is possible. If it is not, all who wait have to begin anew.
     #[cold]
-    fn watch_again(&self, token: Token, state: &mut State) {
+    fn watch_again(&self, token: Token, state: &mut State) -> bool {
         // SAFETY: it lets go of its slots before it goes.
-        if let Some(reactor) = unsafe { state.reactor.as_ref() }
-            && reactor.renew(token.fd(), token).is_err()
-        {
+        let reactor = unsafe { state.reactor.as_ref() };
+        let again = reactor.is_some_and(|reactor| reactor.renew(token.fd(), token).is_ok());
+        if !again {
             self.forget(token.fd(), state);
         }
+        again
     }
 
     /// Wakes whoever waits.
@@ -190,9 +183,7 @@ impl Slot {
 
     /// Counts an event. The caller holds the lock.
     fn advance(&self, direction: Direction) {
-        let tick = &self.ticks[direction as usize];
-        // ORDERING: Release: `special`; pairs with the Acquire in `tick`.
-        tick.store(tick.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
+        self.gates[direction as usize].advance();
     }
 
     /// Begins a new life of the number: what was seen before says nothing.
@@ -281,12 +272,13 @@ impl Slot {
         if let Err(error) = self.watch(fd, here, state) {
             return Some(Err(error));
         }
+        let (gate, list) =
+            (&self.gates[direction as usize], &mut state.waiters[direction as usize]);
         // Moving to another reactor counts as an event.
-        if self.tick(direction) != tick {
+        // SAFETY: new nodes are in no list; it stays until it was taken out, as its owner promises.
+        if !unsafe { gate.enter(tick, list, node) } {
             return Some(Ok(()));
         }
-        // SAFETY: new nodes are in no list; it stays until it was taken out, as its owner promises.
-        unsafe { state.waiters[direction as usize].push(node) };
         Slot::arm(fd, direction, state);
         None
     }

@@ -1,6 +1,7 @@
 //! A descriptor that can be waited for.
 
-use super::slot::{Slot, Tick, Waits, closed};
+use super::gate::Tick;
+use super::slot::{Slot, Waits, closed};
 use super::sys::{self, Direction};
 use super::{Reactor, deferred};
 use crate::cancel;

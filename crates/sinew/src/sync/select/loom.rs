@@ -216,7 +216,9 @@ fn a_future_and_the_end_of_a_channel() {
 fn a_late_announcement_selects_nothing() {
     check(|| {
         let (sender, mut watcher) = watch(0);
-        let other = spawn(move || drop(sender.replace(1)));
+        let other = spawn(move || {
+            let _ = sender.replace(1);
+        });
         for _ in 0..2 {
             let mut arm = watcher.arm();
             assert_eq!(select(&mut [&mut arm], Patience::Forever), Some(0));
