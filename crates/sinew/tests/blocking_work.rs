@@ -53,7 +53,7 @@ fn the_closure_borrows_from_its_fiber() {
     on_each(|runtime| {
         runtime.run(|| {
             let here = this_thread();
-            let mut words = vec!["b".to_owned(), "a".to_owned()];
+            let mut words = ["b".to_owned(), "a".to_owned()];
             let (there, len) = sinew::blocking(|| {
                 words.sort();
                 (this_thread(), words.len())
@@ -121,9 +121,8 @@ fn a_cancelled_fiber_waits_for_the_closure_and_the_next_wait_raises() {
         let opens = gate.clone();
         let late = runtime.spawn(move || {
             let scope = || {
-                let result = sinew::blocking(|| gate.pass());
+                sinew::blocking(|| gate.pass());
                 sinew::park();
-                result
             };
             sinew::timeout(limit, scope).is_err()
         });
@@ -251,7 +250,7 @@ fn destructors_use_it_while_their_fiber_is_unwound() {
     struct Blocks(Log);
     impl Drop for Blocks {
         fn drop(&mut self) {
-            let value = sinew::blocking(|| thread::panicking());
+            let value = sinew::blocking(thread::panicking);
             self.0.line(format!("dropped, {value}"));
         }
     }

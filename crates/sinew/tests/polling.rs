@@ -1,4 +1,5 @@
 //! Waiting for descriptors of all kinds, one or several at a time.
+#![allow(clippy::print_stdout, reason = "processes tell what they have read")]
 
 use crate::backends::{Who, all, connected, on_each, on_each_with, until_it_waits};
 use sinew::io::{Async, Interest, PollFd, poll, wait_readable, wait_writable};
