@@ -12,6 +12,7 @@ use core::time::Duration;
 use sinew_context::stack::overflow;
 use std::collections::VecDeque;
 use std::io;
+use std::sync::OnceLock;
 use std::thread::{self, Thread};
 use std::time::Instant;
 
@@ -38,6 +39,8 @@ unsafe impl Send for Lent {}
 struct Idle {
     thread: Thread,
     job: Cell<*const Job>,
+    /// Whether it is to end, and is neither counted nor in the list any more.
+    dismissed: Cell<bool>,
 }
 
 struct Pool {
@@ -62,8 +65,15 @@ static POOL: SpinLock<Pool> = SpinLock::new(Pool {
     started: 0,
 });
 
-/// How long a thread waits for a job before it ends.
+/// How long a thread waits for a job before it ends. Tests set `SINEW_BLOCKING_KEEP`, in
+/// milliseconds, rather than wait so long.
 const KEEP: Duration = Duration::from_secs(10);
+
+fn keep() -> Duration {
+    static SET: OnceLock<Option<u64>> = OnceLock::new();
+    let read = || std::env::var("SINEW_BLOCKING_KEEP").ok().and_then(|text| text.parse().ok());
+    SET.get_or_init(read).map_or(KEEP, Duration::from_millis)
+}
 
 /// Sets how many threads [`blocking`](crate::blocking()) uses at most, in the whole process: 512 if not
 /// set. What is too much waits for its turn. Those that are too many end when they become idle.
@@ -78,7 +88,12 @@ const KEEP: Duration = Duration::from_secs(10);
 #[track_caller]
 pub fn set_max_blocking_threads(count: usize) {
     assert!(count > 0, "blocking work needs at least one thread, not 0");
-    POOL.lock().most = count;
+    let dismissed = {
+        let mut pool = POOL.lock();
+        pool.most = count;
+        pool.dismiss()
+    };
+    dismissed.iter().for_each(Thread::unpark);
     // Some that wait in the queue may have threads now.
     while let Some(number) = more_threads() {
         if start(number, None).is_err() {
@@ -96,6 +111,33 @@ fn more_threads() -> Option<u64> {
 }
 
 impl Pool {
+    /// Gives a job to the thread that became idle last, which is to be unparked; `None` if none is.
+    fn give(&mut self, job: *const Job) -> Option<Thread> {
+        let idle = self.idle.pop()?;
+        // SAFETY: it waits in its frame until it is given a job, and does not look before it was
+        // unparked or has the lock. The handle is a clone: the frame may be gone.
+        unsafe {
+            (*idle).job.set(job);
+            Some((*idle).thread.clone())
+        }
+    }
+
+    /// Takes out idle threads that are too many, which are to be unparked: they end.
+    fn dismiss(&mut self) -> Vec<Thread> {
+        let too_many = self.threads.saturating_sub(self.most).min(self.idle.len());
+        self.threads -= too_many;
+        let dismiss = |idle: *const Idle| {
+            // SAFETY: it waits in its frame until it is given a job or dismissed, and does not look
+            // before it was unparked or has the lock. The handle is a clone: the frame may be gone.
+            unsafe {
+                (*idle).dismissed.set(true);
+                (*idle).thread.clone()
+            }
+        };
+        // The first have been idle for longest.
+        self.idle.drain(..too_many).map(dismiss).collect()
+    }
+
     fn count_thread(&mut self) -> u64 {
         self.threads += 1;
         self.started += 1;
@@ -110,13 +152,7 @@ impl Pool {
 pub(super) unsafe fn submit(job: *const Job) -> bool {
     let number = {
         let mut pool = POOL.lock();
-        if let Some(idle) = pool.idle.pop() {
-            // SAFETY: it waits in its frame until it is given a job, and does not look before it was
-            // unparked or has the lock. The handle is a clone: the frame may be gone.
-            let thread = unsafe {
-                (*idle).job.set(job);
-                (*idle).thread.clone()
-            };
+        if let Some(thread) = pool.give(job) {
             drop(pool);
             thread.unpark();
             return true;
@@ -132,6 +168,12 @@ pub(super) unsafe fn submit(job: *const Job) -> bool {
     }
     let mut pool = POOL.lock();
     pool.threads -= 1;
+    // One may have become idle meanwhile, and does not look at the queue any more.
+    if let Some(thread) = pool.give(job) {
+        drop(pool);
+        thread.unpark();
+        return true;
+    }
     let others = pool.threads > 0;
     if others {
         pool.queue.push_back(Lent(job));
@@ -164,7 +206,11 @@ fn work(first: Option<Lent>) {
 
 /// The next job; `None` if the thread is to end, and is not counted any more.
 fn wait_for_job() -> Option<Lent> {
-    let idle = Idle { thread: thread::current(), job: Cell::new(ptr::null()) };
+    let idle = Idle {
+        thread: thread::current(),
+        job: Cell::new(ptr::null()),
+        dismissed: Cell::new(false),
+    };
     {
         let mut pool = POOL.lock();
         if pool.threads > pool.most {
@@ -176,15 +222,17 @@ fn wait_for_job() -> Option<Lent> {
         }
         pool.idle.push(&idle);
     }
-    let end = Instant::now() + KEEP;
+    let end = Instant::now() + keep();
     loop {
         thread::park_timeout(end.saturating_duration_since(Instant::now()));
         let mut pool = POOL.lock();
         if !idle.job.get().is_null() {
             return Some(Lent(idle.job.get()));
         }
-        let too_many = pool.threads > pool.most;
-        if too_many || Instant::now() >= end {
+        if idle.dismissed.get() {
+            return None;
+        }
+        if Instant::now() >= end {
             // Nobody has given it a job, so it is still in the list.
             pool.idle.retain(|other| !ptr::eq(*other, &raw const idle));
             pool.threads -= 1;

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "not every test needs all of it")]
 
 use sinew::net::{TcpListener, TcpStream};
+use sinew::os::unix::net::UnixStream;
 use sinew::runtime::{Backend, PinnedWait};
 use sinew::{Builder, JoinHandle, Runtime, WaitKind};
 use sinew_testkit::watch;
@@ -40,6 +41,7 @@ pub(crate) fn as_fiber_and_thread(test: fn()) {
 }
 
 /// Returns when a fiber waits for a descriptor, or for the time to try again.
+#[track_caller]
 pub(crate) fn until_it_waits<T>(fiber: &JoinHandle<T>) {
     let kinds = [WaitKind::Readable, WaitKind::Writable, WaitKind::Sleep];
     let handle = fiber.fiber();
@@ -55,8 +57,9 @@ pub(crate) fn connected() -> (TcpStream, TcpStream) {
     (client, listener.accept().unwrap().0)
 }
 
-/// Writes until there is no more room; returns how many bytes that were.
-pub(crate) fn fill(stream: &TcpStream) -> usize {
+/// Writes until there is no more room; returns how many bytes that were. With TCP there may be more
+/// room by and by, though nobody reads.
+pub(crate) fn fill(stream: &UnixStream) -> usize {
     stream.set_nonblocking(true).unwrap();
     let mut total = 0;
     let error = loop {
@@ -68,6 +71,16 @@ pub(crate) fn fill(stream: &TcpStream) -> usize {
     assert_eq!(error.kind(), ErrorKind::WouldBlock);
     stream.set_nonblocking(false).unwrap();
     total
+}
+
+/// Writes until that fails, which it does once there is no room and the time is over, or the
+/// connection.
+pub(crate) fn write_until_it_fails(mut stream: &TcpStream) -> ErrorKind {
+    loop {
+        if let Err(error) = stream.write(&[b'x'; 4096]) {
+            return error.kind();
+        }
+    }
 }
 
 /// How many descriptors the process has open.
@@ -117,11 +130,11 @@ pub(crate) enum Member<T> {
 
 impl<T> Member<T> {
     /// Returns when it waits, as far as that can be told from outside.
+    #[track_caller]
     pub(crate) fn until_it_waits(&self) {
-        match self {
-            Member::Fiber(fiber) => sinew::wait_until(|| fiber.fiber().waits_for().is_some(), None),
-            Member::Thread(_) => true,
-        };
+        if let Member::Fiber(fiber) = self {
+            until_it_waits(fiber);
+        }
     }
 
     pub(crate) fn end(self) -> T {

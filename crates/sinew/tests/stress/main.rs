@@ -1,7 +1,8 @@
 //! Races by the million: seeded where chance has a say, longer with `SINEW_STRESS_SECONDS`.
 //!
-//! Here the runtime; in `sync` the locks, signals and channels.
+//! Here the runtime; in `sync` the locks, signals and channels; in `io` connections.
 
+mod io;
 mod sync;
 
 use sinew::{Builder, Runtime};

@@ -1,0 +1,204 @@
+//! Accepting connections, also when descriptors are used up.
+
+use crate::backends::{Who, all, on_each, on_each_with, until_it_waits};
+use sinew::Runtime;
+use sinew::net::{TcpListener, TcpStream};
+use sinew_testkit::child::child;
+use sinew_testkit::watch;
+use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+mod backends;
+
+fn listener() -> TcpListener {
+    TcpListener::bind("127.0.0.1:0").unwrap()
+}
+
+#[test]
+fn many_fibers_accept_from_one_listener() {
+    const CONNECTIONS: usize = 60;
+    on_each(|runtime| {
+        let listener = Arc::new(listener());
+        let address = listener.local_addr().unwrap();
+        let taken = Arc::new(AtomicUsize::new(0));
+        let acceptors: Vec<_> = (0..6)
+            .map(|index| {
+                let (listener, taken) = (listener.clone(), taken.clone());
+                Who::POLITE[index % 3].start(runtime, move || {
+                    loop {
+                        match listener.accept() {
+                            Ok((mut stream, _)) => {
+                                stream.write_all(b"x").unwrap();
+                                taken.fetch_add(1, Ordering::SeqCst);
+                            }
+                            Err(error) => return error.kind(),
+                        }
+                    }
+                })
+            })
+            .collect();
+        let clients: Vec<_> = (0..CONNECTIONS)
+            .map(|_| {
+                runtime.spawn(move || {
+                    let mut stream = TcpStream::connect(address).unwrap();
+                    let mut all = Vec::new();
+                    stream.read_to_end(&mut all).unwrap();
+                    all
+                })
+            })
+            .collect();
+        for client in clients {
+            assert_eq!(client.join().unwrap(), b"x");
+        }
+        assert_eq!(taken.load(Ordering::SeqCst), CONNECTIONS);
+        listener.close().unwrap();
+        for acceptor in acceptors {
+            assert_eq!(acceptor.end(), ErrorKind::NotConnected);
+        }
+    });
+}
+
+#[test]
+fn incoming_goes_on_after_a_cancellation() {
+    on_each(|runtime| {
+        let listener = Arc::new(listener());
+        let address = listener.local_addr().unwrap();
+        let theirs = listener.clone();
+        let accepts = runtime.spawn(move || theirs.incoming().map(Result::unwrap).count());
+        until_it_waits(&accepts);
+        accepts.cancel();
+        assert!(sinew::is_cancel(&*accepts.join().unwrap_err()));
+        let _client = TcpStream::connect(address).unwrap();
+        runtime.run(move || assert!(listener.incoming().next().unwrap().is_ok()));
+    });
+}
+
+#[test]
+fn a_listener_that_may_not_wait_says_so() {
+    on_each_with(1, |runtime| {
+        runtime.run(|| {
+            let listener = listener();
+            listener.set_nonblocking(true).unwrap();
+            assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::WouldBlock);
+            let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let accepted = sinew::wait_until(|| listener.accept().is_ok(), None);
+            assert!(accepted);
+        });
+    });
+}
+
+fn processor_time() -> Duration {
+    // SAFETY: an all-zero structure is valid, and is filled in.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &mut usage);
+        usage
+    };
+    let time = |time: libc::timeval| {
+        Duration::new(time.tv_sec as u64, 0) + Duration::from_micros(time.tv_usec as u64)
+    };
+    time(usage.ru_utime) + time(usage.ru_stime)
+}
+
+fn set_descriptors(count: u64) {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: valid limits for this process; the harder one stays.
+    unsafe {
+        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit), 0);
+        limit.rlim_cur = count.min(limit.rlim_max);
+        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &limit), 0);
+    }
+}
+
+/// Everything that is left is used up, until this is dropped.
+fn use_up() -> Vec<File> {
+    std::iter::from_fn(|| File::open("/dev/null").ok()).collect()
+}
+
+#[test]
+fn without_descriptors_a_loop_of_accepts_paces_itself_and_recovers() {
+    child("without_descriptors_a_loop_of_accepts_paces_itself_and_recovers", || {
+        let _watch = watch::a_minute();
+        set_descriptors(256);
+        for backend in all() {
+            let runtime = Runtime::builder().carriers(1).backend(backend).build().unwrap();
+            starve(&runtime);
+        }
+    })
+    .assert_success();
+}
+
+/// Takes all descriptors away from a server that accepts, and gives them back.
+fn starve(runtime: &Runtime) {
+    let listener = Arc::new(listener());
+    let address = listener.local_addr().unwrap();
+    let (errors, accepted) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let server = {
+        let (listener, errors, accepted) = (listener.clone(), errors.clone(), accepted.clone());
+        runtime.spawn(move || {
+            loop {
+                match listener.accept() {
+                    Ok(_) => _ = accepted.fetch_add(1, Ordering::SeqCst),
+                    Err(error) if error.kind() == ErrorKind::NotConnected => return,
+                    Err(error) => {
+                        assert_eq!(error.raw_os_error(), Some(libc::EMFILE));
+                        errors.fetch_add(1, Ordering::SeqCst);
+                    }
+                }
+            }
+        })
+    };
+    until_it_waits(&server);
+    let mut all = use_up();
+    // One for the client: there is none for the server.
+    drop(all.pop());
+    let client = TcpStream::connect(address).unwrap();
+    let end = Instant::now() + Duration::from_millis(500);
+    let before = processor_time();
+    sinew::wait_until(|| Instant::now() >= end, None);
+    let (failed, used) = (errors.load(Ordering::SeqCst), processor_time() - before);
+    assert!(failed > 0 && failed < 20, "{failed} errors in half a second");
+    assert!(used < Duration::from_millis(100), "{used:?} in half a second");
+    assert_eq!(accepted.load(Ordering::SeqCst), 0);
+    drop(all);
+    sinew::wait_until(|| accepted.load(Ordering::SeqCst) == 1, None);
+    drop(client);
+    // It is as quick as ever.
+    for count in 2..6 {
+        let _client = TcpStream::connect(address).unwrap();
+        sinew::wait_until(|| accepted.load(Ordering::SeqCst) == count, None);
+    }
+    listener.close().unwrap();
+    server.join().unwrap();
+}
+
+#[test]
+fn a_server_that_has_to_pace_itself_can_be_cancelled() {
+    child("a_server_that_has_to_pace_itself_can_be_cancelled", || {
+        let _watch = watch::a_minute();
+        set_descriptors(256);
+        let runtime = Runtime::builder().carriers(1).build().unwrap();
+        let listener = listener();
+        let address = listener.local_addr().unwrap();
+        let failed = Arc::new(AtomicBool::new(false));
+        let theirs = failed.clone();
+        let server = runtime.spawn(move || {
+            loop {
+                if listener.accept().is_err() {
+                    theirs.store(true, Ordering::SeqCst);
+                }
+            }
+        });
+        until_it_waits(&server);
+        let mut all = use_up();
+        drop(all.pop());
+        let _client = TcpStream::connect(address).unwrap();
+        sinew::wait_until(|| failed.load(Ordering::SeqCst), None);
+        server.cancel();
+        assert!(sinew::is_cancel(&*server.join().unwrap_err() as _));
+    })
+    .assert_success();
+}

@@ -1,0 +1,244 @@
+//! Connections on which nothing happens cost nothing but a little memory.
+#![allow(clippy::print_stdout, reason = "what was measured is printed, and processes talk")]
+
+use crate::backends::all;
+use sinew::net::{TcpListener, TcpStream};
+use sinew::{Builder, Runtime};
+use sinew_testkit::child::{child, child_with};
+use sinew_testkit::watch;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+mod backends;
+
+/// Time that the process has used the processor.
+fn processor_time() -> Duration {
+    // SAFETY: an all-zero structure is valid, and is filled in.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &mut usage);
+        usage
+    };
+    let time = |time: libc::timeval| {
+        Duration::new(time.tv_sec as u64, 0) + Duration::from_micros(time.tv_usec as u64)
+    };
+    time(usage.ru_utime) + time(usage.ru_stime)
+}
+
+/// Bytes of memory that the process has.
+fn resident() -> usize {
+    let text = std::fs::read_to_string("/proc/self/statm").unwrap();
+    let pages: usize = text.split(' ').nth(1).unwrap().parse().unwrap();
+    pages * 4096
+}
+
+/// Raises the limit; false, with a message, if there cannot be so many descriptors.
+fn may_open(count: u64) -> bool {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: valid limits for this process.
+    unsafe {
+        assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit), 0);
+        limit.rlim_cur = count.max(limit.rlim_cur).min(limit.rlim_max);
+        assert_eq!(libc::setrlimit(libc::RLIMIT_NOFILE, &limit), 0);
+    }
+    if limit.rlim_cur < count {
+        println!("skipped: needs {count} descriptors, and the hard limit is {}", limit.rlim_max);
+    }
+    limit.rlim_cur >= count
+}
+
+/// Half of them wait in fibers that have started, half in such that have not.
+#[test]
+fn ten_thousand_idle_sockets_use_no_processor() {
+    for backend in all() {
+        let prepare = |command: &mut Command| {
+            command.env("SINEW_IO", format!("{backend:?}").to_lowercase());
+        };
+        let name = "ten_thousand_idle_sockets_use_no_processor";
+        let outcome = child_with(name, prepare, || {
+            let _watch = watch::a_minute();
+            if !may_open(10_100) {
+                return;
+            }
+            let runtime = Runtime::builder().carriers(2).build().unwrap();
+            let (mut fibers, mut armed) = (Vec::new(), Vec::new());
+            for _ in 0..2500 {
+                let (one, other) = UnixStream::pair().unwrap();
+                let [one, other] = [one, other].map(|end| sinew::io::Async::new(end).unwrap());
+                fibers.push(runtime.spawn(move || one.wait_readable(None)));
+                let builder = Builder::new().runtime(runtime.handle());
+                armed.push(builder.spawn_when_readable(other, |_| ()).unwrap());
+            }
+            let (ones, others): (Vec<_>, Vec<_>) =
+                (0..2500).map(|_| UnixStream::pair().unwrap()).unzip();
+            for one in ones {
+                let one = sinew::io::Async::new(one).unwrap();
+                fibers.push(runtime.spawn(move || one.wait_readable(None)));
+            }
+            for fiber in &fibers {
+                sinew::wait_until(|| fiber.fiber().waits_for().is_some(), None);
+            }
+            // The system has things to tidy up after so many were opened.
+            let settled = Instant::now() + Duration::from_millis(100);
+            sinew::sleep_until(settled);
+            let before = processor_time();
+            sinew::sleep(Duration::from_secs(2));
+            let used = processor_time() - before;
+            assert!(used < Duration::from_millis(20), "{used:?}");
+            drop(others);
+            std::process::exit(0);
+        });
+        outcome.assert_success();
+        if std::env::var_os("SINEW_TEST_CHILD").is_none() && outcome.stdout.contains("skipped") {
+            println!("{}", outcome.stdout);
+        }
+    }
+}
+
+/// What the server may need for a connection.
+#[derive(Clone, Copy, Debug)]
+enum Handlers {
+    Started,
+    Deferred,
+}
+
+const CONNECTIONS: usize = 18_000;
+
+/// Serves in a process of its own: says where, how many there are and what they cost.
+fn serve(handlers: Handlers) {
+    let _watch = watch::a_minute();
+    if !may_open(CONNECTIONS as u64 + 200) {
+        return;
+    }
+    let runtime = Runtime::builder().carriers(2).build().unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    println!("listens at {}", listener.local_addr().unwrap());
+    let before = resident();
+    let ready = Arc::new(AtomicUsize::new(0));
+    let count = ready.clone();
+    runtime.spawn(move || {
+        for _ in 0..CONNECTIONS {
+            let (mut stream, _) = listener.accept().unwrap();
+            stream.write_all(&[0]).unwrap();
+            let answer = |mut stream: TcpStream| {
+                let mut byte = [0];
+                while stream.read(&mut byte).is_ok_and(|count| count > 0) {
+                    stream.write_all(&[byte[0] + 1]).unwrap();
+                }
+            };
+            match handlers {
+                Handlers::Started => {
+                    let count = count.clone();
+                    drop(sinew::spawn(move || {
+                        count.fetch_add(1, Ordering::Relaxed);
+                        answer(stream);
+                    }));
+                }
+                Handlers::Deferred => {
+                    drop(sinew::spawn_when_readable(stream, answer));
+                    count.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        }
+    });
+    sinew::wait_until(|| ready.load(Ordering::Relaxed) == CONNECTIONS, None);
+    sinew::sleep(Duration::from_millis(20));
+    println!("bytes each: {}", (resident() - before) / CONNECTIONS);
+    // Until the client has gone.
+    let _ = std::io::stdin().read(&mut [0]);
+    std::process::exit(0);
+}
+
+/// Opens all connections and leaves them alone; each answers then.
+fn stays_open(name: &str, handlers: Handlers, most: usize) {
+    // There are not descriptors enough for two.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _alone = ONE_AT_A_TIME.lock().unwrap();
+    let (input, mut goes) = std::io::pipe().unwrap();
+    let (output, says) = std::io::pipe().unwrap();
+    // The client, while this thread waits for the server to end.
+    let client = std::thread::spawn(move || {
+        let mut lines = BufReader::new(output).lines().map(Result::unwrap);
+        let mut said = |what: &str| {
+            lines.find_map(|line| line.split_once(what).map(|(_, rest)| rest.trim().to_owned()))
+        };
+        let Some(address) = said("listens at") else { return 0 };
+        let address: SocketAddr = address.parse().unwrap();
+        if !may_open(CONNECTIONS as u64 + 200) {
+            goes.write_all(b"x").unwrap();
+            return 0;
+        }
+        let mut streams: Vec<std::net::TcpStream> = Vec::new();
+        while streams.len() < CONNECTIONS {
+            // As many as the queue of the listener takes.
+            let first = streams.len();
+            let more = (CONNECTIONS - first).min(64);
+            streams.extend((0..more).map(|_| std::net::TcpStream::connect(address).unwrap()));
+            streams[first..].iter_mut().for_each(|stream| stream.read_exact(&mut [0]).unwrap());
+        }
+        let bytes = said("bytes each:").unwrap().parse::<usize>().unwrap();
+        streams.iter_mut().for_each(|stream| stream.write_all(&[7]).unwrap());
+        for stream in &mut streams {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            assert_eq!(byte, [8]);
+        }
+        goes.write_all(b"x").unwrap();
+        bytes
+    });
+    let prepare = |command: &mut Command| {
+        command.stdin(Stdio::from(input)).stdout(Stdio::from(says));
+    };
+    let outcome = child_with(name, prepare, || serve(handlers));
+    outcome.assert_success();
+    let bytes = client.join().unwrap();
+    println!("{handlers:?}: {bytes} bytes for each of {CONNECTIONS} connections");
+    assert!(bytes < most, "{bytes} bytes each");
+}
+
+/// Each has a stack, of which it uses a few pages.
+#[test]
+fn eighteen_thousand_started_fibers_wait_and_answer() {
+    stays_open("eighteen_thousand_started_fibers_wait_and_answer", Handlers::Started, 32 << 10);
+}
+
+#[test]
+fn eighteen_thousand_fibers_that_have_not_started_wait_and_answer() {
+    let name = "eighteen_thousand_fibers_that_have_not_started_wait_and_answer";
+    stays_open(name, Handlers::Deferred, 2 << 10);
+}
+
+/// The slots of all these numbers serve others when they are free again.
+#[test]
+fn numbers_serve_again_after_thousands_were_closed() {
+    child("numbers_serve_again_after_thousands_were_closed", || {
+        let _watch = watch::a_minute();
+        if !may_open(4200) {
+            return;
+        }
+        let runtime = Runtime::builder().carriers(2).build().unwrap();
+        for _ in 0..3 {
+            let (ones, others): (Vec<_>, Vec<_>) =
+                (0..2000).map(|_| UnixStream::pair().unwrap()).unzip();
+            let fibers: Vec<_> = ones
+                .into_iter()
+                .map(|one| {
+                    let one = sinew::io::Async::new(one).unwrap();
+                    let body = |mut one: sinew::io::Async<UnixStream>| {
+                        one.read_exact(&mut [0]).unwrap();
+                    };
+                    let builder = Builder::new().runtime(runtime.handle());
+                    builder.spawn_when_readable(one, body).unwrap()
+                })
+                .collect();
+            others.iter().for_each(|mut other| other.write_all(b"x").unwrap());
+            fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
+        }
+    })
+    .assert_success();
+}
