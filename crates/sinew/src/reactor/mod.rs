@@ -100,7 +100,9 @@ impl Reactor {
     }
 
     fn remove(&self, fd: RawFd, token: Token) {
-        self.poller().remove(fd, token);
+        if self.poller().remove(fd, token, self.is_here()) {
+            self.bell.ring();
+        }
         self.watched.fetch_sub(1, Ordering::Relaxed);
     }
 

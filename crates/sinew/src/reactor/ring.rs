@@ -21,7 +21,7 @@ use crate::primitive::{AtomicU32, Ordering, SpinLock};
 use core::cell::Cell;
 use core::ptr;
 use core::time::Duration;
-use io_uring::types::{CancelBuilder, SubmitArgs, Timespec};
+use io_uring::types::{SubmitArgs, Timespec};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -97,16 +97,6 @@ impl Ring {
         // SAFETY: the lock is held.
         let queue = unsafe { self.ring.submission_shared() };
         !queue.taskrun() && !queue.cq_overflow()
-    }
-
-    /// Ends what was begun with `mark`, now.
-    pub(super) fn cancel(&self, mark: u64) {
-        // What was not submitted would begin later.
-        if self.has_unsubmitted() {
-            let _ = self.submit();
-        }
-        let which = CancelBuilder::user_data(mark);
-        let _ = self.ring.submitter().register_sync_cancel(None, which);
     }
 
     /// Adds an entry, to be submitted soon.

@@ -111,8 +111,9 @@ impl Poller for Epoll {
         }
     }
 
-    fn remove(&self, fd: RawFd, token: Token) {
+    fn remove(&self, fd: RawFd, token: Token, _here: bool) -> bool {
         let _ = self.control(libc::EPOLL_CTL_DEL, fd, 0, token);
+        false
     }
 
     fn wait(&self, timeout: Option<Duration>, events: &mut Events) -> io::Result<()> {

@@ -65,10 +65,11 @@ impl Poller for Kqueue {
         self.add(fd, token)
     }
 
-    fn remove(&self, fd: RawFd, token: Token) {
+    fn remove(&self, fd: RawFd, token: Token, _here: bool) -> bool {
         for filter in [libc::EVFILT_READ, libc::EVFILT_WRITE] {
             let _ = self.change(&[change(fd, filter, libc::EV_DELETE, token)]);
         }
+        false
     }
 
     fn wait(&self, timeout: Option<Duration>, events: &mut Events) -> io::Result<()> {

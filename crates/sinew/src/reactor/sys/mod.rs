@@ -147,8 +147,9 @@ pub(super) trait Poller: Send + Sync {
     /// Makes sure that a descriptor is watched that should be already.
     fn renew(&self, fd: RawFd, token: Token) -> io::Result<()>;
 
-    /// Watches a descriptor no longer; one that it does not know does no harm.
-    fn remove(&self, fd: RawFd, token: Token);
+    /// Watches a descriptor no longer; one that it does not know does no harm. `here` says whether this
+    /// is the thread of the carrier. True if that has to be told, by the bell.
+    fn remove(&self, fd: RawFd, token: Token, here: bool) -> bool;
 
     /// Whether it has to be told of each wait.
     fn wants_arming(&self) -> bool {

@@ -61,8 +61,9 @@ impl Poller for List {
         self.add(fd, token)
     }
 
-    fn remove(&self, _fd: RawFd, token: Token) {
+    fn remove(&self, _fd: RawFd, token: Token, _here: bool) -> bool {
         self.armed.lock().retain(|(known, _)| *known != token);
+        false
     }
 
     fn wants_arming(&self) -> bool {

@@ -27,6 +27,13 @@ impl Uring {
         self.push(&opcode::PollAdd::new(types::Fd(fd), events).multi(true).build(), token.0)
     }
 
+    /// Ends all polls with this token. The operation that is made for that leaves one alone that is
+    /// just about to report; this one does not.
+    fn end(&self, token: Token) -> io::Result<()> {
+        let which = types::CancelBuilder::user_data(token.0).all();
+        self.push(&opcode::AsyncCancel2::new(which).build(), 0)
+    }
+
     fn reap(&self, events: &mut Events) -> usize {
         self.ring.reap(events.room(), &mut |mark, result, flags| {
             if mark == Token::BELL.0 {
@@ -72,12 +79,20 @@ impl Poller for Uring {
     fn renew(&self, fd: RawFd, token: Token) -> io::Result<()> {
         check_watchable(fd)?;
         // Whether there is one is not known.
-        self.push(&opcode::PollRemove::new(token.0).build(), 0)?;
+        self.end(token)?;
         self.begin(fd, BOTH, token)
     }
 
-    fn remove(&self, _fd: RawFd, token: Token) {
-        self.ring.cancel(token.0);
+    fn remove(&self, _fd: RawFd, token: Token, here: bool) -> bool {
+        // If the poll was not submitted either, the two are submitted together, and whatever has the
+        // number by then is watched for no longer than that.
+        let _ = self.end(token);
+        if here {
+            let _ = self.ring.submit();
+        }
+        // The kernel interrupts whoever submits a poll when it has something to report: a thread that
+        // knows nothing of that must not.
+        !here
     }
 
     fn wants_arming(&self) -> bool {
