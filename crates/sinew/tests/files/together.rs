@@ -142,10 +142,16 @@ fn others_run_while_the_disk_works() {
         std::fs::write(&path, pattern(0, 1 << 22)).unwrap();
         let file = File::options().read(true).write(true).open(&path).unwrap();
         let mut buffer = vec![0; 1 << 20];
-        make_cold(&path);
-        assert!(count_during(|| file.read_exact_at(&mut buffer, 0).unwrap()) > 0);
-        make_cold(&path);
-        assert!(count_during(|| (&file).read_exact(&mut buffer).unwrap()) > 0);
+        // The system may have read it again by itself, so that there is nothing to wait for.
+        let cold = |work: &mut dyn FnMut()| {
+            make_cold(&path);
+            count_during(work)
+        };
+        assert!((0..100).any(|_| cold(&mut || file.read_exact_at(&mut buffer, 0).unwrap()) > 0));
+        assert!((0..100).any(|_| {
+            (&file).rewind().unwrap();
+            cold(&mut || (&file).read_exact(&mut buffer).unwrap()) > 0
+        }));
         let write = || {
             file.write_all_at(&buffer, 5).unwrap();
             file.sync_all().unwrap();
