@@ -69,11 +69,11 @@ impl Poller for Uring {
         self.begin(fd, BOTH, token)
     }
 
-    fn renew(&self, fd: RawFd, token: Token) -> io::Result<()> {
+    fn renew(&self, fd: RawFd, old: Token, new: Token) -> io::Result<()> {
         check_watchable(fd)?;
-        // Whether there is one is not known.
-        self.push(&opcode::PollRemove::new(token.0).build(), 0)?;
-        self.begin(fd, BOTH, token)
+        // Whether there is one is not known. If there is, its end is reported, with its own token.
+        self.push(&opcode::PollRemove::new(old.0).build(), 0)?;
+        self.begin(fd, BOTH, new)
     }
 
     fn remove(&self, _fd: RawFd, token: Token) {
