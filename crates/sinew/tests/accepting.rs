@@ -1,6 +1,6 @@
 //! Accepting connections, also when descriptors are used up.
 
-use crate::backends::{Who, all, on_each, on_each_with, until_it_waits};
+use crate::backends::{Who, all, on_each, on_each_with, processor_time, until_it_waits};
 use sinew::Runtime;
 use sinew::net::{TcpListener, TcpStream};
 use sinew_testkit::child::child;
@@ -88,19 +88,6 @@ fn a_listener_that_may_not_wait_says_so() {
             assert!(accepted);
         });
     });
-}
-
-fn processor_time() -> Duration {
-    // SAFETY: an all-zero structure is valid, and is filled in.
-    let usage = unsafe {
-        let mut usage: libc::rusage = std::mem::zeroed();
-        libc::getrusage(libc::RUSAGE_SELF, &mut usage);
-        usage
-    };
-    let time = |time: libc::timeval| {
-        Duration::new(time.tv_sec as u64, 0) + Duration::from_micros(time.tv_usec as u64)
-    };
-    time(usage.ru_utime) + time(usage.ru_stime)
 }
 
 fn set_descriptors(count: u64) {
