@@ -1,13 +1,14 @@
 //! Closing a socket that others use: they learn that it was closed, and nothing else.
 
 use crate::backends::{
-    Who, connected, on_each, on_each_with, until_it_waits, write_until_it_fails,
+    Who, all, connected, on_each, on_each_with, until_it_waits, write_until_it_fails,
 };
 use sinew::io::{Async, Interest, PollFd};
 use sinew::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
 use sinew::{Builder, Runtime};
 use sinew_testkit::Seed;
 use sinew_testkit::child::child;
+use sinew_testkit::watch;
 use std::io::{ErrorKind, Read, Write};
 use std::net;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -502,6 +503,55 @@ fn what_was_taken_out_is_not_watched_any_more() {
             });
             other.write_all(b"x").unwrap();
             assert_eq!(again.join().unwrap(), Ok(1));
+        }
+    });
+}
+
+/// Two runtimes share a socket. The one that has the kernel watch it goes first.
+#[test]
+fn who_waits_goes_on_when_the_runtime_that_watched_has_gone() {
+    let _watch = watch::a_minute();
+    for (one, other) in
+        all().into_iter().flat_map(|one| all().into_iter().map(move |two| (one, two)))
+    {
+        let [first, second] = [one, other]
+            .map(|backend| Runtime::builder().carriers(2).backend(backend).build().unwrap());
+        let (stream, mut peer) = connected();
+        let stream = Arc::new(stream);
+        let start = |runtime: &Runtime| {
+            let stream = stream.clone();
+            runtime.spawn(move || read(&stream))
+        };
+        let watched = start(&first);
+        until_it_waits(&watched);
+        let (copy, mut copy_peer) = connected();
+        let waits = start(&second);
+        let armed = Builder::new().runtime(second.handle());
+        let armed = armed.spawn_when_readable(copy, |copy| read(&copy)).unwrap();
+        until_it_waits(&waits);
+        first.shutdown_timeout(Duration::from_secs(20)).unwrap();
+        assert!(sinew::is_cancel(&*watched.join().unwrap_err()));
+        peer.write_all(b"x").unwrap();
+        copy_peer.write_all(b"x").unwrap();
+        assert_eq!(waits.join().unwrap(), Ok(1));
+        assert_eq!(armed.join().unwrap(), Ok(1));
+    }
+}
+
+/// Descriptors that are waited for from ever other carriers, runtimes and threads.
+#[test]
+fn a_socket_that_wanders_is_watched_wherever_it_is() {
+    on_each(|runtime| {
+        let elsewhere = Runtime::builder().carriers(1).build().unwrap();
+        let (one, mut other) = connected();
+        let one = Arc::new(one);
+        for round in 0..60 {
+            let stream = one.clone();
+            let runtime = if round % 5 == 0 { &elsewhere } else { runtime };
+            let reader = Who::POLITE[round % 3].start(runtime, move || read(&stream));
+            reader.until_it_waits();
+            other.write_all(b"x").unwrap();
+            assert_eq!(reader.end(), Ok(1));
         }
     });
 }

@@ -1,7 +1,7 @@
 //! Connections on which nothing happens cost nothing but a little memory.
 #![allow(clippy::print_stdout, reason = "what was measured is printed, and processes talk")]
 
-use crate::backends::all;
+use crate::backends::{all, processor_time};
 use sinew::net::{TcpListener, TcpStream};
 use sinew::{Builder, Runtime};
 use sinew_testkit::child::{child, child_with};
@@ -15,20 +15,6 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 mod backends;
-
-/// Time that the process has used the processor.
-fn processor_time() -> Duration {
-    // SAFETY: an all-zero structure is valid, and is filled in.
-    let usage = unsafe {
-        let mut usage: libc::rusage = std::mem::zeroed();
-        libc::getrusage(libc::RUSAGE_SELF, &mut usage);
-        usage
-    };
-    let time = |time: libc::timeval| {
-        Duration::new(time.tv_sec as u64, 0) + Duration::from_micros(time.tv_usec as u64)
-    };
-    time(usage.ru_utime) + time(usage.ru_stime)
-}
 
 /// Bytes of memory that the process has.
 fn resident() -> usize {

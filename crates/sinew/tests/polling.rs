@@ -1,7 +1,7 @@
 //! Waiting for descriptors of all kinds, one or several at a time.
 #![allow(clippy::print_stdout, reason = "processes tell what they have read")]
 
-use crate::backends::{Who, all, connected, on_each, on_each_with, until_it_waits};
+use crate::backends::{Who, all, connected, on_each, on_each_with, processor_time, until_it_waits};
 use sinew::io::{Async, Interest, PollFd, poll, wait_readable, wait_writable};
 use sinew_testkit::child::{child, child_with};
 use sinew_testkit::watch;
@@ -329,6 +329,37 @@ fn a_type_of_somebody_else_waits_where_it_would_block() {
         assert!(counter.wait_writable(None).unwrap());
         assert!(!counter.wait_readable(Some(SHORT)).unwrap());
     });
+}
+
+/// One has the descriptor, others wait for it with it: whoever comes asks the kernel again.
+#[test]
+fn several_who_wait_for_one_descriptor_use_no_processor() {
+    child("several_who_wait_for_one_descriptor_use_no_processor", || {
+        on_each(|runtime| {
+            let (one, other) = connected();
+            let one = Arc::new(one);
+            let wait = |reads: bool| {
+                let one = one.clone();
+                runtime.spawn(move || match reads {
+                    true => (&*one).read(&mut [0]).is_ok(),
+                    false => wait_readable(&*one, None).unwrap(),
+                })
+            };
+            // One after the other, so that each finds it watched.
+            let waits = [true, false, false, true].map(|reads| {
+                let fiber = wait(reads);
+                until_it_waits(&fiber);
+                fiber
+            });
+            let before = processor_time();
+            sinew::sleep(Duration::from_millis(200));
+            let used = processor_time() - before;
+            assert!(used < Duration::from_millis(20), "{used:?} with {}", runtime.handle().name());
+            drop(other);
+            waits.into_iter().for_each(|fiber| assert!(fiber.join().unwrap()));
+        });
+    })
+    .assert_success();
 }
 
 /// Nothing is left for a poller when the first wait comes.

@@ -95,8 +95,8 @@ impl Reactor {
         Ok(())
     }
 
-    fn renew(&self, fd: RawFd, token: Token) -> io::Result<()> {
-        self.poller().renew(fd, token)
+    fn renew(&self, fd: RawFd, old: Token, new: Token) -> io::Result<()> {
+        self.poller().renew(fd, old, new)
     }
 
     fn remove(&self, fd: RawFd, token: Token) {

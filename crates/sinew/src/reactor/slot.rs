@@ -153,9 +153,7 @@ impl Slot {
     /// Goes on watching, if that is possible. If it is not, all who wait have to begin anew.
     #[cold]
     fn watch_again(&self, token: Token, state: &mut State) -> bool {
-        // SAFETY: it lets go of its slots before it goes.
-        let reactor = unsafe { state.reactor.as_ref() };
-        let again = reactor.is_some_and(|reactor| reactor.renew(token.fd(), token).is_ok());
+        let again = Slot::ask_again(token.fd(), state).is_ok();
         if !again {
             self.forget(token.fd(), state);
         }
@@ -200,11 +198,20 @@ impl Slot {
     /// If it is already, the kernel is asked: somebody may have closed it behind our back, and this
     /// is another one with its number.
     pub(super) fn join(&self, fd: RawFd, state: &mut State) -> io::Result<()> {
+        Slot::ask_again(fd, state)?;
+        state.users += 1;
+        Ok(())
+    }
+
+    /// Has the kernel report anew what is ready, if the descriptor is watched. What it has reported
+    /// before is of an older generation: among it may be the end of the watch that was renewed.
+    fn ask_again(fd: RawFd, state: &mut State) -> io::Result<()> {
         // SAFETY: it lets go of its slots before it goes.
         if let Some(reactor) = unsafe { state.reactor.as_ref() } {
-            reactor.renew(fd, Token::new(fd, state.generation))?;
+            let next = Token::next_generation(state.generation);
+            reactor.renew(fd, Token::new(fd, state.generation), Token::new(fd, next))?;
+            state.generation = next;
         }
-        state.users += 1;
         Ok(())
     }
 

@@ -104,9 +104,9 @@ impl Poller for Epoll {
         self.control(libc::EPOLL_CTL_ADD, fd, BOTH, token)
     }
 
-    fn renew(&self, fd: RawFd, token: Token) -> io::Result<()> {
-        match self.control(libc::EPOLL_CTL_MOD, fd, BOTH, token) {
-            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => self.add(fd, token),
+    fn renew(&self, fd: RawFd, _old: Token, new: Token) -> io::Result<()> {
+        match self.control(libc::EPOLL_CTL_MOD, fd, BOTH, new) {
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => self.add(fd, new),
             result => result,
         }
     }

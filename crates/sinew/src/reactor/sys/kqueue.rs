@@ -60,9 +60,9 @@ impl Poller for Kqueue {
         read.or(write)
     }
 
-    fn renew(&self, fd: RawFd, token: Token) -> io::Result<()> {
+    fn renew(&self, fd: RawFd, _old: Token, new: Token) -> io::Result<()> {
         // Adding again changes what is there.
-        self.add(fd, token)
+        self.add(fd, new)
     }
 
     fn remove(&self, fd: RawFd, token: Token, _here: bool) -> bool {

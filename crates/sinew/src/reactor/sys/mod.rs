@@ -144,8 +144,9 @@ pub(super) trait Poller: Send + Sync {
     /// `PermissionDenied` if it is of a kind that is always ready.
     fn add(&self, fd: RawFd, token: Token) -> io::Result<()>;
 
-    /// Makes sure that a descriptor is watched that should be already.
-    fn renew(&self, fd: RawFd, token: Token) -> io::Result<()>;
+    /// Makes sure that a descriptor is watched that should be already, as `old`: from now on as `new`.
+    /// What is ready at this moment is reported.
+    fn renew(&self, fd: RawFd, old: Token, new: Token) -> io::Result<()>;
 
     /// Watches a descriptor no longer; one that it does not know does no harm. `here` says whether this
     /// is the thread of the carrier. True if that has to be told, by the bell.

@@ -57,8 +57,11 @@ impl Poller for List {
         super::check_watchable(fd)
     }
 
-    fn renew(&self, fd: RawFd, token: Token) -> io::Result<()> {
-        self.add(fd, token)
+    fn renew(&self, fd: RawFd, old: Token, new: Token) -> io::Result<()> {
+        self.add(fd, new)?;
+        let mut armed = self.armed.lock();
+        armed.iter_mut().filter(|(known, _)| *known == old).for_each(|(known, _)| *known = new);
+        Ok(())
     }
 
     fn remove(&self, _fd: RawFd, token: Token, _here: bool) -> bool {

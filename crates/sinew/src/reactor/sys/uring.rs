@@ -76,11 +76,11 @@ impl Poller for Uring {
         self.begin(fd, BOTH, token)
     }
 
-    fn renew(&self, fd: RawFd, token: Token) -> io::Result<()> {
+    fn renew(&self, fd: RawFd, old: Token, new: Token) -> io::Result<()> {
         check_watchable(fd)?;
-        // Whether there is one is not known.
-        self.end(token)?;
-        self.begin(fd, BOTH, token)
+        // Whether there is one is not known. If there is, its end is reported, with its own token.
+        self.end(old)?;
+        self.begin(fd, BOTH, new)
     }
 
     fn remove(&self, _fd: RawFd, token: Token, here: bool) -> bool {
