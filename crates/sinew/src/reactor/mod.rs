@@ -94,8 +94,12 @@ impl Reactor {
         Ok(())
     }
 
-    fn renew(&self, fd: RawFd, token: Token) -> io::Result<()> {
-        self.poller().renew(fd, token)
+    fn renew(&self, fd: RawFd, before: Token, token: Token) -> io::Result<()> {
+        self.poller().renew(fd, before, token)
+    }
+
+    fn resume(&self, fd: RawFd, token: Token) -> io::Result<()> {
+        self.poller().resume(fd, token)
     }
 
     fn remove(&self, fd: RawFd, token: Token) {

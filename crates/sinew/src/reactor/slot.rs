@@ -142,7 +142,7 @@ impl Slot {
     fn watch_again(&self, token: Token, state: &mut State) {
         // SAFETY: it lets go of its slots before it goes.
         if let Some(reactor) = unsafe { state.reactor.as_ref() }
-            && reactor.renew(token.fd(), token).is_err()
+            && reactor.resume(token.fd(), token).is_err()
         {
             self.forget(token.fd(), state);
         }
@@ -179,11 +179,14 @@ impl Slot {
     /// Counts somebody who needs the descriptor to be watched from now on.
     ///
     /// If it is already, the kernel is asked: somebody may have closed it behind our back, and this
-    /// is another one with its number.
+    /// is another one with its number. What it says from then on has a number of its own; what it has
+    /// said before, and nobody has taken yet, it says again if it is still true.
     pub(super) fn join(&self, fd: RawFd, state: &mut State) -> io::Result<()> {
         // SAFETY: it lets go of its slots before it goes.
         if let Some(reactor) = unsafe { state.reactor.as_ref() } {
-            reactor.renew(fd, Token::new(fd, state.generation))?;
+            let next = Token::next_generation(state.generation);
+            reactor.renew(fd, Token::new(fd, state.generation), Token::new(fd, next))?;
+            state.generation = next;
         }
         state.users += 1;
         Ok(())

@@ -104,7 +104,7 @@ impl Poller for Epoll {
         self.control(libc::EPOLL_CTL_ADD, fd, BOTH, token)
     }
 
-    fn renew(&self, fd: RawFd, token: Token) -> io::Result<()> {
+    fn renew(&self, fd: RawFd, _before: Token, token: Token) -> io::Result<()> {
         match self.control(libc::EPOLL_CTL_MOD, fd, BOTH, token) {
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => self.add(fd, token),
             result => result,

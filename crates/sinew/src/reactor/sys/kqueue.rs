@@ -60,7 +60,7 @@ impl Poller for Kqueue {
         read.or(write)
     }
 
-    fn renew(&self, fd: RawFd, token: Token) -> io::Result<()> {
+    fn renew(&self, fd: RawFd, _before: Token, token: Token) -> io::Result<()> {
         // Adding again changes what is there.
         self.add(fd, token)
     }

@@ -144,8 +144,14 @@ pub(super) trait Poller: Send + Sync {
     /// `PermissionDenied` if it is of a kind that is always ready.
     fn add(&self, fd: RawFd, token: Token) -> io::Result<()>;
 
-    /// Makes sure that a descriptor is watched that should be already.
-    fn renew(&self, fd: RawFd, token: Token) -> io::Result<()>;
+    /// Makes sure that a descriptor is watched that should be already, with the token `before`; from
+    /// now on with another one. What is ready at this moment is reported.
+    fn renew(&self, fd: RawFd, before: Token, token: Token) -> io::Result<()>;
+
+    /// Watches a descriptor again, with the token with which that has [ended](Ready::ENDED).
+    fn resume(&self, _fd: RawFd, _token: Token) -> io::Result<()> {
+        Ok(())
+    }
 
     /// Watches a descriptor no longer; one that it does not know does no harm.
     fn remove(&self, fd: RawFd, token: Token);

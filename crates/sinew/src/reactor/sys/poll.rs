@@ -57,8 +57,13 @@ impl Poller for List {
         super::check_watchable(fd)
     }
 
-    fn renew(&self, fd: RawFd, token: Token) -> io::Result<()> {
-        self.add(fd, token)
+    fn renew(&self, fd: RawFd, before: Token, token: Token) -> io::Result<()> {
+        self.add(fd, token)?;
+        // Those who wait already go on doing so.
+        if let Some((known, _)) = self.armed.lock().iter_mut().find(|(known, _)| *known == before) {
+            *known = token;
+        }
+        Ok(())
     }
 
     fn remove(&self, _fd: RawFd, token: Token) {

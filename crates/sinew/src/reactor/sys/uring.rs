@@ -40,6 +40,13 @@ impl Uring {
         })
     }
 
+    /// For those who wait already. The caller may be on another carrier, and that of this ring be
+    /// asleep in the kernel.
+    fn submit_now(&self) {
+        // If it does not work out, the carrier does it in its next round.
+        let _ = self.ring.submit();
+    }
+
     fn push(&self, entry: &squeue::Entry, mark: u64) -> io::Result<()> {
         // SAFETY: polls point to nothing.
         unsafe { self.ring.push(&entry.clone().user_data(mark)) }
@@ -69,11 +76,20 @@ impl Poller for Uring {
         self.begin(fd, BOTH, token)
     }
 
-    fn renew(&self, fd: RawFd, token: Token) -> io::Result<()> {
+    fn renew(&self, fd: RawFd, before: Token, token: Token) -> io::Result<()> {
         check_watchable(fd)?;
-        // Whether there is one is not known.
-        self.push(&opcode::PollRemove::new(token.0).build(), 0)?;
-        self.begin(fd, BOTH, token)
+        // Whether there is one is not known. If there is, its end is reported with its own token,
+        // which nobody knows any more: it would be taken for the end of the new one.
+        self.push(&opcode::PollRemove::new(before.0).build(), 0)?;
+        self.begin(fd, BOTH, token)?;
+        self.submit_now();
+        Ok(())
+    }
+
+    fn resume(&self, fd: RawFd, token: Token) -> io::Result<()> {
+        self.add(fd, token)?;
+        self.submit_now();
+        Ok(())
     }
 
     fn remove(&self, _fd: RawFd, token: Token) {
