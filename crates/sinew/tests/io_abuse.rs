@@ -6,6 +6,7 @@ use sinew_testkit::child::child;
 use sinew_testkit::watch;
 use std::io::{Read, Write};
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 mod backends;
@@ -42,7 +43,7 @@ fn are_quiet(runtime: &Runtime) {
         .collect();
     waiters.iter().for_each(until_it_waits);
     let before = processor_time();
-    std::thread::sleep(Duration::from_millis(200));
+    thread::sleep(Duration::from_millis(200));
     let used = processor_time() - before;
     writer.write_all(b"x").unwrap();
     for waiter in waiters {
@@ -74,7 +75,7 @@ fn sockets_outlive_the_runtimes_that_watched_them() {
             let threads: Vec<_> = fibers
                 .into_iter()
                 .map(|(client, server, fiber)| {
-                    std::thread::spawn(move || {
+                    thread::spawn(move || {
                         if round % 2 == 0 {
                             drop(client);
                         }
@@ -87,5 +88,33 @@ fn sockets_outlive_the_runtimes_that_watched_them() {
             drop(runtime);
             threads.into_iter().for_each(|thread| thread.join().unwrap());
         }
+    }
+}
+#[test]
+fn a_runtime_that_was_given_up_does_not_keep_the_events_of_another() {
+    for backend in backends::all() {
+        let _watch = watch::a_minute();
+        let one = Runtime::builder().carriers(1).backend(backend).build().unwrap();
+        let other = Runtime::builder().carriers(1).backend(backend).build().unwrap();
+        let (mut client, server) = connected();
+        let server = Arc::new(server);
+        let theirs = server.clone();
+        // Watched by the first runtime from now on.
+        let first = one.spawn(move || (&*theirs).read(&mut [0]).unwrap());
+        until_it_waits(&first);
+        let theirs = server.clone();
+        let second = other.spawn(move || (&*theirs).read(&mut [0]).unwrap());
+        until_it_waits(&second);
+        let (stuck, is_stuck) = std::sync::mpsc::channel();
+        one.spawn(move || {
+            stuck.send(()).unwrap();
+            loop {
+                thread::sleep(Duration::from_secs(1));
+            }
+        });
+        is_stuck.recv().unwrap();
+        one.shutdown_timeout(Duration::from_millis(20)).unwrap_err();
+        client.write_all(b"x").unwrap();
+        assert_eq!(second.join().unwrap(), 1);
     }
 }
