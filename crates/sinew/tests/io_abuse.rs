@@ -5,6 +5,7 @@ use sinew::Runtime;
 use sinew_testkit::child::child;
 use sinew_testkit::watch;
 use std::io::{Read, Write};
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -90,6 +91,35 @@ fn sockets_outlive_the_runtimes_that_watched_them() {
         }
     }
 }
+#[test]
+fn packets_of_a_pipe_that_became_one_of_packets_are_all_read() {
+    on_each(|runtime| {
+        let (mut reader, mut writer) = sinew::io::pipe().unwrap();
+        // SAFETY: a valid descriptor.
+        unsafe {
+            let flags = libc::fcntl(writer.as_raw_fd(), libc::F_GETFL);
+            assert_eq!(libc::fcntl(writer.as_raw_fd(), libc::F_SETFL, flags | libc::O_DIRECT), 0);
+        }
+        let fiber = runtime.spawn(move || {
+            let mut buffer = [0; 16];
+            let first = reader.read(&mut buffer).unwrap();
+            (reader, first)
+        });
+        until_it_waits(&fiber);
+        writer.write_all(b"a").unwrap();
+        let (mut reader, _) = fiber.join().unwrap();
+        writer.write_all(b"bc").unwrap();
+        writer.write_all(b"def").unwrap();
+        thread::sleep(Duration::from_millis(20));
+        let fiber = runtime.spawn(move || {
+            let mut buffer = [0; 16];
+            [reader.read(&mut buffer).unwrap(), reader.read(&mut buffer).unwrap()]
+        });
+        assert_eq!(fiber.join().unwrap(), [2, 3]);
+        drop(writer);
+    });
+}
+
 #[test]
 fn a_runtime_that_was_given_up_does_not_keep_the_events_of_another() {
     for backend in backends::all() {
