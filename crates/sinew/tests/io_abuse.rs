@@ -148,3 +148,30 @@ fn a_runtime_that_was_given_up_does_not_keep_the_events_of_another() {
         assert_eq!(second.join().unwrap(), 1);
     }
 }
+
+#[test]
+fn messages_of_a_socket_that_was_taken_for_a_stream_are_all_read() {
+    use sinew::net::TcpStream;
+    use std::os::fd::OwnedFd;
+    on_each(|runtime| {
+        let (one, other) = std::os::unix::net::UnixDatagram::pair().unwrap();
+        let mut reader = TcpStream::from(OwnedFd::from(one));
+        let fiber = runtime.spawn(move || {
+            let mut buffer = [0; 16];
+            let first = reader.read(&mut buffer).unwrap();
+            (reader, first)
+        });
+        until_it_waits(&fiber);
+        other.send(b"a").unwrap();
+        let (mut reader, _) = fiber.join().unwrap();
+        other.send(b"bc").unwrap();
+        other.send(b"def").unwrap();
+        // Both are seen before the first is read.
+        thread::sleep(Duration::from_millis(20));
+        let fiber = runtime.spawn(move || {
+            let mut buffer = [0; 16];
+            [reader.read(&mut buffer).unwrap(), reader.read(&mut buffer).unwrap()]
+        });
+        assert_eq!(fiber.join().unwrap(), [2, 3]);
+    });
+}
