@@ -175,3 +175,36 @@ fn messages_of_a_socket_that_was_taken_for_a_stream_are_all_read() {
         assert_eq!(fiber.join().unwrap(), [2, 3]);
     });
 }
+
+#[test]
+fn a_report_hook_that_waits_disturbs_no_wait() {
+    let name = "a_report_hook_that_waits_disturbs_no_wait";
+    let outcome = child(name, || {
+        let _watch = watch::a_minute();
+        for backend in backends::all() {
+            let runtime = Runtime::builder().carriers(1).backend(backend).build().unwrap();
+            let (mut reader, mut writer) = sinew::io::pipe().unwrap();
+            let (one, other) = (sinew::sync::Mutex::new(()), sinew::io::pipe().unwrap());
+            sinew::set_report_hook(move |_| {
+                let _held = one.lock();
+                sinew::yield_now();
+                let _ = (&other.0).read(&mut [0]);
+            });
+            // From now on there is no descriptor for a poller.
+            let next = std::fs::File::open("/dev/null").unwrap().as_raw_fd();
+            let none = libc::rlimit { rlim_cur: next as u64, rlim_max: 1024 };
+            // SAFETY: a valid limit.
+            assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &none) }, 0);
+            let others: Vec<_> = (0..4).map(|_| runtime.spawn(sinew::yield_now)).collect();
+            let fiber = runtime.spawn(move || reader.read(&mut [0]).unwrap());
+            until_it_waits(&fiber);
+            writer.write_all(b"x").unwrap();
+            assert_eq!(fiber.join().unwrap(), 1);
+            others.into_iter().for_each(|other| other.join().unwrap());
+            let some = libc::rlimit { rlim_cur: 1024, rlim_max: 1024 };
+            // SAFETY: a valid limit.
+            assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &some) }, 0);
+        }
+    });
+    outcome.assert_success();
+}
