@@ -104,7 +104,9 @@ impl Reactor {
 
     fn remove(&self, fd: RawFd, token: Token) {
         self.poller().remove(fd, token);
-        self.watched.fetch_sub(1, Ordering::Relaxed);
+        // ORDERING: Release: the poller was used before; pairs with the Acquire in `close`, after which
+        // it may go. The last touch of this reactor.
+        self.watched.fetch_sub(1, Ordering::Release);
     }
 
     /// Somebody is about to wait.
@@ -208,7 +210,9 @@ impl Driver for Reactor {
 
     fn close(&self) {
         table::for_each(|fd, slot: &Slot| {
-            if self.watched.load(Ordering::Relaxed) == 0 {
+            // ORDERING: Acquire; pairs with the Release in `remove`, by whoever has ended the
+            // registrations that are not found here.
+            if self.watched.load(Ordering::Acquire) == 0 {
                 return false;
             }
             slot.part_from(fd, self);
