@@ -89,7 +89,7 @@ fn leave() -> Option<*const Control> {
             Ride { job: Job::new(carry), waiter: wait.waiter(), thread: Cell::new(ptr::null()) };
         // SAFETY: the thread looks at the job until it goes on in this very frame, not later. Any
         // thread may do that, since the fiber is migratable.
-        if !unsafe { pool::submit(&ride.job) } {
+        if !unsafe { pool::submit(ptr::from_ref(&ride).cast()) } {
             wait.abandon();
             return None;
         }
@@ -110,7 +110,7 @@ fn come_back(control: &'static Control, thread: *const Control) {
 /// # Safety
 /// The job is that of a `Ride` whose fiber waits for it.
 unsafe fn carry(job: *const Job) {
-    // SAFETY: as the caller promised; the job is its first field.
+    // SAFETY: as the caller promised; the job is its first field, and the pointer is to all of it.
     let ride = unsafe { &*job.cast::<Ride>() };
     let here = Control::vacant();
     ride.thread.set(&here);

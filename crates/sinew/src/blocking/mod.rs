@@ -100,7 +100,7 @@ where
         };
         // SAFETY: the frame is not left before the job has run; the closure and its result are
         // `Send`.
-        if !unsafe { pool::submit(&errand.job) } {
+        if !unsafe { pool::submit(ptr::from_ref(&errand).cast()) } {
             wait.abandon();
             return Err(errand.work.take());
         }
@@ -125,7 +125,7 @@ unsafe fn run<F, R>(job: *const Job)
 where
     F: FnOnce() -> R,
 {
-    // SAFETY: as the caller promised; the job is its first field.
+    // SAFETY: as the caller promised; the job is its first field, and the pointer is to all of it.
     let errand = unsafe { &*job.cast::<Errand<F, R>>() };
     let work = errand.work.take().expect("a job runs once");
     let result = catch_unwind(AssertUnwindSafe(work));

@@ -1,10 +1,9 @@
 //! Pipes of the operating system.
 
 use super::adapter::Async;
-use super::attempt::{Limit, attempt, attempt_read};
 use super::faults;
 use crate::primitive::{AtomicI32, Ordering};
-use crate::reactor::{Direction, nudge};
+use crate::reactor::nudge;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
@@ -65,8 +64,6 @@ pub struct PipeReader {
     /// If the other end may be in this process. Goes before the descriptor does.
     near: Option<Near>,
     io: Async<io::PipeReader>,
-    /// Whether a read gives all there is, up to its length.
-    gives_all: bool,
 }
 
 /// The end of a [`pipe`] that is written to.
@@ -133,8 +130,7 @@ impl PipeWriter {
 impl From<io::PipeReader> for PipeReader {
     /// Puts the pipe into non-blocking mode.
     fn from(reader: io::PipeReader) -> PipeReader {
-        let gives_all = !is_of_packets(reader.as_fd());
-        PipeReader { near: None, io: Async::of_any_mode(reader), gives_all }
+        PipeReader { near: None, io: Async::of_any_mode(reader) }
     }
 }
 
@@ -173,20 +169,6 @@ impl From<PipeWriter> for io::PipeWriter {
     }
 }
 
-/// Whether a pipe keeps its messages apart, so that a read may leave some.
-fn is_of_packets(fd: BorrowedFd<'_>) -> bool {
-    if cfg!(not(any(target_os = "linux", target_os = "android"))) {
-        return true;
-    }
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    const PACKETS: libc::c_int = libc::O_DIRECT;
-    #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    const PACKETS: libc::c_int = 0;
-    // SAFETY: a valid descriptor.
-    let flags = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) };
-    flags < 0 || flags & PACKETS != 0
-}
-
 impl Read for PipeReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         (&*self).read(buffer)
@@ -199,12 +181,9 @@ impl Read for PipeReader {
 
 impl Read for &PipeReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let buffer = faults::shorten_mut(buffer);
-        let (source, len) = (self.io.source(), buffer.len());
-        if self.gives_all {
-            return attempt_read(source, Limit::None, len, || self.io.get_ref().read(buffer));
-        }
-        attempt(source, Direction::Read, Limit::None, || self.io.get_ref().read(buffer))
+        // After each attempt that gave less than was asked for there may be more: the next packet of
+        // a writer who has set the mode for packets, which may be a child, and is not to be seen here.
+        (&self.io).read(faults::shorten_mut(buffer))
     }
 
     fn read_vectored(&mut self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {

@@ -2,7 +2,7 @@
 
 use super::backoff::Backoff;
 use crate::io::Async;
-use crate::io::attempt::{Limit, attempt, unless_closed};
+use crate::io::attempt::{Limit, attempt, attempt_read, unless_closed};
 use crate::primitive::{AtomicBool, AtomicU64, Ordering};
 use crate::reactor::{Direction, Source};
 use core::mem;
@@ -21,6 +21,8 @@ pub(crate) struct Socket<T> {
     options: OnceLock<Arc<Options>>,
     /// Of a listener that cannot accept.
     backoff: Backoff,
+    /// Whether it may be something else than its type says: any descriptor can be made one.
+    is_foreign: bool,
 }
 
 /// Options of one socket and its copies. Times are in nanoseconds, zero for none.
@@ -52,7 +54,8 @@ impl<T: AsFd> Socket<T> {
                 let _ = socket.set_timeout(direction, Some(timeout));
             }
         }
-        socket
+        let is_foreign = !matches!(kernel.protocol(), Ok(Some(Protocol::TCP)));
+        Socket { is_foreign, ..socket }
     }
 
     /// Takes a socket that is in non-blocking mode.
@@ -61,7 +64,7 @@ impl<T: AsFd> Socket<T> {
     }
 
     fn new(io: Async<T>) -> Socket<T> {
-        Socket { io, options: OnceLock::new(), backoff: Backoff::default() }
+        Socket { io, options: OnceLock::new(), backoff: Backoff::default(), is_foreign: false }
     }
 
     /// Gives back the socket as the standard library has it: it blocks, unless it was asked not to,
@@ -103,7 +106,8 @@ impl<T: AsFd> Socket<T> {
     ) -> io::Result<Socket<T>> {
         let options = self.options.get_or_init(Arc::default).clone();
         let inner = copy(self.get())?;
-        Ok(Socket { options: options.into(), ..Socket::from_nonblocking(inner) })
+        let is_foreign = self.is_foreign;
+        Ok(Socket { options: options.into(), is_foreign, ..Socket::from_nonblocking(inner) })
     }
 
     /// How long an operation may take.
@@ -133,6 +137,20 @@ impl<T: AsFd> Socket<T> {
     ) -> io::Result<usize> {
         let count = self.attempt(Direction::Read, &mut read)?;
         unless_closed(self.source(), count)
+    }
+
+    /// Reads up to `len` bytes from a TCP connection, which gives all there are at a time.
+    #[inline]
+    pub(crate) fn attempt_read_of_tcp(
+        &self,
+        len: usize,
+        mut read: impl FnMut(&T) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        if self.is_foreign && len > 0 {
+            return self.attempt_read(read);
+        }
+        let limit = self.limit(Direction::Read);
+        attempt_read(self.source(), limit, len, || read(self.get()))
     }
 
     /// Takes a datagram or a connection, waiting for one; `end` is the answer if the socket was shut

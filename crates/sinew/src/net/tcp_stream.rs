@@ -4,7 +4,7 @@ use super::addresses::{ToSocketAddrs, with_each};
 use super::calls;
 use super::socket::{self, Socket};
 use super::{Shutdown, SocketAddr};
-use crate::io::attempt::{Limit, attempt_read};
+use crate::io::attempt::Limit;
 use crate::io::faults;
 use crate::reactor::Direction;
 use core::time::Duration;
@@ -446,16 +446,13 @@ impl Read for TcpStream {
 impl Read for &TcpStream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let buffer = faults::shorten_mut(buffer);
-        let (socket, len) = (&self.socket, buffer.len());
-        let read = || calls::receive(socket.get().as_fd(), buffer);
-        attempt_read(socket.source(), socket.limit(Direction::Read), len, read)
+        let len = buffer.len();
+        self.socket.attempt_read_of_tcp(len, |stream| calls::receive(stream.as_fd(), buffer))
     }
 
     fn read_vectored(&mut self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
-        let socket = &self.socket;
         let len = buffers.iter().map(|buffer| buffer.len()).sum();
-        let read = || socket.get().read_vectored(buffers);
-        attempt_read(socket.source(), socket.limit(Direction::Read), len, read)
+        self.socket.attempt_read_of_tcp(len, |mut stream| stream.read_vectored(buffers))
     }
 }
 

@@ -96,14 +96,21 @@ impl Reactor {
     }
 
     fn renew(&self, fd: RawFd, old: Token, new: Token) -> io::Result<()> {
-        self.poller().renew(fd, old, new)
+        let result = self.poller().renew(fd, old, new);
+        if self.wants_arming.load(Ordering::Relaxed) && !self.is_here() {
+            // Who waits in the kernel does not know of it.
+            self.bell.ring();
+        }
+        result
     }
 
     fn remove(&self, fd: RawFd, token: Token) {
         if self.poller().remove(fd, token, self.is_here()) {
             self.bell.ring();
         }
-        self.watched.fetch_sub(1, Ordering::Relaxed);
+        // ORDERING: Release: the poller was used before; pairs with the Acquire in `close`, after which
+        // it may go. The last touch of this reactor.
+        self.watched.fetch_sub(1, Ordering::Release);
     }
 
     /// Somebody is about to wait.
@@ -214,7 +221,9 @@ impl Driver for Reactor {
 
     fn close(&self) {
         table::for_each(|fd, slot: &Slot| {
-            if self.watched.load(Ordering::Relaxed) == 0 {
+            // ORDERING: Acquire; pairs with the Release in `remove`, by whoever has ended the
+            // registrations that are not found here.
+            if self.watched.load(Ordering::Acquire) == 0 {
                 return false;
             }
             slot.part_from(fd, self);

@@ -91,6 +91,14 @@ impl Ring {
         self.unsubmitted.load(Ordering::Relaxed) > 0
     }
 
+    /// Whether there are entries that the kernel has not taken.
+    #[cold]
+    fn has_entries(&self) -> bool {
+        let _lock = self.submissions.lock();
+        // SAFETY: the lock is held.
+        !unsafe { self.ring.submission_shared() }.is_empty()
+    }
+
     /// Whether the kernel has nothing to tell that it has not told.
     pub(super) fn is_quiet(&self) -> bool {
         let _lock = self.submissions.lock();
@@ -144,7 +152,14 @@ impl Ring {
             _ => self.ring.submitter().submit_with_args(want, &args),
         };
         match result {
-            Ok(_) => Ok(()),
+            Ok(taken) => {
+                // The kernel stops where it has no memory for an entry at this moment. Or another
+                // thread has submitted what is missing.
+                if taken < unsubmitted as usize && self.has_entries() {
+                    self.unsubmitted.fetch_add(1, Ordering::Relaxed);
+                }
+                Ok(())
+            }
             Err(error) if error.raw_os_error() == Some(libc::ETIME) => Ok(()),
             Err(error) => {
                 // Some may not have been taken; the next attempt counts for itself.
@@ -238,6 +253,8 @@ impl Ring {
     unsafe fn perform(&self, entry: squeue::Entry, wait: Wait) -> Option<io::Result<u32>> {
         let who = wait.who();
         let operation = Operation { result: Cell::new(None), waiter: Cell::new(wait.waiter()) };
+        // Whoever takes the completion, on any thread, has the lock after this.
+        drop(self.completions.lock());
         let mark = ptr::from_ref(&operation).expose_provenance() as u64;
         self.pending.fetch_add(1, Ordering::Relaxed);
         // SAFETY: as the caller promised; the operation stays until its result is there.

@@ -196,7 +196,8 @@ impl Slot {
     /// Counts somebody who needs the descriptor to be watched from now on.
     ///
     /// If it is already, the kernel is asked: somebody may have closed it behind our back, and this
-    /// is another one with its number.
+    /// is another one with its number. What it says from then on has a number of its own; what it has
+    /// said before, and nobody has taken yet, it says again if it is still true.
     pub(super) fn join(&self, fd: RawFd, state: &mut State) -> io::Result<()> {
         Slot::ask_again(fd, state)?;
         state.users += 1;

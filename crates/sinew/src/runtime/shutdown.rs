@@ -127,6 +127,9 @@ fn shut_down(crew: &Crew, timeout: Duration) -> Result<(), Leftover> {
         round = (round * 2).min(Duration::from_secs(1));
     }
     crew.advance(Phase::Abandoned);
+    // A carrier that a fiber keeps busy will not get to it, and nobody helps it out any more: those of
+    // other runtimes who wait for its events must look elsewhere.
+    crew.drivers.iter().for_each(|driver| driver.close());
     let mut fibers = Vec::new();
     for_each_fiber(crew, |control| fibers.push(Fiber::new(control)));
     if fibers.is_empty() {
