@@ -97,7 +97,7 @@ const CONNECTIONS: usize = 18_000;
 
 /// Serves in a process of its own: says where, how many there are and what they cost.
 fn serve(handlers: Handlers) {
-    let _watch = watch::a_minute();
+    let _watch = watch::watchdog(Duration::from_secs(180));
     if !may_open(CONNECTIONS as u64 + 200) {
         return;
     }
