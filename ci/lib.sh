@@ -43,5 +43,6 @@ use_debians_compiler() {
     fi
     export LD_LIBRARY_PATH=$tools/usr/lib/x86_64-linux-gnu:$tools/usr/lib/llvm-22/lib
     export RUSTC=$tools/usr/bin/rustc RUSTDOC=$tools/usr/bin/rustdoc RUSTC_BOOTSTRAP=1
+    # shellcheck disable=SC2034 # for those who call this
     cargo=$(LD_LIBRARY_PATH='' RUSTC='' rustup which cargo)
 }

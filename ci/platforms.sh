@@ -2,7 +2,8 @@
 # Compiles for systems that cannot be run here: those with kqueue.
 source "$(dirname "$0")/lib.sh"
 use_debians_compiler
-for triple in ${*:-x86_64-apple-darwin aarch64-apple-darwin x86_64-unknown-freebsd}; do
+triples=${*:-x86_64-apple-darwin aarch64-apple-darwin x86_64-unknown-freebsd}
+for triple in $triples; do
     echo "== $triple"
     RUSTFLAGS=-Dwarnings "$cargo" check -p sinew --target "$triple" --target-dir target/cross/check \
         -Zbuild-std=std,panic_unwind

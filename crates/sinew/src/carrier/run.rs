@@ -112,6 +112,7 @@ impl Carrier {
                 continue;
             }
             self.tend();
+            self.look_if_due();
             if self.has_ready() {
                 continue;
             }
@@ -143,8 +144,12 @@ impl Carrier {
     /// Runs fibers until none is ready.
     fn run_ready(&self) {
         loop {
+            self.look_if_due();
             let next = self.next();
             if core::ptr::eq(next, &self.root) {
+                if self.look_if_due() {
+                    continue;
+                }
                 return;
             }
             // SAFETY: taken out of a queue of this carrier, whose root we are.

@@ -45,6 +45,8 @@ pub(crate) struct Duties {
     pause: Cell<u64>,
     /// When dispatches were last counted.
     counted: Cell<u64>,
+    /// Whether the root is to look for events.
+    look: Cell<bool>,
 }
 
 impl Duties {
@@ -56,6 +58,7 @@ impl Duties {
             ask_at: Cell::new(0),
             pause: Cell::new(0),
             counted: Cell::new(0),
+            look: Cell::new(false),
         }
     }
 }
@@ -74,7 +77,7 @@ impl Carrier {
         } else if !self.inbox.is_empty() {
             self.take_inbox();
         }
-        if !self.refused.is_empty() {
+        if !self.refused.is_empty() || duties.look.get() {
             self.set_tick(duties.window.get());
             return &self.root;
         }
@@ -138,15 +141,27 @@ impl Carrier {
         }
         self.tell_postponed();
         if now.saturating_sub(self.polled.load(Ordering::Relaxed)) > POLL_PERIOD {
-            self.look_for_events();
+            duties.look.set(self.crew().drivers[self.index()].is_active());
         }
     }
 
-    /// Looks for events; true if there were any.
-    pub(super) fn look_for_events(&self) -> bool {
+    /// Looks for events if it is time to; true if it was. Only the root does: what it takes is too
+    /// large for the stack of a small fiber.
+    pub(super) fn look_if_due(&self) -> bool {
+        let due = self.duties.look.replace(false);
+        if due {
+            self.look_for_events();
+        }
+        due
+    }
+
+    /// Looks for events.
+    pub(super) fn look_for_events(&self) {
         let driver = &self.crew().drivers[self.index()];
         self.polled.store(self.now.get(), Ordering::Relaxed);
-        driver.is_active() && driver.poll()
+        if driver.is_active() {
+            driver.poll();
+        }
     }
 
     /// Takes what others have put into the inbox.
