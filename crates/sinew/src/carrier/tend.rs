@@ -78,7 +78,8 @@ impl Carrier {
             self.take_inbox();
         }
         if !self.refused.is_empty() || duties.look.get() {
-            self.set_tick(duties.window.get());
+            // The rest is due when the root asks what is next.
+            self.set_tick(1);
             return &self.root;
         }
         if let Some(injected) = self.take_injected() {
