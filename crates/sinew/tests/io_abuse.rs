@@ -2,11 +2,12 @@
 
 use crate::backends::{connected, on_each, until_it_waits};
 use sinew::Runtime;
+use sinew::io::PipeWriter;
 use sinew_testkit::child::child;
 use sinew_testkit::watch;
 use std::io::{Read, Write};
-use std::os::fd::AsRawFd;
-use std::sync::Arc;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -135,7 +136,7 @@ fn a_runtime_that_was_given_up_does_not_keep_the_events_of_another() {
         let theirs = server.clone();
         let second = other.spawn(move || (&*theirs).read(&mut [0]).unwrap());
         until_it_waits(&second);
-        let (stuck, is_stuck) = std::sync::mpsc::channel();
+        let (stuck, is_stuck) = mpsc::channel();
         one.spawn(move || {
             stuck.send(()).unwrap();
             loop {
@@ -207,4 +208,41 @@ fn a_report_hook_that_waits_disturbs_no_wait() {
         }
     });
     outcome.assert_success();
+}
+
+#[test]
+fn a_carrier_that_idles_in_a_hook_has_told_the_kernel_what_it_waits_for() {
+    let _watch = watch::a_minute();
+    for backend in backends::all() {
+        let runtime = Runtime::builder()
+            .carriers(1)
+            .backend(backend)
+            .idle_hook(|idle| {
+                let timeout = idle.timeout().map_or(-1, |timeout| timeout.as_millis() as i32 + 1);
+                let events = libc::POLLIN;
+                let mut fd = libc::pollfd { fd: idle.as_fd().as_raw_fd(), events, revents: 0 };
+                // SAFETY: one valid entry.
+                unsafe { libc::poll(&raw mut fd, 1, timeout) };
+            })
+            .build()
+            .unwrap();
+        let (writers, ends) = mpsc::channel::<PipeWriter>();
+        let fiber = runtime.spawn(move || {
+            for _ in 0..200 {
+                // Made beforehand: the carrier has just looked when the reader begins to wait.
+                let (mut first, mut one) = sinew::io::pipe().unwrap();
+                let (mut second, other) = sinew::io::pipe().unwrap();
+                let writes = sinew::spawn_local(move || one.write_all(b"x").unwrap());
+                assert_eq!(first.read(&mut [0]).unwrap(), 1);
+                writers.send(other).unwrap();
+                assert_eq!(second.read(&mut [0]).unwrap(), 1);
+                writes.join().unwrap();
+            }
+        });
+        for mut end in ends {
+            thread::sleep(Duration::from_millis(1));
+            end.write_all(b"x").unwrap();
+        }
+        fiber.join().unwrap();
+    }
 }
