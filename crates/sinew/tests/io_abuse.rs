@@ -5,6 +5,7 @@ use sinew::Runtime;
 use sinew::io::PipeWriter;
 use sinew_testkit::child::child;
 use sinew_testkit::watch;
+use std::cell::Cell;
 use std::io::{Read, Write};
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::{Arc, mpsc};
@@ -244,5 +245,30 @@ fn a_carrier_that_idles_in_a_hook_has_told_the_kernel_what_it_waits_for() {
             end.write_all(b"x").unwrap();
         }
         fiber.join().unwrap();
+    }
+}
+
+#[test]
+fn the_state_of_a_context_slot_follows_a_fiber_to_a_thread_and_back() {
+    thread_local!(static STATE: Cell<u32> = const { Cell::new(0) });
+    static SLOT: sinew::ContextSlot<u32> =
+        sinew::ContextSlot::new(|value| *value = STATE.replace(*value));
+    let _watch = watch::a_minute();
+    let runtime = Runtime::builder().carriers(2).build().unwrap();
+    for number in 1..100 {
+        // SAFETY: the closure keeps numbers only.
+        let builder = unsafe { sinew::Builder::new().migratable() };
+        let fiber = builder.runtime(runtime.handle()).spawn(move || {
+            let (seen, last) = SLOT.enter(number, || {
+                let inside = sinew::on_thread(|| STATE.get());
+                let after = STATE.get();
+                sinew::yield_now();
+                [inside, after, STATE.get()]
+            });
+            assert_eq!((seen, last), ([number; 3], number));
+            // The thread has its own back.
+            sinew::on_thread(|| STATE.get())
+        });
+        assert_eq!(fiber.unwrap().join().unwrap(), 0);
     }
 }
