@@ -83,7 +83,10 @@ impl Slot {
     /// nothing has happened since `tick`.
     #[inline(always)]
     pub(crate) fn is_drained(&self, tick: Tick) -> bool {
-        self.drained.load(Ordering::Relaxed) == tick.0.wrapping_add(1)
+        let drained = self.drained.load(Ordering::Relaxed);
+        // The last tick before the count begins anew has no note: zero means that there is none.
+        drained != 0
+            && drained == tick.0.wrapping_add(1)
             && self.special.load(Ordering::Relaxed) == 0
     }
 
@@ -401,5 +404,23 @@ impl Woken {
             unsafe { super::deferred::submit(unstarted) };
         }
         full
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_tick_finds_a_note_that_nobody_has_left() {
+        // SAFETY: all zero is a slot that nobody has used.
+        let slot: Slot = unsafe { core::mem::zeroed() };
+        for tick in [0, 1, u32::MAX - 1, u32::MAX].map(Tick) {
+            assert!(!slot.is_drained(tick), "{tick:?}");
+        }
+        slot.set_drained(Tick(u32::MAX - 1));
+        assert!(slot.is_drained(Tick(u32::MAX - 1)) && !slot.is_drained(Tick(u32::MAX)));
+        slot.set_drained(Tick(u32::MAX));
+        assert!(!slot.is_drained(Tick(u32::MAX)) && !slot.is_drained(Tick(0)));
     }
 }
