@@ -45,13 +45,13 @@ fn all_are_woken<S: Send + Sync + 'static>(
     if runtime.handle().carriers() > 1 {
         whos.push(Who::Pinned);
     }
-    let waiting = whos.into_iter().map(|who| {
+    let mut waiting = Vec::new();
+    for who in whos {
         let socket = socket.clone();
-        who.start(runtime, move || wait(&socket))
-    });
-    let waiting: Vec<_> = waiting.collect();
-    // The pinned one blocks a carrier, perhaps before the others were there.
-    waiting[0].until_it_waits();
+        waiting.push(who.start(runtime, move || wait(&socket)));
+        // The pinned one blocks a carrier, perhaps before the others were there.
+        waiting[0].until_it_waits();
+    }
     let closer = socket.clone();
     Who::Thread.start(runtime, move || close(&closer)).end();
     for member in waiting {
