@@ -50,7 +50,8 @@ pub(super) enum Waits {
     Unstarted(*const Control),
 }
 
-// SAFETY: the pointer is to a reactor, which any thread may use.
+// SAFETY: the pointer to a reactor needs it, which any thread may use; so do the control blocks of
+// unstarted fibers in the lists, which belong to whoever takes them out.
 unsafe impl Send for State {}
 
 /// A tick that was read before an attempt.
@@ -143,7 +144,7 @@ impl Slot {
     /// Goes on watching, if that is possible. If it is not, the next who waits begins anew.
     #[cold]
     fn watch_again(&self, token: Token, state: &mut State) {
-        // SAFETY: it lets go of its slots before it goes.
+        // SAFETY: the lock is held, and a reactor lets go of its slots, under it, before it goes.
         if let Some(reactor) = unsafe { state.reactor.as_ref() }
             && reactor.resume(token.fd(), token).is_err()
         {
@@ -185,7 +186,7 @@ impl Slot {
     /// is another one with its number. What it says from then on has a number of its own; what it has
     /// said before, and nobody has taken yet, it says again if it is still true.
     pub(super) fn join(&self, fd: RawFd, state: &mut State) -> io::Result<()> {
-        // SAFETY: it lets go of its slots before it goes.
+        // SAFETY: the lock is held, and a reactor lets go of its slots, under it, before it goes.
         if let Some(reactor) = unsafe { state.reactor.as_ref() } {
             let next = Token::next_generation(state.generation);
             reactor.renew(fd, Token::new(fd, state.generation), Token::new(fd, next))?;
@@ -206,7 +207,7 @@ impl Slot {
 
     /// Ends the registration, if there is one.
     fn forget(&self, fd: RawFd, state: &mut State) {
-        // SAFETY: it lets go of its slots before it goes.
+        // SAFETY: the lock is held, and a reactor lets go of its slots, under it, before it goes.
         if let Some(reactor) = unsafe { state.reactor.as_ref() } {
             reactor.remove(fd, Token::new(fd, state.generation));
             state.reactor = ptr::null();
@@ -235,7 +236,7 @@ impl Slot {
 
     /// Tells the poller that the direction is waited for.
     fn arm(fd: RawFd, direction: Direction, state: &State) {
-        // SAFETY: it lets go of its slots before it goes.
+        // SAFETY: the lock is held, and a reactor lets go of its slots, under it, before it goes.
         if let Some(reactor) = unsafe { state.reactor.as_ref() } {
             reactor.arm(|| Token::new(fd, state.generation), direction);
         }
@@ -398,9 +399,9 @@ impl Woken {
     fn resume(&mut self) -> bool {
         let full = self.is_full();
         self.suspended.resume_in_turn();
-        // SAFETY: whoever takes an unstarted fiber out of the list has it.
+        // SAFETY: null, or a control block; those are never unmapped.
         if let Some(unstarted) = unsafe { self.unstarted.as_ref() } {
-            // SAFETY: the same.
+            // SAFETY: it was taken out of the list, under the lock, by us alone.
             unsafe { super::deferred::submit(unstarted) };
         }
         full
