@@ -1,12 +1,17 @@
 //! What safe code can do to descriptors that it should not: the runtime bears it.
 
 use crate::backends::{connected, on_each, until_it_waits};
-use sinew::Runtime;
+use sinew::io::{Async, PipeWriter};
+use sinew::net::{Shutdown, TcpStream};
+use sinew::{Builder, Runtime, wait_until};
 use sinew_testkit::child::child;
-use sinew_testkit::watch;
-use std::io::{Read, Write};
-use std::os::fd::AsRawFd;
-use std::sync::Arc;
+use sinew_testkit::{Seed, watch};
+use std::cell::Cell;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
 
@@ -135,7 +140,7 @@ fn a_runtime_that_was_given_up_does_not_keep_the_events_of_another() {
         let theirs = server.clone();
         let second = other.spawn(move || (&*theirs).read(&mut [0]).unwrap());
         until_it_waits(&second);
-        let (stuck, is_stuck) = std::sync::mpsc::channel();
+        let (stuck, is_stuck) = mpsc::channel();
         one.spawn(move || {
             stuck.send(()).unwrap();
             loop {
@@ -151,7 +156,6 @@ fn a_runtime_that_was_given_up_does_not_keep_the_events_of_another() {
 
 #[test]
 fn messages_of_a_socket_that_was_taken_for_a_stream_are_all_read() {
-    use sinew::net::TcpStream;
     use std::os::fd::OwnedFd;
     on_each(|runtime| {
         let (one, other) = std::os::unix::net::UnixDatagram::pair().unwrap();
@@ -207,4 +211,176 @@ fn a_report_hook_that_waits_disturbs_no_wait() {
         }
     });
     outcome.assert_success();
+}
+
+#[test]
+fn a_carrier_that_idles_in_a_hook_has_told_the_kernel_what_it_waits_for() {
+    let _watch = watch::a_minute();
+    for backend in backends::all() {
+        let runtime = Runtime::builder()
+            .carriers(1)
+            .backend(backend)
+            .idle_hook(|idle| {
+                let timeout = idle.timeout().map_or(-1, |timeout| timeout.as_millis() as i32 + 1);
+                let events = libc::POLLIN;
+                let mut fd = libc::pollfd { fd: idle.as_fd().as_raw_fd(), events, revents: 0 };
+                // SAFETY: one valid entry.
+                unsafe { libc::poll(&raw mut fd, 1, timeout) };
+            })
+            .build()
+            .unwrap();
+        let (writers, ends) = mpsc::channel::<PipeWriter>();
+        let fiber = runtime.spawn(move || {
+            for _ in 0..200 {
+                // Made beforehand: the carrier has just looked when the reader begins to wait.
+                let (mut first, mut one) = sinew::io::pipe().unwrap();
+                let (mut second, other) = sinew::io::pipe().unwrap();
+                let writes = sinew::spawn_local(move || one.write_all(b"x").unwrap());
+                assert_eq!(first.read(&mut [0]).unwrap(), 1);
+                writers.send(other).unwrap();
+                assert_eq!(second.read(&mut [0]).unwrap(), 1);
+                writes.join().unwrap();
+            }
+        });
+        for mut end in ends {
+            thread::sleep(Duration::from_millis(1));
+            end.write_all(b"x").unwrap();
+        }
+        fiber.join().unwrap();
+    }
+}
+
+#[test]
+fn the_state_of_a_context_slot_follows_a_fiber_to_a_thread_and_back() {
+    thread_local!(static STATE: Cell<u32> = const { Cell::new(0) });
+    static SLOT: sinew::ContextSlot<u32> =
+        sinew::ContextSlot::new(|value| *value = STATE.replace(*value));
+    let _watch = watch::a_minute();
+    let runtime = Runtime::builder().carriers(2).build().unwrap();
+    for number in 1..100 {
+        // SAFETY: the closure keeps numbers only.
+        let builder = unsafe { Builder::new().migratable() };
+        let fiber = builder.runtime(runtime.handle()).spawn(move || {
+            let (seen, last) = SLOT.enter(number, || {
+                let inside = sinew::on_thread(|| STATE.get());
+                let after = STATE.get();
+                sinew::yield_now();
+                [inside, after, STATE.get()]
+            });
+            assert_eq!((seen, last), ([number; 3], number));
+            // The thread has its own back.
+            sinew::on_thread(|| STATE.get())
+        });
+        assert_eq!(fiber.unwrap().join().unwrap(), 0);
+    }
+}
+
+/// A source that notes its end, and does something unusual in it.
+struct Noisy {
+    reader: io::PipeReader,
+    dropped: Arc<AtomicUsize>,
+    manner: usize,
+}
+
+impl AsFd for Noisy {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.reader.as_fd()
+    }
+}
+
+impl Drop for Noisy {
+    fn drop(&mut self) {
+        self.dropped.fetch_add(1, Ordering::Relaxed);
+        match self.manner {
+            0 => sinew::sleep(Duration::from_micros(10)),
+            1 if sinew::can_yield() => sinew::yield_now(),
+            2 if !thread::panicking() => resume_unwind(Box::new("a bad destructor")),
+            _ => {}
+        }
+    }
+}
+
+#[test]
+fn sources_of_unstarted_fibers_are_dropped_once_whatever_ends_them() {
+    let mut seed = Seed::from_env();
+    for round in 0..10 {
+        for backend in backends::all() {
+            let _watch = watch::a_minute();
+            let runtime = Runtime::builder().carriers(2).backend(backend).build().unwrap();
+            let dropped = Arc::new(AtomicUsize::new(0));
+            let (mut handles, mut threads) = (Vec::new(), Vec::new());
+            for _ in 0..24 {
+                let (reader, mut writer) = io::pipe().unwrap();
+                let (dropped, manner) = (dropped.clone(), seed.below(4));
+                let source = Async::new(Noisy { reader, dropped, manner }).unwrap();
+                let mut builder = Builder::new().runtime(runtime.handle());
+                if seed.below(3) == 0 {
+                    builder = builder.carrier(seed.below(2));
+                }
+                // Too large to be kept in the control block.
+                let large = [1_u8; 500];
+                let handle = builder
+                    .spawn_when_readable(source, move |source| {
+                        (&source.get_ref().reader).read(&mut [0]).map(|_| large.len())
+                    })
+                    .unwrap();
+                let (fiber, what) = (handle.fiber(), seed.below(6));
+                threads.push(thread::spawn(move || {
+                    if what < 3 {
+                        fiber.cancel();
+                    }
+                    if what % 2 == 0 {
+                        writer.write_all(b"x").unwrap_or(());
+                    }
+                    if what == 2 {
+                        fiber.cancel();
+                    }
+                }));
+                if seed.below(3) > 0 {
+                    handles.push(handle);
+                }
+            }
+            if round % 2 == 0 {
+                runtime.shutdown_timeout(Duration::from_secs(30)).unwrap();
+            }
+            threads.into_iter().for_each(|thread| thread.join().unwrap());
+            handles.into_iter().for_each(|handle| drop(handle.join()));
+            wait_until(|| dropped.load(Ordering::Relaxed) == 24, None);
+        }
+    }
+}
+
+#[test]
+fn no_byte_is_lost_when_runtimes_that_share_a_socket_come_and_go() {
+    let _watch = watch::a_minute();
+    for backend in backends::all() {
+        let stays = Runtime::builder().carriers(1).backend(backend).build().unwrap();
+        let (client, server) = connected();
+        let (server, got) = (Arc::new(server), Arc::new(AtomicUsize::new(0)));
+        let reader = |server: &Arc<TcpStream>| {
+            let (server, got) = (server.clone(), got.clone());
+            move || loop {
+                match (&*server).read(&mut [0; 3]).unwrap() {
+                    0 => break,
+                    count => got.fetch_add(count, Ordering::Relaxed),
+                };
+            }
+        };
+        let last = stays.spawn(reader(&server));
+        let writer = thread::spawn(move || {
+            for _ in 0..1000 {
+                (&client).write_all(b"x").unwrap();
+                thread::yield_now();
+            }
+            client
+        });
+        while !writer.is_finished() {
+            let goes = Runtime::builder().carriers(2).backend(backend).build().unwrap();
+            (0..4).for_each(|_| drop(goes.spawn(reader(&server))));
+            thread::sleep(Duration::from_micros(300));
+        }
+        writer.join().unwrap().shutdown(Shutdown::Write).unwrap();
+        last.join().unwrap();
+        assert_eq!(got.load(Ordering::Relaxed), 1000);
+    }
 }

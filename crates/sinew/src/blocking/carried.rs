@@ -9,8 +9,9 @@ use super::pool::{self, Job};
 use crate::cancel;
 use crate::carrier::{current, dispatch};
 use crate::clock;
+use crate::fiber::state::Outcome;
 use crate::fiber::{Control, Flags, WaitKind};
-use crate::park::{Wait, Waiter};
+use crate::park::{Wait, Waiter, slots};
 use core::cell::Cell;
 use core::ptr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -54,7 +55,10 @@ pub fn on_thread<R>(f: impl FnOnce() -> R) -> R {
             };
             let result = catch_unwind(AssertUnwindSafe(f));
             come_back(control, thread);
-            result.unwrap_or_else(|panic| cancel::pass_on(panic))
+            let result = result.unwrap_or_else(|panic| cancel::pass_on(panic));
+            // What the hook of a context slot has thrown on the way.
+            cancel::settle(control, Outcome::Notified);
+            result
         }
         Some(_) => {
             crate::park::blocks_here(WaitKind::Blocking);
@@ -101,8 +105,16 @@ fn leave() -> Option<*const Control> {
 /// Goes back to a carrier.
 #[inline(never)]
 fn come_back(control: &'static Control, thread: *const Control) {
+    // As in every wait, the thread gets its own states back: `leave` has put the fiber's in place.
+    let slots = control.flags().has(Flags::SLOTS);
+    if slots {
+        slots::swap_out(control);
+    }
     // SAFETY: the fiber runs on the thread whose context this is, which waits in `carry`.
     unsafe { dispatch::leave_thread(control, &*thread) };
+    if slots {
+        slots::swap_in(control);
+    }
 }
 
 /// Runs the fiber of a ride on this thread until it goes back.

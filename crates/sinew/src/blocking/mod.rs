@@ -22,6 +22,7 @@ use crate::cancel;
 use crate::carrier::current;
 use crate::clock;
 use crate::fiber::{Flags, WaitKind};
+use crate::park::list::NeverUnwinds;
 use crate::park::{Wait, Waiter};
 use crate::primitive::{AtomicBool, Ordering};
 use core::cell::{Cell, UnsafeCell};
@@ -104,9 +105,11 @@ where
             wait.abandon();
             return Err(errand.work.take());
         }
+        let guard = NeverUnwinds("blocking work");
         wait.suspend(clock::NEVER);
         // ORDERING: Acquire: the result; pairs with the Release in `run`.
         assert!(errand.done.load(Ordering::Acquire), "the wait for a thread ended too early");
+        core::mem::forget(guard);
         Ok(errand.result.into_inner().expect("a job that has run has a result"))
     });
     match result {

@@ -422,6 +422,11 @@ impl Carrier {
     /// Sleeps in the user's hook, or in the driver.
     fn rest(&self, crew: &Crew, timeout: Option<Duration>) {
         if let Some(hook) = &crew.settings.idle_hook {
+            // What fibers have begun to wait for is told to the kernel when the driver is asked, which
+            // the hook need not do. It must not sleep over a ring of the bell that was heard here.
+            if self.look_for_events() || self.has_ready() {
+                return;
+            }
             if report::contain(|| hook(self, timeout)).is_some() {
                 self.bell().clear();
                 self.look_for_events();

@@ -156,13 +156,11 @@ impl Carrier {
         due
     }
 
-    /// Looks for events.
-    pub(super) fn look_for_events(&self) {
+    /// Looks for events; true if there were any.
+    pub(super) fn look_for_events(&self) -> bool {
         let driver = &self.crew().drivers[self.index()];
         self.polled.store(self.now.get(), Ordering::Relaxed);
-        if driver.is_active() {
-            driver.poll();
-        }
+        driver.is_active() && driver.poll()
     }
 
     /// Takes what others have put into the inbox.

@@ -60,7 +60,7 @@ static DISARM: Disarm = Disarm { call: disarm };
 pub(super) unsafe fn arm(source: &Source, armed: &Armed, control: &'static Control) {
     control.record_wait(kind(Direction::Read), source.fd() as usize, clock::now());
     let extra = control.extra_or_new();
-    // SAFETY: as the caller promised.
+    // SAFETY: the fiber is the caller's, so nobody else knows of its node, which it keeps in place.
     let node = unsafe { armed.node(control) };
     let entered = {
         let slot = source.slot();
@@ -106,7 +106,7 @@ fn disarm(control: &Control) {
     let (_, fd, _) = control.recorded_wait();
     let Some(slot) = i32::try_from(fd).ok().and_then(table::known) else { return };
     if slot.state.lock().take_unstarted(control) {
-        // SAFETY: just taken out.
+        // SAFETY: just taken out, under the lock, by us alone.
         unsafe { submit(control) };
     }
 }

@@ -14,7 +14,7 @@ pub(super) struct Gate(AtomicU32);
 
 /// A tick that was read before an attempt.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Tick(u32);
+pub(crate) struct Tick(pub(super) u32);
 
 impl Tick {
     /// That of a direction that was never reported.

@@ -55,7 +55,7 @@ impl Reactor {
     /// That of the carrier that this thread is.
     #[inline(always)]
     fn here() -> Option<&'static Reactor> {
-        // SAFETY: carriers live for ever; the caller is a fiber of this one.
+        // SAFETY: carriers live for ever. Its thread, which this is, keeps the crew, and so the reactor.
         unsafe { current::carrier().as_ref().map(|carrier| Reactor::of(carrier)) }
     }
 

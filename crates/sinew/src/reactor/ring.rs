@@ -16,6 +16,7 @@ use super::Reactor;
 use crate::cancel;
 use crate::fiber::state::Outcome;
 use crate::fiber::{Control, WaitKind};
+use crate::park::list::NeverUnwinds;
 use crate::park::{Wait, Waiter};
 use crate::primitive::{AtomicU32, Ordering, SpinLock};
 use core::cell::Cell;
@@ -263,17 +264,17 @@ impl Ring {
             wait.abandon();
             return None;
         }
+        // The kernel has the operation, and what its entry points to.
+        let guard = NeverUnwinds("an operation of a ring");
         let outcome = wait.suspend(crate::clock::NEVER);
-        let result = match self.result(&operation) {
-            Some(result) => result,
-            None => {
-                let result = self.give_up(&operation, mark);
-                if result == -libc::ECANCELED {
-                    cancel::settle(who, outcome);
-                }
-                result
-            }
+        let (result, gave_up) = match self.result(&operation) {
+            Some(result) => (result, false),
+            None => (self.give_up(&operation, mark), true),
         };
+        core::mem::forget(guard);
+        if gave_up && result == -libc::ECANCELED {
+            cancel::settle(who, outcome);
+        }
         if outcome == Outcome::Notified {
             cancel::settle(who, outcome);
         }

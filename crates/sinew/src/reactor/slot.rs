@@ -51,7 +51,8 @@ pub(super) enum Waits {
     Unstarted(*const Control),
 }
 
-// SAFETY: the pointer is to a reactor, which any thread may use.
+// SAFETY: the pointer to a reactor needs it, which any thread may use; so do the control blocks of
+// unstarted fibers in the lists, which belong to whoever takes them out.
 unsafe impl Send for State {}
 
 /// After so many waits in a row from other carriers, the registration moves to theirs.
@@ -74,8 +75,9 @@ impl Slot {
     /// nothing has happened since `tick`.
     #[inline(always)]
     pub(crate) fn is_drained(&self, tick: Tick) -> bool {
-        self.drained.load(Ordering::Relaxed) == tick.mark()
-            && self.special.load(Ordering::Relaxed) == 0
+        let drained = self.drained.load(Ordering::Relaxed);
+        // The last tick before the count begins anew has no note: zero means that there is none.
+        drained != 0 && drained == tick.mark() && self.special.load(Ordering::Relaxed) == 0
     }
 
     /// Notes that an attempt to read that began at `tick` found the end of what was there.
@@ -207,7 +209,7 @@ impl Slot {
     /// Has the kernel report anew what is ready, if the descriptor is watched. What it has reported
     /// before is of an older generation: among it may be the end of the watch that was renewed.
     fn ask_again(fd: RawFd, state: &mut State) -> io::Result<()> {
-        // SAFETY: it lets go of its slots before it goes.
+        // SAFETY: the lock is held, and a reactor lets go of its slots, under it, before it goes.
         if let Some(reactor) = unsafe { state.reactor.as_ref() } {
             let next = Token::next_generation(state.generation);
             reactor.renew(fd, Token::new(fd, state.generation), Token::new(fd, next))?;
@@ -227,7 +229,7 @@ impl Slot {
 
     /// Ends the registration, if there is one.
     fn forget(&self, fd: RawFd, state: &mut State) {
-        // SAFETY: it lets go of its slots before it goes.
+        // SAFETY: the lock is held, and a reactor lets go of its slots, under it, before it goes.
         if let Some(reactor) = unsafe { state.reactor.as_ref() } {
             reactor.remove(fd, Token::new(fd, state.generation));
             state.reactor = ptr::null();
@@ -256,7 +258,7 @@ impl Slot {
 
     /// Tells the poller that the direction is waited for.
     fn arm(fd: RawFd, direction: Direction, state: &State) {
-        // SAFETY: it lets go of its slots before it goes.
+        // SAFETY: the lock is held, and a reactor lets go of its slots, under it, before it goes.
         if let Some(reactor) = unsafe { state.reactor.as_ref() } {
             reactor.arm(|| Token::new(fd, state.generation), direction);
         }
@@ -420,11 +422,29 @@ impl Woken {
     fn resume(&mut self) -> bool {
         let full = self.is_full();
         self.suspended.resume_in_turn();
-        // SAFETY: whoever takes an unstarted fiber out of the list has it.
+        // SAFETY: null, or a control block; those are never unmapped.
         if let Some(unstarted) = unsafe { self.unstarted.as_ref() } {
-            // SAFETY: the same.
+            // SAFETY: it was taken out of the list, under the lock, by us alone.
             unsafe { super::deferred::submit(unstarted) };
         }
         full
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_tick_finds_a_note_that_nobody_has_left() {
+        // SAFETY: all zero is a slot that nobody has used.
+        let slot: Slot = unsafe { core::mem::zeroed() };
+        for tick in [0, 1, u32::MAX - 1, u32::MAX].map(Tick) {
+            assert!(!slot.is_drained(tick), "{tick:?}");
+        }
+        slot.set_drained(Tick(u32::MAX - 1));
+        assert!(slot.is_drained(Tick(u32::MAX - 1)) && !slot.is_drained(Tick(u32::MAX)));
+        slot.set_drained(Tick(u32::MAX));
+        assert!(!slot.is_drained(Tick(u32::MAX)) && !slot.is_drained(Tick(0)));
     }
 }
