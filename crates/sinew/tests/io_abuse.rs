@@ -3,6 +3,7 @@
 use crate::backends::{connected, on_each, until_it_waits};
 use sinew::io::{Async, PipeWriter};
 use sinew::net::{Shutdown, TcpStream};
+use sinew::runtime::PinnedWait;
 use sinew::{Builder, Runtime, wait_until};
 use sinew_testkit::child::child;
 use sinew_testkit::{Seed, watch};
@@ -383,4 +384,54 @@ fn no_byte_is_lost_when_runtimes_that_share_a_socket_come_and_go() {
         last.join().unwrap();
         assert_eq!(got.load(Ordering::Relaxed), 1000);
     }
+}
+
+#[test]
+fn fibers_go_to_threads_and_back_while_others_unwind() {
+    /// Goes to a thread while its fiber may be unwound.
+    struct Leaves(Arc<AtomicUsize>);
+    impl Drop for Leaves {
+        fn drop(&mut self) {
+            sinew::on_thread(thread::yield_now);
+            sinew::blocking(thread::yield_now);
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    let _watch = watch::a_minute();
+    let left = Arc::new(AtomicUsize::new(0));
+    for round in 0..10 {
+        let runtime = Runtime::builder().carriers(2).pinned_wait(PinnedWait::Silent);
+        let runtime = runtime.build().unwrap();
+        let fibers: Vec<_> = (0..40)
+            .map(|index| {
+                let leaves = Leaves(left.clone());
+                // SAFETY: nothing of the thread's is kept across a wait.
+                let builder = unsafe { Builder::new().migratable() };
+                let fiber = builder.runtime(runtime.handle()).spawn(move || {
+                    let _leaves = leaves;
+                    for step in 0..10 {
+                        let blocks = || {
+                            sinew::on_thread(thread::yield_now);
+                            sinew::sleep(Duration::from_micros(5));
+                        };
+                        let _ = sinew::timeout(Duration::from_micros(20), || {
+                            sinew::on_thread(blocks);
+                        });
+                        sinew::yield_now();
+                        if (index + step) % 17 == 0 {
+                            resume_unwind(Box::new("unwound"));
+                        }
+                    }
+                });
+                fiber.unwrap()
+            })
+            .collect();
+        match round % 3 {
+            0 => fibers.iter().for_each(sinew::JoinHandle::cancel),
+            1 => runtime.shutdown_timeout(Duration::from_secs(30)).unwrap(),
+            _ => {}
+        }
+        fibers.into_iter().for_each(|fiber| drop(fiber.join()));
+    }
+    assert_eq!(left.load(Ordering::Relaxed), 400);
 }

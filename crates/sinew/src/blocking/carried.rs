@@ -49,10 +49,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 pub fn on_thread<R>(f: impl FnOnce() -> R) -> R {
     match current::fiber() {
         Some((_, control)) if may_leave(control) => {
-            let Some(thread) = leave() else {
-                pool::report_no_thread();
-                return f();
-            };
+            let Some(thread) = leave() else { return f() };
             let result = catch_unwind(AssertUnwindSafe(f));
             come_back(control, thread);
             let result = result.unwrap_or_else(|panic| cancel::pass_on(panic));
@@ -84,17 +81,26 @@ struct Ride {
     thread: Cell<*const Control>,
 }
 
-/// Goes on, on a thread of the pool: returns that thread's own context. `None` if there is no thread.
+/// Goes on, on a thread of the pool: returns that thread's own context. `None` if there is no thread,
+/// or the fiber has to stay where it is.
 #[inline(never)]
 fn leave() -> Option<*const Control> {
     cancel::masked(|| {
         let wait = Wait::begin(WaitKind::Blocking, 0);
+        if !wait.who().flags().has(Flags::MIGRATABLE) {
+            // It has moved until its wait began, to a thread on which somebody unwinds. It would not
+            // say that it has left its stack.
+            wait.abandon();
+            crate::park::blocks_here(WaitKind::Blocking);
+            return None;
+        }
         let ride =
             Ride { job: Job::new(carry), waiter: wait.waiter(), thread: Cell::new(ptr::null()) };
         // SAFETY: the thread looks at the job until it goes on in this very frame, not later. Any
         // thread may do that, since the fiber is migratable.
         if !unsafe { pool::submit(ptr::from_ref(&ride).cast()) } {
             wait.abandon();
+            pool::report_no_thread();
             return None;
         }
         wait.suspend(clock::NEVER);
