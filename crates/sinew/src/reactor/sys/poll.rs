@@ -64,9 +64,10 @@ impl Poller for List {
         Ok(())
     }
 
-    fn remove(&self, _fd: RawFd, token: Token, _here: bool) -> bool {
+    fn remove(&self, _fd: RawFd, token: Token, here: bool) -> bool {
         self.armed.lock().retain(|(known, _)| *known != token);
-        false
+        // A descriptor that is closed while the kernel waits for it stays open until it has waited.
+        !here && self.waiting.load(Ordering::SeqCst) > 0
     }
 
     fn wants_arming(&self) -> bool {
