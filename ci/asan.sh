@@ -17,7 +17,7 @@ for crate in sinew-context sinew; do
         [ -f "$file" ] || [ -f "$file/main.rs" ] || continue
         name=$(basename "$file" .rs)
         case $name in
-        overflow | backtraces | exhaustion | million | no_globals | many | allocation | idling) ;;
+        overflow | backtraces | exhaustion | million | no_globals | many | many_connections | allocation | idling) ;;
         *) tests+=(--test "$name") ;;
         esac
     done
