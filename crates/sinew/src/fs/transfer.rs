@@ -238,6 +238,10 @@ impl Transfer {
     /// The call as it is: it may block the thread.
     fn direct(self, fd: RawFd) -> io::Result<usize> {
         let (buffers, count) = self.buffers;
+        if count == 1 {
+            // SAFETY: there is one.
+            return self.direct_one(fd, unsafe { *buffers });
+        }
         let count = count.min(MOST) as libc::c_int;
         // SAFETY: the descriptor and the buffers are borrowed for the time of the call.
         let result = unsafe {
@@ -246,6 +250,21 @@ impl Transfer {
                 (Direction::Write, None) => libc::writev(fd, buffers, count),
                 (Direction::Read, Some(at)) => libc::preadv(fd, buffers, count, position(at)?),
                 (Direction::Write, Some(at)) => libc::pwritev(fd, buffers, count, position(at)?),
+            }
+        };
+        usize::try_from(result).map_err(|_| io::Error::last_os_error())
+    }
+
+    /// The same for one buffer, which the kernel need not look up.
+    fn direct_one(self, fd: RawFd, buffer: libc::iovec) -> io::Result<usize> {
+        let (base, len) = (buffer.iov_base, buffer.iov_len);
+        // SAFETY: the descriptor and the buffer are borrowed for the time of the call.
+        let result = unsafe {
+            match (self.direction, self.offset) {
+                (Direction::Read, None) => libc::read(fd, base, len),
+                (Direction::Write, None) => libc::write(fd, base, len),
+                (Direction::Read, Some(at)) => libc::pread(fd, base, len, position(at)?),
+                (Direction::Write, Some(at)) => libc::pwrite(fd, base, len, position(at)?),
             }
         };
         usize::try_from(result).map_err(|_| io::Error::last_os_error())
