@@ -1,6 +1,7 @@
 //! What the runtime has to say to people, and where that goes.
 
 use crate::carrier::current;
+use crate::park::without_waiting;
 use crate::primitive::SpinLock;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -57,7 +58,8 @@ pub(crate) fn say(message: fmt::Arguments<'_>) {
     let said = hook.is_some_and(|hook| {
         // What is said about a panic of the hook goes to standard error.
         !current::set_saying(true) && {
-            let said = contain(|| hook(&line));
+            // It may be called between two fibers, or with a wait under way that it must not disturb.
+            let said = contain(|| without_waiting(|| hook(&line)));
             current::set_saying(false);
             said.is_some()
         }
