@@ -15,6 +15,7 @@ run -p sinew-context --lib --test threads --test pool --test nesting --test endi
     --test injecting --test generators --test scopes --test transcripts --test raw_context
 run -p sinew --lib --test traps --test spawning --test parking --test sleeping --test predicates --test scopes \
     --test cancelling --test panics --test locals --test slots --test pinning --test migrating \
-    --test shutdown --test stress --test locks --test keys --test signals --test channels --test selecting --test turns --test broadcasts --test tokens --test futures --test sequences
+    --test shutdown --test stress --test locks --test keys --test signals --test channels \
+    --test selecting --test turns --test broadcasts --test tokens --test futures --test sequences
 run -p sinew --test sockets --test closing --test streams --test datagrams --test unix_sockets \
     --test short_reads --test files --test processes --test io_abuse

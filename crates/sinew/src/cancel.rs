@@ -330,7 +330,8 @@ impl From<Elapsed> for std::io::Error {
 ///
 /// It works by unwinding, so it has no effect where nothing may be unwound: in a destructor that
 /// runs because of a panic or a cancellation, inside [`masked`], where a guard has to have its lock
-/// back ([`Mutex`](crate::sync::Mutex) says when), and in programs built with `panic = "abort"`. There, use the waits that have a timeout of their own, such as
+/// back ([`Mutex`](crate::sync::Mutex) says when), and in programs built with `panic = "abort"`.
+/// There, use the waits that have a timeout of their own, such as
 /// [`park_timeout`](crate::park_timeout) or [`join_timeout`](crate::JoinHandle::join_timeout).
 ///
 /// A lock of the standard library that is held when a wait in `f` is left is poisoned.

@@ -235,3 +235,38 @@ fn a_payload_that_panics_when_dropped_is_the_joiners() {
     assert!(catch_unwind(AssertUnwindSafe(|| drop(result))).is_err());
     assert_eq!(runtime.spawn(|| 8).join().unwrap(), 8);
 }
+
+/// What is said is said between two fibers, or in the middle of a wait.
+#[test]
+fn a_report_hook_may_not_wait() {
+    use std::task::{Context, Wake, Waker};
+    struct BadWaker;
+    impl Wake for BadWaker {
+        fn wake(self: Arc<Self>) {
+            panic!("a waker that panics");
+        }
+    }
+    let outcome = child("a_report_hook_may_not_wait", || {
+        let _watch = watch::a_minute();
+        static REFUSED: AtomicUsize = AtomicUsize::new(0);
+        sinew::set_report_hook(|_| {
+            let refused = catch_unwind(sinew::yield_now).is_err();
+            REFUSED.fetch_add(usize::from(refused), Ordering::Relaxed);
+        });
+        // Without announcements of panics: what panics in one of those ends the process.
+        let runtime = Runtime::builder().carriers(1).panic_hook(false).build().unwrap();
+        let waker = Waker::from(Arc::new(BadWaker));
+        for _ in 0..20 {
+            let mut fibers: Vec<_> = (0..4).map(|_| runtime.spawn(sinew::park)).collect();
+            for fiber in &mut fibers {
+                let polled = std::pin::Pin::new(&mut *fiber);
+                assert!(polled.poll(&mut Context::from_waker(&waker)).is_pending());
+                fiber.fiber().unpark();
+            }
+            fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
+        }
+        runtime.run(|| ());
+        assert_eq!(REFUSED.load(Ordering::Relaxed), 80);
+    });
+    outcome.assert_success();
+}
