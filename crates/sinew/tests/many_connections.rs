@@ -86,6 +86,51 @@ fn ten_thousand_idle_sockets_use_no_processor() {
     }
 }
 
+/// More happens at once than a queue of the kernel's holds, while the carrier cannot look. All of it is
+/// heard of; then there is silence.
+#[test]
+fn a_flood_of_events_passes() {
+    for backend in all() {
+        let prepare = |command: &mut Command| {
+            command.env("SINEW_IO", format!("{backend:?}").to_lowercase());
+        };
+        let outcome = child_with("a_flood_of_events_passes", prepare, || {
+            let _watch = watch::a_minute();
+            if !may_open(8200) {
+                return;
+            }
+            let runtime = Runtime::builder().carriers(1).build().unwrap();
+            let (ones, others): (Vec<_>, Vec<_>) =
+                (0..4000).map(|_| UnixStream::pair().unwrap()).unzip();
+            let others = Arc::new(others);
+            let heard = Arc::new(AtomicUsize::new(0));
+            for one in ones {
+                let mut one = sinew::io::Async::new(one).unwrap();
+                let heard = heard.clone();
+                runtime.spawn(move || {
+                    while one.read_exact(&mut [0]).is_ok() {
+                        heard.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+            for flood in 1..=3 {
+                let others = others.clone();
+                let count = flood * others.len();
+                runtime.run(move || {
+                    others.iter().for_each(|mut other| other.write_all(b"x").unwrap());
+                });
+                sinew::wait_until(|| heard.load(Ordering::Relaxed) == count, None);
+            }
+            let before = processor_time();
+            sinew::sleep(Duration::from_millis(500));
+            let used = processor_time() - before;
+            assert!(used < Duration::from_millis(100), "{used:?}: {}", threads());
+            std::process::exit(0);
+        });
+        outcome.assert_success();
+    }
+}
+
 /// What each thread of the process has used of the processor, in ticks, and where it is.
 fn threads() -> String {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();

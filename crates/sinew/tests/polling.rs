@@ -2,6 +2,7 @@
 #![allow(clippy::print_stdout, reason = "processes tell what they have read")]
 
 use crate::backends::{Who, all, connected, on_each, on_each_with, processor_time, until_it_waits};
+use sinew::Builder;
 use sinew::io::{Async, Interest, PollFd, poll, wait_readable, wait_writable};
 use sinew_testkit::child::{child, child_with};
 use sinew_testkit::watch;
@@ -49,6 +50,32 @@ fn the_first_of_several_ends_the_wait() {
             }
         }
     });
+}
+
+/// Such devices have nothing that could be waited for.
+#[test]
+fn devices_that_are_always_ready_use_no_processor() {
+    let name = "devices_that_are_always_ready_use_no_processor";
+    child(name, || {
+        on_each(|runtime| {
+            let zero = Async::new(File::open("/dev/zero").unwrap()).unwrap();
+            let builder = Builder::new().runtime(runtime.handle());
+            let fiber = builder.spawn_when_readable(zero, |mut zero: Async<File>| {
+                assert!(zero.wait_readable(None).unwrap());
+                let mut entries = [PollFd::new(&zero, Interest::Readable)];
+                assert_eq!(poll(&mut entries, None).unwrap(), 1);
+                zero.read_exact(&mut [1; 16]).unwrap();
+                zero
+            });
+            let zero = fiber.unwrap().join().unwrap();
+            let before = processor_time();
+            sinew::sleep(Duration::from_millis(50));
+            let used = processor_time() - before;
+            assert!(used < Duration::from_millis(25), "{used:?} on {runtime:?}");
+            drop(zero);
+        });
+    })
+    .assert_success();
 }
 
 /// More than fit into one call, and slots of several pieces of the table.
@@ -388,7 +415,7 @@ fn without_descriptors_for_a_poller_waits_work_all_the_same() {
             }
             drop(reader.join().unwrap());
             let deferred = more.pop().unwrap();
-            let fiber = sinew::Builder::new()
+            let fiber = Builder::new()
                 .runtime(runtime.handle())
                 .spawn_when_readable(deferred.0, |mut one| one.read(&mut [0; 8]).unwrap())
                 .unwrap();

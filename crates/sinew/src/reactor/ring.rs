@@ -48,7 +48,7 @@ const BATCH: usize = 64;
 const ATTEMPTS: usize = 16;
 
 /// What an entry without anybody who waits for it has as its mark.
-const NOBODY: u64 = 0;
+pub(super) const NOBODY: u64 = 0;
 
 /// An operation that a fiber waits for. The lock of the completions guards it.
 struct Operation {
@@ -209,7 +209,7 @@ impl Ring {
     }
 
     /// Whether there are completions that did not fit.
-    fn has_overflowed(&self) -> bool {
+    pub(super) fn has_overflowed(&self) -> bool {
         let _lock = self.submissions.lock();
         // SAFETY: the lock is held.
         unsafe { self.ring.submission_shared() }.cq_overflow()

@@ -22,8 +22,18 @@ pub(super) struct Epoll {
 /// Whether the kernel is too old for timeouts in nanoseconds.
 static COARSE: AtomicBool = AtomicBool::new(false);
 
+/// An error if a descriptor is of a kind that is always ready.
+#[cfg(target_os = "linux")]
+pub(super) fn check(fd: RawFd) -> io::Result<()> {
+    match Epoll::empty() {
+        Ok(epoll) => epoll.control(libc::EPOLL_CTL_ADD, fd, 0, Token::BELL),
+        // Most are not.
+        Err(_) => Ok(()),
+    }
+}
+
 impl Epoll {
-    pub(super) fn new(bell: &Bell) -> io::Result<Epoll> {
+    fn empty() -> io::Result<Epoll> {
         // SAFETY: no preconditions.
         let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
         if fd < 0 {
@@ -31,11 +41,15 @@ impl Epoll {
         }
         // SAFETY: a fresh descriptor.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
-        let epoll = Epoll {
+        Ok(Epoll {
             fd,
             #[cfg(target_os = "linux")]
             ring: OnceLock::new(),
-        };
+        })
+    }
+
+    pub(super) fn new(bell: &Bell) -> io::Result<Epoll> {
+        let epoll = Epoll::empty()?;
         let bell = bell.as_fd().as_raw_fd();
         epoll.control(libc::EPOLL_CTL_ADD, bell, libc::EPOLLIN as u32, Token::BELL)?;
         Ok(epoll)

@@ -181,8 +181,9 @@ pub(super) trait Poller: Send + Sync {
     fn as_fd(&self) -> Option<BorrowedFd<'_>>;
 }
 
-/// An error if the descriptor is not open, or of a kind that is always ready.
-fn check_watchable(fd: RawFd) -> io::Result<()> {
+/// An error if the descriptor is not open, or of a kind that is always ready. True if it is of one
+/// that surely is not.
+fn check_watchable(fd: RawFd) -> io::Result<bool> {
     // SAFETY: zeroed is a valid value; any descriptor is an error at most.
     let status = unsafe {
         let mut status = core::mem::zeroed::<libc::stat>();
@@ -193,7 +194,7 @@ fn check_watchable(fd: RawFd) -> io::Result<()> {
     };
     match status.st_mode & libc::S_IFMT {
         libc::S_IFREG | libc::S_IFDIR => Err(io::ErrorKind::PermissionDenied.into()),
-        _ => Ok(()),
+        kind => Ok(matches!(kind, libc::S_IFSOCK | libc::S_IFIFO)),
     }
 }
 

@@ -54,7 +54,7 @@ const END: libc::c_short = libc::POLLHUP | libc::POLLERR | libc::POLLNVAL;
 
 impl Poller for List {
     fn add(&self, fd: RawFd, _token: Token) -> io::Result<()> {
-        super::check_watchable(fd)
+        super::check_watchable(fd).map(|_| ())
     }
 
     fn renew(&self, fd: RawFd, old: Token, new: Token) -> io::Result<()> {

@@ -1,24 +1,36 @@
 //! Linux: one ring for descriptors and for operations.
 //!
 //! A descriptor is watched by a poll that reports again and again; adding one needs no call of its
-//! own. Should the kernel end such a poll by itself, it is begun again.
+//! own. The kernel ends such a poll by itself when it has no room for a report, after that report. It
+//! is begun again when there is room: at once, it would only find none, and end with one more report
+//! for which there is none. Each poll that has ended leaves room to those that have not, so there will
+//! be some.
 
-use super::{Direction, Events, Poller, Ready, Token, check_watchable};
+use super::{Direction, Events, HARVEST, Poller, Ready, Token, check_watchable, epoll};
 use crate::carrier::bell::Bell;
-use crate::reactor::ring::Ring;
+use crate::primitive::SpinLock;
+use crate::reactor::ring::{NOBODY, Ring};
 use core::time::Duration;
 use io_uring::{cqueue, opcode, squeue, types};
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 pub(super) struct Uring {
     ring: Ring,
     bell: RawFd,
+    /// Polls that have ended by themselves.
+    ended: SpinLock<VecDeque<Token>>,
 }
+
+/// How many polls are begun again at a time, at most: a part of a harvest, so that nobody waits for
+/// ever, and far fewer than there is room for reports.
+const AGAIN: usize = HARVEST / 4;
 
 impl Uring {
     pub(super) fn new(bell: &Bell) -> io::Result<Uring> {
-        let uring = Uring { ring: Ring::new()?, bell: bell.as_fd().as_raw_fd() };
+        let (ring, bell) = (Ring::new()?, bell.as_fd().as_raw_fd());
+        let uring = Uring { ring, bell, ended: SpinLock::new(VecDeque::new()) };
         uring.begin(uring.bell, libc::POLLIN as u32, Token::BELL)?;
         Ok(uring)
     }
@@ -31,20 +43,43 @@ impl Uring {
     /// just about to report; this one does not.
     fn end(&self, token: Token) -> io::Result<()> {
         let which = types::CancelBuilder::user_data(token.0).all();
-        self.push(&opcode::AsyncCancel2::new(which).build(), 0)
+        self.push(&opcode::AsyncCancel2::new(which).build(), NOBODY)
     }
 
-    fn reap(&self, events: &mut Events) -> usize {
-        self.ring.reap(events.room(), &mut |mark, result, flags| {
+    /// Takes what is complete; false if there was nothing.
+    fn reap(&self, events: &mut Events) -> bool {
+        let some_ended = !self.ended.lock().is_empty();
+        let room = events.room() - if some_ended { AGAIN } else { 0 };
+        let count = self.ring.reap(room, &mut |mark, result, flags| {
+            let ended = !cqueue::more(flags);
             if mark == Token::BELL.0 {
                 events.push(Token::BELL, Ready::READ);
-                if !cqueue::more(flags) {
-                    let _ = self.begin(self.bell, libc::POLLIN as u32, Token::BELL);
-                }
-            } else if mark != 0 {
-                events.push(Token(mark), ready(result, flags));
+            } else if mark != NOBODY {
+                events.push(Token(mark), ready(result));
             }
-        })
+            if ended && mark != NOBODY {
+                self.ended.lock().push_back(Token(mark));
+            }
+        });
+        (some_ended && self.begin_again(events)) || count > 0
+    }
+
+    /// Reports the end of polls, so that they are begun again, if there is room for what they will
+    /// report; false if there are none.
+    #[cold]
+    fn begin_again(&self, events: &mut Events) -> bool {
+        let mut ended = self.ended.lock();
+        if !self.ring.has_overflowed() {
+            let count = ended.len().min(AGAIN);
+            for token in ended.drain(..count) {
+                if token == Token::BELL {
+                    let _ = self.begin(self.bell, libc::POLLIN as u32, Token::BELL);
+                } else {
+                    events.push(token, Ready::ENDED);
+                }
+            }
+        }
+        true
     }
 
     fn push(&self, entry: &squeue::Entry, mark: u64) -> io::Result<()> {
@@ -59,25 +94,30 @@ const WRITE: u32 = libc::EPOLLOUT as u32;
 const END: u32 = (libc::EPOLLHUP | libc::EPOLLERR) as u32;
 const SPECIAL: u32 = (libc::EPOLLRDHUP | libc::EPOLLPRI) as u32 | END;
 
-fn ready(result: i32, flags: u32) -> Ready {
+fn ready(result: i32) -> Ready {
     // An error says nothing of the descriptor; who waits for it tries, and finds out.
     let events = u32::try_from(result).unwrap_or(END);
     Ready::of([
         (Ready::READ, events & (READ | END) != 0),
         (Ready::WRITE, events & (WRITE | END) != 0),
         (Ready::SPECIAL, events & SPECIAL != 0),
-        (Ready::ENDED, !cqueue::more(flags)),
     ])
+}
+
+/// An error if the descriptor is not open, or of a kind that is always ready: the kernel ends a poll of
+/// such a one at once, again and again. `epoll` knows them all.
+fn check(fd: RawFd) -> io::Result<()> {
+    if check_watchable(fd)? { Ok(()) } else { epoll::check(fd) }
 }
 
 impl Poller for Uring {
     fn add(&self, fd: RawFd, token: Token) -> io::Result<()> {
-        check_watchable(fd)?;
+        check(fd)?;
         self.begin(fd, BOTH, token)
     }
 
     fn renew(&self, fd: RawFd, old: Token, new: Token) -> io::Result<()> {
-        check_watchable(fd)?;
+        check(fd)?;
         // Whether there is one is not known. If there is, its end is reported, with its own token.
         self.end(old)?;
         self.begin(fd, BOTH, new)
@@ -107,7 +147,7 @@ impl Poller for Uring {
         if self.ring.has_unsubmitted() {
             self.ring.submit()?;
         }
-        if self.reap(events) > 0 {
+        if self.reap(events) {
             return Ok(());
         }
         match timeout {
