@@ -121,10 +121,12 @@ fn a_flood_of_events_passes() {
                 });
                 sinew::wait_until(|| heard.load(Ordering::Relaxed) == count, None);
             }
-            let before = processor_time();
-            sinew::sleep(Duration::from_millis(500));
-            let used = processor_time() - before;
-            assert!(used < Duration::from_millis(100), "{used:?}: {}", threads());
+            // Some have just been woken, and begin to wait again; that ends at some time.
+            while {
+                let before = processor_time();
+                sinew::sleep(Duration::from_millis(200));
+                processor_time() - before > Duration::from_millis(20)
+            } {}
             std::process::exit(0);
         });
         outcome.assert_success();
