@@ -1,6 +1,6 @@
 //! The control block: all that is known of one fiber.
 //!
-//! Three cache lines. The first has what dispatch needs; the second what waiting and joining need;
+//! Three cache lines. The first has what dispatching and waiting need; the second what joining needs;
 //! the third holds the closure until the fiber starts, and the result from its end until it is
 //! taken. What few fibers have (a name, locals, a scope) is in [`Extra`].
 //!
@@ -44,19 +44,19 @@ pub(crate) struct Control {
     pub(crate) life: Life,
     /// What makes a wait or a yield take the longer way. Belongs to the fiber's thread.
     flags: AtomicU32,
-    /// Lazily made; stays with the block when it is recycled.
-    extra: AtomicPtr<Extra>,
-    /// Never used twice.
-    id: AtomicU64,
+    /// What it waits for: the kind in the upper byte, since when below.
+    wait: AtomicU64,
+    wait_address: AtomicU64,
 
     /// How to run it. Constant from birth to the end of the block.
     pub(crate) vtable: Cell<&'static Vtable>,
     /// Whom to wake at the end, and its epoch: written before `JOINING` or `JOINED_HERE` is set.
     joiner: AtomicPtr<Control>,
     joiner_epoch: AtomicU64,
-    /// What it waits for: the kind in the upper byte, since when below.
-    wait: AtomicU64,
-    wait_address: AtomicU64,
+    /// Lazily made; stays with the block when it is recycled.
+    extra: AtomicPtr<Extra>,
+    /// Never used twice.
+    id: AtomicU64,
     /// The crew that it belongs to. Null for proxies.
     pub(crate) crew: AtomicPtr<crate::carrier::Crew>,
     /// The word of `park` and `unpark`.
