@@ -111,9 +111,10 @@ impl<P> Node<P> {
 }
 
 /// Waiters in the order of their coming.
+///
+/// One word: the first one's link to its predecessor leads to the last.
 pub(crate) struct List<P> {
     pub(super) first: *const Node<P>,
-    last: *const Node<P>,
 }
 
 // SAFETY: nodes are touched under the lock of the object. Whether payloads may go from thread to
@@ -122,7 +123,7 @@ unsafe impl<P> Send for List<P> {}
 
 impl<P> List<P> {
     pub(crate) const fn new() -> List<P> {
-        List { first: ptr::null(), last: ptr::null() }
+        List { first: ptr::null() }
     }
 
     /// Appends a node.
@@ -134,13 +135,19 @@ impl<P> List<P> {
         let node = node.get_ref();
         node.linked.set(true);
         node.next.set(ptr::null());
-        node.previous.set(self.last);
         // SAFETY: what is linked is alive.
-        match unsafe { self.last.as_ref() } {
-            Some(last) => last.next.set(node),
-            None => self.first = node,
+        match unsafe { self.first.as_ref() } {
+            Some(first) => {
+                let last = first.previous.replace(node);
+                node.previous.set(last);
+                // SAFETY: the same.
+                unsafe { (*last).next.set(node) };
+            }
+            None => {
+                node.previous.set(node);
+                self.first = node;
+            }
         }
-        self.last = node;
     }
 
     /// Puts a node before the others.
@@ -151,12 +158,12 @@ impl<P> List<P> {
         let node = node.get_ref();
         node.linked.set(true);
         node.next.set(self.first);
-        node.previous.set(ptr::null());
         // SAFETY: what is linked is alive.
-        match unsafe { self.first.as_ref() } {
-            Some(first) => first.previous.set(node),
-            None => self.last = node,
-        }
+        let last = match unsafe { self.first.as_ref() } {
+            Some(first) => first.previous.replace(node),
+            None => node,
+        };
+        node.previous.set(last);
         self.first = node;
     }
 
@@ -176,15 +183,16 @@ impl<P> List<P> {
         debug_assert!(node.linked.get());
         node.linked.set(false);
         let (previous, next) = (node.previous.get(), node.next.get());
-        // SAFETY: what is linked is alive.
+        // SAFETY: what is linked is alive, and a list with something in it has a first.
         unsafe {
-            match previous.as_ref() {
-                Some(previous) => previous.next.set(next),
-                None => self.first = next,
+            if ptr::eq(self.first, node) {
+                self.first = next;
+            } else {
+                (*previous).next.set(next);
             }
-            match next.as_ref() {
-                Some(next) => next.previous.set(previous),
-                None => self.last = previous,
+            // The last one is known to the first.
+            if let Some(after) = next.as_ref().or(self.first.as_ref()) {
+                after.previous.set(previous);
             }
         }
     }
@@ -356,40 +364,53 @@ pub(crate) fn wait_after<S, P, R>(
     leave: impl Fn(&mut S, Option<&Node<P>>) -> Wakes,
 ) -> Ended<R> {
     loop {
-        let wait = if terms.must {
-            Wait::begin_anyhow(terms.kind, terms.address)
-        } else {
-            Wait::begin(terms.kind, terms.address)
-        };
-        let who = wait.who();
-        let node = pin!(Node::new(&wait, payload));
-        let node = node.into_ref();
-        let entered = enter(&mut lock.lock(), node);
-        if let Some(result) = entered {
-            wait.abandon();
-            return Ended::AtOnce(result);
+        if let Some(ended) = wait_once(lock, terms, payload, &mut enter, &mut then, &leave) {
+            return ended;
         }
-        {
-            // The node is linked, so that this frame must not go.
-            let guard = NeverUnwinds("a lock that was unlocked");
-            then();
-            core::mem::forget(guard);
-        }
-        let outcome = wait.suspend(terms.deadline);
-        if outcome == Outcome::Notified && node.is_granted() {
-            return Ended::Granted;
-        }
-        if leave_list(lock, node.get_ref(), &leave) {
-            return Ended::Granted;
-        }
-        if !terms.must {
-            cancel::settle(who, outcome);
-        }
-        if outcome == Outcome::TimedOut && terms.deadline <= clock::now() {
-            return Ended::TimedOut;
-        }
-        // Woken for something else: wait again.
     }
+}
+
+/// The same once: nothing if the waiter was woken for something else.
+#[inline(always)]
+#[track_caller]
+pub(crate) fn wait_once<S, P, R>(
+    lock: &SpinLock<S>,
+    terms: Terms,
+    payload: &P,
+    enter: impl FnOnce(&mut S, Pin<&Node<P>>) -> Option<R>,
+    then: impl FnOnce(),
+    leave: impl Fn(&mut S, Option<&Node<P>>) -> Wakes,
+) -> Option<Ended<R>> {
+    let wait = if terms.must {
+        Wait::begin_anyhow(terms.kind, terms.address)
+    } else {
+        Wait::begin(terms.kind, terms.address)
+    };
+    let who = wait.who();
+    let node = pin!(Node::new(&wait, payload));
+    let node = node.into_ref();
+    let entered = enter(&mut lock.lock(), node);
+    if let Some(result) = entered {
+        wait.abandon();
+        return Some(Ended::AtOnce(result));
+    }
+    {
+        // The node is linked, so that this frame must not go.
+        let guard = NeverUnwinds("a lock that was unlocked");
+        then();
+        core::mem::forget(guard);
+    }
+    let outcome = wait.suspend(terms.deadline);
+    if outcome == Outcome::Notified && node.is_granted() {
+        return Some(Ended::Granted);
+    }
+    if leave_list(lock, node.get_ref(), &leave) {
+        return Some(Ended::Granted);
+    }
+    if !terms.must {
+        cancel::settle(who, outcome);
+    }
+    (outcome == Outcome::TimedOut && terms.deadline <= clock::now()).then_some(Ended::TimedOut)
 }
 
 /// Ends the process if something unwinds that must not: somebody has a pointer to its frame.

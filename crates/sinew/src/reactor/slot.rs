@@ -9,21 +9,24 @@ use super::table;
 use crate::carrier::{Claimed, current};
 use crate::fiber::Control;
 use crate::park::list::{List, Node, Wakes};
-use crate::primitive::{AtomicU32, Ordering, SpinLock, prefetch};
+use crate::primitive::{AtomicPtr, AtomicU32, Ordering, SpinLock, prefetch};
 use core::pin::Pin;
 use core::ptr;
 use std::io;
 use std::os::fd::RawFd;
 
-/// One descriptor number. All zero means: nobody has used it yet.
+/// One descriptor number, in one line of the cache. All zero means: nobody has used it yet.
 #[repr(C, align(64))]
 pub(crate) struct Slot {
     /// How often each direction was reported ready. Changed under the lock.
     gates: [Gate; 2],
     /// One more than the tick at which a reader found nothing left, or zero.
     drained: AtomicU32,
-    /// Whether a hang-up, an error or urgent data was seen. Changed under the lock.
-    special: AtomicU32,
+    /// What else is known. Changed under the lock.
+    marks: Marks,
+    /// Where the one was that began to wait for data last: it may have gone, so that the address is
+    /// good for nothing but to ask for the memory there.
+    reader: AtomicPtr<()>,
     pub(super) state: SpinLock<State>,
 }
 
@@ -37,11 +40,44 @@ pub(crate) struct State {
     /// How many need the registration.
     users: u32,
     waiters: [List<Waits>; 2],
-    /// How many waits in a row came from other carriers.
-    strangers: u8,
-    /// Whether it was closed while somebody still has it.
-    closed: bool,
 }
+
+/// Flags, and a count above them.
+struct Marks(AtomicU32);
+
+impl Marks {
+    /// A hang-up, an error or urgent data was seen.
+    const SPECIAL: u32 = 1;
+    /// It was closed while somebody still has it.
+    const CLOSED: u32 = 2;
+    /// One wait in a row from another carrier. The greatest is enough for many.
+    const STRANGER: u32 = 4;
+
+    #[inline(always)]
+    fn has(&self, mark: u32) -> bool {
+        self.0.load(Ordering::Relaxed) & mark != 0
+    }
+
+    /// The caller holds the lock of the slot.
+    fn set(&self, mark: u32, is: bool) {
+        let others = self.0.load(Ordering::Relaxed) & !mark;
+        self.0.store(if is { others | mark } else { others }, Ordering::Relaxed);
+    }
+
+    /// How many waits in a row came from other carriers.
+    fn strangers(&self) -> u32 {
+        self.0.load(Ordering::Relaxed) / Marks::STRANGER
+    }
+
+    /// The caller holds the lock of the slot.
+    #[inline(always)]
+    fn set_strangers(&self, count: u32) {
+        let flags = self.0.load(Ordering::Relaxed) % Marks::STRANGER;
+        self.0.store(flags + count * Marks::STRANGER, Ordering::Relaxed);
+    }
+}
+
+const _: () = assert!(cfg!(sinew_loom) || size_of::<Slot>() == 64);
 
 /// What a node in the list of a slot stands for.
 pub(super) enum Waits {
@@ -56,7 +92,7 @@ pub(super) enum Waits {
 unsafe impl Send for State {}
 
 /// After so many waits in a row from other carriers, the registration moves to theirs.
-const STRANGERS: u8 = 8;
+const STRANGERS: u32 = 8;
 
 impl Slot {
     /// That of a descriptor.
@@ -77,7 +113,7 @@ impl Slot {
     pub(crate) fn is_drained(&self, tick: Tick) -> bool {
         let drained = self.drained.load(Ordering::Relaxed);
         // The last tick before the count begins anew has no note: zero means that there is none.
-        drained != 0 && drained == tick.mark() && self.special.load(Ordering::Relaxed) == 0
+        drained != 0 && drained == tick.mark() && !self.marks.has(Marks::SPECIAL)
     }
 
     /// Notes that an attempt to read that began at `tick` found the end of what was there.
@@ -88,18 +124,25 @@ impl Slot {
 
     /// Whether something else than data or room was reported: a hang-up, an error, urgent data.
     pub(crate) fn saw_special(&self) -> bool {
-        self.special.load(Ordering::Relaxed) != 0
+        self.marks.has(Marks::SPECIAL)
     }
 
     /// Whether [`close`](Self::close) was called.
     pub(crate) fn is_closed(&self) -> bool {
-        self.state.lock().closed
+        let _state = self.state.lock();
+        self.marks.has(Marks::CLOSED)
     }
 
-    /// Asks for the memory that an event will touch.
+    /// Asks for the memory that an event will touch first.
     #[inline(always)]
     pub(super) fn fetch(&self) {
         prefetch(ptr::from_ref(self).cast());
+    }
+
+    /// Asks for that of whoever waits for data.
+    #[inline(always)]
+    pub(super) fn fetch_reader(&self) {
+        prefetch(self.reader.load(Ordering::Relaxed).cast());
     }
 
     /// Takes an event: wakes whoever waits for it.
@@ -109,7 +152,7 @@ impl Slot {
             return;
         }
         if ready.has(Ready::SPECIAL) {
-            self.special.store(1, Ordering::Relaxed);
+            self.marks.set(Marks::SPECIAL, true);
         }
         let mut ready = ready;
         if ready.has(Ready::ENDED) && !self.watch_again(token, &mut state) {
@@ -189,8 +232,8 @@ impl Slot {
     /// Begins a new life of the number: what was seen before says nothing.
     fn renew(&self, state: &mut State) {
         state.generation = Token::next_generation(state.generation);
-        state.strangers = 0;
-        self.special.store(0, Ordering::Relaxed);
+        self.marks.set_strangers(0);
+        self.marks.set(Marks::SPECIAL, false);
         self.advance(Direction::Read);
         self.advance(Direction::Write);
     }
@@ -241,11 +284,12 @@ impl Slot {
     pub(super) fn watch(&self, fd: RawFd, here: &Reactor, state: &mut State) -> io::Result<()> {
         if !state.reactor.is_null() {
             if ptr::eq(state.reactor, here) {
-                state.strangers = 0;
+                self.marks.set_strangers(0);
                 return Ok(());
             }
-            state.strangers = state.strangers.saturating_add(1);
-            if state.strangers < STRANGERS || state.has_waiters() {
+            let strangers = STRANGERS.min(self.marks.strangers() + 1);
+            self.marks.set_strangers(strangers);
+            if strangers < STRANGERS || state.has_waiters() {
                 return Ok(());
             }
             // It lives here now.
@@ -257,6 +301,7 @@ impl Slot {
     }
 
     /// Tells the poller that the direction is waited for.
+    #[inline(always)]
     fn arm(fd: RawFd, direction: Direction, state: &State) {
         // SAFETY: the lock is held, and a reactor lets go of its slots, under it, before it goes.
         if let Some(reactor) = unsafe { state.reactor.as_ref() } {
@@ -265,6 +310,7 @@ impl Slot {
     }
 
     /// Enters the list of those who wait for `direction`, unless something happened since `tick`.
+    #[inline(always)]
     pub(super) fn enter(
         &self,
         fd: RawFd,
@@ -273,24 +319,44 @@ impl Slot {
         state: &mut State,
         node: Pin<&Node<Waits>>,
     ) -> Option<io::Result<()>> {
-        if state.closed {
+        if self.marks.has(Marks::CLOSED) || !ptr::eq(state.reactor, here) {
+            if let Some(result) = self.prepare(fd, here, (direction, tick), state) {
+                return Some(result);
+            }
+        } else {
+            self.marks.set_strangers(0);
+        }
+        let (gate, list) =
+            (&self.gates[direction as usize], &mut state.waiters[direction as usize]);
+        // SAFETY: new nodes are in no list; it stays until it was taken out, as its owner promises.
+        if !unsafe { gate.enter(tick, list, node) } {
+            return Some(Ok(()));
+        }
+        if direction == Direction::Read {
+            self.reader.store(ptr::from_ref(node.get_ref()).cast_mut().cast(), Ordering::Relaxed);
+        }
+        Slot::arm(fd, direction, state);
+        None
+    }
+
+    /// Makes sure that the descriptor is watched by somebody. Something if there is nothing to wait
+    /// for. If it has moved to another reactor, that counts as an event.
+    #[cold]
+    #[inline(never)]
+    fn prepare(
+        &self,
+        fd: RawFd,
+        here: &Reactor,
+        (direction, tick): (Direction, Tick),
+        state: &mut State,
+    ) -> Option<io::Result<()>> {
+        if self.marks.has(Marks::CLOSED) {
             return Some(Err(closed()));
         }
         if self.tick(direction) != tick {
             return Some(Ok(()));
         }
-        if let Err(error) = self.watch(fd, here, state) {
-            return Some(Err(error));
-        }
-        let (gate, list) =
-            (&self.gates[direction as usize], &mut state.waiters[direction as usize]);
-        // Moving to another reactor counts as an event.
-        // SAFETY: new nodes are in no list; it stays until it was taken out, as its owner promises.
-        if !unsafe { gate.enter(tick, list, node) } {
-            return Some(Ok(()));
-        }
-        Slot::arm(fd, direction, state);
-        None
+        self.watch(fd, here, state).err().map(Err)
     }
 
     /// Makes everything that others do with the descriptor fail from now on, and wakes them. It is
@@ -298,7 +364,7 @@ impl Slot {
     pub(super) fn close(&self, fd: RawFd) {
         {
             let mut state = self.state.lock();
-            state.closed = true;
+            self.marks.set(Marks::CLOSED, true);
             self.forget(fd, &mut state);
         }
         self.wake(Ready::BOTH);
@@ -307,7 +373,8 @@ impl Slot {
     /// The opposite of [`close`](Self::close), before the number is given back. It does not matter
     /// whether others are still counted: they may have been forgotten.
     pub(super) fn reopen(&self) {
-        self.state.lock().closed = false;
+        let _state = self.state.lock();
+        self.marks.set(Marks::CLOSED, false);
     }
 
     /// Lets go of the slot if `reactor` watches it; true if it did.

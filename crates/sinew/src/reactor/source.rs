@@ -9,7 +9,7 @@ use crate::carrier::current;
 use crate::fiber::state::Outcome;
 use crate::fiber::{Control, Flags, WaitKind};
 use crate::park::Wait;
-use crate::park::list::{Ended, Terms, Wakes, wait_in};
+use crate::park::list::{Ended, Terms, Wakes, wait_once};
 use crate::primitive::{AtomicBool, Ordering};
 use core::time::Duration;
 use std::io;
@@ -86,7 +86,7 @@ impl Source {
     fn wait_as_fiber(&self, direction: Direction, tick: Tick, deadline: u64) -> io::Result<bool> {
         let terms =
             Terms { kind: kind(direction), address: self.fd as usize, deadline, must: false };
-        let ended = wait_in(
+        let ended = wait_once(
             &self.slot.state,
             terms,
             &Waits::Suspended,
@@ -98,6 +98,7 @@ impl Source {
                 }
                 self.slot.enter(self.fd, here, (direction, tick), state, node)
             },
+            || (),
             |state, node| {
                 if let Some(node) = node {
                     state.remove(direction, node);
@@ -106,19 +107,25 @@ impl Source {
             },
         );
         match ended {
-            Ended::AtOnce(Err(error)) if is_always_ready(&error) => Ok(true),
-            Ended::AtOnce(result) => result.map(|()| true),
-            Ended::Granted => Ok(true),
-            Ended::TimedOut => Ok(false),
+            Some(Ended::AtOnce(Err(error))) if is_always_ready(&error) => Ok(true),
+            Some(Ended::AtOnce(result)) => result.map(|()| true),
+            Some(Ended::TimedOut) => Ok(false),
+            // Woken for something else, it tries in vain, and waits again.
+            Some(Ended::Granted) | None => Ok(true),
         }
     }
 
     /// Counts this one in the slot, if it is not. The caller holds the slot's lock.
+    #[inline(always)]
     pub(super) fn join(&self, state: &mut super::slot::State) -> io::Result<()> {
-        if !self.joined.load(Ordering::Relaxed) {
-            self.slot.join(self.fd, state)?;
-            self.joined.store(true, Ordering::Relaxed);
-        }
+        if self.joined.load(Ordering::Relaxed) { Ok(()) } else { self.join_anew(state) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn join_anew(&self, state: &mut super::slot::State) -> io::Result<()> {
+        self.slot.join(self.fd, state)?;
+        self.joined.store(true, Ordering::Relaxed);
         Ok(())
     }
 
