@@ -13,6 +13,10 @@ use crate::queue::Linked;
 use core::ptr;
 use sinew_context::context::{self, Arrival, Context};
 
+/// Lines of its stack that a fiber touches first when a wait is over: what was saved, and the frames
+/// up to the caller's.
+const FRAMES: usize = 7;
+
 impl Carrier {
     /// What runs next: the root, if there is nothing.
     #[inline(always)]
@@ -35,7 +39,7 @@ impl Carrier {
         match self.ready.pop() {
             Some(next) => {
                 if let Some(ahead) = self.ready.peek() {
-                    self.look_ahead(ahead);
+                    self.look_ahead(ahead, FRAMES);
                 }
                 next
             }
@@ -44,14 +48,15 @@ impl Carrier {
     }
 
     /// Fetches what the dispatch after the next will need: the block of the one after the next, and
-    /// the stack of the next, whose block was fetched a dispatch ago.
+    /// so many lines of the stack of the next, whose block was fetched a dispatch ago.
     #[inline(always)]
-    fn look_ahead(&self, ahead: *const Control) {
+    fn look_ahead(&self, ahead: *const Control, lines: usize) {
         // SAFETY: what is in the list is ours. The link of the last one is stale, and only a hint.
         unsafe {
             prefetch((*ahead).link().load(Ordering::Relaxed).cast());
             if let Some(context) = (*ahead).context.get() {
-                prefetch(context.as_ptr().as_ptr().cast());
+                let stack = context.as_ptr().as_ptr().cast::<u8>();
+                (0..lines).for_each(|line| prefetch(stack.wrapping_add(64 * line)));
             }
         }
     }
@@ -229,7 +234,7 @@ pub(crate) unsafe fn go_behind(carrier: &Carrier, me: &Control) {
         }
         let next = &*carrier.ready.rotate(me);
         if len >= MANY {
-            carrier.look_ahead(carrier.ready.first());
+            carrier.look_ahead(carrier.ready.first(), 1);
         }
         // Nobody who may move is in the list: those are published.
         match next.context.get() {

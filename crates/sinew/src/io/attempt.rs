@@ -3,8 +3,7 @@
 use super::faults;
 use crate::carrier::current;
 use crate::clock;
-use crate::reactor::{Direction, Source};
-use core::mem;
+use crate::reactor::{Direction, Source, Tick};
 use core::time::Duration;
 use std::io;
 
@@ -40,21 +39,39 @@ pub(crate) fn attempt<R>(
     mut operation: impl FnMut() -> io::Result<R>,
 ) -> io::Result<R> {
     take_turns();
+    let tick = source.tick(direction);
+    match faulty(source, direction, limit, &mut operation) {
+        Err(error) => persist(source, (direction, tick), limit, error, operation),
+        result => result,
+    }
+}
+
+/// What comes after an attempt that failed: most do not.
+#[cold]
+fn persist<R>(
+    source: &Source,
+    (direction, mut tick): (Direction, Tick),
+    limit: Limit,
+    mut error: io::Error,
+    mut operation: impl FnMut() -> io::Result<R>,
+) -> io::Result<R> {
     let mut deadline = None;
     loop {
-        let tick = source.tick(direction);
+        match error.kind() {
+            io::ErrorKind::WouldBlock if matches!(limit, Limit::AtOnce) => return Err(error),
+            io::ErrorKind::WouldBlock => {
+                let deadline = *deadline.get_or_insert_with(|| limit.deadline());
+                if !source.wait(direction, tick, deadline)? {
+                    return Err(would_block());
+                }
+            }
+            io::ErrorKind::Interrupted => {}
+            _ => return Err(explain(source, error)),
+        }
+        tick = source.tick(direction);
         match faulty(source, direction, limit, &mut operation) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(explain(source, error)),
+            Err(again) => error = again,
             result => return result,
-        }
-        if matches!(limit, Limit::AtOnce) {
-            return Err(would_block());
-        }
-        let deadline = *deadline.get_or_insert_with(|| limit.deadline());
-        if !source.wait(direction, tick, deadline)? {
-            return Err(would_block());
         }
     }
 }
@@ -64,7 +81,7 @@ pub(crate) fn attempt<R>(
 #[inline]
 pub(crate) fn attempt_read(
     source: &Source,
-    mut limit: Limit,
+    limit: Limit,
     len: usize,
     mut read: impl FnMut() -> io::Result<usize>,
 ) -> io::Result<usize> {
@@ -74,30 +91,61 @@ pub(crate) fn attempt_read(
     take_turns();
     // Nothing but a harvest takes back the note that the stream is empty. So it counts once, before a
     // wait: who may not wait has to try, and so has a thread, of whose wait no harvest knows.
-    let mut may_leave_out = !matches!(limit, Limit::AtOnce);
-    let mut deadline = None;
-    loop {
-        let tick = source.tick(Direction::Read);
-        if !(mem::take(&mut may_leave_out) && source.is_drained(tick)) {
-            match faulty(source, Direction::Read, limit, &mut read) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                Err(error) => return Err(explain(source, error)),
-                Ok(count) => {
-                    if count > 0 && count < len {
-                        source.set_drained(tick);
-                    }
-                    return unless_closed(source, count);
-                }
+    let mut tick = source.tick(Direction::Read);
+    if source.is_drained(tick) {
+        match limit {
+            Limit::None => {
+                source.wait(Direction::Read, tick, clock::NEVER)?;
+                tick = source.tick(Direction::Read);
+            }
+            Limit::AtOnce => {}
+            Limit::Within(_) => {
+                return persist_reading(source, tick, (limit, len), would_block(), read);
             }
         }
-        if matches!(limit, Limit::AtOnce) {
-            return Err(would_block());
+    }
+    match faulty(source, Direction::Read, limit, &mut read) {
+        Ok(count) => has_read(source, tick, len, count),
+        Err(error) => persist_reading(source, tick, (limit, len), error, read),
+    }
+}
+
+/// Notes what a read says of the stream.
+#[inline(always)]
+fn has_read(source: &Source, tick: Tick, len: usize, count: usize) -> io::Result<usize> {
+    if count > 0 && count < len {
+        source.set_drained(tick);
+    }
+    unless_closed(source, count)
+}
+
+/// What comes after a read that failed.
+#[cold]
+fn persist_reading(
+    source: &Source,
+    mut tick: Tick,
+    (mut limit, len): (Limit, usize),
+    mut error: io::Error,
+    mut read: impl FnMut() -> io::Result<usize>,
+) -> io::Result<usize> {
+    let mut deadline = None;
+    loop {
+        match error.kind() {
+            io::ErrorKind::WouldBlock if matches!(limit, Limit::AtOnce) => return Err(error),
+            io::ErrorKind::WouldBlock => {
+                let deadline = *deadline.get_or_insert_with(|| limit.deadline());
+                if !source.wait(Direction::Read, tick, deadline)? {
+                    // Something may be there that no harvest has reported.
+                    limit = Limit::AtOnce;
+                }
+            }
+            io::ErrorKind::Interrupted => {}
+            _ => return Err(explain(source, error)),
         }
-        let deadline = *deadline.get_or_insert_with(|| limit.deadline());
-        if !source.wait(Direction::Read, tick, deadline)? {
-            // Something may be there that no harvest has reported.
-            limit = Limit::AtOnce;
+        tick = source.tick(Direction::Read);
+        match faulty(source, Direction::Read, limit, &mut read) {
+            Ok(count) => return has_read(source, tick, len, count),
+            Err(again) => error = again,
         }
     }
 }

@@ -13,6 +13,7 @@ mod source;
 mod sys;
 mod table;
 
+pub(crate) use gate::Tick;
 pub(crate) use source::{Source, look};
 pub use sys::Backend;
 pub(crate) use sys::Direction;
@@ -154,10 +155,14 @@ impl Reactor {
             self.bell.wait(timeout.map(|timeout| timeout.min(PAUSE)).or(Some(PAUSE)));
         }
         let events = events.as_slice();
-        for (index, (token, ready)) in events.iter().enumerate() {
-            if let Some((later, _)) = events.get(index + AHEAD) {
-                later.slot().inspect(|slot| slot.fetch());
-            }
+        if events.len() >= MANY {
+            // What they will touch may not have been touched for long. It comes together, as long as
+            // nothing in between has to wait for all that was begun, as a lock has.
+            let slots = || events.iter().filter_map(|(token, _)| token.slot());
+            slots().for_each(Slot::fetch);
+            slots().for_each(Slot::fetch_reader);
+        }
+        for (token, ready) in events {
             if *token == Token::BELL {
                 self.hear_bell();
             } else if let Some(slot) = token.slot() {
@@ -168,8 +173,8 @@ impl Reactor {
     }
 }
 
-/// How many events ahead a slot is fetched: it may not have been used for long.
-const AHEAD: usize = 3;
+/// From how many events on it pays to fetch what they will touch.
+const MANY: usize = 4;
 
 impl Token {
     /// The slot that an event is for.
