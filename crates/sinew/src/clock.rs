@@ -34,6 +34,11 @@ pub(crate) fn until(now: u64, moment: u64) -> Option<Duration> {
     (moment != NEVER).then(|| Duration::from_nanos(moment.saturating_sub(now)))
 }
 
+/// How long it is from now until `moment`; nothing for never, for which the clock is not read.
+pub(crate) fn left_until(moment: u64) -> Option<Duration> {
+    if moment == NEVER { None } else { until(now(), moment) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -204,7 +204,8 @@ impl Carrier {
                 round.more();
                 return true;
             }
-            if turn % 16 == 15 && self.earliest.load(Ordering::Relaxed) <= clock::now() {
+            let earliest = self.earliest.load(Ordering::Relaxed);
+            if turn % 16 == 15 && earliest != clock::NEVER && earliest <= clock::now() {
                 // A sleep would have done as well.
                 round.fewer();
                 return true;
@@ -230,7 +231,7 @@ impl Carrier {
         if crew.carriers.len() == 1 {
             return false;
         }
-        let now = clock::now();
+        let now = self.now.get();
         for (carrier, driver) in crew.carriers.iter().zip(&crew.drivers) {
             let polled = carrier.polled.load(Ordering::Relaxed);
             if now.saturating_sub(polled) > STALLED
@@ -342,11 +343,10 @@ impl Carrier {
             if timeout.is_none_or(|timeout| timeout > LONG_SLEEP) {
                 self.give_stacks_back();
             }
-            let before = clock::now();
             self.rest(crew, timeout);
-            let after = clock::now();
-            self.polled.store(after, Ordering::Relaxed);
-            if !self.inbox.is_empty() && after - before < SHORT_SLEEP {
+            let before = self.now.replace(clock::now());
+            self.polled.store(self.now.get(), Ordering::Relaxed);
+            if !self.inbox.is_empty() && self.now.get() - before < SHORT_SLEEP {
                 // Looking around for a little longer would have done.
                 round.more();
             }
@@ -396,7 +396,7 @@ impl Carrier {
         if let Some(ask_at) = self.ask_at() {
             earliest = earliest.min(ask_at);
         }
-        let timeout = clock::until(clock::now(), earliest).map(|timeout| {
+        let timeout = clock::left_until(earliest).map(|timeout| {
             // One short sleep is exact; of many in a row, each takes some deadlines together.
             let short = timeout < DENSE;
             round.short.set(if short { round.short.get() + 1 } else { 0 });
