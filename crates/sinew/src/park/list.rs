@@ -386,6 +386,21 @@ pub(crate) fn wait_once<S, P, R>(
     } else {
         Wait::begin(terms.kind, terms.address)
     };
+    wait_begun(wait, lock, terms, payload, enter, then, leave)
+}
+
+/// The same, of a wait that has just begun.
+#[inline(always)]
+#[track_caller]
+pub(crate) fn wait_begun<S, P, R>(
+    wait: Wait,
+    lock: &SpinLock<S>,
+    terms: Terms,
+    payload: &P,
+    enter: impl FnOnce(&mut S, Pin<&Node<P>>) -> Option<R>,
+    then: impl FnOnce(),
+    leave: impl Fn(&mut S, Option<&Node<P>>) -> Wakes,
+) -> Option<Ended<R>> {
     let who = wait.who();
     let node = pin!(Node::new(&wait, payload));
     let node = node.into_ref();

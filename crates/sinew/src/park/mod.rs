@@ -122,14 +122,34 @@ impl Wait {
         kind: WaitKind,
         address: usize,
     ) -> Wait {
-        match fiber {
-            Some((carrier, control)) if !control.flags().has(SPECIAL) => {
-                control.record_wait(kind, address, carrier.now.get());
-                let epoch = control.wake.begin();
-                Wait { control, carrier, epoch, pinned: None, rebind: false }
-            }
-            other => Wait::begin_special(other, kind, address),
+        match fiber.and_then(|(carrier, control)| Wait::plain(carrier, control, kind, address)) {
+            Some(wait) => wait,
+            None => Wait::begin_special(fiber, kind, address),
         }
+    }
+
+    /// The same, of a fiber to which nothing special applies; nothing if something does.
+    #[inline(always)]
+    pub(crate) fn begin_plainly(kind: WaitKind, address: usize) -> Option<Wait> {
+        #[cfg(sinew_force_yield)]
+        yielding::before_a_wait();
+        let (carrier, control) = current::fiber()?;
+        Wait::plain(carrier, control, kind, address)
+    }
+
+    #[inline(always)]
+    fn plain(
+        carrier: &'static Carrier,
+        control: &'static Control,
+        kind: WaitKind,
+        address: usize,
+    ) -> Option<Wait> {
+        if control.flags().has(SPECIAL) {
+            return None;
+        }
+        control.record_wait(kind, address, carrier.now.get());
+        let epoch = control.wake.begin();
+        Some(Wait { control, carrier, epoch, pinned: None, rebind: false })
     }
 
     /// Begins a wait that must not fail: blocks the thread where a fiber cannot be suspended.

@@ -28,7 +28,7 @@ use slot::Slot;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::sync::OnceLock;
-use sys::{Events, Poller, Token};
+use sys::{Events, HARVEST, Poller, Ready, Token};
 
 /// What one carrier sleeps in, and learns of events from.
 pub(crate) struct Reactor {
@@ -156,20 +156,33 @@ impl Reactor {
         }
         let events = events.as_slice();
         if events.len() >= MANY {
-            // What they will touch may not have been touched for long. It comes together, as long as
-            // nothing in between has to wait for all that was begun, as a lock has.
-            let slots = || events.iter().filter_map(|(token, _)| token.slot());
-            slots().for_each(Slot::fetch);
-            slots().for_each(Slot::fetch_reader);
-        }
-        for (token, ready) in events {
-            if *token == Token::BELL {
-                self.hear_bell();
-            } else if let Some(slot) = token.slot() {
-                slot.deliver(*token, *ready);
-            }
+            self.deliver_many(events);
+        } else {
+            events.iter().for_each(|(token, ready)| self.deliver(*token, *ready, token.slot()));
         }
         events.len()
+    }
+
+    /// What they touch may not have been touched for long. It is asked for before, all together:
+    /// each lock in between would wait for everything that was.
+    fn deliver_many(&self, events: &[(Token, Ready)]) {
+        let mut slots = [None; HARVEST];
+        for (place, (token, _)) in slots.iter_mut().zip(events) {
+            *place = token.slot().inspect(|slot| slot.fetch());
+        }
+        slots[..events.len()].iter().flatten().for_each(|slot| slot.fetch_reader());
+        for (slot, (token, ready)) in slots.iter().zip(events) {
+            self.deliver(*token, *ready, *slot);
+        }
+    }
+
+    #[inline(always)]
+    fn deliver(&self, token: Token, ready: Ready, slot: Option<&Slot>) {
+        match slot {
+            Some(slot) => slot.deliver(token, ready),
+            None if token == Token::BELL => self.hear_bell(),
+            None => {}
+        }
     }
 }
 

@@ -6,10 +6,11 @@ use super::sys::{self, Direction};
 use super::{Reactor, deferred};
 use crate::cancel;
 use crate::carrier::current;
+use crate::clock::NEVER;
 use crate::fiber::state::Outcome;
 use crate::fiber::{Control, Flags, WaitKind};
 use crate::park::Wait;
-use crate::park::list::{Ended, Terms, Wakes, wait_once};
+use crate::park::list::{Ended, Terms, Wakes, wait_begun};
 use crate::primitive::{AtomicBool, Ordering};
 use core::time::Duration;
 use std::io;
@@ -75,18 +76,46 @@ impl Source {
     /// Raises if the fiber is cancelled.
     #[inline]
     pub(crate) fn wait(&self, direction: Direction, tick: Tick, deadline: u64) -> io::Result<bool> {
+        if deadline == NEVER {
+            self.wait_for_ever(direction, tick)
+        } else {
+            self.wait_specially(direction, tick, deadline)
+        }
+    }
+
+    /// The wait of a fiber to which nothing special applies. Most are.
+    #[inline(never)]
+    fn wait_for_ever(&self, direction: Direction, tick: Tick) -> io::Result<bool> {
+        match Wait::begin_plainly(kind(direction), self.fd as usize) {
+            Some(wait) => self.wait_as_fiber::<true>(wait, direction, tick, NEVER),
+            None => self.wait_specially(direction, tick, NEVER),
+        }
+    }
+
+    #[cold]
+    fn wait_specially(&self, direction: Direction, tick: Tick, deadline: u64) -> io::Result<bool> {
         match current::fiber() {
             Some((_, control)) if !control.flags().has(BLOCKS) => {
-                self.wait_as_fiber(direction, tick, deadline)
+                let wait = Wait::begin(kind(direction), self.fd as usize);
+                self.wait_as_fiber::<false>(wait, direction, tick, deadline)
             }
             _ => self.wait_as_thread(direction, deadline),
         }
     }
 
-    fn wait_as_fiber(&self, direction: Direction, tick: Tick, deadline: u64) -> io::Result<bool> {
+    /// `PLAIN` says nothing more than the wait does: a function of its own for those that are.
+    #[inline(always)]
+    fn wait_as_fiber<const PLAIN: bool>(
+        &self,
+        wait: Wait,
+        direction: Direction,
+        tick: Tick,
+        deadline: u64,
+    ) -> io::Result<bool> {
         let terms =
             Terms { kind: kind(direction), address: self.fd as usize, deadline, must: false };
-        let ended = wait_once(
+        let ended = wait_begun(
+            wait,
             &self.slot.state,
             terms,
             &Waits::Suspended,

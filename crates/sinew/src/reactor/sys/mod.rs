@@ -102,7 +102,7 @@ impl Ready {
 }
 
 /// The most events that one look takes.
-const HARVEST: usize = 64;
+pub(super) const HARVEST: usize = 64;
 
 /// What happened, in the order of the kernel's telling.
 pub(super) struct Events {
