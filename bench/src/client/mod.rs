@@ -50,7 +50,7 @@ const PROCESSORS: f64 = 2.0;
 
 /// A measurement takes so many samples' time: a latency that one in a hundred requests exceeds needs
 /// many requests, and the kernel tells user from system time by a tick of some milliseconds.
-const SAMPLES: u32 = 10;
+const SAMPLES: u32 = 20;
 
 /// What is done with a server.
 #[derive(Clone, Copy)]

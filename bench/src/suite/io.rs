@@ -17,9 +17,6 @@ const FIO_URING: &str = "fio-uring";
 /// sinew with fibers that wait for the first byte before they have a stack.
 const DEFERRED: &str = "deferred";
 
-/// sinew with fibers that have started, and wait for the first byte.
-const STARTED: &str = "started";
-
 pub(crate) fn benchmarks() -> Vec<Benchmark> {
     let mut all = Vec::from(echoes());
     all.push(pipes());
@@ -42,8 +39,8 @@ fn echo(name: &'static str, what: &'static str, connections: u64) -> Benchmark {
     Benchmark {
         unit: "requests/s",
         contenders: vec![
-            server(SUBJECT, sinew_io::SERVER, sinew_io::serve, load),
-            server(STARTED, sinew_io::STARTED, sinew_io::serve_started, load),
+            server(SUBJECT, sinew_io::STARTED, sinew_io::serve_started, load),
+            server(DEFERRED, sinew_io::SERVER, sinew_io::serve, load),
             server(FLOOR, epoll::SETTINGS, epoll::serve, load),
             server(TOKIO, tokio_io::SERVER, tokio_io::serve, load),
             server(MAY, may_io::SERVER, may_io::serve, load),
