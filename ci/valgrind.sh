@@ -18,6 +18,12 @@ cargo test -p sinew --target-dir target/valgrind --test spawning --test locals -
     --skip a_submission_that_races_the_shutdown_is_not_lost \
     --skip wakes_that_race_a_cancellation_end_the_wait_once \
     --skip a_cancelled_fiber_knows 2>&1 | tee -a "$log"
+# It does not know what a ring does.
+for backend in epoll poll; do
+    SINEW_IO=$backend cargo test -p sinew --target-dir target/valgrind --test sockets --test closing \
+        --test datagrams --test unix_sockets --test deferred_starts --test stream_ends -- \
+        --test-threads=1 2>&1 | tee -a "$log"
+done
 if grep -qi "switching stacks" "$log"; then
     echo "valgrind was not told of a stack" >&2
     exit 1

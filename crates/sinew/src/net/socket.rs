@@ -25,6 +25,18 @@ pub(crate) struct Socket<T> {
     is_foreign: bool,
 }
 
+/// Whether a socket is one of plain TCP.
+#[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
+fn is_tcp(socket: &SockRef<'_>) -> bool {
+    matches!(socket.protocol(), Ok(Some(Protocol::TCP)))
+}
+
+/// Whether a socket is one of TCP: others do not have its options.
+#[cfg(not(any(target_os = "linux", target_os = "android", target_os = "freebsd")))]
+fn is_tcp(socket: &SockRef<'_>) -> bool {
+    socket.tcp_nodelay().is_ok()
+}
+
 /// Options of one socket and its copies. Times are in nanoseconds, zero for none.
 #[derive(Default, Debug)]
 struct Options {
@@ -54,7 +66,7 @@ impl<T: AsFd> Socket<T> {
                 let _ = socket.set_timeout(direction, Some(timeout));
             }
         }
-        let is_foreign = !matches!(kernel.protocol(), Ok(Some(Protocol::TCP)));
+        let is_foreign = !is_tcp(&kernel);
         Socket { is_foreign, ..socket }
     }
 

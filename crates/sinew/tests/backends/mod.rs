@@ -26,10 +26,14 @@ pub(crate) fn on_each_with(carriers: usize, test: impl Fn(&Runtime)) {
     }
 }
 
-/// The backends that are supported here.
+/// The backends that are supported here; the one that `SINEW_IO` names, if it is set.
 pub(crate) fn all() -> Vec<Backend> {
+    let chosen = std::env::var("SINEW_IO").ok();
+    let is_chosen = |backend: &Backend| {
+        chosen.as_ref().is_none_or(|name| format!("{backend:?}").to_lowercase() == *name)
+    };
     let mut backends = vec![Backend::Epoll, Backend::Kqueue, Backend::Uring, Backend::Poll];
-    backends.retain(|backend| backend.is_supported());
+    backends.retain(|backend| is_chosen(backend) && backend.is_supported());
     backends
 }
 
