@@ -336,6 +336,11 @@ impl From<Elapsed> for std::io::Error {
 ///
 /// A lock of the standard library that is held when a wait in `f` is left is poisoned.
 ///
+/// What was read and not yet given to anybody is lost if `f` is left in the middle of a line or a text:
+/// `read_line`, `lines` and `read_to_string` of the standard library take back their string when they are
+/// unwound. `read_until` and `read_to_end`, which have a vector, keep what they have read, and so do all
+/// of them when they end with an error: set a read timeout of the socket for clients that are slow.
+///
 /// # Examples
 /// ```
 /// use std::time::Duration;

@@ -77,6 +77,36 @@ fn incoming_goes_on_after_a_cancellation() {
 }
 
 #[test]
+fn incoming_ends_when_the_listener_is_closed() {
+    on_each(|runtime| {
+        let listener = Arc::new(listener());
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let server = runtime.spawn({
+            let listener = listener.clone();
+            move || listener.incoming().map(Result::unwrap).count()
+        });
+        until_it_waits(&server);
+        listener.close().unwrap();
+        assert_eq!(server.join().unwrap(), 1);
+        assert!(listener.incoming().next().is_none());
+    });
+}
+
+/// More come at once than the standard library would let wait.
+#[test]
+fn as_many_may_wait_as_the_system_allows() {
+    let allowed = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap();
+    let count = allowed.trim().parse().unwrap_or(128).min(600);
+    let listener = listener();
+    let address = listener.local_addr().unwrap();
+    let at_once = Duration::from_millis(900);
+    for _ in 0..count {
+        // One that does not fit tries again after a second.
+        drop(std::net::TcpStream::connect_timeout(&address, at_once).unwrap());
+    }
+}
+
+#[test]
 fn a_listener_that_may_not_wait_says_so() {
     on_each_with(1, |runtime| {
         runtime.run(|| {

@@ -435,3 +435,43 @@ fn fibers_go_to_threads_and_back_while_others_unwind() {
     }
     assert_eq!(left.load(Ordering::Relaxed), 400);
 }
+
+/// As those of the standard library do.
+#[test]
+fn what_reads_and_writes_may_be_used_after_a_panic() {
+    fn passes<T: std::panic::UnwindSafe + std::panic::RefUnwindSafe>() {}
+    passes::<TcpStream>();
+    passes::<sinew::net::TcpListener>();
+    passes::<sinew::net::UdpSocket>();
+    passes::<sinew::os::unix::net::UnixStream>();
+    passes::<sinew::os::unix::net::UnixListener>();
+    passes::<sinew::os::unix::net::UnixDatagram>();
+    passes::<Async<std::fs::File>>();
+    passes::<PipeWriter>();
+    passes::<sinew::io::PipeReader>();
+    passes::<sinew::fs::File>();
+    passes::<sinew::fs::ReadDir>();
+    passes::<sinew::process::Child>();
+}
+
+/// The value, and what else there is, is said.
+#[test]
+fn a_backend_that_there_is_not_is_an_error() {
+    let name = "a_backend_that_there_is_not_is_an_error";
+    for value in ["bogus", "kqueue", "", "poll"] {
+        let prepare = |command: &mut std::process::Command| {
+            command.env("SINEW_IO", value);
+        };
+        sinew_testkit::child::child_with(name, prepare, || {
+            let error = Runtime::new().err().map(|error| error.to_string());
+            let reason = match std::env::var("SINEW_IO").unwrap().as_str() {
+                "bogus" => "which is no way to wait for descriptors; use one of",
+                "kqueue" if cfg!(target_os = "linux") => "which there is not on this system; use",
+                _ => return assert_eq!(error, None),
+            };
+            let error = error.unwrap();
+            assert!(error.starts_with("SINEW_IO is \"") && error.contains(reason), "{error}");
+        })
+        .assert_success();
+    }
+}

@@ -3,11 +3,13 @@
 
 use crate::backends::{all, processor_time};
 use sinew::net::{TcpListener, TcpStream};
+use sinew::runtime::Backend;
 use sinew::{Builder, Runtime};
 use sinew_testkit::child::{child, child_with};
 use sinew_testkit::watch;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -131,6 +133,85 @@ fn a_flood_of_events_passes() {
         });
         outcome.assert_success();
     }
+}
+
+/// The bell rings when there is no room for a report of it. Later, somebody submits a fiber while the
+/// carrier sleeps in a hook of the user's.
+#[test]
+fn a_flood_does_not_drown_the_bell() {
+    child("a_flood_does_not_drown_the_bell", || {
+        let _watch = watch::a_minute();
+        if !may_open(1200) {
+            return;
+        }
+        for backend in all() {
+            // As many as there is room for, and one less: whatever comes last does not fit.
+            for count in [511, 512] {
+                flood_with_a_hook(backend, count);
+            }
+        }
+    })
+    .assert_success();
+}
+
+fn flood_with_a_hook(backend: Backend, count: usize) {
+    let rests = Arc::new(AtomicUsize::new(0));
+    let waker = Arc::new(Mutex::new(None));
+    let (inside, gives) = (rests.clone(), waker.clone());
+    let hook = move |idle: &sinew::runtime::Idle<'_>| {
+        *gives.lock().unwrap() = Some(idle.waker());
+        let fd = idle.as_fd().as_raw_fd();
+        let mut entry = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        // Far longer than the test takes, unless it is deaf.
+        let timeout = idle.timeout().map_or(30_000, |timeout| timeout.as_millis() as i32 + 1);
+        inside.store(1, Ordering::Relaxed);
+        // SAFETY: one valid entry.
+        unsafe { libc::poll(&mut entry, 1, timeout) };
+        inside.store(0, Ordering::Relaxed);
+    };
+    let builder = Runtime::builder().carriers(1).backend(backend);
+    let runtime = builder.idle_hook(hook).build().unwrap();
+    let (ones, others): (Vec<_>, Vec<_>) = (0..count).map(|_| UnixStream::pair().unwrap()).unzip();
+    // All are watched, and nobody waits for them.
+    let watched = runtime.run(move || {
+        let ones: Vec<_> =
+            ones.into_iter().map(|one| sinew::io::Async::new(one).unwrap()).collect();
+        for one in &ones {
+            assert!(!one.wait_readable(Some(Duration::from_micros(10))).unwrap());
+        }
+        ones
+    });
+    sinew::wait_until(|| rests.load(Ordering::Relaxed) == 1, None);
+    // The carrier does not look, and its bell rings after all the rest.
+    let (busy, goes) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let blocker = runtime.spawn({
+        let (busy, goes) = (busy.clone(), goes.clone());
+        move || {
+            while goes.load(Ordering::Relaxed) == 0 {
+                // The kernel reports when the thread comes back from it.
+                std::thread::sleep(Duration::from_millis(1));
+                busy.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    });
+    let until_reported = || {
+        let before = busy.load(Ordering::Relaxed);
+        sinew::wait_until(|| busy.load(Ordering::Relaxed) > before + 2, None);
+    };
+    until_reported();
+    others.iter().for_each(|mut other| other.write_all(b"x").unwrap());
+    until_reported();
+    waker.lock().unwrap().take().expect("it has slept").wake();
+    until_reported();
+    goes.store(1, Ordering::Relaxed);
+    blocker.join().unwrap();
+    for _ in 0..100 {
+        sinew::wait_until(|| rests.load(Ordering::Relaxed) == 1, None);
+        let begun = Instant::now();
+        runtime.spawn(|| ()).join().unwrap();
+        assert!(begun.elapsed() < Duration::from_secs(10), "deaf on {backend:?}");
+    }
+    drop(watched);
 }
 
 /// What each thread of the process has used of the processor, in ticks, and where it is.

@@ -353,6 +353,30 @@ fn a_child_of_the_standard_library_can_be_waited_for() {
     });
 }
 
+/// A child writes as to any pipe: it is not told to come again later.
+#[test]
+fn children_may_have_our_pipes() {
+    on_each_backend(1, || {
+        let by = [
+            |pipe: sinew::io::PipeWriter| Stdio::from(pipe),
+            |pipe: sinew::io::PipeWriter| Stdio::from(std::os::fd::OwnedFd::from(pipe)),
+        ];
+        for into in by {
+            let (mut reader, writer) = sinew::io::pipe().unwrap();
+            let mut child = shell("head -c 300000 /dev/zero || echo failed")
+                .stdout(into(writer))
+                .spawn()
+                .unwrap();
+            // The pipe is full by now, or will be.
+            sinew::yield_now();
+            let mut all = Vec::new();
+            reader.read_to_end(&mut all).unwrap();
+            assert_eq!(all.len(), 300_000);
+            assert!(child.wait().unwrap().success());
+        }
+    });
+}
+
 /// In a process of its own, in which nobody else opens descriptors.
 #[test]
 #[cfg(target_os = "linux")]

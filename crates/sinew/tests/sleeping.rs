@@ -96,3 +96,35 @@ fn timers_are_cancelled_in_random_order() {
         sinew::sleep(Duration::from_millis(1));
     });
 }
+
+/// How often a carrier looks at its clock follows from what its fibers do; but not from what they did
+/// before it slept.
+#[test]
+fn a_carrier_that_was_idle_is_punctual_when_fibers_compute() {
+    let _watch = watch::a_minute();
+    let runtime = Runtime::builder().carriers(1).build().unwrap();
+    let late = runtime.run(|| {
+        (0..60).for_each(|_| sinew::sleep(Duration::from_millis(1)));
+        let done = Arc::new(AtomicUsize::new(0));
+        let compute = |done: Arc<AtomicUsize>| {
+            while done.load(Ordering::Relaxed) == 0 {
+                let until = Instant::now() + Duration::from_micros(500);
+                while Instant::now() < until {}
+                sinew::yield_now();
+            }
+        };
+        let fibers: Vec<_> = (0..4)
+            .map(|_| {
+                let done = done.clone();
+                sinew::spawn(move || compute(done))
+            })
+            .collect();
+        let start = Instant::now();
+        sinew::sleep(Duration::from_millis(5));
+        let late = start.elapsed();
+        done.store(1, Ordering::Relaxed);
+        fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
+        late
+    });
+    assert!(late < Duration::from_millis(100), "{late:?}");
+}

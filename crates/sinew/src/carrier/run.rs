@@ -344,7 +344,7 @@ impl Carrier {
                 self.give_stacks_back();
             }
             self.rest(crew, timeout);
-            let before = self.now.replace(clock::now());
+            let before = self.slept_until(clock::now());
             self.polled.store(self.now.get(), Ordering::Relaxed);
             if !self.inbox.is_empty() && self.now.get() - before < SHORT_SLEEP {
                 // Looking around for a little longer would have done.

@@ -18,6 +18,8 @@ use core::cell::Cell;
 /// Dispatches between two looks at the clock, at least and at most.
 const LEAST: u32 = 4;
 const MOST: u32 = 512;
+/// The same at most after a sleep: what runs then may be other than what ran before.
+const MOST_AT_FIRST: u32 = 16;
 /// Dispatches between two looks into the inbox, at most.
 const GLANCE: u32 = 64;
 /// A look at the clock is due after about this time.
@@ -103,6 +105,13 @@ impl Carrier {
         self.next_ready()
     }
 
+    /// What is known of how long dispatches take is from before the sleep that is over.
+    pub(super) fn slept_until(&self, now: u64) -> u64 {
+        let window = &self.duties.window;
+        window.set(window.get().min(MOST_AT_FIRST));
+        self.now.replace(now)
+    }
+
     fn set_tick(&self, tick: u32) {
         let tick = tick.min(GLANCE);
         self.duties.tick.set(tick);
@@ -121,7 +130,7 @@ impl Carrier {
         let elapsed = now.saturating_sub(before);
         if elapsed > 2 * PERIOD {
             duties.window.set((window / 2).max(LEAST));
-        } else if elapsed < PERIOD / 2 {
+        } else if elapsed < PERIOD / 2 && dispatched >= window {
             duties.window.set((window * 2).min(MOST));
         }
         self.slot_left.set((window / 4).max(1));

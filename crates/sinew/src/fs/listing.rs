@@ -45,6 +45,10 @@ pub struct ReadDir {
     ended: bool,
 }
 
+// Entries on their way are given out in order, whatever happened in between.
+impl std::panic::UnwindSafe for ReadDir {}
+impl std::panic::RefUnwindSafe for ReadDir {}
+
 /// How many entries are read at a time.
 const BATCH: usize = 64;
 

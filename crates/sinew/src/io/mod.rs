@@ -6,8 +6,9 @@
 //! [`pipe`].
 //!
 //! A fiber that waits is suspended; a plain thread blocks. A fiber that is cancelled is unwound from
-//! its wait, never from an operation that was done: no byte is lost. Fibers that do many operations
-//! without having to wait let others run now and then.
+//! its wait, never from an operation that was done: no byte that was read by one call is lost. What
+//! consists of several calls may lose what the first ones have read; [`timeout`](crate::timeout) says
+//! which. Fibers that do many operations without having to wait let others run now and then.
 
 mod adapter;
 pub(crate) mod attempt;

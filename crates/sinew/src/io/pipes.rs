@@ -234,9 +234,16 @@ macro_rules! descriptor {
         }
 
         impl From<$type> for OwnedFd {
-            /// The descriptor, in non-blocking mode.
+            /// The descriptor, which blocks.
             fn from(pipe: $type) -> OwnedFd {
-                pipe.io.into_inner().into()
+                pipe.io.into_blocking().into()
+            }
+        }
+
+        impl From<$type> for std::process::Stdio {
+            /// For a child; takes the pipe out of non-blocking mode, which that would not expect.
+            fn from(pipe: $type) -> std::process::Stdio {
+                pipe.io.into_blocking().into()
             }
         }
 

@@ -25,6 +25,13 @@ pub(crate) struct Socket<T> {
     is_foreign: bool,
 }
 
+/// Lets as many connections wait to be accepted as the system allows: the standard library asks for 128,
+/// and who comes when there are more is late by a second.
+pub(crate) fn listen<T: AsFd>(listener: T) -> io::Result<T> {
+    SockRef::from(&listener).listen(libc::c_int::MAX)?;
+    Ok(listener)
+}
+
 /// Whether a socket is one of plain TCP.
 #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
 fn is_tcp(socket: &SockRef<'_>) -> bool {
@@ -104,11 +111,6 @@ impl<T: AsFd> Socket<T> {
 
     pub(crate) fn source(&self) -> &Source {
         self.io.source()
-    }
-
-    /// Gives back the descriptor as it is.
-    pub(crate) fn into_inner(self) -> T {
-        self.io.into_inner()
     }
 
     /// Another one for the same socket, which `copy` makes.
@@ -423,9 +425,9 @@ macro_rules! descriptor {
         }
 
         impl From<$type> for std::os::fd::OwnedFd {
-            /// The descriptor, in non-blocking mode.
+            /// The descriptor as the standard library has it: it blocks, unless it was asked not to.
             fn from(socket: $type) -> std::os::fd::OwnedFd {
-                socket.socket.into_inner().into()
+                socket.socket.into_std().into()
             }
         }
 

@@ -44,7 +44,7 @@ impl TcpListener {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn bind<A: ToSocketAddrs>(address: A) -> io::Result<TcpListener> {
-        with_each(address, net::TcpListener::bind).map(TcpListener::from)
+        with_each(address, net::TcpListener::bind).and_then(socket::listen).map(TcpListener::from)
     }
 
     /// The address that it listens at.
@@ -216,7 +216,8 @@ impl TcpListener {
     }
 }
 
-/// The connections of a [`TcpListener`], one after the other, without an end.
+/// The connections of a [`TcpListener`], one after the other, until it is
+/// [closed](TcpListener::close).
 #[derive(Debug)]
 pub struct Incoming<'a> {
     listener: &'a TcpListener,
@@ -226,7 +227,9 @@ impl Iterator for Incoming<'_> {
     type Item = io::Result<TcpStream>;
 
     fn next(&mut self) -> Option<io::Result<TcpStream>> {
-        Some(self.listener.accept().map(|(stream, _)| stream))
+        let accepted = self.listener.accept();
+        let closed = accepted.is_err() && self.listener.socket.source().is_closed();
+        (!closed).then(|| accepted.map(|(stream, _)| stream))
     }
 }
 

@@ -115,7 +115,8 @@ impl Child {
         }
     }
 
-    /// As [`wait`](Self::wait), at most for `timeout`; `None` if that was over before.
+    /// As [`wait`](Self::wait), at most for `timeout`; `None` if that was over before. Closes
+    /// [`stdin`](Self::stdin) first, as `wait` does: take it out before if the child is to go on reading.
     ///
     /// # Errors
     /// As [`wait`](Self::wait).

@@ -158,7 +158,7 @@ macro_rules! end_of_pipe {
         }
 
         impl From<$type> for OwnedFd {
-            /// The descriptor, in non-blocking mode.
+            /// The descriptor, which blocks.
             fn from(end: $type) -> OwnedFd {
                 end.pipe.into()
             }

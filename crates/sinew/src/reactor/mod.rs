@@ -220,6 +220,7 @@ impl Driver for Reactor {
 
     fn poll(&self) -> bool {
         match self.poller.get() {
+            Some(poller) if !poller.is_for_neighbours() && !self.is_here() => false,
             Some(poller) => self.harvest(&**poller, Some(Duration::ZERO)) > 0,
             None => false,
         }

@@ -92,7 +92,7 @@ impl Source {
         }
     }
 
-    #[cold]
+    #[inline(never)]
     fn wait_specially(&self, direction: Direction, tick: Tick, deadline: u64) -> io::Result<bool> {
         match current::fiber() {
             Some((_, control)) if !control.flags().has(BLOCKS) => {
@@ -218,6 +218,10 @@ impl Source {
         unsafe { deferred::arm(self, node, control) };
     }
 }
+
+// What is known of a descriptor is changed under a lock, by code that does not panic.
+impl std::panic::UnwindSafe for Source {}
+impl std::panic::RefUnwindSafe for Source {}
 
 impl Drop for Source {
     fn drop(&mut self) {

@@ -184,8 +184,8 @@ impl Builder {
         self
     }
 
-    /// How carriers wait for descriptors: the environment variable `SINEW_IO` (`epoll`, `kqueue`,
-    /// `poll`) decides if not set, and else the best that there is. One that cannot be had at run
+    /// How carriers wait for descriptors: the environment variable `SINEW_IO` (`epoll`, `uring`,
+    /// `kqueue` or `poll`) decides if not set, and else the best that there is. One that cannot be had at run
     /// time, because descriptors are used up, is replaced by `poll`.
     ///
     /// # Examples

@@ -9,7 +9,8 @@ impl Handle {
     /// The default runtime: made by the first who needs it, and there until the process ends.
     ///
     /// # Panics
-    /// If it cannot be made, because the process has no threads or descriptors left.
+    /// If it cannot be made, because the process has no threads or descriptors left, or the environment
+    /// variable `SINEW_IO` names what there is not.
     ///
     /// # Examples
     /// ```

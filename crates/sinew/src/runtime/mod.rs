@@ -245,7 +245,8 @@ pub fn current_carrier() -> Option<usize> {
 /// Fibers that `f` leaves behind are cancelled. The calling thread waits and runs nothing itself.
 ///
 /// # Panics
-/// If the runtime cannot be made, because the process has no threads or descriptors left.
+/// If the runtime cannot be made, because the process has no threads or descriptors left, or the
+/// environment variable `SINEW_IO` names what there is not.
 ///
 /// # Examples
 /// ```

@@ -254,8 +254,7 @@ impl Iterator for Forever<'_> {
 }
 
 fn cannot_wait(signal: Signal, kind: io::ErrorKind, reason: &dyn fmt::Display) -> io::Error {
-    let number = signal.as_raw();
-    io::Error::new(kind, format!("cannot wait for signal {number} ({signal}): {reason}"))
+    io::Error::new(kind, format!("cannot wait for {signal}: {reason}"))
 }
 
 /// Has `action` called in the handler of a signal. It does only what is allowed there.

@@ -14,7 +14,9 @@ use std::io;
 /// It starts on any carrier; a server's connections spread over all of them. If the source cannot be
 /// waited for, is closed, or comes to its end, the fiber starts and finds out.
 ///
-/// The fiber is cancelled like any other: it then ends without having begun, and drops the source.
+/// The fiber is cancelled like any other: it then ends without having begun, and drops the source. It
+/// waits for the first byte as long as it takes, whatever timeout the source has; a server that wants to
+/// be rid of silent clients keeps the handle, and cancels.
 ///
 /// # Examples
 /// ```

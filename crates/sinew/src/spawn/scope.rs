@@ -88,6 +88,9 @@ unsafe impl Send for Children {}
 /// ended. If the caller is cancelled, or a deadline passes, while it waits, its children are
 /// cancelled. On a plain thread the children run on the default runtime.
 ///
+/// Leaving `f` early, by `?` or by a panic, cancels nobody: children that wait for somebody who never
+/// comes are waited for. [`Scope::cancel`] ends them.
+///
 /// # Examples
 /// ```
 /// let mut numbers = vec![1, 2, 3];

@@ -53,7 +53,7 @@ impl UnixListener {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn bind<P: AsRef<Path>>(path: P) -> io::Result<UnixListener> {
-        net::UnixListener::bind(path).map(UnixListener::from)
+        net::UnixListener::bind(path).and_then(socket::listen).map(UnixListener::from)
     }
 
     /// Listens at an address.
@@ -71,7 +71,7 @@ impl UnixListener {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn bind_addr(address: &SocketAddr) -> io::Result<UnixListener> {
-        net::UnixListener::bind_addr(address).map(UnixListener::from)
+        net::UnixListener::bind_addr(address).and_then(socket::listen).map(UnixListener::from)
     }
 
     /// Waits for the next connection, and accepts it. A cancelled fiber is unwound from here.
@@ -239,11 +239,9 @@ impl Iterator for Incoming<'_> {
     type Item = io::Result<UnixStream>;
 
     fn next(&mut self) -> Option<io::Result<UnixStream>> {
-        Some(self.listener.accept().map(|(stream, _)| stream))
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        (usize::MAX, None)
+        let accepted = self.listener.accept();
+        let closed = accepted.is_err() && self.listener.socket.source().is_closed();
+        (!closed).then(|| accepted.map(|(stream, _)| stream))
     }
 }
 

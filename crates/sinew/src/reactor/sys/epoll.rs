@@ -26,7 +26,11 @@ static COARSE: AtomicBool = AtomicBool::new(false);
 #[cfg(target_os = "linux")]
 pub(super) fn check(fd: RawFd) -> io::Result<()> {
     match Epoll::empty() {
-        Ok(epoll) => epoll.control(libc::EPOLL_CTL_ADD, fd, 0, Token::BELL),
+        Ok(epoll) => match epoll.control(libc::EPOLL_CTL_ADD, fd, 0, Token::BELL) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(error),
+            // Other errors say nothing of the kind.
+            _ => Ok(()),
+        },
         // Most are not.
         Err(_) => Ok(()),
     }

@@ -166,6 +166,11 @@ pub(super) trait Poller: Send + Sync {
     /// `events`, which are none yet. A signal may end it early.
     fn wait(&self, timeout: Option<Duration>, events: &mut Events) -> io::Result<()>;
 
+    /// Whether carriers that are idle may look here, when this one does not get to it.
+    fn is_for_neighbours(&self) -> bool {
+        true
+    }
+
     /// The ring for operations that the kernel does by itself, if there is one.
     #[cfg(target_os = "linux")]
     fn ring(&self) -> Option<&Ring> {
@@ -239,17 +244,21 @@ impl Backend {
 
     /// The one that the environment asks for, or the best.
     pub(crate) fn from_environment() -> io::Result<Backend> {
-        match std::env::var_os("SINEW_IO") {
-            None => Ok(Backend::best()),
-            Some(name) => Backend::NAMES
-                .iter()
-                .find(|(known, _)| name == *known)
-                .map(|(_, backend)| *backend)
-                .ok_or_else(|| {
-                    let known = Backend::NAMES.map(|(name, _)| name).join(", ");
-                    let message = format!("SINEW_IO is {name:?}, which is none of {known}");
-                    io::Error::new(io::ErrorKind::InvalidInput, message)
-                }),
+        let name = match std::env::var_os("SINEW_IO") {
+            Some(name) if !name.is_empty() => name,
+            _ => return Ok(Backend::best()),
+        };
+        let refuse = |reason: &str| {
+            let supported = |(_, backend): &&(_, Backend)| backend.is_supported();
+            let names = Backend::NAMES.iter().filter(supported).map(|(name, _)| *name);
+            let names = names.collect::<Vec<_>>().join(", ");
+            let message = format!("SINEW_IO is {name:?}, {reason}; use one of {names}");
+            io::Error::new(io::ErrorKind::InvalidInput, message)
+        };
+        match Backend::NAMES.iter().find(|(known, _)| name == *known) {
+            Some((_, backend)) if backend.is_supported() => Ok(*backend),
+            Some(_) => Err(refuse("which there is not on this system")),
+            None => Err(refuse("which is no way to wait for descriptors")),
         }
     }
 

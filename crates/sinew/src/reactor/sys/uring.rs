@@ -31,7 +31,7 @@ impl Uring {
     pub(super) fn new(bell: &Bell) -> io::Result<Uring> {
         let (ring, bell) = (Ring::new()?, bell.as_fd().as_raw_fd());
         let uring = Uring { ring, bell, ended: SpinLock::new(VecDeque::new()) };
-        uring.begin(uring.bell, libc::POLLIN as u32, Token::BELL)?;
+        uring.watch_bell()?;
         Ok(uring)
     }
 
@@ -51,35 +51,46 @@ impl Uring {
         let some_ended = !self.ended.lock().is_empty();
         let room = events.room() - if some_ended { AGAIN } else { 0 };
         let count = self.ring.reap(room, &mut |mark, result, flags| {
-            let ended = !cqueue::more(flags);
-            if mark == Token::BELL.0 {
-                events.push(Token::BELL, Ready::READ);
-            } else if mark != NOBODY {
-                events.push(Token(mark), ready(result));
+            let token = Token(mark);
+            if mark == NOBODY {
+                return;
             }
-            if ended && mark != NOBODY {
-                self.ended.lock().push_back(Token(mark));
+            let bell = token == Token::BELL;
+            events.push(token, if bell { Ready::READ } else { ready(result) });
+            // The bell is one alone, and must not be missing when the carrier sleeps.
+            let goes_on = cqueue::more(flags) || bell && self.watch_bell().is_ok();
+            if !goes_on {
+                self.ended.lock().push_back(token);
             }
         });
         (some_ended && self.begin_again(events)) || count > 0
     }
 
     /// Reports the end of polls, so that they are begun again, if there is room for what they will
-    /// report; false if there are none.
+    /// report. True: there are some, or have been.
     #[cold]
     fn begin_again(&self, events: &mut Events) -> bool {
+        if self.ring.has_overflowed() {
+            return true;
+        }
         let mut ended = self.ended.lock();
-        if !self.ring.has_overflowed() {
-            let count = ended.len().min(AGAIN);
-            for token in ended.drain(..count) {
-                if token == Token::BELL {
-                    let _ = self.begin(self.bell, libc::POLLIN as u32, Token::BELL);
-                } else {
-                    events.push(token, Ready::ENDED);
-                }
+        let count = ended.len().min(AGAIN);
+        let mut failed = false;
+        for token in ended.drain(..count) {
+            if token == Token::BELL {
+                failed |= self.watch_bell().is_err();
+            } else {
+                events.push(token, Ready::ENDED);
             }
         }
+        if failed {
+            ended.push_back(Token::BELL);
+        }
         true
+    }
+
+    fn watch_bell(&self) -> io::Result<()> {
+        self.begin(self.bell, libc::POLLIN as u32, Token::BELL)
     }
 
     fn push(&self, entry: &squeue::Entry, mark: u64) -> io::Result<()> {
@@ -164,7 +175,13 @@ impl Poller for Uring {
     }
 
     fn is_active(&self) -> bool {
-        self.ring.is_active()
+        self.ring.is_active() || self.ring.has_unsubmitted() || !self.ended.lock().is_empty()
+    }
+
+    /// What a neighbour took out and put into `ended` might be missed by the carrier, which falls asleep
+    /// at that moment. And the kernel reports to a carrier that computes only when a tick interrupts it.
+    fn is_for_neighbours(&self) -> bool {
+        false
     }
 
     fn as_fd(&self) -> Option<BorrowedFd<'_>> {
