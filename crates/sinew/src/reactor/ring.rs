@@ -14,6 +14,7 @@
 
 use super::Reactor;
 use crate::cancel;
+use crate::carrier::current;
 use crate::fiber::state::Outcome;
 use crate::fiber::{Control, WaitKind};
 use crate::park::list::NeverUnwinds;
@@ -62,14 +63,31 @@ enum Completion {
     Other { mark: u64, result: i32, flags: u32 },
 }
 
-impl Ring {
-    pub(super) fn new() -> io::Result<Ring> {
-        let ring = IoUring::builder()
+/// Opens a ring of the kernel's.
+///
+/// When it goes, the kernel interrupts every thread that has opened or entered it. A carrier copes with
+/// that; the calls of a thread of the user's would fail with `EINTR`.
+fn open() -> io::Result<IoUring> {
+    let open = || {
+        IoUring::builder()
             .setup_clamp()
             .setup_submit_all()
             .setup_coop_taskrun()
             .setup_taskrun_flag()
-            .build(ENTRIES)?;
+            .build(ENTRIES)
+    };
+    if !current::carrier().is_null() {
+        return open();
+    }
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("sinew-ring".to_owned());
+        thread.spawn_scoped(scope, open)?.join().expect("nothing in it panics")
+    })
+}
+
+impl Ring {
+    pub(super) fn new() -> io::Result<Ring> {
+        let ring = open()?;
         if !ring.params().is_feature_nodrop() || !ring.params().is_feature_ext_arg() {
             return Err(io::Error::new(io::ErrorKind::Unsupported, "the kernel is too old"));
         }
@@ -336,7 +354,7 @@ pub(crate) unsafe fn perform(
     kind: WaitKind,
     address: usize,
 ) -> Option<io::Result<u32>> {
-    let (_, control) = crate::carrier::current::fiber()?;
+    let (_, control) = current::fiber()?;
     if !may_wait(control) || Reactor::here()?.poller().ring().is_none() {
         return None;
     }
