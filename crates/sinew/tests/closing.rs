@@ -560,22 +560,20 @@ fn a_socket_that_wanders_is_watched_wherever_it_is() {
 /// the user's, whose calls fail then.
 #[test]
 fn threads_are_not_interrupted_by_runtimes_that_end() {
-    on_each(|_| {
-        let (one, _other) = std::os::unix::net::UnixStream::pair().unwrap();
-        one.set_read_timeout(Some(Duration::from_millis(3))).unwrap();
-        for backend in backends::all() {
-            for _ in 0..10 {
-                let runtime =
-                    sinew::Runtime::builder().carriers(1).backend(backend).build().unwrap();
-                let (reader, mut writer) = sinew::io::pipe().unwrap();
-                let reader = runtime.spawn(move || (&reader).read(&mut [0]).unwrap());
-                until_it_waits(&reader);
-                writer.write_all(b"x").unwrap();
-                reader.join().unwrap();
-                drop(runtime);
-                let error = (&one).read(&mut [0]).unwrap_err();
-                assert_eq!(error.kind(), ErrorKind::WouldBlock, "{backend:?}");
-            }
+    let _watch = watch::a_minute();
+    let (mut one, _other) = UnixStream::pair().unwrap();
+    one.set_read_timeout(Some(Duration::from_millis(3))).unwrap();
+    for backend in backends::all() {
+        for _ in 0..20 {
+            let runtime = Runtime::builder().carriers(1).backend(backend).build().unwrap();
+            let (reader, mut writer) = sinew::io::pipe().unwrap();
+            let reader = runtime.spawn(move || (&reader).read(&mut [0]).unwrap());
+            until_it_waits(&reader);
+            writer.write_all(b"x").unwrap();
+            reader.join().unwrap();
+            drop(runtime);
+            let error = one.read(&mut [0]).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::WouldBlock, "{backend:?}");
         }
-    });
+    }
 }
