@@ -563,7 +563,7 @@ fn threads_are_not_interrupted_by_runtimes_that_end() {
     let _watch = watch::a_minute();
     let (mut one, _other) = UnixStream::pair().unwrap();
     one.set_read_timeout(Some(Duration::from_millis(3))).unwrap();
-    for backend in backends::all() {
+    for backend in all() {
         for _ in 0..20 {
             let runtime = Runtime::builder().carriers(1).backend(backend).build().unwrap();
             let (reader, mut writer) = sinew::io::pipe().unwrap();
