@@ -46,7 +46,7 @@ macro_rules! signals {
         impl Signal {
             $($(#[$doc])* pub const $name: Signal = Signal(libc::$number);)*
 
-            fn name(self) -> Option<&'static str> {
+            pub(super) fn name(self) -> Option<&'static str> {
                 match self.0 {
                     $(libc::$number => Some(stringify!($number)),)*
                     libc::SIGKILL => Some("SIGKILL"),

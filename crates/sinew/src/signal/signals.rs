@@ -254,7 +254,8 @@ impl Iterator for Forever<'_> {
 }
 
 fn cannot_wait(signal: Signal, kind: io::ErrorKind, reason: &dyn fmt::Display) -> io::Error {
-    io::Error::new(kind, format!("cannot wait for {signal}: {reason}"))
+    let name = signal.name().map_or_else(String::new, |name| format!(" ({name})"));
+    io::Error::new(kind, format!("cannot wait for signal {}{name}: {reason}", signal.as_raw()))
 }
 
 /// Has `action` called in the handler of a signal. It does only what is allowed there.
