@@ -1,9 +1,10 @@
 //! Accepting connections, also when descriptors are used up.
 
-use crate::backends::{Who, all, on_each, on_each_with, processor_time, until_it_waits};
+use crate::backends::{Who, all, on_each, on_each_with, until_it_waits};
 use sinew::Runtime;
 use sinew::net::{TcpListener, TcpStream};
 use sinew_testkit::child::{child, child_with};
+use sinew_testkit::processor_time;
 use sinew_testkit::watch;
 use std::fs::File;
 use std::io::{ErrorKind, Read, Write};

@@ -2,25 +2,12 @@
 
 use sinew::Runtime;
 use sinew_testkit::child::child;
+use sinew_testkit::processor_time;
 use sinew_testkit::watch;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
-
-/// Time that the process has used the processor.
-fn processor_time() -> Duration {
-    // SAFETY: an all-zero structure is valid, and is filled in.
-    let usage = unsafe {
-        let mut usage: libc::rusage = std::mem::zeroed();
-        libc::getrusage(libc::RUSAGE_SELF, &mut usage);
-        usage
-    };
-    let time = |time: libc::timeval| {
-        Duration::new(time.tv_sec as u64, 0) + Duration::from_micros(time.tv_usec as u64)
-    };
-    time(usage.ru_utime) + time(usage.ru_stime)
-}
 
 #[test]
 fn ten_thousand_sleepers_use_no_processor() {

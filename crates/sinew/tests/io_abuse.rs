@@ -6,6 +6,7 @@ use sinew::net::{Shutdown, TcpStream};
 use sinew::runtime::PinnedWait;
 use sinew::{Builder, Runtime, wait_until};
 use sinew_testkit::child::child;
+use sinew_testkit::processor_time;
 use sinew_testkit::{Seed, watch};
 use std::cell::Cell;
 use std::io::{self, Read, Write};
@@ -17,20 +18,6 @@ use std::thread;
 use std::time::Duration;
 
 mod backends;
-
-/// The processor time that this process has used.
-fn processor_time() -> Duration {
-    // SAFETY: zeroed is a valid value to write over.
-    let usage = unsafe {
-        let mut usage = core::mem::zeroed::<libc::rusage>();
-        assert_eq!(libc::getrusage(libc::RUSAGE_SELF, &raw mut usage), 0);
-        usage
-    };
-    [usage.ru_utime, usage.ru_stime]
-        .iter()
-        .map(|time| Duration::new(time.tv_sec as u64, time.tv_usec as u32 * 1000))
-        .sum()
-}
 
 #[test]
 fn two_who_watch_one_descriptor_do_not_keep_the_kernel_busy() {

@@ -1,11 +1,12 @@
 //! Connections on which nothing happens cost nothing but a little memory.
 #![allow(clippy::print_stdout, reason = "what was measured is printed, and processes talk")]
 
-use crate::backends::{all, processor_time};
+use crate::backends::all;
 use sinew::net::{TcpListener, TcpStream};
 use sinew::runtime::Backend;
 use sinew::{Builder, Runtime};
 use sinew_testkit::child::{child, child_with};
+use sinew_testkit::processor_time;
 use sinew_testkit::watch;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;

@@ -1,10 +1,11 @@
 //! Waiting for descriptors of all kinds, one or several at a time.
 #![allow(clippy::print_stdout, reason = "processes tell what they have read")]
 
-use crate::backends::{Who, all, connected, on_each, on_each_with, processor_time, until_it_waits};
+use crate::backends::{Who, all, connected, on_each, on_each_with, until_it_waits};
 use sinew::Builder;
 use sinew::io::{Async, Interest, PollFd, poll, wait_readable, wait_writable};
 use sinew_testkit::child::{child, child_with};
+use sinew_testkit::processor_time;
 use sinew_testkit::watch;
 use std::fs::File;
 use std::io::{self, BufRead, Read, Write};

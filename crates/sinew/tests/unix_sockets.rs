@@ -5,6 +5,7 @@ use sinew::Runtime;
 use sinew::net::Shutdown;
 use sinew::os::unix::net::{SocketAddr, UnixDatagram, UnixListener, UnixStream};
 use sinew_testkit::child::child;
+use sinew_testkit::processor_time;
 use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -676,20 +677,6 @@ fn a_wait_for_room_elsewhere_ends_in_every_way() {
         drop(other);
         assert_eq!(fiber.join().unwrap(), ErrorKind::ConnectionRefused);
     });
-}
-
-/// Time that the process has used the processor.
-fn processor_time() -> Duration {
-    // SAFETY: an all-zero structure is valid, and is filled in.
-    let usage = unsafe {
-        let mut usage: libc::rusage = std::mem::zeroed();
-        libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);
-        usage
-    };
-    let time = |time: libc::timeval| {
-        Duration::from_secs(time.tv_sec as u64) + Duration::from_micros(time.tv_usec as u64)
-    };
-    time(usage.ru_utime) + time(usage.ru_stime)
 }
 
 #[test]

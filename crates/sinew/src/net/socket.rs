@@ -412,6 +412,7 @@ macro_rules! descriptor {
 
         impl From<$type> for $std {
             /// The socket as the standard library has it: it blocks, unless it was asked not to.
+            /// Copies share the mode: one that stays with sinew would block its carrier.
             fn from(socket: $type) -> $std {
                 socket.socket.into_std()
             }
@@ -426,6 +427,7 @@ macro_rules! descriptor {
 
         impl From<$type> for std::os::fd::OwnedFd {
             /// The descriptor as the standard library has it: it blocks, unless it was asked not to.
+            /// Copies share the mode: one that stays with sinew would block its carrier.
             fn from(socket: $type) -> std::os::fd::OwnedFd {
                 socket.socket.into_std().into()
             }

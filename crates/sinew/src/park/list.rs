@@ -364,32 +364,19 @@ pub(crate) fn wait_after<S, P, R>(
     leave: impl Fn(&mut S, Option<&Node<P>>) -> Wakes,
 ) -> Ended<R> {
     loop {
-        if let Some(ended) = wait_once(lock, terms, payload, &mut enter, &mut then, &leave) {
+        let wait = if terms.must {
+            Wait::begin_anyhow(terms.kind, terms.address)
+        } else {
+            Wait::begin(terms.kind, terms.address)
+        };
+        let ended = wait_begun(wait, lock, terms, payload, &mut enter, &mut then, &leave);
+        if let Some(ended) = ended {
             return ended;
         }
     }
 }
 
-/// The same once: nothing if the waiter was woken for something else.
-#[inline(always)]
-#[track_caller]
-pub(crate) fn wait_once<S, P, R>(
-    lock: &SpinLock<S>,
-    terms: Terms,
-    payload: &P,
-    enter: impl FnOnce(&mut S, Pin<&Node<P>>) -> Option<R>,
-    then: impl FnOnce(),
-    leave: impl Fn(&mut S, Option<&Node<P>>) -> Wakes,
-) -> Option<Ended<R>> {
-    let wait = if terms.must {
-        Wait::begin_anyhow(terms.kind, terms.address)
-    } else {
-        Wait::begin(terms.kind, terms.address)
-    };
-    wait_begun(wait, lock, terms, payload, enter, then, leave)
-}
-
-/// The same, of a wait that has just begun.
+/// The same once, of a wait that has just begun: nothing if the waiter was woken for something else.
 #[inline(always)]
 #[track_caller]
 pub(crate) fn wait_begun<S, P, R>(

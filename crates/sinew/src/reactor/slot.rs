@@ -50,7 +50,7 @@ impl Marks {
     const SPECIAL: u32 = 1;
     /// It was closed while somebody still has it.
     const CLOSED: u32 = 2;
-    /// One wait in a row from another carrier. The greatest is enough for many.
+    /// One wait in a row from another carrier: the unit of the count.
     const STRANGER: u32 = 4;
 
     #[inline(always)]

@@ -7,7 +7,6 @@ use sinew::runtime::{Backend, PinnedWait};
 use sinew::{Builder, JoinHandle, Runtime, WaitKind};
 use sinew_testkit::watch;
 use std::io::{ErrorKind, Write};
-use std::time::Duration;
 
 /// Runs `test` with a runtime of each backend that is supported here, on one carrier and on two.
 pub(crate) fn on_each(test: impl Fn(&Runtime)) {
@@ -92,20 +91,6 @@ pub(crate) fn write_until_it_fails(mut stream: &TcpStream) -> ErrorKind {
 pub(crate) fn open_descriptors() -> usize {
     // One of them is that of the folder.
     std::fs::read_dir("/proc/self/fd").unwrap().count() - 1
-}
-
-/// Time that the process has used the processor.
-pub(crate) fn processor_time() -> Duration {
-    // SAFETY: an all-zero structure is valid, and is filled in.
-    let usage = unsafe {
-        let mut usage: libc::rusage = std::mem::zeroed();
-        libc::getrusage(libc::RUSAGE_SELF, &mut usage);
-        usage
-    };
-    let time = |time: libc::timeval| {
-        Duration::new(time.tv_sec as u64, 0) + Duration::from_micros(time.tv_usec as u64)
-    };
-    time(usage.ru_utime) + time(usage.ru_stime)
 }
 
 /// What those are who take part in a test.

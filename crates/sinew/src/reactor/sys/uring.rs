@@ -63,15 +63,18 @@ impl Uring {
                 self.ended.lock().push_back(token);
             }
         });
-        (some_ended && self.begin_again(events)) || count > 0
+        if some_ended {
+            self.begin_again(events);
+        }
+        some_ended || count > 0
     }
 
     /// Reports the end of polls, so that they are begun again, if there is room for what they will
-    /// report. True: there are some, or have been.
+    /// report.
     #[cold]
-    fn begin_again(&self, events: &mut Events) -> bool {
+    fn begin_again(&self, events: &mut Events) {
         if self.ring.has_overflowed() {
-            return true;
+            return;
         }
         let mut ended = self.ended.lock();
         let count = ended.len().min(AGAIN);
@@ -86,7 +89,6 @@ impl Uring {
         if failed {
             ended.push_back(Token::BELL);
         }
-        true
     }
 
     fn watch_bell(&self) -> io::Result<()> {
