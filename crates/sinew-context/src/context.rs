@@ -41,6 +41,42 @@ pub struct Registers {
     pub base: usize,
 }
 
+/// Where in the frame of a suspended context its registers are, for debuggers.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct FrameLayout {
+    /// See [`Registers::instruction`].
+    pub resume_at: usize,
+    /// See [`Registers::frame`].
+    pub frame_pointer: usize,
+    /// See [`Registers::base`].
+    pub base_register: usize,
+    /// Its size: the stack pointer is behind it.
+    pub size: usize,
+}
+
+/// The one of this machine.
+pub const FRAME_LAYOUT: FrameLayout = FrameLayout {
+    resume_at: core::mem::offset_of!(Frame, resume_at),
+    frame_pointer: core::mem::offset_of!(Frame, frame_pointer),
+    base_register: core::mem::offset_of!(Frame, base_register),
+    size: FRAME_SIZE,
+};
+
+impl Registers {
+    /// Those of a context that is suspended at `address`, from a copy of its stack: `read` gives the
+    /// word at an address, if it is in the copy.
+    pub fn read_from(address: usize, read: impl Fn(usize) -> Option<usize>) -> Option<Registers> {
+        let word = |offset: usize| read(address.checked_add(offset)?);
+        Some(Registers {
+            instruction: word(core::mem::offset_of!(Frame, resume_at))?,
+            stack: address.checked_add(FRAME_SIZE)?,
+            frame: word(core::mem::offset_of!(Frame, frame_pointer))?,
+            base: word(core::mem::offset_of!(Frame, base_register))?,
+        })
+    }
+}
+
 /// The first words of a record that a new context is given: the function it begins with.
 ///
 /// Put it first in a `#[repr(C)]` struct to give the entry function more.

@@ -150,7 +150,7 @@ pub(crate) fn request(control: &Control) {
             // SAFETY: the message has a reference of its own; the mark is set once, so the link is
             // free.
             if unsafe { carrier.inbox.push(Entry::Message(message)) } {
-                carrier.bell().ring();
+                carrier.ring();
             }
         }
     }

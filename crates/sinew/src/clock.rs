@@ -29,6 +29,11 @@ pub(crate) fn at(instant: Instant) -> u64 {
     after(0, instant.saturating_duration_since(start()))
 }
 
+/// The instant that a moment stands for; nothing for never, and for one that no instant can be.
+pub(crate) fn to_instant(moment: u64) -> Option<Instant> {
+    if moment == NEVER { None } else { start().checked_add(Duration::from_nanos(moment)) }
+}
+
 /// How long it is until `moment`; nothing for never.
 pub(crate) fn until(now: u64, moment: u64) -> Option<Duration> {
     (moment != NEVER).then(|| Duration::from_nanos(moment.saturating_sub(now)))

@@ -4,7 +4,8 @@
 //!
 //! A fiber's life, forward: `spawn` makes it, `fiber` is what it is, `queue` is where it waits for
 //! its turn, `carrier` runs it, `park` stops it and wakes it; `time`, `cancel`, `sync`, `blocking` and
-//! `reactor` are built on that, and `io`, `net`, `fs`, `process` and `signal` on those.
+//! `reactor` are built on that, and `io`, `net`, `fs`, `process` and `signal` on those. `tasks` is
+//! built on `spawn` and `sync`.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     sinew_loom,
@@ -23,7 +24,11 @@ mod fiber;
 #[cfg(not(sinew_loom))]
 pub mod fs;
 #[cfg(not(sinew_loom))]
+pub mod inspect;
+#[cfg(not(sinew_loom))]
 pub mod io;
+#[cfg(not(sinew_loom))]
+pub mod manager;
 #[cfg(not(sinew_loom))]
 mod metrics;
 #[cfg(sinew_loom)]
@@ -55,12 +60,16 @@ mod reactor {
 #[cfg(not(sinew_loom))]
 mod report;
 #[cfg(not(sinew_loom))]
+mod room;
+#[cfg(not(sinew_loom))]
 pub mod runtime;
 #[cfg(not(sinew_loom))]
 pub mod signal;
 #[cfg(not(sinew_loom))]
 mod spawn;
 pub mod sync;
+#[cfg(not(sinew_loom))]
+pub mod tasks;
 #[cfg(not(sinew_loom))]
 mod time;
 
@@ -78,6 +87,7 @@ mod public {
     };
     pub use crate::fiber::WaitKind;
     pub use crate::fiber::local::FiberLocal;
+    pub use crate::inspect::{dump, fibers, stack_remaining};
     pub use crate::park::{ContextSlot, can_yield, park, park_timeout, pinned, yield_now};
     pub use crate::report::{reset_report_hook, set_report_hook};
     pub use crate::runtime::{Group, Handle, Runtime, current_carrier, run, run_all};
@@ -91,8 +101,6 @@ mod public {
 /// The programs of the pages for users, which are compiled and run with the other examples.
 #[cfg(all(doctest, not(sinew_loom)))]
 mod pages {
-    #[doc = include_str!("../../../README.md")]
-    struct Readme;
     #[doc = include_str!("../../../docs/guide.md")]
     struct Guide;
     #[doc = include_str!("../../../docs/io.md")]

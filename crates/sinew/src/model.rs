@@ -295,6 +295,10 @@ impl Wait {
         Wait::begin(kind, address)
     }
 
+    pub(crate) fn begin_plainly(kind: WaitKind, address: usize) -> Option<Wait> {
+        Some(Wait::begin(kind, address))
+    }
+
     pub(crate) fn waiter(&self) -> Waiter {
         Waiter { control: self.control, epoch: self.epoch }
     }
@@ -378,6 +382,7 @@ pub(crate) fn wake_alone(control: &Control, epoch: Epoch, outcome: Outcome) -> b
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum WaitKind {
     Lock,
+    Key,
     Condvar,
     Semaphore,
     Event,
@@ -413,6 +418,14 @@ pub(crate) mod current {
     }
 
     pub(crate) unsafe fn runs_elsewhere(_: &Control) -> bool {
+        false
+    }
+
+    pub(crate) fn is_host() -> bool {
+        false
+    }
+
+    pub(crate) fn is_guest(_: *const Control) -> bool {
         false
     }
 }

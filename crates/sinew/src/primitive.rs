@@ -207,6 +207,25 @@ pub(crate) mod futex {
     }
 }
 
+/// Something that other threads write to often, alone in its cache lines: two, which are fetched together.
+#[repr(align(128))]
+pub(crate) struct Alone<T>(T);
+
+impl<T> Alone<T> {
+    pub(crate) const fn new(value: T) -> Alone<T> {
+        Alone(value)
+    }
+}
+
+impl<T> core::ops::Deref for Alone<T> {
+    type Target = T;
+
+    #[inline(always)]
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
 /// Asks for a cache line that will be needed soon. Any address will do.
 #[inline(always)]
 pub(crate) fn prefetch(address: *const u8) {

@@ -13,9 +13,10 @@ static HOOK: SpinLock<Option<Hook>> = SpinLock::new(None);
 
 /// Sends everything that sinew has to say to `hook` instead of standard error.
 ///
-/// The hook gets whole lines without their ends: warnings about pinned fibers that wait, fibers
-/// that outlive a shutdown, hooks that panicked. It may be called from any thread, and must not
-/// wait. It should not panic either: where a panic is announced, that ends the process.
+/// The hook gets whole lines without their ends: who panics, warnings about pinned fibers that wait, fibers
+/// that outlive a shutdown, hooks that panicked; and, if the runtime was [built](crate::runtime::Builder) to
+/// look for them, stalls, deadlocks, fibers that wait for ever, and dumps, all of which may take several
+/// lines. It may be called from any thread, and must not wait. It should not panic either: where a panic is announced, that ends the process.
 /// [`reset_report_hook`] puts standard error back.
 ///
 /// The report of a stack overflow is written by a signal handler, always to standard error.

@@ -393,18 +393,25 @@ fn who_was_forgotten_does_not_keep_a_number_closed() {
     .assert_success();
 }
 
-/// Two ends of a connection, the first of which has a certain number that is free.
+/// Two ends of a connection, the first of which has a certain number that is free, or about to be:
+/// threads of the runtime open files for a moment, and what they leave free below shifts ours.
 fn connected_at(number: RawFd) -> (TcpStream, TcpStream) {
     let (one, other) = connected();
-    if one.as_raw_fd() == number {
-        return (one, other);
+    if other.as_raw_fd() == number {
+        return (other, one);
     }
-    // SAFETY: if the number is taken, it is not used; else it is ours.
-    let one = unsafe {
-        let copy = libc::fcntl(one.as_raw_fd(), libc::F_DUPFD_CLOEXEC, number);
-        OwnedFd::from_raw_fd(copy)
-    };
-    assert_eq!(one.as_raw_fd(), number, "nobody else is in this process");
+    let mut one = OwnedFd::from(one);
+    while one.as_raw_fd() != number {
+        // SAFETY: the copy, whatever its number, is new and ours alone.
+        let copy = unsafe {
+            let copy = libc::fcntl(one.as_raw_fd(), libc::F_DUPFD_CLOEXEC, number);
+            assert!(copy >= 0, "{}", std::io::Error::last_os_error());
+            OwnedFd::from_raw_fd(copy)
+        };
+        if copy.as_raw_fd() == number {
+            one = copy;
+        }
+    }
     (one.into(), other)
 }
 

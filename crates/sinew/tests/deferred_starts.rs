@@ -1,7 +1,7 @@
 //! Fibers that start when there is something to read.
 
 use crate::backends::{all, connected, on_each, on_each_with};
-use sinew::net::{TcpListener, TcpStream};
+use sinew::net::{Shutdown, TcpListener, TcpStream};
 use sinew::{Builder, JoinHandle, Runtime, State};
 use sinew_testkit::{Log, Seed, watch};
 use std::io::{ErrorKind, Read, Write};
@@ -75,6 +75,49 @@ fn the_first_byte_starts_it_and_so_does_what_was_there_before() {
                 assert_eq!(fiber.join().unwrap(), 5);
             }
         }
+    });
+}
+
+/// What comes between the last read and the call was reported before anybody waits for it.
+#[test]
+fn what_came_since_the_last_read_starts_it() {
+    on_each_with(1, |runtime| {
+        for room in [1, 16] {
+            let (mut one, mut other) = connected();
+            let ready = other.try_clone().unwrap();
+            let fiber = runtime.run(move || {
+                let writer = sinew::spawn(move || one.write_all(b"x").map(|()| one).unwrap());
+                // It waits, so that it is watched from now on.
+                assert_eq!(other.read(&mut vec![0; room]).unwrap(), 1);
+                let mut one = writer.join().unwrap();
+                one.write_all(b"y").unwrap();
+                // A harvest reports it: this one waits for the same through another number.
+                sinew::io::wait_readable(&ready, None).unwrap();
+                (0..100).for_each(|_| sinew::yield_now());
+                let read = move |mut stream: TcpStream| {
+                    drop(one);
+                    stream.read(&mut [0; 16]).unwrap()
+                };
+                sinew::spawn_when_readable(other, read)
+            });
+            assert_eq!(fiber.join().unwrap(), 1);
+        }
+    });
+}
+
+/// A connection that is shared can be ended by who does not read from it.
+#[test]
+fn what_is_shared_starts_it_too() {
+    on_each(|runtime| {
+        let (mut one, other) = connected();
+        let other = Arc::new(other);
+        let read = |stream: Arc<TcpStream>| (&*stream).read(&mut [0; 16]).unwrap();
+        let fiber = on(runtime).spawn_when_readable(other.clone(), read).unwrap();
+        one.write_all(b"hello").unwrap();
+        assert_eq!(fiber.join().unwrap(), 5);
+        let fiber = on(runtime).spawn_when_readable(other.clone(), read).unwrap();
+        other.shutdown(Shutdown::Read).unwrap();
+        assert_eq!(fiber.join().unwrap(), 0);
     });
 }
 
@@ -156,6 +199,38 @@ fn a_runtime_that_goes_takes_those_that_wait_along() {
 }
 
 /// None of them ends before both carriers have one.
+/// The runtime is dropped by one of its own fibers while another one goes on to start some.
+#[test]
+fn one_that_is_armed_while_its_runtime_goes_does_not_keep_it() {
+    let _watch = watch::a_minute();
+    for backend in all() {
+        let runtime = Runtime::builder().carriers(2).backend(backend).build().unwrap();
+        let handle = runtime.handle().clone();
+        let (one, other) = connected();
+        let gone = Arc::new(AtomicUsize::new(0));
+        let late = {
+            let gone = gone.clone();
+            handle.spawn(move || {
+                sinew::masked(|| {
+                    while gone.load(Ordering::SeqCst) == 0 {
+                        std::hint::spin_loop();
+                    }
+                    sinew::spawn_when_readable(other, drop)
+                })
+            })
+        };
+        let dropper = handle.spawn(move || {
+            drop(runtime);
+            gone.store(1, Ordering::SeqCst);
+        });
+        dropper.join().unwrap();
+        if let Ok(armed) = late.join() {
+            assert!(sinew::is_cancel(&*armed.join().unwrap_err()));
+        }
+        drop(one);
+    }
+}
+
 #[test]
 fn connections_spread_over_the_carriers() {
     on_each_with(2, |runtime| {

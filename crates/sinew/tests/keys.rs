@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 fn suspended(fiber: &sinew::Fiber) -> bool {
-    fiber.state() == sinew::State::Suspended && fiber.waits_for() == Some(sinew::WaitKind::Lock)
+    fiber.state() == sinew::State::Suspended && fiber.waits_for() == Some(sinew::WaitKind::Key)
 }
 
 #[test]

@@ -73,3 +73,26 @@ fn spawning_and_joining_for_long_does_not_grow() {
     });
     outcome.assert_success();
 }
+
+#[test]
+fn a_hundred_thousand_are_looked_at_in_a_moment() {
+    child("a_hundred_thousand_are_looked_at_in_a_moment", || {
+        const COUNT: usize = 100_000;
+        let runtime = Runtime::builder().carriers(1).build().unwrap();
+        let fibers: Vec<_> = (0..COUNT).map(|_| runtime.spawn(sinew::park)).collect();
+        let parked = |all: &[sinew::inspect::FiberInfo]| {
+            all.iter().filter(|info| info.state == sinew::State::Suspended).count()
+        };
+        sinew::wait_until(|| parked(&sinew::fibers()) == COUNT, None);
+        let start = std::time::Instant::now();
+        let all = sinew::fibers();
+        let taken = start.elapsed();
+        assert_eq!(parked(&all), COUNT);
+
+        // With room for a busy machine: some hundred nanoseconds each would be 10 ms.
+        assert!(taken < Duration::from_millis(500), "{taken:?}");
+        fibers.iter().for_each(|fiber| fiber.fiber().unpark());
+        fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
+    })
+    .assert_success();
+}

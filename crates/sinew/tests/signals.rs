@@ -111,6 +111,8 @@ fn timed_waits_say_which_it_was() {
         let permits = Semaphore::new(1);
         assert!(permits.acquire_for(2, MS).is_none());
         assert!(permits.acquire_for(1, Duration::ZERO).is_some());
+        assert!(permits.acquire_until(2, Instant::now() + MS).is_none());
+        assert!(permits.acquire_until(1, Instant::now()).is_some());
         assert!(!Baton::new().wait_for(MS));
     };
     check();

@@ -41,6 +41,11 @@ pub struct StackCache {
 struct CacheCore {
     home: Home,
     capacity: usize,
+    /// Stacks that are taken from the pool at a time, and kept when there are too many.
+    batch: usize,
+    kept: usize,
+    /// The fewest free ones since somebody last asked.
+    fewest: Cell<usize>,
     /// Free slots; the most recently used one last.
     free: Free,
     /// Whether the cache itself is gone, so that stacks go straight to the pool.
@@ -56,11 +61,24 @@ impl StackCache {
 
     /// A cache of up to `capacity` stacks of `pool`.
     pub fn with_capacity(pool: &StackPool, capacity: usize) -> StackCache {
+        Self::make(pool, capacity, (capacity / 4).clamp(1, BATCH), capacity / 2)
+    }
+
+    /// The same, but of stacks that were in use: it takes one from the pool when it has none, and gives one back
+    /// when it has too many, instead of several at a time.
+    pub fn exact(pool: &StackPool, capacity: usize) -> StackCache {
+        Self::make(pool, capacity, 1, capacity)
+    }
+
+    fn make(pool: &StackPool, capacity: usize, batch: usize, kept: usize) -> StackCache {
         overflow::arm();
         StackCache {
             core: Rc::new(CacheCore {
                 home: Home { release, ..pool.core().home },
                 capacity,
+                batch,
+                kept,
+                fewest: Cell::new(0),
                 free: Free(UnsafeCell::new(Vec::with_capacity(capacity.min(DEFAULT_CAPACITY) + 1))),
                 closed: Cell::new(false),
                 pool: pool.core().clone(),
@@ -78,6 +96,12 @@ impl StackCache {
         self.len() == 0
     }
 
+    /// Gives back as many free stacks as were free at all times since this was last called, but keeps `least`.
+    pub fn drop_unneeded(&self, least: usize) {
+        self.core.spill(self.core.fewest.get().min(self.len().saturating_sub(least)));
+        self.core.fewest.set(self.len());
+    }
+
     /// Gives all free stacks back to the pool.
     pub fn flush(&self) {
         self.core.spill(usize::MAX);
@@ -88,9 +112,17 @@ impl StackCache {
 unsafe impl StackAllocator for StackCache {
     #[inline]
     fn allocate(&self) -> io::Result<Stack> {
-        let low = match self.core.free.with(Vec::pop) {
-            Some(low) => low,
-            None => self.core.refill()?,
+        let low = match self.core.free.with(|free| (free.pop(), free.len())) {
+            (Some(low), left) => {
+                if left < self.core.fewest.get() {
+                    self.core.fewest.set(left);
+                }
+                low
+            }
+            (None, _) => {
+                self.core.fewest.set(0);
+                self.core.refill()?
+            }
         };
         let home = Rc::into_raw(self.core.clone()).cast_mut().cast();
         // SAFETY: pointers to what is counted are not null.
@@ -124,7 +156,7 @@ impl CacheCore {
         });
         match len {
             Some(len) if len <= self.capacity => {}
-            Some(len) => self.spill(len - self.capacity / 2),
+            Some(len) => self.spill(len - self.kept),
             None => self.put_after_growing(low),
         }
     }
@@ -152,7 +184,7 @@ impl CacheCore {
     #[cold]
     fn refill(&self) -> io::Result<NonNull<u8>> {
         let mut batch = [NonNull::dangling(); BATCH];
-        let wanted = (self.capacity / 4).clamp(1, BATCH);
+        let wanted = self.batch;
         let count = self.pool.take_batch(&mut batch[..wanted])?;
         // The list hands out from its end: the warmest but one must be there.
         batch[1..count].iter().rev().for_each(|&low| self.put(low));

@@ -233,18 +233,20 @@ impl Stack {
     ///
     /// Slots lie a multiple of the page apart; if all stacks began at their very top, thousands
     /// of sleeping fibers would compete for the same few cache sets. The offset differs from
-    /// stack to stack and leaves half of the first page for the fiber's frames.
+    /// stack to stack and leaves half of the first page for the fiber's frames. Of a small stack it takes
+    /// a thirty-second at most.
     #[inline]
     pub fn stagger(&self) -> usize {
         const LINE: usize = 64;
-        /// Bits of the number of lines: 32 lines, half of the smallest page.
-        const BITS: u32 = 5;
-        if self.size() < 16 * 1024 {
-            return 0;
-        }
+        // Bits of the number of lines: at most 32 lines, half of the smallest page.
+        let bits = match self.size() / 1024 {
+            0..16 => return 0,
+            16..64 => 3,
+            _ => 5,
+        };
         // Multiples of the golden ratio fall apart evenly, whatever the distance of the slots.
         let page = (self.low.addr().get() as u64) >> 12;
-        let spread = page.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - BITS);
+        let spread = page.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - bits);
         spread as usize * LINE
     }
 
@@ -267,7 +269,7 @@ impl Stack {
         if self.guard_size() == 0 {
             return None;
         }
-        usage::touched_from(self.low, self.size())
+        usage::touched_from(self.low.addr().get(), self.size())
     }
 
     /// Gives all memory of an unused stack back to the kernel; it reads as zero afterwards.
@@ -292,6 +294,74 @@ impl Drop for Stack {
     fn drop(&mut self) {
         // SAFETY: made with this home, and dropped once.
         unsafe { (self.home().release)(self.low, self.home) };
+    }
+}
+
+/// Bytes that are left below the caller on the guarded stack that it runs on; `None` on the stack of a
+/// thread, or one of the heap.
+///
+/// # Examples
+/// ```
+/// use sinew_context::{Fiber, stack};
+///
+/// assert_eq!(stack::remaining(), None);
+/// let fiber = Fiber::new(|caller| {
+///     assert!(stack::remaining().is_some_and(|bytes| bytes > 100_000));
+///     caller
+/// })?;
+/// assert!(fiber.resume().is_none());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn remaining() -> Option<usize> {
+    let here = crate::arch::stack_pointer();
+    find(here).map(|found| here - found.range.start)
+}
+
+/// A guarded stack that was found by an address on it, for those who look at a program from outside. It
+/// may be gone by now, or another fiber's.
+#[derive(Clone, Debug)]
+pub struct Found {
+    range: core::ops::Range<usize>,
+}
+
+/// The guarded stack that `address` is on, if there is one.
+///
+/// # Examples
+/// ```
+/// use sinew_context::stack::{self, ProtectedFixedSize, StackAllocator};
+///
+/// let stack = ProtectedFixedSize::new(64 * 1024)?.allocate()?;
+/// let found = stack::find(stack.low().addr().get() + 100).unwrap();
+/// assert_eq!(found.range(), stack.range());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn find(address: usize) -> Option<Found> {
+    let slot = registry::find(address)?;
+    (slot.low..slot.high).contains(&address).then_some(Found { range: slot.low..slot.high })
+}
+
+/// The same without a lock: for those who must not wait for a thread, since that may be stopped.
+#[doc(hidden)]
+pub fn find_without_lock(address: usize) -> Option<Found> {
+    let slot = registry::find_in_handler(address)?;
+    (slot.low..slot.high).contains(&address).then_some(Found { range: slot.low..slot.high })
+}
+
+impl Found {
+    /// As [`Stack::top`], by its address.
+    #[doc(hidden)]
+    pub fn top(&self) -> usize {
+        self.range.end - OWNER_WORDS
+    }
+
+    /// Its addresses.
+    pub fn range(&self) -> core::ops::Range<usize> {
+        self.range.clone()
+    }
+
+    /// As [`Stack::high_water_mark`].
+    pub fn high_water_mark(&self) -> Option<usize> {
+        usage::touched_from(self.range.start, self.range.len())
     }
 }
 
@@ -327,7 +397,7 @@ pub(crate) fn owner_at(address: usize) -> Option<*mut ()> {
 }
 
 /// The size of a page.
-pub(crate) fn page_size() -> usize {
+pub fn page_size() -> usize {
     // SAFETY: no preconditions.
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
 }

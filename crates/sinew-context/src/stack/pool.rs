@@ -130,6 +130,11 @@ impl StackPool {
         self.core.trim();
     }
 
+    /// Keeps nothing from now on: what is free goes, and what comes back. For the end of whoever uses the pool.
+    pub fn retire(&self) {
+        self.core.close();
+    }
+
     pub(super) fn core(&self) -> &Arc<PoolCore> {
         &self.core
     }

@@ -1,19 +1,15 @@
 //! How much of a stack was ever touched, as the kernel's page tables tell.
 
 use super::page_size;
-use core::ptr::NonNull;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
 /// Bytes from the end of the range down to its lowest touched page.
-pub(super) fn touched_from(low: NonNull<u8>, size: usize) -> Option<usize> {
+pub(super) fn touched_from(low: usize, size: usize) -> Option<usize> {
     let page = page_size();
     let pages = size / page;
-    let pagemap = if cfg!(sinew_force_fallback) {
-        None
-    } else {
-        first_in_pagemap(low.addr().get() / page, pages)
-    };
+    let pagemap =
+        if cfg!(sinew_force_fallback) { None } else { first_in_pagemap(low / page, pages) };
     let first = pagemap.or_else(|| first_resident(low, pages, page))?;
     Some(size - first * page)
 }
@@ -39,11 +35,11 @@ fn first_in_pagemap(start: usize, pages: usize) -> Option<usize> {
 }
 
 /// The same without /proc: pages that were swapped out are missed.
-fn first_resident(low: NonNull<u8>, pages: usize, page: usize) -> Option<usize> {
+fn first_resident(low: usize, pages: usize, page: usize) -> Option<usize> {
     let mut resident = vec![0_u8; pages];
-    // SAFETY: the range is mapped, and the vector has one byte for each page of it.
-    let result =
-        unsafe { libc::mincore(low.as_ptr().cast(), pages * page, resident.as_mut_ptr().cast()) };
+    let start = core::ptr::without_provenance_mut(low);
+    // SAFETY: the vector has one byte for each page of the range; one that is not mapped is an error.
+    let result = unsafe { libc::mincore(start, pages * page, resident.as_mut_ptr().cast()) };
     if result != 0 {
         return None;
     }

@@ -50,14 +50,9 @@ impl Bell {
 
     /// Waits until the bell rings or the time is over; true if it rang.
     pub(crate) fn wait(&self, timeout: Option<Duration>) -> bool {
-        let mut poll = libc::pollfd { fd: self.read.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        let timeout = timeout.map(|timeout| libc::timespec {
-            tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
-            tv_nsec: timeout.subsec_nanos() as _,
-        });
-        let timeout = timeout.as_ref().map_or(core::ptr::null(), |timeout| &raw const *timeout);
-        // SAFETY: one valid entry, and a valid time or none.
-        let ready = unsafe { wait_for(&mut poll, timeout) };
+        let mut fds =
+            [libc::pollfd { fd: self.read.as_raw_fd(), events: libc::POLLIN, revents: 0 }];
+        let ready = poll(&mut fds, timeout);
         ready > 0 && self.clear()
     }
 
@@ -77,20 +72,28 @@ impl AsFd for Bell {
     }
 }
 
-#[cfg(not(target_vendor = "apple"))]
-unsafe fn wait_for(poll: &mut libc::pollfd, timeout: *const libc::timespec) -> libc::c_int {
-    // SAFETY: as the caller promised. Interrupted is as good as nothing: the caller looks again.
-    unsafe { libc::ppoll(poll, 1, timeout, core::ptr::null()) }
-}
-
-#[cfg(target_vendor = "apple")]
-unsafe fn wait_for(poll: &mut libc::pollfd, timeout: *const libc::timespec) -> libc::c_int {
-    // SAFETY: as the caller promised.
-    unsafe {
-        let millis = timeout.as_ref().map_or(-1, |time| {
-            let millis = time.tv_sec.saturating_mul(1000).saturating_add(time.tv_nsec / 1_000_000);
-            libc::c_int::try_from(millis).unwrap_or(libc::c_int::MAX)
+/// Waits until something has happened to one of the descriptors, or the time is over; returns to how many.
+/// Interrupted is as good as nothing: the caller looks again.
+pub(crate) fn poll(fds: &mut [libc::pollfd], timeout: Option<Duration>) -> libc::c_int {
+    let count = libc::nfds_t::try_from(fds.len()).unwrap_or(libc::nfds_t::MAX);
+    #[cfg(not(target_vendor = "apple"))]
+    {
+        let timeout = timeout.map(|timeout| libc::timespec {
+            tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
+            tv_nsec: timeout.subsec_nanos() as _,
         });
-        libc::poll(poll, 1, millis)
+        let timeout = timeout.as_ref().map_or(core::ptr::null(), |timeout| &raw const *timeout);
+        // SAFETY: so many valid entries, and a valid time or none.
+        unsafe { libc::ppoll(fds.as_mut_ptr(), count, timeout, core::ptr::null()) }
+    }
+    #[cfg(target_vendor = "apple")]
+    {
+        // Not a moment too early.
+        let millis = |timeout: Duration| timeout.as_nanos().div_ceil(1_000_000);
+        let timeout = timeout.map_or(-1, |timeout| {
+            libc::c_int::try_from(millis(timeout)).unwrap_or(libc::c_int::MAX)
+        });
+        // SAFETY: so many valid entries.
+        unsafe { libc::poll(fds.as_mut_ptr(), count, timeout) }
     }
 }

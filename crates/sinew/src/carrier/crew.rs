@@ -4,15 +4,19 @@ use super::Carrier;
 use super::bell::Bell;
 use super::driver::Driver;
 use super::idle::Idle;
+use super::observe::Observers;
 use crate::clock;
-use crate::fiber::Control;
-use crate::primitive::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, SpinLock, futex};
+use crate::fiber::{Control, Flags};
+use crate::metrics::Counters;
+use crate::primitive::{
+    Alone, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, SpinLock, futex,
+};
 use crate::queue::{Entry, Inbox};
 use core::time::Duration;
 use sinew_context::stack::{Stack, StackAllocator, StackPool};
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 
 /// What a user's idle hook is called with; see `runtime::Idle`.
 pub(crate) type IdleHook = dyn Fn(&Carrier, Option<Duration>) + Send + Sync;
@@ -37,6 +41,11 @@ pub(crate) struct Settings {
     pub(crate) idle_hook: Option<Box<IdleHook>>,
     pub(crate) stack_size: usize,
     pub(crate) max_stacks: Option<usize>,
+    /// Bytes of the guard of each stack, if not the usual.
+    pub(crate) guard_size: Option<usize>,
+    pub(crate) dump_on_panic: bool,
+    /// Whether the one carrier is stepped by somebody else's loop.
+    pub(crate) embedded: bool,
 }
 
 /// How far the end of a crew has come.
@@ -52,8 +61,16 @@ pub(crate) enum Phase {
     Abandoned = 3,
 }
 
+/// The crews there are, by their numbers.
+static CREWS: SpinLock<BTreeMap<u32, Weak<Crew>>> = SpinLock::new(BTreeMap::new());
+
+/// The next number. Zero is none.
+static NUMBERS: AtomicU32 = AtomicU32::new(1);
+
 /// Carriers that share their work.
 pub(crate) struct Crew {
+    /// Never used twice.
+    pub(crate) number: u32,
     pub(crate) carriers: Box<[&'static Carrier]>,
     /// Where the events of each carrier come from.
     pub(crate) drivers: Box<[Box<dyn Driver>]>,
@@ -65,8 +82,10 @@ pub(crate) struct Crew {
     /// Whether a sleeper was woken to search and has not begun.
     pub(crate) waking: AtomicBool,
     phase: AtomicU32,
+    /// Flags that every fiber of the crew begins with.
+    pub(crate) birth: Flags,
     /// Fibers that were submitted from outside; those from inside are counted by the carriers.
-    submitted: AtomicU64,
+    submitted: Alone<AtomicU64>,
     /// Fibers from outside that were refused, because the crew was closing.
     refused: AtomicU64,
     pub(crate) settings: Settings,
@@ -75,20 +94,35 @@ pub(crate) struct Crew {
     pools: SpinLock<BTreeMap<usize, StackPool>>,
     /// Carriers whose threads have ended; those who shut down sleep on it.
     ended: AtomicU32,
+    /// What the carriers had counted when they ended, before others could have them.
+    pub(crate) last_counts: OnceLock<Box<[Counters]>>,
+    /// Who wants to know what the carriers do.
+    pub(crate) observers: Observers,
     /// Where the search for a victim begins, for threads that have no generator of their own.
     next: AtomicUsize,
 }
 
 impl Crew {
+    /// Who observes the carriers has changed: that of the caller, if it is one of them, heeds it at once.
+    /// The others do when they wake up, or within some tens of dispatches.
+    pub(crate) fn tell_observed(&self) {
+        if let Some((carrier, _)) = super::current::fiber()
+            && core::ptr::eq(carrier.crew(), self)
+        {
+            carrier.heed_observers_now();
+        }
+    }
+
     /// Carriers without threads, each with a driver that `driver` makes.
     pub(crate) fn new(
         count: usize,
         settings: Settings,
         driver: impl Fn(&'static Bell) -> Box<dyn Driver>,
     ) -> io::Result<Arc<Crew>> {
-        let pool = new_pool(settings.stack_size, settings.max_stacks)?;
+        let pool = new_pool(settings.stack_size, &settings)?;
         let carriers = take_carriers(count)?;
         let crew = Arc::new(Crew {
+            number: NUMBERS.fetch_add(1, Ordering::Relaxed),
             drivers: carriers.iter().map(|carrier| driver(carrier.bell())).collect(),
             carriers: carriers.into(),
             injector: Inbox::new(),
@@ -96,18 +130,39 @@ impl Crew {
             sentinel: AtomicBool::new(false),
             waking: AtomicBool::new(false),
             phase: AtomicU32::new(Phase::Open as u32),
-            submitted: AtomicU64::new(0),
+            birth: if settings.embedded { Flags::EMBEDDED } else { Flags(0) },
+            submitted: Alone::new(AtomicU64::new(0)),
             refused: AtomicU64::new(0),
             settings,
             pool,
             pools: SpinLock::new(BTreeMap::new()),
             ended: AtomicU32::new(0),
+            last_counts: OnceLock::new(),
+            observers: Observers::default(),
             next: AtomicUsize::new(0),
         });
         for (index, carrier) in crew.carriers.iter().enumerate() {
             carrier.assign(&crew, index);
         }
+        CREWS.lock().insert(crew.number, Arc::downgrade(&crew));
         Ok(crew)
+    }
+
+    /// That of a fiber.
+    ///
+    /// # Safety
+    /// The fiber has been admitted, and does not end as long as the caller uses the crew.
+    pub(crate) unsafe fn of(control: &Control) -> &'static Crew {
+        let crew = CREWS.lock().get(&control.crew.load(Ordering::Relaxed)).map(Weak::as_ptr);
+        // SAFETY: as the caller promised: a crew is there as long as it has fibers.
+        unsafe { &*crew.expect("a fiber that was admitted has a crew") }
+    }
+
+    /// All there are, for as long as the caller keeps them.
+    pub(crate) fn all() -> Vec<Arc<Crew>> {
+        // The lock is not held when one of them is dropped: that needs it.
+        let crews: Vec<_> = CREWS.lock().values().cloned().collect();
+        crews.iter().filter_map(Weak::upgrade).collect()
     }
 
     #[inline(always)]
@@ -130,6 +185,11 @@ impl Crew {
         before < phase as u32
     }
 
+    /// How many fibers were submitted from outside.
+    pub(crate) fn submitted(&self) -> u64 {
+        self.submitted.load(Ordering::Relaxed)
+    }
+
     /// Whether no fiber is left.
     ///
     /// Both counts of each carrier only grow, and nothing ends before it began. If the ends that
@@ -147,6 +207,21 @@ impl Crew {
         ends == beginnings
     }
 
+    /// How many fibers are left, as far as a look tells.
+    pub(crate) fn live(&self) -> usize {
+        let sum = |count: fn(&Carrier) -> &AtomicU64| -> u64 {
+            self.carriers.iter().map(|carrier| count(carrier).load(Ordering::Relaxed)).sum()
+        };
+        let ends = sum(|carrier| &carrier.counters.finished) + self.refused.load(Ordering::Relaxed);
+        (sum(|carrier| &carrier.counters.spawned) + self.submitted()).saturating_sub(ends) as usize
+    }
+
+    /// Stacks that fibers or the caches of carriers have.
+    pub(crate) fn stacks_in_use(&self) -> usize {
+        let others: usize = self.pools.lock().values().map(|pool| pool.stats().in_use).sum();
+        self.pool.stats().in_use + others
+    }
+
     /// Counts a fiber that is to be submitted from outside. False if the crew is closing; the
     /// caller counts it as refused then.
     pub(crate) fn admit(&self) -> bool {
@@ -161,6 +236,13 @@ impl Crew {
     /// # Safety
     /// The fiber is unstarted, in no queue, and counted.
     pub(crate) unsafe fn inject(&self, control: &Control) {
+        if self.settings.embedded {
+            // SAFETY: as the caller promised; its carrier puts it where it belongs.
+            if unsafe { self.carriers[0].inbox.push(Entry::Ready(control)) } {
+                self.carriers[0].ring();
+            }
+            return;
+        }
         // SAFETY: as the caller promised. Nobody parks on the injector.
         let _ = unsafe { self.injector.push(Entry::Ready(control)) };
         self.published();
@@ -193,7 +275,7 @@ impl Crew {
         for offset in 0..self.carriers.len() {
             let carrier = self.carriers[(start + offset) % self.carriers.len()];
             if carrier.inbox.is_parked() && carrier.inbox.unpark() {
-                return carrier.bell().ring();
+                return carrier.ring();
             }
         }
         // Nobody sleeps after all: whoever counted itself has yet to look. But others may have
@@ -217,7 +299,7 @@ impl Crew {
         if let Some(pool) = self.pools.lock().get(&size) {
             return Ok(pool.clone());
         }
-        let new = new_pool(size, self.settings.max_stacks)?;
+        let new = new_pool(size, &self.settings)?;
         // Somebody else may have made one meanwhile.
         Ok(self.pools.lock().entry(size).or_insert(new).clone())
     }
@@ -228,6 +310,8 @@ impl Crew {
         // ORDERING: AcqRel: the last one has seen the end of all others.
         let ended = self.ended.fetch_add(1, Ordering::AcqRel) + 1;
         if ended as usize == self.carriers.len() {
+            let counts = self.carriers.iter().map(|carrier| carrier.counters.copy()).collect();
+            let _ = self.last_counts.set(counts);
             self.carriers.iter().for_each(|carrier| carrier.give_back());
         }
         futex::wake(self.ended.as_ptr());
@@ -258,6 +342,12 @@ impl Crew {
     }
 }
 
+impl Drop for Crew {
+    fn drop(&mut self) {
+        CREWS.lock().remove(&self.number);
+    }
+}
+
 /// Takes so many carriers, or none.
 fn take_carriers(count: usize) -> io::Result<Vec<&'static Carrier>> {
     let mut carriers = Vec::with_capacity(count);
@@ -280,7 +370,7 @@ fn take_carriers(count: usize) -> io::Result<Vec<&'static Carrier>> {
 /// The smallest stack: room for a closure of a debug build that panics.
 const SMALLEST_STACK: usize = 16 * 1024;
 
-fn new_pool(size: usize, max: Option<usize>) -> io::Result<StackPool> {
+fn new_pool(size: usize, settings: &Settings) -> io::Result<StackPool> {
     if size < SMALLEST_STACK {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
@@ -290,8 +380,11 @@ fn new_pool(size: usize, max: Option<usize>) -> io::Result<StackPool> {
         ));
     }
     let mut builder = StackPool::builder().stack_size(size);
-    if let Some(max) = max {
+    if let Some(max) = settings.max_stacks {
         builder = builder.max_stacks(max);
+    }
+    if let Some(bytes) = settings.guard_size {
+        builder = builder.guard_size(bytes);
     }
     builder.build()
 }

@@ -150,6 +150,10 @@ impl Carrier {
 
     pub(super) fn oldest_shared(&self) -> Option<*const Control> {
         use crate::queue::Steal;
+        if self.crew().carriers.len() == 1 {
+            // SAFETY: this is the owner's thread, and there are no thieves.
+            return unsafe { self.deque.pop_oldest() };
+        }
         loop {
             match self.deque.steal() {
                 Steal::Taken(next) => return Some(next),
@@ -386,10 +390,13 @@ pub(super) unsafe fn arrive(me: &Control, arrival: Arrival) {
     unsafe {
         let address = message & !KIND;
         let before = ptr::with_exposed_provenance::<Control>(address);
+        // Not one of four: that would be a jump through a table.
+        if message & KIND == 0 {
+            return (*before).context.set(arrival.from_suspended());
+        }
         match message & KIND {
-            0 => (*before).context.set(Some(arrival.from_suspended())),
             MOVES => {
-                (*before).context.set(Some(arrival.from_suspended()));
+                (*before).context.set(arrival.from_suspended());
                 (*before).left_stack();
             }
             RESTS => launch::keep(&*me.carrier(), address, arrival.from_suspended()),

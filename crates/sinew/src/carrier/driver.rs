@@ -18,8 +18,15 @@ pub(crate) trait Driver: Send + Sync {
     /// Whether anybody may wait for events, so that a busy carrier should look for them.
     fn is_active(&self) -> bool;
 
-    /// A descriptor that is readable when there are events or the bell has rung, if there is one.
+    /// How many events there were so far.
+    fn events(&self) -> u64;
+
+    /// A descriptor that is readable when there are events or the bell has rung, if there is one. It is
+    /// another one when somebody has first waited for events, or [`open`](Self::open) was called.
     fn as_fd(&self) -> Option<BorrowedFd<'_>>;
+
+    /// Makes everything that is needed for events, before anybody waits for them. The carrier does not sleep.
+    fn open(&self);
 
     /// The carrier looks no longer: those who wait must look elsewhere.
     fn close(&self);

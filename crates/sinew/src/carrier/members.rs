@@ -11,11 +11,12 @@ use crate::fiber::slab::Slab;
 use crate::fiber::state::{Epoch, Outcome};
 use crate::fiber::{Control, Flags};
 use crate::metrics::Counters;
-use crate::primitive::{AtomicPtr, AtomicU64, Ordering, SpinLock};
+use crate::primitive::{Alone, AtomicPtr, AtomicU32, AtomicU64, Ordering, SpinLock};
 use crate::queue::{Deque, Entry, Fifo, Inbox, Timed, Timers, low_bits};
 use core::cell::{Cell, OnceCell, UnsafeCell};
 use core::ptr;
 use sinew_context::stack::StackCache;
+use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 
@@ -41,6 +42,8 @@ pub(crate) struct Carrier {
     /// The last look at the clock.
     pub(crate) now: Cell<u64>,
     pub(crate) duties: super::tend::Duties,
+    pub(super) observed: super::observe::Observed,
+    pub(super) embedded: super::embed::Embedded,
     /// Fibers of this carrier that are suspended in the middle of an unwinding.
     pub(crate) unwinding: Cell<usize>,
     /// Fibers that wait for a predicate, to be asked at each tending.
@@ -59,7 +62,7 @@ pub(crate) struct Carrier {
     pub(crate) random: Cell<u64>,
     pub(crate) slab: Slab,
 
-    pub(crate) inbox: Inbox<Control>,
+    pub(crate) inbox: Alone<Inbox<Control>>,
     pub(crate) deque: Deque<Control>,
     pub(crate) timers: SpinLock<Timers<Control>>,
     /// When somebody last looked at the driver.
@@ -70,6 +73,8 @@ pub(crate) struct Carrier {
     crew: AtomicPtr<Crew>,
     driver: AtomicPtr<()>,
     index: AtomicU64,
+    /// The kernel's number of its thread; zero if it does not run.
+    thread: AtomicU32,
     pub(crate) counters: Counters,
 }
 
@@ -105,6 +110,8 @@ impl Carrier {
             depth_first: Cell::new(false),
             now: Cell::new(0),
             duties: super::tend::Duties::new(),
+            observed: super::observe::Observed::default(),
+            embedded: super::embed::Embedded::new(),
             unwinding: Cell::new(0),
             pollers: UnsafeCell::new(Vec::new()),
             operations: Cell::new(0),
@@ -114,7 +121,7 @@ impl Carrier {
             stacks: UnsafeCell::new(None),
             random: Cell::new(0),
             slab: Slab::new(),
-            inbox: Inbox::new(),
+            inbox: Alone::new(Inbox::new()),
             deque: Deque::new(256),
             timers: SpinLock::new(Timers::new()),
             polled: AtomicU64::new(0),
@@ -123,9 +130,10 @@ impl Carrier {
             crew: AtomicPtr::new(ptr::null_mut()),
             driver: AtomicPtr::new(ptr::null_mut()),
             index: AtomicU64::new(0),
+            thread: AtomicU32::new(0),
             counters: Counters::default(),
         }));
-        carrier.root.occupy(0, &crate::fiber::task::Vtable::NONE, Flags::ROOT, 1);
+        carrier.root.occupy(0, &crate::fiber::task::Vtable::NONE, Flags::ROOT, 1, 0);
         carrier.root.set_carrier(carrier);
         carrier.set_current(&carrier.root);
         Ok(carrier)
@@ -139,9 +147,8 @@ impl Carrier {
     /// Makes the carrier a member of `crew`.
     pub(crate) fn assign(&self, crew: &Arc<Crew>, index: usize) {
         self.index.store(index as u64, Ordering::Relaxed);
-        for counter in [&self.counters.spawned, &self.counters.finished] {
-            counter.store(0, Ordering::Relaxed);
-        }
+        self.counters.reset();
+        self.observed.reset();
         let driver = (&raw const *crew.drivers[index]).cast::<()>();
         self.driver.store(driver.cast_mut(), Ordering::Relaxed);
         // The thread that runs the carrier keeps the crew.
@@ -175,6 +182,22 @@ impl Carrier {
         self.index.load(Ordering::Relaxed) as usize
     }
 
+    /// The kernel's number of its thread; zero if it does not run.
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    pub(crate) fn thread(&self) -> u32 {
+        self.thread.load(Ordering::Relaxed)
+    }
+
+    /// The calling thread becomes the carrier's, or is no longer.
+    pub(crate) fn set_thread(&self, runs: bool) {
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        // SAFETY: no preconditions.
+        let me = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
+        #[cfg(not(any(target_os = "linux", target_os = "android")))]
+        let me = 1;
+        self.thread.store(if runs { me } else { 0 }, Ordering::Relaxed);
+    }
+
     pub(crate) fn bell(&self) -> &Bell {
         self.bell.get().expect("set when the carrier was made")
     }
@@ -201,7 +224,7 @@ impl Carrier {
     pub(crate) fn alert(&self) {
         self.inbox.unpark();
         // Also if it was not marked: a ring too many does no harm.
-        self.bell().ring();
+        self.ring();
     }
 
     /// The next of the carrier's random numbers (xorshift).
@@ -287,7 +310,8 @@ pub(crate) struct Claimed {
     /// As they were in the wait.
     flags: Flags,
     carrier: *const Carrier,
-    /// Whether the waiter is a bound fiber of the carrier that this thread is.
+    /// Whether the waiter is a bound fiber of the carrier that this thread is, and nobody wants to
+    /// know when it was woken.
     here: bool,
 }
 
@@ -305,7 +329,7 @@ impl Claimed {
             if self.here && ptr::eq(self.carrier, current::carrier()) {
                 (*self.carrier).woken_in_turn(&*self.control);
             } else {
-                resume_elsewhere(&*self.control, self.flags, self.carrier);
+                resume_elsewhere_in_turn(&*self.control, self.flags, self.carrier);
             }
         }
     }
@@ -325,9 +349,43 @@ impl Claimed {
     }
 }
 
+/// The same for one that is woken by an event.
+#[inline(never)]
+unsafe fn resume_elsewhere_in_turn(control: &Control, flags: Flags, carrier: *const Carrier) {
+    // SAFETY: as in `resume_elsewhere`.
+    unsafe {
+        if flags.has(Flags::OBSERVED) {
+            return resume_observed(control, flags, &*carrier, true);
+        }
+        resume_elsewhere(control, flags, carrier);
+    }
+}
+
+/// Makes an observed fiber run.
+#[cold]
+#[inline(never)]
+unsafe fn resume_observed(control: &Control, flags: Flags, carrier: &Carrier, in_turn: bool) {
+    super::observe::note_wake(control, carrier, flags);
+    let here = carrier.is_here() && !flags.has(Flags::MIGRATABLE);
+    // SAFETY: the claim succeeded; one that is bound to this carrier is on its thread.
+    unsafe {
+        match (here, in_turn) {
+            (true, true) => carrier.woken_in_turn(control),
+            (true, false) => carrier.woken_here(control),
+            (false, _) => {
+                resume_elsewhere(control, Flags(flags.0 & !Flags::OBSERVED.0), carrier);
+            }
+        }
+    }
+}
+
 #[inline(never)]
 unsafe fn resume_elsewhere(control: &Control, flags: Flags, carrier: *const Carrier) {
-    if flags.has(Flags::PROXY) {
+    if flags.has(Flags(Flags::PROXY.0 | Flags::OBSERVED.0)) {
+        if flags.has(Flags::OBSERVED) {
+            // SAFETY: a fiber that has waited has a carrier, and those live for ever.
+            return unsafe { resume_observed(control, flags, &*carrier, false) };
+        }
         if flags.has(Flags::POLLS)
             && let Some(bell) = control.extra().and_then(|extra| extra.bell.get())
         {
@@ -347,8 +405,10 @@ unsafe fn resume_elsewhere(control: &Control, flags: Flags, carrier: *const Carr
             let crew = carrier.crew_counted();
             return crew.inject(control);
         }
-        if carrier.inbox.push(Entry::Ready(control)) {
-            carrier.bell().ring();
+        if carrier.is_of_this_thread() {
+            carrier.ready_from_outside(control);
+        } else if carrier.inbox.push(Entry::Ready(control)) {
+            carrier.ring();
         }
     }
 }
@@ -362,7 +422,7 @@ pub(crate) fn claim(control: &Control, epoch: Epoch, outcome: Outcome) -> Option
     let won = control.wake.claim(epoch, outcome);
     won.then(|| {
         let here = ptr::eq(carrier, current::carrier()) && !carrier.is_null();
-        Claimed { control, flags, carrier, here: here && !flags.has(Flags::MIGRATABLE) }
+        Claimed { control, flags, carrier, here: here && !flags.has(Flags::NOT_PLAIN) }
     })
 }
 
@@ -374,7 +434,7 @@ pub(crate) fn claim(control: &Control, epoch: Epoch, outcome: Outcome) -> Option
 #[inline(always)]
 pub(crate) fn claim_alone(control: &Control, epoch: Epoch, outcome: Outcome) -> Option<Claimed> {
     let (flags, carrier) = (control.flags(), control.carrier());
-    if carrier.is_null() || !ptr::eq(carrier, current::carrier()) || flags.has(Flags::ROAMING) {
+    if carrier.is_null() || !ptr::eq(carrier, current::carrier()) || flags.has(Flags::NOT_ALONE) {
         return claim(control, epoch, outcome);
     }
     let won = control.wake.claim_alone(epoch, outcome);
@@ -391,4 +451,30 @@ pub(crate) fn wake_alone(control: &Control, epoch: Epoch, outcome: Outcome) -> b
 #[inline(always)]
 pub(crate) fn wake(control: &Control, epoch: Epoch, outcome: Outcome) -> bool {
     claim(control, epoch, outcome).map(Claimed::resume).is_some()
+}
+
+/// The waits that deadlines will end, if nothing else does.
+pub(crate) struct TimedWaits(HashSet<(*const Control, u32)>);
+
+impl TimedWaits {
+    /// Those of all carriers of all crews.
+    pub(crate) fn collect() -> TimedWaits {
+        let mut all = Vec::new();
+        for crew in Crew::all() {
+            for carrier in &crew.carriers {
+                // Carriers wait for the lock: it is held for a copy, into memory that is there.
+                let count = carrier.timers.lock().len();
+                all.reserve(count + count / 8);
+                all.extend(carrier.timers.lock().all());
+            }
+        }
+        TimedWaits(all.into_iter().collect())
+    }
+
+    /// Whether the wait that a fiber is in was one of them.
+    pub(crate) fn has(&self, control: &Control) -> bool {
+        control
+            .wait_number()
+            .is_some_and(|number| self.0.contains(&(ptr::from_ref(control), number)))
+    }
 }

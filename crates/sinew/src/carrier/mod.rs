@@ -17,20 +17,26 @@ pub(crate) mod current;
 pub(crate) mod dispatch;
 #[cfg(not(sinew_loom))]
 pub(crate) mod driver;
+#[cfg(not(sinew_loom))]
+pub(crate) mod embed;
 pub(crate) mod idle;
 #[cfg(not(sinew_loom))]
 pub(crate) mod launch;
 #[cfg(not(sinew_loom))]
 mod members;
 #[cfg(not(sinew_loom))]
+pub(crate) mod observe;
+#[cfg(not(sinew_loom))]
 pub(crate) mod run;
+#[cfg(not(sinew_loom))]
+pub(crate) mod tenants;
 #[cfg(not(sinew_loom))]
 pub(crate) mod tend;
 
 #[cfg(not(sinew_loom))]
 pub(crate) use crew::Crew;
 #[cfg(not(sinew_loom))]
-pub(crate) use members::{Carrier, Claimed, claim, claim_alone, wake, wake_alone};
+pub(crate) use members::{Carrier, Claimed, TimedWaits, claim, claim_alone, wake, wake_alone};
 
 #[cfg(sinew_loom)]
 pub(crate) use crate::model::{Claimed, current, wake, wake_alone};

@@ -4,7 +4,8 @@
 //! protocol, and why nothing is missed.
 
 use super::crew::{Crew, Phase};
-use super::{Carrier, current, dispatch, launch};
+use super::observe::Event;
+use super::{Carrier, current, launch};
 use crate::clock;
 use crate::fiber::Control;
 use crate::metrics;
@@ -79,6 +80,7 @@ impl Drop for NeverUnwinds {
 pub(crate) fn run(carrier: &'static Carrier, crew: Arc<Crew>) {
     overflow::arm();
     current::set_carrier(carrier);
+    carrier.set_thread(true);
     carrier.random.set(clock::now() | 1 | (carrier.index() as u64) << 32);
     carrier.now.set(clock::now());
     // SAFETY: nobody else looks at what belongs to the thread.
@@ -90,6 +92,8 @@ pub(crate) fn run(carrier: &'static Carrier, crew: Arc<Crew>) {
     launch::drop_spare(carrier);
     // SAFETY: no fiber is left, so nobody uses them.
     unsafe { *carrier.stacks.get() = None };
+    carrier.observed.reset();
+    carrier.set_thread(false);
     current::set_carrier(core::ptr::null());
 }
 
@@ -103,6 +107,7 @@ impl Carrier {
             short: Cell::new(0),
         };
         loop {
+            self.shorten_tick_if_observed();
             self.run_ready();
             if !self.refused.is_empty() {
                 self.refuse_some();
@@ -142,7 +147,7 @@ impl Carrier {
     }
 
     /// Runs fibers until none is ready.
-    fn run_ready(&self) {
+    pub(super) fn run_ready(&self) {
         loop {
             self.look_if_due();
             let next = self.next();
@@ -153,11 +158,11 @@ impl Carrier {
                 return;
             }
             // SAFETY: taken out of a queue of this carrier, whose root we are.
-            unsafe { dispatch::go(self, &self.root, &*next) };
+            unsafe { self.go_from_root(&*next) };
         }
     }
 
-    fn has_ready(&self) -> bool {
+    pub(super) fn has_ready(&self) -> bool {
         !self.ready.is_empty()
             || !self.slot.get().is_null()
             || !self.inbox.is_empty()
@@ -166,7 +171,7 @@ impl Carrier {
 
     /// Tells those who wait for a fiber that there was no stack for it.
     #[cold]
-    fn refuse_some(&self) {
+    pub(super) fn refuse_some(&self) {
         for _ in 0..self.refused.len() {
             if let Some(control) = self.refused.pop() {
                 // SAFETY: refused fibers are unstarted, and this is the root.
@@ -301,7 +306,10 @@ impl Carrier {
                 Steal::Lost | Steal::Empty => break,
             }
         }
-        metrics::add(&self.counters.stolen, taken as u64);
+        metrics::note(&self.counters.stolen, taken as u64);
+        if taken > 0 {
+            self.note_if_observed(Event::Steal { victim: victim.index(), count: taken });
+        }
         taken > 0
     }
 
@@ -340,10 +348,13 @@ impl Carrier {
         if !self.sees_work(crew) {
             metrics::add(&self.counters.slept, 1);
             let timeout = self.timeout(round, watches);
+            self.count_stacks();
             if timeout.is_none_or(|timeout| timeout > LONG_SLEEP) {
                 self.give_stacks_back();
             }
+            self.note_if_observed(Event::Sleep);
             self.rest(crew, timeout);
+            self.note_if_observed(Event::Awake);
             let before = self.slept_until(clock::now());
             self.polled.store(self.now.get(), Ordering::Relaxed);
             if !self.inbox.is_empty() && self.now.get() - before < SHORT_SLEEP {
@@ -407,6 +418,12 @@ impl Carrier {
             (None, true) => Some(round.watch.get()),
             (timeout, false) => timeout,
         }
+    }
+
+    fn count_stacks(&self) {
+        // SAFETY: this is the carrier's thread.
+        let stacks = unsafe { (*self.stacks.get()).as_ref() }.map_or(0, StackCache::len);
+        metrics::set(&self.counters.stacks, stacks as u64);
     }
 
     /// Gives stacks back that nobody will need for a while.

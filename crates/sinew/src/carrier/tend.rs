@@ -8,6 +8,7 @@
 
 use super::{Carrier, wake};
 use crate::clock;
+use crate::fiber::life::STARTED;
 use crate::fiber::state::{Epoch, Outcome};
 use crate::fiber::{Control, FiberRef, Flags};
 use crate::metrics;
@@ -16,7 +17,7 @@ use crate::queue::Entry;
 use core::cell::Cell;
 
 /// Dispatches between two looks at the clock, at least and at most.
-const LEAST: u32 = 4;
+const LEAST: u32 = 2;
 const MOST: u32 = 512;
 /// The same at most after a sleep: what runs then may be other than what ran before.
 const MOST_AT_FIRST: u32 = 16;
@@ -45,6 +46,8 @@ pub(crate) struct Duties {
     /// When predicates are asked again, and how long after the last time that is.
     ask_at: Cell<u64>,
     pause: Cell<u64>,
+    /// Fibers that were woken to ask theirs, and have not been dispatched since.
+    asking: Cell<u32>,
     /// When dispatches were last counted.
     counted: Cell<u64>,
     /// Whether the root is to look for events.
@@ -59,6 +62,7 @@ impl Duties {
             tick: Cell::new(1),
             ask_at: Cell::new(0),
             pause: Cell::new(0),
+            asking: Cell::new(0),
             counted: Cell::new(0),
             look: Cell::new(false),
         }
@@ -70,6 +74,41 @@ impl Carrier {
     #[cold]
     #[inline(never)]
     pub(super) fn next_after_duties(&self) -> *const Control {
+        if self.is_decided() {
+            return self.next_as_decided();
+        }
+        if !self.observed.is_on() {
+            let next = self.tend_and_next();
+            self.note_start(next);
+            return next;
+        }
+        self.note_stop();
+        let next = if self.observed.goes_on() {
+            let since = &self.duties.since;
+            since.set(since.get() + 1);
+            metrics::set(&self.counters.begun, since.get().into());
+            self.tick.set(1);
+            self.next_ready()
+        } else {
+            self.tend_and_next()
+        };
+        self.note_start(next);
+        next
+    }
+
+    /// The same if the duties have to wait: for something that is done on the root, or for one that has
+    /// interrupted itself.
+    fn next_as_decided(&self) -> *const Control {
+        self.note_stop();
+        let duties = &self.duties;
+        duties.since.set(duties.since.get() + duties.tick.get());
+        self.set_tick(1);
+        let next = self.decided();
+        self.note_start(next);
+        next
+    }
+
+    fn tend_and_next(&self) -> *const Control {
         let duties = &self.duties;
         let since = duties.since.get() + duties.tick.get();
         duties.since.set(since);
@@ -97,6 +136,7 @@ impl Carrier {
         };
         self.set_tick(tick);
         if unstarted > 0
+            && !self.is_embedded()
             && let Some(oldest) = self.oldest_shared()
             && let Some(oldest) = self.admit(oldest)
         {
@@ -113,16 +153,38 @@ impl Carrier {
     }
 
     fn set_tick(&self, tick: u32) {
-        let tick = tick.min(GLANCE);
+        self.heed_observers();
+        let tick = self.observed.tick(tick.min(GLANCE));
         self.duties.tick.set(tick);
         self.tick.set(tick);
+    }
+
+    /// Makes the tick that is running end with the next dispatch.
+    pub(super) fn shorten_tick(&self) {
+        let (duties, left) = (&self.duties, self.tick.replace(1));
+        // Those that have passed are counted now.
+        duties.since.set(duties.since.get() + duties.tick.replace(1) - left);
+    }
+
+    /// The same if somebody has begun to observe since this carrier last looked.
+    pub(super) fn shorten_tick_if_observed(&self) {
+        let before = self.observed.is_on();
+        self.heed_observers();
+        if self.observed.is_on() && !before {
+            let left = self.tick.get();
+            self.shorten_tick();
+            self.observed.tick(left);
+        }
     }
 
     /// Looks at the clock and at everything that may have become ready.
     pub(super) fn tend(&self) {
         let duties = &self.duties;
         let dispatched = duties.since.replace(0);
-        metrics::add(&self.counters.dispatched, u64::from(dispatched));
+        metrics::note(&self.counters.dispatched, u64::from(dispatched));
+        metrics::set(&self.counters.ready, self.ready.len() as u64);
+        let begun = duties.tick.get() - self.tick.get();
+        metrics::set(&self.counters.begun, u64::from(begun));
         let before = self.now.get();
         let now = clock::now();
         self.now.set(now);
@@ -133,15 +195,18 @@ impl Carrier {
         } else if elapsed < PERIOD / 2 && dispatched >= window {
             duties.window.set((window * 2).min(MOST));
         }
-        self.slot_left.set((window / 4).max(1));
+        self.slot_left.set(if self.is_embedded() { 0 } else { (window / 4).max(1) });
         if !self.inbox.is_empty() {
             self.take_inbox();
         }
         self.expire(now);
         // While others run as well, predicates are asked each time; alone, less and less often.
         if dispatched > 0 {
+            let asking = duties.asking.get();
+            let others = dispatched.saturating_sub(asking);
+            duties.asking.set(asking.saturating_sub(dispatched));
             let since = now.saturating_sub(duties.counted.replace(now));
-            if since < u64::from(dispatched) * BUSY {
+            if since < u64::from(others) * BUSY {
                 duties.pause.set(0);
                 duties.ask_at.set(now);
             }
@@ -175,15 +240,54 @@ impl Carrier {
     /// Takes what others have put into the inbox.
     #[inline(never)]
     pub(super) fn take_inbox(&self) {
-        self.inbox.take(|entry| match entry {
-            // SAFETY: who put it there has ended its wait; its link is free.
-            Entry::Ready(control) => unsafe { self.ready.push(control) },
-            Entry::Message(control) => {
-                // SAFETY: the message has a reference of its own.
-                let control = unsafe { FiberRef::from_counted(control) };
-                interrupt(&control);
+        let mut count = 0;
+        self.inbox.take(|entry| {
+            count += 1;
+            match entry {
+                // SAFETY: who put it there has ended its wait, or has made it; its link is free.
+                Entry::Ready(control) => unsafe { self.received(&*control) },
+                Entry::Message(control) => {
+                    // SAFETY: the message has a reference of its own.
+                    let control = unsafe { FiberRef::from_counted(control) };
+                    interrupt(&control);
+                }
             }
         });
+        metrics::note(&self.counters.received, count);
+    }
+
+    /// Takes a fiber out of the inbox.
+    ///
+    /// # Safety
+    /// The fiber is ready, in no queue, and this carrier's.
+    #[inline(always)]
+    unsafe fn received(&self, control: &Control) {
+        // SAFETY: as the caller promised.
+        unsafe {
+            if self.is_embedded() {
+                return self.received_embedded(control);
+            }
+            self.ready.push(control);
+        }
+    }
+
+    /// The same on a carrier in a foreign loop, where what comes from outside begins behind what goes on.
+    unsafe fn received_embedded(&self, control: &Control) {
+        let started = control.life.marks() & STARTED != 0;
+        // SAFETY: as the caller promised.
+        unsafe {
+            if !started || control.flags().has(Flags::MIGRATABLE) {
+                if !started {
+                    control.set_born(self.now.get());
+                }
+                self.deque.push(control);
+            } else {
+                if self.observed.is_on() {
+                    self.note_woken(control.id());
+                }
+                self.ready.push(control);
+            }
+        }
     }
 
     /// Ends the waits whose deadlines have passed.
@@ -193,16 +297,18 @@ impl Carrier {
         }
         let mut count = 0;
         let mut timers = self.timers.lock();
-        while let Some(control) = timers.pop_expired(now) {
+        while let Some((deadline, control)) = timers.pop_expired(now) {
+            self.note_due(Some(deadline));
             // SAFETY: who is in the timers has not returned from its wait.
             let control = unsafe { &*control };
             if let Some(epoch) = control.wake.waiting() {
                 count += u64::from(wake(control, epoch, Outcome::TimedOut));
             }
         }
+        self.note_due(None);
         self.earliest.store(timers.earliest().unwrap_or(clock::NEVER), Ordering::Relaxed);
         drop(timers);
-        metrics::add(&self.counters.expired, count);
+        metrics::note(&self.counters.expired, count);
     }
 
     /// Tells those that might have been unwinding of their cancellation, once nobody is.
@@ -235,6 +341,7 @@ impl Carrier {
         let pause = (2 * self.duties.pause.get()).clamp(FIRST_PAUSE, LAST_PAUSE);
         self.duties.pause.set(pause);
         self.duties.ask_at.set(now + pause);
+        self.duties.asking.set(pollers.len() as u32);
         for (control, epoch) in pollers.drain(..) {
             // SAFETY: blocks are never unmapped; who has left is not woken, by the epoch.
             wake(unsafe { &*control }, epoch, Outcome::Notified);

@@ -32,21 +32,23 @@ use sinew_context::context::Context;
 /// A fiber's control block; see the page of this module.
 #[repr(C, align(64))]
 pub(crate) struct Control {
-    /// Where the fiber goes on. `None` until it first runs; stale while it runs.
-    pub(crate) context: Cell<Option<Context>>,
+    /// Where the fiber goes on.
+    pub(crate) context: Place,
     /// The next one in the queue that this one is in.
     link: AtomicPtr<Control>,
     /// Decides who ends the wait.
     pub(crate) wake: WakeWord,
     /// The carrier that dispatches it: null until it starts, then the one it is bound to; set from
     /// the beginning if it is `AFFINE`; for a migratable fiber the one that ran it last.
-    carrier: AtomicPtr<Carrier>,
+    pub(super) carrier: AtomicPtr<Carrier>,
     pub(crate) life: Life,
     /// What makes a wait or a yield take the longer way. Belongs to the fiber's thread.
-    flags: AtomicU32,
+    pub(super) flags: AtomicU32,
+    /// When it was made, in milliseconds or so.
+    born: AtomicU32,
     /// What it waits for: the kind in the upper byte, since when below.
-    wait: AtomicU64,
-    wait_address: AtomicU64,
+    pub(super) wait: AtomicU64,
+    pub(super) wait_address: AtomicU64,
 
     /// How to run it. Constant from birth to the end of the block.
     pub(crate) vtable: Cell<&'static Vtable>,
@@ -54,11 +56,13 @@ pub(crate) struct Control {
     joiner: AtomicPtr<Control>,
     joiner_epoch: AtomicU64,
     /// Lazily made; stays with the block when it is recycled.
-    extra: AtomicPtr<Extra>,
+    pub(super) extra: AtomicPtr<Extra>,
     /// Never used twice.
-    id: AtomicU64,
-    /// The crew that it belongs to. Null for proxies.
-    pub(crate) crew: AtomicPtr<crate::carrier::Crew>,
+    pub(super) id: AtomicU64,
+    /// The number of the crew that it belongs to. Zero for proxies.
+    pub(crate) crew: AtomicU32,
+    /// The lower half of the number of its first wait: the block may have served others before.
+    first_wait: AtomicU32,
     /// The word of `park` and `unpark`.
     pub(crate) token: AtomicU64,
     message_link: AtomicPtr<Control>,
@@ -126,8 +130,25 @@ impl Flags {
     pub(crate) const RAISED: Flags = Flags(1 << 12);
     /// A proxy whose thread waits in the kernel for descriptors, and for the bell in `Extra`.
     pub(crate) const POLLS: Flags = Flags(1 << 18);
+    /// A proxy whose thread sleeps until somebody ends its wait: no deadline does.
+    pub(crate) const ASLEEP: Flags = Flags(1 << 19);
     /// Suspended in the middle of an unwinding.
     pub(crate) const UNWINDING: Flags = Flags(1 << 13);
+
+    /// On a carrier that somebody else's loop steps.
+    pub(crate) const EMBEDDED: Flags = Flags(1 << 21);
+    /// Has yielded, on such a carrier, and is not ready before all others have run.
+    pub(crate) const YIELDED: Flags = Flags(1 << 22);
+    /// Has interrupted itself for something on the root of such a carrier, or for another fiber.
+    pub(crate) const IMMEDIATE: Flags = Flags(1 << 23);
+
+    /// Somebody wants to know when it is woken.
+    pub(crate) const OBSERVED: Flags = Flags(1 << 20);
+
+    /// What makes waking a fiber on its own carrier more than a push.
+    pub(crate) const NOT_PLAIN: Flags = Flags(Flags::MIGRATABLE.0 | Flags::OBSERVED.0);
+    /// And what makes others able to end its wait meanwhile, or want to know.
+    pub(crate) const NOT_ALONE: Flags = Flags(Flags::ROAMING.0 | Flags::OBSERVED.0);
 
     /// What keeps a cancellation from ending a wait.
     pub(crate) const DEAF: Flags = Flags(Flags::MASKED.0 | Flags::UNWINDING.0);
@@ -141,6 +162,7 @@ impl Flags {
             | Flags::DEADLINE.0
             | Flags::ROOT.0
             | Flags::TOLD.0
+            | Flags::EMBEDDED.0
             | Flags::NO_WAIT.0,
     );
 
@@ -171,6 +193,8 @@ pub enum WaitKind {
     Scope,
     /// A lock, to have it alone or, of a `RwLock`, to share it.
     Lock,
+    /// A key of a `MultiLock`.
+    Key,
     /// A condition variable.
     Condvar,
     /// A `Futex`, an `Event`, a `Sequencer` or what is built on them.
@@ -195,7 +219,7 @@ pub enum WaitKind {
 
 impl WaitKind {
     pub(crate) fn from_bits(bits: u8) -> WaitKind {
-        const ALL: [WaitKind; 18] = [
+        const ALL: [WaitKind; 19] = [
             WaitKind::None,
             WaitKind::Sleep,
             WaitKind::Park,
@@ -204,6 +228,7 @@ impl WaitKind {
             WaitKind::Future,
             WaitKind::Scope,
             WaitKind::Lock,
+            WaitKind::Key,
             WaitKind::Condvar,
             WaitKind::Event,
             WaitKind::Value,
@@ -228,7 +253,7 @@ impl WaitKind {
             WaitKind::Predicate => "wait_until",
             WaitKind::Future => "block_on",
             WaitKind::Scope => "the end of a scope",
-            WaitKind::Lock => "lock",
+            WaitKind::Lock | WaitKind::Key => "lock",
             WaitKind::Condvar => "a condition variable",
             WaitKind::Event => "an event",
             WaitKind::Value => "a future",
@@ -245,16 +270,65 @@ impl WaitKind {
 
 const KIND_SHIFT: u32 = 56;
 
+/// In the place of a kind: the wait has ended, and when is noted in its place.
+const WOKEN: u64 = 0xFF;
+
+/// The birth of a fiber is kept in units of about a millisecond.
+const BIRTH_SHIFT: u32 = 20;
+
+/// Where a fiber goes on: nothing before it first runs, and from the beginning of a wait until it has
+/// stopped; stale while it runs otherwise.
+///
+/// So whoever finds that a wait has begun, then a place here, and then that the wait has not ended, knows
+/// that the fiber has not run in between, and what is on its stack.
+pub(crate) struct Place(AtomicPtr<()>);
+
+impl Place {
+    const fn new() -> Place {
+        Place(AtomicPtr::new(ptr::null_mut()))
+    }
+
+    /// For who may resume the fiber.
+    #[inline(always)]
+    pub(crate) fn get(&self) -> Option<Context> {
+        let place = ptr::NonNull::new(self.0.load(Ordering::Relaxed));
+        // SAFETY: only contexts are put here.
+        place.map(|place| unsafe { Context::from_ptr(place) })
+    }
+
+    /// For anybody else.
+    pub(crate) fn look(&self) -> Option<Context> {
+        // ORDERING: Acquire: what is on the stack; pairs with the Release in `set`.
+        let place = ptr::NonNull::new(self.0.load(Ordering::Acquire));
+        // SAFETY: as in `get`.
+        place.map(|place| unsafe { Context::from_ptr(place) })
+    }
+
+    /// The fiber has stopped.
+    #[inline(always)]
+    pub(crate) fn set(&self, context: Context) {
+        // ORDERING: Release; pairs with the Acquire in `look`.
+        self.0.store(context.as_ptr().as_ptr(), Ordering::Release);
+    }
+
+    /// The fiber is about to stop, or is a new one.
+    #[inline(always)]
+    fn clear(&self) {
+        self.0.store(ptr::null_mut(), Ordering::Relaxed);
+    }
+}
+
 impl Control {
     /// A block without a fiber.
     pub(crate) fn vacant() -> Control {
         Control {
-            context: Cell::new(None),
+            context: Place::new(),
             link: AtomicPtr::new(ptr::null_mut()),
             wake: WakeWord::new(),
             carrier: AtomicPtr::new(ptr::null_mut()),
             life: Life::free(),
             flags: AtomicU32::new(0),
+            born: AtomicU32::new(0),
             extra: AtomicPtr::new(ptr::null_mut()),
             id: AtomicU64::new(0),
             vtable: Cell::new(&Vtable::NONE),
@@ -262,7 +336,8 @@ impl Control {
             joiner_epoch: AtomicU64::new(0),
             wait: AtomicU64::new(0),
             wait_address: AtomicU64::new(0),
-            crew: AtomicPtr::new(ptr::null_mut()),
+            crew: AtomicU32::new(0),
+            first_wait: AtomicU32::new(0),
             token: AtomicU64::new(0),
             message_link: AtomicPtr::new(ptr::null_mut()),
             storage: UnsafeCell::new(Storage::uninit()),
@@ -271,8 +346,17 @@ impl Control {
 
     /// Makes a vacant block a fiber that has not been submitted, with `references`.
     #[inline(always)]
-    pub(crate) fn occupy(&self, id: u64, vtable: &'static Vtable, flags: Flags, references: u64) {
-        self.context.set(None);
+    pub(crate) fn occupy(
+        &self,
+        id: u64,
+        vtable: &'static Vtable,
+        flags: Flags,
+        references: u64,
+        now: u64,
+    ) {
+        self.context.clear();
+        self.born.store((now >> BIRTH_SHIFT) as u32, Ordering::Relaxed);
+        self.first_wait.store(self.wake.count(), Ordering::Relaxed);
         self.carrier.store(ptr::null_mut(), Ordering::Relaxed);
         self.flags.store(flags.0, Ordering::Relaxed);
         self.id.store(id, Ordering::Relaxed);
@@ -280,6 +364,12 @@ impl Control {
         self.wait.store(0, Ordering::Relaxed);
         self.token.store(0, Ordering::Relaxed);
         self.life.begin(references);
+    }
+
+    /// Notes when it was made, if who made it did not know.
+    #[inline(always)]
+    pub(crate) fn set_born(&self, now: u64) {
+        self.born.store((now >> BIRTH_SHIFT) as u32, Ordering::Relaxed);
     }
 
     #[inline(always)]
@@ -336,12 +426,44 @@ impl Control {
         self.carrier.store((&raw const *carrier).cast_mut(), Ordering::Relaxed);
     }
 
+    /// How old the fiber is, in nanoseconds, to about a millisecond. It starts anew after 52 days.
+    pub(crate) fn age(&self, now: u64) -> u64 {
+        let born = self.born.load(Ordering::Relaxed);
+        u64::from(((now >> BIRTH_SHIFT) as u32).wrapping_sub(born)) << BIRTH_SHIFT
+    }
+
+    /// How many waits it has begun. It starts anew after four billion.
+    pub(crate) fn waits(&self) -> u32 {
+        self.wake.count().wrapping_sub(self.first_wait.load(Ordering::Relaxed))
+    }
+
     /// Notes what the fiber is about to wait for. `since` is the carrier's last look at the clock.
     #[inline(always)]
     pub(crate) fn record_wait(&self, kind: WaitKind, address: usize, since: u64) {
+        self.context.clear();
         let since = since & ((1 << KIND_SHIFT) - 1);
         self.wait_address.store(address as u64, Ordering::Relaxed);
         self.wait.store(u64::from(kind as u8) << KIND_SHIFT | since, Ordering::Relaxed);
+    }
+
+    /// Notes when the fiber was woken, and by which: what it waited for is of no use any more. Only who has
+    /// ended its wait calls this, before it is made to run.
+    pub(crate) fn note_wake(&self, at: u64, by: u64) {
+        self.wait_address.store(by, Ordering::Relaxed);
+        let at = at & ((1 << KIND_SHIFT) - 1);
+        self.wait.store(WOKEN << KIND_SHIFT | at, Ordering::Relaxed);
+    }
+
+    /// When it was woken and by which, if that was noted since this was last asked. Only who is about to
+    /// run it calls this.
+    pub(crate) fn take_wake(&self) -> Option<(u64, u64)> {
+        let wait = self.wait.load(Ordering::Relaxed);
+        if wait >> KIND_SHIFT != WOKEN {
+            return None;
+        }
+        self.wait.store(0, Ordering::Relaxed);
+        let at = wait & ((1 << KIND_SHIFT) - 1);
+        Some((at, self.wait_address.load(Ordering::Relaxed)))
     }
 
     /// What it waits for, on what, and since when (nanoseconds of sinew's clock).

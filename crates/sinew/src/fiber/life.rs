@@ -68,6 +68,13 @@ impl Life {
         self.0.load(Ordering::Relaxed) & !REFERENCES
     }
 
+    /// Whether there is no fiber, or one that has ended.
+    pub(crate) fn is_vacant(&self) -> bool {
+        // ORDERING: Acquire: the block's fields; pairs with the Release in `begin`.
+        let word = self.0.load(Ordering::Acquire);
+        word & REFERENCES == 0 || word & FINISHED != 0
+    }
+
     /// Whether the result is there to be read.
     #[inline(always)]
     pub(crate) fn is_finished(&self) -> bool {

@@ -20,6 +20,9 @@ use std::rc::Rc;
 /// How often values that destructors make anew are dropped, before they are leaked.
 const ROUNDS: usize = 16;
 
+/// For how many values a block that is recycled keeps room.
+const KEPT: usize = 8;
+
 struct Entry {
     /// The key's address.
     key: *const (),
@@ -140,15 +143,23 @@ impl Locals {
 /// Drops the values of a fiber or thread that ends.
 pub(crate) fn drop_all(locals: &Locals) {
     for _ in 0..ROUNDS {
-        let entries = locals.with(core::mem::take);
+        let mut entries = locals.with(core::mem::take);
         locals.inheriting.set(0);
-        if entries.is_empty() {
-            return;
-        }
-        for entry in entries {
+        for entry in entries.drain(..) {
             if report::contain(|| drop(entry)).is_none() {
                 report::say(format_args!("a fiber-local panicked while it was dropped"));
             }
+        }
+        // The next fiber that has the block has room for some.
+        let is_done = locals.with(|list| {
+            let is_done = list.is_empty();
+            if is_done && entries.capacity() <= KEPT {
+                *list = entries;
+            }
+            is_done
+        });
+        if is_done {
+            return;
         }
     }
     report::say(format_args!(
@@ -300,7 +311,11 @@ impl Owner {
     fn current() -> Option<Owner> {
         match current::fiber() {
             Some((_, control)) => Some(Owner::Fiber(control)),
-            None => current::lasting_proxy().map(Owner::Thread),
+            // SAFETY: a fiber that has something done on the root stays where it is meanwhile.
+            None => match unsafe { current::lender().as_ref() } {
+                Some(lender) => Some(Owner::Fiber(lender)),
+                None => current::lasting_proxy().map(Owner::Thread),
+            },
         }
     }
 

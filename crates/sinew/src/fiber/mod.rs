@@ -5,6 +5,8 @@
 #[cfg(not(sinew_loom))]
 pub(crate) mod control;
 #[cfg(not(sinew_loom))]
+pub(crate) mod debugger;
+#[cfg(not(sinew_loom))]
 pub(crate) mod extra;
 #[cfg(not(sinew_loom))]
 pub(crate) mod life;

@@ -8,7 +8,7 @@
 //! collects when its own is empty.
 
 use super::control::Control;
-use crate::primitive::{AtomicPtr, AtomicU64, Ordering, SpinLock};
+use crate::primitive::{Alone, AtomicPtr, AtomicU64, Ordering, SpinLock};
 use crate::queue::Linked;
 use core::cell::Cell;
 use core::ptr;
@@ -18,19 +18,29 @@ const CHUNK: usize = 64 * 1024;
 
 /// The head of a chunk, in the place of its first block.
 #[repr(C)]
-struct Chunk {
+pub(super) struct Chunk {
     home: *const Slab,
+    /// The one that was made before it.
+    pub(super) next: *const Chunk,
 }
 
-const BLOCKS: usize = CHUNK / size_of::<Control>() - 1;
+pub(super) const BLOCKS: usize = CHUNK / size_of::<Control>() - 1;
 
-/// Every chunk there is, for those who look at all fibers.
-static CHUNKS: SpinLock<Vec<ChunkPtr>> = SpinLock::new(Vec::new());
+/// Every chunk there is, the newest first, for those who look at all fibers.
+pub(super) static CHUNKS: AtomicPtr<Chunk> = AtomicPtr::new(ptr::null_mut());
 
-#[derive(Clone, Copy)]
-struct ChunkPtr(*const Chunk);
-// SAFETY: chunks are never unmapped, and their heads never change.
-unsafe impl Send for ChunkPtr {}
+/// All chunks, each with the address of its blocks.
+fn chunks() -> impl Iterator<Item = *const Control> {
+    // ORDERING: Acquire: the heads and the blocks; pairs with the Release in `grow`.
+    let mut next: *const Chunk = CHUNKS.load(Ordering::Acquire);
+    core::iter::from_fn(move || {
+        // SAFETY: chunks are never unmapped, and their heads never change.
+        let chunk = unsafe { next.as_ref()? };
+        let blocks = next.cast::<Control>();
+        next = chunk.next;
+        Some(blocks)
+    })
+}
 
 /// Ids that have been given out.
 static IDS: AtomicU64 = AtomicU64::new(1);
@@ -43,7 +53,7 @@ pub(crate) struct Slab {
     /// The owner's free blocks, by their links.
     free: Cell<*const Control>,
     /// Freed by others.
-    returned: AtomicPtr<Control>,
+    returned: Alone<AtomicPtr<Control>>,
     /// The ids that are left of the last batch: the next, and the end.
     ids: Cell<(u64, u64)>,
 }
@@ -57,7 +67,7 @@ impl Slab {
     pub(crate) const fn new() -> Slab {
         Slab {
             free: Cell::new(ptr::null()),
-            returned: AtomicPtr::new(ptr::null_mut()),
+            returned: Alone::new(AtomicPtr::new(ptr::null_mut())),
             ids: Cell::new((0, 0)),
         }
     }
@@ -77,16 +87,36 @@ impl Slab {
         self.ids.set((id + 1, end));
         // SAFETY: blocks are never unmapped.
         let control = unsafe { &*free };
-        self.free.set(control.link().load(Ordering::Relaxed));
+        let next = control.link().load(Ordering::Relaxed);
+        self.free.set(next);
         (control, id)
+    }
+
+    /// A number that no fiber has, nor anybody else.
+    ///
+    /// # Safety
+    /// The caller is the owner.
+    pub(crate) unsafe fn next_id(&self) -> u64 {
+        let (id, end) = self.ids.get();
+        if id == end {
+            self.refill_ids();
+            // SAFETY: as the caller promised; there are some now.
+            return unsafe { self.next_id() };
+        }
+        self.ids.set((id + 1, end));
+        id
+    }
+
+    fn refill_ids(&self) {
+        let first = IDS.fetch_add(ID_BATCH, Ordering::Relaxed);
+        self.ids.set((first, first + ID_BATCH));
     }
 
     #[cold]
     #[inline(never)]
     unsafe fn take_slow(&self) -> (&'static Control, u64) {
         if self.ids.get().0 == self.ids.get().1 {
-            let first = IDS.fetch_add(ID_BATCH, Ordering::Relaxed);
-            self.ids.set((first, first + ID_BATCH));
+            self.refill_ids();
         }
         if self.free.get().is_null() {
             // ORDERING: Acquire: what the last users wrote; pairs with the Release in `free`.
@@ -110,7 +140,7 @@ impl Slab {
         let mut next = ptr::null::<Control>();
         // SAFETY: fresh memory of that size; block `i` lies behind the head.
         unsafe {
-            chunk.write(Chunk { home: self });
+            chunk.write(Chunk { home: self, next: ptr::null() });
             let blocks = memory.cast::<Control>();
             for index in (1..=BLOCKS).rev() {
                 let block = blocks.add(index);
@@ -120,7 +150,16 @@ impl Slab {
             }
         }
         self.free.set(next);
-        CHUNKS.lock().push(ChunkPtr(chunk));
+        let mut first = CHUNKS.load(Ordering::Relaxed);
+        loop {
+            // SAFETY: nobody else knows of it yet.
+            unsafe { (*chunk).next = first };
+            // ORDERING: Release: its head and its blocks; pairs with the Acquire in `chunks`.
+            match CHUNKS.compare_exchange_weak(first, chunk, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => return,
+                Err(now) => first = now,
+            }
+        }
     }
 }
 
@@ -180,14 +219,28 @@ pub(crate) fn take_common() -> (&'static Control, u64) {
     unsafe { COMMON.lock().take() }
 }
 
+/// The block at an address, if there is one, vacant or not.
+pub(crate) fn at(address: usize) -> Option<&'static Control> {
+    let chunk = address & !(CHUNK - 1);
+    let index = (address - chunk) / size_of::<Control>();
+    let within = (1..=BLOCKS).contains(&index) && address == chunk + index * size_of::<Control>();
+    let blocks = chunks().find(|blocks| within && blocks.addr() == chunk)?;
+    // SAFETY: a block of a chunk, which is never unmapped.
+    Some(unsafe { &*blocks.add(index) })
+}
+
+/// The block that an address is in, if there is one, vacant or not.
+pub(crate) fn around(address: usize) -> Option<&'static Control> {
+    let chunk = address & !(CHUNK - 1);
+    at(address - (address - chunk) % size_of::<Control>())
+}
+
 /// Calls `each` with every block, vacant or not.
 pub(crate) fn for_each(mut each: impl FnMut(&'static Control)) {
-    // Chunks stay; the lock is not held while they are looked at.
-    let chunks: Vec<ChunkPtr> = CHUNKS.lock().clone();
-    for chunk in chunks {
+    for blocks in chunks() {
         for index in 1..=BLOCKS {
             // SAFETY: inside the chunk, which is never unmapped.
-            each(unsafe { &*chunk.0.cast::<Control>().add(index) });
+            each(unsafe { &*blocks.add(index) });
         }
     }
 }

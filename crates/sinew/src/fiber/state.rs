@@ -141,6 +141,12 @@ impl WakeWord {
         self.0.load(Ordering::Acquire) == epoch.0
     }
 
+    /// How many waits there were: the lower half of the number.
+    #[inline(always)]
+    pub(crate) fn count(&self) -> u32 {
+        (self.0.load(Ordering::Relaxed) / STEP) as u32
+    }
+
     /// How the last wait ended.
     #[inline(always)]
     pub(crate) fn outcome(&self) -> Outcome {

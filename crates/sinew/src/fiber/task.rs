@@ -113,10 +113,41 @@ where
     &Of::<F, T>::VTABLE
 }
 
+/// The vtable of closures of type `F` whose end nobody waits for in the block: they store nothing, and do not
+/// panic.
+pub(crate) fn detached<F: FnOnce()>() -> &'static Vtable {
+    struct Of<F>(core::marker::PhantomData<F>);
+    impl<F: FnOnce()> Of<F> {
+        const VTABLE: Vtable = Vtable {
+            run: run_detached::<F>,
+            refuse: refuse_detached::<F>,
+            drop_result: |_| {},
+            announce: crate::park::table::release_finished,
+        };
+    }
+    &Of::<F>::VTABLE
+}
+
+unsafe fn run_detached<F: FnOnce()>(control: &Control) {
+    // SAFETY: as for `run`.
+    let closure = unsafe { take::<F>(&control.storage) };
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(closure)) {
+        crate::park::panic_ended(control);
+        report::contain(|| drop(panic));
+    }
+}
+
+unsafe fn refuse_detached<F: FnOnce()>(control: &Control, payload: Box<dyn Any + Send>) {
+    // SAFETY: as for `run`.
+    let closure = unsafe { take::<F>(&control.storage) };
+    report::contain(|| drop(closure));
+    report::contain(|| drop(payload));
+}
+
 /// Stores the closure of a new fiber.
 ///
 /// # Safety
-/// The block is new and its vtable is `vtable::<F, T>()`.
+/// The block is new and its vtable is that of `F`.
 #[inline(always)]
 pub(crate) unsafe fn store<F>(control: &Control, closure: F) {
     // SAFETY: the maker of a fiber has its storage.

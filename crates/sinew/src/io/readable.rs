@@ -2,9 +2,11 @@
 
 use super::{Async, PipeReader};
 use crate::reactor::Source;
+use std::sync::Arc;
 
 /// Something that becomes readable, for [`spawn_when_readable`](crate::spawn_when_readable): the
-/// sockets of [`net`](crate::net), a [`PipeReader`], and everything else in an [`Async`].
+/// sockets of [`net`](crate::net), a [`PipeReader`], everything else in an [`Async`], and what several
+/// share in an [`Arc`].
 pub trait Readable: sealed::HasSource {}
 
 impl<S: sealed::HasSource> Readable for S {}
@@ -28,5 +30,11 @@ impl<T> sealed::HasSource for Async<T> {
 impl sealed::HasSource for PipeReader {
     fn source(&self) -> &Source {
         self.io().source()
+    }
+}
+
+impl<S: sealed::HasSource> sealed::HasSource for Arc<S> {
+    fn source(&self) -> &Source {
+        (**self).source()
     }
 }

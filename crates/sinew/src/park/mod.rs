@@ -9,12 +9,14 @@
 //! Next: `time`, `spawn` and whatever else registers a [`Waiter`].
 
 pub(crate) mod list;
+mod on_root;
 mod parker;
 mod pinned;
 pub(crate) mod slots;
 pub(crate) mod table;
 pub(crate) mod yielding;
 
+pub(crate) use on_root::{Parting, on_large_stack, on_root};
 pub use parker::{park, park_timeout};
 pub(crate) use parker::{park_as, unpark, wake_pinned};
 pub(crate) use pinned::{blocks_here, without_waiting};
@@ -88,7 +90,8 @@ impl Waiter {
 /// A wait that has begun. It must be suspended on or withdrawn.
 ///
 /// Plain words without a destructor: one that had to be dropped would be kept in memory across the
-/// switch.
+/// switch. Nor is one on a usual way given to a function that is not inlined, which would put it into
+/// memory as well: see [`long_way`].
 #[must_use]
 pub(crate) struct Wait {
     control: &'static Control,
@@ -248,12 +251,12 @@ impl Wait {
     /// Ends a wait that was not registered anywhere.
     #[inline(always)]
     pub(crate) fn abandon(self) {
-        let plain = !self.carrier.is_null() && !self.control.flags().has(Flags::ROAMING);
+        let Wait { control, carrier, epoch, pinned, rebind } = self;
+        let plain = !carrier.is_null() && !control.flags().has(Flags::ROAMING) && !rebind;
         // What else might end it comes on this thread, when the fiber does not run.
-        if plain && self.control.wake.claim_alone(self.epoch, Outcome::Notified) {
-            return self.ended();
+        if !plain || !control.wake.claim_alone(epoch, Outcome::Notified) {
+            withdraw(control, carrier, epoch, pinned, rebind);
         }
-        self.withdraw();
     }
 
     /// Ends a wait that turned out not to be needed. False if somebody has woken the waiter
@@ -286,7 +289,8 @@ impl Wait {
             || self.control.life.marks() & CANCELLED != 0
             || std::thread::panicking()
         {
-            return self.suspend_long_way(deadline);
+            let Wait { control, carrier, epoch, pinned, rebind } = self;
+            return long_way(control, carrier, epoch, pinned, rebind, deadline);
         }
         // SAFETY: carriers live for ever; the fiber runs on it, and is registered.
         unsafe {
@@ -298,7 +302,6 @@ impl Wait {
         self.control.wake.outcome()
     }
 
-    #[inline(never)]
     fn suspend_long_way(self, deadline: u64) -> Outcome {
         if self.carrier.is_null() {
             return self.suspend_thread(deadline);
@@ -320,8 +323,14 @@ impl Wait {
             && control.wake.claim(self.epoch, Outcome::TimedOut)
         {
             // It has passed already; but a loop around such a wait must let others run.
-            // SAFETY: the claim succeeded, and this is its carrier's thread.
-            unsafe { carrier.behind(control) };
+            // SAFETY: the claim succeeded, and this is its carrier's thread; the fiber stops next.
+            unsafe {
+                if carrier.is_embedded() {
+                    carrier.behind_all(control);
+                } else {
+                    carrier.behind(control);
+                }
+            }
         }
         let timed = deadline != clock::NEVER && control.wake.is_waiting(self.epoch);
         if timed {
@@ -367,6 +376,9 @@ impl Wait {
             control.wake.claim(self.epoch, Outcome::Interrupted);
         }
         let (word, expected) = control.wake.futex();
+        if deadline == clock::NEVER {
+            control.set_flags(Flags::ASLEEP);
+        }
         while control.wake.is_waiting(self.epoch) {
             let now = clock::now();
             if deadline <= now {
@@ -375,6 +387,7 @@ impl Wait {
             }
             futex::wait(word, expected(self.epoch), clock::until(now, deadline));
         }
+        control.clear_flags(Flags::ASLEEP);
         let outcome = control.wake.outcome();
         self.ended();
         outcome
@@ -449,6 +462,33 @@ impl Wait {
             drop(unsafe { FiberRef::from_counted(self.control) });
         }
     }
+}
+
+/// [`Wait::suspend_long_way`] of a wait that is in registers, and would not be if this were given its
+/// address.
+#[inline(never)]
+fn long_way(
+    control: &'static Control,
+    carrier: *const Carrier,
+    epoch: Epoch,
+    pinned: Option<&'static Control>,
+    rebind: bool,
+    deadline: u64,
+) -> Outcome {
+    Wait { control, carrier, epoch, pinned, rebind }.suspend_long_way(deadline)
+}
+
+/// [`Wait::withdraw`], likewise.
+#[cold]
+#[inline(never)]
+fn withdraw(
+    control: &'static Control,
+    carrier: *const Carrier,
+    epoch: Epoch,
+    pinned: Option<&'static Control>,
+    rebind: bool,
+) {
+    Wait { control, carrier, epoch, pinned, rebind }.withdraw();
 }
 
 /// What makes the beginning of a wait special.

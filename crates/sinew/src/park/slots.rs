@@ -143,6 +143,22 @@ impl<T: 'static> ContextSlot<T> {
     }
 }
 
+/// Runs `f` in the running fiber, with `entry` told of each switch away from it, and of each back.
+pub(crate) fn with_use<R>(entry: Rc<dyn Use>, f: impl FnOnce() -> R) -> R {
+    struct Forget(&'static Control, Rc<dyn Use>);
+    impl Drop for Forget {
+        fn drop(&mut self) {
+            forget(self.0, &self.1);
+        }
+    }
+    let Some((_, control)) = current::fiber() else {
+        return f();
+    };
+    remember(control, entry.clone());
+    let _forget = Forget(control, entry);
+    f()
+}
+
 fn remember(control: &Control, entry: Rc<dyn Use>) {
     let extra = control.extra_or_new();
     with_uses(extra, |uses| uses.push(entry));

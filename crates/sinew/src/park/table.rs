@@ -19,6 +19,7 @@ const BUCKETS: usize = if cfg!(sinew_loom) { 1 } else { 4096 };
 /// What is waited for: an address, and what tells apart the objects that live there one after the
 /// other, for those who cannot be sure that nobody waits when one goes.
 #[derive(Clone, Copy)]
+#[repr(C)]
 pub(crate) struct Key {
     address: usize,
     generation: u64,
@@ -41,6 +42,12 @@ impl Key {
     /// One of several keys of an object, all in the same bucket.
     pub(crate) fn with_generation(address: usize, generation: u64) -> Key {
         Key { address, generation, spread: address as u64 >> 3 }
+    }
+
+    /// The key whose bytes these are; of any others, one for which nobody waits.
+    pub(crate) fn from_bytes(bytes: [u8; size_of::<Key>()]) -> Key {
+        // SAFETY: three numbers without padding, of which any are allowed.
+        unsafe { core::mem::transmute(bytes) }
     }
 
     /// One of many keys of something that has a number in the place of an address, which cannot be
@@ -70,6 +77,9 @@ impl Entry {
     pub(crate) fn key(&self) -> Key {
         self.key
     }
+
+    /// Where in an entry its key is, for those who look from outside.
+    pub(crate) const KEY: usize = core::mem::offset_of!(Entry, key);
 
     pub(crate) fn new(key: Key, shares: bool, word: usize) -> Entry {
         let queue = UnsafeCell::new(Head::new());

@@ -76,7 +76,11 @@ pub(crate) fn let_others_run(carrier: &Carrier, me: &Control) {
     }
     // SAFETY: a running fiber is in no queue; it runs on its carrier.
     unsafe {
-        carrier.behind(me);
+        if me.flags().has(Flags::EMBEDDED) {
+            carrier.behind_all(me);
+        } else {
+            carrier.behind(me);
+        }
         dispatch::suspend(carrier, me);
     }
     if unwinding {
@@ -91,11 +95,12 @@ pub(crate) fn let_others_run(carrier: &Carrier, me: &Control) {
     }
 }
 
-/// Lets others run before each wait, for tests: what a wait is about may change meanwhile.
+/// Lets others run before each wait, for tests: what a wait is about may change meanwhile. Not in a manager, which
+/// promises in which turn a fiber goes on.
 #[cfg(sinew_force_yield)]
 pub(crate) fn before_a_wait() {
     if let Some((carrier, me)) = current::fiber()
-        && !me.flags().has(Flags(Flags::PINNED.0 | Flags::NO_WAIT.0))
+        && !me.flags().has(Flags(Flags::PINNED.0 | Flags::NO_WAIT.0 | Flags::EMBEDDED.0))
     {
         let_others_run(carrier, me);
     }

@@ -184,6 +184,22 @@ impl<T> Deque<T> {
         won.then_some(item)
     }
 
+    /// Takes the oldest item, without an atomic read-modify-write.
+    ///
+    /// # Safety
+    /// The caller is the owner, and there are no thieves.
+    #[inline(always)]
+    pub(crate) unsafe fn pop_oldest(&self) -> Option<*const T> {
+        let top = self.top.load(Ordering::Relaxed);
+        if top == self.bottom.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.top.store(top.wrapping_add(1), Ordering::Relaxed);
+        // SAFETY: the current buffer is alive; only the owner replaces it.
+        let buffer = unsafe { &*self.buffer.load(Ordering::Relaxed) };
+        Some(buffer.slot(top).load(Ordering::Relaxed))
+    }
+
     /// Takes the oldest item. Anybody may.
     pub(crate) fn steal(&self) -> Steal<T> {
         let top = self.top.load(Ordering::SeqCst);

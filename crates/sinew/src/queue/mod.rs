@@ -6,6 +6,7 @@
 //! | [`Deque`] | its carrier | its carrier, and any that has nothing to do | what may run anywhere |
 //! | [`Inbox`] | anybody | its carrier, all at once | wakes from elsewhere, and messages |
 //! | [`Timers`] | under a lock | under a lock | fibers with a deadline |
+//! | [`Recent`] | its carrier | nobody | no fibers, but what is recorded of them |
 //!
 //! Nothing here knows what a fiber is: a queue moves pointers to what has a [`Linked`] word.
 //!
@@ -14,11 +15,13 @@
 mod deque;
 mod fifo;
 mod inbox;
+mod recent;
 mod timers;
 
 pub(crate) use deque::{Deque, Steal};
 pub(crate) use fifo::Fifo;
 pub(crate) use inbox::{Entry, Inbox};
+pub(crate) use recent::Recent;
 pub(crate) use timers::{Timed, Timers, low_bits};
 
 use crate::primitive::AtomicPtr;

@@ -92,6 +92,29 @@ impl<T: Timed> Timers<T> {
         self.entries.first().map(|entry| entry.deadline)
     }
 
+    /// The earliest deadline of one that still waits.
+    pub(crate) fn earliest_live(&mut self) -> Option<u64> {
+        loop {
+            let first = *self.entries.first()?;
+            // SAFETY: what was inserted is never unmapped.
+            if unsafe { first.is_live() } {
+                return Some(first.deadline);
+            }
+            self.take_first();
+            self.stale -= 1;
+        }
+    }
+
+    /// How many entries there are, stale ones included.
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Every item that has a deadline, and the number of the wait that this is for.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (*const T, u32)> {
+        self.entries.iter().map(|entry| (entry.item(), entry.number()))
+    }
+
     /// Adds a deadline for the wait `number` of `item`.
     ///
     /// # Safety
@@ -110,28 +133,34 @@ impl<T: Timed> Timers<T> {
     }
 
     /// Takes out the earliest whose deadline is not after `now` and which still waits.
-    pub(crate) fn pop_expired(&mut self, now: u64) -> Option<*const T> {
+    pub(crate) fn pop_expired(&mut self, now: u64) -> Option<(u64, *const T)> {
         loop {
             let first = *self.entries.first()?;
             if first.deadline > now {
                 return None;
             }
-            let last = self.entries.pop()?;
-            if !self.entries.is_empty() {
-                self.entries[0] = last;
-                self.sink(0);
-                // One of these is the next but one: what it points to is far away.
-                for near in self.entries.iter().take(1 + ARITY) {
-                    prefetch(near.item().cast());
-                }
+            self.take_first();
+            // One of these is the next but one: what it points to is far away.
+            for near in self.entries.iter().take(1 + ARITY) {
+                prefetch(near.item().cast());
             }
-            self.shrink();
             // SAFETY: what was inserted is never unmapped.
             if unsafe { first.is_live() } {
-                return Some(first.item());
+                return Some((first.deadline, first.item()));
             }
             self.stale -= 1;
         }
+    }
+
+    /// Takes out the first entry.
+    #[inline]
+    fn take_first(&mut self) {
+        let Some(last) = self.entries.pop() else { return };
+        if !self.entries.is_empty() {
+            self.entries[0] = last;
+            self.sink(0);
+        }
+        self.shrink();
     }
 
     /// Drops all stale entries.

@@ -6,13 +6,18 @@
 //!
 //! Why a cancellation is not missed: who arms a fiber says where before it looks at the mark, and who
 //! cancels sets the mark before it looks where. One of the two finds the other.
+//!
+//! Why no event is missed: who waits in the ordinary way tries first, and compares the tick of before.
+//! Here nobody has tried. So the kernel reports what is ready at that moment: because the descriptor is
+//! added, or, if it is watched already, because it is asked again. It need not be asked if the last
+//! attempt to read, at the present tick, has found the end of what was there.
 
 use super::Reactor;
 use super::slot::Waits;
 use super::source::{Source, kind};
 use super::sys::Direction;
 use super::table;
-use crate::carrier::current;
+use crate::carrier::{Carrier, Crew, current};
 use crate::clock;
 use crate::fiber::life::CANCELLED;
 use crate::fiber::{Control, Disarm, Flags};
@@ -58,7 +63,7 @@ static DISARM: Disarm = Disarm { call: disarm };
 /// The fiber is admitted to its crew, in no queue, and the caller's. It keeps `armed` until it
 /// starts or is refused, and `source` at least as long.
 pub(super) unsafe fn arm(source: &Source, armed: &Armed, control: &'static Control) {
-    control.record_wait(kind(Direction::Read), source.fd() as usize, clock::now());
+    control.record_wait(kind(Direction::Read), source.fd() as usize, now_or_lately());
     let extra = control.extra_or_new();
     // SAFETY: the fiber is the caller's, so nobody else knows of its node, which it keeps in place.
     let node = unsafe { armed.node(control) };
@@ -66,9 +71,9 @@ pub(super) unsafe fn arm(source: &Source, armed: &Armed, control: &'static Contr
         let slot = source.slot();
         let tick = slot.tick(Direction::Read);
         let mut state = slot.state.lock();
-        match source.join(&mut state) {
+        match source.join_for_later(tick, &mut state) {
             Ok(()) => {
-                let reactor = chosen(control);
+                let reactor = chosen(control, state.watcher());
                 // ORDERING: Release, published with the node by the lock.
                 extra.armed.store(ptr::from_ref(&DISARM).cast_mut(), Ordering::Release);
                 slot.enter(source.fd(), reactor, (Direction::Read, tick), &mut state, node)
@@ -88,16 +93,52 @@ pub(super) unsafe fn arm(source: &Source, armed: &Armed, control: &'static Contr
     }
 }
 
-/// The reactor that watches for an unstarted fiber: that of the carrier it has to run on, or that of
-/// each in turn. It runs where the event is found, unless somebody who is idle takes it.
-fn chosen(control: &Control) -> &'static Reactor {
+/// The time, right within some tens of microseconds on a carrier, which looks at its clock that often.
+fn now_or_lately() -> u64 {
+    let here = current::carrier();
+    // SAFETY: null, or the carrier of this thread, which stays.
+    match unsafe { here.as_ref() } {
+        Some(carrier) => carrier.now.get(),
+        None => clock::now(),
+    }
+}
+
+/// The reactor that watches for an unstarted fiber: that of the carrier it has to run on, the one that
+/// does already, or that of each carrier in turn. It runs where the event is found, unless somebody who is
+/// idle takes it.
+fn chosen<'a>(control: &Control, watcher: Option<&'a Reactor>) -> &'a Reactor {
     // SAFETY: the fiber is admitted, so that its crew and its carriers' drivers are there.
     unsafe {
         if control.flags().has(Flags::AFFINE) {
             return Reactor::of(&*control.carrier());
         }
-        let crew = &*control.crew.load(Ordering::Relaxed);
-        Reactor::of(crew.next_carrier())
+        let crew = crew_of(control);
+        // That of another runtime is not to be relied upon.
+        match watcher {
+            Some(watcher)
+                if crew.carriers.iter().any(|&one| ptr::eq(Reactor::of(one), watcher)) =>
+            {
+                watcher
+            }
+            _ => Reactor::of(crew.next_carrier()),
+        }
+    }
+}
+
+/// The crew of a fiber: most often that of the carrier that this runs on, which need not be looked up.
+///
+/// # Safety
+/// As for [`Crew::of`].
+unsafe fn crew_of(control: &Control) -> &'static Crew {
+    // SAFETY: as the caller promised; null, or the carrier of this thread, which has its crew.
+    unsafe {
+        match current::carrier().as_ref().map(Carrier::crew) {
+            Some(crew) if crew.number == control.crew.load(Ordering::Relaxed) => {
+                // It stays as long as it has fibers, and this is one.
+                &*ptr::from_ref(crew)
+            }
+            _ => Crew::of(control),
+        }
     }
 }
 
@@ -116,20 +157,20 @@ fn disarm(control: &Control) {
 /// # Safety
 /// The caller has taken it out of its slot, or it was never there.
 pub(super) unsafe fn submit(control: &Control) {
-    // SAFETY: the fiber is admitted, so that its crew is there as long as it has not ended.
+    // SAFETY: the fiber is admitted, so that its crew is there as long as it has not ended; the carrier of
+    // this thread is there as well, with its crew.
     unsafe {
-        let crew = &*control.crew.load(Ordering::Relaxed);
         let here = current::carrier();
         if control.flags().has(Flags::AFFINE) {
             let carrier = &*control.carrier();
             if carrier.inbox.push(Entry::Ready(control)) {
-                carrier.bell().ring();
+                carrier.ring();
             }
-        } else if !here.is_null() && ptr::eq((*here).crew(), crew) {
+        } else if !here.is_null() && (*here).crew().number == control.crew.load(Ordering::Relaxed) {
             (*here).publish(control);
         } else {
             // Once it is published it may end, and its runtime with it.
-            let crew = crew.carriers[0].crew_counted();
+            let crew = Crew::of(control).carriers[0].crew_counted();
             crew.inject(control);
         }
     }

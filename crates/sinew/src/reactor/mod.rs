@@ -21,7 +21,7 @@ pub(crate) use sys::Direction;
 use crate::carrier::bell::Bell;
 use crate::carrier::driver::Driver;
 use crate::carrier::{Carrier, current};
-use crate::primitive::{AtomicBool, AtomicUsize, Ordering};
+use crate::primitive::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::report;
 use core::time::Duration;
 use slot::Slot;
@@ -40,6 +40,10 @@ pub(crate) struct Reactor {
     wants_arming: AtomicBool,
     /// How many descriptors are.
     watched: AtomicUsize,
+    /// How many events were delivered.
+    events: AtomicU64,
+    /// Whether it is looked at when somebody else's loop does, which may be never.
+    of_loop: bool,
 }
 
 impl Reactor {
@@ -50,7 +54,14 @@ impl Reactor {
             poller: OnceLock::new(),
             wants_arming: AtomicBool::new(true),
             watched: AtomicUsize::new(0),
+            events: AtomicU64::new(0),
+            of_loop: false,
         }
+    }
+
+    /// One of a carrier in somebody else's loop. Others do not rely on it.
+    pub(crate) fn of_loop(backend: Backend, bell: &'static Bell) -> Reactor {
+        Reactor { of_loop: true, ..Reactor::new(backend, bell) }
     }
 
     /// That of the carrier that this thread is.
@@ -75,6 +86,14 @@ impl Reactor {
         if let Some(poller) = self.poller.get() {
             return &**poller;
         }
+        let poller = self.new_poller();
+        // The carrier may sleep without it.
+        self.bell.ring();
+        poller
+    }
+
+    #[cold]
+    fn new_poller(&self) -> &dyn Poller {
         let poller = self.poller.get_or_init(|| {
             self.backend.open(self.bell).unwrap_or_else(|error| {
                 report::say(format_args!(
@@ -85,8 +104,6 @@ impl Reactor {
             })
         });
         self.wants_arming.store(poller.wants_arming(), Ordering::Relaxed);
-        // The carrier may sleep without it.
-        self.bell.ring();
         &**poller
     }
 
@@ -155,6 +172,9 @@ impl Reactor {
             self.bell.wait(timeout.map(|timeout| timeout.min(PAUSE)).or(Some(PAUSE)));
         }
         let events = events.as_slice();
+        if !events.is_empty() {
+            self.events.fetch_add(events.len() as u64, Ordering::Relaxed);
+        }
         if events.len() >= MANY {
             self.deliver_many(events);
         } else {
@@ -226,9 +246,17 @@ impl Driver for Reactor {
         }
     }
 
+    fn events(&self) -> u64 {
+        self.events.load(Ordering::Relaxed)
+    }
+
     fn is_active(&self) -> bool {
         self.watched.load(Ordering::Relaxed) > 0
             || self.poller.get().is_some_and(|poller| poller.is_active())
+    }
+
+    fn open(&self) {
+        self.new_poller();
     }
 
     fn as_fd(&self) -> Option<BorrowedFd<'_>> {

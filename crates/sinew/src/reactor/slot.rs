@@ -251,7 +251,7 @@ impl Slot {
 
     /// Has the kernel report anew what is ready, if the descriptor is watched. What it has reported
     /// before is of an older generation: among it may be the end of the watch that was renewed.
-    fn ask_again(fd: RawFd, state: &mut State) -> io::Result<()> {
+    pub(super) fn ask_again(fd: RawFd, state: &mut State) -> io::Result<()> {
         // SAFETY: the lock is held, and a reactor lets go of its slots, under it, before it goes.
         if let Some(reactor) = unsafe { state.reactor.as_ref() } {
             let next = Token::next_generation(state.generation);
@@ -287,9 +287,11 @@ impl Slot {
                 self.marks.set_strangers(0);
                 return Ok(());
             }
+            // SAFETY: the lock is held, and a reactor lets go of its slots, under it, before it goes.
+            let reliable = unsafe { !(*state.reactor).of_loop };
             let strangers = STRANGERS.min(self.marks.strangers() + 1);
             self.marks.set_strangers(strangers);
-            if strangers < STRANGERS || state.has_waiters() {
+            if reliable && (strangers < STRANGERS || state.has_waiters()) {
                 return Ok(());
             }
             // It lives here now.
@@ -297,6 +299,12 @@ impl Slot {
         }
         here.add(fd, Token::new(fd, state.generation))?;
         state.reactor = here;
+        // Those who have waited for the one before wait on.
+        for direction in Direction::BOTH {
+            if state.waiters[direction as usize].first().is_some() {
+                Slot::arm(fd, direction, state);
+            }
+        }
         Ok(())
     }
 
@@ -400,6 +408,13 @@ pub(super) fn closed() -> io::Error {
 }
 
 impl State {
+    /// Who watches.
+    pub(super) fn watcher<'a>(&self) -> Option<&'a Reactor> {
+        // SAFETY: the lock is held as long as the caller uses it, and a reactor lets go of its slots,
+        // under it, before it goes.
+        unsafe { self.reactor.as_ref() }
+    }
+
     fn has_waiters(&self) -> bool {
         self.waiters.iter().any(|list| list.first().is_some())
     }

@@ -150,6 +150,22 @@ impl Source {
         if self.joined.load(Ordering::Relaxed) { Ok(()) } else { self.join_anew(state) }
     }
 
+    /// The same for somebody who has not tried, and is to be told what is ready at this moment; `tick`
+    /// was read before.
+    pub(super) fn join_for_later(
+        &self,
+        tick: Tick,
+        state: &mut super::slot::State,
+    ) -> io::Result<()> {
+        if !self.joined.load(Ordering::Relaxed) {
+            self.join_anew(state)
+        } else if self.is_drained(tick) {
+            Ok(())
+        } else {
+            Slot::ask_again(self.fd, state)
+        }
+    }
+
     #[cold]
     #[inline(never)]
     fn join_anew(&self, state: &mut super::slot::State) -> io::Result<()> {

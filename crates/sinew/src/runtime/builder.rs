@@ -5,6 +5,7 @@ use super::{Handle, PinnedWait, Runtime, hooks};
 use crate::carrier::crew::{Crew, IdleHook, Settings};
 use crate::carrier::{Carrier, run};
 use crate::reactor::{Backend, Reactor};
+use crate::signal::Signal;
 use core::time::Duration;
 use sinew_context::stack::DEFAULT_STACK_SIZE;
 use std::io;
@@ -32,6 +33,12 @@ pub struct Builder {
     patience: Duration,
     panic_hook: bool,
     backend: Option<Backend>,
+    stalls: Option<Duration>,
+    deadlocks: Option<Duration>,
+    dump_on_signal: Option<Signal>,
+    dump_on_stall: bool,
+    dump_on_panic: bool,
+    measures: bool,
 }
 
 impl Builder {
@@ -53,6 +60,12 @@ impl Builder {
             patience: Duration::from_secs(10),
             panic_hook: true,
             backend: None,
+            stalls: None,
+            deadlocks: None,
+            dump_on_signal: None,
+            dump_on_stall: false,
+            dump_on_panic: false,
+            measures: false,
         }
     }
 
@@ -200,6 +213,101 @@ impl Builder {
         self
     }
 
+    /// Reports, once, each fiber that keeps its carrier for longer than `threshold` without waiting, with
+    /// the function that it is in; and each that is pinned and blocks its carrier for as long. What is
+    /// said goes to the [report hook](crate::set_report_hook), within twice the threshold. Off if not set.
+    ///
+    /// A thread looks at the carriers four times in each `threshold`. To see where a fiber is that runs, it
+    /// stops the carrier for some microseconds by the signal `SIGURG`. A call of the system in which the fiber
+    /// blocks goes on after that, or fails with `Interrupted` if it has a timeout.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let runtime = sinew::Runtime::builder().report_stalls(Duration::from_millis(100)).build()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn report_stalls(mut self, threshold: Duration) -> Builder {
+        self.stalls = Some(threshold);
+        self
+    }
+
+    /// Whether it is [measured](Handle::measure) how long fibers run at a time, and how long they wait for
+    /// that when they were woken. It is not, if not set.
+    ///
+    /// # Examples
+    /// ```
+    /// let runtime = sinew::Runtime::builder().measure(true).build()?;
+    /// runtime.run(|| sinew::yield_now());
+    /// assert!(runtime.handle().metrics().run_time.count() > 0);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn measure(mut self, measures: bool) -> Builder {
+        self.measures = measures;
+        self
+    }
+
+    /// Looks every `period` for fibers and threads that [wait for each other](crate::inspect::deadlocks), and
+    /// whether [all are asleep](crate::inspect::all_asleep), and reports each once to the
+    /// [report hook](crate::set_report_hook), with the functions that they are in. Every ten periods, or more
+    /// rarely if that takes long, it looks for fibers that [wait for ever](crate::inspect::leaks) at
+    /// channels that nobody else has.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let runtime = sinew::Runtime::builder().report_deadlocks(Duration::from_secs(1)).build()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn report_deadlocks(mut self, period: Duration) -> Builder {
+        self.deadlocks = Some(period);
+        self
+    }
+
+    /// Has all fibers [dumped](crate::dump) to the [report hook](crate::set_report_hook) whenever the
+    /// process gets this signal, from now on and as long as it lives. Handlers that others have stay.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::signal::Signal;
+    ///
+    /// let runtime = sinew::Runtime::builder().dump_on_signal(Signal::QUIT).build()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn dump_on_signal(mut self, signal: Signal) -> Builder {
+        self.dump_on_signal = Some(signal);
+        self
+    }
+
+    /// Has all fibers dumped as well when a stall is [reported](Self::report_stalls).
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let builder = sinew::Runtime::builder().report_stalls(Duration::from_secs(1));
+    /// let runtime = builder.dump_on_stall(true).build()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn dump_on_stall(mut self, wanted: bool) -> Builder {
+        self.dump_on_stall = wanted;
+        self
+    }
+
+    /// Has all fibers dumped as well when a fiber of this runtime panics and its panic is announced.
+    ///
+    /// # Examples
+    /// ```
+    /// let runtime = sinew::Runtime::builder().dump_on_panic(true).build()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn dump_on_panic(mut self, wanted: bool) -> Builder {
+        self.dump_on_panic = wanted;
+        self
+    }
+
     /// Makes the runtime and starts its threads.
     ///
     /// # Errors
@@ -224,6 +332,14 @@ impl Builder {
         if self.max_stacks == Some(0) {
             return Err(invalid("without a stack no fiber can run: max_stacks(0)".into()));
         }
+        if self.stalls == Some(Duration::ZERO) {
+            let message = "every fiber keeps its carrier for longer than 0 ns: report_stalls(0)";
+            return Err(invalid(message.into()));
+        }
+        if self.deadlocks == Some(Duration::ZERO) {
+            let message = "looking all the time leaves none for fibers: report_deadlocks(0)";
+            return Err(invalid(message.into()));
+        }
         if self.name.contains('\0') {
             return Err(invalid(format!("the name {:?} has a zero byte in it", self.name)));
         }
@@ -234,6 +350,9 @@ impl Builder {
             idle_hook: self.idle_hook,
             stack_size: self.stack_size,
             max_stacks: self.max_stacks,
+            guard_size: None,
+            dump_on_panic: self.dump_on_panic,
+            embedded: false,
         };
         let backend = match self.backend {
             Some(backend) if !backend.is_supported() => {
@@ -243,8 +362,12 @@ impl Builder {
             None => Backend::from_environment()?,
         };
         let crew = Crew::new(count, settings, |bell| Box::new(Reactor::new(backend, bell)))?;
-        let runtime = Runtime {
+        if self.measures {
+            crew.observers.measure(true, count);
+        }
+        let mut runtime = Runtime {
             handle: Handle::new(crew.clone()),
+            watchers: Vec::new(),
             patience: self.patience,
             shut_down: false,
         };
@@ -261,6 +384,19 @@ impl Builder {
                 );
                 return Err(io::Error::new(error.kind(), message));
             }
+        }
+        if let Some(threshold) = self.stalls {
+            runtime.watchers.push(crate::inspect::watch_carriers(
+                &crew,
+                threshold,
+                self.dump_on_stall,
+            )?);
+        }
+        if let Some(period) = self.deadlocks {
+            runtime.watchers.push(crate::inspect::watch_waits(&crew, period)?);
+        }
+        if let Some(signal) = self.dump_on_signal {
+            crate::inspect::dump_on(signal)?;
         }
         Ok(runtime)
     }

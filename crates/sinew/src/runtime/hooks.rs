@@ -4,6 +4,7 @@ use crate::carrier::current as here;
 use crate::fiber::Flags;
 use crate::park::without_waiting;
 use crate::report;
+use crate::room::with_room;
 use crate::spawn::describe;
 use std::fmt;
 use std::ops::Range;
@@ -32,6 +33,22 @@ pub(super) fn install(panics: bool) {
     }
 }
 
+/// What the standard library's hook needs of a stack: it may read tables to name functions, which takes more
+/// than the smallest have.
+const ROOM_FOR_HOOKS: usize = 48 * 1024;
+
+/// Whether the user has asked for backtraces, as the standard library understands it.
+fn wants_backtrace() -> bool {
+    std::env::var_os("RUST_BACKTRACE").is_some_and(|value| value != "0")
+}
+
+fn say_backtrace(place: usize) {
+    if let Ok(backtrace) = crate::inspect::suspended_at(place) {
+        report::say(format_args!("the stack of the fiber:"));
+        backtrace.to_string().lines().for_each(|line| report::say(format_args!("{line}")));
+    }
+}
+
 fn install_panic_hook() {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
@@ -46,7 +63,16 @@ fn install_panic_hook() {
                 describe(control),
                 carrier.index()
             ));
-            before(info);
+            with_room(ROOM_FOR_HOOKS, |place| {
+                before(info);
+                // What it has said of the stack, if anything, is of the other one.
+                if let Some(place) = place.filter(|_| wants_backtrace()) {
+                    say_backtrace(place);
+                }
+            });
+            if carrier.crew().settings.dump_on_panic {
+                crate::inspect::say_dump();
+            }
         });
     }));
 }

@@ -13,6 +13,7 @@ pub use builder::Builder;
 pub use group::{Group, run_all};
 pub use idle::{Idle, Waker};
 pub use shutdown::Leftover;
+pub(crate) use shutdown::cancel_all;
 
 use crate::carrier::Crew;
 use crate::carrier::current as here;
@@ -40,12 +41,19 @@ pub struct Runtime {
     /// How long dropping it waits.
     patience: Duration,
     shut_down: bool,
+    /// Threads that look at it from time to time, and end with it.
+    watchers: Vec<std::thread::Thread>,
 }
 
 /// A way to a runtime that does not keep it going. Cloning it is cheap.
 #[derive(Clone)]
 pub struct Handle {
     crew: Arc<Crew>,
+}
+
+/// Tells the process about fibers, once; for who makes carriers in another way.
+pub(crate) fn install_hooks() {
+    hooks::install(true);
 }
 
 impl Runtime {
@@ -134,6 +142,10 @@ impl Handle {
 
     pub(crate) fn crew(&self) -> &Crew {
         &self.crew
+    }
+
+    pub(crate) fn crew_counted(&self) -> Arc<Crew> {
+        self.crew.clone()
     }
 
     /// The runtime of the running fiber.

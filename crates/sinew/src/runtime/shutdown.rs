@@ -90,15 +90,15 @@ impl Runtime {
 
 impl Drop for Runtime {
     fn drop(&mut self) {
-        if self.shut_down {
-            return;
-        }
-        if let Err(leftover) = shut_down(self.handle.crew(), self.patience) {
+        if !self.shut_down
+            && let Err(leftover) = shut_down(self.handle.crew(), self.patience)
+        {
             report::say(format_args!(
                 "runtime \"{}\" was dropped, but {leftover}",
                 self.handle.name()
             ));
         }
+        self.watchers.iter().for_each(std::thread::Thread::unpark);
     }
 }
 
@@ -139,7 +139,7 @@ fn shut_down(crew: &Crew, timeout: Duration) -> Result<(), Leftover> {
     Err(Leftover { fibers })
 }
 
-fn cancel_all(crew: &Crew) {
+pub(crate) fn cancel_all(crew: &Crew) {
     for_each_fiber(crew, |control| {
         if control.life.marks() & CANCELLED == 0 {
             cancel::request(control);
@@ -150,7 +150,7 @@ fn cancel_all(crew: &Crew) {
 /// Calls `each` with all fibers of `crew` that have not ended.
 fn for_each_fiber(crew: &Crew, mut each: impl FnMut(&Control)) {
     slab::for_each(|control| {
-        if !core::ptr::eq(control.crew.load(Ordering::Relaxed), crew) {
+        if control.crew.load(Ordering::Relaxed) != crew.number {
             return;
         }
         if !control.life.try_acquire() {
@@ -158,7 +158,7 @@ fn for_each_fiber(crew: &Crew, mut each: impl FnMut(&Control)) {
         }
         // SAFETY: just counted.
         let fiber = unsafe { FiberRef::from_counted(control) };
-        let ours = core::ptr::eq(fiber.crew.load(Ordering::Relaxed), crew);
+        let ours = fiber.crew.load(Ordering::Relaxed) == crew.number;
         if ours && fiber.life.marks() & FINISHED == 0 {
             each(&fiber);
         }

@@ -37,6 +37,8 @@ mod signals;
 pub use number::Signal;
 pub use signals::{Forever, Signals};
 
+pub(crate) use signals::register;
+
 use std::io;
 
 /// Waits for the next `SIGINT`: the user has pressed Ctrl-C.

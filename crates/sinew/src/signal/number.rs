@@ -29,7 +29,7 @@ impl Signal {
     }
 
     /// Why it cannot be waited for, if so.
-    pub(super) fn refusal(self) -> Option<&'static str> {
+    pub(crate) fn refusal(self) -> Option<&'static str> {
         match self.0 {
             libc::SIGKILL | libc::SIGSTOP => Some("no process can catch it"),
             // A handler that returns would have the thread do the same again, for ever.

@@ -259,10 +259,13 @@ fn cannot_wait(signal: Signal, kind: io::ErrorKind, reason: &dyn fmt::Display) -
 }
 
 /// Has `action` called in the handler of a signal. It does only what is allowed there.
-fn register(signal: Signal, action: impl Fn() + Send + Sync + 'static) -> io::Result<SigId> {
+pub(crate) fn register(
+    signal: Signal,
+    action: impl Fn() + Send + Sync + 'static,
+) -> io::Result<SigId> {
     static CHANGES: Mutex<()> = Mutex::new(());
     let _changes = CHANGES.lock().unwrap_or_else(PoisonError::into_inner);
-    // SAFETY: the actions of this file set an atomic flag and write to a descriptor, which they own.
+    // SAFETY: the actions set an atomic flag and write to a descriptor, which they own.
     let id = unsafe { signal_hook_registry::register(signal.as_raw(), action)? };
     if let Err(error) = use_alternate_stack(signal) {
         signal_hook_registry::unregister(id);

@@ -2,6 +2,7 @@
 
 use super::{JoinHandle, adopt, fill, inherited_here, submit};
 use crate::carrier::Crew;
+use crate::clock;
 use crate::fiber::local::{FiberLocal, Inherited};
 use crate::fiber::{Control, Flags, slab};
 use crate::primitive::Ordering;
@@ -26,7 +27,7 @@ use std::sync::Arc;
 #[derive(Default)]
 #[must_use]
 pub struct Builder {
-    name: Option<Arc<str>>,
+    pub(super) name: Option<Arc<str>>,
     stack_size: Option<usize>,
     carrier: Option<usize>,
     runtime: Option<Handle>,
@@ -183,6 +184,15 @@ impl Builder {
         unsafe { self.build_any(f) }
     }
 
+    /// Whether nothing is set but the name.
+    pub(super) fn is_ordinary(&self) -> bool {
+        self.stack_size.is_none()
+            && self.carrier.is_none()
+            && self.runtime.is_none()
+            && self.locals.is_empty()
+            && !self.migratable
+    }
+
     /// # Safety
     /// The closure and its result may go where the fiber goes, and live as long.
     pub(super) unsafe fn build_any<F, T>(self, f: F) -> io::Result<Unstarted<T>>
@@ -219,7 +229,7 @@ impl Builder {
         extra.stack_size.set(self.stack_size.unwrap_or(crew.settings.stack_size));
         extra.held_back.store(true, Ordering::Relaxed);
         // SAFETY: the same; the rest is the caller's promise.
-        unsafe { fill(control, id, crew, f, flags) };
+        unsafe { fill(control, id, (crew, clock::now()), f, flags) };
         if let Some(index) = self.carrier {
             control.set_carrier(crew.carriers[index]);
         }

@@ -2,11 +2,18 @@
 
 use super::JoinHandle;
 use super::builder::{Builder, Unstarted};
+use crate::cancel;
+use crate::carrier::crew::Phase;
+use crate::carrier::{Carrier, current as here};
+use crate::fiber::{Control, Flags};
 use crate::io::Readable;
+use crate::metrics;
+use crate::reactor::Source;
 use crate::reactor::deferred::Armed;
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
 use std::io;
+use std::sync::Arc;
 
 /// Starts a fiber that runs `f` with `source` as soon as there is something to read from it.
 ///
@@ -78,16 +85,54 @@ impl Builder {
     {
         let kept = Kept::new(source, f);
         let address = kept.0;
-        let unstarted: Unstarted<T> = self.build(move || {
+        let start = move || {
             let (source, f) = kept.take();
             f(source)
-        })?;
+        };
         // SAFETY: the closure keeps it where it is, and does not begin before the fiber is submitted:
         // which is what becomes of it when it is taken out of the slot.
         let (armed, source) =
             unsafe { (&address.as_ref().armed, address.as_ref().source.source()) };
+        if self.is_ordinary()
+            && let Some((carrier, parent)) = here::fiber()
+        {
+            // SAFETY: the same; closure and result are `Send` and borrow nothing.
+            return Ok(unsafe { spawn_here((carrier, parent), self.name, start, (armed, source)) });
+        }
+        let unstarted: Unstarted<T> = self.build(start)?;
         // SAFETY: the same.
         Ok(unsafe { unstarted.arm(source, armed) })
+    }
+}
+
+/// Makes a fiber out of a running one, as `spawn` does, and arms it: nothing that carriers share is
+/// touched.
+///
+/// # Safety
+/// The caller runs on `carrier`, as `parent`. Closure and result may cross threads, and outlive the fiber;
+/// the closure owns `armed` and `source`, and keeps them where they are until it runs or is dropped.
+unsafe fn spawn_here<F, T>(
+    (carrier, parent): (&'static Carrier, &Control),
+    name: Option<Arc<str>>,
+    start: F,
+    (armed, source): (&Armed, &Source),
+) -> JoinHandle<T>
+where
+    F: FnOnce() -> T,
+{
+    // SAFETY: as the caller promised. The block is new, and nobody else's before it is armed.
+    unsafe {
+        let (carrier, control) = super::make(carrier, parent, start, Flags(0));
+        *control.extra_or_new().name.get() = name;
+        metrics::add(&carrier.counters.spawned, 1);
+        let handle = JoinHandle::new(control);
+        source.start_when_readable(armed, control);
+        // A runtime that ends cancels its fibers after it has said so; the fence of arming is between that
+        // and this look. One that it has not seen yet would wait for ever.
+        if carrier.crew().phase() != Phase::Open {
+            cancel::request(control);
+        }
+        handle
     }
 }
 

@@ -17,6 +17,10 @@ use std::fmt;
 pub struct FiberId(u64);
 
 impl FiberId {
+    pub(crate) fn new(id: u64) -> FiberId {
+        FiberId(id)
+    }
+
     /// As a plain number.
     ///
     /// # Examples
@@ -46,6 +50,11 @@ pub enum State {
     Running,
     /// Waiting.
     Suspended,
+    /// In a [manager](crate::manager): has yielded, and is ready when everything else there has run.
+    Yielded,
+    /// In a [manager](crate::manager): has interrupted itself, for something that is done on the main context,
+    /// or for an eager task, and goes on right after that.
+    Interrupted,
     /// Ended.
     Dead,
 }
@@ -75,6 +84,11 @@ pub fn current() -> Fiber {
 impl Fiber {
     pub(crate) fn new(control: &Control) -> Fiber {
         Fiber(FiberRef::new(control))
+    }
+
+    /// Takes over a reference.
+    pub(crate) fn from_ref(fiber: FiberRef) -> Fiber {
+        Fiber(fiber)
     }
 
     pub(crate) fn control(&self) -> &Control {
@@ -129,6 +143,10 @@ impl Fiber {
         // One that has begun to wait runs until it has stopped.
         if is_running(control) {
             State::Running
+        } else if control.flags().has(Flags::IMMEDIATE) {
+            State::Interrupted
+        } else if control.flags().has(Flags::YIELDED) {
+            State::Yielded
         } else if control.wake.waiting().is_some() {
             State::Suspended
         } else {
@@ -172,6 +190,27 @@ impl Fiber {
     /// ```
     pub fn unpark(&self) {
         park::unpark(&self.0);
+    }
+
+    /// Waits for a future: suspends this fiber, or blocks this thread, as [`block_on`](crate::block_on).
+    ///
+    /// # Panics
+    /// If this is not the fiber or thread that runs: nobody waits for others.
+    ///
+    /// # Examples
+    /// ```
+    /// assert_eq!(sinew::current().await_future(async { 5 }), 5);
+    /// ```
+    #[track_caller]
+    pub fn await_future<F: Future>(&self, future: F) -> F::Output {
+        let running = current();
+        assert!(
+            core::ptr::eq(self.control(), running.control()),
+            "await_future of {} called by {}: a fiber waits for itself alone",
+            describe(self.control()),
+            describe(running.control()),
+        );
+        super::block_on(future)
     }
 
     /// Asks the fiber to end: its next wait unwinds it, or the one under way.
@@ -231,7 +270,9 @@ impl Fiber {
 fn is_running(control: &Control) -> bool {
     let carrier = control.carrier();
     // SAFETY: carriers live for ever.
-    !carrier.is_null() && core::ptr::eq(unsafe { (*carrier).current() }, control)
+    let carrier = unsafe { carrier.as_ref() };
+    carrier
+        .is_some_and(|carrier| core::ptr::eq(carrier.current(), control) && !carrier.is_between())
 }
 
 /// Panics where waiting for the end of `control` could never end: for oneself, or pinned, without a
@@ -259,21 +300,32 @@ pub(super) fn forbid_hopeless(
     }
 }
 
-/// The carrier's own loop runs destructors of fibers that could not begin: it must not wait for one
-/// that only it can run.
+/// The carrier's own loop runs destructors of fibers that could not begin, and the thread of a manager everything
+/// but its fibers: they must not wait for one that only they can run.
 #[cold]
 #[inline(never)]
+#[track_caller]
 fn forbid_hopeless_of_root(control: &Control, deadline: u64) {
-    if let Some((carrier, _)) = here::running()
-        && deadline == clock::NEVER
-    {
-        assert!(
-            !can_only_run_on(carrier, control),
-            "deadlock: a destructor that runs on a carrier's own stack waits for {}, which can only \
-             run on the same carrier",
-            describe(control)
-        );
+    if deadline != clock::NEVER {
+        return;
     }
+    // SAFETY: carriers live for ever.
+    let theirs = unsafe { control.carrier().as_ref() };
+    let hosted = theirs.is_some_and(|carrier| carrier.is_of_this_thread());
+    let hopeless = match here::running() {
+        Some((carrier, _)) => can_only_run_on(carrier, control),
+        None => hosted && !control.life.is_finished(),
+    };
+    assert!(
+        !hopeless || !hosted,
+        "deadlock: the thread of a manager waits for {}, which only its loop can run; run the loop, or wait in a fiber",
+        describe(control)
+    );
+    assert!(
+        !hopeless,
+        "deadlock: a destructor that runs on a carrier's own stack waits for {}, which can only run on the same carrier",
+        describe(control)
+    );
 }
 
 /// Whether an unfinished fiber could not run while `carrier` is blocked: it has started there or is
@@ -284,7 +336,7 @@ fn can_only_run_on(carrier: &Carrier, control: &Control) -> bool {
         return false;
     }
     if control.flags().has(Flags::MIGRATABLE) || control.carrier().is_null() {
-        let same = core::ptr::eq(control.crew.load(Ordering::Relaxed), carrier.crew());
+        let same = control.crew.load(Ordering::Relaxed) == carrier.crew().number;
         return same && carrier.crew().carriers.len() == 1;
     }
     core::ptr::eq(control.carrier(), carrier)
@@ -296,6 +348,9 @@ pub(crate) fn describe(control: &Control) -> impl fmt::Display + '_ {
     struct Description<'a>(&'a Control);
     impl fmt::Display for Description<'_> {
         fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            if self.0.flags().has(Flags::PROXY) {
+                return write!(f, "thread {}", self.0.id());
+            }
             match self.0.extra().and_then(|extra| extra.name()) {
                 Some(name) => write!(f, "fiber \"{}\" (id {})", name.escape_debug(), self.0.id()),
                 None => write!(f, "fiber {}", self.0.id()),

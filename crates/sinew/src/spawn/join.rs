@@ -67,10 +67,8 @@ impl<T> JoinHandle<T> {
     #[inline]
     #[track_caller]
     pub fn join(self) -> Result<T> {
-        if !self.fiber.life.is_finished() {
-            self.wait(clock::NEVER);
-        }
-        // SAFETY: the fiber has finished, or `wait` would not have returned.
+        self.wait_for_end();
+        // SAFETY: the fiber has finished, or the wait would not have returned.
         unsafe { self.take() }
     }
 
@@ -136,6 +134,15 @@ impl<T> JoinHandle<T> {
     /// ```
     pub fn cancel(&self) {
         cancel::request(&self.fiber);
+    }
+
+    /// Waits until the fiber has ended, for those who take the result later.
+    #[inline]
+    #[track_caller]
+    pub(crate) fn wait_for_end(&self) {
+        if !self.fiber.life.is_finished() {
+            self.wait(clock::NEVER);
+        }
     }
 
     /// Waits; false if the deadline passed before the end.
@@ -261,7 +268,7 @@ fn ends_here(fiber: Option<(&'static Carrier, &'static Control)>, control: &Cont
     let Some((carrier, me)) = fiber else { return false };
     let bound = core::ptr::eq(control.carrier(), carrier);
     let alone = || {
-        core::ptr::eq(control.crew.load(Ordering::Relaxed), carrier.crew())
+        control.crew.load(Ordering::Relaxed) == carrier.crew().number
             && carrier.crew().carriers.len() == 1
     };
     !me.flags().has(Flags(Flags::ROAMING.0 | Flags::PINNED.0))

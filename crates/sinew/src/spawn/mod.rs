@@ -9,6 +9,7 @@ mod builder;
 mod deferred;
 mod handle;
 mod join;
+pub(crate) mod managed;
 mod scope;
 mod token;
 
@@ -22,6 +23,7 @@ pub use join::JoinHandle;
 pub use scope::{Scope, ScopedJoinHandle, scope};
 
 use crate::carrier::{Carrier, Crew, current as here};
+use crate::clock;
 use crate::fiber::local::Inherited;
 use crate::fiber::task::{self, Vtable};
 use crate::fiber::{Control, FiberRef, Flags, slab};
@@ -149,22 +151,28 @@ where
         adopt(control, inherited);
     }
     // SAFETY: a vacant block is ours.
-    unsafe { fill(control, id, carrier.crew(), f, flags) };
+    unsafe { fill(control, id, (carrier.crew(), carrier.now.get()), f, flags) };
     (carrier, control)
 }
 
 /// # Safety
 /// The block is vacant and the caller's; otherwise as for `make`.
 #[inline(always)]
-unsafe fn fill<F, T>(control: &'static Control, id: u64, crew: &Crew, f: F, flags: Flags)
-where
+unsafe fn fill<F, T>(
+    control: &'static Control,
+    id: u64,
+    (crew, now): (&Crew, u64),
+    f: F,
+    flags: Flags,
+) where
     F: FnOnce() -> T,
 {
-    control.crew.store((&raw const *crew).cast_mut(), Ordering::Relaxed);
+    control.crew.store(crew.number, Ordering::Relaxed);
+    let flags = Flags(flags.0 | crew.birth.0);
     let vtable: &'static Vtable = task::vtable::<F, T>();
     // SAFETY: the vtable belongs to the closure.
     unsafe { task::store(control, f) };
-    control.occupy(id, vtable, flags, 2);
+    control.occupy(id, vtable, flags, 2, now);
 }
 
 /// Makes a fiber on a plain thread, and gives it to `crew`.
@@ -180,7 +188,7 @@ where
     adopt(control, inherited);
     // SAFETY: a vacant block is ours; the rest is the caller's promise.
     unsafe {
-        fill(control, id, crew, f, Flags(0));
+        fill(control, id, (crew, clock::now()), f, Flags(0));
         submit(crew, control);
         JoinHandle::new(control)
     }
@@ -236,7 +244,7 @@ unsafe fn submit(crew: &Crew, control: &'static Control) {
         if control.flags().has(Flags::AFFINE) {
             let carrier = &*control.carrier();
             if carrier.inbox.push(crate::queue::Entry::Ready(control)) {
-                carrier.bell().ring();
+                carrier.ring();
             }
         } else {
             crew.inject(control);

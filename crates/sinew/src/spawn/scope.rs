@@ -198,7 +198,7 @@ impl<'scope> Scope<'scope, '_> {
                     let runtime = Handle::current_or_default();
                     let (control, id) = slab::take_common();
                     adopt(control, inherited);
-                    fill(control, id, runtime.crew(), closure, Flags(0));
+                    fill(control, id, (runtime.crew(), clock::now()), closure, Flags(0));
                     core.adopt(control);
                     submit(runtime.crew(), control);
                     JoinHandle::new(control)

@@ -6,11 +6,11 @@
 //!
 //! | to | use |
 //! | --- | --- |
-//! | guard data | [`Mutex`], [`RwLock`], [`FairMutex`] |
+//! | guard data | [`Mutex`], [`RwLock`] with a [`Priority`] or without, [`FairMutex`] |
 //! | lock by key | [`MultiLock`] |
 //! | wait until data has changed | [`Condvar`] |
 //! | let so many in at a time | [`Semaphore`] |
-//! | signal something, once, or on and off | [`Baton`], [`Event`] |
+//! | signal something, to one once, or to all on and off | [`Baton`], [`Event`] |
 //! | take turns by number | [`Sequencer`] |
 //! | pass one value | [`FiberFuture`] |
 //! | wait until all are done, or there | [`WaitGroup`], [`Barrier`] |
@@ -37,6 +37,7 @@ mod future;
 mod multi_lock;
 mod mutex;
 mod once;
+mod priority;
 mod raw;
 mod rwlock;
 pub(crate) mod select;
@@ -58,6 +59,7 @@ pub use future::{FiberFuture, FutureArm, Waitable, wait_for_multiple, wait_with_
 pub use multi_lock::{MultiLock, MultiLockGuard, MultiLockSlot};
 pub use mutex::{MappedMutexGuard, Mutex, MutexGuard, RawMutex};
 pub use once::{LazyLock, Once, OnceLock};
+pub use priority::{InTurn, Priority, ReadersFirst, WritersFirst};
 pub use rwlock::{
     MappedRwLockReadGuard, MappedRwLockWriteGuard, RawRwLock, RwLock, RwLockReadGuard,
     RwLockUpgradableReadGuard, RwLockWriteGuard,

@@ -239,7 +239,8 @@ impl MultiLock {
         }
         let Some(deadline) = deadline else { return false };
         loop {
-            let wait = Wait::begin(WaitKind::Lock, core::ptr::from_ref(self).addr());
+            // Whoever looks finds the key, and who has it.
+            let wait = Wait::begin(WaitKind::Key, core::ptr::from_ref(entry).addr());
             let who = wait.who();
             let node = &*place.node.insert(Node::new(&wait, entry));
             let at_once = {

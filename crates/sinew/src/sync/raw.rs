@@ -19,7 +19,14 @@
 //!   a fiber of the same carrier, since that is cheap, and after a millisecond if it is not, since the
 //!   lock would be idle until its carrier has woken up.
 //! - While somebody waits to have it alone, nobody new shares it. Waiters come first in, first out;
-//!   those who share and stand beside each other get it together.
+//!   those who share and stand beside each other get it together. That is the order [`InTurn`]; with
+//!   another [`Priority`] those who share have a queue of their own, which comes first or last:
+//!   - `ReadersFirst`: who shares does not stand back, and who unlocks lets all of those in, as one of
+//!     them, before it leaves.
+//!   - `WritersFirst`: who wants it alone is handed the lock.
+//!
+//!   Either way the lock is never free, nor without its mark, while somebody waits who comes first:
+//!   nobody slips in between.
 //! - A mark is set under the lock of the table, as the waiter is entered there, by a compare-exchange
 //!   that fails if the lock has become free for it. Who unlocks a marked lock takes the lock of the
 //!   table, wakes, and computes the marks anew from who is left. So a waiter is seen, or sees.
@@ -37,10 +44,13 @@ use crate::carrier::current;
 use crate::clock;
 use crate::fiber::{Control, WaitKind};
 use crate::park::list::{Ended, Terms, Wakes};
-use crate::park::table::{self, Bucket, Entry, Key};
+use crate::park::table::{self, Bucket, Entry, Key, Queue};
 use crate::primitive::{AtomicUsize, Ordering};
 use crate::report;
+use crate::sync::priority::{InTurn, Priority};
+use core::fmt;
 use core::hint::spin_loop;
+use core::marker::PhantomData;
 use core::panic::Location;
 use core::ptr;
 
@@ -112,8 +122,13 @@ fn anyhow(wait: impl FnOnce() -> bool) {
 }
 
 /// The word; see the page of this module.
-#[derive(Debug)]
-pub(super) struct RawLock(AtomicUsize);
+pub(super) struct RawLock<P = InTurn>(AtomicUsize, PhantomData<P>);
+
+impl<P> fmt::Debug for RawLock<P> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RawLock").field(&self.0).finish()
+    }
+}
 
 /// Who tries to lock it: the block of the fiber or of the thread's proxy.
 #[inline(always)]
@@ -135,9 +150,15 @@ fn more(word: usize, what: usize) -> usize {
     word + what
 }
 
-impl RawLock {
-    pub(super) const fn new() -> RawLock {
-        RawLock(AtomicUsize::new(0))
+impl<P: Priority> RawLock<P> {
+    /// Whether some come first, so that there are two queues.
+    const PRIORITY: bool = P::READERS_FIRST || P::WRITERS_FIRST;
+
+    /// What keeps out who would share the lock.
+    const CLOSED: usize = if P::READERS_FIRST { EXCLUSIVE } else { EXCLUSIVE | EXCLUSIVE_WAITERS };
+
+    pub(super) const fn new() -> RawLock<P> {
+        RawLock(AtomicUsize::new(0), PhantomData)
     }
 
     pub(super) fn is_locked(&self) -> bool {
@@ -155,6 +176,13 @@ impl RawLock {
     /// Where those wait who share the lock and want to become its owner. In the same bucket.
     fn upgrade_key(&self) -> Key {
         Key::with_generation(ptr::from_ref(self).addr(), 1)
+    }
+
+    /// Where those wait who would share the lock: with the others, if they come in turn. In the same
+    /// bucket.
+    fn sharing_key(&self) -> Key {
+        let generation = if Self::PRIORITY { 2 } else { 0 };
+        Key::with_generation(ptr::from_ref(self).addr(), generation)
     }
 
     #[inline(always)]
@@ -208,6 +236,7 @@ impl RawLock {
     fn lock_slow(&self, me: usize, limit: Limit) -> bool {
         let entry = Entry::new(self.key(), false, NORMAL);
         entry.heir.set(me);
+        entry.ahead.set(current::is_host());
         let (mut spins, mut duty, mut overtaken_at) = (0, 0, None);
         loop {
             let word = self.0.load(Ordering::Relaxed);
@@ -277,7 +306,7 @@ impl RawLock {
 
     #[inline(always)]
     pub(super) fn try_lock_shared(&self) -> bool {
-        self.try_share(EXCLUSIVE | EXCLUSIVE_WAITERS, ONE)
+        self.try_share(Self::CLOSED, ONE)
     }
 
     /// The same, also if somebody waits to have the lock alone: the caller may share it already.
@@ -286,7 +315,7 @@ impl RawLock {
     }
 
     pub(super) fn try_lock_upgradable(&self) -> bool {
-        self.try_share(EXCLUSIVE | EXCLUSIVE_WAITERS | UPGRADABLE, ONE | UPGRADABLE)
+        self.try_share(Self::CLOSED | UPGRADABLE, ONE | UPGRADABLE)
     }
 
     /// Shares the lock, unless one of the bits of `unless` is set.
@@ -322,7 +351,7 @@ impl RawLock {
     #[inline(always)]
     #[track_caller]
     pub(super) fn lock_shared(&self, deadline: u64, again: bool) -> bool {
-        let unless = if again { EXCLUSIVE } else { EXCLUSIVE | EXCLUSIVE_WAITERS };
+        let unless = if again { EXCLUSIVE } else { Self::CLOSED };
         self.try_share(unless, ONE) || self.share_slow(Limit::till(deadline), unless, ONE)
     }
 
@@ -330,7 +359,7 @@ impl RawLock {
     #[inline(always)]
     #[track_caller]
     pub(super) fn lock_shared_anyhow(&self, again: bool) {
-        let unless = if again { EXCLUSIVE } else { EXCLUSIVE | EXCLUSIVE_WAITERS };
+        let unless = if again { EXCLUSIVE } else { Self::CLOSED };
         if !self.try_share(unless, ONE) {
             anyhow(|| self.share_slow(Limit::NONE, unless, ONE));
         }
@@ -351,7 +380,7 @@ impl RawLock {
 
     #[track_caller]
     fn share_with_right(&self, limit: Limit) -> bool {
-        let unless = EXCLUSIVE | EXCLUSIVE_WAITERS | UPGRADABLE;
+        let unless = Self::CLOSED | UPGRADABLE;
         let what = ONE | UPGRADABLE;
         self.try_share(unless, what) || self.share_slow(limit, unless, what)
     }
@@ -363,7 +392,9 @@ impl RawLock {
         // One who wants the right to become the owner stands alone in the queue.
         let shares = what == ONE;
         let mark = if shares { SHARED_WAITERS } else { EXCLUSIVE_WAITERS };
-        let entry = Entry::new(self.key(), shares, if shares { NORMAL } else { RIGHT });
+        let state = if shares { NORMAL } else { RIGHT };
+        let entry = Entry::new(self.sharing_key(), shares, state);
+        entry.ahead.set(current::is_host());
         let blocked = |word: usize| word & unless != 0;
         let mut spins = 0;
         loop {
@@ -411,8 +442,17 @@ impl RawLock {
     /// The caller is the owner.
     #[inline(always)]
     pub(super) unsafe fn unlock(&self) {
-        if self.0.load(Ordering::Relaxed) & WAITERS != 0 {
+        let word = self.0.load(Ordering::Relaxed);
+        if word & WAITERS != 0 {
             return self.unlock_slow(false);
+        }
+        if Self::PRIORITY {
+            // ORDERING: Release: as below.
+            if self.0.compare_exchange(word, 0, Ordering::Release, Ordering::Relaxed).is_err() {
+                // Somebody came to wait in between, and keeps its mark.
+                self.unlock_slow(false);
+            }
+            return;
         }
         // ORDERING: Release: what was written under the lock; pairs with the Acquire of locking.
         if self.0.swap(0, Ordering::Release) & WAITERS != 0 {
@@ -435,6 +475,14 @@ impl RawLock {
         let mut wakes = Wakes::none();
         {
             let mut bucket = table::bucket(self.key()).lock();
+            if P::READERS_FIRST && bucket.queue(self.sharing_key()).is_some() {
+                drop(bucket);
+                // SAFETY: the caller is the owner, and then one of those who share.
+                return unsafe {
+                    self.downgrade(false);
+                    self.unlock_shared();
+                };
+            }
             if !self.pass_on(&mut bucket, &mut wakes, fair) {
                 // Nobody but waiters changes the word of a lock that is held by one: a mark that is
                 // overwritten here is missed by its waiter under the lock of the bucket.
@@ -459,7 +507,10 @@ impl RawLock {
                 return false;
             }
             let near = || is_near(first.waiter().control());
-            let handed = fair || state == STARVED || state == OVERTAKEN && near();
+            let late = state == STARVED || state == OVERTAKEN && near();
+            // The thread of a guest may be the next who wants the lock, and the guest cannot go on then.
+            let handed =
+                fair || P::WRITERS_FIRST || late && !current::is_guest(first.waiter().control());
             let (word, told) = if handed {
                 // With both marks, whoever waits: a thread may go on as soon as it is granted the
                 // lock, and they are computed anew when it unlocks.
@@ -572,13 +623,27 @@ impl RawLock {
                 // The owner sees to them.
                 return word;
             }
+            if P::READERS_FIRST && self.let_one_share(bucket, wakes, word) {
+                continue;
+            }
             if let Some(mut queue) = bucket.queue(self.upgrade_key()) {
-                if holders == ONE | UPGRADABLE && !queue.grant_first(wakes, |_| ()) {
-                    continue;
+                if holders == ONE | UPGRADABLE {
+                    if P::WRITERS_FIRST {
+                        self.hand_over(&mut queue, wakes, word);
+                        continue;
+                    }
+                    if !queue.grant_first(wakes, |_| ()) {
+                        continue;
+                    }
                 }
                 return word;
             }
-            let Some(mut queue) = bucket.queue(self.key()) else { return word };
+            let Some(mut queue) = bucket.queue(self.key()) else {
+                if P::WRITERS_FIRST && self.let_one_share(bucket, wakes, word) {
+                    continue;
+                }
+                return word;
+            };
             let Some(first) = queue.first() else { return word };
             let entry = first.payload();
             let what = match entry.word.get() {
@@ -586,7 +651,15 @@ impl RawLock {
                 _ => ONE,
             };
             if !entry.shares && what == ONE {
-                // It wants the lock alone. It is woken, and may be overtaken; but not for too long.
+                // It wants the lock alone.
+                if holders != 0 {
+                    return word;
+                }
+                if P::WRITERS_FIRST {
+                    self.hand_over(&mut queue, wakes, word);
+                    continue;
+                }
+                // It is woken, and may be overtaken; but not for too long.
                 let owned = entry.heir.get() | EXCLUSIVE | WAITERS;
                 let others = queue.count(false) + queue.count(true) > 1;
                 let give = |entry: &Entry| {
@@ -603,7 +676,7 @@ impl RawLock {
                         entry.word.set(HEIR);
                     }
                 };
-                if holders == 0 && !queue.grant_first(wakes, give) {
+                if !queue.grant_first(wakes, give) {
                     continue;
                 }
                 return word;
@@ -624,11 +697,50 @@ impl RawLock {
         }
     }
 
+    /// Makes the first of a queue the owner of a lock that nobody else has, unless the word has changed
+    /// or that one has left: it is the owner before its wait ends, so that nobody is faster.
+    fn hand_over(&self, queue: &mut Queue<'_>, wakes: &mut Wakes, word: usize) {
+        let Some(first) = queue.first() else { return };
+        let owned = first.payload().heir.get() | EXCLUSIVE | WAITERS;
+        // ORDERING: Acquire: as in `take_free`.
+        let taken = self.0.compare_exchange(word, owned, Ordering::Acquire, Ordering::Relaxed);
+        if taken.is_ok() && !queue.grant_first(wakes, |entry| entry.word.set(HANDED)) {
+            // It has left. Nobody else changes the word of a lock that is held by one.
+            // ORDERING: Release: what the Acquire above has seen, for the next.
+            self.0.store(word, Ordering::Release);
+        }
+    }
+
+    /// Lets in one of the queue of those who would share, unless the word has changed; false if none
+    /// of them may come in. The right to become the owner keeps out only those who want it as well.
+    fn let_one_share(&self, bucket: &mut Bucket, wakes: &mut Wakes, word: usize) -> bool {
+        let Some(mut queue) = bucket.queue(self.sharing_key()) else { return false };
+        let shares = queue.count(true) > 0;
+        if !shares && word & UPGRADABLE != 0 {
+            return false;
+        }
+        let what = if shares { ONE } else { ONE | UPGRADABLE };
+        let new = more(word, what);
+        // ORDERING: Acquire, for the one who is let in: as in `take_free`.
+        let counted = self.0.compare_exchange(word, new, Ordering::Acquire, Ordering::Relaxed);
+        if counted.is_ok() && !queue.grant_one(wakes, |entry| entry.shares == shares) {
+            self.0.fetch_sub(what, Ordering::Relaxed);
+        }
+        true
+    }
+
     /// The marks that say who waits.
     fn marks(&self, bucket: &mut Bucket) -> usize {
         let (mut alone, mut share) = (0, 0);
         if let Some(queue) = bucket.queue(self.key()) {
             (alone, share) = (queue.count(false), queue.count(true));
+        }
+        if Self::PRIORITY
+            && let Some(queue) = bucket.queue(self.sharing_key())
+        {
+            // Those who want the right to become the owner stand here.
+            alone += queue.count(false);
+            share += queue.count(true);
         }
         if let Some(queue) = bucket.queue(self.upgrade_key()) {
             alone += queue.count(false);
@@ -674,16 +786,19 @@ impl RawLock {
     #[track_caller]
     pub(super) unsafe fn upgrade(&self, deadline: u64) -> bool {
         let entry = Entry::new(self.upgrade_key(), false, NORMAL);
+        entry.heir.set(me());
         loop {
             // SAFETY: as the caller promised.
             if unsafe { self.try_upgrade() } {
                 return true;
             }
-            // Nobody new shares it while this one waits.
+            // Nobody new shares it while this one waits, unless those come first.
             let blocked = |word| word & !WAITERS != ONE | UPGRADABLE;
             let still = || self.mark(EXCLUSIVE_WAITERS, blocked);
-            if self.wait(&entry, Limit::till(deadline), still) == Ended::TimedOut {
-                return false;
+            match self.wait(&entry, Limit::till(deadline), still) {
+                Ended::Granted if entry.word.get() == HANDED => return true,
+                Ended::Granted | Ended::AtOnce(()) => {}
+                Ended::TimedOut => return false,
             }
         }
     }

@@ -1,6 +1,7 @@
 //! One who writes, or many who read.
 
 use super::moment;
+use super::priority::{InTurn, Priority};
 use super::raw::RawLock;
 use crate::clock;
 use core::fmt;
@@ -11,7 +12,7 @@ use std::time::Instant;
 
 /// A lock without data: the algorithm of [`RwLock`], for those who build their own with `lock_api`.
 ///
-/// While somebody waits to write, nobody new reads; otherwise waiters come first in, first out.
+/// `P` says who comes first if both readers and writers wait: see [`Priority`].
 ///
 /// # Examples
 /// ```
@@ -22,11 +23,11 @@ use std::time::Instant;
 /// assert_eq!(*COUNT.read(), 1);
 /// ```
 #[derive(Debug)]
-pub struct RawRwLock(RawLock);
+pub struct RawRwLock<P: Priority = InTurn>(RawLock<P>);
 
 // SAFETY: the lock has one owner at a time, or is shared.
-unsafe impl lock_api::RawRwLock for RawRwLock {
-    const INIT: RawRwLock = RawRwLock(RawLock::new());
+unsafe impl<P: Priority> lock_api::RawRwLock for RawRwLock<P> {
+    const INIT: RawRwLock<P> = RawRwLock(RawLock::new());
     type GuardMarker = GuardNoSend;
 
     #[inline]
@@ -73,9 +74,9 @@ unsafe impl lock_api::RawRwLock for RawRwLock {
 }
 
 // SAFETY: as above.
-unsafe impl lock_api::RawRwLockFair for RawRwLock {
+unsafe impl<P: Priority> lock_api::RawRwLockFair for RawRwLock<P> {
     unsafe fn unlock_shared_fair(&self) {
-        // Those who wait are let in first come, first served, whenever the last reader leaves.
+        // Those who wait are let in, by their order, whenever the last reader leaves.
         // SAFETY: as the caller promised.
         unsafe { self.0.unlock_shared() };
     }
@@ -87,7 +88,7 @@ unsafe impl lock_api::RawRwLockFair for RawRwLock {
 }
 
 // SAFETY: as above.
-unsafe impl lock_api::RawRwLockDowngrade for RawRwLock {
+unsafe impl<P: Priority> lock_api::RawRwLockDowngrade for RawRwLock<P> {
     unsafe fn downgrade(&self) {
         // SAFETY: as the caller promised.
         unsafe { self.0.downgrade(false) };
@@ -95,7 +96,7 @@ unsafe impl lock_api::RawRwLockDowngrade for RawRwLock {
 }
 
 // SAFETY: as above.
-unsafe impl lock_api::RawRwLockRecursive for RawRwLock {
+unsafe impl<P: Priority> lock_api::RawRwLockRecursive for RawRwLock<P> {
     #[track_caller]
     fn lock_shared_recursive(&self) {
         self.0.lock_shared_anyhow(true);
@@ -107,7 +108,7 @@ unsafe impl lock_api::RawRwLockRecursive for RawRwLock {
 }
 
 // SAFETY: as above.
-unsafe impl lock_api::RawRwLockTimed for RawRwLock {
+unsafe impl<P: Priority> lock_api::RawRwLockTimed for RawRwLock<P> {
     type Duration = Duration;
     type Instant = Instant;
 
@@ -133,7 +134,7 @@ unsafe impl lock_api::RawRwLockTimed for RawRwLock {
 }
 
 // SAFETY: as above.
-unsafe impl lock_api::RawRwLockUpgrade for RawRwLock {
+unsafe impl<P: Priority> lock_api::RawRwLockUpgrade for RawRwLock<P> {
     #[track_caller]
     fn lock_upgradable(&self) {
         self.0.lock_upgradable_anyhow();
@@ -161,7 +162,7 @@ unsafe impl lock_api::RawRwLockUpgrade for RawRwLock {
 }
 
 // SAFETY: as above.
-unsafe impl lock_api::RawRwLockUpgradeDowngrade for RawRwLock {
+unsafe impl<P: Priority> lock_api::RawRwLockUpgradeDowngrade for RawRwLock<P> {
     unsafe fn downgrade_upgradable(&self) {
         // SAFETY: as the caller promised.
         unsafe { self.0.downgrade_upgradable() };
@@ -174,7 +175,7 @@ unsafe impl lock_api::RawRwLockUpgradeDowngrade for RawRwLock {
 }
 
 // SAFETY: as above.
-unsafe impl lock_api::RawRwLockUpgradeTimed for RawRwLock {
+unsafe impl<P: Priority> lock_api::RawRwLockUpgradeTimed for RawRwLock<P> {
     #[track_caller]
     fn try_lock_upgradable_for(&self, timeout: Duration) -> bool {
         self.0.try_lock_upgradable() || self.0.lock_upgradable(moment(timeout))
@@ -204,14 +205,16 @@ unsafe impl lock_api::RawRwLockUpgradeTimed for RawRwLock {
 /// [poisoned](crate::sync#poisoning). A fiber that reads already and reads again may wait for a
 /// writer that waits for it; [`read_recursive`](Self::read_recursive) does not.
 ///
+/// While somebody waits to write, nobody new reads; otherwise waiters come first in, first out. That
+/// is [`InTurn`]; [`ReadersFirst`](super::ReadersFirst) and [`WritersFirst`](super::WritersFirst) put
+/// one kind before the other, by [`with_priority`](Self::with_priority).
+///
 /// A wait in a method of this type can be cancelled, and is cut short by
 /// [`timeout`](crate::timeout()). The guards are those of `lock_api`, and so is what this derefs to:
 /// **through the `Deref`, or code that is generic over `lock_api`, a wait for the lock cannot be
 /// cancelled**, because guards that unlock for a while (`unlocked`, `bump`) rely on having the lock
 /// when they go on.
 /// `RwLockUpgradableReadGuard::upgrade` can be, and has the right to read when it is unwound.
-///
-/// While somebody waits to write, nobody new reads; otherwise waiters come first in, first out.
 ///
 /// A fiber that has it locked to write and locks it again panics. One that reads and then waits to
 /// write, or that has the right to write next and wants it again, waits for itself, for ever: who
@@ -231,7 +234,7 @@ unsafe impl lock_api::RawRwLockUpgradeTimed for RawRwLock {
 /// assert_eq!(table.read().len(), 4);
 /// ```
 #[derive(Default)]
-pub struct RwLock<T: ?Sized>(lock_api::RwLock<RawRwLock, T>);
+pub struct RwLock<T: ?Sized, P: Priority = InTurn>(lock_api::RwLock<RawRwLock<P>, T>);
 
 impl<T> RwLock<T> {
     /// An unlocked one.
@@ -242,6 +245,23 @@ impl<T> RwLock<T> {
     /// *COUNT.write() += 1;
     /// ```
     pub const fn new(value: T) -> RwLock<T> {
+        RwLock(lock_api::RwLock::new(value))
+    }
+}
+
+impl<T, P: Priority> RwLock<T, P> {
+    /// An unlocked one at which readers come before writers, or writers before readers: see
+    /// [`Priority`].
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::sync::{ReadersFirst, RwLock};
+    ///
+    /// static ROUTES: RwLock<Vec<u32>, ReadersFirst> = RwLock::with_priority(Vec::new(), ReadersFirst);
+    /// let (first, second) = (ROUTES.read(), ROUTES.read());
+    /// assert_eq!(first.len(), second.len());
+    /// ```
+    pub const fn with_priority(value: T, _priority: P) -> RwLock<T, P> {
         RwLock(lock_api::RwLock::new(value))
     }
 
@@ -256,7 +276,7 @@ impl<T> RwLock<T> {
     }
 }
 
-impl<T: ?Sized> RwLock<T> {
+impl<T: ?Sized, P: Priority> RwLock<T, P> {
     /// Locks to read, and waits until that is possible.
     ///
     /// # Panics
@@ -269,7 +289,7 @@ impl<T: ?Sized> RwLock<T> {
     /// ```
     #[inline]
     #[track_caller]
-    pub fn read(&self) -> RwLockReadGuard<'_, T> {
+    pub fn read(&self) -> RwLockReadGuard<'_, T, P> {
         // SAFETY: locked, or unwound from.
         unsafe {
             self.0.raw().0.lock_shared(clock::NEVER, false);
@@ -286,7 +306,7 @@ impl<T: ?Sized> RwLock<T> {
     /// assert!(lock.try_read().is_none());
     /// ```
     #[inline]
-    pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T>> {
+    pub fn try_read(&self) -> Option<RwLockReadGuard<'_, T, P>> {
         self.0.try_read()
     }
 
@@ -303,7 +323,7 @@ impl<T: ?Sized> RwLock<T> {
     /// assert!(lock.try_read_for(Duration::from_millis(1)).is_some());
     /// ```
     #[track_caller]
-    pub fn try_read_for(&self, timeout: Duration) -> Option<RwLockReadGuard<'_, T>> {
+    pub fn try_read_for(&self, timeout: Duration) -> Option<RwLockReadGuard<'_, T, P>> {
         self.0.try_read_for(timeout)
     }
 
@@ -320,7 +340,7 @@ impl<T: ?Sized> RwLock<T> {
     /// assert!(lock.try_read_until(Instant::now()).is_some());
     /// ```
     #[track_caller]
-    pub fn try_read_until(&self, deadline: Instant) -> Option<RwLockReadGuard<'_, T>> {
+    pub fn try_read_until(&self, deadline: Instant) -> Option<RwLockReadGuard<'_, T, P>> {
         self.0.try_read_until(deadline)
     }
 
@@ -333,7 +353,7 @@ impl<T: ?Sized> RwLock<T> {
     /// assert_eq!(*first, *second);
     /// ```
     #[track_caller]
-    pub fn read_recursive(&self) -> RwLockReadGuard<'_, T> {
+    pub fn read_recursive(&self) -> RwLockReadGuard<'_, T, P> {
         // SAFETY: locked, or unwound from.
         unsafe {
             self.0.raw().0.lock_shared(clock::NEVER, true);
@@ -353,7 +373,7 @@ impl<T: ?Sized> RwLock<T> {
     /// ```
     #[inline]
     #[track_caller]
-    pub fn write(&self) -> RwLockWriteGuard<'_, T> {
+    pub fn write(&self) -> RwLockWriteGuard<'_, T, P> {
         // SAFETY: locked, or unwound from.
         unsafe {
             self.0.raw().0.lock(clock::NEVER);
@@ -370,7 +390,7 @@ impl<T: ?Sized> RwLock<T> {
     /// assert!(lock.try_write().is_none());
     /// ```
     #[inline]
-    pub fn try_write(&self) -> Option<RwLockWriteGuard<'_, T>> {
+    pub fn try_write(&self) -> Option<RwLockWriteGuard<'_, T, P>> {
         self.0.try_write()
     }
 
@@ -387,7 +407,7 @@ impl<T: ?Sized> RwLock<T> {
     /// assert!(lock.try_write_for(Duration::from_millis(1)).is_some());
     /// ```
     #[track_caller]
-    pub fn try_write_for(&self, timeout: Duration) -> Option<RwLockWriteGuard<'_, T>> {
+    pub fn try_write_for(&self, timeout: Duration) -> Option<RwLockWriteGuard<'_, T, P>> {
         self.0.try_write_for(timeout)
     }
 
@@ -404,7 +424,7 @@ impl<T: ?Sized> RwLock<T> {
     /// assert!(lock.try_write_until(Instant::now()).is_some());
     /// ```
     #[track_caller]
-    pub fn try_write_until(&self, deadline: Instant) -> Option<RwLockWriteGuard<'_, T>> {
+    pub fn try_write_until(&self, deadline: Instant) -> Option<RwLockWriteGuard<'_, T, P>> {
         self.0.try_write_until(deadline)
     }
 
@@ -420,7 +440,7 @@ impl<T: ?Sized> RwLock<T> {
     /// ```
     #[inline]
     #[track_caller]
-    pub fn upgradable_read(&self) -> RwLockUpgradableReadGuard<'_, T> {
+    pub fn upgradable_read(&self) -> RwLockUpgradableReadGuard<'_, T, P> {
         // SAFETY: locked, or unwound from.
         unsafe {
             self.0.raw().0.lock_upgradable(clock::NEVER);
@@ -437,7 +457,7 @@ impl<T: ?Sized> RwLock<T> {
     /// assert!(lock.try_upgradable_read().is_none());
     /// ```
     #[inline]
-    pub fn try_upgradable_read(&self) -> Option<RwLockUpgradableReadGuard<'_, T>> {
+    pub fn try_upgradable_read(&self) -> Option<RwLockUpgradableReadGuard<'_, T, P>> {
         self.0.try_upgradable_read()
     }
 
@@ -457,7 +477,7 @@ impl<T: ?Sized> RwLock<T> {
     pub fn try_upgradable_read_for(
         &self,
         timeout: Duration,
-    ) -> Option<RwLockUpgradableReadGuard<'_, T>> {
+    ) -> Option<RwLockUpgradableReadGuard<'_, T, P>> {
         self.0.try_upgradable_read_for(timeout)
     }
 
@@ -477,7 +497,7 @@ impl<T: ?Sized> RwLock<T> {
     pub fn try_upgradable_read_until(
         &self,
         deadline: Instant,
-    ) -> Option<RwLockUpgradableReadGuard<'_, T>> {
+    ) -> Option<RwLockUpgradableReadGuard<'_, T, P>> {
         self.0.try_upgradable_read_until(deadline)
     }
 
@@ -493,7 +513,7 @@ impl<T: ?Sized> RwLock<T> {
     }
 }
 
-impl<T: ?Sized + fmt::Debug> fmt::Debug for RwLock<T> {
+impl<T: ?Sized + fmt::Debug, P: Priority> fmt::Debug for RwLock<T, P> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)
     }
@@ -505,8 +525,8 @@ impl<T> From<T> for RwLock<T> {
     }
 }
 
-impl<T: ?Sized> Deref for RwLock<T> {
-    type Target = lock_api::RwLock<RawRwLock, T>;
+impl<T: ?Sized, P: Priority> Deref for RwLock<T, P> {
+    type Target = lock_api::RwLock<RawRwLock<P>, T>;
 
     fn deref(&self) -> &Self::Target {
         &self.0
@@ -514,16 +534,19 @@ impl<T: ?Sized> Deref for RwLock<T> {
 }
 
 /// The right to read the data of a [`RwLock`], until it is dropped.
-pub type RwLockReadGuard<'a, T> = lock_api::RwLockReadGuard<'a, RawRwLock, T>;
+pub type RwLockReadGuard<'a, T, P = InTurn> = lock_api::RwLockReadGuard<'a, RawRwLock<P>, T>;
 
 /// The right to the data of a [`RwLock`], until it is dropped.
-pub type RwLockWriteGuard<'a, T> = lock_api::RwLockWriteGuard<'a, RawRwLock, T>;
+pub type RwLockWriteGuard<'a, T, P = InTurn> = lock_api::RwLockWriteGuard<'a, RawRwLock<P>, T>;
 
 /// The right to read the data of a [`RwLock`], and to be the next who writes it.
-pub type RwLockUpgradableReadGuard<'a, T> = lock_api::RwLockUpgradableReadGuard<'a, RawRwLock, T>;
+pub type RwLockUpgradableReadGuard<'a, T, P = InTurn> =
+    lock_api::RwLockUpgradableReadGuard<'a, RawRwLock<P>, T>;
 
 /// The right to read a part of the data of a [`RwLock`].
-pub type MappedRwLockReadGuard<'a, T> = lock_api::MappedRwLockReadGuard<'a, RawRwLock, T>;
+pub type MappedRwLockReadGuard<'a, T, P = InTurn> =
+    lock_api::MappedRwLockReadGuard<'a, RawRwLock<P>, T>;
 
 /// The right to a part of the data of a [`RwLock`].
-pub type MappedRwLockWriteGuard<'a, T> = lock_api::MappedRwLockWriteGuard<'a, RawRwLock, T>;
+pub type MappedRwLockWriteGuard<'a, T, P = InTurn> =
+    lock_api::MappedRwLockWriteGuard<'a, RawRwLock<P>, T>;

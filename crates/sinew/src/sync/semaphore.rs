@@ -12,6 +12,7 @@ use crate::park::table::{self, Bucket, Entry, Key};
 use crate::primitive::{AtomicUsize, Ordering};
 use core::time::Duration;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Somebody waits.
 const WAITERS: usize = 1;
@@ -148,6 +149,22 @@ impl Semaphore {
     #[track_caller]
     pub fn acquire_for(&self, count: usize, timeout: Duration) -> Option<Permits<'_>> {
         let taken = self.try_take(count) || self.take(count, moment(timeout));
+        taken.then(|| Permits { semaphore: self, count })
+    }
+
+    /// Takes so many permits; `None` if `deadline` has passed before.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Instant;
+    ///
+    /// let permits = sinew::sync::Semaphore::new(1);
+    /// assert!(permits.acquire_until(1, Instant::now()).is_some());
+    /// assert!(permits.acquire_until(2, Instant::now()).is_none());
+    /// ```
+    #[track_caller]
+    pub fn acquire_until(&self, count: usize, deadline: Instant) -> Option<Permits<'_>> {
+        let taken = self.try_take(count) || self.take(count, clock::at(deadline));
         taken.then(|| Permits { semaphore: self, count })
     }
 

@@ -169,13 +169,14 @@ impl CancellationToken {
             told += 1;
             let fibers = {
                 let mut dependents = token.lock();
-                if !dependents.cancelled {
-                    dependents.cancelled = true;
-                    token.cancelled.post();
-                }
+                dependents.cancelled = true;
                 tokens.extend(dependents.children.iter().filter_map(Weak::upgrade));
                 dependents.fibers.clone()
             };
+            // Without the lock: whoever is woken may be told by code that wants it.
+            if token.cancelled.get() == 0 {
+                token.cancelled.post();
+            }
             fibers.iter().for_each(|fiber| cancel::request(fiber));
         }
         for token in tokens {

@@ -60,7 +60,8 @@ fn let_others_run() {
 #[track_caller]
 fn sleep_till(deadline: u64) {
     loop {
-        let wait = Wait::begin(WaitKind::Sleep, 0);
+        // Whoever looks finds until when.
+        let wait = Wait::begin(WaitKind::Sleep, deadline as usize);
         let who = wait.who();
         let outcome = wait.suspend(deadline);
         cancel::settle(who, outcome);

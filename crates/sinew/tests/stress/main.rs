@@ -2,6 +2,7 @@
 //!
 //! Here the runtime; in `sync` the locks, signals and channels; in `io` connections.
 
+mod inspecting;
 mod io;
 mod sync;
 

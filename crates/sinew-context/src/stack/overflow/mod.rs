@@ -158,13 +158,15 @@ impl AlternateStack {
         // stays mapped until it is taken out of use in `drop`.
         unsafe {
             let mut current: libc::stack_t = core::mem::zeroed();
+            // Room for the report, and for several handlers, one in the middle of the other: each takes
+            // as much as the register file that the kernel saves. The one that the standard library
+            // gives its threads has room for two.
+            let size = 4 * minimum_signal_stack().max(libc::SIGSTKSZ) + 32 * 1024;
             if libc::sigaltstack(core::ptr::null(), &mut current) != 0
-                || current.ss_flags & libc::SS_DISABLE == 0
+                || current.ss_flags & libc::SS_DISABLE == 0 && current.ss_size >= size
             {
                 return;
             }
-            // Room for the largest register file that the kernel saves, and for the report.
-            let size = minimum_signal_stack().max(libc::SIGSTKSZ) + 32 * 1024;
             let memory = libc::mmap(
                 core::ptr::null_mut(),
                 size,

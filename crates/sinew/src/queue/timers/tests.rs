@@ -40,7 +40,7 @@ fn the_earliest_live_one_comes_first() {
             _ => {
                 now += seed.number() % 20;
                 let mut last = 0;
-                while let Some(expired) = timers.pop_expired(now) {
+                while let Some((_, expired)) = timers.pop_expired(now) {
                     // SAFETY: the items outlive the timers.
                     let expired = unsafe { &*expired };
                     assert!(expired.deadline.get() <= now && expired.deadline.get() >= last);

@@ -29,7 +29,9 @@ const WAITERS: usize = 1;
 /// In the place of an owner: one who has a ticket, and was not seen to wait for its turn.
 const SOMEBODY: usize = 2;
 
-/// The word and the list; see the page of this module.
+/// The word and the list; see the page of this module. The word is first: who waits names its address, and
+/// whoever looks finds the owner there.
+#[repr(C)]
 pub(super) struct Lock {
     word: AtomicUsize,
     turns: SpinLock<List<Told>>,

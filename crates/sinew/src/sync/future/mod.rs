@@ -13,7 +13,7 @@ use core::fmt;
 use core::mem::MaybeUninit;
 use core::time::Duration;
 use std::panic::{RefUnwindSafe, UnwindSafe};
-use word::{Attached, Word, WordArm, second_waiter};
+use word::{Attached, Notice, Word, WordArm, second_waiter};
 
 /// A value that one side sets, once, and the other waits for: on a stack, in a struct, in an `Arc`,
 /// without memory of its own.
@@ -163,12 +163,12 @@ impl<T> FiberFuture<T> {
     /// ```
     #[track_caller]
     pub fn subscribe(&self, callback: impl FnOnce() + Send + 'static) {
-        match self.word.subscribe(Box::new(callback)) {
-            Ok(()) => {}
-            Err((Attached::Set, callback)) => callback(),
-            Err((_, callback)) => {
-                drop(callback);
-                second_waiter(&self.word);
+        match self.word.subscribe(Notice::Call(Box::new(callback))) {
+            Ok(()) | Err((Attached::Waiting, _)) => {}
+            Err((Attached::Set, notice)) => notice.give(),
+            Err((Attached::Taken(holder), notice)) => {
+                drop(notice);
+                second_waiter(&self.word, &holder);
             }
         }
     }

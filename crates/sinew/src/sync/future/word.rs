@@ -9,13 +9,15 @@
 //!
 //! `S`: set; the value is there. `B`: somebody is about to set it, or tries in vain.
 //! Otherwise zero, or one who waits: the block of a fiber or thread and the low bits of the number of
-//! its wait; with `M` the wait is for several futures; with `C` it is no waiter but a callback, a
+//! its wait; with `M` the wait is for several futures; with `C` it is no waiter but a notice, a
 //! pointer to a box.
 //!
 //! Setting is two steps: who sets `B` has the right to, writes the value, and exchanges the word for
 //! `S`. The exchange is the last access to the object; whoever was in the word is then woken or
 //! called. A waiter enters by a compare-exchange from zero, and leaves by one to zero; if that fails,
 //! it is being set.
+//!
+//! Where there is no value, *posting* is the exchange alone, and anybody may, more than once.
 //!
 //! Nothing in the word points to a stack: a block is never unmapped, and its wake word says whether
 //! the wait is still the one that was meant. One whose number agrees in the low bits, a multiple of
@@ -29,9 +31,11 @@ use crate::fiber::{Control, WaitKind};
 use crate::park::{Wait, Waiter};
 use crate::primitive::{AtomicU64, Ordering, yield_thread};
 use crate::sync::select::sealed::{Entered, Joint, Left};
+use core::fmt;
+use std::task::Waker;
 
 const SET: u64 = 1;
-const CALLBACK: u64 = 1 << 1;
+const NOTICE: u64 = 1 << 1;
 const MULTIPLE: u64 = 1 << 2;
 const BUSY: u64 = 1 << 63;
 
@@ -41,19 +45,53 @@ const NUMBER_SHIFT: u32 = 3 + BLOCK_BITS;
 const NUMBER_BITS: u32 = 18;
 const NUMBER: u64 = (1 << NUMBER_BITS) - 1;
 
-pub(crate) type Callback = Box<dyn FnOnce() + Send>;
+/// What whoever sets it does, if nobody waits.
+pub(crate) enum Notice {
+    Call(Box<dyn FnOnce() + Send>),
+    Wake(Waker),
+}
+
+impl Notice {
+    pub(crate) fn give(self) {
+        match self {
+            Notice::Call(callback) => callback(),
+            Notice::Wake(waker) => waker.wake(),
+        }
+    }
+}
 
 /// The word; see the page of this module. Only this crate can set one.
 #[derive(Debug)]
 pub struct Word(AtomicU64);
 
-/// What came of entering a wait, or a callback.
+/// What came of entering a wait, or a notice.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Attached {
+pub(crate) enum Attached {
     Waiting,
     Set,
     /// Somebody else waits.
-    Taken,
+    Taken(Holder),
+}
+
+/// Who stands in the word.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Holder(u64);
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 & NOTICE != 0 {
+            return f.write_str("a custom waiter");
+        }
+        // It may have left meanwhile: no more than the number of whoever has the block is told.
+        #[cfg(not(sinew_loom))]
+        {
+            let control = block(self.0);
+            let thread = control.flags().has(crate::fiber::Flags::PROXY);
+            write!(f, "{} {}", if thread { "thread" } else { "fiber" }, control.id())
+        }
+        #[cfg(sinew_loom)]
+        f.write_str("somebody")
+    }
 }
 
 /// A wait as it stands in the word.
@@ -63,11 +101,27 @@ fn encode(waiter: Waiter, multiple: bool) -> u64 {
     block << 3 | number << NUMBER_SHIFT | if multiple { MULTIPLE } else { 0 }
 }
 
-/// Wakes the wait that stood in the word.
-fn wake(word: u64) {
+/// The block of who waits.
+fn block(word: u64) -> &'static Control {
     let address = (word >> 3 & ((1 << BLOCK_BITS) - 1)) << 6;
     // SAFETY: a block, which is never unmapped.
-    let control = unsafe { &*core::ptr::with_exposed_provenance::<Control>(address as usize) };
+    unsafe { &*core::ptr::with_exposed_provenance::<Control>(address as usize) }
+}
+
+/// Wakes or calls what stood in the word when it was set.
+#[inline(never)]
+fn tell(word: u64) {
+    if word & NOTICE != 0 {
+        // SAFETY: the box that `subscribe` put there, taken out once.
+        unsafe { take_notice(word) }.give();
+    } else {
+        wake(word);
+    }
+}
+
+/// Wakes the wait that stood in the word.
+fn wake(word: u64) {
+    let control = block(word);
     let Some(epoch) = control.wake.waiting() else { return };
     if epoch.number() & NUMBER != word >> NUMBER_SHIFT & NUMBER {
         return;
@@ -101,7 +155,7 @@ impl Word {
         old & (BUSY | SET) == 0
     }
 
-    /// Sets it, and wakes who waits for it or calls the callback. The word may be gone as soon as it
+    /// Sets it, and wakes who waits for it or gives the notice. The word may be gone as soon as it
     /// is set: it is not touched after that.
     ///
     /// # Safety
@@ -111,24 +165,38 @@ impl Word {
         // ORDERING: AcqRel: Release publishes the value, pairs with the Acquire in `is_set`; Acquire
         // shows what the waiter or the subscriber wrote before it entered.
         let old = unsafe { (*word).0.swap(SET, Ordering::AcqRel) } & !BUSY;
-        if old & CALLBACK != 0 {
-            // SAFETY: the box that `subscribe` put there, taken out once.
-            unsafe { take_callback(old)() };
-        } else if old != 0 {
-            wake(old);
+        if old != 0 {
+            tell(old);
+        }
+    }
+
+    /// Sets it, if it is not, and wakes who waits for it or gives the notice; for what is set without
+    /// a value. As after `set`, the word may be gone.
+    #[inline(always)]
+    pub(crate) fn post(&self) {
+        // ORDERING: AcqRel: Release publishes what the caller wrote before, pairs with the Acquire in
+        // `is_set`; Acquire as in `set`.
+        let old = self.0.swap(SET, Ordering::AcqRel);
+        if old > SET {
+            tell(old);
         }
     }
 
     /// Waits until it is set, whatever it takes: neither unwinds nor gives up.
     pub(crate) fn wait_anyhow(&self, kind: WaitKind, address: usize) {
-        masked(|| self.wait_as(|| Wait::begin_anyhow(kind, address), clock::NEVER, false));
+        let begin = || Wait::begin_anyhow(kind, address);
+        if let Err(holder) = masked(|| self.wait_as(begin, clock::NEVER, false)) {
+            second_waiter(self, &holder);
+        }
     }
 
     /// Waits until it is set, or the deadline has passed.
     #[inline]
     #[track_caller]
     pub(crate) fn wait_till(&self, kind: WaitKind, address: usize, deadline: u64) {
-        self.wait_as(|| Wait::begin(kind, address), deadline, true);
+        if let Err(holder) = self.wait_as(|| Wait::begin(kind, address), deadline, true) {
+            second_waiter(self, &holder);
+        }
     }
 
     /// Waits for the value at `self`, or until the deadline has passed.
@@ -139,37 +207,59 @@ impl Word {
     }
 
     #[inline(always)]
-    #[track_caller]
-    fn wait_as(&self, begin: impl Fn() -> Wait, deadline: u64, may_raise: bool) {
-        while !self.is_set() {
-            let wait = begin();
-            let who = wait.who();
-            let word = encode(wait.waiter(), false);
-            match self.attach(word) {
-                Attached::Set => return wait.abandon(),
-                Attached::Taken => {
-                    wait.abandon();
-                    second_waiter(self);
-                }
-                Attached::Waiting => {}
+    fn wait_as(
+        &self,
+        begin: impl Fn() -> Wait,
+        deadline: u64,
+        may_raise: bool,
+    ) -> Result<(), Holder> {
+        while !self.is_set() && !self.wait_once(begin(), deadline, may_raise, || ())? {}
+        Ok(())
+    }
+
+    /// Enters a wait that has just begun, calls `entered`, and suspends. True if it is set or the
+    /// deadline has passed, false if somebody woke the waiter for nothing.
+    ///
+    /// If it is set already, `entered` is called as well. It neither waits nor unwinds.
+    #[inline(always)]
+    pub(crate) fn wait_once(
+        &self,
+        wait: Wait,
+        deadline: u64,
+        may_raise: bool,
+        entered: impl FnOnce(),
+    ) -> Result<bool, Holder> {
+        let word = encode(wait.waiter(), false);
+        match self.attach(word) {
+            Attached::Waiting => {}
+            Attached::Set => {
+                wait.abandon();
+                entered();
+                return Ok(true);
             }
-            let outcome = wait.suspend(deadline);
-            if self.is_set() {
-                return;
-            }
-            self.detach(word);
-            if !self.is_set() {
-                if may_raise {
-                    cancel::settle(who, outcome);
-                }
-                if outcome == Outcome::TimedOut && deadline <= clock::now() {
-                    return;
-                }
+            Attached::Taken(holder) => {
+                wait.abandon();
+                return Err(holder);
             }
         }
+        let who = wait.who();
+        entered();
+        let outcome = wait.suspend(deadline);
+        if self.is_set() {
+            return Ok(true);
+        }
+        self.detach(word);
+        if self.is_set() {
+            return Ok(true);
+        }
+        if may_raise {
+            cancel::settle(who, outcome);
+        }
+        Ok(outcome == Outcome::TimedOut && deadline <= clock::now())
     }
 
     /// Enters a wait.
+    #[inline(always)]
     fn attach(&self, word: u64) -> Attached {
         loop {
             // ORDERING: AcqRel: Release publishes the wait; Acquire as in `is_set`.
@@ -179,7 +269,7 @@ impl Word {
                 Err(now) if now == word => return Attached::Waiting,
                 // It is being set: a moment.
                 Err(now) if now & BUSY != 0 => pause(),
-                Err(_) => return Attached::Taken,
+                Err(now) => return Attached::Taken(Holder(now)),
             }
         }
     }
@@ -196,13 +286,13 @@ impl Word {
         }
     }
 
-    /// Enters a callback, to be called by whoever sets it; gives it back if nobody will.
-    pub(super) fn subscribe(&self, callback: Callback) -> Result<(), (Attached, Callback)> {
-        let word = Box::into_raw(Box::new(callback)).expose_provenance() as u64 | CALLBACK;
+    /// Enters a notice, to be given by whoever sets it; gives it back if nobody will.
+    pub(crate) fn subscribe(&self, notice: Notice) -> Result<(), (Attached, Notice)> {
+        let word = Box::into_raw(Box::new(notice)).expose_provenance() as u64 | NOTICE;
         match self.attach(word) {
             Attached::Waiting => Ok(()),
             // SAFETY: the box was not entered.
-            other => Err((other, unsafe { take_callback(word) })),
+            other => Err((other, unsafe { take_notice(word) })),
         }
     }
 
@@ -210,9 +300,9 @@ impl Word {
     pub(crate) fn reset(&mut self) -> bool {
         let word = self.0.load(Ordering::Relaxed);
         self.0.store(0, Ordering::Relaxed);
-        if word & CALLBACK != 0 {
+        if word & NOTICE != 0 {
             // SAFETY: the box that `subscribe` put there, taken out once.
-            drop(unsafe { take_callback(word) });
+            drop(unsafe { take_notice(word) });
         }
         word & SET != 0
     }
@@ -253,8 +343,8 @@ pub(super) fn wait_for_one<'a>(count: usize, word: impl Fn(usize) -> &'a Word) -
             }
         };
         (0..attached).filter(|index| !is_set(index)).for_each(|index| word(index).detach(entered));
-        if let Some(Attached::Taken) = stopped {
-            second_waiter(word(attached));
+        if let Some(Attached::Taken(holder)) = stopped {
+            second_waiter(word(attached), &holder);
         }
         if !(0..count).any(|index| is_set(&index)) {
             cancel::settle(who, outcome);
@@ -288,7 +378,7 @@ impl<'a> WordArm<'a> {
             }
             Attached::Set if wait.claim_for_itself() => Entered::Done,
             Attached::Set => Entered::Lost,
-            Attached::Taken => Entered::Misused,
+            Attached::Taken(_) => Entered::Misused,
         }
     }
 
@@ -304,16 +394,17 @@ impl<'a> WordArm<'a> {
 
 /// # Safety
 /// The word holds a box that nobody else takes.
-unsafe fn take_callback(word: u64) -> Callback {
-    let address = (word & !(BUSY | CALLBACK)) as usize;
+#[cold]
+unsafe fn take_notice(word: u64) -> Notice {
+    let address = (word & !(BUSY | NOTICE)) as usize;
     // SAFETY: as the caller promised.
-    *unsafe { Box::from_raw(core::ptr::with_exposed_provenance_mut::<Callback>(address)) }
+    *unsafe { Box::from_raw(core::ptr::with_exposed_provenance_mut::<Notice>(address)) }
 }
 
 #[cold]
 #[track_caller]
-pub(super) fn second_waiter(word: &Word) -> ! {
-    panic!("the future at {word:p} has somebody who waits for it already")
+pub(super) fn second_waiter(word: &Word, holder: &Holder) -> ! {
+    panic!("the future at {word:p} has one waiter at a time, and {holder} already waits for it")
 }
 
 /// Whoever sets a future needs a few instructions more. It is on another thread, since nothing in

@@ -1,21 +1,30 @@
 //! Models of the lock: who is in at the same time, and that nobody waits for ever.
 
-use super::{RawLock, WAITERS};
+mod priority;
+
+use super::{EXCLUSIVE_WAITERS, RawLock, SHARED_WAITERS, WAITERS};
 use crate::clock::NEVER;
 use crate::model::{
     DEADLINE, Tracked, all_are_near, check, check_within, deadline_passes, spawn, spawn_cancellable,
 };
 use crate::primitive::{Ordering, yield_thread};
+use crate::sync::priority::{InTurn, Priority};
 use std::sync::Arc;
 
 /// A lock and what it guards.
-struct Guarded {
-    lock: RawLock,
+struct Guarded<P = InTurn> {
+    lock: RawLock<P>,
     data: Tracked,
 }
 
 impl Guarded {
     fn new() -> Arc<Guarded> {
+        Guarded::with(InTurn)
+    }
+}
+
+impl<P: Priority> Guarded<P> {
+    fn with(_: P) -> Arc<Guarded<P>> {
         Arc::new(Guarded { lock: RawLock::new(), data: Tracked::new(0) })
     }
 

@@ -293,14 +293,17 @@ fn futex_for_one(bout: &mut Bout) {
     assert_eq!(permits.made.load(Ordering::Relaxed), permits.taken.load(Ordering::Relaxed));
 }
 
-/// A baton that was posted lets everybody pass, who then sees what was done before.
+/// A baton that was posted lets the one pass who waits, who then sees what was done before. Each is
+/// waited for by one, and posted by up to two.
 pub(super) fn baton(bout: &mut Bout) {
     type Batons = Vec<(Baton, AtomicUsize)>;
     let batons: Batons = (0..bout.steps()).map(|_| Default::default()).collect();
-    let (batons, next) = (Arc::new(batons), Arc::new(AtomicUsize::new(0)));
+    let (batons, next) = (Arc::new(batons), AtomicUsize::new(0));
     let (theirs, count) = (batons.clone(), bout.some());
     bout.start("waits for batons", count, move |worker| {
-        for (index, (baton, value)) in theirs.iter().enumerate() {
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some((baton, value)) = theirs.get(index) else { break };
             let posted = worker.attempt(
                 || baton.is_posted().then_some(()),
                 |patience| baton.wait_for(patience).then_some(()),
@@ -315,14 +318,11 @@ pub(super) fn baton(bout: &mut Bout) {
     });
     let theirs = batons.clone();
     bout.start("posts batons", 2, move |worker| {
-        while next.load(Ordering::Relaxed) < theirs.len() {
+        for (index, (baton, value)) in theirs.iter().enumerate() {
             worker.pause();
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            if let Some((baton, value)) = theirs.get(index) {
-                value.store(index + 1, Ordering::Relaxed);
-                baton.post();
-                worker.did();
-            }
+            value.store(index + 1, Ordering::Relaxed);
+            baton.post();
+            worker.did();
         }
     });
     bout.all_ended();

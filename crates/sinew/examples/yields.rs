@@ -1,0 +1,13 @@
+//! Two fibers of one carrier that yield to each other, as often as asked: for counting instructions.
+
+/// Runs both.
+fn main() {
+    let count = std::env::args().nth(1).and_then(|count| count.parse().ok()).unwrap_or(1_000_000);
+    let yields = move || (0..count).for_each(|_: u64| sinew::yield_now());
+    let runtime = sinew::Runtime::builder().carriers(1).build().expect("a runtime");
+    runtime.run(move || {
+        let other = sinew::spawn(yields);
+        yields();
+        other.join().expect("it does not panic");
+    });
+}

@@ -1,0 +1,440 @@
+//! What a suspended fiber does: the functions on its stack.
+
+use super::memory;
+use super::walk::{self, StackCopy};
+use crate::fiber::Control;
+use crate::fiber::life::STARTED;
+use crate::spawn::Fiber;
+use core::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The functions on the stack of a fiber, the innermost first. See [`Fiber::backtrace`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Backtrace {
+    addresses: Vec<usize>,
+}
+
+/// A place on a stack: the functions that are there, one inlined into the other.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    address: usize,
+    symbols: Arc<[Symbol]>,
+}
+
+/// A function at a place, as far as the program has tables that tell.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Symbol {
+    /// Its name, with its module.
+    pub name: Option<String>,
+    /// The file that it is written in.
+    pub file: Option<PathBuf>,
+    /// The line in that file.
+    pub line: Option<u32>,
+    /// The column in that line.
+    pub column: Option<u32>,
+}
+
+/// Why there is no backtrace.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum BacktraceError {
+    /// The fiber runs: its stack changes all the time. So does one that is pinned and waits.
+    Running,
+    /// The fiber was woken, and will run at any moment.
+    Runnable,
+    /// The fiber has ended.
+    Ended,
+    /// The fiber is a plain thread.
+    Thread,
+    /// This platform has no way to walk a stack, or none to read it.
+    Unsupported,
+    /// Its stack could not be read.
+    Unreadable(io::Error),
+}
+
+impl fmt::Display for BacktraceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BacktraceError::Running => f.write_str("the fiber runs"),
+            BacktraceError::Runnable => f.write_str("the fiber was woken and is about to run"),
+            BacktraceError::Ended => f.write_str("the fiber has ended"),
+            BacktraceError::Thread => f.write_str("this is a thread, not a fiber"),
+            BacktraceError::Unsupported => f.write_str("stacks cannot be walked on this platform"),
+            BacktraceError::Unreadable(error) => write!(f, "the stack cannot be read: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for BacktraceError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            BacktraceError::Unreadable(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// Frames of a backtrace, unless somebody asks for more.
+const FRAMES: usize = 256;
+
+/// Bytes of a stack that are looked at, at most.
+const MOST: usize = 1 << 20;
+
+impl Fiber {
+    /// The functions that a suspended fiber is in, seen from any fiber or thread. The fiber is not
+    /// disturbed: its stack is copied, and that counts only if it has not run meanwhile.
+    ///
+    /// One that has not started is in no function. Of one that runs there is nothing to be told. The
+    /// innermost 256 frames are told; [`backtrace_of`](Self::backtrace_of) tells as many as it is asked for.
+    ///
+    /// # Errors
+    /// If the fiber is not suspended, or its stack cannot be read; [`BacktraceError`] says which.
+    ///
+    /// # Examples
+    /// ```
+    /// fn waits_for_ever() {
+    ///     sinew::park();
+    /// }
+    ///
+    /// let fiber = sinew::spawn(waits_for_ever);
+    /// sinew::wait_until(|| fiber.fiber().state() == sinew::State::Suspended, None);
+    /// let backtrace = fiber.fiber().backtrace()?;
+    /// # if cfg!(all(debug_assertions, target_os = "linux", target_arch = "x86_64")) {
+    /// assert!(backtrace.to_string().contains("waits_for_ever"), "{backtrace}");
+    /// # }
+    /// fiber.fiber().unpark();
+    /// # Ok::<(), sinew::inspect::BacktraceError>(())
+    /// ```
+    pub fn backtrace(&self) -> Result<Backtrace, BacktraceError> {
+        self.backtrace_of(FRAMES)
+    }
+
+    /// The same, of so many frames at most.
+    ///
+    /// # Errors
+    /// As for [`backtrace`](Self::backtrace).
+    ///
+    /// # Examples
+    /// ```
+    /// let fiber = sinew::spawn(sinew::park);
+    /// sinew::wait_until(|| fiber.fiber().state() == sinew::State::Suspended, None);
+    /// # if cfg!(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))) {
+    /// assert_eq!(fiber.fiber().backtrace_of(1)?.frames().len(), 1);
+    /// # }
+    /// fiber.fiber().unpark();
+    /// # Ok::<(), sinew::inspect::BacktraceError>(())
+    /// ```
+    pub fn backtrace_of(&self, frames: usize) -> Result<Backtrace, BacktraceError> {
+        capture(self.control(), frames)
+    }
+}
+
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+impl Fiber {
+    /// The same, also of a fiber that runs: its carrier is stopped for some microseconds, by the signal
+    /// `SIGURG`. Calls of the kernel that it is in go on afterwards, or fail with `Interrupted` if they
+    /// have a timeout.
+    ///
+    /// # Errors
+    /// As for [`backtrace`](Self::backtrace), if its carrier cannot be stopped, and for the fiber that
+    /// asks: `std::backtrace` tells of itself.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicBool, Ordering};
+    ///
+    /// let done = Arc::new(AtomicBool::new(false));
+    /// let seen = done.clone();
+    /// let busy = sinew::spawn(move || while !seen.load(Ordering::Relaxed) {});
+    /// sinew::wait_until(|| busy.fiber().state() == sinew::State::Running, None);
+    /// assert!(!busy.fiber().backtrace_now()?.is_empty());
+    /// done.store(true, Ordering::Relaxed);
+    /// # Ok::<(), sinew::inspect::BacktraceError>(())
+    /// ```
+    pub fn backtrace_now(&self) -> Result<Backtrace, BacktraceError> {
+        // It may stop and go on all the time.
+        let mut last = BacktraceError::Running;
+        for _ in 0..8 {
+            let attempt = match self.backtrace() {
+                Err(BacktraceError::Running) => capture_running(self.control(), FRAMES),
+                other => other,
+            };
+            match attempt {
+                Err(BacktraceError::Running) => {}
+                Err(error @ BacktraceError::Runnable) => last = error,
+                other => return other,
+            }
+        }
+        Err(last)
+    }
+}
+
+/// Walks the stack of a fiber that runs.
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+pub(super) fn capture_running(
+    control: &Control,
+    frames: usize,
+) -> Result<Backtrace, BacktraceError> {
+    use crate::carrier::launch;
+    use sinew_context::context::Registers;
+    // SAFETY: carriers live for ever.
+    let carrier = unsafe { control.carrier().as_ref() }.ok_or(BacktraceError::Running)?;
+    // While it is stopped, nothing is done that may have to wait for it: it may have any lock.
+    let mut bytes = room_for(MOST)?;
+    let seen = super::stop::stopped(carrier, |at| {
+        let stack = sinew_context::stack::find_without_lock(at.stack)?;
+        // In the middle of a switch the next fiber is the current one, and the stack is still that of the
+        // one before. Stacks of first-class fibers do not say whose they are.
+        let whose = launch::fiber_on(stack.top(), |address| memory::word(address).ok());
+        let me = core::ptr::from_ref(control);
+        let runs = core::ptr::eq(carrier.current(), me) && whose.is_none_or(|who| who == me.addr());
+        let len = (stack.range().end - at.stack).min(MOST);
+        let place = control.context.look().map(|context| context.address());
+        let saved = place
+            .and_then(|place| Registers::read_from(place, |address| memory::word(address).ok()));
+        runs.then(|| (at, saved, len, memory::copy(at.stack, &mut bytes[..len])))
+    })?;
+    // What was copied was not changed, since the thread did not go on.
+    let (mut at, saved, len, copied) = seen.ok_or(BacktraceError::Running)?;
+    copied.map_err(unreadable)?;
+    if let Some(saved) = saved
+        && at.stack == saved.stack
+        && !walk::is_same_function(at.instruction, saved.instruction)
+    {
+        // At the end of a switch: the stack is the next one's, the instruction not yet.
+        (at.instruction, at.frame, at.link) = (saved.instruction, saved.frame, 0);
+    }
+    bytes.truncate(len);
+    let copy = StackCopy { base: at.stack, bytes };
+    Ok(Backtrace { addresses: super::with_room(|| copy.frames_from(at, frames)) })
+}
+
+/// The stack of a fiber, also if it runs, where that can be had.
+pub(super) fn anyhow(fiber: &Fiber) -> Result<Backtrace, BacktraceError> {
+    #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+    return fiber.backtrace_now();
+    #[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
+    fiber.backtrace()
+}
+
+/// Walks the stack of a fiber, if it is suspended.
+pub(super) fn capture(control: &Control, frames: usize) -> Result<Backtrace, BacktraceError> {
+    use crate::fiber::Flags;
+    if control.flags().has(Flags::PROXY) {
+        return Err(BacktraceError::Thread);
+    }
+    if control.life.is_finished() {
+        return Err(BacktraceError::Ended);
+    }
+    if control.life.marks() & STARTED == 0 {
+        return Ok(Backtrace::default());
+    }
+    // It may be woken while its stack is copied. One that is woken all the time runs most of it.
+    for _ in 0..8 {
+        let Some(epoch) = control.wake.waiting() else { continue };
+        let Some(context) = control.context.look() else { return Err(BacktraceError::Running) };
+        let copied = copy_stack(context.address());
+        memory::settle();
+        if control.wake.is_waiting(epoch) {
+            let copied = copied?;
+            let addresses = super::with_room(|| copied.frames(frames));
+            return Ok(Backtrace { addresses: addresses.ok_or(BacktraceError::Unsupported)? });
+        }
+    }
+    match Fiber::new(control).state() {
+        crate::State::Running => Err(BacktraceError::Running),
+        crate::State::Dead => Err(BacktraceError::Ended),
+        _ => Err(BacktraceError::Runnable),
+    }
+}
+
+/// The stack that is suspended at `address`, and stays so for the time being.
+pub(crate) fn suspended_at(address: usize) -> Result<Backtrace, BacktraceError> {
+    let addresses = copy_stack(address)?.frames(FRAMES).ok_or(BacktraceError::Unsupported)?;
+    Ok(Backtrace { addresses })
+}
+
+/// What is on the stack that is suspended at `address`.
+fn copy_stack(address: usize) -> Result<StackCopy, BacktraceError> {
+    let stack = sinew_context::stack::find(address).ok_or(BacktraceError::Unsupported)?;
+    let mut bytes = room_for((stack.range().end - address).min(MOST))?;
+    memory::copy(address, &mut bytes).map_err(unreadable)?;
+    Ok(StackCopy { base: address, bytes })
+}
+
+fn room_for(len: usize) -> Result<Vec<u8>, BacktraceError> {
+    let mut bytes = Vec::new();
+    let reserved = bytes.try_reserve_exact(len);
+    reserved.map_err(|error| BacktraceError::Unreadable(io::Error::other(error)))?;
+    bytes.resize(len, 0);
+    Ok(bytes)
+}
+
+fn unreadable(error: io::Error) -> BacktraceError {
+    match error.kind() {
+        io::ErrorKind::Unsupported => BacktraceError::Unsupported,
+        _ => BacktraceError::Unreadable(error),
+    }
+}
+
+impl Backtrace {
+    /// Where the fiber is, the innermost place first. Looking up names takes time when it is done
+    /// first for a place: some milliseconds for a large program.
+    ///
+    /// # Examples
+    /// ```
+    /// # let fiber = sinew::spawn(sinew::park);
+    /// # sinew::wait_until(|| fiber.fiber().state() == sinew::State::Suspended, None);
+    /// for frame in fiber.fiber().backtrace()?.frames() {
+    ///     println!("{:#x}: {:?}", frame.address(), frame.symbols());
+    /// }
+    /// # fiber.fiber().unpark();
+    /// # Ok::<(), sinew::inspect::BacktraceError>(())
+    /// ```
+    pub fn frames(&self) -> Vec<Frame> {
+        let frame = |&address: &usize| Frame { address, symbols: walk::symbols(address) };
+        super::with_room(|| self.addresses.iter().map(frame).collect())
+    }
+
+    /// The addresses of the frames.
+    ///
+    /// # Examples
+    /// ```
+    /// # let fiber = sinew::spawn(sinew::park);
+    /// # sinew::wait_until(|| fiber.fiber().state() == sinew::State::Suspended, None);
+    /// let backtrace = fiber.fiber().backtrace()?;
+    /// assert_eq!(backtrace.addresses().len(), backtrace.frames().len());
+    /// # fiber.fiber().unpark();
+    /// # Ok::<(), sinew::inspect::BacktraceError>(())
+    /// ```
+    pub fn addresses(&self) -> &[usize] {
+        &self.addresses
+    }
+
+    /// The innermost function that is not sinew's or the standard library's, and where it is.
+    pub(super) fn place(&self) -> Option<String> {
+        let frames = self.frames();
+        let symbols = || {
+            let all = frames.iter().flat_map(Frame::symbols);
+            all.filter(|symbol| symbol.name.as_deref().is_some_and(|name| !is_ours(name)))
+        };
+        let innermost = symbols().next()?;
+        let users = symbols().find(|symbol| !is_systems(symbol)).unwrap_or(innermost);
+        let (name, called) = (users.name.as_deref()?, innermost.name.as_deref()?);
+        let within = match core::ptr::eq(users, innermost) {
+            true => String::new(),
+            false => format!(", which has called {called}"),
+        };
+        Some(match (&users.file, users.line) {
+            (Some(file), Some(line)) => format!("{name} at {}:{line}{within}", file.display()),
+            _ => format!("{name}{within}"),
+        })
+    }
+
+    /// Whether there is no frame: the fiber has not started.
+    ///
+    /// # Examples
+    /// ```
+    /// # let fiber = sinew::spawn(sinew::park);
+    /// # sinew::wait_until(|| fiber.fiber().state() == sinew::State::Suspended, None);
+    /// assert!(!fiber.fiber().backtrace()?.is_empty());
+    /// # fiber.fiber().unpark();
+    /// # Ok::<(), sinew::inspect::BacktraceError>(())
+    /// ```
+    pub fn is_empty(&self) -> bool {
+        self.addresses.is_empty()
+    }
+}
+
+impl Frame {
+    /// An address in the code there.
+    ///
+    /// # Examples
+    /// ```
+    /// # let fiber = sinew::spawn(sinew::park);
+    /// # sinew::wait_until(|| fiber.fiber().state() == sinew::State::Suspended, None);
+    /// let innermost = &fiber.fiber().backtrace()?.frames()[0];
+    /// assert_ne!(innermost.address(), 0);
+    /// # fiber.fiber().unpark();
+    /// # Ok::<(), sinew::inspect::BacktraceError>(())
+    /// ```
+    pub fn address(&self) -> usize {
+        self.address
+    }
+
+    /// The functions there: those that were inlined first, and the one that contains them last. None if
+    /// the program has no tables for the place.
+    ///
+    /// # Examples
+    /// ```
+    /// # let fiber = sinew::spawn(sinew::park);
+    /// # sinew::wait_until(|| fiber.fiber().state() == sinew::State::Suspended, None);
+    /// let innermost = &fiber.fiber().backtrace()?.frames()[0];
+    /// for symbol in innermost.symbols() {
+    ///     println!("{:?} at {:?}:{:?}", symbol.name, symbol.file, symbol.line);
+    /// }
+    /// # fiber.fiber().unpark();
+    /// # Ok::<(), sinew::inspect::BacktraceError>(())
+    /// ```
+    pub fn symbols(&self) -> &[Symbol] {
+        &self.symbols
+    }
+}
+
+/// One line for each function and one for its place. Without `#`, the functions of sinew that every
+/// suspended fiber is in are left out at both ends.
+impl fmt::Display for Backtrace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let frames = self.frames();
+        let lines: Vec<(usize, Option<&Symbol>)> = frames
+            .iter()
+            .flat_map(|frame| {
+                let unknown = frame.symbols.is_empty().then_some((frame.address, None));
+                let known = frame.symbols.iter().map(|symbol| (frame.address, Some(symbol)));
+                unknown.into_iter().chain(known)
+            })
+            .collect();
+        let shown = if f.alternate() { 0..lines.len() } else { users(&lines) };
+        for (number, (address, symbol)) in lines[shown].iter().enumerate() {
+            let name = symbol.and_then(|symbol| symbol.name.as_deref());
+            match name {
+                Some(name) => writeln!(f, "{number:4}: {name}")?,
+                None => writeln!(f, "{number:4}: {address:#x}")?,
+            }
+            if let Some(Symbol { file: Some(file), line: Some(line), .. }) = symbol {
+                writeln!(f, "             at {}:{line}", file.display())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The part of a backtrace that is not sinew's own.
+fn users(lines: &[(usize, Option<&Symbol>)]) -> core::ops::Range<usize> {
+    let ours = |(_, symbol): &(usize, Option<&Symbol>)| {
+        symbol.and_then(|symbol| symbol.name.as_deref()).is_some_and(is_ours)
+    };
+    // The function that the user called stays.
+    let start = lines.iter().position(|line| !ours(line)).unwrap_or(lines.len());
+    let end = lines.iter().rposition(|line| !ours(line)).map_or(start, |last| last + 1);
+    start.saturating_sub(1)..end
+}
+
+/// Whether a function is of the standard library, or of one without tables.
+fn is_systems(symbol: &Symbol) -> bool {
+    // Where the standard library was built.
+    symbol.file.as_ref().is_none_or(|file| {
+        ["/rustc", "library", "./"].iter().any(|start| file.to_string_lossy().starts_with(start))
+    })
+}
+
+fn is_ours(name: &str) -> bool {
+    let name = name.trim_start_matches(['<', '&']);
+    ["sinew::", "sinew_context::", "core::", "std::", "__rust_try", "lock_api::"]
+        .iter()
+        .any(|start| name.starts_with(start))
+}

@@ -1,0 +1,278 @@
+//! Those who wait for each other.
+
+use super::snapshot::{WaitInfo, pinned_wait_of, wait_of};
+use crate::carrier::{Carrier, TimedWaits};
+use crate::clock;
+use crate::fiber::life::{FINISHED, STARTED};
+use crate::fiber::state::Epoch;
+use crate::fiber::{Control, FiberRef, Flags, WaitKind, slab};
+use crate::primitive::Ordering;
+use crate::spawn::{Fiber, FiberId, describe};
+use core::fmt;
+use std::collections::{HashMap, HashSet};
+
+/// Fibers and threads that wait for each other, so that none of them will ever go on; see [`deadlocks`].
+#[derive(Clone, Debug)]
+pub struct Deadlock {
+    members: Vec<(Fiber, Option<WaitInfo>)>,
+}
+
+impl Deadlock {
+    /// Who takes part: each waits for the next, and the last for the first. One without a wait could go
+    /// on if the next one, which is pinned, did not block the carrier of both.
+    ///
+    /// # Examples
+    /// ```
+    /// for deadlock in sinew::inspect::deadlocks() {
+    ///     for (fiber, wait) in deadlock.members() {
+    ///         println!("{fiber:?} waits for {wait:?}");
+    ///     }
+    /// }
+    /// ```
+    pub fn members(&self) -> impl Iterator<Item = (&Fiber, Option<&WaitInfo>)> {
+        self.members.iter().map(|(fiber, wait)| (fiber, wait.as_ref()))
+    }
+}
+
+/// One who cannot go on before another one does something.
+struct Waiting {
+    fiber: Fiber,
+    why: Why,
+}
+
+#[derive(Clone, Copy)]
+enum Why {
+    /// The fiber, or the thread that it waits as if it is pinned, is in this wait.
+    Waits(&'static Control, Epoch, WaitInfo),
+    /// It is bound to a carrier, which a pinned one has blocked.
+    Blocked(*const Carrier, FiberId),
+}
+
+impl Waiting {
+    /// Whom it waits for: for all of them, if there are several.
+    fn next(&self, scopes: &HashMap<usize, Vec<FiberId>>) -> Vec<FiberId> {
+        match self.why {
+            Why::Waits(_, _, WaitInfo { kind: WaitKind::Scope, address, .. }) => {
+                scopes.get(&address).cloned().unwrap_or_default()
+            }
+            Why::Waits(_, _, wait) => wait.owner.or(wait.joins).into_iter().collect(),
+            Why::Blocked(_, by) => vec![by],
+        }
+    }
+
+    fn wait(&self) -> Option<WaitInfo> {
+        match self.why {
+            Why::Waits(_, _, wait) => Some(wait),
+            Why::Blocked(..) => None,
+        }
+    }
+
+    /// Whether it is still so, and for the same reason.
+    fn is_still_so(&self) -> bool {
+        match self.why {
+            Why::Waits(waiter, epoch, wait) => {
+                let again = wait_of(waiter, clock::now());
+                let same = |(now_in, now): (Epoch, WaitInfo)| {
+                    now_in == epoch && now.owner == wait.owner && has_stopped(waiter)
+                };
+                again.is_some_and(same)
+            }
+            Why::Blocked(carrier, _) => is_bound(self.fiber.control(), carrier),
+        }
+    }
+
+    /// Whether it still waits, and no deadline ends that.
+    fn waits_on(&self, timed: &TimedWaits) -> bool {
+        match self.why {
+            Why::Waits(waiter, epoch, _) => !timed.has(waiter) && waiter.wake.is_waiting(epoch),
+            Why::Blocked(..) => true,
+        }
+    }
+}
+
+/// Whether one who waits has stopped, so that a deadline, if there is one, is among the [`TimedWaits`]. Of a
+/// thread, that there is none.
+pub(super) fn has_stopped(waiter: &Control) -> bool {
+    let flags = waiter.flags();
+    if flags.has(Flags::PROXY) {
+        return flags.has(Flags::ASLEEP);
+    }
+    waiter.context.look().is_some() && !flags.has(Flags::DEADLINE)
+}
+
+/// Whether a fiber can only go on on `carrier`.
+fn is_bound(control: &Control, carrier: *const Carrier) -> bool {
+    let marks = control.life.marks();
+    let stays = !control.flags().has(Flags(Flags::MIGRATABLE.0 | Flags::PROXY.0));
+    let started = marks & STARTED != 0 && marks & FINISHED == 0;
+    stays && started && core::ptr::eq(control.carrier(), carrier)
+}
+
+/// Circles of fibers and threads of which each waits for a lock that the next one has, or for its end; or
+/// cannot go on since the next one, which is pinned, blocks their carrier.
+///
+/// What is told was true: every member was in the same wait before and after all of them were looked at,
+/// and none of the waits has a deadline. Waits for locks that are shared by several are not followed.
+///
+/// # Examples
+/// ```
+/// assert!(sinew::inspect::deadlocks().is_empty());
+/// ```
+pub fn deadlocks() -> Vec<Deadlock> {
+    let mut waiting = everybody();
+    let mut found = circles(&waiting);
+    if block_carriers(&mut waiting) {
+        // Those without one that is blocked were found before.
+        let is_new = |deadlock: &Deadlock| deadlock.members.iter().any(|(_, wait)| wait.is_none());
+        found.extend(circles(&waiting).into_iter().filter(is_new));
+    }
+    found
+}
+
+fn circles(waiting: &HashMap<FiberId, Waiting>) -> Vec<Deadlock> {
+    let scopes = children(waiting);
+    let mut found = Vec::new();
+    let mut followed: HashSet<FiberId> = HashSet::new();
+    let mut starts: Vec<_> = waiting.keys().copied().collect();
+    starts.sort();
+    for start in starts {
+        // Who waits for whom, and for whom each waits besides.
+        let mut path: Vec<(&Waiting, Vec<FiberId>)> = Vec::new();
+        let mut next = Some(start);
+        loop {
+            let entered = next.and_then(|id| waiting.get(&id));
+            match entered.map(|one| (one, one.fiber.id())) {
+                Some((one, id)) if followed.insert(id) => path.push((one, one.next(&scopes))),
+                Some((_, id)) => {
+                    // On the path, or followed before.
+                    let first = path.iter().position(|(member, _)| member.fiber.id() == id);
+                    let circle = first.map(|first| path[first..].iter().map(|(one, _)| *one));
+                    found.extend(circle.and_then(|circle| confirm(&circle.collect::<Vec<_>>())));
+                }
+                None => {}
+            }
+            // The next of the innermost who has one left.
+            while path.last().is_some_and(|(_, rest)| rest.is_empty()) {
+                path.pop();
+            }
+            let Some((_, rest)) = path.last_mut() else { break };
+            next = rest.pop();
+        }
+    }
+    found
+}
+
+/// The fibers that wait and are children of scopes, by the addresses of those.
+fn children(waiting: &HashMap<FiberId, Waiting>) -> HashMap<usize, Vec<FiberId>> {
+    let mut scopes: HashMap<usize, Vec<FiberId>> = HashMap::new();
+    for (id, one) in waiting {
+        let scope = one.fiber.control().extra().and_then(|extra| {
+            // It belongs to another thread, and does not change as long as the fiber is there.
+            super::memory::word((&raw const extra.scope).addr()).ok()
+        });
+        if let Some(scope) = scope.filter(|scope| *scope != 0) {
+            scopes.entry(scope).or_default().push(*id);
+        }
+    }
+    scopes
+}
+
+fn confirm(circle: &[&Waiting]) -> Option<Deadlock> {
+    if circle.len() == 1 && circle[0].wait().is_some_and(|wait| wait.owner.is_some()) {
+        // It was just given the lock. Who locks again what it has is told so at once.
+        return None;
+    }
+    super::memory::settle();
+    let same = circle.iter().all(|one| one.is_still_so());
+    let timed = TimedWaits::collect();
+    // All were in these waits, for these owners, at the moment when the last of them was looked at.
+    super::memory::settle();
+    let confirmed = same && circle.iter().all(|one| one.waits_on(&timed));
+    confirmed.then(|| Deadlock {
+        members: circle.iter().map(|one| (one.fiber.clone(), one.wait())).collect(),
+    })
+}
+
+/// Everybody who waits, threads among them. A pinned fiber waits as its thread.
+fn everybody() -> HashMap<FiberId, Waiting> {
+    let now = clock::now();
+    let mut waiting = HashMap::new();
+    slab::for_each(|control| {
+        let pinned = control.extra().is_some_and(|extra| {
+            // ORDERING: Acquire: pairs with the Release of the one who waits there.
+            !extra.pinned_as.load(Ordering::Acquire).is_null()
+        });
+        if !pinned && control.wake.waiting().is_none() || !control.life.try_acquire() {
+            return;
+        }
+        // SAFETY: just counted.
+        let fiber = Fiber::from_ref(unsafe { FiberRef::from_counted(control) });
+        let why = match wait_of(control, now) {
+            Some((epoch, wait)) => Some(Why::Waits(control, epoch, wait)),
+            None => pinned_wait_of(control, now)
+                .map(|(thread, epoch, wait)| Why::Waits(thread, epoch, wait)),
+        };
+        if let Some(why) = why {
+            waiting.insert(fiber.id(), Waiting { fiber, why });
+        }
+    });
+    waiting
+}
+
+/// Makes those wait for a pinned one who are bound to the carrier that it blocks. False if there are none.
+fn block_carriers(waiting: &mut HashMap<FiberId, Waiting>) -> bool {
+    let mut blocked: HashMap<*const Carrier, FiberId> = HashMap::new();
+    for (id, one) in waiting.iter() {
+        let control = one.fiber.control();
+        if matches!(one.why, Why::Waits(waiter, ..) if !core::ptr::eq(waiter, control)) {
+            blocked.insert(control.carrier(), *id);
+        }
+    }
+    if blocked.is_empty() {
+        return false;
+    }
+    slab::for_each(|control| {
+        let carrier = control.carrier();
+        let Some(by) = blocked.get(&carrier).copied() else { return };
+        if !is_bound(control, carrier) || !control.life.try_acquire() {
+            return;
+        }
+        // SAFETY: just counted.
+        let fiber = Fiber::from_ref(unsafe { FiberRef::from_counted(control) });
+        if fiber.id() != by && is_bound(control, carrier) {
+            let why = Why::Blocked(carrier, by);
+            waiting.insert(fiber.id(), Waiting { fiber, why });
+        }
+    });
+    true
+}
+
+/// Who waits for whom, and where.
+impl fmt::Display for Deadlock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(f, "deadlock of {}:", self.members.len())?;
+        for (index, (fiber, wait)) in self.members.iter().enumerate() {
+            let (next, _) = &self.members[(index + 1) % self.members.len()];
+            let (who, whom) = (describe(fiber.control()), describe(next.control()));
+            match wait {
+                None => writeln!(
+                    f,
+                    "{who} cannot run, since {whom} is pinned and blocks the carrier of both"
+                )?,
+                Some(WaitInfo { joins: Some(_), .. }) => {
+                    writeln!(f, "{who} waits for the end of {whom}")?;
+                }
+                Some(WaitInfo { kind: WaitKind::Scope, .. }) => {
+                    writeln!(f, "{who} waits for the end of {whom}, which is in its scope")?;
+                }
+                Some(WaitInfo { address, .. }) => {
+                    writeln!(f, "{who} waits for the lock at {address:#x}, which {whom} has")?;
+                }
+            }
+            if let Ok(backtrace) = super::backtrace::anyhow(fiber) {
+                write!(f, "{backtrace}")?;
+            }
+        }
+        Ok(())
+    }
+}

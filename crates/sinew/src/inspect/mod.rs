@@ -1,0 +1,56 @@
+//! What a program does: its fibers, what they wait for, and where they are.
+//!
+//! | question | answer |
+//! | --- | --- |
+//! | what do the fibers do? | [`fibers`], [`dump`], [`dump_json`], [`Fiber::backtrace`](crate::Fiber::backtrace) |
+//! | who waits for whom? | [`deadlocks`], [`all_asleep`], [`leaks`] |
+//! | who keeps a carrier? | [`report_stalls`](crate::runtime::Builder::report_stalls) |
+//! | how much of everything? | [`runtimes`], [`Handle::metrics`](crate::Handle::metrics), [`Handle::measure`](crate::Handle::measure) |
+//! | what happened, and when? | [`Handle::trace`](crate::Handle::trace) |
+//!
+//! None of it has to be switched on before, and whoever asks does the work, on its own thread.
+// README.md of this folder says why what is told was true.
+
+mod asleep;
+mod backtrace;
+mod deadlock;
+mod dump;
+mod json;
+mod leak;
+mod memory;
+mod metrics;
+mod on_signal;
+mod scan;
+mod sentry;
+mod snapshot;
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod stop;
+mod trace;
+#[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
+mod walk;
+#[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
+#[path = "walk/absent.rs"]
+mod walk;
+mod watchdog;
+
+pub(crate) use backtrace::suspended_at;
+pub(crate) use on_signal::{dump_on, say as say_dump};
+pub(crate) use sentry::start as watch_waits;
+pub(crate) use watchdog::start as watch_carriers;
+
+pub use crate::metrics::Histogram;
+/// Runs what walks stacks and reads tables.
+fn with_room<R>(f: impl FnOnce() -> R) -> R {
+    /// Enough for that in a build that is not optimised.
+    const ROOM: usize = 128 * 1024;
+    crate::room::with_room(ROOM, |_| f())
+}
+
+pub use asleep::all_asleep;
+pub use backtrace::{Backtrace, BacktraceError, Frame, Symbol};
+pub use deadlock::{Deadlock, deadlocks};
+pub use dump::{dump, dump_json};
+pub use leak::leaks;
+pub use metrics::{CarrierMetrics, Metrics, runtimes};
+pub use snapshot::{FiberInfo, StackInfo, WaitInfo, fibers, stack_remaining};
+pub use trace::{Trace, TraceEvent, TraceKind, WokenBy};

@@ -1,0 +1,128 @@
+//! A thread that looks for those who wait for ever: circles, all asleep, leaks.
+
+use super::asleep::all_asleep;
+use super::deadlock::deadlocks;
+use super::leak::{is_suspect, leaks};
+use super::snapshot::FiberInfo;
+use crate::carrier::Crew;
+use crate::carrier::crew::Phase;
+use crate::clock;
+use crate::report;
+use crate::spawn::{Fiber, FiberId, describe};
+use core::time::Duration;
+use std::collections::{BTreeSet, HashSet};
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::Thread;
+
+/// Starts a thread that reports who waits for ever, each once. It ends with the crew.
+pub(crate) fn start(crew: &Arc<Crew>, period: Duration) -> io::Result<Thread> {
+    let name = format!("{}-locks", crew.settings.name);
+    let crew = Arc::downgrade(crew);
+    let watch = std::thread::Builder::new().name(name).spawn(move || {
+        let period = period.max(super::watchdog::LEAST);
+        let mut search_at = clock::after(clock::now(), period.saturating_mul(PATIENCE));
+        while crew.upgrade().is_some_and(|crew| crew.phase() < Phase::Closed) {
+            std::thread::park_timeout(period);
+            // What is found is of all runtimes, and those may all look.
+            let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
+            report_new(&mut told);
+            let begin = clock::now();
+            if begin >= search_at {
+                report_leaks(&mut told.leaks, period.saturating_mul(PATIENCE));
+                let end = clock::now();
+                search_at = clock::after(end, period.saturating_mul(PATIENCE))
+                    .saturating_add(SHARE * (end - begin));
+            }
+        }
+    })?;
+    Ok(watch.thread().clone())
+}
+
+/// How many periods a fiber waits at a channel before it is looked whether anybody can wake it, and how
+/// many lie between two such searches.
+const PATIENCE: u32 = 10;
+/// How many times as long as a search takes there is none.
+const SHARE: u64 = 50;
+
+/// Who takes part, in which of its waits.
+type Member = (FiberId, u32);
+
+/// Reports fibers that have waited for so long at channels that nobody else has, but those in `told`, who
+/// were.
+fn report_leaks(told: &mut BTreeSet<Member>, patience: Duration) {
+    let suspects: HashSet<Member> = super::snapshot::fibers()
+        .iter()
+        .filter(|info| is_suspect(info) && info.wait.is_some_and(|wait| wait.since >= patience))
+        .map(|info| (info.id(), info.waits))
+        .collect();
+    told.retain(|member| suspects.contains(member));
+    if told.len() == suspects.len() {
+        return;
+    }
+    let Ok(leaked) = leaks() else { return };
+    for info in leaked {
+        let member = (info.id(), info.waits);
+        let Some(wait) = info.wait else { continue };
+        if suspects.contains(&member) && told.insert(member) {
+            let who = describe(info.fiber.control());
+            report::say(format_args!(
+                "{who} waits for ever in {} at {:#x}: nobody else has that channel",
+                wait.kind.operation(),
+                wait.address
+            ));
+            if let Ok(backtrace) = info.fiber.backtrace() {
+                say(&backtrace.to_string());
+            }
+        }
+    }
+}
+
+/// What was reported, and is still so.
+struct Told {
+    deadlocks: BTreeSet<Vec<Member>>,
+    leaks: BTreeSet<Member>,
+    /// Who was asleep at the last look, and of whom that was reported.
+    asleep: Vec<Member>,
+    all_of: Vec<FiberId>,
+}
+
+static TOLD: Mutex<Told> = Mutex::new(Told {
+    deadlocks: BTreeSet::new(),
+    leaks: BTreeSet::new(),
+    asleep: Vec::new(),
+    all_of: Vec::new(),
+});
+
+/// Reports what was not reported before.
+fn report_new(told: &mut Told) {
+    let member = |fiber: &Fiber| (fiber.id(), fiber.control().waits());
+    let mut now = BTreeSet::new();
+    for deadlock in deadlocks() {
+        // Where it begins depends on who else waits for one of them.
+        let mut key: Vec<_> = deadlock.members().map(|(fiber, _)| member(fiber)).collect();
+        key.sort();
+        if !told.deadlocks.contains(&key) {
+            say(&deadlock.to_string());
+        }
+        now.insert(key);
+    }
+    told.deadlocks = now;
+    let fibers = all_asleep().unwrap_or_default();
+    let asleep: Vec<_> = fibers.iter().map(|info| member(&info.fiber)).collect();
+    let all_of: Vec<_> = fibers.iter().map(FiberInfo::id).collect();
+    // Not if they are soon woken by a thread, and not again if they were.
+    if !asleep.is_empty() && asleep == told.asleep && all_of != told.all_of {
+        let count = fibers.len();
+        report::say(format_args!(
+            "all fibers are asleep, {count} of them, and nothing that is known here can wake them:"
+        ));
+        super::say_dump();
+        told.all_of = all_of;
+    }
+    told.asleep = asleep;
+}
+
+fn say(text: &str) {
+    text.lines().for_each(|line| report::say(format_args!("{line}")));
+}

@@ -1,0 +1,502 @@
+//! What carriers do, event by event.
+
+use super::json::Json;
+use super::snapshot::fibers;
+use crate::carrier::Crew;
+use crate::carrier::observe::{BY_CARRIER, BY_THREAD, Event, Record, Recording};
+use crate::fiber::WaitKind;
+use crate::runtime::Handle;
+use crate::spawn::FiberId;
+use core::fmt;
+use core::time::Duration;
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::sync::Arc;
+
+/// A recording of what the carriers of a runtime do; see [`Handle::trace`]. It goes on until it is dropped.
+#[must_use]
+pub struct Trace {
+    crew: Arc<Crew>,
+    recording: Arc<Recording>,
+    /// For each carrier, the number of the first event that was not emitted.
+    #[cfg(feature = "tracing")]
+    emitted: std::sync::Mutex<Vec<u64>>,
+}
+
+/// Something that a carrier did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct TraceEvent {
+    /// Which carrier, by its number in the runtime.
+    pub carrier: usize,
+    /// When, from the beginning of the trace.
+    pub at: Duration,
+    /// What.
+    pub kind: TraceKind,
+}
+
+/// What a carrier did; see [`TraceEvent`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum TraceKind {
+    /// A fiber was dispatched.
+    Start {
+        /// Which one.
+        fiber: FiberId,
+        /// When it was woken, and by whom. Not known for one that had not waited, or that has waited
+        /// since before the trace began.
+        woken: Option<(Duration, WokenBy)>,
+    },
+    /// A fiber stopped, to wait.
+    Wait {
+        /// Which one.
+        fiber: FiberId,
+        /// What for.
+        kind: WaitKind,
+        /// The address of that, the number of a descriptor, or that of the fiber whose end is waited for.
+        address: usize,
+    },
+    /// A fiber stopped to let others run; or it was woken before it had stopped to wait.
+    Yield {
+        /// Which one.
+        fiber: FiberId,
+    },
+    /// A fiber ended.
+    End {
+        /// Which one.
+        fiber: FiberId,
+    },
+    /// Fibers were taken from another carrier.
+    Steal {
+        /// The carrier that had them.
+        victim: usize,
+        /// How many.
+        count: usize,
+    },
+    /// The carrier found nothing to do and went to sleep.
+    Sleep,
+    /// It woke up.
+    Awake,
+}
+
+/// Who has woken a fiber.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum WokenBy {
+    /// Another fiber.
+    Fiber(FiberId),
+    /// A carrier, since a deadline had passed or a descriptor was ready.
+    Carrier,
+    /// A thread that is no carrier.
+    Thread,
+}
+
+impl fmt::Display for WokenBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            WokenBy::Fiber(id) => write!(f, "fiber {id}"),
+            WokenBy::Carrier => f.write_str("a carrier"),
+            WokenBy::Thread => f.write_str("a thread"),
+        }
+    }
+}
+
+impl Handle {
+    /// Begins to record what the carriers of this runtime do: which fibers they run and why those stop,
+    /// who wakes whom, what they steal, when they sleep. The last `events` of each carrier are kept, which
+    /// takes 40 bytes for each.
+    ///
+    /// It takes some hundred nanoseconds for each dispatch, and nothing when there is no trace. A carrier
+    /// that is busy begins within some tens of dispatches; that of the caller begins at once.
+    ///
+    /// # Errors
+    /// If `events` is zero, or there is no memory for so many.
+    ///
+    /// # Examples
+    /// ```
+    /// let runtime = sinew::Runtime::builder().carriers(1).build()?;
+    /// let trace = runtime.handle().trace(10_000)?;
+    /// runtime.run(|| sinew::yield_now());
+    /// let mut file = Vec::new();
+    /// trace.write_json(&mut file)?; // for ui.perfetto.dev, or chrome://tracing
+    /// assert!(file.starts_with(b"{\"traceEvents\":["));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn trace(&self, events: usize) -> io::Result<Trace> {
+        let crew = self.crew_counted();
+        if events == 0 {
+            let text = "a trace of 0 events would be empty; 100000 are a good beginning";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        let count = crew.carriers.len();
+        let recording = Recording::new(count, events).ok_or_else(|| {
+            let text = format!("there is no memory for {events} events of {count} carriers each");
+            io::Error::new(io::ErrorKind::OutOfMemory, text)
+        })?;
+        let recording = Arc::new(recording);
+        crew.observers.add_trace(recording.clone());
+        crew.tell_observed();
+        Ok(Trace {
+            #[cfg(feature = "tracing")]
+            emitted: std::sync::Mutex::new(vec![0; count]),
+            crew,
+            recording,
+        })
+    }
+}
+
+impl fmt::Debug for Trace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Trace").field("runtime", &self.crew.settings.name).finish_non_exhaustive()
+    }
+}
+
+impl Drop for Trace {
+    fn drop(&mut self) {
+        self.crew.observers.remove_trace(&self.recording);
+        self.crew.tell_observed();
+    }
+}
+
+impl Trace {
+    /// What is kept of what was recorded by now, the earliest first. What carriers do meanwhile may be in
+    /// it or not.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::inspect::TraceKind;
+    ///
+    /// let runtime = sinew::Runtime::builder().carriers(1).build()?;
+    /// let trace = runtime.handle().trace(100)?;
+    /// runtime.run(|| ());
+    /// assert!(trace.events().iter().any(|event| matches!(event.kind, TraceKind::Start { .. })));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn events(&self) -> Vec<TraceEvent> {
+        let carriers = self.recording.carriers.iter().enumerate();
+        let mut events: Vec<_> = carriers
+            .flat_map(|(carrier, records)| {
+                records.read(0).into_iter().map(move |(_, record)| self.event(carrier, record))
+            })
+            .collect();
+        events.sort_by_key(|event| event.at);
+        events
+    }
+
+    fn event(&self, carrier: usize, record: Record) -> TraceEvent {
+        let since = |at: u64| Duration::from_nanos(at.saturating_sub(self.recording.since));
+        let (at, event) = Event::read(record);
+        let kind = match event {
+            Event::Start { fiber, woken } => {
+                let woken = woken.map(|(when, by)| {
+                    let by = match by {
+                        BY_CARRIER => WokenBy::Carrier,
+                        BY_THREAD => WokenBy::Thread,
+                        fiber => WokenBy::Fiber(FiberId::new(fiber)),
+                    };
+                    (since(when), by)
+                });
+                TraceKind::Start { fiber: FiberId::new(fiber), woken }
+            }
+            Event::Wait { fiber, kind, address } => {
+                TraceKind::Wait { fiber: FiberId::new(fiber), kind, address }
+            }
+            Event::Yield { fiber } => TraceKind::Yield { fiber: FiberId::new(fiber) },
+            Event::End { fiber } => TraceKind::End { fiber: FiberId::new(fiber) },
+            Event::Steal { victim, count } => TraceKind::Steal { victim, count },
+            Event::Sleep => TraceKind::Sleep,
+            Event::Awake => TraceKind::Awake,
+        };
+        TraceEvent { carrier, at: since(at), kind }
+    }
+
+    /// The names of fibers that have run, as far as they are known.
+    fn names(&self) -> HashMap<FiberId, String> {
+        let alive = fibers().into_iter();
+        let mut names: HashMap<_, _> =
+            alive.filter_map(|info| Some((info.id(), info.name()?.to_owned()))).collect();
+        let recorded = self.recording.names.lock().clone();
+        names.extend(recorded.into_iter().map(|(id, name)| (FiberId::new(id), name.to_string())));
+        names
+    }
+
+    /// How many events were overwritten by now, since there was no room for more: those that are kept may
+    /// begin later for one carrier than for another.
+    ///
+    /// # Examples
+    /// ```
+    /// let runtime = sinew::Runtime::new()?;
+    /// let trace = runtime.handle().trace(100_000)?;
+    /// runtime.run(|| ());
+    /// assert_eq!(trace.lost(), 0);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn lost(&self) -> u64 {
+        self.recording.carriers.iter().map(|records| records.lost()).sum()
+    }
+
+    /// Writes what is kept of what was recorded by now in the format of Chrome's trace viewer, which
+    /// Perfetto (ui.perfetto.dev) reads as well. Each carrier is a track, with a slice for each time that
+    /// it ran a fiber, and arrows from those who woke one to where it ran.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// let trace = sinew::Handle::current().trace(100_000)?;
+    /// // ...
+    /// trace.write_json(&mut std::io::BufWriter::new(std::fs::File::create("trace.json")?))?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn write_json(&self, out: &mut impl Write) -> io::Result<()> {
+        let mut drawing = Drawing::new(self.names());
+        for carrier in 0..self.crew.carriers.len() {
+            let name = format!("{} carrier {carrier}", self.crew.settings.name);
+            drawing.marks.push(Mark::new("M", "thread_name".into(), carrier).with("name", name));
+        }
+        self.events().iter().for_each(|event| drawing.add(event));
+        drawing.end();
+        let mut json = Json::new(out);
+        json.object(|json| {
+            json.key("traceEvents")?;
+            let runtime = u64::from(self.crew.number);
+            json.list(drawing.marks.iter(), |json, mark| mark.write(json, runtime))?;
+            json.number("lost", self.lost())?;
+            json.text("displayTimeUnit", "ns")
+        })?;
+        json.end()
+    }
+
+    /// Emits what was recorded since this was last called as events of the [`tracing`] crate: of the
+    /// target `sinew::trace` and the level `TRACE`, with the fields `carrier`, `at` (nanoseconds from the
+    /// beginning of the trace) and those of the event. Says how many there were.
+    ///
+    /// Subscribers run on the thread that calls this, never in a switch. Call it often enough that no
+    /// events are lost, for instance in a fiber of its own.
+    ///
+    /// # Examples
+    /// ```
+    /// # use std::time::Duration;
+    /// let runtime = sinew::Runtime::new()?;
+    /// let trace = runtime.handle().trace(10_000)?;
+    /// runtime.run(move || {
+    ///     sinew::sleep(Duration::from_millis(1));
+    ///     assert!(trace.emit() > 0);
+    /// });
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[cfg(feature = "tracing")]
+    pub fn emit(&self) -> usize {
+        let mut next = self.emitted.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut events = Vec::new();
+        for (carrier, records) in self.recording.carriers.iter().enumerate() {
+            for (number, record) in records.read(next[carrier]) {
+                next[carrier] = number + 1;
+                events.push(self.event(carrier, record));
+            }
+        }
+        drop(next);
+        events.sort_by_key(|event| event.at);
+        events.iter().for_each(emit);
+        events.len()
+    }
+}
+
+#[cfg(feature = "tracing")]
+fn emit(event: &TraceEvent) {
+    macro_rules! trace {
+        ($($rest:tt)*) => {
+            tracing::event!(
+                target: "sinew::trace",
+                tracing::Level::TRACE,
+                carrier = event.carrier,
+                at = event.at.as_nanos() as u64,
+                $($rest)*
+            )
+        };
+    }
+    match event.kind {
+        TraceKind::Start { fiber, woken: None } => trace!(fiber = fiber.as_u64(), "start"),
+        TraceKind::Start { fiber, woken: Some((when, by)) } => {
+            trace!(
+                fiber = fiber.as_u64(),
+                woken = when.as_nanos() as u64,
+                by = ?by,
+                "start"
+            );
+        }
+        TraceKind::Wait { fiber, kind, address } => {
+            trace!(fiber = fiber.as_u64(), kind = ?kind, address, "wait");
+        }
+        TraceKind::Yield { fiber } => trace!(fiber = fiber.as_u64(), "yield"),
+        TraceKind::End { fiber } => trace!(fiber = fiber.as_u64(), "end"),
+        TraceKind::Steal { victim, count } => trace!(victim, count, "steal"),
+        TraceKind::Sleep => trace!("sleep"),
+        TraceKind::Awake => trace!("awake"),
+    }
+}
+
+/// One entry of the file.
+struct Mark {
+    phase: &'static str,
+    name: String,
+    carrier: usize,
+    at: Duration,
+    long: Option<Duration>,
+    flow: Option<u64>,
+    details: Vec<(&'static str, String)>,
+}
+
+impl Mark {
+    fn new(phase: &'static str, name: String, carrier: usize) -> Mark {
+        let at = Duration::ZERO;
+        Mark { phase, name, carrier, at, long: None, flow: None, details: Vec::new() }
+    }
+
+    fn at(self, at: Duration) -> Mark {
+        Mark { at, ..self }
+    }
+
+    fn with(mut self, key: &'static str, value: String) -> Mark {
+        self.details.push((key, value));
+        self
+    }
+
+    fn write<W: Write>(&self, json: &mut Json<'_, W>, runtime: u64) -> io::Result<()> {
+        json.object(|json| {
+            json.text("ph", self.phase)?;
+            json.text("name", &self.name)?;
+            json.number("pid", std::process::id().into())?;
+            json.number("tid", (runtime << 16) + self.carrier as u64)?;
+            json.micros("ts", self.at)?;
+            if let Some(long) = self.long {
+                json.micros("dur", long)?;
+            }
+            if let Some(flow) = self.flow {
+                json.text("cat", "wake")?;
+                json.number("id", flow)?;
+                // The arrow ends at the slice that it points into.
+                json.text("bp", "e")?;
+            }
+            if self.phase == "i" {
+                json.text("s", "t")?;
+            }
+            if self.details.is_empty() {
+                return Ok(());
+            }
+            json.key("args")?;
+            json.object(|json| {
+                self.details.iter().try_for_each(|(key, value)| json.text(key, value))
+            })
+        })
+    }
+}
+
+/// A slice that has begun.
+struct Slice {
+    mark: Mark,
+    fiber: Option<FiberId>,
+}
+
+/// The file in the making, from events in their order.
+struct Drawing {
+    marks: Vec<Mark>,
+    names: HashMap<FiberId, String>,
+    /// What each carrier does.
+    now: HashMap<usize, Slice>,
+    /// When a fiber was dispatched, and where.
+    dispatched: HashMap<FiberId, Vec<(Duration, usize)>>,
+    flows: u64,
+    last: Duration,
+}
+
+impl Drawing {
+    fn new(names: HashMap<FiberId, String>) -> Drawing {
+        let (now, dispatched) = (HashMap::new(), HashMap::new());
+        Drawing { marks: Vec::new(), names, now, dispatched, flows: 0, last: Duration::ZERO }
+    }
+
+    fn add(&mut self, event: &TraceEvent) {
+        let TraceEvent { carrier, at, kind } = *event;
+        self.last = at;
+        match kind {
+            TraceKind::Start { fiber, woken } => {
+                let name = match self.names.get(&fiber) {
+                    Some(name) => format!("{name} ({fiber})"),
+                    None => format!("fiber {fiber}"),
+                };
+                let mut mark = Mark::new("X", name, carrier).at(at);
+                if let Some((when, by)) = woken {
+                    let waited = format!("{:?}", at.saturating_sub(when));
+                    mark = mark.with("woken by", by.to_string()).with("waited to run", waited);
+                    self.arrow(when, by, (at, carrier));
+                }
+                self.begin(carrier, Slice { mark, fiber: Some(fiber) });
+                self.dispatched.entry(fiber).or_default().push((at, carrier));
+            }
+            TraceKind::Wait { fiber, kind, address } => {
+                let what = kind.operation();
+                let why = match (kind, address) {
+                    (_, 0) => what.to_owned(),
+                    (WaitKind::Join, id) => format!("{what} of fiber {id}"),
+                    (WaitKind::Readable | WaitKind::Writable, fd) => format!("{what} {fd}"),
+                    _ => format!("{what} {address:#x}"),
+                };
+                self.stop(carrier, at, fiber, why);
+            }
+            TraceKind::Yield { fiber } => self.stop(carrier, at, fiber, "yield".to_owned()),
+            TraceKind::End { fiber } => self.stop(carrier, at, fiber, "its end".to_owned()),
+            TraceKind::Steal { victim, count } => {
+                let mark = Mark::new("i", "steal".into(), carrier).at(at);
+                let mark = mark.with("from carrier", victim.to_string());
+                self.marks.push(mark.with("fibers", count.to_string()));
+            }
+            TraceKind::Sleep => {
+                let mark = Mark::new("X", "asleep".into(), carrier).at(at);
+                self.begin(carrier, Slice { mark, fiber: None });
+            }
+            TraceKind::Awake => self.finish(carrier, at),
+        }
+    }
+
+    /// An arrow from who woke a fiber to where it ran.
+    fn arrow(&mut self, when: Duration, by: WokenBy, (at, carrier): (Duration, usize)) {
+        let WokenBy::Fiber(waker) = by else { return };
+        let Some(dispatched) = self.dispatched.get(&waker) else { return };
+        let before = dispatched.partition_point(|(at, _)| *at <= when);
+        let Some((_, from)) = before.checked_sub(1).map(|index| dispatched[index]) else { return };
+        self.flows += 1;
+        for (phase, at, carrier) in [("s", when, from), ("f", at, carrier)] {
+            let mark = Mark::new(phase, "wake".into(), carrier).at(at);
+            self.marks.push(Mark { flow: Some(self.flows), ..mark });
+        }
+    }
+
+    fn begin(&mut self, carrier: usize, slice: Slice) {
+        self.finish(carrier, slice.mark.at);
+        self.now.insert(carrier, slice);
+    }
+
+    fn stop(&mut self, carrier: usize, at: Duration, fiber: FiberId, why: String) {
+        if let Some(slice) = self.now.get_mut(&carrier)
+            && slice.fiber == Some(fiber)
+        {
+            slice.mark.details.push(("stopped for", why));
+        }
+        self.finish(carrier, at);
+    }
+
+    fn finish(&mut self, carrier: usize, at: Duration) {
+        if let Some(Slice { mut mark, .. }) = self.now.remove(&carrier) {
+            mark.long = Some(at.saturating_sub(mark.at));
+            self.marks.push(mark);
+        }
+    }
+
+    /// What is under way ends with the last event.
+    fn end(&mut self) {
+        let under_way: Vec<_> = self.now.keys().copied().collect();
+        under_way.into_iter().for_each(|carrier| self.finish(carrier, self.last));
+    }
+}

@@ -1,0 +1,179 @@
+//! One thread that watches deadlines and descriptors for loops that cannot.
+//!
+//! An alarm goes off once for what it was set to, and is set again by the run that it causes. The thread looks at
+//! a copy of what is set: it may find that something has happened to a descriptor that is closed by now, or
+//! somebody else's. Then a loop runs for nothing.
+
+use super::Rest;
+use crate::carrier::bell::{Bell, poll};
+use crate::report;
+use std::collections::BTreeMap;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+type Hook = Arc<dyn Fn() + Send + Sync>;
+
+/// Calls something when a manager is to be run again, for a [`LoopController`](super::LoopController) whose loop
+/// cannot watch deadlines and descriptors itself.
+///
+/// # Examples
+/// ```
+/// use sinew::manager::{Alarm, Rest};
+/// use std::sync::{Arc, mpsc};
+/// use std::time::{Duration, Instant};
+///
+/// let (sender, rings) = mpsc::channel();
+/// let alarm = Alarm::new(Arc::new(move || drop(sender.send(()))));
+/// let mut rest = Rest::default();
+/// rest.deadline = Some(Instant::now() + Duration::from_millis(1));
+/// alarm.set(rest);
+/// rings.recv().unwrap();
+/// ```
+pub struct Alarm {
+    number: u64,
+    hook: Hook,
+}
+
+#[derive(Default)]
+struct Set {
+    alarms: BTreeMap<u64, (Rest, Hook)>,
+    numbers: u64,
+    runs: bool,
+}
+
+static SET: Mutex<Set> = Mutex::new(Set { alarms: BTreeMap::new(), numbers: 0, runs: false });
+static BELL: LazyLock<io::Result<Bell>> = LazyLock::new(Bell::new);
+
+fn set() -> MutexGuard<'static, Set> {
+    SET.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Alarm {
+    /// An alarm that calls `hook`, on a thread of its own.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// let alarm = sinew::manager::Alarm::new(Arc::new(|| println!("the time has come")));
+    /// # drop(alarm);
+    /// ```
+    pub fn new(hook: Arc<dyn Fn() + Send + Sync>) -> Alarm {
+        let mut set = set();
+        set.numbers += 1;
+        Alarm { number: set.numbers, hook }
+    }
+
+    /// Sets it, once, to the deadline and to the descriptor of `rest`, whichever comes first. What it was set to
+    /// before is forgotten.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::manager::{Alarm, Rest};
+    /// use std::sync::Arc;
+    ///
+    /// let alarm = Alarm::new(Arc::new(|| unreachable!("nothing is waited for")));
+    /// alarm.set(Rest::default());
+    /// ```
+    pub fn set(&self, rest: Rest) {
+        let mut set = set();
+        let before = if rest == Rest::default() {
+            set.alarms.remove(&self.number)
+        } else {
+            set.alarms.insert(self.number, (rest, self.hook.clone()))
+        };
+        let changed = before.as_ref().map_or(Rest::default(), |(rest, _)| *rest) != rest;
+        let starts = !set.runs && !set.alarms.is_empty();
+        if starts {
+            set.runs = start();
+        }
+        drop(set);
+        drop(before);
+        if changed
+            && !starts
+            && let Ok(bell) = &*BELL
+        {
+            bell.ring();
+        }
+    }
+}
+
+impl Drop for Alarm {
+    fn drop(&mut self) {
+        let removed = set().alarms.remove(&self.number);
+        drop(removed);
+    }
+}
+
+impl std::fmt::Debug for Alarm {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Alarm").field("number", &self.number).finish_non_exhaustive()
+    }
+}
+
+/// Starts the thread; false if there is none to be had.
+fn start() -> bool {
+    let thread = std::thread::Builder::new().name("sinew-alarm".into()).spawn(watch);
+    let started = match (&thread, &*BELL) {
+        (Ok(_), Ok(_)) => return true,
+        (Err(error), _) => error,
+        (_, Err(error)) => error,
+    };
+    report::say(format_args!(
+        "no thread or descriptor for deadlines of managers: {started}; those that wait for one may sleep too long"
+    ));
+    false
+}
+
+fn watch() {
+    let Ok(bell) = &*BELL else { return };
+    let mut fds = Vec::new();
+    loop {
+        fds.clear();
+        fds.push(polled(bell.as_fd().as_raw_fd()));
+        let mut numbers = vec![0];
+        let mut earliest: Option<Instant> = None;
+        for (number, (rest, _)) in &set().alarms {
+            if let Some(deadline) = rest.deadline {
+                earliest = Some(earliest.map_or(deadline, |earliest| earliest.min(deadline)));
+            }
+            if let Some(fd) = rest.fd {
+                fds.push(polled(fd));
+                numbers.push(*number);
+            }
+        }
+        poll(&mut fds, earliest.map(|earliest| earliest.saturating_duration_since(Instant::now())));
+        if fds[0].revents != 0 {
+            bell.clear();
+        }
+        let ready: Vec<u64> =
+            fds.iter().zip(&numbers).filter(|(fd, _)| fd.revents != 0).map(|(_, n)| *n).collect();
+        for hook in due(&ready) {
+            if report::contain(|| hook()).is_none() {
+                report::say(format_args!("what an alarm has called panicked"));
+            }
+        }
+    }
+}
+
+/// Takes out the alarms that go off: those that are ready, and those whose deadlines have passed.
+fn due(ready: &[u64]) -> Vec<Hook> {
+    let now = Instant::now();
+    let mut set = set();
+    let goes_off = |number: &u64, rest: &Rest| {
+        ready.contains(number) || rest.deadline.is_some_and(|deadline| deadline <= now)
+    };
+    let numbers: Vec<u64> = set
+        .alarms
+        .iter()
+        .filter(|(number, (rest, _))| goes_off(number, rest))
+        .map(|(number, _)| *number)
+        .collect();
+    numbers.iter().filter_map(|number| set.alarms.remove(number)).map(|(_, hook)| hook).collect()
+}
+
+fn polled(fd: i32) -> libc::pollfd {
+    libc::pollfd { fd, events: libc::POLLIN, revents: 0 }
+}

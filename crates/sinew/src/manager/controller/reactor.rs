@@ -1,0 +1,198 @@
+//! A manager in an [`EventLoop`].
+
+use super::{LoopController, Rest, Runner};
+use crate::manager::event_loop::{EventLoop, Inner as LoopInner, KeepAlive, LoopRemote};
+use core::cell::{Cell, OnceCell, RefCell};
+use std::rc::{Rc, Weak};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Runs a manager in an [`EventLoop`], to which it may be attached later: until then, what there is to run waits.
+///
+/// Tasks keep the loop going. Clones share the manager.
+///
+/// # Examples
+/// ```
+/// use sinew::manager::{EventLoop, FiberManager, Options, ReactorLoopController};
+///
+/// let controller = ReactorLoopController::new();
+/// let manager = FiberManager::new(controller.clone(), Options::new())?;
+/// manager.add_task(|| println!("in a fiber"));
+/// let event_loop = EventLoop::new()?;
+/// controller.attach_loop(&event_loop);
+/// event_loop.run();
+/// assert!(!manager.has_tasks());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, Default)]
+pub struct ReactorLoopController {
+    inner: Rc<Inner>,
+}
+
+#[derive(Default)]
+struct Inner {
+    runner: OnceCell<Runner>,
+    event_loop: RefCell<Weak<LoopInner>>,
+    /// Whether there was something to run before there was a loop.
+    awaiting: Cell<bool>,
+    rest: Cell<Rest>,
+    busy: Cell<bool>,
+    keep: RefCell<Option<KeepAlive>>,
+    remote: Arc<Mutex<Remote>>,
+}
+
+/// Where other threads find the loop.
+#[derive(Default)]
+struct Remote {
+    event_loop: Option<LoopRemote>,
+    awaiting: bool,
+}
+
+impl ReactorLoopController {
+    /// Without a loop.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::manager::{FiberManager, Options, ReactorLoopController};
+    ///
+    /// let manager = FiberManager::new(ReactorLoopController::new(), Options::new())?;
+    /// manager.add_task(|| ()); // waits for a loop
+    /// assert!(manager.has_tasks());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn new() -> ReactorLoopController {
+        ReactorLoopController::default()
+    }
+
+    /// In `event_loop`.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::manager::{EventLoop, FiberManager, Options, ReactorLoopController};
+    ///
+    /// let event_loop = EventLoop::new()?;
+    /// let manager = FiberManager::new(ReactorLoopController::on(&event_loop), Options::new())?;
+    /// manager.add_task(|| ());
+    /// event_loop.run();
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn on(event_loop: &EventLoop) -> ReactorLoopController {
+        let controller = ReactorLoopController::new();
+        controller.attach_loop(event_loop);
+        controller
+    }
+
+    /// Has `event_loop` run the manager from here on.
+    ///
+    /// # Panics
+    /// If it is attached to a loop already.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::manager::{EventLoop, FiberManager, Options, ReactorLoopController};
+    ///
+    /// let controller = ReactorLoopController::new();
+    /// let manager = FiberManager::new(controller.clone(), Options::new())?;
+    /// manager.add_task(|| ());
+    /// let event_loop = EventLoop::new()?;
+    /// controller.attach_loop(&event_loop);
+    /// event_loop.run();
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn attach_loop(&self, event_loop: &EventLoop) {
+        let inner = &*self.inner;
+        assert!(
+            inner.event_loop.borrow().strong_count() == 0,
+            "the controller is attached to a loop already, and a manager has one"
+        );
+        *inner.event_loop.borrow_mut() = Rc::downgrade(&event_loop.inner);
+        let mut remote = inner.remote.lock().unwrap_or_else(PoisonError::into_inner);
+        remote.event_loop = Some(event_loop.remote());
+        let awaiting = std::mem::take(&mut remote.awaiting) | inner.awaiting.take();
+        drop(remote);
+        if let Some(runner) = inner.runner.get() {
+            self.rest(inner.rest.get());
+            self.keep_alive(inner.busy.get());
+            if awaiting {
+                post(&event_loop.inner, runner.clone());
+            }
+        }
+    }
+}
+
+/// Has a loop run a manager.
+fn post(event_loop: &LoopInner, runner: Runner) {
+    event_loop.run_in_loop(Box::new(move || {
+        runner.run();
+    }));
+}
+
+impl LoopController for ReactorLoopController {
+    #[track_caller]
+    fn attach(&self, runner: Runner) {
+        let set = self.inner.runner.set(runner);
+        assert!(set.is_ok(), "a ReactorLoopController runs one manager, and has one already");
+    }
+
+    fn schedule(&self) {
+        let event_loop = self.inner.event_loop.borrow().upgrade();
+        match (event_loop, self.inner.runner.get()) {
+            (Some(event_loop), Some(runner)) => post(&event_loop, runner.clone()),
+            _ => self.inner.awaiting.set(true),
+        }
+    }
+
+    fn remote(&self) -> Arc<dyn Fn() + Send + Sync> {
+        let remote = self.inner.remote.clone();
+        let runner = self.inner.runner.get().expect("a manager attaches its controller first");
+        let posted = runner.posted();
+        Arc::new(move || {
+            let mut remote = remote.lock().unwrap_or_else(PoisonError::into_inner);
+            let event_loop = remote.event_loop.clone();
+            remote.awaiting |= event_loop.is_none();
+            drop(remote);
+            if let Some(event_loop) = event_loop {
+                event_loop.run_in_loop(posted.clone());
+            }
+        })
+    }
+
+    fn rest(&self, rest: Rest) {
+        let inner = &*self.inner;
+        inner.rest.set(rest);
+        if let (Some(event_loop), Some(runner)) =
+            (inner.event_loop.borrow().upgrade(), inner.runner.get())
+        {
+            let rests = (rest != Rest::default()).then(|| (rest, runner.clone()));
+            event_loop.rests(runner.number(), rests);
+        }
+    }
+
+    fn keep_alive(&self, busy: bool) {
+        let inner = &*self.inner;
+        inner.busy.set(busy);
+        let event_loop = inner.event_loop.borrow().upgrade();
+        let keep = event_loop.filter(|_| busy).map(|event_loop| KeepAlive::new(&event_loop));
+        let before = inner.keep.replace(keep);
+        drop(before);
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let (Some(event_loop), Some(runner)) =
+            (self.event_loop.borrow().upgrade(), self.runner.get())
+        {
+            event_loop.rests(runner.number(), None);
+        }
+    }
+}
+
+impl std::fmt::Debug for ReactorLoopController {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let attached = self.inner.event_loop.borrow().strong_count() > 0;
+        f.debug_struct("ReactorLoopController")
+            .field("is_attached", &attached)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,504 @@
+//! A loop of one's own, for threads that have none: callbacks, timers, and managers.
+
+use super::Rest;
+use super::controller::Runner;
+use crate::carrier::bell::{Bell, poll};
+use crate::primitive::{AtomicBool, AtomicU64, Ordering};
+use core::cell::{Cell, RefCell};
+use core::time::Duration;
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::rc::{Rc, Weak};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+/// A loop of one thread that calls closures, after a while if they say so, and runs managers.
+///
+/// Managers of it are made by [`manager_for`](super::manager_for), or with a
+/// [`ReactorLoopController`](super::ReactorLoopController): the loop sleeps where their fibers wait for
+/// descriptors and deadlines.
+///
+/// # Examples
+/// ```
+/// use sinew::manager::{EventLoop, manager_for};
+/// use std::time::Duration;
+///
+/// let event_loop = EventLoop::new()?;
+/// event_loop.run_in_loop(|| println!("a callback"));
+/// manager_for(&event_loop).add_task(|| sinew::sleep(Duration::from_millis(1)));
+/// event_loop.run(); // until nothing is left to do
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// It stays on its thread:
+/// ```compile_fail,E0277
+/// let event_loop = sinew::manager::EventLoop::new().unwrap();
+/// std::thread::spawn(move || event_loop.run());
+/// ```
+pub struct EventLoop {
+    pub(super) inner: Rc<Inner>,
+}
+
+type Callback = Box<dyn FnOnce()>;
+type RemoteCallback = Box<dyn FnOnce() + Send>;
+
+pub(super) struct Inner {
+    shared: Arc<Shared>,
+    callbacks: RefCell<VecDeque<Callback>>,
+    timers: RefCell<BTreeMap<(Instant, u64), Callback>>,
+    timer_numbers: Cell<u64>,
+    /// Managers that wait for something, by number.
+    resting: RefCell<BTreeMap<u64, (Rest, Runner)>>,
+    kept: Cell<usize>,
+    on_destruction: RefCell<Vec<Callback>>,
+}
+
+/// The part of a loop that other threads know.
+struct Shared {
+    number: u64,
+    bell: Bell,
+    /// Whether the bell is to be rung: set by the loop before it sleeps.
+    asleep: AtomicBool,
+    callbacks: Mutex<Option<Vec<RemoteCallback>>>,
+    terminated: AtomicBool,
+}
+
+static NUMBERS: AtomicU64 = AtomicU64::new(1);
+
+impl EventLoop {
+    /// A loop of this thread.
+    ///
+    /// # Errors
+    /// If there is no descriptor for what wakes it.
+    ///
+    /// # Examples
+    /// ```
+    /// let event_loop = sinew::manager::EventLoop::new()?;
+    /// event_loop.run(); // nothing to do
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn new() -> io::Result<EventLoop> {
+        let shared = Shared {
+            number: NUMBERS.fetch_add(1, Ordering::Relaxed),
+            bell: Bell::new()?,
+            asleep: AtomicBool::new(false),
+            callbacks: Mutex::new(Some(Vec::new())),
+            terminated: AtomicBool::new(false),
+        };
+        Ok(EventLoop {
+            inner: Rc::new(Inner {
+                shared: Arc::new(shared),
+                callbacks: RefCell::default(),
+                timers: RefCell::default(),
+                timer_numbers: Cell::new(0),
+                resting: RefCell::default(),
+                kept: Cell::new(0),
+                on_destruction: RefCell::default(),
+            }),
+        })
+    }
+
+    /// Runs until nothing keeps the loop: no callback, no timer, no manager with tasks, no [`KeepAlive`]; or until
+    /// it is [terminated](Self::terminate).
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::manager::EventLoop;
+    ///
+    /// let event_loop = EventLoop::new()?;
+    /// event_loop.run_in_loop(|| println!("once"));
+    /// event_loop.run();
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn run(&self) {
+        while !self.take_terminated() && self.inner.is_kept() {
+            self.inner.turn(true);
+        }
+    }
+
+    /// Runs until it is [terminated](Self::terminate), also if there is nothing to do.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::manager::EventLoop;
+    ///
+    /// let event_loop = EventLoop::new()?;
+    /// let remote = event_loop.remote();
+    /// let thread = std::thread::spawn(move || remote.terminate());
+    /// event_loop.run_forever();
+    /// thread.join().unwrap();
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn run_forever(&self) {
+        while !self.take_terminated() {
+            self.inner.turn(true);
+        }
+    }
+
+    /// Does what there is to do, without sleeping; true if something keeps the loop.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::manager::EventLoop;
+    ///
+    /// let event_loop = EventLoop::new()?;
+    /// event_loop.run_in_loop(|| ());
+    /// assert!(!event_loop.run_once());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn run_once(&self) -> bool {
+        self.inner.turn(false);
+        self.inner.is_kept()
+    }
+
+    /// Has [`run`](Self::run) or [`run_forever`](Self::run_forever) return after what it does at present; the next
+    /// one, if none runs.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::manager::EventLoop;
+    ///
+    /// let event_loop = EventLoop::new()?;
+    /// event_loop.terminate();
+    /// event_loop.run_forever();
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn terminate(&self) {
+        self.inner.shared.terminated.store(true, Ordering::Relaxed);
+    }
+
+    fn take_terminated(&self) -> bool {
+        self.inner.shared.terminated.swap(false, Ordering::Relaxed)
+    }
+
+    /// Has `f` called by the loop.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::manager::EventLoop;
+    ///
+    /// let event_loop = EventLoop::new()?;
+    /// event_loop.run_in_loop(|| println!("in the loop"));
+    /// event_loop.run();
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn run_in_loop(&self, f: impl FnOnce() + 'static) {
+        self.inner.run_in_loop(Box::new(f));
+    }
+
+    /// Has `f` called by the loop, `delay` from now.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::manager::EventLoop;
+    /// use std::time::Duration;
+    ///
+    /// let event_loop = EventLoop::new()?;
+    /// event_loop.run_after(Duration::from_millis(1), || println!("later"));
+    /// event_loop.run();
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn run_after(&self, delay: Duration, f: impl FnOnce() + 'static) {
+        let inner = &self.inner;
+        let number = inner.timer_numbers.replace(inner.timer_numbers.get() + 1);
+        let now = Instant::now();
+        let at = now.checked_add(delay).unwrap_or(now + A_YEAR);
+        inner.timers.borrow_mut().insert((at, number), Box::new(f));
+    }
+
+    /// Has `f` called when the loop is dropped, the last one first.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::manager::EventLoop;
+    ///
+    /// let event_loop = EventLoop::new()?;
+    /// event_loop.on_destruction(|| println!("gone"));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn on_destruction(&self, f: impl FnOnce() + 'static) {
+        self.inner.on_destruction.borrow_mut().push(Box::new(f));
+    }
+
+    /// Keeps [`run`](Self::run) from returning until it is dropped.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::manager::EventLoop;
+    ///
+    /// let event_loop = EventLoop::new()?;
+    /// let keep = event_loop.keep_alive();
+    /// event_loop.run_in_loop(move || drop(keep));
+    /// event_loop.run();
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn keep_alive(&self) -> KeepAlive {
+        KeepAlive::new(&self.inner)
+    }
+
+    /// A handle for other threads.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::manager::EventLoop;
+    ///
+    /// let event_loop = EventLoop::new()?;
+    /// let remote = event_loop.remote();
+    /// std::thread::spawn(move || remote.run_in_loop(|| println!("in the loop"))).join().unwrap();
+    /// event_loop.run();
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn remote(&self) -> LoopRemote {
+        LoopRemote { shared: self.inner.shared.clone() }
+    }
+
+    /// A number that no other loop has.
+    pub(super) fn number(&self) -> u64 {
+        self.inner.shared.number
+    }
+}
+
+const A_YEAR: Duration = Duration::from_secs(365 * 86_400);
+
+impl Inner {
+    pub(super) fn run_in_loop(&self, f: Callback) {
+        self.callbacks.borrow_mut().push_back(f);
+    }
+
+    /// What a manager waits for; nothing if it waits for nothing, or is gone.
+    pub(super) fn rests(&self, number: u64, rest: Option<(Rest, Runner)>) {
+        let before = match rest {
+            Some(rest) => self.resting.borrow_mut().insert(number, rest),
+            None => self.resting.borrow_mut().remove(&number),
+        };
+        drop(before);
+    }
+
+    fn is_kept(&self) -> bool {
+        self.kept.get() > 0
+            || !self.callbacks.borrow().is_empty()
+            || !self.timers.borrow().is_empty()
+            || self.shared.has_callbacks()
+    }
+
+    /// Does what there is to do; if that is nothing, sleeps until there is, if it may.
+    fn turn(&self, sleeps: bool) {
+        self.take_remote();
+        let idle = self.callbacks.borrow().is_empty();
+        if idle || !self.resting.borrow().is_empty() {
+            self.watch(sleeps && idle);
+            self.take_remote();
+        }
+        self.run_timers();
+        // Those that they add are for the next turn.
+        let count = self.callbacks.borrow().len();
+        for _ in 0..count {
+            let callback = self.callbacks.borrow_mut().pop_front();
+            if let Some(callback) = callback {
+                callback();
+            }
+        }
+    }
+
+    fn take_remote(&self) {
+        for callback in self.shared.take() {
+            self.run_in_loop(callback);
+        }
+    }
+
+    fn run_timers(&self) {
+        let now = Instant::now();
+        loop {
+            let mut timers = self.timers.borrow_mut();
+            let due = match timers.first_entry() {
+                Some(first) if first.key().0 <= now => first.remove(),
+                _ => return,
+            };
+            drop(timers);
+            due();
+        }
+    }
+
+    /// Waits for what managers wait for, for timers, and for other threads; runs the managers for which something has
+    /// happened.
+    fn watch(&self, sleeps: bool) {
+        self.resting.borrow_mut().retain(|_, (_, runner)| !runner.is_gone());
+        let mut fds = vec![polled(self.shared.bell.as_fd().as_raw_fd())];
+        let mut watching = Vec::new();
+        let mut earliest = self.timers.borrow().keys().next().map(|(at, _)| *at);
+        for (number, (rest, _)) in &*self.resting.borrow() {
+            earliest = earliest.into_iter().chain(rest.deadline).min();
+            if let Some(fd) = rest.fd {
+                fds.push(polled(fd));
+                watching.push(*number);
+            }
+        }
+        let left = earliest.map(|at| at.saturating_duration_since(Instant::now()));
+        let timeout = if sleeps { left } else { Some(Duration::ZERO) };
+        if sleeps || fds.len() > 1 {
+            self.shared.sleep(|may| {
+                poll(&mut fds, if may { timeout } else { Some(Duration::ZERO) });
+            });
+        }
+        let now = Instant::now();
+        let ready = |number: &u64| {
+            let at = watching.iter().position(|watched| watched == number);
+            at.is_some_and(|at| fds[at + 1].revents != 0)
+        };
+        let due: Vec<Runner> = self
+            .resting
+            .borrow()
+            .iter()
+            .filter(|(number, (rest, _))| {
+                ready(number) || rest.deadline.is_some_and(|deadline| deadline <= now)
+            })
+            .map(|(_, (_, runner))| runner.clone())
+            .collect();
+        for runner in due {
+            runner.run();
+        }
+    }
+}
+
+impl Shared {
+    fn take(&self) -> Vec<RemoteCallback> {
+        let mut callbacks = self.callbacks.lock().unwrap_or_else(PoisonError::into_inner);
+        callbacks.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    fn has_callbacks(&self) -> bool {
+        let callbacks = self.callbacks.lock().unwrap_or_else(PoisonError::into_inner);
+        callbacks.as_ref().is_some_and(|callbacks| !callbacks.is_empty())
+    }
+
+    /// Sleeps in `poll`, unless there is something to do.
+    fn sleep(&self, poll: impl FnOnce(bool)) {
+        // ORDERING: SeqCst, here and in `ring`: either the look below sees what was put in, or who put it in sees
+        // that the loop sleeps.
+        self.asleep.store(true, Ordering::SeqCst);
+        let may = !self.has_callbacks() && !self.terminated.load(Ordering::SeqCst);
+        poll(may);
+        self.asleep.store(false, Ordering::SeqCst);
+        self.bell.clear();
+    }
+
+    fn ring(&self) {
+        if self.asleep.swap(false, Ordering::SeqCst) {
+            self.bell.ring();
+        }
+    }
+}
+
+impl Drop for EventLoop {
+    fn drop(&mut self) {
+        loop {
+            // The callbacks may add more.
+            let callback = self.inner.on_destruction.borrow_mut().pop();
+            match callback {
+                Some(callback) => callback(),
+                None => break,
+            }
+        }
+        let shared = &self.inner.shared;
+        let left = shared.callbacks.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(left);
+        let callbacks = self.inner.callbacks.take();
+        let timers = self.inner.timers.take();
+        drop((callbacks, timers));
+    }
+}
+
+impl std::fmt::Debug for EventLoop {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("EventLoop").field("number", &self.number()).finish_non_exhaustive()
+    }
+}
+
+/// Keeps a loop going; see [`EventLoop::keep_alive`].
+pub struct KeepAlive {
+    inner: Weak<Inner>,
+}
+
+impl KeepAlive {
+    pub(super) fn new(inner: &Rc<Inner>) -> KeepAlive {
+        inner.kept.set(inner.kept.get() + 1);
+        KeepAlive { inner: Rc::downgrade(inner) }
+    }
+}
+
+impl Drop for KeepAlive {
+    fn drop(&mut self) {
+        if let Some(inner) = self.inner.upgrade() {
+            inner.kept.set(inner.kept.get() - 1);
+        }
+    }
+}
+
+impl std::fmt::Debug for KeepAlive {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("KeepAlive").finish_non_exhaustive()
+    }
+}
+
+/// A loop, as other threads see it; see [`EventLoop::remote`].
+#[derive(Clone)]
+pub struct LoopRemote {
+    shared: Arc<Shared>,
+}
+
+impl LoopRemote {
+    /// Has `f` called by the loop. False if the loop is gone; `f` is dropped then.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::manager::EventLoop;
+    ///
+    /// let event_loop = EventLoop::new()?;
+    /// let remote = event_loop.remote();
+    /// std::thread::spawn(move || remote.run_in_loop(|| println!("on the loop's thread"))).join().unwrap();
+    /// event_loop.run();
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn run_in_loop(&self, f: impl FnOnce() + Send + 'static) -> bool {
+        let mut callbacks = self.shared.callbacks.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(callbacks_there) = callbacks.as_mut() else {
+            drop(callbacks);
+            return false;
+        };
+        callbacks_there.push(Box::new(f));
+        drop(callbacks);
+        self.shared.ring();
+        true
+    }
+
+    /// Has the loop return; see [`EventLoop::terminate`].
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::manager::EventLoop;
+    ///
+    /// let event_loop = EventLoop::new()?;
+    /// event_loop.remote().terminate();
+    /// event_loop.run_forever();
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn terminate(&self) {
+        self.shared.terminated.store(true, Ordering::SeqCst);
+        self.shared.ring();
+    }
+
+    pub(super) fn number(&self) -> u64 {
+        self.shared.number
+    }
+}
+
+impl std::fmt::Debug for LoopRemote {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LoopRemote").field("number", &self.number()).finish_non_exhaustive()
+    }
+}
+
+fn polled(fd: i32) -> libc::pollfd {
+    libc::pollfd { fd, events: libc::POLLIN, revents: 0 }
+}

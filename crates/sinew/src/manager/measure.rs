@@ -1,0 +1,187 @@
+//! How long a task runs, and how much of its stack it uses.
+
+use super::core::Core;
+use crate::carrier::current;
+use crate::fiber::Flags;
+use crate::park::slots::{self, Use};
+use crate::report;
+use core::cell::{Cell, RefCell};
+use core::time::Duration;
+use sinew_context::stack::{self, Found};
+use std::rc::Rc;
+
+crate::fiber_local! {
+    static TIME: RefCell<Option<Rc<RunningTime>>> = RefCell::new(None);
+}
+
+/// How long a fiber has run, by the time that the processor has given to its thread.
+struct RunningTime {
+    /// Since when it runs, if it does.
+    since: Cell<Option<u64>>,
+    before: Cell<u64>,
+}
+
+impl RunningTime {
+    fn total(&self) -> u64 {
+        let now = self.since.get().map_or(0, |since| thread_time().saturating_sub(since));
+        self.before.get() + now
+    }
+}
+
+/// How long this thread has run.
+fn thread_time() -> u64 {
+    // SAFETY: all zeros is a valid value, which is filled in.
+    let time = unsafe {
+        let mut time: libc::timespec = core::mem::zeroed();
+        libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time);
+        time
+    };
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+impl Use for RunningTime {
+    fn exchange(&self) {
+        if self.since.get().is_some() {
+            self.before.set(self.total());
+            self.since.set(None);
+        } else {
+            self.since.set(Some(thread_time()));
+        }
+    }
+}
+
+/// How long the running task has run so far, by the processor's time: without that in which it waited, or had
+/// something done on the main context; nothing if it is not [measured](super::TaskOptions::log_running_time).
+///
+/// # Examples
+/// ```
+/// use sinew::manager::{FiberManager, Options, SimpleLoopController, TaskOptions, current_task_running_time};
+/// use std::time::Duration;
+///
+/// let controller = SimpleLoopController::new();
+/// let manager = FiberManager::new(controller.clone(), Options::new())?;
+/// manager.add_task(|| assert_eq!(current_task_running_time(), None));
+/// manager.add_task_with(TaskOptions::new().log_running_time(true), || {
+///     sinew::sleep(Duration::from_millis(50));
+///     assert!(current_task_running_time().unwrap() < Duration::from_millis(50));
+/// });
+/// controller.run();
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn current_task_running_time() -> Option<Duration> {
+    running_time().map(|time| Duration::from_nanos(time.total()))
+}
+
+fn running_time() -> Option<Rc<RunningTime>> {
+    // Whoever has none is not given one for the asking.
+    let has = current::fiber().is_some() || !current::lender().is_null();
+    has.then(|| TIME.with(|time| time.borrow().clone())).flatten()
+}
+
+/// Calls `f`, whose time is not that of the running task.
+pub(super) fn unmeasured<R>(f: impl FnOnce() -> R) -> R {
+    let measured = current::fiber().is_some_and(|(_, me)| me.flags().has(Flags::SLOTS));
+    let time = if measured { running_time() } else { None };
+    let Some(time) = time else { return f() };
+    time.exchange();
+    let result = f();
+    time.exchange();
+    result
+}
+
+/// Runs a task, and measures what its manager wants to know, and its time if `log` is set.
+pub(super) fn measured(log: bool, f: impl FnOnce()) {
+    let core = Core::current();
+    let log = log || core.as_ref().is_some_and(|core| core.options.log_running_time);
+    let record = core.filter(|core| core.is_recorded());
+    // The task's functions begin below this frame, or in it.
+    let mark = record.and_then(|core| Some((core, Painted::paint()?)));
+    if log {
+        let time =
+            Rc::new(RunningTime { since: Cell::new(Some(thread_time())), before: Cell::new(0) });
+        TIME.with(|place| *place.borrow_mut() = Some(time.clone()));
+        slots::with_use(time, f);
+    } else {
+        f();
+    }
+    if let Some((core, painted)) = mark {
+        core.record(painted.used(), painted.size());
+    }
+}
+
+impl Core {
+    /// Whether the stack of the task that begins now is to be measured.
+    fn is_recorded(&self) -> bool {
+        let every = self.options.record_stack_every;
+        if every == 0 {
+            return false;
+        }
+        let left = self.until_record.get().saturating_sub(1);
+        self.until_record.set(if left == 0 { every } else { left });
+        left == 0
+    }
+
+    fn record(&self, used: usize, size: usize) {
+        self.high_water.set(self.high_water.get().max(used));
+        if used + MARGIN >= size {
+            report::say(format_args!(
+                "a task of the manager \"{}\" has used {used} of {size} bytes of its stack; give it a larger one: \
+                 see Options::stack_size",
+                self.crew.settings.name
+            ));
+        }
+    }
+}
+
+/// A task that comes closer than this to the end of its stack is reported.
+const MARGIN: usize = 64;
+
+/// What fills a stack that is measured.
+const PAINT: u64 = 0xC0DE_5EED_0F1B_E25A;
+
+/// Left alone below the frame that paints: what it calls, and what a signal may need.
+const ROOM: usize = 2048;
+
+/// A stack that was filled below the running frames.
+struct Painted(Found);
+
+impl Painted {
+    /// Fills the stack of the running fiber below the frames that are in use.
+    #[inline(never)]
+    fn paint() -> Option<Painted> {
+        // AddressSanitizer keeps locals elsewhere, and watches what is done with the rest.
+        if cfg!(sinew_asan) {
+            return None;
+        }
+        let mark = 0_u8;
+        let here = (&raw const mark).addr();
+        let found = stack::find(here)?;
+        let low = found.range().start.next_multiple_of(8);
+        let end = here.saturating_sub(ROOM) & !7;
+        for address in (low..end).step_by(8) {
+            // SAFETY: between the end of this fiber's own stack and its frames in use, where nothing is kept:
+            // whoever is called later overwrites what is there.
+            unsafe {
+                core::ptr::with_exposed_provenance_mut::<u64>(address).write_volatile(PAINT);
+            }
+        }
+        Some(Painted(found))
+    }
+
+    /// How many bytes of the stack were used since, or before.
+    #[inline(never)]
+    fn used(&self) -> usize {
+        let range = self.0.range();
+        let low = range.start.next_multiple_of(8);
+        let is_painted = |address: &usize| {
+            // SAFETY: on this fiber's own stack, which is mapped for as long as it runs.
+            unsafe { core::ptr::with_exposed_provenance::<u64>(*address).read_volatile() == PAINT }
+        };
+        let first = (low..range.end).step_by(8).find(|address| !is_painted(address));
+        range.end - first.unwrap_or(range.end)
+    }
+
+    fn size(&self) -> usize {
+        self.0.range().len()
+    }
+}

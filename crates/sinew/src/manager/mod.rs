@@ -1,0 +1,187 @@
+//! Fibers inside somebody else's loop: on a thread that belongs to an event loop, a GUI, a game, a test, or an
+//! async runtime.
+//!
+//! A [`Runtime`](crate::Runtime) has threads of its own. A [`FiberManager`] runs its fibers on the thread that made
+//! it, when that thread's loop calls it, and returns when none of them can go on. They are the same fibers: they
+//! spawn, wait, lock, sleep and read sockets as any other, among themselves and with fibers of runtimes and
+//! threads. What is [spawned](crate::spawn) in one is a task of the same manager.
+//!
+//! | the loop is | the controller |
+//! | --- | --- |
+//! | none yet | [`SimpleLoopController`] drives the manager alone |
+//! | something that takes closures | [`ExecutorLoopController`] posts the manager to it |
+//! | an [`EventLoop`] | [`manager_for`], or a [`ReactorLoopController`] |
+//! | one's own | a [`LoopController`] of one's own |
+//!
+//! Outside of its fibers the thread is a plain thread, the *main context*: what waits there blocks it. From a fiber,
+//! [`run_in_main_context`] calls something there, on the thread's large stack.
+//!
+//! # Order
+//!
+//! Ready fibers run first, in the order in which they became ready; then those that other threads have made
+//! ready; then tasks from other threads; until nothing is ready. A fiber that
+//! [yields](crate::yield_now) is ready again when all others have run, and the loop has had a turn.
+//!
+//! # Examples
+//! ```
+//! use sinew::manager::{FiberManager, Options, SimpleLoopController};
+//! use std::cell::RefCell;
+//! use std::rc::Rc;
+//!
+//! let controller = SimpleLoopController::new();
+//! let manager = FiberManager::new(controller.clone(), Options::new())?;
+//! let notes = Rc::new(RefCell::new(Vec::new())); // tasks need not be `Send`
+//! for name in ["first", "second"] {
+//!     let notes = notes.clone();
+//!     manager.add_task(move || {
+//!         notes.borrow_mut().push(name);
+//!         sinew::yield_now();
+//!         notes.borrow_mut().push(name);
+//!     });
+//! }
+//! controller.run();
+//! assert_eq!(*notes.borrow(), ["first", "second", "first", "second"]);
+//! # Ok::<(), std::io::Error>(())
+//! ```
+
+mod alarm;
+mod cache;
+mod controller;
+mod core;
+mod event_loop;
+mod future;
+mod handle;
+mod main_context;
+mod measure;
+mod observer;
+mod options;
+mod promise;
+mod remote;
+mod state;
+mod task;
+
+pub use alarm::Alarm;
+pub use cache::{Loop, manager_for, manager_for_local, manager_for_with, remote_for};
+pub use controller::{
+    Executor, ExecutorLoopController, LoopController, ReactorLoopController, Rest, Runner,
+    SimpleLoopController,
+};
+pub use event_loop::{EventLoop, KeepAlive, LoopRemote};
+pub use future::TaskFuture;
+pub use handle::{FiberManager, ManagerHandle};
+pub use main_context::{on_fiber, run_in_main_context};
+pub use measure::current_task_running_time;
+pub use observer::Observer;
+pub use options::{Options, TaskOptions};
+pub use promise::{BrokenPromise, Promise, await_with};
+pub use remote::RemoteHandle;
+pub use state::TaskState;
+
+use ::core::future::Future;
+
+/// The manager that runs here.
+///
+/// # Panics
+/// If none does.
+#[track_caller]
+fn here() -> ManagerHandle {
+    match ManagerHandle::current() {
+        Some(manager) => manager,
+        None => panic!("a task was added where no manager runs; use a handle of the manager"),
+    }
+}
+
+/// Adds a task to the manager that runs here; see [`ManagerHandle::add_task`].
+///
+/// # Panics
+/// If none does.
+///
+/// # Examples
+/// ```
+/// use sinew::manager::{FiberManager, Options, SimpleLoopController, add_task};
+///
+/// let controller = SimpleLoopController::new();
+/// let manager = FiberManager::new(controller.clone(), Options::new())?;
+/// manager.add_task(|| add_task(|| println!("another")));
+/// controller.run();
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[track_caller]
+pub fn add_task(f: impl FnOnce() + 'static) {
+    here().add_task(f);
+}
+
+/// Adds a task to the manager that runs here; see [`ManagerHandle::add_task_future`].
+///
+/// # Panics
+/// If none does.
+///
+/// # Examples
+/// ```
+/// use sinew::manager::{FiberManager, Options, SimpleLoopController, add_task_future};
+///
+/// let controller = SimpleLoopController::new();
+/// let manager = FiberManager::new(controller.clone(), Options::new())?;
+/// manager.add_task(|| assert_eq!(add_task_future(|| 5).get().unwrap(), 5));
+/// controller.run();
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[track_caller]
+pub fn add_task_future<T: 'static>(f: impl FnOnce() -> T + 'static) -> TaskFuture<T> {
+    here().add_task_future(f)
+}
+
+/// Adds an eager task to the manager that runs here; see [`ManagerHandle::add_task_eager`].
+///
+/// # Panics
+/// If none does, and as there.
+///
+/// # Examples
+/// ```
+/// use sinew::manager::{FiberManager, Options, SimpleLoopController, add_task_eager};
+///
+/// let controller = SimpleLoopController::new();
+/// let manager = FiberManager::new(controller.clone(), Options::new())?;
+/// manager.add_task(|| add_task_eager(|| println!("before the other goes on")));
+/// controller.run();
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[track_caller]
+pub fn add_task_eager(f: impl FnOnce() + 'static) {
+    here().add_task_eager(f);
+}
+
+/// Adds a task with a final closure to the manager that runs here; see [`ManagerHandle::add_task_finally`].
+///
+/// # Panics
+/// If none does.
+///
+/// # Examples
+/// ```
+/// use sinew::manager::{FiberManager, Options, SimpleLoopController, add_task_finally};
+///
+/// let controller = SimpleLoopController::new();
+/// let manager = FiberManager::new(controller.clone(), Options::new())?;
+/// manager.add_task(|| add_task_finally(|| 5, |result| assert_eq!(result.unwrap(), 5)));
+/// controller.run();
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[track_caller]
+pub fn add_task_finally<T: 'static>(
+    f: impl FnOnce() -> T + 'static,
+    finally: impl FnOnce(std::thread::Result<T>) + 'static,
+) {
+    here().add_task_finally(f, finally);
+}
+
+/// Waits for a future: suspends a fiber, of a manager or of a runtime, and blocks a thread. The same as
+/// [`block_on`](crate::block_on).
+///
+/// # Examples
+/// ```
+/// assert_eq!(sinew::manager::await_future(async { 5 }), 5);
+/// ```
+#[track_caller]
+pub fn await_future<F: Future>(future: F) -> F::Output {
+    crate::block_on(future)
+}

@@ -1,0 +1,91 @@
+//! Who is told what the fibers of a manager do.
+
+use super::core::Core;
+use crate::carrier::embed::Moment;
+use crate::park;
+use crate::spawn::FiberId;
+use std::rc::Rc;
+
+/// Somebody who is told when fibers of a manager start, stop, and become ready to run; see
+/// [`add_observer`](super::ManagerHandle::add_observer).
+///
+/// Called between two fibers, on the manager's thread: waiting is an error there, and should be short. A panic
+/// is reported, and does no harm.
+///
+/// # Examples
+/// ```
+/// use sinew::FiberId;
+/// use sinew::manager::{FiberManager, Observer, Options, SimpleLoopController};
+/// use std::cell::Cell;
+/// use std::rc::Rc;
+///
+/// #[derive(Default)]
+/// struct Starts(Cell<u32>);
+/// impl Observer for Starts {
+///     fn starting(&self, _: FiberId) {
+///         self.0.set(self.0.get() + 1);
+///     }
+/// }
+///
+/// let starts = Rc::new(Starts::default());
+/// let controller = SimpleLoopController::new();
+/// let manager = FiberManager::new(controller.clone(), Options::new().observer(starts.clone()))?;
+/// manager.add_task(sinew::yield_now);
+/// controller.run();
+/// assert_eq!(starts.0.get(), 2);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub trait Observer {
+    /// The fiber is about to run, for the first time or again.
+    fn starting(&self, fiber: FiberId) {
+        let _ = fiber;
+    }
+
+    /// The fiber waited, or has yielded, and is ready to run.
+    fn runnable(&self, fiber: FiberId) {
+        let _ = fiber;
+    }
+
+    /// The fiber has stopped: to wait, to yield, for the main context, or at its end.
+    fn stopped(&self, fiber: FiberId) {
+        let _ = fiber;
+    }
+}
+
+impl Core {
+    pub(super) fn add_observer(self: &Rc<Self>, observer: Rc<dyn Observer>) {
+        self.observers.borrow_mut().push(observer);
+        self.heed_observers();
+    }
+
+    pub(super) fn remove_observer(self: &Rc<Self>, observer: &Rc<dyn Observer>) {
+        let mut observers = self.observers.borrow_mut();
+        let position = observers.iter().position(|other| Rc::ptr_eq(other, observer));
+        let removed = position.map(|position| observers.remove(position));
+        drop(observers);
+        self.heed_observers();
+        drop(removed);
+    }
+
+    /// Has the carrier tell those who are there now.
+    pub(super) fn heed_observers(self: &Rc<Self>) {
+        let any = !self.observers.borrow().is_empty();
+        let core = Rc::downgrade(self);
+        let watcher = move |moment, fiber| {
+            let observers = core.upgrade().map(|core| core.observers.borrow().clone());
+            let fiber = FiberId::new(fiber);
+            park::without_waiting(|| {
+                for observer in observers.into_iter().flatten() {
+                    match moment {
+                        Moment::Starting => observer.starting(fiber),
+                        Moment::Runnable => observer.runnable(fiber),
+                        Moment::Stopped => observer.stopped(fiber),
+                    }
+                }
+            });
+        };
+        self.carrier.watch(if any { Some(Rc::new(watcher)) } else { None });
+        self.crew.observers.set_watched(any);
+        self.crew.tell_observed();
+    }
+}

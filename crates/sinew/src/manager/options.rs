@@ -1,0 +1,329 @@
+//! Settings of a manager, and of one task.
+
+use super::Observer;
+use core::any::Any;
+use core::time::Duration;
+use std::rc::Rc;
+use std::sync::Arc;
+
+/// What is called with the payload of a panic, and where it was.
+pub(super) type PanicCallback = dyn Fn(&(dyn Any + Send), &str);
+
+/// Settings of a [`FiberManager`](super::FiberManager).
+///
+/// # Examples
+/// ```
+/// use sinew::manager::Options;
+///
+/// let options = Options::new().name("ui").stack_size(64 * 1024).max_pooled(16);
+/// # let _ = options;
+/// ```
+#[derive(Clone)]
+#[must_use]
+pub struct Options {
+    pub(super) name: Option<Arc<str>>,
+    pub(super) stack_size: usize,
+    pub(super) guard_pages: Option<usize>,
+    pub(super) max_pooled: usize,
+    pub(super) pool_resize_period: Option<Duration>,
+    pub(super) record_stack_every: usize,
+    pub(super) log_running_time: bool,
+    pub(super) panic_callback: Option<Rc<PanicCallback>>,
+    pub(super) observers: Vec<Rc<dyn Observer>>,
+}
+
+/// Stacks that a manager keeps, if nothing else is said.
+const MAX_POOLED: usize = 1000;
+
+impl Options {
+    /// Stacks of 256 KiB, of which up to 1,000 are kept.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::manager::Options;
+    ///
+    /// let options = Options::new();
+    /// # let _ = options;
+    /// ```
+    pub fn new() -> Options {
+        Options {
+            name: None,
+            stack_size: sinew_context::stack::DEFAULT_STACK_SIZE,
+            guard_pages: None,
+            max_pooled: MAX_POOLED,
+            pool_resize_period: None,
+            record_stack_every: 0,
+            log_running_time: false,
+            panic_callback: None,
+            observers: Vec::new(),
+        }
+    }
+
+    /// The settings that can be compared.
+    pub(super) fn numbers(&self) -> [u64; 7] {
+        let period = self.pool_resize_period.map_or(0, |period| period.as_nanos() as u64);
+        [
+            self.stack_size as u64,
+            self.guard_pages.map_or(0, |pages| pages as u64),
+            self.guard_pages.is_some().into(),
+            self.max_pooled as u64,
+            period,
+            self.record_stack_every as u64,
+            self.log_running_time.into(),
+        ]
+    }
+
+    /// The name under which dumps and reports show the manager: `manager`, if not set.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::manager::{FiberManager, Options, SimpleLoopController};
+    ///
+    /// let controller = SimpleLoopController::new();
+    /// let manager = FiberManager::new(controller.clone(), Options::new().name("ui"))?;
+    /// manager.add_task(|| ());
+    /// controller.run();
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn name(mut self, name: impl Into<Arc<str>>) -> Options {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Bytes of the stack of each fiber, a multiple of the page and at least 16 KiB: 256 KiB if not set.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::manager::{FiberManager, Options, SimpleLoopController};
+    ///
+    /// let controller = SimpleLoopController::new();
+    /// let manager = FiberManager::new(controller.clone(), Options::new().stack_size(64 * 1024))?;
+    /// manager.add_task(|| assert!(sinew::stack_remaining().unwrap() < 64 * 1024));
+    /// controller.run();
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn stack_size(mut self, bytes: usize) -> Options {
+        self.stack_size = bytes;
+        self
+    }
+
+    /// Pages below each stack that fault when it overflows. There are at least 64 KiB of them, also if this
+    /// says less.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::manager::{FiberManager, Options, SimpleLoopController};
+    ///
+    /// let controller = SimpleLoopController::new();
+    /// let manager = FiberManager::new(controller.clone(), Options::new().guard_pages(64))?;
+    /// manager.add_task(|| ());
+    /// controller.run();
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn guard_pages(mut self, pages: usize) -> Options {
+        self.guard_pages = Some(pages);
+        self
+    }
+
+    /// Stacks of fibers that have ended that are kept for the next ones: 1,000 if not set.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::manager::{FiberManager, Options, SimpleLoopController};
+    ///
+    /// let controller = SimpleLoopController::new();
+    /// let manager = FiberManager::new(controller.clone(), Options::new().max_pooled(2))?;
+    /// (0..5).for_each(|_| manager.add_task(sinew::yield_now));
+    /// controller.run();
+    /// assert_eq!(manager.fibers_pool_size(), 2);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn max_pooled(mut self, count: usize) -> Options {
+        self.max_pooled = count;
+        self
+    }
+
+    /// Every so often, gives back the stacks that nobody needed since the last time, down to
+    /// [`max_pooled`](Self::max_pooled). Until then all are kept. If not set, no more than that are ever kept.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::manager::Options;
+    /// use std::time::Duration;
+    ///
+    /// let options = Options::new().max_pooled(8).pool_resize_period(Duration::from_secs(10));
+    /// # let _ = options;
+    /// ```
+    pub fn pool_resize_period(mut self, period: impl Into<Option<Duration>>) -> Options {
+        self.pool_resize_period = period.into();
+        self
+    }
+
+    /// Measures how much of its stack every so many-th task has used; see
+    /// [`stack_high_water_mark`](super::ManagerHandle::stack_high_water_mark). None, if not set: measuring fills
+    /// the stack, all of it, before the task.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::manager::{FiberManager, Options, SimpleLoopController};
+    ///
+    /// let controller = SimpleLoopController::new();
+    /// let manager = FiberManager::new(controller.clone(), Options::new().record_stack_every(1))?;
+    /// manager.add_task(|| ());
+    /// controller.run();
+    /// assert!(manager.stack_high_water_mark() > 0);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn record_stack_every(mut self, tasks: usize) -> Options {
+        self.record_stack_every = tasks;
+        self
+    }
+
+    /// Measures the [running time](super::current_task_running_time) of every task.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::manager::{FiberManager, Options, SimpleLoopController, current_task_running_time};
+    ///
+    /// let controller = SimpleLoopController::new();
+    /// let manager = FiberManager::new(controller.clone(), Options::new().log_running_time(true))?;
+    /// manager.add_task(|| assert!(current_task_running_time().is_some()));
+    /// controller.run();
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn log_running_time(mut self, log: bool) -> Options {
+        self.log_running_time = log;
+        self
+    }
+
+    /// Called with what a task has panicked with, and with where that was. If not set, the
+    /// [report hook](crate::set_report_hook) is told.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::manager::{FiberManager, Options, SimpleLoopController};
+    ///
+    /// let controller = SimpleLoopController::new();
+    /// let options = Options::new().panic_callback(|_, place| assert_eq!(place, "a task"));
+    /// let manager = FiberManager::new(controller.clone(), options)?;
+    /// manager.add_task(|| panic!("on purpose"));
+    /// controller.run();
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn panic_callback(
+        mut self,
+        callback: impl Fn(&(dyn Any + Send), &str) + 'static,
+    ) -> Options {
+        self.panic_callback = Some(Rc::new(callback));
+        self
+    }
+
+    /// Somebody who is told of starts, stops and wakes of all fibers.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::FiberId;
+    /// use sinew::manager::{Observer, Options};
+    /// use std::rc::Rc;
+    ///
+    /// struct Starts;
+    ///
+    /// impl Observer for Starts {
+    ///     fn starting(&self, fiber: FiberId) {
+    ///         println!("{fiber} runs");
+    ///     }
+    /// }
+    ///
+    /// let options = Options::new().observer(Rc::new(Starts));
+    /// # let _ = options;
+    /// ```
+    pub fn observer(mut self, observer: Rc<dyn Observer>) -> Options {
+        self.observers.push(observer);
+        self
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options::new()
+    }
+}
+
+impl std::fmt::Debug for Options {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Options")
+            .field("name", &self.name)
+            .field("stack_size", &self.stack_size)
+            .field("guard_pages", &self.guard_pages)
+            .field("max_pooled", &self.max_pooled)
+            .field("pool_resize_period", &self.pool_resize_period)
+            .field("record_stack_every", &self.record_stack_every)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Settings of one task; see [`add_task_with`](super::ManagerHandle::add_task_with).
+///
+/// # Examples
+/// ```
+/// use sinew::manager::TaskOptions;
+///
+/// let options = TaskOptions::new().name("resize").log_running_time(true);
+/// # let _ = options;
+/// ```
+#[derive(Clone, Default, Debug)]
+#[must_use]
+pub struct TaskOptions {
+    pub(super) name: Option<Arc<str>>,
+    pub(super) stack_size: Option<usize>,
+    pub(super) log_running_time: bool,
+}
+
+impl TaskOptions {
+    /// Those of the manager.
+    ///
+    /// # Examples
+    /// ```
+    /// let options = sinew::manager::TaskOptions::new();
+    /// # let _ = options;
+    /// ```
+    pub fn new() -> TaskOptions {
+        TaskOptions::default()
+    }
+
+    /// The name of the fiber, for dumps and reports.
+    ///
+    /// # Examples
+    /// ```
+    /// let options = sinew::manager::TaskOptions::new().name("resize");
+    /// # let _ = options;
+    /// ```
+    pub fn name(mut self, name: impl Into<Arc<str>>) -> TaskOptions {
+        self.name = Some(name.into());
+        self
+    }
+
+    /// Bytes of its stack: those of the manager's stacks if not set.
+    ///
+    /// # Examples
+    /// ```
+    /// let options = sinew::manager::TaskOptions::new().stack_size(1 << 20);
+    /// # let _ = options;
+    /// ```
+    pub fn stack_size(mut self, bytes: usize) -> TaskOptions {
+        self.stack_size = Some(bytes);
+        self
+    }
+
+    /// Measures its [running time](super::current_task_running_time).
+    ///
+    /// # Examples
+    /// ```
+    /// let options = sinew::manager::TaskOptions::new().log_running_time(true);
+    /// # let _ = options;
+    /// ```
+    pub fn log_running_time(mut self, log: bool) -> TaskOptions {
+        self.log_running_time = log;
+        self
+    }
+}

@@ -1,0 +1,80 @@
+//! A value that somebody else will have: a fiber waits for it.
+
+use crate::sync::channel::{OneshotSender, oneshot};
+use std::fmt;
+
+/// A promise of a value, made by [`await_with`]. Dropping it breaks it.
+#[derive(Debug)]
+pub struct Promise<T>(OneshotSender<Result<T, Payload>>);
+
+type Payload = Box<dyn core::any::Any + Send>;
+
+/// The [`Promise`] was dropped without a value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BrokenPromise;
+
+impl fmt::Display for BrokenPromise {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a promise was dropped without a value")
+    }
+}
+
+impl std::error::Error for BrokenPromise {}
+
+impl<T> Promise<T> {
+    /// Keeps the promise; from any thread. What nobody waits for any more is dropped.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::manager::await_with;
+    ///
+    /// assert_eq!(await_with(|promise| promise.set(5)), Ok(5));
+    /// ```
+    pub fn set(self, value: T) {
+        let _ = self.0.send(Ok(value));
+    }
+
+    /// Keeps the promise with what `f` returns; if it panics, that goes on in the one who waits.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::manager::await_with;
+    ///
+    /// assert_eq!(await_with(|promise| promise.set_with(|| 2 + 3)), Ok(5));
+    /// ```
+    pub fn set_with(self, f: impl FnOnce() -> T) {
+        let _ = self.0.send(std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)));
+    }
+}
+
+/// Calls `f` with a promise, and waits until it is kept.
+///
+/// In a fiber of a manager, `f` runs on the main context. On a plain thread, the thread waits.
+///
+/// # Errors
+/// If the promise was dropped.
+///
+/// # Examples
+/// ```
+/// use sinew::manager::{BrokenPromise, await_with};
+///
+/// // Something that calls back, from wherever it likes.
+/// fn request(done: impl FnOnce(u32) + Send + 'static) {
+///     std::thread::spawn(move || done(7));
+/// }
+///
+/// sinew::run(|| {
+///     assert_eq!(await_with(|promise| request(move |value| promise.set(value))), Ok(7));
+///     assert_eq!(await_with::<u32>(drop), Err(BrokenPromise));
+/// });
+/// ```
+#[track_caller]
+pub fn await_with<T: Send + 'static>(f: impl FnOnce(Promise<T>)) -> Result<T, BrokenPromise> {
+    let (sender, receiver) = oneshot();
+    super::run_in_main_context(|| f(Promise(sender)));
+    match receiver.recv() {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(payload)) => crate::cancel::pass_on(payload),
+        Err(_) => Err(BrokenPromise),
+    }
+}

@@ -1,0 +1,130 @@
+//! A manager, as other threads see it.
+
+use super::core::Shared;
+use super::future::Promised;
+use super::{Executor, TaskFuture, measure, task};
+use crate::fiber::FiberRef;
+use crate::primitive::Ordering;
+use crate::spawn::{Fiber, managed};
+use std::sync::Arc;
+
+/// Adds tasks to a manager from any thread; see [`ManagerHandle::remote`](super::ManagerHandle::remote).
+///
+/// Tasks inherit the [fiber-locals](crate::fiber_local) of who adds them. After the end of the manager, tasks
+/// are dropped without having run.
+#[derive(Clone)]
+pub struct RemoteHandle {
+    shared: Arc<Shared>,
+}
+
+impl RemoteHandle {
+    pub(super) fn new(shared: Arc<Shared>) -> RemoteHandle {
+        RemoteHandle { shared }
+    }
+
+    /// Adds a task.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::manager::{FiberManager, Options, SimpleLoopController};
+    ///
+    /// let controller = SimpleLoopController::new();
+    /// let manager = FiberManager::new(controller.clone(), Options::new())?;
+    /// let remote = manager.remote();
+    /// std::thread::spawn(move || remote.add_task_remote(|| println!("on the manager's thread"))).join().unwrap();
+    /// controller.run();
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// What it captures crosses threads:
+    /// ```compile_fail,E0277
+    /// use sinew::manager::{FiberManager, Options, SimpleLoopController};
+    ///
+    /// let manager = FiberManager::new(SimpleLoopController::new(), Options::new()).unwrap();
+    /// let shared = std::rc::Rc::new(1);
+    /// manager.remote().add_task_remote(move || drop(shared));
+    /// ```
+    pub fn add_task_remote(&self, f: impl FnOnce() + Send + 'static) {
+        self.submit(1, || task::run(f));
+    }
+
+    /// Adds a task; the handle has its result.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::manager::{FiberManager, Options, SimpleLoopController};
+    ///
+    /// let controller = SimpleLoopController::new();
+    /// let manager = FiberManager::new(controller.clone(), Options::new())?;
+    /// let task = manager.remote().add_task_remote_future(|| 7);
+    /// controller.run();
+    /// assert_eq!(task.get().unwrap(), 7);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    ///
+    /// So does its result:
+    /// ```compile_fail,E0277
+    /// use sinew::manager::{FiberManager, Options, SimpleLoopController};
+    ///
+    /// let manager = FiberManager::new(SimpleLoopController::new(), Options::new()).unwrap();
+    /// manager.remote().add_task_remote_future(|| std::rc::Rc::new(1));
+    /// ```
+    pub fn add_task_remote_future<T: Send + 'static>(
+        &self,
+        f: impl FnOnce() -> T + Send + 'static,
+    ) -> TaskFuture<T> {
+        let (promised, slot) = Promised::new(self.shared.clone());
+        let control = self.submit(2, move || promised.keep(f));
+        // SAFETY: the second reference is ours.
+        let fiber = Fiber::from_ref(unsafe { FiberRef::from_counted(control) });
+        TaskFuture::new(slot, fiber)
+    }
+
+    /// Whether the manager was not dropped.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::manager::{FiberManager, Options, SimpleLoopController};
+    ///
+    /// let manager = FiberManager::new(SimpleLoopController::new(), Options::new())?;
+    /// let remote = manager.remote();
+    /// assert!(remote.is_alive());
+    /// drop(manager);
+    /// assert!(!remote.is_alive());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn is_alive(&self) -> bool {
+        self.shared.open.load(Ordering::Relaxed)
+    }
+
+    fn submit(
+        &self,
+        references: u64,
+        f: impl FnOnce() + Send + 'static,
+    ) -> &'static crate::fiber::Control {
+        let crew = &self.shared.crew;
+        // SAFETY: the closure is `Send` and borrows nothing; what it panics with is caught by the caller's.
+        unsafe {
+            if self.shared.plain {
+                managed::submit_remote(crew, references, f)
+            } else {
+                managed::submit_remote(crew, references, || measure::measured(false, f))
+            }
+        }
+    }
+}
+
+impl Executor for RemoteHandle {
+    fn execute(&self, f: Box<dyn FnOnce() + Send>) {
+        self.add_task_remote(f);
+    }
+}
+
+impl std::fmt::Debug for RemoteHandle {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RemoteHandle")
+            .field("name", &self.shared.crew.settings.name)
+            .field("is_alive", &self.is_alive())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,165 @@
+//! All results, the first ones, or each as it comes.
+
+use super::iterator::add_tasks;
+use super::require_carrier;
+use crate::cancel;
+use crate::spawn::{JoinHandle, spawn_local};
+use std::thread::Result;
+
+/// Runs all tasks and returns their results, in the order of the tasks.
+///
+/// Waits until every task has ended. If some panicked, the panic of the first of them, by its place,
+/// goes on in the caller then, and the results are dropped.
+///
+/// # Panics
+/// On a plain thread, in a migratable fiber, and in a [`pinned`](crate::pinned) region, which would keep
+/// the tasks from running.
+///
+/// # Examples
+/// ```
+/// use sinew::tasks::collect_all;
+/// use std::rc::Rc;
+///
+/// sinew::run(|| {
+///     let names = Rc::new(["ada", "grace", "mary"]); // need not be `Send`
+///     let lengths = collect_all((0..3).map(|n| {
+///         let names = names.clone();
+///         move || names[n].len()
+///     }));
+///     assert_eq!(lengths, [3, 5, 4]);
+/// });
+/// ```
+#[track_caller]
+pub fn collect_all<I, F, T>(tasks: I) -> Vec<T>
+where
+    I: IntoIterator<Item = F>,
+    F: FnOnce() -> T + 'static,
+    T: 'static,
+{
+    require_carrier("collect_all");
+    let fibers: Vec<JoinHandle<T>> = tasks.into_iter().map(spawn_local).collect();
+    // The last one was queued last: once it has ended, few of the others have to be waited for.
+    for fiber in fibers.iter().rev() {
+        fiber.wait_for_end();
+    }
+    or_pass_on(fibers.into_iter().map(JoinHandle::join).collect())
+}
+
+/// Runs all tasks, and returns the places and results of the first `n` to end, in the order in which
+/// they ended.
+///
+/// If some of those panicked, the panic of the one that ended first goes on in the caller, once all `n`
+/// have ended. The other tasks go on; nobody hears of their results.
+///
+/// # Panics
+/// If there are fewer than `n` tasks, before any is started; and as [`collect_all`].
+///
+/// # Examples
+/// ```
+/// use sinew::tasks::collect_n;
+/// use std::time::Duration;
+///
+/// sinew::run(|| {
+///     let naps = [30_000, 1, 2].map(|ms| move || {
+///         sinew::sleep(Duration::from_millis(ms));
+///         ms
+///     });
+///     let mut first = collect_n(naps, 2);
+///     first.sort();
+///     assert_eq!(first, [(1, 1), (2, 2)]);
+/// });
+/// ```
+#[track_caller]
+pub fn collect_n<I, F, T>(tasks: I, n: usize) -> Vec<(usize, T)>
+where
+    I: IntoIterator<Item = F>,
+    F: FnOnce() -> T + 'static,
+    T: 'static,
+{
+    require_carrier("collect_n");
+    let tasks: Vec<F> = tasks.into_iter().collect();
+    assert!(n <= tasks.len(), "collect_n called for {n} results of {} tasks", tasks.len());
+    let mut tasks = add_tasks(tasks);
+    tasks.reserve(n);
+    let first = tasks.by_ref().take(n);
+    let results = first.map(|(index, result)| result.map(|value| (index, value))).collect();
+    // What else has ended meanwhile is dropped before a panic goes on.
+    drop(tasks);
+    or_pass_on(results)
+}
+
+/// Runs all tasks, and returns the place and the result of the first to end.
+///
+/// If it panicked, the payload is the `Err`. The other tasks go on; nobody hears of their results.
+///
+/// # Panics
+/// Without tasks; and as [`collect_all`].
+///
+/// # Examples
+/// ```
+/// use sinew::tasks::collect_any;
+/// use std::time::Duration;
+///
+/// sinew::run(|| {
+///     let naps = [30_000, 1].map(|ms| move || sinew::sleep(Duration::from_millis(ms)));
+///     let (index, result) = collect_any(naps);
+///     assert_eq!(index, 1);
+///     result.unwrap();
+/// });
+/// ```
+#[track_caller]
+pub fn collect_any<I, F, T>(tasks: I) -> (usize, Result<T>)
+where
+    I: IntoIterator<Item = F>,
+    F: FnOnce() -> T + 'static,
+    T: 'static,
+{
+    require_carrier("collect_any");
+    match add_tasks(tasks).next() {
+        Some(first) => first,
+        None => panic!("collect_any called without tasks; there is none to wait for"),
+    }
+}
+
+/// Runs all tasks, and calls `f` with the place and the result of each when it has ended.
+///
+/// `f` is called in the caller's fiber, in the order in which the tasks end. It is not called for a task
+/// that panicked; once all have ended, the panic of the first of those, by its place, goes on in the
+/// caller. If `f` itself panics, the caller is left at once, and the tasks go on.
+///
+/// # Panics
+/// As [`collect_all`].
+///
+/// # Examples
+/// ```
+/// sinew::run(|| {
+///     let mut squares = [0; 5]; // borrowed by the caller's closure, not by the tasks
+///     let tasks = (0..5).map(|n| move || n * n);
+///     sinew::tasks::for_each(tasks, |index, square| squares[index] = square);
+///     assert_eq!(squares, [0, 1, 4, 9, 16]);
+/// });
+/// ```
+#[track_caller]
+pub fn for_each<I, F, T>(tasks: I, mut f: impl FnMut(usize, T))
+where
+    I: IntoIterator<Item = F>,
+    F: FnOnce() -> T + 'static,
+    T: 'static,
+{
+    require_carrier("for_each");
+    let mut failures = Vec::new();
+    for (index, result) in add_tasks(tasks) {
+        match result {
+            Ok(value) => f(index, value),
+            Err(payload) => failures.push((index, payload)),
+        }
+    }
+    if let Some((_, payload)) = failures.into_iter().min_by_key(|(index, _)| *index) {
+        cancel::pass_on(payload);
+    }
+}
+
+/// What a task returned, or its panic.
+fn or_pass_on<T>(result: Result<T>) -> T {
+    result.unwrap_or_else(|payload| cancel::pass_on(payload))
+}

@@ -1,0 +1,53 @@
+//! Values that are worked on together, and a future for each.
+//!
+//! [`batch`] collects what is asked for while others run; [`atomic`] what a known set of tokens brings.
+//! Both end in [`run`], which settles every future of a batch, whatever the function does.
+
+mod atomic;
+mod batch;
+mod error;
+mod future;
+
+pub use atomic::{AtomicBatchDispatcher, BatchToken};
+pub use batch::BatchDispatcher;
+pub use error::DispatchError;
+pub use future::BatchFuture;
+
+use crate::cancel::{self, is_cancel};
+use future::Promise;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Calls the function with all values, and gives each future its result or all of them an error.
+///
+/// A panic is told to the futures and goes no further; a cancellation of the caller goes on, and so does a
+/// panic of which there is no future to tell.
+fn run<V, R>(values: Vec<V>, promises: Vec<Promise<R>>, f: impl FnOnce(Vec<V>) -> Vec<R>) {
+    match catch_unwind(AssertUnwindSafe(|| f(values))) {
+        Ok(results) if results.len() == promises.len() => {
+            promises.into_iter().zip(results).for_each(|(promise, result)| promise.set(Ok(result)));
+        }
+        Ok(results) => {
+            let error =
+                DispatchError::WrongCount { values: promises.len(), results: results.len() };
+            fail(promises, &error);
+        }
+        Err(payload) => {
+            let cancelled = is_cancel(&*payload);
+            let goes_on = cancelled || promises.is_empty();
+            let error = if cancelled {
+                DispatchError::Cancelled
+            } else {
+                DispatchError::panicked(&*payload)
+            };
+            fail(promises, &error);
+            if goes_on {
+                cancel::pass_on(payload);
+            }
+        }
+    }
+}
+
+/// Gives the same error to all.
+fn fail<R>(promises: impl IntoIterator<Item = Promise<R>>, error: &DispatchError) {
+    promises.into_iter().for_each(|promise| promise.set(Err(error.clone())));
+}

@@ -1,0 +1,386 @@
+//! Tasks whose results are taken as they come.
+//!
+//! The iterator has the join handles of its tasks, in slots. Each task has an [`End`] that names its slot,
+//! and that puts it into the queue of [`Ends`] when it is dropped: when the closure has returned, was
+//! unwound, or was dropped because it never ran. So every task is in the queue once, in the order of the
+//! ends, whatever becomes of it. Who waits writes down how long the queue has to become, and then waits
+//! for a future which the task sets that makes it so: an end before the wait has begun is not missed.
+//!
+//! A result is taken from the join handle only when the fiber has ended as well, so that a wait can be
+//! left at any time: the slot is still the first of the queue.
+
+use super::require_carrier;
+use crate::park::can_yield;
+use crate::spawn::{JoinHandle, spawn_local};
+use crate::sync::FiberFuture;
+use core::cell::{Cell, RefCell};
+use core::fmt;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::thread::Result;
+
+/// Starts tasks, and returns what gives their results in the order in which they end.
+///
+/// Does not wait.
+///
+/// # Panics
+/// On a plain thread, and in a migratable fiber.
+///
+/// # Examples
+/// ```
+/// use sinew::tasks::add_tasks;
+///
+/// sinew::run(|| {
+///     let mut sum = 0;
+///     for (index, result) in add_tasks((0..10).map(|n| move || n * n)) {
+///         assert_eq!(result.unwrap(), index * index);
+///         sum += index;
+///     }
+///     assert_eq!(sum, 45);
+/// });
+/// ```
+#[track_caller]
+pub fn add_tasks<I, F, T>(tasks: I) -> TaskIterator<T>
+where
+    I: IntoIterator<Item = F>,
+    F: FnOnce() -> T + 'static,
+    T: 'static,
+{
+    require_carrier("add_tasks");
+    let mut iterator = TaskIterator::new();
+    for task in tasks {
+        iterator.add_task(task);
+    }
+    iterator
+}
+
+/// Tasks whose results are taken in the order in which they end; see [`add_tasks`].
+///
+/// As an [`Iterator`] it gives pairs of a task's number and its result, and waits for the next one to end;
+/// tasks may be added after it has come to its end.
+///
+/// Dropping it leaves the tasks running. A caller that is unwound from a wait, by a
+/// [`timeout`](crate::timeout()) for example, has lost no result, and may wait again.
+#[must_use = "the tasks run in any case, but nobody has their results"]
+pub struct TaskIterator<T> {
+    ends: Rc<Ends>,
+    /// The tasks whose results were not taken, and their numbers. A task names its slot when it ends.
+    slots: Vec<Option<(usize, JoinHandle<T>)>>,
+    /// The slots that are free.
+    vacant: Vec<usize>,
+    added: usize,
+    last: Option<usize>,
+}
+
+impl<T: 'static> TaskIterator<T> {
+    /// One without tasks.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::tasks::TaskIterator;
+    ///
+    /// sinew::run(|| {
+    ///     let mut tasks = TaskIterator::new();
+    ///     tasks.add_task(|| 7);
+    ///     assert_eq!(tasks.await_next().unwrap(), 7);
+    /// });
+    /// ```
+    pub fn new() -> TaskIterator<T> {
+        let ends = Rc::new(Ends::default());
+        TaskIterator { ends, slots: Vec::new(), vacant: Vec::new(), added: 0, last: None }
+    }
+
+    /// Starts one more task, and returns its number: how many were added before it.
+    ///
+    /// # Panics
+    /// On a plain thread, and in a migratable fiber.
+    ///
+    /// # Examples
+    /// ```
+    /// sinew::run(|| {
+    ///     let mut tasks = sinew::tasks::add_tasks([|| 1]);
+    ///     assert_eq!(tasks.add_task(|| 2), 1);
+    ///     let results: Vec<i32> = tasks.map(|(_, result)| result.unwrap()).collect();
+    ///     assert_eq!(results.len(), 2);
+    /// });
+    /// ```
+    #[track_caller]
+    pub fn add_task(&mut self, f: impl FnOnce() -> T + 'static) -> usize {
+        require_carrier("TaskIterator::add_task");
+        let slot = self.vacant.last().copied().unwrap_or(self.slots.len());
+        // With room for all, no end has to take memory.
+        self.ends.queue.borrow_mut().reserve(self.slots.len() + 1);
+        let starting = Starting { ends: &self.ends, slot };
+        let task = Task { f, end: End { ends: self.ends.clone(), slot } };
+        let fiber = spawn_local(move || task.run());
+        core::mem::forget(starting);
+        let number = self.added;
+        self.added += 1;
+        if self.vacant.pop().is_some() {
+            self.slots[slot] = Some((number, fiber));
+        } else {
+            self.slots.push(Some((number, fiber)));
+        }
+        number
+    }
+
+    /// Waits for the next task to end, if none has whose result was not taken, and returns its result.
+    ///
+    /// If the task panicked, the payload is the `Err`. [`task_id`](Self::task_id) says then which it was.
+    /// A caller that is cancelled is unwound from here.
+    ///
+    /// # Panics
+    /// If there is no task, and as [`reserve`](Self::reserve).
+    ///
+    /// # Examples
+    /// ```
+    /// sinew::run(|| {
+    ///     let mut tasks = sinew::tasks::add_tasks([|| "done"]);
+    ///     while tasks.has_next() {
+    ///         assert_eq!(tasks.await_next().unwrap(), "done");
+    ///     }
+    /// });
+    /// ```
+    #[track_caller]
+    pub fn await_next(&mut self) -> Result<T> {
+        match self.next() {
+            Some((_, result)) => result,
+            None => panic!(
+                "await_next called on a TaskIterator without tasks; has_next tells whether there \
+                 are any"
+            ),
+        }
+    }
+
+    /// Waits until `n` results can be taken without waiting, or all that are left.
+    ///
+    /// A caller that is cancelled is unwound from here.
+    ///
+    /// # Panics
+    /// If it would wait for ever: in a [`pinned`](crate::pinned) region or outside of fibers, where the
+    /// tasks could not run meanwhile.
+    ///
+    /// # Examples
+    /// ```
+    /// sinew::run(|| {
+    ///     let mut tasks = sinew::tasks::add_tasks([|| 1, || 2, || 3]);
+    ///     tasks.reserve(3);
+    ///     assert!(!tasks.has_pending());
+    /// });
+    /// ```
+    #[track_caller]
+    pub fn reserve(&mut self, n: usize) {
+        self.ends.wait_for(n.min(self.left()));
+    }
+
+    /// Asks all tasks that run to end; see [`JoinHandle::cancel`](crate::JoinHandle::cancel).
+    ///
+    /// # Examples
+    /// ```
+    /// sinew::run(|| {
+    ///     let mut tasks = sinew::tasks::add_tasks([sinew::park, sinew::park]);
+    ///     tasks.cancel();
+    ///     assert!(tasks.all(|(_, result)| sinew::is_cancel(&*result.unwrap_err())));
+    /// });
+    /// ```
+    pub fn cancel(&self) {
+        self.slots.iter().flatten().for_each(|(_, fiber)| fiber.cancel());
+    }
+}
+
+impl<T> TaskIterator<T> {
+    /// Whether there is a task whose result was not taken.
+    ///
+    /// # Examples
+    /// ```
+    /// sinew::run(|| {
+    ///     let mut tasks = sinew::tasks::add_tasks([|| 7]);
+    ///     assert!(tasks.has_next());
+    ///     tasks.await_next().unwrap();
+    ///     assert!(!tasks.has_next());
+    /// });
+    /// ```
+    pub fn has_next(&self) -> bool {
+        self.left() > 0
+    }
+
+    /// Whether a task has ended whose result was not taken.
+    ///
+    /// # Examples
+    /// ```
+    /// sinew::run(|| {
+    ///     let mut tasks = sinew::tasks::add_tasks([|| 7]);
+    ///     assert!(!tasks.has_completed());
+    ///     tasks.reserve(1);
+    ///     assert!(tasks.has_completed());
+    /// });
+    /// ```
+    pub fn has_completed(&self) -> bool {
+        self.ends.count() > 0
+    }
+
+    /// Whether there is a task that has not ended.
+    ///
+    /// # Examples
+    /// ```
+    /// sinew::run(|| {
+    ///     let mut tasks = sinew::tasks::add_tasks([|| 7]);
+    ///     assert!(tasks.has_pending());
+    ///     tasks.reserve(1);
+    ///     assert!(!tasks.has_pending());
+    /// });
+    /// ```
+    pub fn has_pending(&self) -> bool {
+        self.left() > self.ends.count()
+    }
+
+    /// The number of the task whose result was taken last; `None` if none was.
+    ///
+    /// # Examples
+    /// ```
+    /// sinew::run(|| {
+    ///     let mut tasks = sinew::tasks::add_tasks([|| 7]);
+    ///     assert_eq!(tasks.task_id(), None);
+    ///     tasks.await_next().unwrap();
+    ///     assert_eq!(tasks.task_id(), Some(0));
+    /// });
+    /// ```
+    pub fn task_id(&self) -> Option<usize> {
+        self.last
+    }
+
+    /// How many results were not taken.
+    fn left(&self) -> usize {
+        self.slots.len() - self.vacant.len()
+    }
+}
+
+impl<T: 'static> Iterator for TaskIterator<T> {
+    type Item = (usize, Result<T>);
+
+    #[track_caller]
+    fn next(&mut self) -> Option<(usize, Result<T>)> {
+        if !self.has_next() {
+            return None;
+        }
+        self.ends.wait_for(1);
+        let slot = self.ends.first()?;
+        if let Some((_, fiber)) = &self.slots[slot] {
+            // Its closure has returned. What is left to do, such as dropping fiber-locals, may wait, and
+            // this wait may be left: nothing is taken before it is over.
+            fiber.wait_for_end();
+        }
+        self.ends.queue.borrow_mut().pop_front();
+        let (number, fiber) = self.slots[slot].take()?;
+        self.vacant.push(slot);
+        self.last = Some(number);
+        Some((number, fiber.join()))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        (self.left(), Some(self.left()))
+    }
+}
+
+impl<T: 'static> ExactSizeIterator for TaskIterator<T> {}
+
+impl<T: 'static> Default for TaskIterator<T> {
+    fn default() -> Self {
+        TaskIterator::new()
+    }
+}
+
+impl<T> fmt::Debug for TaskIterator<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TaskIterator")
+            .field("completed", &self.ends.count())
+            .field("pending", &(self.left() - self.ends.count()))
+            .field("task_id", &self.last)
+            .finish()
+    }
+}
+
+/// What tasks tell their iterator. All of them are on one thread.
+#[derive(Default)]
+struct Ends {
+    /// The slots of tasks that have ended and whose results were not taken, in the order of their ends.
+    queue: RefCell<VecDeque<usize>>,
+    /// How long the queue has to become for the iterator to go on; zero if it does not wait.
+    wanted: Cell<usize>,
+    /// Set when that is so. A new one for each wait.
+    reached: RefCell<FiberFuture<()>>,
+}
+
+impl Ends {
+    fn count(&self) -> usize {
+        self.queue.borrow().len()
+    }
+
+    fn first(&self) -> Option<usize> {
+        self.queue.borrow().front().copied()
+    }
+
+    fn add(&self, slot: usize) {
+        self.queue.borrow_mut().push_back(slot);
+        let wanted = self.wanted.get();
+        if wanted != 0 && self.count() >= wanted {
+            self.wanted.set(0);
+            // Set before only if a wait was left, and nobody waits now.
+            let _ = self.reached.borrow().set(());
+        }
+    }
+
+    #[track_caller]
+    fn wait_for(&self, count: usize) {
+        if self.count() >= count {
+            return;
+        }
+        assert!(
+            can_yield(),
+            "deadlock: a TaskIterator is waited for in a pinned region or outside of fibers, and its \
+             tasks can only run on the same thread"
+        );
+        // Nobody waits for the one before: whoever did has returned or was unwound.
+        *self.reached.borrow_mut() = FiberFuture::new();
+        self.wanted.set(count);
+        self.reached.borrow().wait();
+    }
+}
+
+/// A task, and what tells of its end. If it is dropped before it ran, the closure goes first.
+struct Task<F> {
+    f: F,
+    end: End,
+}
+
+impl<F: FnOnce() -> T, T> Task<F> {
+    fn run(self) -> T {
+        let _end = self.end;
+        (self.f)()
+    }
+}
+
+/// Tells of the end of a task when it is dropped: after its closure has returned or was unwound, or with
+/// the closure, if it never ran.
+struct End {
+    ends: Rc<Ends>,
+    slot: usize,
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.ends.add(self.slot);
+    }
+}
+
+/// Takes back the end of a task that was not started, since a fiber-local that it was to inherit panicked.
+struct Starting<'a> {
+    ends: &'a Ends,
+    slot: usize,
+}
+
+impl Drop for Starting<'_> {
+    fn drop(&mut self) {
+        self.ends.queue.borrow_mut().retain(|slot| *slot != self.slot);
+    }
+}

@@ -1,0 +1,72 @@
+//! Managers in loops of others: the examples, and what such loops rely on.
+
+use sinew::manager::{EventLoop, FiberManager, Options, SimpleLoopController, manager_for};
+use sinew::os::unix::net::UnixStream;
+use sinew_testkit::watch;
+use std::io::{Read, Write};
+use std::rc::Rc;
+
+#[path = "../examples/in_mio.rs"]
+mod in_mio;
+#[path = "../examples/in_tokio.rs"]
+mod in_tokio;
+
+#[test]
+fn a_manager_runs_inside_tokio() {
+    let _watch = watch::a_minute();
+    in_tokio::main().unwrap();
+}
+
+#[test]
+fn a_manager_runs_inside_a_loop_of_ones_own() {
+    let _watch = watch::a_minute();
+    in_mio::main().unwrap();
+}
+
+/// Who watches the descriptor by edges, as tokio and mio do, is not told again of what a run has left.
+#[test]
+fn one_run_takes_every_event_that_there_is() {
+    let _watch = watch::a_minute();
+    const STREAMS: usize = 300;
+    let manager = FiberManager::new(SimpleLoopController::new(), Options::new()).unwrap();
+    let mut streams = Vec::new();
+    for _ in 0..STREAMS {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        streams.push((Rc::new(ours), std::os::unix::net::UnixStream::from(theirs)));
+    }
+    let read = |stream: &Rc<UnixStream>| {
+        let stream = stream.clone();
+        manager.add_task_future(move || (&*stream).read_exact(&mut [0]).unwrap())
+    };
+    // All of them are known to the manager, and then a fiber waits for the last only.
+    let all: Vec<_> = streams.iter().map(|(ours, _)| read(ours)).collect();
+    manager.loop_until_no_ready();
+    streams.iter_mut().for_each(|(_, theirs)| theirs.write_all(&[1]).unwrap());
+    while !all.iter().all(|read| read.is_ready()) {
+        manager.loop_until_no_ready();
+    }
+    let last = read(&streams[STREAMS - 1].0);
+    manager.loop_until_no_ready();
+    streams.iter_mut().for_each(|(_, theirs)| theirs.write_all(&[2]).unwrap());
+    manager.loop_until_no_ready();
+    assert!(last.is_ready(), "something is left, of which nobody is told again");
+}
+
+/// What a fiber wants of the kernel is asked for before the loop sleeps: it has no other occasion.
+#[test]
+fn files_are_written_inside_a_loop() {
+    let _watch = watch::a_minute();
+    let events = EventLoop::new().unwrap();
+    let path = std::env::temp_dir().join(format!("sinew-{}", std::process::id()));
+    for _ in 0..5 {
+        let path = path.clone();
+        let written = manager_for(&events).add_task_future(move || {
+            let mut file = sinew::fs::File::create(&path)?;
+            file.write_all(&[1; 1000])?;
+            file.sync_all()
+        });
+        events.run();
+        written.get().unwrap().unwrap();
+    }
+    std::fs::remove_file(path).unwrap();
+}

@@ -1,0 +1,157 @@
+//! What the tests of managers share.
+
+use sinew::manager::{
+    FiberManager, LoopController, Options, Rest, Runner, SimpleLoopController, TaskState,
+};
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+pub(crate) const MS: Duration = Duration::from_millis(1);
+
+/// Longer than any test.
+pub(crate) const LONG: Duration = Duration::from_secs(600);
+
+/// A manager, and the loop that the test turns by hand.
+pub(crate) fn simple() -> (FiberManager, SimpleLoopController) {
+    with(Options::default())
+}
+
+/// The same with options.
+pub(crate) fn with(options: Options) -> (FiberManager, SimpleLoopController) {
+    let controller = SimpleLoopController::new();
+    let manager = FiberManager::new(controller.clone(), options).unwrap();
+    (manager, controller)
+}
+
+/// Runs the loop until `done`, also while it has no tasks: some may come from other threads.
+pub(crate) fn run_until(
+    manager: &FiberManager,
+    controller: &SimpleLoopController,
+    done: impl FnMut() -> bool,
+) {
+    // Keeps the loop, and has it ask again.
+    let keeper = manager.add_task_future(|| {
+        loop {
+            sinew::sleep(MS);
+        }
+    });
+    controller.run_until(done);
+    keeper.cancel();
+    controller.run_until(|| keeper.is_ready());
+}
+
+/// A value for the closures of a test to share, which need not borrow from the test then.
+pub(crate) fn kept<T>(value: T) -> &'static T {
+    Box::leak(Box::new(value))
+}
+
+/// What a closure panics with, as text.
+#[track_caller]
+pub(crate) fn panic_of<R>(f: impl FnOnce() -> R) -> String {
+    match catch_unwind(AssertUnwindSafe(f)) {
+        Ok(_) => panic!("it should have panicked"),
+        Err(payload) => text_of(&*payload),
+    }
+}
+
+/// The text of a payload.
+pub(crate) fn text_of(payload: &(dyn Any + Send)) -> String {
+    let text = payload.downcast_ref::<String>().map(String::as_str);
+    text.or(payload.downcast_ref::<&str>().copied()).unwrap_or("not a text").to_owned()
+}
+
+/// An address on the stack that the caller runs on.
+#[inline(never)]
+pub(crate) fn stack_address() -> usize {
+    let here = 0_u8;
+    std::hint::black_box(&raw const here).addr()
+}
+
+/// The state of the fiber that runs here.
+pub(crate) fn own_state() -> TaskState {
+    TaskState::of(&sinew::current())
+}
+
+/// A controller that counts what it is told, and runs when the test says so.
+#[derive(Clone, Default)]
+pub(crate) struct Counting(Rc<Counts>);
+
+#[derive(Default)]
+struct Counts {
+    runner: RefCell<Option<Runner>>,
+    scheduled: Cell<usize>,
+    remote: Arc<AtomicUsize>,
+    rests: RefCell<Vec<Rest>>,
+    busy: RefCell<Vec<bool>>,
+}
+
+impl Counting {
+    /// Runs what is ready.
+    pub(crate) fn turn(&self) -> bool {
+        let runner = self.runner();
+        runner.run()
+    }
+
+    /// What the manager has handed out.
+    pub(crate) fn runner(&self) -> Runner {
+        self.0.runner.borrow().clone().expect("a manager attaches its runner")
+    }
+
+    /// How often the manager has asked for a turn, from its own thread.
+    pub(crate) fn scheduled(&self) -> usize {
+        self.0.scheduled.get()
+    }
+
+    /// How often others have asked for one.
+    pub(crate) fn scheduled_remotely(&self) -> usize {
+        self.0.remote.load(Ordering::SeqCst)
+    }
+
+    /// What it was told to wait for since the last look.
+    pub(crate) fn take_rests(&self) -> Vec<Rest> {
+        self.0.rests.take()
+    }
+
+    /// Whether it was told to stay alive, each time since the last look.
+    pub(crate) fn take_busy(&self) -> Vec<bool> {
+        self.0.busy.take()
+    }
+}
+
+impl LoopController for Counting {
+    fn attach(&self, runner: Runner) {
+        let before = self.0.runner.replace(Some(runner));
+        assert!(before.is_none(), "attached twice");
+    }
+
+    fn schedule(&self) {
+        self.0.scheduled.set(self.0.scheduled.get() + 1);
+    }
+
+    fn remote(&self) -> Arc<dyn Fn() + Send + Sync> {
+        let remote = self.0.remote.clone();
+        Arc::new(move || {
+            remote.fetch_add(1, Ordering::SeqCst);
+        })
+    }
+
+    fn rest(&self, rest: Rest) {
+        self.0.rests.borrow_mut().push(rest);
+    }
+
+    fn keep_alive(&self, busy: bool) {
+        self.0.busy.borrow_mut().push(busy);
+    }
+}
+
+/// A manager whose controller counts.
+pub(crate) fn counted() -> (FiberManager, Counting) {
+    let controller = Counting::default();
+    let manager = FiberManager::new(controller.clone(), Options::default()).unwrap();
+    (manager, controller)
+}
