@@ -1,46 +1,63 @@
 //! The `sinew` command.
 //!
-//! `sinew demo` shows fibers at work: the runtime, generators, a ring, a million stacks.
+//! `sinew serve` is an HTTP server, `sinew top` shows the fibers of one, `sinew demo` shows fibers at work.
 
 mod demo;
+mod serve;
+mod top;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
+use std::io::{self, Write};
+use std::process::ExitCode;
 
-/// Fibers for Rust: demonstrations of the runtime.
+/// Fibers for Rust: a server, a view of what its fibers do, and demonstrations of the runtime.
 #[derive(Parser)]
-#[command(name = "sinew", version, about)]
+#[command(name = "sinew", version, about, after_help = EXAMPLES)]
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
 }
 
+const EXAMPLES: &str = "\
+Examples:
+  sinew serve                          a server at http://127.0.0.1:8080/
+  sinew serve --files . --listing      with the files of this directory
+  sinew serve --self-signed            with HTTPS
+  sinew top http://127.0.0.1:8080      what its fibers do
+  sinew demo                           fibers, generators, a ring, a million stacks
+
+`sinew COMMAND --help` says more of each.";
+
 #[derive(Subcommand)]
 enum Command {
+    /// Serves HTTP: a greeting, files, and a live view of its own fibers.
+    Serve(serve::Options),
+    /// Shows the fibers of a server, and goes on doing so.
+    Top(top::Options),
     /// Shows the runtime, first-class fibers and stacks at work.
     Demo(demo::Options),
 }
 
-fn main() -> std::process::ExitCode {
-    let Command::Demo(options) = Cli::parse().command.unwrap_or_default();
-    match demo::run(&options, &mut std::io::stdout().lock()) {
-        Ok(()) => std::process::ExitCode::SUCCESS,
+fn main() -> ExitCode {
+    let out = &mut io::stdout();
+    let done = match &Cli::parse().command {
+        Some(Command::Serve(options)) => serve::run(options, out),
+        Some(Command::Top(options)) => top::run(options, out),
+        Some(Command::Demo(options)) => demo::run(options, &mut out.lock()),
+        None => write!(out, "{}", Cli::command().render_help()),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever reads the output may stop early, as `head` does.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
-            // Whoever reads the output may stop early, as `head` does.
-            if error.kind() != std::io::ErrorKind::BrokenPipe {
-                report(&error);
-            }
-            std::process::ExitCode::FAILURE
+            report(&error);
+            ExitCode::FAILURE
         }
     }
 }
 
 #[expect(clippy::print_stderr, reason = "a command reports its errors there")]
-fn report(error: &std::io::Error) {
+fn report(error: &io::Error) {
     eprintln!("sinew: {error}");
-}
-
-impl Default for Command {
-    fn default() -> Self {
-        Command::Demo(demo::Options::default())
-    }
 }

@@ -1,0 +1,183 @@
+//! `sinew serve`: a server that needs no configuration, and shows what it does.
+
+use sinew::signal::{Signal, Signals};
+use sinew_http::debug::Access;
+use sinew_http::{Files, Limits, Request, Response, Router, Server, ServerHandle, Tls};
+use std::io::{self, Write};
+use std::net::ToSocketAddrs;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Where to serve what.
+#[derive(clap::Args)]
+pub(crate) struct Options {
+    /// The address to listen at; port 0 means any that is free.
+    #[arg(long, short, default_value = "127.0.0.1:8080", value_name = "HOST:PORT", value_parser = address)]
+    listen: String,
+
+    /// A directory to serve under /files/.
+    #[arg(long, short, value_name = "DIRECTORY")]
+    files: Option<PathBuf>,
+
+    /// List directories that have no index.html.
+    #[arg(long, requires = "files")]
+    listing: bool,
+
+    /// How many threads run the fibers; as many as there are processors unless given.
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    carriers: Option<u16>,
+
+    /// The certificate for HTTPS, with those that vouch for it, in PEM.
+    #[arg(long, requires = "key", value_name = "FILE")]
+    cert: Option<PathBuf>,
+
+    /// The key of the certificate, in PEM.
+    #[arg(long, requires = "cert", value_name = "FILE")]
+    key: Option<PathBuf>,
+
+    /// Speak HTTPS with a certificate that is made now, for development.
+    #[arg(long, conflicts_with = "cert")]
+    self_signed: bool,
+
+    /// Print a line for each request.
+    #[arg(long)]
+    log: bool,
+
+    /// How many connections there may be at a time.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    connections: Option<u32>,
+
+    /// Leave out /debug/ and /metrics, which only this machine can see.
+    #[arg(long)]
+    no_debug: bool,
+
+    /// How many seconds requests that are being served have when the server is told to end.
+    #[arg(long, default_value_t = 10, value_name = "SECONDS")]
+    patience: u64,
+}
+
+/// An address that can be looked up.
+fn address(text: &str) -> Result<String, String> {
+    match text.to_socket_addrs() {
+        Ok(_) => Ok(text.to_owned()),
+        Err(error) => Err(format!("{error}; give a host and a port, such as 127.0.0.1:8080")),
+    }
+}
+
+/// Serves until it is told to end.
+pub(crate) fn run(options: &Options, out: &mut impl Write) -> io::Result<()> {
+    have_more_descriptors();
+    let mut builder = sinew::Runtime::builder().name("serve").measure(true);
+    if let Some(carriers) = options.carriers {
+        builder = builder.carriers(carriers.into());
+    }
+    let runtime = builder.build()?;
+    let signals = Signals::new([Signal::INT, Signal::TERM])?;
+    let server = start(options, &runtime)?;
+    welcome(options, &server, out)?;
+    let patience = Duration::from_secs(options.patience);
+    runtime.run(move || {
+        signals.recv();
+        // Whoever asks a second time does not want to wait.
+        let impatient = sinew::spawn(move || {
+            signals.recv();
+            std::process::exit(130);
+        });
+        let count = server.connections();
+        if count > 0 {
+            warn(&format!("waiting for {count} connections; Ctrl-C again ends it now"));
+        }
+        let ended = server.shutdown(patience);
+        impatient.fiber().cancel();
+        ended.map_err(io::Error::other)
+    })
+}
+
+fn start(options: &Options, runtime: &sinew::Runtime) -> io::Result<ServerHandle> {
+    let mut router = Router::new().get("/", hello);
+    if let Some(root) = &options.files {
+        let files = Files::new(root)?.prefix("/files").listing(options.listing);
+        for path in ["/files", "/files/", "/files/{*path}"] {
+            router = router.get(path, files.clone());
+        }
+    }
+    if !options.no_debug {
+        router = router.debug(Access::Loopback);
+    }
+    let mut server = Server::bind(&*options.listen).runtime(runtime.handle());
+    if let Some(count) = options.connections {
+        server = server.limits(Limits::default().connections(count as usize));
+    }
+    if let (Some(cert), Some(key)) = (&options.cert, &options.key) {
+        server = server.tls(Tls::from_pem_files(cert, key)?);
+    } else if options.self_signed {
+        server = server.tls(Tls::self_signed(["localhost", "127.0.0.1", "::1"])?);
+    }
+    if options.log {
+        server = server.access_log(|entry| print(&entry.to_string()));
+        server = server.problem_log(|problem| warn(&problem.to_string()));
+    }
+    server.start(router).map_err(|error| {
+        let advice = match error.kind() {
+            io::ErrorKind::AddrInUse => "end what listens there, or choose another with --listen",
+            io::ErrorKind::PermissionDenied => {
+                "ports below 1024 may need privileges; choose another with --listen"
+            }
+            io::ErrorKind::AddrNotAvailable => "this machine has no such address",
+            _ => return error,
+        };
+        io::Error::new(error.kind(), format!("{error}; {advice}"))
+    })
+}
+
+/// How often somebody was greeted.
+static GREETED: AtomicU64 = AtomicU64::new(0);
+
+/// Says which fiber answers, and where it runs.
+fn hello(_: Request) -> Response {
+    let fiber = sinew::current();
+    let carrier = sinew::current_carrier().unwrap_or_default();
+    let carriers = sinew::Handle::current().carriers();
+    let count = 1 + GREETED.fetch_add(1, Ordering::Relaxed);
+    Response::text(format!(
+        "hello from fiber {} ({}) on carrier {carrier} of {carriers}; you are visitor {count}\n",
+        fiber.id(),
+        fiber.name().unwrap_or("without a name"),
+    ))
+}
+
+fn welcome(options: &Options, server: &ServerHandle, out: &mut impl Write) -> io::Result<()> {
+    let scheme = if options.cert.is_some() || options.self_signed { "https" } else { "http" };
+    let base = format!("{scheme}://{}", server.local_addr());
+    writeln!(out, "{base}/               says which fiber answers, on which carrier")?;
+    if let Some(root) = &options.files {
+        let advice = if options.listing { "" } else { "; --listing lists directories" };
+        writeln!(out, "{base}/files/         {}{advice}", root.display())?;
+    }
+    if !options.no_debug {
+        writeln!(out, "{base}/debug/fibers   what every fiber does; or: sinew top {base}")?;
+        writeln!(out, "{base}/metrics        for Prometheus")?;
+    }
+    writeln!(out, "Ctrl-C ends it.")?;
+    out.flush()
+}
+
+/// Lets the process have as many connections as it may.
+fn have_more_descriptors() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    // What cannot be had is not needed: the server has as many connections as there are descriptors for.
+    let _ = setrlimit(Resource::Nofile, limit);
+}
+
+/// Says what people should know. Nobody may read that either.
+fn warn(line: &str) {
+    let _ = writeln!(io::stderr(), "sinew: {line}");
+}
+
+/// Prints a line. Nobody may read it any more; that is no reason to stop.
+fn print(line: &str) {
+    let _ = writeln!(io::stdout(), "{line}");
+}

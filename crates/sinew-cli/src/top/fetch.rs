@@ -1,0 +1,97 @@
+//! One request.
+
+use sinew_http::client::ureq::tls::TlsConfig;
+use sinew_http::client::ureq::{Agent, Error};
+use sinew_http::{client, rustls};
+use std::io;
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+/// More than any answer that is worth to be shown.
+const MOST: u64 = 64 << 20;
+
+/// Asks servers.
+#[derive(Clone, Debug)]
+pub(super) struct Client(Agent);
+
+impl Client {
+    /// One that accepts any certificate, or only those that somebody vouches for.
+    pub(super) fn new(accepts_any: bool) -> Client {
+        let tls = TlsConfig::builder().disable_verification(accepts_any).build();
+        let settings = Agent::config_builder()
+            .timeout_global(Some(PATIENCE))
+            .http_status_as_error(false)
+            .tls_config(tls)
+            .build();
+        Client(client::agent_with(settings))
+    }
+
+    /// What a server answers.
+    ///
+    /// # Errors
+    /// `NotFound` and `PermissionDenied` for the statuses 404 and 403, those of the connection for what goes wrong
+    /// on the way; all say what was asked for.
+    pub(super) fn fetch(&self, url: &str) -> io::Result<String> {
+        let mut answer = self.0.get(url).call().map_err(|error| explain(url, error))?;
+        let status = answer.status().as_u16();
+        let body = answer.body_mut().with_config().limit(MOST).lossy_utf8(true).read_to_string();
+        check(url, status, body.map_err(|error| explain(url, error))?)
+    }
+}
+
+/// Says what went wrong on the way, and what to do.
+fn explain(url: &str, error: Error) -> io::Error {
+    let (kind, advice) = match &error {
+        Error::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            (error.kind(), "; start a server there with `sinew serve`")
+        }
+        Error::Io(error) if error.get_ref().is_some_and(|inner| inner.is::<rustls::Error>()) => {
+            let is_certificate = error.to_string().contains("certificate");
+            let advice = match is_certificate {
+                true => "; --insecure accepts any certificate",
+                false => "; does it speak http:// instead?",
+            };
+            (io::ErrorKind::InvalidData, advice)
+        }
+        Error::Io(error) => (error.kind(), ""),
+        Error::Timeout(_) => (io::ErrorKind::TimedOut, ""),
+        Error::HostNotFound => (io::ErrorKind::NotFound, ""),
+        _ => (
+            io::ErrorKind::InvalidData,
+            "; is it a web server, and does it speak https:// instead?",
+        ),
+    };
+    io::Error::new(kind, format!("cannot connect to {url}: {error}{advice}"))
+}
+
+/// The body of a response, if it is what was asked for.
+fn check(url: &str, status: u16, body: String) -> io::Result<String> {
+    let reason = body.lines().next().unwrap_or_default();
+    let (kind, message) = match status {
+        200 => return Ok(body),
+        403 => (io::ErrorKind::PermissionDenied, format!("{url} is refused (403): {reason}")),
+        404 => (
+            io::ErrorKind::NotFound,
+            format!(
+                "{url} is not there (404): no sinew server, or one without debug routes; \
+                 `sinew serve` has them"
+            ),
+        ),
+        _ => (io::ErrorKind::Other, format!("{url} says {status}: {reason}")),
+    };
+    Err(io::Error::new(kind, message))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_are_told_apart() {
+        let of = |status| check("http://a/b", status, "yes".into()).map_err(|error| error.kind());
+        assert_eq!(of(200).as_deref(), Ok("yes"));
+        assert_eq!(of(403), Err(io::ErrorKind::PermissionDenied));
+        assert_eq!(of(404), Err(io::ErrorKind::NotFound));
+        assert_eq!(of(500), Err(io::ErrorKind::Other));
+    }
+}

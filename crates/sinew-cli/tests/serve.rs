@@ -1,0 +1,164 @@
+//! `sinew serve`, as people start it.
+
+use sinew_testkit::watch;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
+
+fn sinew(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sinew"));
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    sinew(arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// A server, which is ended with the test.
+struct Served {
+    child: Child,
+    out: BufReader<ChildStdout>,
+    /// Where it listens, as it says.
+    address: String,
+}
+
+impl Served {
+    fn start(arguments: &[&str]) -> Served {
+        let arguments = [&["serve", "--listen", "127.0.0.1:0"], arguments].concat();
+        let mut child = sinew(&arguments).spawn().unwrap();
+        let mut out = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        out.read_line(&mut line).unwrap();
+        let address = line.split("://").nth(1).and_then(|rest| rest.split('/').next());
+        let address = address.unwrap_or_else(|| panic!("no address: {line:?}")).to_owned();
+        Served { child, out, address }
+    }
+
+    fn get(&self, path: &str) -> (u16, String) {
+        let mut stream = TcpStream::connect(&self.address).unwrap();
+        let host = &self.address;
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        let answer = text(&answer);
+        let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap();
+        (status, answer.split_once("\r\n\r\n").unwrap().1.to_owned())
+    }
+
+    fn signal(&self, name: &str) {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn it_greets_and_tells_of_itself() {
+    let _watch = watch::a_minute();
+    let server = Served::start(&["--carriers", "2"]);
+    let (status, body) = server.get("/");
+    assert_eq!(status, 200);
+    assert!(body.starts_with("hello from fiber ") && body.contains(" of 2; "), "{body}");
+    let (status, metrics) = server.get("/metrics");
+    assert!(status == 200 && metrics.contains("# TYPE sinew_"), "{metrics}");
+    let (status, page) = server.get("/debug/fibers");
+    assert!(status == 200 && page.starts_with("<!doctype html>"), "{status}");
+    assert_eq!(server.get("/files/").0, 404);
+    assert_eq!(server.get("/none").0, 404);
+    let quiet = Served::start(&["--no-debug"]);
+    assert_eq!(quiet.get("/metrics").0, 404);
+    assert_eq!(quiet.get("/debug/fibers").0, 404);
+}
+
+#[test]
+fn it_serves_files() {
+    let _watch = watch::a_minute();
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/src");
+    let server = Served::start(&["--files", root, "--listing"]);
+    let main = std::fs::read_to_string(format!("{root}/main.rs")).unwrap();
+    assert_eq!(server.get("/files/main.rs"), (200, main));
+    let (status, listing) = server.get("/files/");
+    assert!(status == 200 && listing.contains("main.rs"), "{listing}");
+    assert_eq!(server.get("/files/../Cargo.toml").0, 404);
+    assert_eq!(server.get("/files/%2e%2e/Cargo.toml").0, 404);
+    let plain = Served::start(&["--files", root]);
+    assert_eq!(plain.get("/files/").0, 404);
+}
+
+#[test]
+fn signals_end_it_in_order() {
+    let _watch = watch::a_minute();
+    for signal in ["-INT", "-TERM"] {
+        let mut server = Served::start(&["--log"]);
+        assert_eq!(server.get("/").0, 200);
+        // An idle connection does not keep it.
+        let mut idle = TcpStream::connect(&server.address).unwrap();
+        server.signal(signal);
+        assert!(server.child.wait().unwrap().success(), "{signal}");
+        assert!(matches!(idle.read(&mut [0]), Ok(0) | Err(_)));
+        let mut rest = String::new();
+        server.out.read_to_string(&mut rest).unwrap();
+        assert!(rest.contains("\"GET / HTTP/1.1\" 200 "), "{rest}");
+    }
+}
+
+#[test]
+fn what_is_wrong_is_said_and_how_to_mend_it() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    for (arguments, code, words) in [
+        (vec!["serve", "--listen", &address], 1, vec![&*address, "in use", "--listen"]),
+        (vec!["serve", "--listen", "nowhere"], 2, vec!["nowhere"]),
+        (vec!["serve", "--cert", "none.pem", "--key", "none.key"], 1, vec!["none.pem"]),
+        (vec!["serve", "--cert", "none.pem"], 2, vec!["--key"]),
+        (vec!["serve", "--files", "no/such/directory"], 1, vec!["no/such/directory"]),
+        (vec!["serve", "--carriers", "0"], 2, vec!["--carriers"]),
+        (vec!["serf"], 2, vec!["serf", "serve"]),
+    ] {
+        let output = run(&arguments);
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{arguments:?}: {said}");
+        assert!(words.iter().all(|word| said.contains(word)), "{arguments:?}: {said}");
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn without_a_command_it_says_what_there_is() {
+    for arguments in [&[][..], &["--help"]] {
+        let output = run(arguments);
+        let said = text(&output.stdout);
+        assert!(output.status.success());
+        for word in ["serve", "top", "demo", "Examples:"] {
+            assert!(said.contains(word), "{said}");
+        }
+    }
+    assert!(text(&run(&["serve", "--help"]).stdout).contains("--self-signed"));
+}
+
+/// The two commands together, also with a certificate that nobody vouches for.
+#[test]
+fn top_shows_its_fibers() {
+    let _watch = watch::a_minute();
+    let server = Served::start(&[]);
+    let output = run(&["top", "--once", &server.address]);
+    let said = text(&output.stdout);
+    assert!(output.status.success() && said.contains("accept"), "{output:?}");
+    let server = Served::start(&["--self-signed"]);
+    let url = format!("https://{}", server.address);
+    let output = run(&["top", "--once", &url]);
+    assert!(text(&output.stderr).contains("--insecure"), "{output:?}");
+    let output = run(&["top", "--once", "--insecure", &url]);
+    assert!(output.status.success() && text(&output.stdout).contains("accept"), "{output:?}");
+}

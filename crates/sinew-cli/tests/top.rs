@@ -1,0 +1,272 @@
+//! `sinew top`, as a script and as a user see it.
+
+use sinew::{Builder, JoinHandle, Runtime, State};
+use sinew_http::debug::Access;
+use sinew_http::http::StatusCode;
+use sinew_http::{Request, Response, Router, Server, ServerHandle};
+use sinew_testkit::watch::a_minute;
+use std::process::{Command, Output};
+use std::time::Duration;
+
+fn top(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_sinew"));
+    command.arg("top").args(arguments);
+    command
+}
+
+fn once(url: &str, more: &[&str]) -> Output {
+    top(&[&["--once", url], more].concat()).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[inline(never)]
+fn wades() {
+    sinew::park();
+}
+
+/// A server with some fibers that wait.
+fn serve(runtime: &Runtime) -> (ServerHandle, Vec<JoinHandle<()>>) {
+    let router = Router::new().debug(Access::Loopback);
+    let server = Server::bind("127.0.0.1:0").runtime(runtime.handle()).start(router).unwrap();
+    let waits =
+        |name: &str| Builder::new().runtime(runtime.handle()).name(name).spawn(wades).unwrap();
+    let fibers: Vec<_> = ["heron", "stork", "evil\u{1b}[2J\nname"].map(waits).into();
+    for fiber in &fibers {
+        let suspended = || fiber.fiber().state() == State::Suspended;
+        assert!(sinew::wait_until(suspended, Some(Duration::from_secs(20))));
+    }
+    (server, fibers)
+}
+
+#[test]
+fn once_prints_what_there_is() {
+    let _watchdog = a_minute();
+    let runtime = Runtime::builder().name("marsh").carriers(2).build().unwrap();
+    let (server, _fibers) = serve(&runtime);
+    let url = format!("http://{}", server.local_addr());
+    let output = once(&url, &[]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let all = text(&output.stdout);
+    assert!(all.contains("marsh") && all.contains(&format!("pid {}", std::process::id())), "{all}");
+    let heron = all.lines().find(|line| line.contains("heron")).unwrap();
+    assert!(heron.contains("suspended") && heron.contains("park"), "{heron}");
+    assert!(!all.contains('\u{1b}'), "{all:?}");
+
+    let some = text(&once(&url, &["--filter", "stork", "--sort", "-age"]).stdout);
+    assert!(some.contains("stork") && !some.contains("heron"), "{some}");
+    let one = text(&once(&url, &["--sort", "name", "--limit", "1"]).stdout);
+    assert!(one.contains(" more\n") && !one.contains("stork"), "{one}");
+    // Without being asked to, since this is no terminal.
+    let output = top(&[&url]).output().unwrap();
+    assert!(output.status.success() && text(&output.stdout).contains("heron"));
+}
+
+/// The message of a run that fails.
+fn failure(url: &str) -> String {
+    let output = once(url, &[]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(output.stdout.is_empty());
+    text(&output.stderr)
+}
+
+#[test]
+fn what_goes_wrong_is_named() {
+    let _watchdog = a_minute();
+    let runtime = Runtime::builder().carriers(1).build().unwrap();
+    let answers = |status: StatusCode| {
+        let handler = move |_: Request| Response::text("a reason\n").with_status(status);
+        Server::bind("127.0.0.1:0").runtime(runtime.handle()).start(handler).unwrap()
+    };
+    let at = |server: &ServerHandle| format!("http://{}", server.local_addr());
+
+    let missing = failure(&at(&answers(StatusCode::NOT_FOUND)));
+    assert!(missing.contains("404") && missing.contains("sinew serve"), "{missing}");
+    let refused = failure(&at(&answers(StatusCode::FORBIDDEN)));
+    assert!(refused.contains("403") && refused.contains("a reason"), "{refused}");
+    let other = failure(&at(&answers(StatusCode::OK)));
+    assert!(other.contains("no sinew server"), "{other}");
+
+    let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let nobody = failure(&free.to_string());
+    assert!(nobody.contains(&free.to_string()) && nobody.contains("sinew serve"), "{nobody}");
+    assert!(failure("ftp://localhost").contains("https://"));
+}
+
+#[cfg(target_os = "linux")]
+mod terminal {
+    use super::*;
+    use rustix::process::{Pid, Signal, kill_process};
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+    use rustix::termios::{LocalModes, Termios, Winsize, tcgetattr, tcsetwinsize};
+    use std::fs::File;
+    use std::io::{Read, Write};
+    use std::os::unix::ffi::OsStrExt;
+    use std::process::Child;
+    use std::sync::{Arc, Mutex};
+    use std::time::Instant;
+
+    /// A run in a terminal, and what it has written.
+    struct Session {
+        keys: File,
+        terminal: File,
+        before: Termios,
+        child: Child,
+        seen: Arc<Mutex<Vec<u8>>>,
+    }
+
+    impl Session {
+        fn start(url: &str) -> Session {
+            let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+            let master = openpt(flags).unwrap();
+            grantpt(&master).unwrap();
+            unlockpt(&master).unwrap();
+            let name = ptsname(&master, Vec::new()).unwrap();
+            let path = std::ffi::OsStr::from_bytes(name.as_bytes());
+            let terminal = File::options().read(true).write(true).open(path).unwrap();
+            resize(&terminal, 100);
+            let before = tcgetattr(&terminal).unwrap();
+            let child = top(&[url, "--interval", "0.1"])
+                .stdin(terminal.try_clone().unwrap())
+                .stdout(terminal.try_clone().unwrap())
+                .stderr(terminal.try_clone().unwrap())
+                .spawn()
+                .unwrap();
+            let keys = File::from(master);
+            let mut screen = keys.try_clone().unwrap();
+            let seen = Arc::new(Mutex::new(Vec::new()));
+            let into = seen.clone();
+            std::thread::spawn(move || {
+                let mut buffer = [0; 4096];
+                while let Ok(count @ 1..) = screen.read(&mut buffer) {
+                    into.lock().unwrap().extend(&buffer[..count]);
+                }
+            });
+            Session { keys, terminal, before, child, seen }
+        }
+
+        fn press(&mut self, keys: &str) {
+            self.seen.lock().unwrap().clear();
+            self.keys.write_all(keys.as_bytes()).unwrap();
+        }
+
+        #[track_caller]
+        fn wait_for(&self, wanted: &str) {
+            let deadline = Instant::now() + Duration::from_secs(20);
+            loop {
+                let seen = String::from_utf8_lossy(&self.seen.lock().unwrap()).into_owned();
+                if seen.contains(wanted) {
+                    return;
+                }
+                let end = &seen[seen.rfind("\u{1b}[?2026h").unwrap_or(0)..];
+                assert!(Instant::now() < deadline, "no {wanted:?} in {end:?}");
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+
+        /// Waits for its end, after which the terminal is as it was.
+        #[track_caller]
+        fn finish(mut self) {
+            let deadline = Instant::now() + Duration::from_secs(20);
+            let status = loop {
+                match self.child.try_wait().unwrap() {
+                    Some(status) => break status,
+                    None => assert!(Instant::now() < deadline, "it does not end"),
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            };
+            assert!(status.success(), "{status}");
+            self.wait_for("\u{1b}[?1049l");
+            let after = tcgetattr(&self.terminal).unwrap();
+            assert_eq!(after.local_modes, self.before.local_modes);
+            assert_eq!(after.input_modes, self.before.input_modes);
+            assert_eq!(after.output_modes, self.before.output_modes);
+        }
+    }
+
+    impl Drop for Session {
+        fn drop(&mut self) {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+
+    fn resize(terminal: &File, columns: u16) {
+        let size = Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+        tcsetwinsize(terminal, size).unwrap();
+    }
+
+    #[test]
+    fn keys_are_followed_and_the_terminal_is_given_back() {
+        let _watchdog = a_minute();
+        let runtime = Runtime::builder().name("marsh").carriers(2).build().unwrap();
+        let (server, _fibers) = serve(&runtime);
+        let url = format!("http://{}", server.local_addr());
+
+        let mut session = Session::start(&url);
+        session.wait_for("heron");
+        session.wait_for("switches/s");
+        let modes = tcgetattr(&session.terminal).unwrap().local_modes;
+        assert!(!modes.contains(LocalModes::ECHO));
+        session.press("s");
+        session.wait_for("-since");
+        session.press("/stork\r");
+        session.wait_for("1/1 ");
+        session.press("\r");
+        session.wait_for("Esc back");
+        if cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) {
+            session.wait_for("top::wades");
+        }
+        session.press("\u{1b}");
+        session.wait_for("q quit");
+        session.press("p");
+        session.wait_for("paused");
+        session.press("p");
+        // So narrow that the last words do not fit.
+        resize(&session.terminal, 40);
+        session.wait_for("…");
+        session.press("q");
+        session.finish();
+
+        for signal in [Signal::INT, Signal::TERM] {
+            let session = Session::start(&url);
+            session.wait_for("q quit");
+            let pid = Pid::from_child(&session.child);
+            kill_process(pid, signal).unwrap();
+            session.finish();
+        }
+        let mut session = Session::start(&url);
+        session.wait_for("q quit");
+        session.press("\u{3}");
+        session.finish();
+    }
+
+    #[test]
+    fn a_server_that_is_lost_is_told_and_found_again() {
+        let _watchdog = a_minute();
+        let runtime = Runtime::builder().name("marsh").carriers(1).build().unwrap();
+        let (server, _fibers) = serve(&runtime);
+        let address = server.local_addr();
+        let mut session = Session::start(&format!("http://{address}"));
+        session.wait_for("q quit");
+        server.shutdown(Duration::ZERO).ok();
+        session.wait_for("cannot connect");
+        let router = Router::new().debug(Access::Loopback);
+        let _server = Server::bind(address).runtime(runtime.handle()).start(router).unwrap();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        loop {
+            // A whole screen without the message.
+            session.press("j");
+            session.wait_for("Enter backtrace");
+            session.wait_for("q quit");
+            if !String::from_utf8_lossy(&session.seen.lock().unwrap()).contains("cannot connect") {
+                break;
+            }
+            assert!(Instant::now() < deadline, "it is not found again");
+        }
+        session.press("q");
+        session.finish();
+    }
+}

@@ -1,0 +1,122 @@
+//! A response becomes bytes.
+
+use super::wire::Writer;
+use crate::date;
+use crate::message::outgoing::Delimiter;
+use crate::message::response::Response;
+use crate::parse::head::Head;
+use http::header::{CONNECTION, CONTENT_LENGTH, DATE, TRANSFER_ENCODING, UPGRADE};
+use http::{HeaderMap, Method, StatusCode};
+
+/// What the head of a response depends on besides the response.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Terms {
+    /// Whether the request was one of HTTP/1.0.
+    pub(crate) old: bool,
+    /// Whether the request was a `HEAD`.
+    pub(crate) bare: bool,
+    /// Whether the connection is to be used again.
+    pub(crate) persists: bool,
+    /// The time, in seconds, for the date.
+    pub(crate) now: u64,
+}
+
+/// How the end of the body of a response is told.
+pub(crate) fn delimiter(response: &Response, head: &Head) -> Delimiter {
+    // Whatever follows is the tunnel's for the client, even if the handler has made none.
+    if head.method == Method::CONNECT && response.status.is_success() {
+        return Delimiter::Close;
+    }
+    match response.body.length().or_else(|| told_length(response)) {
+        Some(length) => Delimiter::Length(length),
+        None if head.old => Delimiter::Close,
+        None => Delimiter::Chunks,
+    }
+}
+
+/// The length that the handler said, if it is one.
+fn told_length(response: &Response) -> Option<u64> {
+    crate::parse::fields::decimal(response.headers.get(CONTENT_LENGTH)?.as_bytes())
+}
+
+/// Whether responses with this status never have a body.
+pub(crate) fn is_bodiless(status: StatusCode) -> bool {
+    status.is_informational()
+        || status == StatusCode::NO_CONTENT
+        || status == StatusCode::NOT_MODIFIED
+}
+
+/// Writes status line and header fields.
+pub(crate) fn write_head(
+    writer: &mut Writer,
+    response: &Response,
+    delimiter: Delimiter,
+    terms: Terms,
+) {
+    let out = writer.gather();
+    write_status(out, response.status);
+    write_date(out, &response.headers, terms.now);
+    if let Some(content_type) = response.content_type() {
+        out.extend_from_slice(content_type.line().as_bytes());
+    }
+    for (name, value) in &response.headers {
+        // How long the body is and what becomes of the connection is for the server to say.
+        if name != CONTENT_LENGTH && name != TRANSFER_ENCODING && name != CONNECTION {
+            write_field(out, name.as_str().as_bytes(), value.as_bytes());
+        }
+    }
+    write_length(out, response, delimiter, terms);
+    if response.status == StatusCode::SWITCHING_PROTOCOLS {
+        debug_assert!(response.headers.contains_key(UPGRADE), "it says to which");
+        out.extend_from_slice(b"connection: upgrade\r\n");
+    } else if !terms.persists {
+        out.extend_from_slice(b"connection: close\r\n");
+    } else if terms.old {
+        out.extend_from_slice(b"connection: keep-alive\r\n");
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
+fn write_status(out: &mut Vec<u8>, status: StatusCode) {
+    if status == StatusCode::OK {
+        return out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
+    }
+    out.extend_from_slice(b"HTTP/1.1 ");
+    out.extend_from_slice(status.as_str().as_bytes());
+    out.push(b' ');
+    out.extend_from_slice(status.canonical_reason().unwrap_or_default().as_bytes());
+    out.extend_from_slice(b"\r\n");
+}
+
+fn write_date(out: &mut Vec<u8>, headers: &HeaderMap, now: u64) {
+    if headers.is_empty() || !headers.contains_key(DATE) {
+        date::write_field(now, out);
+    }
+}
+
+fn write_length(out: &mut Vec<u8>, response: &Response, delimiter: Delimiter, terms: Terms) {
+    let status = response.status;
+    match delimiter {
+        // These never have a body; 304 may say how long it would be.
+        _ if status.is_informational() || status == StatusCode::NO_CONTENT => {}
+        Delimiter::Length(0) if status == StatusCode::NOT_MODIFIED => {}
+        Delimiter::Length(mut length) => {
+            // To a HEAD, the handler may have said how long the body of a GET would be.
+            if length == 0 && terms.bare {
+                length = told_length(response).unwrap_or(0);
+            }
+            let mut digits = itoa::Buffer::new();
+            write_field(out, b"content-length", digits.format(length).as_bytes());
+        }
+        Delimiter::Chunks if status == StatusCode::NOT_MODIFIED => {}
+        Delimiter::Chunks => out.extend_from_slice(b"transfer-encoding: chunked\r\n"),
+        Delimiter::Close => {}
+    }
+}
+
+fn write_field(out: &mut Vec<u8>, name: &[u8], value: &[u8]) {
+    out.extend_from_slice(name);
+    out.extend_from_slice(b": ");
+    out.extend_from_slice(value);
+    out.extend_from_slice(b"\r\n");
+}

@@ -1,0 +1,275 @@
+//! One request and its response.
+
+use super::UPGRADED;
+use super::answer;
+use super::held::holding;
+use super::linger::linger;
+use super::session::Session;
+use crate::context::RequestContext;
+use crate::log::{AccessEntry, Problem, contain};
+use crate::message::body::{Body, Incoming, Returned, TOO_LARGE};
+use crate::message::outgoing::{Delimiter, Outgoing};
+use crate::message::request::Request;
+use crate::message::response::{IntoResponse, Response};
+use crate::parse::fields::Framing;
+use crate::parse::head::Head;
+use crate::upgrade::Upgraded;
+use bytes::Bytes;
+use core::mem;
+use core::sync::atomic::Ordering;
+use core::time::Duration;
+use http::header::{CONNECTION, HeaderValue, UPGRADE};
+use http::{Method, StatusCode};
+use std::any::Any;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// So much of a body that no handler wanted is read, to keep the connection, for so long.
+const SKIPPED: usize = 64 * 1024;
+const SKIPPING: Duration = Duration::from_secs(1);
+
+impl Session<'_> {
+    /// Serves one request. True if there may be another one.
+    pub(super) fn exchange(&mut self, head: &Arc<Head>, number: u64) -> io::Result<bool> {
+        let connection = self.connection;
+        let shared = &connection.shared;
+        let start = shared.access_log.as_ref().map(|_| Instant::now());
+        if let Framing::Length(length) = head.framing
+            && length > shared.limits.body_size
+        {
+            self.refuse(TOO_LARGE, head.method == Method::HEAD, Some(head))?;
+            return Ok(false);
+        }
+        let (body, incoming) = self.body_of(head)?;
+        let context = RequestContext::new(head.clone(), connection.origin, number);
+        self.context.set(Some(context));
+        let (mut response, panicked) = self.call_handler(head, body)?;
+        if let Some(cause) = &response.cause {
+            let peer = connection.origin.peer;
+            shared.tell(&Problem::Handler(peer, head.target(), cause));
+        }
+        self.fit_status(&mut response);
+        fit_upgrade(&mut response, head);
+        let delimiter = answer::delimiter(&response, head);
+        let mut persists = head.persists
+            && !panicked
+            && delimiter != Delimiter::Close
+            && !shared.is_closing()
+            && !closes(&response);
+        // A body whose end is out of reach makes it the last one, which is said as far as it is known now.
+        if let Some(incoming) = &incoming {
+            persists &= incoming.settle(SKIPPED)?;
+        }
+        let bare = head.method == Method::HEAD;
+        let is_upgrade = is_upgrade(&response, head);
+        if is_upgrade {
+            persists = false;
+        }
+        let terms = self.terms(head.old, bare, persists || is_upgrade);
+        let status = response.status;
+        answer::write_head(&mut self.writer, &response, delimiter, terms);
+        let has_body = !bare && !answer::is_bodiless(status);
+        let sent = match response.body {
+            Outgoing::Upgrade(f) if is_upgrade => {
+                self.log(head, (status, 0, true), start);
+                self.writer.flush()?;
+                self.upgrade(incoming.as_deref(), f);
+                return Ok(false);
+            }
+            body if has_body => {
+                let sent = self.send(body, delimiter);
+                if sent.is_err() && delimiter == Delimiter::Close {
+                    // The end of the connection would be taken for that of the body.
+                    self.resets = true;
+                }
+                if sent.is_err() {
+                    self.log(head, (status, 0, false), start);
+                }
+                sent?
+            }
+            _ => 0,
+        };
+        self.log(head, (status, sent, true), start);
+        self.finish(incoming.as_deref(), persists)
+    }
+
+    /// Does what is to be done after a response. True if there may be another request.
+    fn finish(&mut self, incoming: Option<&Incoming>, persists: bool) -> io::Result<bool> {
+        if let Some(incoming) = incoming {
+            self.writer.flush()?;
+            match incoming.take_back(if persists { SKIPPED } else { 0 }, SKIPPING) {
+                Returned::AtEnd(reader) => self.reader = Some(reader),
+                Returned::Within(reader) => {
+                    linger(reader)?;
+                    return Ok(false);
+                }
+            }
+        }
+        if persists {
+            self.writer.flush_if_full()?;
+            return Ok(true);
+        }
+        self.writer.flush()?;
+        match self.reader.take() {
+            Some(reader) if reader.is_empty() && !reader.transport().has_unread() => {
+                // It may have been closed from the other side.
+                let _ = reader.transport().finish();
+            }
+            reader => linger(reader)?,
+        }
+        Ok(false)
+    }
+
+    /// The body of a request: there already, or to be received while it is read.
+    fn body_of(&mut self, head: &Head) -> io::Result<(Body, Option<Arc<Incoming>>)> {
+        let limits = &self.connection.shared.limits;
+        let framing = head.framing;
+        if framing == Framing::Length(0) {
+            return Ok((Body::whole(Bytes::new()), None));
+        }
+        let Some(mut reader) = self.reader.take() else {
+            return Err(io::ErrorKind::NotConnected.into());
+        };
+        if let Framing::Length(length) = framing
+            && let Ok(length) = usize::try_from(length)
+            && length <= reader.received().len()
+        {
+            let bytes = Bytes::copy_from_slice(&reader.received()[..length]);
+            reader.consume(length);
+            self.reader = Some(reader);
+            return Ok((Body::whole(bytes), None));
+        }
+        // Who reads it may wait for the client, which may wait for responses, or for an invitation, which
+        // does not go through the writer.
+        self.writer.flush()?;
+        let incoming = Incoming::new(reader, framing, head.expects_continue, limits);
+        let incoming = Arc::new(incoming);
+        Ok((Body::incoming(incoming.clone()), Some(incoming)))
+    }
+
+    /// A status that is not final is no answer: the client would take the next response for it.
+    fn fit_status(&self, response: &mut Response) {
+        let status = response.status;
+        if status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS {
+            let message = format!("the handler answered with {status}, which is not final");
+            let peer = self.connection.origin.peer;
+            self.connection.shared.tell(&Problem::Response(peer, &io::Error::other(message)));
+            *response = StatusCode::INTERNAL_SERVER_ERROR.into_response();
+        }
+    }
+
+    /// Has the handler answer. True if it panicked.
+    fn call_handler(&mut self, head: &Arc<Head>, body: Body) -> io::Result<(Response, bool)> {
+        let connection = self.connection;
+        let request = Request::new(head.clone(), connection.origin, body);
+        let handler = &connection.shared.handler;
+        let call = || catch_unwind(AssertUnwindSafe(|| handler.handle(request)));
+        if !self.writer.transport().can_write_at_once() {
+            self.writer.flush()?;
+        }
+        let result = if self.writer.is_empty() {
+            call()
+        } else {
+            let gathered = mem::take(self.writer.gather());
+            let (result, left) = holding(self.writer.transport(), gathered, call);
+            *self.writer.gather() = left;
+            result
+        };
+        match result {
+            Ok(response) => Ok((response, false)),
+            Err(payload) => {
+                self.survive(payload, head.target());
+                Ok((StatusCode::INTERNAL_SERVER_ERROR.into_response(), true))
+            }
+        }
+    }
+
+    /// Tells of a panic; a cancellation goes on.
+    pub(super) fn survive(&self, payload: Box<dyn Any + Send>, target: &str) {
+        // A handler may pass on that somebody else was cancelled.
+        if sinew::is_cancel(&*payload) && sinew::is_cancelled() {
+            resume_unwind(payload);
+        }
+        self.connection.shared.tell(&Problem::Panic(self.connection.origin.peer, target));
+    }
+
+    fn log(
+        &self,
+        head: &Head,
+        (status, bytes, complete): (StatusCode, u64, bool),
+        start: Option<Instant>,
+    ) {
+        if let (Some(log), Some(start)) = (&self.connection.shared.access_log, start) {
+            let entry = AccessEntry {
+                peer: self.connection.origin.peer,
+                method: Some(&head.method),
+                target: head.target(),
+                version: head.version(),
+                status,
+                bytes,
+                complete,
+                duration: start.elapsed(),
+            };
+            contain(|| log(&entry));
+        }
+    }
+
+    /// Lets another protocol have the connection.
+    fn upgrade(&mut self, incoming: Option<&Incoming>, f: Box<dyn FnOnce(Upgraded) + Send>) {
+        let reader = match (self.reader.take(), incoming) {
+            (Some(reader), _) => Some(reader),
+            (None, Some(incoming)) => match incoming.take_back(SKIPPED, SKIPPING) {
+                Returned::AtEnd(reader) => Some(reader),
+                Returned::Within(_) => None,
+            },
+            (None, None) => None,
+        };
+        let Some(reader) = reader else { return };
+        let connection = self.connection;
+        connection.state.store(UPGRADED, Ordering::SeqCst);
+        let upgraded = Upgraded::new(reader, connection.origin.peer);
+        if connection.shared.is_closing() {
+            connection.close_if_upgraded();
+        }
+        if let Err(payload) = catch_unwind(AssertUnwindSafe(|| f(upgraded))) {
+            self.survive(payload, "an upgraded connection");
+        }
+        let _ = self.writer.transport().finish();
+    }
+}
+
+/// Whether a handler wants the connection to be closed.
+fn closes(response: &Response) -> bool {
+    if response.headers.is_empty() {
+        return false;
+    }
+    let mut values = response.headers.get_all(CONNECTION).iter();
+    values.any(|value| {
+        let mut tokens = crate::parse::fields::tokens(value.as_bytes());
+        tokens.any(|token| token.eq_ignore_ascii_case(b"close"))
+    })
+}
+
+/// A switch of protocols says to which, and is none if the client has not asked.
+fn fit_upgrade(response: &mut Response, head: &Head) {
+    if response.status != StatusCode::SWITCHING_PROTOCOLS {
+        return;
+    }
+    if !head.upgrades || !matches!(response.body, Outgoing::Upgrade(_)) {
+        response.status = StatusCode::UPGRADE_REQUIRED;
+    }
+    let fields = head.fields();
+    let asked = fields.iter().find(|(name, _)| name.eq_ignore_ascii_case("upgrade"));
+    let asked = asked.and_then(|(_, value)| HeaderValue::from_bytes(value).ok());
+    response.set_default(UPGRADE, asked.unwrap_or(HeaderValue::from_static("unknown")));
+}
+
+/// Whether another protocol has the connection after this response.
+fn is_upgrade(response: &Response, head: &Head) -> bool {
+    let status = response.status;
+    let is_agreed = status == StatusCode::SWITCHING_PROTOCOLS
+        || (head.method == Method::CONNECT && status.is_success());
+    is_agreed && matches!(response.body, Outgoing::Upgrade(_))
+}

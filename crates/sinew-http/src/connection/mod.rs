@@ -1,0 +1,193 @@
+//! A connection's life.
+//!
+//! README.md of this folder has the protocol: who owns what, and who may close.
+
+mod answer;
+mod exchange;
+mod heads;
+mod held;
+mod linger;
+mod sending;
+mod session;
+#[cfg(feature = "tls")]
+mod tls;
+pub(crate) mod transport;
+pub(crate) mod wire;
+
+use crate::log::Problem;
+use crate::message::request::Origin;
+use crate::server::shared::Shared;
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use session::{End, Session};
+use sinew::Builder;
+use sinew::net::{Shutdown, TcpStream};
+use sinew::sync::OwnedPermits;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use transport::Transport;
+
+/// What is known of a connection by those who do not serve it.
+pub(crate) struct Connection {
+    /// Tells it from others of its server.
+    pub(crate) number: u64,
+    pub(crate) shared: Arc<Shared>,
+    stream: Arc<TcpStream>,
+    pub(crate) origin: Origin,
+    /// That of its fibers, and of no others.
+    pub(crate) name: Arc<str>,
+    state: AtomicU8,
+    /// When it became idle, by the clock of the server.
+    idle_since: AtomicU64,
+    /// How many requests were received. Changed by who serves it.
+    requests: AtomicU64,
+    /// Whether an empty line that comes next belongs to what was received before.
+    may_skip_line: AtomicBool,
+}
+
+/// Between requests. Whoever changes this may do what it says: serve a request, or close the connection.
+const IDLE: u8 = 0;
+/// A request is being served.
+const BUSY: u8 = 1;
+/// It is being closed by somebody who does not serve it.
+const CLOSING: u8 = 2;
+/// It has left HTTP.
+const UPGRADED: u8 = 3;
+
+impl Connection {
+    /// Begins to serve a request; false if the connection is being closed.
+    fn begin(&self) -> bool {
+        let (success, failure) = (Ordering::SeqCst, Ordering::SeqCst);
+        self.state.compare_exchange(IDLE, BUSY, success, failure).is_ok()
+    }
+
+    /// Waits for the next request from now on; false if it is not to be waited for.
+    fn rest(&self) -> bool {
+        self.idle_since.store(self.shared.clock.elapsed(), Ordering::Relaxed);
+        // ORDERING: SeqCst, as is the look at `closing` after it: who closes all connections sets that
+        // first, and looks at this then. One of the two sees the other.
+        self.state.store(IDLE, Ordering::SeqCst);
+        !self.shared.is_closing()
+    }
+
+    /// Has it closed by who serves it, if it is idle: that one finds the end of what comes.
+    pub(crate) fn close_if_idle(&self) {
+        let (success, failure) = (Ordering::SeqCst, Ordering::SeqCst);
+        if self.state.compare_exchange(IDLE, CLOSING, success, failure).is_ok() {
+            // It may have been closed by the other end: then the end is there already.
+            let _ = self.stream.shutdown(Shutdown::Read);
+        }
+    }
+
+    /// The same for one that has left HTTP, of which nobody knows whether it is idle.
+    pub(crate) fn close_if_upgraded(&self) {
+        if self.state.load(Ordering::SeqCst) == UPGRADED {
+            let _ = self.stream.shutdown(Shutdown::Read);
+        }
+    }
+
+    /// Closes it, whatever it does.
+    pub(crate) fn abort(&self) {
+        let _ = self.stream.shutdown(Shutdown::Both);
+    }
+
+    /// Counts a request; returns its number.
+    fn count_request(&self) -> u64 {
+        let number = 1 + self.requests.load(Ordering::Relaxed);
+        self.requests.store(number, Ordering::Relaxed);
+        number
+    }
+
+    /// Whether it has been idle for too long.
+    pub(crate) fn has_expired(&self) -> bool {
+        let limits = &self.shared.limits;
+        let limit = match self.requests.load(Ordering::Relaxed) {
+            0 => limits.head_timeout,
+            _ => limits.idle_timeout,
+        };
+        let idle_since = self.idle_since.load(Ordering::Relaxed);
+        let idle = self.shared.clock.elapsed().saturating_sub(idle_since);
+        self.state.load(Ordering::Relaxed) == IDLE && u128::from(idle) > limit.as_millis()
+    }
+}
+
+/// The right to serve a connection, which somebody has as long as it is open.
+pub(crate) struct Lease {
+    connection: Arc<Connection>,
+    transport: Transport,
+    /// The last to go: another one may be accepted when this one has closed its descriptor.
+    _permit: OwnedPermits,
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.connection.shared.leave(self.connection.number);
+        // A body or an upgraded connection that went elsewhere is at its end; the descriptor is closed when
+        // that one is dropped.
+        if self.transport.is_shared() {
+            let _ = self.connection.stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+/// Begins to serve a connection that was just accepted.
+pub(crate) fn accepted(
+    shared: &Arc<Shared>,
+    (stream, peer): (TcpStream, SocketAddr),
+    number: u64,
+    permit: OwnedPermits,
+) -> std::io::Result<()> {
+    // Responses are sent whole: nothing is gained by waiting for more.
+    stream.set_nodelay(true)?;
+    stream.set_write_timeout(Some(shared.limits.write_timeout))?;
+    let local = stream.local_addr()?;
+    let stream = Arc::new(stream);
+    let transport = shared.transport(&stream)?;
+    let origin = Origin { peer, local, is_secure: transport.is_secure() };
+    let connection = Arc::new(Connection {
+        number,
+        shared: shared.clone(),
+        stream,
+        origin,
+        name: format!("http {} <- {peer}", shared.local).into(),
+        state: AtomicU8::new(IDLE),
+        idle_since: AtomicU64::new(0),
+        requests: AtomicU64::new(0),
+        may_skip_line: AtomicBool::new(false),
+    });
+    shared.enter(connection.clone());
+    await_request(Lease { connection, transport, _permit: permit });
+    Ok(())
+}
+
+/// Lets a fiber serve the next request, which has no stack until it comes; or closes the connection if there
+/// is to be none.
+fn await_request(lease: Lease) {
+    let connection = &lease.connection;
+    if !connection.rest() {
+        return;
+    }
+    let shared = &connection.shared;
+    let mut builder = Builder::new().name(connection.name.clone());
+    if let Some(size) = shared.stack_size {
+        builder = builder.stack_size(size);
+    }
+    let stream = connection.stream.clone();
+    // A fiber with an ordinary stack can always be made; the count that all connections share is left alone.
+    let shared = shared.stack_size.map(|_| shared.clone());
+    let spawned = builder.spawn_when_readable(stream, move |stream| {
+        drop(stream);
+        serve(lease);
+    });
+    // The connection was closed with what did not run; to end who accepts connections as well would be the
+    // end of the server.
+    if let (Err(error), Some(shared)) = (spawned, shared) {
+        shared.tell(&Problem::Accept(&error));
+    }
+}
+
+/// Serves what there is; then another fiber waits for the next request, or the connection is closed.
+fn serve(lease: Lease) {
+    if Session::new(&lease).serve() == End::Idle {
+        await_request(lease);
+    }
+}

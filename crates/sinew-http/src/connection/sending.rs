@@ -1,0 +1,64 @@
+//! The body of a response goes out.
+
+use super::session::Session;
+use crate::message::outgoing::{BodyWriter, Delimiter, Outgoing};
+use std::io::{self, Read, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+impl Session<'_> {
+    /// Sends a body; returns how many bytes it had.
+    pub(super) fn send(&mut self, body: Outgoing, delimiter: Delimiter) -> io::Result<u64> {
+        if let Outgoing::Whole(bytes) = &body {
+            self.writer.write(bytes)?;
+            return Ok(bytes.len() as u64);
+        }
+        let mut out = BodyWriter::new(&mut self.writer, delimiter);
+        let made = catch_unwind(AssertUnwindSafe(|| match body {
+            Outgoing::Whole(_) | Outgoing::Upgrade(_) => Ok(()),
+            Outgoing::Reader(reader, _) => copy(reader, &mut out, delimiter),
+            Outgoing::Stream(write) => write(&mut out),
+        }));
+        match made {
+            Ok(Ok(())) => out.finish(),
+            Ok(Err(error)) => {
+                out.break_off();
+                Err(error)
+            }
+            Err(payload) => {
+                out.break_off();
+                self.survive(payload, "a body");
+                // What was gathered does not make it whole.
+                Err(io::Error::other("the body of a response panicked"))
+            }
+        }
+    }
+}
+
+/// Copies a body from where it is read.
+fn copy(
+    mut reader: Box<dyn Read + Send>,
+    out: &mut BodyWriter<'_>,
+    delimiter: Delimiter,
+) -> io::Result<()> {
+    let mut buffer = vec![0; 32 * 1024];
+    let mut left = match delimiter {
+        Delimiter::Length(length) => length,
+        Delimiter::Chunks | Delimiter::Close => u64::MAX,
+    };
+    while left > 0 {
+        let room = buffer.len().min(usize::try_from(left).unwrap_or(usize::MAX));
+        let count = match reader.read(&mut buffer[..room]) {
+            Ok(0) => break,
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        out.write_all(&buffer[..count])?;
+        // What is read slowly is sent as it comes.
+        if count < room {
+            out.flush()?;
+        }
+        left -= count as u64;
+    }
+    Ok(())
+}

@@ -1,0 +1,238 @@
+//! One fiber's turn with a connection: requests that come one after the other.
+//!
+//! Next: `exchange`, which serves one of them.
+
+use super::answer::{self, Terms};
+use super::linger::linger;
+use super::wire::{Reader, Writer};
+use super::{Connection, Lease, heads};
+use crate::context::CurrentContext;
+use crate::log::{AccessEntry, Problem, contain};
+use crate::message::outgoing::Delimiter;
+use crate::message::response::Response;
+use crate::parse::Refusal;
+use crate::parse::head::{Head, Parsed, parse};
+use core::mem;
+use core::sync::atomic::Ordering;
+use core::time::Duration;
+use http::StatusCode;
+use std::io;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// How a fiber's turn with a connection ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum End {
+    /// Nothing was received that is not answered.
+    Idle,
+    /// The connection is to be closed.
+    Close,
+}
+
+/// One fiber's turn with a connection.
+pub(super) struct Session<'a> {
+    pub(super) connection: &'a Connection,
+    /// Gone while a body has it.
+    pub(super) reader: Option<Reader>,
+    pub(super) writer: Writer,
+    /// Where code that runs on this fiber finds the request.
+    pub(super) context: CurrentContext,
+    /// Whether the end of the connection must not look like one that was meant.
+    pub(super) resets: bool,
+    /// Whether something is known to be there, because that is why this fiber runs.
+    is_first: bool,
+}
+
+impl<'a> Session<'a> {
+    pub(super) fn new(lease: &'a Lease) -> Session<'a> {
+        Session {
+            connection: &lease.connection,
+            reader: Some(Reader::new(lease.transport.clone())),
+            writer: Writer::new(lease.transport.clone()),
+            context: CurrentContext::of_fiber(),
+            resets: false,
+            is_first: true,
+        }
+    }
+
+    /// Serves requests until there are no more.
+    pub(super) fn serve(mut self) -> End {
+        #[cfg(feature = "tls")]
+        if !self.greet() {
+            return End::Close;
+        }
+        loop {
+            let head = match self.next_head() {
+                Ok(Next::Request(head)) => head,
+                Ok(Next::Idle) => return End::Idle,
+                Ok(Next::Close) | Err(_) => return End::Close,
+            };
+            self.connection.may_skip_line.store(true, Ordering::Relaxed);
+            let goes_on = self.exchange(&head, self.connection.count_request());
+            self.context.set(None);
+            heads::give_back(head);
+            match goes_on {
+                Ok(true) => {}
+                Ok(false) => return End::Close,
+                Err(error) => {
+                    let peer = self.connection.origin.peer;
+                    self.connection.shared.tell(&Problem::Response(peer, &error));
+                    self.break_off();
+                    return End::Close;
+                }
+            }
+        }
+    }
+
+    /// Sends what was gathered when a body failed: answers before it that are whole, and the beginning of
+    /// its own. Nothing is left if it was the client's end that failed.
+    fn break_off(&mut self) {
+        if self.resets {
+            let _ = self.writer.flush();
+            self.writer.transport().reset_when_closed();
+        } else if !self.writer.is_empty() && self.writer.flush().is_ok() {
+            let _ = linger(self.reader.take());
+        }
+    }
+
+    #[cfg(feature = "tls")]
+    fn greet(&mut self) -> bool {
+        let super::transport::Transport::Tls(tls) = self.writer.transport() else { return true };
+        let shared = &self.connection.shared;
+        if tls.is_ready() {
+            return true;
+        }
+        // Who closes idle connections is not to close one that is being greeted.
+        if !self.connection.begin() {
+            return false;
+        }
+        let done = tls.shake_hands(shared.limits.head_timeout);
+        if let Err(error) = &done {
+            shared.tell(&Problem::Handshake(self.connection.origin.peer, error));
+        }
+        self.is_first = false;
+        done.is_ok()
+    }
+
+    /// Waits for a request, if there is to be one.
+    fn next_head(&mut self) -> io::Result<Next> {
+        let connection = self.connection;
+        let limits = &connection.shared.limits;
+        let Some(reader) = &mut self.reader else { return Ok(Next::Close) };
+        // How much of what was received is known not to be a whole head.
+        let mut seen = 0;
+        let mut deadline = None;
+        loop {
+            // After a body, some send the end of a line that is no part of it. Others belong to the next
+            // request, which has to come in time then.
+            if reader.received().starts_with(b"\r\n")
+                && connection.may_skip_line.swap(false, Ordering::Relaxed)
+            {
+                reader.consume(2);
+                (seen, deadline) = (0, None);
+            }
+            let received = reader.received();
+            let is_worth_it = received.len() >= limits.head.bytes
+                || seen == 0
+                || memchr::memchr(b'\n', &received[seen..]).is_some();
+            if !received.is_empty() && is_worth_it {
+                match parse(received, limits.head) {
+                    Ok(Parsed::Complete(outline, len)) => {
+                        let head = heads::store(outline, &received[..len]);
+                        reader.consume(len);
+                        return Ok(Next::Request(head));
+                    }
+                    Ok(Parsed::Partial) => {}
+                    Err(refusal) => {
+                        let bare = is_head(received);
+                        return self.refuse(refusal, bare, None).map(|()| Next::Close);
+                    }
+                }
+            }
+            seen = received.len();
+            self.writer.flush()?;
+            if seen > 0 {
+                let deadline =
+                    *deadline.get_or_insert_with(|| Instant::now() + limits.head_timeout);
+                match reader.receive(Some(deadline)) {
+                    // It is no request, and nobody is there to be told.
+                    Ok(0) => return Ok(Next::Close),
+                    Ok(_) => {}
+                    Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                        let bare = is_head(reader.received());
+                        return self.refuse(LATE, bare, None).map(|()| Next::Close);
+                    }
+                    Err(error) => return Err(error),
+                }
+                continue;
+            }
+            let is_first = mem::replace(&mut self.is_first, false);
+            let is_deferred = !is_first && connection.shared.defers();
+            if is_deferred && reader.is_empty() {
+                return Ok(Next::Idle);
+            }
+            if !is_deferred && !is_first && !connection.rest() {
+                return Ok(Next::Close);
+            }
+            if reader.receive(None)? == 0 {
+                return Ok(Next::Close);
+            }
+            if !(is_deferred || connection.begin()) {
+                return Ok(Next::Close);
+            }
+        }
+    }
+
+    /// Answers a request that cannot be served, and closes the connection so that the answer arrives.
+    /// `bare` says that it is a `HEAD`; `head` is there if it was understood.
+    pub(super) fn refuse(
+        &mut self,
+        refusal: Refusal,
+        bare: bool,
+        head: Option<&Head>,
+    ) -> io::Result<()> {
+        let connection = self.connection;
+        let peer = connection.origin.peer;
+        connection.shared.tell(&Problem::Refused(peer, refusal.status, refusal.reason));
+        let response = Response::refusing(refusal);
+        let terms = self.terms(false, bare, false);
+        let delimiter = Delimiter::Length(refusal.reason.len() as u64 + 1);
+        answer::write_head(&mut self.writer, &response, delimiter, terms);
+        let reason = if bare { String::new() } else { format!("{}\n", refusal.reason) };
+        self.writer.write(reason.as_bytes())?;
+        if let Some(log) = &connection.shared.access_log {
+            let entry = AccessEntry {
+                peer,
+                method: head.map(|head| &head.method),
+                target: head.map_or("-", Head::target),
+                version: head.map_or(http::Version::HTTP_11, Head::version),
+                status: refusal.status,
+                bytes: reason.len() as u64,
+                complete: true,
+                duration: Duration::ZERO,
+            };
+            contain(|| log(&entry));
+        }
+        self.writer.flush()?;
+        let reader = self.reader.take();
+        linger(reader)
+    }
+
+    pub(super) fn terms(&self, old: bool, bare: bool, persists: bool) -> Terms {
+        Terms { old, bare, persists, now: self.connection.shared.clock.second() }
+    }
+}
+
+/// What comes next on a connection.
+enum Next {
+    Request(Arc<Head>),
+    Idle,
+    Close,
+}
+
+const LATE: Refusal = Refusal::new(StatusCode::REQUEST_TIMEOUT, "the request did not come in time");
+
+/// Whether something that is no head, or not yet one, would be that of a `HEAD`.
+fn is_head(received: &[u8]) -> bool {
+    received.trim_ascii_start().starts_with(b"HEAD ")
+}

@@ -1,0 +1,176 @@
+//! How bytes get to the other end: as they are, or encrypted.
+//!
+//! A transport is shared by who reads a request and who writes a response, which may be two fibers.
+//! Nobody waits for the network while holding what the two share.
+
+use core::time::Duration;
+use sinew::net::{Shutdown, TcpStream};
+use socket2::SockRef;
+use std::io::{self, IoSlice, Read, Write};
+use std::sync::Arc;
+#[cfg(feature = "tls")]
+use std::time::Instant;
+
+#[cfg(feature = "tls")]
+pub(crate) use super::tls::TlsTransport;
+
+/// One connection's way to the other end.
+#[derive(Clone)]
+pub(crate) enum Transport {
+    Plain(Arc<TcpStream>),
+    #[cfg(feature = "tls")]
+    Tls(Arc<TlsTransport>),
+}
+
+impl Transport {
+    fn stream(&self) -> &TcpStream {
+        match self {
+            Transport::Plain(stream) => stream,
+            #[cfg(feature = "tls")]
+            Transport::Tls(tls) => tls.stream(),
+        }
+    }
+
+    pub(crate) fn is_secure(&self) -> bool {
+        !matches!(self, Transport::Plain(_))
+    }
+
+    /// Reads what there is, waiting for something; zero at the end.
+    pub(crate) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Transport::Plain(stream) => (&**stream).read(buffer),
+            #[cfg(feature = "tls")]
+            Transport::Tls(tls) => tls.read(buffer, None),
+        }
+    }
+
+    /// The same, for so long at most: then the error is of the kind `TimedOut`.
+    pub(crate) fn read_within(&self, buffer: &mut [u8], limit: Duration) -> io::Result<usize> {
+        match self {
+            Transport::Plain(stream) => {
+                // None at all is no timeout.
+                let limit = limit.max(Duration::from_micros(1));
+                stream.set_read_timeout(Some(limit))?;
+                let result = (&**stream).read(buffer);
+                stream.set_read_timeout(None)?;
+                result.map_err(timed_out)
+            }
+            #[cfg(feature = "tls")]
+            Transport::Tls(tls) => tls.read(buffer, Some(Instant::now() + limit)),
+        }
+    }
+
+    /// Whether there is something to read that the kernel does not know of.
+    pub(crate) fn has_buffered(&self) -> bool {
+        match self {
+            Transport::Plain(_) => false,
+            #[cfg(feature = "tls")]
+            Transport::Tls(tls) => tls.has_buffered(),
+        }
+    }
+
+    pub(crate) fn write_all(&self, bytes: &[u8]) -> io::Result<()> {
+        match self {
+            Transport::Plain(stream) => (&**stream).write_all(bytes).map_err(timed_out),
+            #[cfg(feature = "tls")]
+            Transport::Tls(tls) => tls.write_all(bytes).map_err(timed_out),
+        }
+    }
+
+    /// Whether [`write_at_once`](Self::write_at_once) does anything.
+    pub(crate) fn can_write_at_once(&self) -> bool {
+        matches!(self, Transport::Plain(_))
+    }
+
+    /// Writes as much as the kernel takes without anybody waiting. What is encrypted has to be written whole.
+    pub(crate) fn write_at_once(&self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Transport::Plain(stream) => {
+                stream.set_nonblocking(true)?;
+                let count = (&**stream).write(bytes);
+                stream.set_nonblocking(false)?;
+                count
+            }
+            #[cfg(feature = "tls")]
+            Transport::Tls(_) => Ok(0),
+        }
+    }
+
+    /// Writes two pieces, together if that is possible.
+    pub(crate) fn write_both(&self, first: &[u8], second: &[u8]) -> io::Result<()> {
+        match self {
+            Transport::Plain(stream) => write_both(stream, first, second).map_err(timed_out),
+            #[cfg(feature = "tls")]
+            Transport::Tls(_) => {
+                self.write_all(first)?;
+                self.write_all(second)
+            }
+        }
+    }
+
+    /// Tells the other end that nothing more comes.
+    pub(crate) fn finish(&self) -> io::Result<()> {
+        #[cfg(feature = "tls")]
+        if let Transport::Tls(tls) = self {
+            tls.finish()?;
+        }
+        self.stream().shutdown(Shutdown::Write)
+    }
+
+    /// Whether somebody besides the lease of the connection has it, which has the stream twice.
+    pub(super) fn is_shared(&self) -> bool {
+        match self {
+            Transport::Plain(stream) => Arc::strong_count(stream) > 2,
+            #[cfg(feature = "tls")]
+            Transport::Tls(tls) => Arc::strong_count(tls) > 1,
+        }
+    }
+
+    /// Whether something came that nobody has read.
+    pub(crate) fn has_unread(&self) -> bool {
+        self.has_buffered() || sinew::io::is_readable(self.stream()).unwrap_or(false)
+    }
+
+    /// Has the other end told, when the connection is closed, that something went wrong.
+    pub(crate) fn reset_when_closed(&self) {
+        let _ = SockRef::from(self.stream()).set_linger(Some(Duration::ZERO));
+    }
+
+    /// How long a read may wait.
+    pub(crate) fn set_read_timeout(&self, limit: Option<Duration>) -> io::Result<()> {
+        self.stream().set_read_timeout(limit)
+    }
+
+    /// How long a write may wait.
+    pub(crate) fn set_write_timeout(&self, limit: Option<Duration>) -> io::Result<()> {
+        self.stream().set_write_timeout(limit)
+    }
+}
+
+fn write_both(mut stream: &TcpStream, mut first: &[u8], second: &[u8]) -> io::Result<()> {
+    while !first.is_empty() {
+        let count = stream.write_vectored(&[IoSlice::new(first), IoSlice::new(second)])?;
+        if count == 0 {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        match first.get(count..) {
+            Some(rest) => first = rest,
+            None => return stream.write_all(&second[count - first.len()..]),
+        }
+    }
+    stream.write_all(second)
+}
+
+/// An operation of a socket that took too long says that it would block.
+pub(crate) fn timed_out(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::WouldBlock => io::ErrorKind::TimedOut.into(),
+        _ => error,
+    }
+}
+
+impl std::fmt::Debug for Transport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.stream().fmt(f)
+    }
+}

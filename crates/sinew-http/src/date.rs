@@ -1,0 +1,43 @@
+//! The `date` of responses.
+
+use core::cell::RefCell;
+use core::time::Duration;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+thread_local! {
+    /// A second since 1970, and the field that says so: thousands of responses have the same one.
+    static WRITTEN: RefCell<(u64, String)> = const { RefCell::new((u64::MAX, String::new())) };
+}
+
+/// Writes the field that says that it is this second since 1970.
+pub(crate) fn write_field(second: u64, out: &mut Vec<u8>) {
+    WRITTEN.with_borrow_mut(|(written, text)| {
+        if *written != second {
+            let date = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(second));
+            *text = format!("date: {date}\r\n");
+            *written = second;
+        }
+        out.extend_from_slice(text.as_bytes());
+    });
+}
+
+/// The second since 1970 that it is.
+pub(crate) fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn seconds_are_written_as_they_come() {
+        for (second, text) in [
+            (784_111_777, "Sun, 06 Nov 1994 08:49:37 GMT"),
+            (784_111_778, "Sun, 06 Nov 1994 08:49:38 GMT"),
+            (0, "Thu, 01 Jan 1970 00:00:00 GMT"),
+        ] {
+            let mut out = Vec::new();
+            super::write_field(second, &mut out);
+            assert_eq!(str::from_utf8(&out).unwrap(), format!("date: {text}\r\n"));
+        }
+    }
+}

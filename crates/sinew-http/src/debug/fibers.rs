@@ -1,0 +1,266 @@
+//! What the page shows, as data.
+
+use super::process::{self, Process};
+use super::query::Query;
+use super::runtimes::{self, Runtime};
+use super::words;
+use serde::Serialize;
+use sinew::inspect::{Deadlock, FiberInfo, Histogram, WaitInfo};
+use sinew::{FiberId, State};
+use std::collections::{BTreeMap, HashMap};
+
+/// Everything that `/debug/fibers.json` tells.
+#[derive(Serialize)]
+pub(super) struct View {
+    /// Milliseconds since 1970.
+    time_ms: u64,
+    process: Process,
+    totals: Totals,
+    runtimes: Vec<RuntimeView>,
+    deadlocks: Vec<Vec<Member>>,
+    /// The fiber that answers.
+    answered_by: u64,
+    /// How many fibers fit the query, those before `offset` and beyond `limit` included.
+    matched: usize,
+    offset: usize,
+    limit: usize,
+    fibers: Vec<FiberView>,
+}
+
+/// Of all fibers, also those that do not fit the query.
+#[derive(Serialize)]
+struct Totals {
+    fibers: usize,
+    states: BTreeMap<&'static str, usize>,
+    waits: BTreeMap<&'static str, usize>,
+}
+
+#[derive(Serialize)]
+struct RuntimeView {
+    name: String,
+    submitted: u64,
+    stacks_in_use: usize,
+    stacks_warm: usize,
+    stacks_cold: usize,
+    run_time: Option<TimesView>,
+    latency: Option<TimesView>,
+    carriers: Vec<CarrierView>,
+}
+
+/// A histogram in four numbers, if anything was measured.
+#[derive(Serialize)]
+struct TimesView {
+    count: u64,
+    sum_us: u64,
+    median_ns: u64,
+    p99_ns: u64,
+}
+
+#[derive(Serialize)]
+struct CarrierView {
+    spawned: u64,
+    finished: u64,
+    switches: u64,
+    stolen: u64,
+    sleeps: u64,
+    remote_wakes: u64,
+    timers: u64,
+    io_events: u64,
+    ready: u64,
+    shared: u64,
+    stacks_cached: u64,
+    /// How long its thread has run, where the system tells.
+    cpu_seconds: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct FiberView {
+    id: u64,
+    name: Option<String>,
+    state: &'static str,
+    runtime: Option<String>,
+    carrier: Option<usize>,
+    age_ms: u64,
+    waits: u32,
+    wait: Option<WaitView>,
+    stack: Option<StackView>,
+}
+
+#[derive(Serialize)]
+struct WaitView {
+    kind: &'static str,
+    /// As text: a program in JavaScript would round it.
+    address: String,
+    joins: Option<Other>,
+    owner: Option<Other>,
+    since_us: u64,
+    left_us: Option<u64>,
+}
+
+/// A fiber that another one waits for, or a thread, which has no name here.
+#[derive(Serialize)]
+struct Other {
+    id: u64,
+    name: Option<String>,
+}
+
+#[derive(Serialize)]
+struct StackView {
+    size: usize,
+    used: usize,
+    high_water_mark: Option<usize>,
+}
+
+/// One of those who wait for each other.
+#[derive(Serialize)]
+struct Member {
+    id: u64,
+    name: Option<String>,
+    wait: Option<&'static str>,
+}
+
+/// Looks at everything. Takes some milliseconds if there are many fibers.
+pub(super) fn look(query: &Query, answered_by: FiberId) -> View {
+    let mut fibers = sinew::fibers();
+    let totals = Totals::of(&fibers);
+    // Those that are waited for need not be among those that are sent.
+    let others = waited_for(&fibers);
+    fibers.retain(|info| query.wants(info));
+    query.sort(&mut fibers);
+    let sent = fibers.iter().skip(query.offset).take(query.limit);
+    let threads = process::threads();
+    View {
+        time_ms: process::now().as_millis() as u64,
+        process: Process::look(),
+        totals,
+        runtimes: runtimes::all()
+            .iter()
+            .map(|runtime| RuntimeView::of(runtime, &threads))
+            .collect(),
+        deadlocks: sinew::inspect::deadlocks().iter().map(members).collect(),
+        answered_by: answered_by.as_u64(),
+        matched: fibers.len(),
+        offset: query.offset,
+        limit: query.limit,
+        fibers: sent.map(|info| FiberView::of(info, &others)).collect(),
+    }
+}
+
+/// The names of the fibers that others wait for.
+fn waited_for(fibers: &[FiberInfo]) -> HashMap<FiberId, Option<String>> {
+    let waits = fibers.iter().filter_map(|info| info.wait);
+    let mut others: HashMap<FiberId, Option<String>> =
+        waits.filter_map(|wait| Some((wait.owner.or(wait.joins)?, None))).collect();
+    for info in fibers {
+        if let Some(name) = others.get_mut(&info.id()) {
+            *name = info.name().map(str::to_owned);
+        }
+    }
+    others
+}
+
+impl Totals {
+    fn of(fibers: &[FiberInfo]) -> Totals {
+        let mut states: BTreeMap<_, _> =
+            words::STATES.into_iter().map(|state| (words::state(state), 0)).collect();
+        let mut waits = BTreeMap::new();
+        for info in fibers {
+            *states.entry(words::state(info.state)).or_default() += 1;
+            if let (State::Suspended, Some(wait)) = (info.state, info.wait) {
+                *waits.entry(words::kind(wait.kind)).or_default() += 1;
+            }
+        }
+        Totals { fibers: fibers.len(), states, waits }
+    }
+}
+
+impl RuntimeView {
+    fn of(runtime: &Runtime, threads: &HashMap<Vec<u8>, f64>) -> RuntimeView {
+        let metrics = &runtime.metrics;
+        let carrier = |(index, carrier): (usize, &sinew::inspect::CarrierMetrics)| {
+            let thread = format!("{}-{index}", runtime.name);
+            CarrierView {
+                spawned: carrier.spawned,
+                finished: carrier.finished,
+                switches: carrier.switches,
+                stolen: carrier.stolen,
+                sleeps: carrier.sleeps,
+                remote_wakes: carrier.remote_wakes,
+                timers: carrier.timers,
+                io_events: carrier.io_events,
+                ready: carrier.ready,
+                shared: carrier.shared,
+                stacks_cached: carrier.stacks_cached,
+                cpu_seconds: threads.get(process::kept_of(&thread)).copied(),
+            }
+        };
+        RuntimeView {
+            name: runtime.name.clone(),
+            submitted: metrics.submitted,
+            stacks_in_use: metrics.stacks_in_use,
+            stacks_warm: metrics.stacks_warm,
+            stacks_cold: metrics.stacks_cold,
+            run_time: TimesView::of(&metrics.run_time),
+            latency: TimesView::of(&metrics.latency),
+            carriers: metrics.carriers.iter().enumerate().map(carrier).collect(),
+        }
+    }
+}
+
+impl TimesView {
+    fn of(times: &Histogram) -> Option<TimesView> {
+        let quantile = |share| times.quantile(share).map(|time| time.as_nanos() as u64);
+        Some(TimesView {
+            count: times.count(),
+            sum_us: times.sum().as_micros() as u64,
+            median_ns: quantile(0.5)?,
+            p99_ns: quantile(0.99)?,
+        })
+    }
+}
+
+impl FiberView {
+    fn of(info: &FiberInfo, others: &HashMap<FiberId, Option<String>>) -> FiberView {
+        FiberView {
+            id: info.id().as_u64(),
+            name: info.name().map(str::to_owned),
+            state: words::state(info.state),
+            runtime: info.runtime.as_deref().map(str::to_owned),
+            carrier: info.carrier,
+            age_ms: info.age.as_millis() as u64,
+            waits: info.waits,
+            wait: info.wait.as_ref().map(|wait| WaitView::of(wait, others)),
+            stack: info.stack().map(|stack| StackView {
+                size: stack.size,
+                used: stack.used,
+                high_water_mark: stack.high_water_mark,
+            }),
+        }
+    }
+}
+
+impl WaitView {
+    fn of(wait: &WaitInfo, others: &HashMap<FiberId, Option<String>>) -> WaitView {
+        let other = |id: FiberId| {
+            let name = others.get(&id).cloned().flatten();
+            Other { id: id.as_u64(), name }
+        };
+        WaitView {
+            kind: words::kind(wait.kind),
+            address: format!("{:#x}", wait.address),
+            joins: wait.joins.map(other),
+            owner: wait.owner.map(other),
+            since_us: wait.since.as_micros() as u64,
+            left_us: wait.left.map(|left| left.as_micros() as u64),
+        }
+    }
+}
+
+fn members(deadlock: &Deadlock) -> Vec<Member> {
+    let member = |(fiber, wait): (&sinew::Fiber, Option<&WaitInfo>)| Member {
+        id: fiber.id().as_u64(),
+        name: fiber.name().map(str::to_owned),
+        wait: wait.map(|wait| words::kind(wait.kind)),
+    };
+    deadlock.members().map(member).collect()
+}

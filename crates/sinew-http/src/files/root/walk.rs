@@ -1,0 +1,39 @@
+//! From directory to directory, without following links.
+
+use super::{FLAGS, ON_THE_WAY};
+use rustix::fs::{Mode, OFlags, openat};
+use rustix::io::{Errno, Result};
+use std::os::fd::OwnedFd;
+use std::path::{Component, Path};
+
+/// Opens what `path` leads to, beneath `root`, whose own path is `root_path`. Blocks.
+///
+/// Where links lead is found out first; the path that this gives has none. If one appears there meanwhile,
+/// it is not followed, so that nobody can make this leave the root in between.
+pub(super) fn open(root: &OwnedFd, root_path: &Path, path: &Path) -> Result<OwnedFd> {
+    // That a directory on the way cannot be searched is not told: it may be outside.
+    let found = root_path.join(path).canonicalize().map_err(|_| Errno::NOENT)?;
+    let beneath = found.strip_prefix(root_path).map_err(|_| Errno::XDEV)?;
+    descend(root, beneath)
+}
+
+/// Opens what a path without links leads to. Blocks.
+pub(super) fn descend(root: &OwnedFd, path: &Path) -> Result<OwnedFd> {
+    let mut names = Vec::new();
+    for component in path.components() {
+        match component {
+            Component::Normal(name) => names.push(name),
+            _ => return Err(Errno::XDEV),
+        }
+    }
+    let Some((last, directories)) = names.split_last() else {
+        return openat(root, ".", FLAGS, Mode::empty());
+    };
+    let mut reached = None;
+    for name in directories {
+        let from = reached.as_ref().unwrap_or(root);
+        reached = Some(openat(from, *name, ON_THE_WAY | OFlags::NOFOLLOW, Mode::empty())?);
+    }
+    let from = reached.as_ref().unwrap_or(root);
+    openat(from, *last, FLAGS | OFlags::NOFOLLOW, Mode::empty())
+}

@@ -1,0 +1,272 @@
+//! Whether a client has a file already, or another one than it thinks (RFC 9110, section 13).
+
+use http::HeaderMap;
+use http::header::{
+    HeaderName, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE,
+};
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+/// What tells one state of a file from another.
+#[derive(Debug)]
+pub(super) struct Validators {
+    /// With quotes. Made of the time of the last change and the length.
+    tag: String,
+    /// Whether two states cannot have the same tag. A change within one tick of the clock that the file
+    /// system has leaves the time as it was.
+    is_strong: bool,
+    /// The second since 1970 of the last change; `None` if it was before.
+    modified: Option<u64>,
+}
+
+/// What the conditions of a request come to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Verdict {
+    Wanted,
+    NotModified,
+    Failed,
+}
+
+/// The coarsest clock among file systems, that of FAT, has ticks so long.
+const TICK: u64 = 2;
+
+impl Validators {
+    /// Of a file that was looked at just now.
+    pub(super) fn of(about: &Metadata, now: SystemTime) -> Validators {
+        Validators::made_of((about.mtime(), about.mtime_nsec()), about.len(), now)
+    }
+
+    fn made_of((seconds, nanos): (i64, i64), len: u64, now: SystemTime) -> Validators {
+        let now = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let modified = u64::try_from(seconds).ok();
+        Validators {
+            tag: format!("\"{seconds:x}.{nanos:x}-{len:x}\""),
+            is_strong: modified.is_none_or(|modified| modified.saturating_add(TICK) < now),
+            // Nothing may say that it was changed after it was sent.
+            modified: modified.map(|modified| modified.min(now)),
+        }
+    }
+
+    /// The value of the field `etag`.
+    pub(super) fn etag(&self) -> String {
+        if self.is_strong { self.tag.clone() } else { format!("W/{}", self.tag) }
+    }
+
+    /// The value of the field `last-modified`.
+    pub(super) fn last_modified(&self) -> Option<String> {
+        self.modified.map(|second| {
+            let time = UNIX_EPOCH + Duration::from_secs(second);
+            httpdate::fmt_http_date(time)
+        })
+    }
+
+    /// Weighs the conditions in the order that section 13.2.2 gives, for a method that only reads.
+    pub(super) fn judge(&self, headers: &HeaderMap) -> Verdict {
+        if headers.contains_key(IF_MATCH) {
+            if !self.is_among(headers, IF_MATCH, Comparison::Strong) {
+                return Verdict::Failed;
+            }
+        } else if self.is_later_than(headers, IF_UNMODIFIED_SINCE) == Some(true) {
+            return Verdict::Failed;
+        }
+        let is_known = if headers.contains_key(IF_NONE_MATCH) {
+            self.is_among(headers, IF_NONE_MATCH, Comparison::Weak)
+        } else {
+            self.is_later_than(headers, IF_MODIFIED_SINCE) == Some(false)
+        };
+        if is_known { Verdict::NotModified } else { Verdict::Wanted }
+    }
+
+    /// Whether a range may be sent: a client that has a part of another state must get the whole.
+    pub(super) fn allow_range(&self, headers: &HeaderMap) -> bool {
+        let Some(value) = headers.get(IF_RANGE) else { return true };
+        let value = value.as_bytes();
+        // A weak tag equals none in this comparison; a date is compared as it was sent.
+        self.is_strong
+            && (value == self.tag.as_bytes()
+                || self.last_modified().is_some_and(|date| value == date.as_bytes()))
+    }
+
+    /// Whether a field with tags has this one, or a star, which stands for any.
+    fn is_among(&self, headers: &HeaderMap, name: HeaderName, comparison: Comparison) -> bool {
+        headers.get_all(name).iter().any(|value| {
+            let value = value.as_bytes().trim_ascii();
+            value == b"*" || Tags(value).any(|tag| self.equals(tag, comparison))
+        })
+    }
+
+    fn equals(&self, tag: Tag<'_>, comparison: Comparison) -> bool {
+        let is_allowed = comparison == Comparison::Weak || (self.is_strong && !tag.is_weak);
+        is_allowed && tag.quoted == self.tag.as_bytes()
+    }
+
+    /// Whether the last change was after the date of a field; `None` if there is no date, or no change.
+    fn is_later_than(&self, headers: &HeaderMap, name: HeaderName) -> Option<bool> {
+        let date = httpdate::parse_http_date(headers.get(name)?.to_str().ok()?).ok()?;
+        let second = date.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        Some(self.modified? > second)
+    }
+}
+
+/// Whether weak tags count (RFC 9110, section 8.8.3.2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Comparison {
+    Strong,
+    Weak,
+}
+
+/// One tag of a list.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Tag<'a> {
+    is_weak: bool,
+    quoted: &'a [u8],
+}
+
+/// The tags of a list, as far as it is well-formed. They may have commas in them.
+struct Tags<'a>(&'a [u8]);
+
+impl<'a> Iterator for Tags<'a> {
+    type Item = Tag<'a>;
+
+    fn next(&mut self) -> Option<Tag<'a>> {
+        let is_between = |byte: &&u8| matches!(byte, b' ' | b'\t' | b',');
+        let skipped = self.0.iter().take_while(is_between).count();
+        let rest = &self.0[skipped..];
+        let (is_weak, rest) = match rest.strip_prefix(b"W/") {
+            Some(rest) => (true, rest),
+            None => (false, rest),
+        };
+        let inside = rest.strip_prefix(b"\"")?;
+        let len = 2 + memchr::memchr(b'"', inside)?;
+        self.0 = &rest[len..];
+        Some(Tag { is_weak, quoted: &rest[..len] })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::HeaderValue;
+
+    const SECOND: i64 = 784_111_777;
+    const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
+    const BEFORE: &str = "Sun, 06 Nov 1994 08:49:36 GMT";
+    const AFTER: &str = "Sun, 06 Nov 1994 08:49:38 GMT";
+
+    fn at(second: i64) -> SystemTime {
+        UNIX_EPOCH + Duration::from_secs(second as u64)
+    }
+
+    /// Of a file that was changed long ago.
+    fn settled() -> Validators {
+        Validators::made_of((SECOND, 5), 10, at(SECOND + 1000))
+    }
+
+    fn headers(fields: &[(HeaderName, &str)]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in fields {
+            headers.append(name, HeaderValue::from_str(value).unwrap());
+        }
+        headers
+    }
+
+    fn judged(fields: &[(HeaderName, &str)]) -> Verdict {
+        settled().judge(&headers(fields))
+    }
+
+    #[test]
+    fn each_state_has_its_tag() {
+        let now = at(SECOND + 1000);
+        let tag = |time, len| Validators::made_of(time, len, now).etag();
+        let one = tag((SECOND, 5), 10);
+        assert!(one.starts_with('"') && one.ends_with('"'), "{one}");
+        assert_ne!(one, tag((SECOND, 6), 10));
+        assert_ne!(one, tag((SECOND + 1, 5), 10));
+        assert_ne!(one, tag((SECOND, 5), 11));
+    }
+
+    #[test]
+    fn a_tag_is_weak_while_a_change_might_not_change_it() {
+        let fresh = Validators::made_of((SECOND, 5), 10, at(SECOND + 1));
+        assert_eq!(fresh.etag(), format!("W/{}", settled().etag()));
+        let of_the_future = Validators::made_of((SECOND, 5), 10, at(SECOND - 100));
+        assert!(of_the_future.etag().starts_with("W/"));
+    }
+
+    #[test]
+    fn dates_that_cannot_be_told_are_left_out() {
+        let old = Validators::made_of((-1, 5), 10, at(SECOND));
+        assert_eq!(old.last_modified(), None);
+        let of_the_future = Validators::made_of((i64::MAX, 5), 10, at(SECOND));
+        assert_eq!(of_the_future.last_modified().as_deref(), Some(DATE));
+    }
+
+    #[test]
+    fn a_known_tag_is_not_modified() {
+        let tag = settled().etag();
+        for value in [
+            tag.clone(),
+            format!("W/{tag}"),
+            format!("\"other\", {tag}"),
+            format!("\"with, comma\",W/{tag} , \"more\""),
+            "*".into(),
+        ] {
+            let fields = [(IF_NONE_MATCH, &*value)];
+            assert_eq!(judged(&fields), Verdict::NotModified, "{value}");
+        }
+        for value in ["\"other\"", "", "garbage", "\"open", &tag[1..tag.len() - 1], "w/\"x\""] {
+            assert_eq!(judged(&[(IF_NONE_MATCH, value)]), Verdict::Wanted, "{value}");
+        }
+        let in_a_second_field = [(IF_NONE_MATCH, "\"other\""), (IF_NONE_MATCH, &*tag)];
+        assert_eq!(judged(&in_a_second_field), Verdict::NotModified);
+    }
+
+    #[test]
+    fn another_tag_overrules_the_date() {
+        let fields = [(IF_NONE_MATCH, "\"other\""), (IF_MODIFIED_SINCE, AFTER)];
+        assert_eq!(judged(&fields), Verdict::Wanted);
+    }
+
+    #[test]
+    fn dates_are_compared_by_the_second() {
+        assert_eq!(judged(&[(IF_MODIFIED_SINCE, BEFORE)]), Verdict::Wanted);
+        assert_eq!(judged(&[(IF_MODIFIED_SINCE, DATE)]), Verdict::NotModified);
+        assert_eq!(judged(&[(IF_MODIFIED_SINCE, AFTER)]), Verdict::NotModified);
+        assert_eq!(judged(&[(IF_MODIFIED_SINCE, "yesterday")]), Verdict::Wanted);
+        assert_eq!(judged(&[(IF_UNMODIFIED_SINCE, BEFORE)]), Verdict::Failed);
+        assert_eq!(judged(&[(IF_UNMODIFIED_SINCE, DATE)]), Verdict::Wanted);
+        assert_eq!(judged(&[(IF_UNMODIFIED_SINCE, "yesterday")]), Verdict::Wanted);
+    }
+
+    #[test]
+    fn a_match_has_to_be_strong() {
+        let tag = settled().etag();
+        assert_eq!(judged(&[(IF_MATCH, &tag)]), Verdict::Wanted);
+        assert_eq!(judged(&[(IF_MATCH, "*")]), Verdict::Wanted);
+        assert_eq!(judged(&[(IF_MATCH, &format!("W/{tag}"))]), Verdict::Failed);
+        assert_eq!(judged(&[(IF_MATCH, "\"other\"")]), Verdict::Failed);
+        let overrules_the_date = [(IF_MATCH, &*tag), (IF_UNMODIFIED_SINCE, BEFORE)];
+        assert_eq!(judged(&overrules_the_date), Verdict::Wanted);
+        let fails_before_it_is_known = [(IF_MATCH, "\"other\""), (IF_NONE_MATCH, &*tag)];
+        assert_eq!(judged(&fails_before_it_is_known), Verdict::Failed);
+    }
+
+    #[test]
+    fn a_range_is_for_whoever_has_the_rest_of_the_same() {
+        let tag = settled().etag();
+        let allows = |validators: &Validators, value: &str| {
+            validators.allow_range(&headers(&[(IF_RANGE, value)]))
+        };
+        assert!(settled().allow_range(&HeaderMap::new()));
+        assert!(allows(&settled(), &tag));
+        assert!(allows(&settled(), DATE));
+        for value in [&format!("W/{tag}"), "\"other\"", BEFORE, AFTER, "", "*"] {
+            assert!(!allows(&settled(), value), "{value}");
+        }
+        let fresh = Validators::made_of((SECOND, 5), 10, at(SECOND + 1));
+        assert!(!allows(&fresh, &fresh.etag()));
+        assert!(!allows(&fresh, &tag));
+        assert!(!allows(&fresh, DATE));
+    }
+}

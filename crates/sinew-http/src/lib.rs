@@ -1,0 +1,57 @@
+#![doc = include_str!("../README.md")]
+//!
+//! # Reading order
+//!
+//! A request's way: `server` listens and accepts, `connection` reads and writes, `parse` makes a head of
+//! bytes, `message` is what a `handler` takes and gives, `router` chooses among several; `files` and
+//! `debug` are handlers, `client` asks other servers.
+#![forbid(unsafe_code)]
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+#[cfg(feature = "client")]
+pub mod client;
+mod connection;
+mod context;
+mod date;
+pub mod debug;
+mod files;
+#[cfg(fuzzing)]
+pub mod fuzzing;
+mod handler;
+mod log;
+mod message;
+mod parse;
+mod router;
+mod server;
+#[cfg(feature = "tls")]
+mod tls;
+mod upgrade;
+
+pub use context::RequestContext;
+pub use files::Files;
+pub use handler::Handler;
+pub use log::{AccessEntry, Problem};
+pub use message::body::Body;
+pub use message::outgoing::BodyWriter;
+pub use message::request::Request;
+pub use message::response::{IntoResponse, Response};
+pub use router::Router;
+pub use server::{Limits, Server, ServerHandle, ShutdownError};
+#[cfg(feature = "tls")]
+pub use tls::Tls;
+pub use upgrade::Upgraded;
+
+/// The crate of methods, statuses and header fields, in the version that this one uses.
+pub use http;
+/// The crate that encrypts, in the version that this one uses.
+#[cfg(feature = "tls")]
+pub use rustls;
+
+/// The programs of pages that name this crate, which are compiled and run with the other examples.
+#[cfg(doctest)]
+mod pages {
+    #[doc = include_str!("../../../README.md")]
+    struct Readme;
+    #[doc = include_str!("../../../docs/inspect.md")]
+    struct Inspect;
+}

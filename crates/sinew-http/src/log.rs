@@ -1,0 +1,141 @@
+//! What a server tells its owner: requests that were answered, and what went wrong.
+
+use core::fmt;
+use core::time::Duration;
+use http::{Method, StatusCode};
+use std::io;
+use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::time::SystemTime;
+
+/// A request that was answered; see [`Server::access_log`](crate::Server::access_log).
+///
+/// It is displayed in the common log format, with the time that it took at the end:
+/// `127.0.0.1 - - [06/Nov/1994:08:49:37 +0000] "GET / HTTP/1.1" 200 13 71us`
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct AccessEntry<'a> {
+    /// Who asked.
+    pub peer: SocketAddr,
+    /// The method, if the request could be understood.
+    pub method: Option<&'a Method>,
+    /// What was asked for, as it was sent; `-` if the request could not be understood.
+    pub target: &'a str,
+    /// The version of HTTP that the client spoke.
+    pub version: http::Version,
+    /// The status of the response.
+    pub status: StatusCode,
+    /// How many bytes of a body were sent; zero if it was cut off.
+    pub bytes: u64,
+    /// Whether the response was sent whole.
+    pub complete: bool,
+    /// How long it took, from when the head was received until the response was handed to the kernel or
+    /// gathered to be sent with the next.
+    pub duration: Duration,
+}
+
+impl fmt::Display for AccessEntry<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let method = self.method.map_or("-", Method::as_str);
+        write!(f, "{} - - [", self.peer.ip())?;
+        write_time(f, SystemTime::now())?;
+        // The mark that ends the request in a line may be part of what was asked for.
+        let target = self.target.replace('"', "%22");
+        write!(f, "] \"{method} {target} {:?}\"", self.version)?;
+        write!(f, " {} {} {:?}", self.status.as_u16(), self.bytes, Rounded(self.duration))?;
+        if self.complete { Ok(()) } else { f.write_str(" cut off") }
+    }
+}
+
+/// Calls a function of the owner's. What it panics with was said by its hook, and is no reason to end
+/// anything but itself.
+pub(crate) fn contain(f: impl FnOnce()) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(f))
+        && sinew::is_cancel(&*payload)
+    {
+        resume_unwind(payload);
+    }
+}
+
+/// A time of few digits.
+struct Rounded(Duration);
+
+impl fmt::Debug for Rounded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.as_micros() {
+            micros @ 0..10_000 => write!(f, "{micros}us"),
+            micros => write!(f, "{}ms", micros / 1000),
+        }
+    }
+}
+
+/// `06/Nov/1994:08:49:37 +0000`, made of `Sun, 06 Nov 1994 08:49:37 GMT`.
+fn write_time(f: &mut fmt::Formatter<'_>, time: SystemTime) -> fmt::Result {
+    let text = httpdate::fmt_http_date(time);
+    let mut words = text.split(' ').skip(1);
+    let mut next = || words.next().unwrap_or("-");
+    write!(f, "{}/{}/{}:{} +0000", next(), next(), next(), next())
+}
+
+/// Something that went wrong, and of which nobody else is told; see
+/// [`Server::problem_log`](crate::Server::problem_log).
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Problem<'a> {
+    /// No connection could be accepted, or no fiber made that serves it: there may be no descriptors or no
+    /// memory left. The server tries again with the next.
+    Accept(&'a io::Error),
+    /// A TLS handshake failed, with this peer.
+    Handshake(SocketAddr, &'a io::Error),
+    /// A handler panicked, for this peer and request target. The client got 500.
+    Panic(SocketAddr, &'a str),
+    /// A handler returned an error, for this peer and request target. The client got 500.
+    Handler(SocketAddr, &'a str, &'a io::Error),
+    /// A response could not be sent, or its body could not be made.
+    Response(SocketAddr, &'a io::Error),
+    /// A request was refused, with this peer, status and reason.
+    Refused(SocketAddr, StatusCode, &'a str),
+}
+
+impl fmt::Display for Problem<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Problem::Accept(error) => write!(f, "cannot accept a connection: {error}"),
+            Problem::Handshake(peer, error) => write!(f, "{peer}: no TLS handshake: {error}"),
+            Problem::Panic(peer, target) => {
+                write!(f, "{peer}: the handler panicked while it answered {target}")
+            }
+            Problem::Handler(peer, target, error) => {
+                write!(f, "{peer}: the handler failed while it answered {target}: {error}")
+            }
+            Problem::Response(peer, error) => {
+                write!(f, "{peer}: the response was cut off: {error}")
+            }
+            Problem::Refused(peer, status, reason) => {
+                write!(f, "{peer}: refused, {status}: {reason}")
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entries_are_in_the_common_log_format() {
+        let entry = AccessEntry {
+            peer: ([127, 0, 0, 1], 7000).into(),
+            method: Some(&Method::GET),
+            target: "/a\"?b",
+            version: http::Version::HTTP_11,
+            status: StatusCode::OK,
+            bytes: 13,
+            complete: true,
+            duration: Duration::from_micros(71),
+        };
+        let text = entry.to_string();
+        assert!(text.starts_with("127.0.0.1 - - ["), "{text}");
+        assert!(text.ends_with("] \"GET /a%22?b HTTP/1.1\" 200 13 71us"), "{text}");
+    }
+}

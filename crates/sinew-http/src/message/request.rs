@@ -1,0 +1,356 @@
+//! A request, as a handler sees it.
+
+use super::body::Body;
+use crate::parse::head::Head;
+use crate::parse::target::Form;
+use bytes::Bytes;
+use core::fmt;
+use http::header::{AsHeaderName, HeaderName};
+use http::uri::Authority;
+use http::{HeaderMap, HeaderValue, Method, Uri, Version};
+use percent_encoding::percent_decode_str;
+use std::borrow::Cow;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+
+/// A request: who asks, what for, with which header fields, and a [`Body`] to read.
+///
+/// # Examples
+/// ```
+/// use sinew_http::{Request, Response};
+///
+/// fn greet(request: Request) -> Response {
+///     let name = request.query_value("name").unwrap_or("world".into());
+///     Response::text(format!("hello, {name}\n"))
+/// }
+/// ```
+pub struct Request {
+    head: Arc<Head>,
+    origin: Origin,
+    /// Made when they are first asked for: many handlers look at a path and nothing else.
+    headers: OnceLock<Box<HeaderMap>>,
+    uri: OnceLock<Box<Uri>>,
+    params: Vec<(Box<str>, Box<str>)>,
+    body: Body,
+}
+
+/// The two ends of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin {
+    pub(crate) peer: SocketAddr,
+    pub(crate) local: SocketAddr,
+    pub(crate) is_secure: bool,
+}
+
+impl Request {
+    pub(crate) fn new(head: Arc<Head>, origin: Origin, body: Body) -> Request {
+        let (headers, uri) = (OnceLock::new(), OnceLock::new());
+        Request { head, origin, headers, uri, params: Vec::new(), body }
+    }
+
+    /// The method.
+    ///
+    /// # Examples
+    /// ```
+    /// # use sinew_http::{Request, Response, http};
+    /// fn only_reads(request: &Request) -> bool {
+    ///     request.method() == http::Method::GET
+    /// }
+    /// ```
+    pub fn method(&self) -> &Method {
+        &self.head.method
+    }
+
+    /// The path as it was sent, percent signs and all. That of `OPTIONS *` is `*`, that of `CONNECT` the
+    /// host and port.
+    ///
+    /// # Examples
+    /// ```
+    /// # use sinew_http::{Request, Response};
+    /// fn is_root(request: &Request) -> bool {
+    ///     request.path() == "/"
+    /// }
+    /// ```
+    pub fn path(&self) -> &str {
+        self.head.path_and_query().0
+    }
+
+    /// The path without the percent signs: `%20` is a space there. `None` if that is not UTF-8.
+    ///
+    /// # Examples
+    /// ```
+    /// # use sinew_http::{Request, Response};
+    /// fn title(request: &Request) -> Option<String> {
+    ///     request.decoded_path().map(|path| path.trim_start_matches('/').to_owned())
+    /// }
+    /// ```
+    pub fn decoded_path(&self) -> Option<Cow<'_, str>> {
+        percent_decode_str(self.path()).decode_utf8().ok()
+    }
+
+    /// What is behind the question mark, as it was sent.
+    ///
+    /// # Examples
+    /// ```
+    /// # use sinew_http::{Request, Response};
+    /// fn is_verbose(request: &Request) -> bool {
+    ///     request.query() == Some("verbose")
+    /// }
+    /// ```
+    pub fn query(&self) -> Option<&str> {
+        self.head.path_and_query().1
+    }
+
+    /// The pairs of the query, decoded: `a=1&b=x+y` has `a` with `1` and `b` with `x y`.
+    ///
+    /// # Examples
+    /// ```
+    /// # use sinew_http::{Request, Response};
+    /// fn sum(request: &Request) -> u64 {
+    ///     request.query_pairs().filter_map(|(_, value)| value.parse::<u64>().ok()).sum()
+    /// }
+    /// ```
+    pub fn query_pairs(&self) -> impl Iterator<Item = (String, String)> {
+        let pairs = self.query().unwrap_or_default().split('&').filter(|pair| !pair.is_empty());
+        pairs.map(|pair| {
+            let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
+            (decode_of_form(name), decode_of_form(value))
+        })
+    }
+
+    /// The first value of the query with this name, decoded.
+    ///
+    /// # Examples
+    /// ```
+    /// # use sinew_http::{Request, Response};
+    /// fn page(request: &Request) -> usize {
+    ///     request.query_value("page").and_then(|page| page.parse().ok()).unwrap_or(1)
+    /// }
+    /// ```
+    pub fn query_value(&self, name: &str) -> Option<String> {
+        self.query_pairs().find(|(found, _)| found == name).map(|(_, value)| value)
+    }
+
+    /// The request target as a URI.
+    ///
+    /// # Examples
+    /// ```
+    /// # use sinew_http::{Request, Response};
+    /// fn is_for_a_proxy(request: &Request) -> bool {
+    ///     request.uri().authority().is_some()
+    /// }
+    /// ```
+    pub fn uri(&self) -> &Uri {
+        self.uri.get_or_init(|| Box::new(Uri::try_from(self.head.target()).unwrap_or_default()))
+    }
+
+    /// HTTP/1.0 or HTTP/1.1.
+    ///
+    /// # Examples
+    /// ```
+    /// # use sinew_http::{Request, Response, http};
+    /// fn knows_chunks(request: &Request) -> bool {
+    ///     request.version() == http::Version::HTTP_11
+    /// }
+    /// ```
+    pub fn version(&self) -> Version {
+        self.head.version()
+    }
+
+    /// The header fields.
+    ///
+    /// # Examples
+    /// ```
+    /// # use sinew_http::{Request, Response, http};
+    /// fn agent(request: &Request) -> Option<&str> {
+    ///     request.headers().get(http::header::USER_AGENT)?.to_str().ok()
+    /// }
+    /// ```
+    pub fn headers(&self) -> &HeaderMap {
+        self.headers.get_or_init(|| Box::new(headers(&self.head)))
+    }
+
+    /// The first value of a header field, if it is text.
+    ///
+    /// # Examples
+    /// ```
+    /// # use sinew_http::{Request, Response};
+    /// fn host(request: &Request) -> Option<&str> {
+    ///     request.header("host")
+    /// }
+    /// ```
+    pub fn header(&self, name: impl AsHeaderName) -> Option<&str> {
+        self.headers().get(name)?.to_str().ok()
+    }
+
+    /// The host that is asked for, with the port if there is one: that of the target, if it names one, or else
+    /// that of the field `host`.
+    ///
+    /// # Examples
+    /// ```
+    /// # use sinew_http::{Request, Response};
+    /// fn is_for_us(request: &Request) -> bool {
+    ///     request.host() == Some("example.org")
+    /// }
+    /// ```
+    pub fn host(&self) -> Option<&str> {
+        match self.head.form {
+            Form::Absolute | Form::Authority => self.uri().authority().map(Authority::as_str),
+            Form::Origin | Form::Asterisk => self.header("host"),
+        }
+    }
+
+    /// What stood in the path for a parameter of the route, decoded; see [`Router`](crate::Router).
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_http::{Request, Response, Router};
+    ///
+    /// let router = Router::new().get("/users/{id}", |request: Request| {
+    ///     Response::text(request.param("id").unwrap_or_default().to_owned())
+    /// });
+    /// ```
+    pub fn param(&self, name: &str) -> Option<&str> {
+        self.params.iter().find(|(found, _)| **found == *name).map(|(_, value)| &**value)
+    }
+
+    pub(crate) fn set_params(&mut self, params: Vec<(Box<str>, Box<str>)>) {
+        self.params = params;
+    }
+
+    /// The address of who asks.
+    ///
+    /// # Examples
+    /// ```
+    /// # use sinew_http::{Request, Response};
+    /// fn is_local(request: &Request) -> bool {
+    ///     request.peer_addr().ip().is_loopback()
+    /// }
+    /// ```
+    pub fn peer_addr(&self) -> SocketAddr {
+        self.origin.peer
+    }
+
+    /// The address at which it was received.
+    ///
+    /// # Examples
+    /// ```
+    /// # use sinew_http::{Request, Response};
+    /// fn port(request: &Request) -> u16 {
+    ///     request.local_addr().port()
+    /// }
+    /// ```
+    pub fn local_addr(&self) -> SocketAddr {
+        self.origin.local
+    }
+
+    /// Whether it came over TLS.
+    ///
+    /// # Examples
+    /// ```
+    /// # use sinew_http::{Request, Response};
+    /// fn scheme(request: &Request) -> &'static str {
+    ///     if request.is_secure() { "https" } else { "http" }
+    /// }
+    /// ```
+    pub fn is_secure(&self) -> bool {
+        self.origin.is_secure
+    }
+
+    /// Whether the client asks to speak another protocol on this connection; see
+    /// [`Response::upgrade`](crate::Response::upgrade).
+    ///
+    /// # Examples
+    /// ```
+    /// # use sinew_http::{Request, Response};
+    /// fn wants_websocket(request: &Request) -> bool {
+    ///     request.is_upgrade() && request.header("upgrade") == Some("websocket")
+    /// }
+    /// ```
+    pub fn is_upgrade(&self) -> bool {
+        self.head.upgrades
+    }
+
+    /// The body, to be read.
+    ///
+    /// # Examples
+    /// ```
+    /// # use sinew_http::{Request, Response};
+    /// use std::io::Read;
+    ///
+    /// fn count(mut request: Request) -> std::io::Result<Response> {
+    ///     let mut text = String::new();
+    ///     request.body().read_to_string(&mut text)?;
+    ///     Ok(Response::text(format!("{}\n", text.lines().count())))
+    /// }
+    /// ```
+    pub fn body(&mut self) -> &mut Body {
+        &mut self.body
+    }
+
+    /// The body alone.
+    ///
+    /// # Examples
+    /// ```
+    /// # use sinew_http::{Request, Response};
+    /// /// Sends back what comes, as it comes.
+    /// fn echo(request: Request) -> Response {
+    ///     Response::reader(request.into_body(), None)
+    /// }
+    /// ```
+    pub fn into_body(self) -> Body {
+        self.body
+    }
+
+    /// The same as a type of the crate `http`, for libraries that take those.
+    ///
+    /// # Examples
+    /// ```
+    /// # use sinew_http::{Body, Request, Response, http};
+    /// fn forward(request: Request) -> http::Request<Body> {
+    ///     request.into_http()
+    /// }
+    /// ```
+    pub fn into_http(self) -> http::Request<Body> {
+        let (method, uri, version) = (self.method().clone(), self.uri().clone(), self.version());
+        let headers =
+            self.headers.into_inner().map_or_else(|| headers(&self.head), |headers| *headers);
+        let mut request = http::Request::new(self.body);
+        *request.method_mut() = method;
+        *request.uri_mut() = uri;
+        *request.version_mut() = version;
+        *request.headers_mut() = headers;
+        request
+    }
+}
+
+fn headers(head: &Head) -> HeaderMap {
+    let fields = head.fields();
+    let mut headers = HeaderMap::with_capacity(fields.len());
+    for (name, value) in fields {
+        // What the parser lets pass are names and values.
+        if let Ok(name) = HeaderName::from_bytes(name.as_bytes())
+            && let Ok(value) = HeaderValue::from_maybe_shared(Bytes::copy_from_slice(value))
+        {
+            headers.append(name, value);
+        }
+    }
+    headers
+}
+
+fn decode_of_form(text: &str) -> String {
+    percent_decode_str(&text.replace('+', " ")).decode_utf8_lossy().into_owned()
+}
+
+impl fmt::Debug for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Request")
+            .field("method", self.method())
+            .field("target", &self.head.target())
+            .field("version", &self.version())
+            .field("peer", &self.origin.peer)
+            .field("headers", self.headers())
+            .field("body", &self.body)
+            .finish()
+    }
+}

@@ -1,0 +1,448 @@
+//! A response, as a handler makes it.
+
+use super::body::{Body, BodyError};
+use super::outgoing::{BodyWriter, Outgoing};
+use crate::parse::Refusal;
+use crate::upgrade::Upgraded;
+use bytes::Bytes;
+use core::fmt;
+use http::header::{CONTENT_TYPE, HeaderName};
+use http::{HeaderMap, HeaderValue, StatusCode};
+use std::io::{self, Read};
+
+/// A response: a status, header fields, and a body.
+///
+/// The server adds `date`, and says how long the body is: by `content-length` if it knows, in chunks if it
+/// does not; what a handler says of that is replaced. A `connection: close` that is set here ends the connection after the response.
+///
+/// # Examples
+/// ```
+/// use sinew_http::{Response, http::StatusCode};
+///
+/// let made = Response::text("made\n").with_status(StatusCode::CREATED).with_header("location", "/7");
+/// assert_eq!(made.status(), 201);
+/// ```
+pub struct Response {
+    pub(crate) status: StatusCode,
+    pub(crate) headers: HeaderMap,
+    /// The commonest field, which most responses have and none but a few besides, as the line that it is
+    /// sent as: the map would take memory for it.
+    content_type: Option<ContentType>,
+    pub(crate) body: Outgoing,
+    /// Why a handler has no better answer, for the owner of the server.
+    pub(crate) cause: Option<Box<io::Error>>,
+}
+
+/// A content type, as it is sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ContentType(&'static str);
+
+const TEXT: ContentType = ContentType("content-type: text/plain; charset=utf-8\r\n");
+const HTML: ContentType = ContentType("content-type: text/html; charset=utf-8\r\n");
+const JSON: ContentType = ContentType("content-type: application/json\r\n");
+
+impl ContentType {
+    /// With its name, and the end of its line.
+    pub(crate) fn line(self) -> &'static str {
+        self.0
+    }
+
+    fn value(self) -> &'static str {
+        self.0["content-type: ".len()..].trim_end()
+    }
+}
+
+impl Response {
+    /// A response with this body: text, or bytes of some kind.
+    ///
+    /// # Examples
+    /// ```
+    /// let response = sinew_http::Response::new(vec![1, 2, 3]);
+    /// assert_eq!(response.status(), 200);
+    /// ```
+    pub fn new(body: impl Into<Bytes>) -> Response {
+        Response::of(Outgoing::Whole(body.into()))
+    }
+
+    pub(crate) fn of(body: Outgoing) -> Response {
+        Response {
+            status: StatusCode::OK,
+            headers: HeaderMap::new(),
+            content_type: None,
+            body,
+            cause: None,
+        }
+    }
+
+    fn typed(body: impl Into<Bytes>, content_type: ContentType) -> Response {
+        Response { content_type: Some(content_type), ..Response::new(body) }
+    }
+
+    /// A response with a status and nothing else.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_http::{Response, http::StatusCode};
+    ///
+    /// assert_eq!(Response::empty(StatusCode::NO_CONTENT).status(), 204);
+    /// ```
+    pub fn empty(status: StatusCode) -> Response {
+        Response { status, ..Response::new(Bytes::new()) }
+    }
+
+    /// Plain text.
+    ///
+    /// # Examples
+    /// ```
+    /// let response = sinew_http::Response::text("hello\n");
+    /// assert_eq!(response.header("content-type"), Some("text/plain; charset=utf-8"));
+    /// ```
+    pub fn text(body: impl Into<Bytes>) -> Response {
+        Response::typed(body, TEXT)
+    }
+
+    /// A page.
+    ///
+    /// # Examples
+    /// ```
+    /// let response = sinew_http::Response::html("<!doctype html><title>hello</title>");
+    /// assert_eq!(response.header("content-type"), Some("text/html; charset=utf-8"));
+    /// ```
+    pub fn html(body: impl Into<Bytes>) -> Response {
+        Response::typed(body, HTML)
+    }
+
+    /// JSON that was made before, by `serde_json::to_string` for instance.
+    ///
+    /// # Examples
+    /// ```
+    /// let response = sinew_http::Response::json(r#"{"hello": "world"}"#);
+    /// assert_eq!(response.header("content-type"), Some("application/json"));
+    /// ```
+    pub fn json(body: impl Into<Bytes>) -> Response {
+        Response::typed(body, JSON)
+    }
+
+    /// A body that is read while it is sent: a file, a connection to another server, the body of the
+    /// request. It is sent in chunks unless its length is given; if it has fewer bytes than that, or
+    /// fails, the connection is closed, so that the client knows.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_http::Response;
+    ///
+    /// fn download() -> std::io::Result<Response> {
+    ///     let file = sinew::fs::File::open("Cargo.toml")?;
+    ///     let len = file.metadata()?.len();
+    ///     Ok(Response::reader(file, Some(len)))
+    /// }
+    /// ```
+    pub fn reader(reader: impl Read + Send + 'static, length: Option<u64>) -> Response {
+        Response::of(Outgoing::Reader(Box::new(reader), length))
+    }
+
+    /// A body that is written piece by piece by `write`, which may wait in between. What it writes is
+    /// gathered; [`flush`](io::Write::flush) sends it at once.
+    ///
+    /// It runs after the handler has returned and the head was sent, on the same fiber. If it fails or
+    /// panics, the connection is closed, so that the client knows that something is missing. It is not
+    /// called for a `HEAD` request. That the client has gone is noticed when something is sent; one that goes
+    /// on for ever keeps a [shutdown](crate::ServerHandle::shutdown) waiting for as long as that has patience.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_http::Response;
+    /// use std::io::Write;
+    ///
+    /// let counting = Response::stream(|body| {
+    ///     for n in 1..=10 {
+    ///         writeln!(body, "{n}")?;
+    ///         body.flush()?;
+    ///         sinew::sleep(std::time::Duration::from_millis(100));
+    ///     }
+    ///     Ok(())
+    /// });
+    /// ```
+    pub fn stream(
+        write: impl FnOnce(&mut BodyWriter<'_>) -> io::Result<()> + Send + 'static,
+    ) -> Response {
+        Response::of(Outgoing::Stream(Box::new(write)))
+    }
+
+    /// Agrees to speak another protocol: `101 Switching Protocols`, or `200` for `CONNECT` if that status
+    /// is set, after which `f` has the connection for as long as it runs.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_http::{Request, Response};
+    /// use std::io::{Read, Write};
+    ///
+    /// fn shout(request: Request) -> Response {
+    ///     if !request.is_upgrade() {
+    ///         return Response::text("ask for an upgrade\n");
+    ///     }
+    ///     Response::upgrade(|mut stream| {
+    ///         let mut buffer = [0; 256];
+    ///         while let Ok(count @ 1..) = stream.read(&mut buffer) {
+    ///             buffer[..count].make_ascii_uppercase();
+    ///             if stream.write_all(&buffer[..count]).is_err() {
+    ///                 return;
+    ///             }
+    ///         }
+    ///     })
+    ///     .with_header("upgrade", "shouting")
+    /// }
+    /// ```
+    pub fn upgrade(f: impl FnOnce(Upgraded) + Send + 'static) -> Response {
+        let status = StatusCode::SWITCHING_PROTOCOLS;
+        Response { status, ..Response::of(Outgoing::Upgrade(Box::new(f))) }
+    }
+
+    /// Sends the client elsewhere: 303, so that it asks there with `GET`. With another status, 307 for
+    /// instance, it uses the same method again.
+    ///
+    /// # Panics
+    /// If the location is no value of a header field.
+    ///
+    /// # Examples
+    /// ```
+    /// let response = sinew_http::Response::redirect("/login");
+    /// assert_eq!((response.status().as_u16(), response.header("location")), (303, Some("/login")));
+    /// ```
+    #[track_caller]
+    pub fn redirect(location: &str) -> Response {
+        Response::empty(StatusCode::SEE_OTHER).with_header("location", location)
+    }
+
+    /// The status.
+    ///
+    /// # Examples
+    /// ```
+    /// assert_eq!(sinew_http::Response::text("").status(), 200);
+    /// ```
+    pub fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    /// The same with another status.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_http::{Response, http::StatusCode};
+    ///
+    /// let response = Response::text("no such page\n").with_status(StatusCode::NOT_FOUND);
+    /// assert_eq!(response.status(), 404);
+    /// ```
+    #[must_use]
+    pub fn with_status(mut self, status: StatusCode) -> Response {
+        self.status = status;
+        self
+    }
+
+    /// The same with a header field, instead of those that have this name.
+    ///
+    /// # Panics
+    /// If the name or the value is none. For those that come from elsewhere, convert them, and use
+    /// [`headers_mut`](Self::headers_mut).
+    ///
+    /// # Examples
+    /// ```
+    /// let response = sinew_http::Response::text("").with_header("x-answer", "42");
+    /// assert_eq!(response.header("x-answer"), Some("42"));
+    /// ```
+    #[must_use]
+    #[track_caller]
+    pub fn with_header<N, V>(mut self, name: N, value: V) -> Response
+    where
+        HeaderName: TryFrom<N, Error: fmt::Debug>,
+        HeaderValue: TryFrom<V, Error: fmt::Debug>,
+    {
+        let name = HeaderName::try_from(name).expect("the name of a header field is valid");
+        let value = HeaderValue::try_from(value).expect("the value of a header field is valid");
+        if name == CONTENT_TYPE {
+            self.content_type = None;
+        }
+        self.headers.insert(name, value);
+        self
+    }
+
+    /// The first value of a header field, if it is text.
+    ///
+    /// # Examples
+    /// ```
+    /// let response = sinew_http::Response::text("").with_header("etag", "\"7\"");
+    /// assert_eq!(response.header("etag"), Some("\"7\""));
+    /// ```
+    pub fn header(&self, name: &str) -> Option<&str> {
+        match self.content_type {
+            Some(known) if name.eq_ignore_ascii_case("content-type") => Some(known.value()),
+            _ => self.headers.get(name)?.to_str().ok(),
+        }
+    }
+
+    /// The header fields, to be changed.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_http::http::{HeaderValue, header::SET_COOKIE};
+    ///
+    /// let mut response = sinew_http::Response::text("");
+    /// response.headers_mut().append(SET_COOKIE, HeaderValue::from_static("a=1"));
+    /// response.headers_mut().append(SET_COOKIE, HeaderValue::from_static("b=2"));
+    /// ```
+    pub fn headers_mut(&mut self) -> &mut HeaderMap {
+        if let Some(content_type) = self.content_type.take() {
+            let value = HeaderValue::from_static(content_type.value());
+            self.headers.insert(CONTENT_TYPE, value);
+        }
+        &mut self.headers
+    }
+
+    /// Sets a header field unless it is there.
+    pub(crate) fn set_default(&mut self, name: HeaderName, value: HeaderValue) {
+        self.headers.entry(name).or_insert(value);
+    }
+
+    pub(crate) fn content_type(&self) -> Option<ContentType> {
+        self.content_type
+    }
+
+    /// What a refused request gets.
+    pub(crate) fn refusing(refusal: Refusal) -> Response {
+        Response::text(format!("{}\n", refusal.reason)).with_status(refusal.status)
+    }
+}
+
+/// What a handler may return.
+///
+/// # Examples
+/// An application's own errors:
+/// ```
+/// use sinew_http::{IntoResponse, Request, Response, http::StatusCode};
+///
+/// enum Failure {
+///     BadNumber,
+///     Io(std::io::Error),
+/// }
+///
+/// impl IntoResponse for Failure {
+///     fn into_response(self) -> Response {
+///         match self {
+///             Failure::BadNumber => (StatusCode::BAD_REQUEST, "that is no number\n").into_response(),
+///             Failure::Io(error) => error.into_response(),
+///         }
+///     }
+/// }
+///
+/// fn double(mut request: Request) -> Result<String, Failure> {
+///     let body = request.body().read_all().map_err(Failure::Io)?;
+///     let number = str::from_utf8(&body).ok().and_then(|text| text.trim().parse::<u64>().ok());
+///     number.map(|number| format!("{}\n", 2 * number)).ok_or(Failure::BadNumber)
+/// }
+/// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no response",
+    label = "returned by a handler",
+    note = "a handler returns text, bytes, a status, a `Response`, or a `Result` of those; \
+            an error type needs `impl IntoResponse`; handlers are not async"
+)]
+pub trait IntoResponse {
+    /// The response that it stands for.
+    fn into_response(self) -> Response;
+}
+
+impl IntoResponse for Response {
+    fn into_response(self) -> Response {
+        self
+    }
+}
+
+impl IntoResponse for StatusCode {
+    fn into_response(self) -> Response {
+        match self.canonical_reason() {
+            Some(reason) if !self.is_success() && !self.is_informational() => {
+                Response::text(format!("{reason}\n")).with_status(self)
+            }
+            _ => Response::empty(self),
+        }
+    }
+}
+
+impl IntoResponse for &'static str {
+    fn into_response(self) -> Response {
+        Response::text(self)
+    }
+}
+
+impl IntoResponse for String {
+    fn into_response(self) -> Response {
+        Response::text(self)
+    }
+}
+
+impl IntoResponse for Vec<u8> {
+    fn into_response(self) -> Response {
+        Response::new(self)
+    }
+}
+
+impl IntoResponse for Bytes {
+    fn into_response(self) -> Response {
+        Response::new(self)
+    }
+}
+
+impl<T: IntoResponse> IntoResponse for (StatusCode, T) {
+    fn into_response(self) -> Response {
+        self.1.into_response().with_status(self.0)
+    }
+}
+
+impl<T: IntoResponse, E: IntoResponse> IntoResponse for Result<T, E> {
+    fn into_response(self) -> Response {
+        match self {
+            Ok(response) => response.into_response(),
+            Err(error) => error.into_response(),
+        }
+    }
+}
+
+/// The status that belongs to an error of reading a body; 500 without details for others, of which the
+/// [problem log](crate::Server::problem_log) is told.
+impl IntoResponse for io::Error {
+    fn into_response(self) -> Response {
+        if let Some(refusal) = BodyError::refusal(&self) {
+            return Response::refusing(refusal).with_header("connection", "close");
+        }
+        let response = StatusCode::INTERNAL_SERVER_ERROR.into_response();
+        Response { cause: Some(Box::new(self)), ..response }
+    }
+}
+
+impl<B: Into<Bytes>> IntoResponse for http::Response<B> {
+    fn into_response(self) -> Response {
+        let (parts, body) = self.into_parts();
+        let mut response = Response::new(body).with_status(parts.status);
+        response.headers = parts.headers;
+        response
+    }
+}
+
+impl From<Body> for Response {
+    /// Sends a body back.
+    fn from(body: Body) -> Response {
+        let length = body.remaining();
+        Response::reader(body, length)
+    }
+}
+
+impl fmt::Debug for Response {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Response")
+            .field("status", &self.status)
+            .field("content_type", &self.content_type)
+            .field("headers", &self.headers)
+            .field("body", &self.body)
+            .finish()
+    }
+}

@@ -1,0 +1,105 @@
+//! Hosts and ports, as they stand in targets and in the field `Host`.
+
+use core::net::Ipv6Addr;
+
+/// A host, and a port if there is one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Authority<'a> {
+    /// May be empty.
+    pub(crate) host: &'a [u8],
+    /// That of `a:` is none.
+    pub(crate) port: Option<u16>,
+}
+
+/// Reads what RFC 3986, section 3.2, calls an authority, without a user, who is nobody's business.
+///
+/// Nothing else passes: who stands before us may take for the host what we take for the rest.
+pub(crate) fn parse(bytes: &[u8]) -> Option<Authority<'_>> {
+    let end = match bytes {
+        [b'[', rest @ ..] => {
+            let end = memchr::memchr(b']', rest)?;
+            str::from_utf8(&rest[..end]).ok()?.parse::<Ipv6Addr>().ok()?;
+            end + 2
+        }
+        _ => {
+            let is_other = |&byte: &u8| !IN_NAME[byte as usize];
+            match bytes.iter().position(is_other) {
+                None => bytes.len(),
+                Some(end) if bytes[end] == b':' => end,
+                Some(_) => end_of_encoded_name(bytes)?,
+            }
+        }
+    };
+    let (host, rest) = bytes.split_at(end);
+    let port = match rest {
+        [] | [b':'] => None,
+        [b':', digits @ ..] => Some(port(digits)?),
+        _ => return None,
+    };
+    Some(Authority { host, port })
+}
+
+fn port(digits: &[u8]) -> Option<u16> {
+    u16::try_from(super::fields::decimal(digits)?).ok()
+}
+
+/// Where a name ends in which there are percent signs, with two digits behind each.
+fn end_of_encoded_name(bytes: &[u8]) -> Option<usize> {
+    let mut at = 0;
+    while at < bytes.len() && bytes[at] != b':' {
+        match &bytes[at..] {
+            [b'%', high, low, ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => at += 3,
+            [byte, ..] if IN_NAME[*byte as usize] => at += 1,
+            _ => return None,
+        }
+    }
+    Some(at)
+}
+
+/// What a name consists of, besides percent signs.
+static IN_NAME: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        table[byte] = matches!(
+            byte as u8,
+            b'0'..=b'9' | b'A'..=b'Z' | b'a'..=b'z' | b'-' | b'.' | b'_' | b'~' | b'!' | b'$'
+                | b'&'..=b',' | b';' | b'='
+        );
+        byte += 1;
+    }
+    table
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_and_ports_are_told_apart() {
+        for (text, host, port) in [
+            ("a", "a", None),
+            ("a:", "a", None),
+            ("a:80", "a", Some(80)),
+            ("127.0.0.1:65535", "127.0.0.1", Some(65535)),
+            ("[::1]", "[::1]", None),
+            ("[::1]:80", "[::1]", Some(80)),
+            ("", "", None),
+            (":80", "", Some(80)),
+            ("a%2Db", "a%2Db", None),
+        ] {
+            let expected = Authority { host: host.as_bytes(), port };
+            assert_eq!(parse(text.as_bytes()), Some(expected), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_neither_is_refused() {
+        for text in [
+            "a:b", "a:+1", "a:65536", "a:1:1", "::1", "[::1", "::1]", "[]", "[a]", "[::1]a", "a@b",
+            "a/b", "a b", "a%2", "a%zz", "a\\b", "\u{e4}",
+        ] {
+            assert_eq!(parse(text.as_bytes()), None, "{text}");
+        }
+    }
+}

@@ -1,0 +1,278 @@
+//! Bodies of which the length is told piece by piece.
+//!
+//! The decoder looks at what was received, says how many bytes of it are framing, and how many after
+//! them are data. It keeps no bytes.
+
+use super::Refusal;
+
+/// A body that is being received.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Chunked {
+    state: State,
+    /// How many bytes of extensions and trailers came.
+    extra: usize,
+}
+
+/// How far it has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    /// The next is the line that says how long a chunk is.
+    Size,
+    /// So many bytes of a chunk are to come.
+    Data(u64),
+    /// The next is the end of the line after a chunk.
+    DataEnd,
+    /// The next is a trailer field, or the empty line that ends the body.
+    Trailer,
+    /// Nothing more belongs to it.
+    Ended,
+}
+
+/// How long the line of a chunk's size may be, with its extensions.
+const LINE: usize = 256;
+
+/// How many bytes of extensions and trailers a body may have, all told.
+const EXTRA: usize = 16 * 1024;
+
+/// What the next bytes are.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Step {
+    /// More have to be received.
+    More,
+    /// So many are framing, and are to be left out.
+    Skip(usize),
+    /// So many can be data, at most.
+    Data(u64),
+    /// The body has ended.
+    End,
+}
+
+impl Chunked {
+    pub(crate) fn new() -> Chunked {
+        Chunked { state: State::Size, extra: 0 }
+    }
+
+    /// Says what the next bytes are, and advances over what is framing.
+    pub(crate) fn step(&mut self, bytes: &[u8]) -> Result<Step, Refusal> {
+        match self.state {
+            State::Ended => Ok(Step::End),
+            State::Data(left) => Ok(Step::Data(left)),
+            State::Size => self.size(bytes),
+            State::DataEnd => match bytes {
+                [b'\r', b'\n', ..] => {
+                    self.state = State::Size;
+                    Ok(Step::Skip(2))
+                }
+                [] | [b'\r'] => Ok(Step::More),
+                _ => Err(Refusal::bad("a chunk is longer than it said")),
+            },
+            State::Trailer => self.trailer(bytes),
+        }
+    }
+
+    /// Counts data that was taken.
+    pub(crate) fn take(&mut self, count: u64) {
+        if let State::Data(left) = self.state {
+            self.state = if left == count { State::DataEnd } else { State::Data(left - count) };
+        }
+    }
+
+    fn size(&mut self, bytes: &[u8]) -> Result<Step, Refusal> {
+        let Some(line) = line(bytes, LINE)? else { return Ok(Step::More) };
+        let (size, digits) = size(line).ok_or(Refusal::bad("the size of a chunk is malformed"))?;
+        // Leading zeros are nothing that has to be sent either.
+        self.count(line.len() - digits + digits.saturating_sub(8))?;
+        self.state = if size == 0 { State::Trailer } else { State::Data(size) };
+        Ok(Step::Skip(line.len() + 2))
+    }
+
+    fn trailer(&mut self, bytes: &[u8]) -> Result<Step, Refusal> {
+        let Some(line) = line(bytes, EXTRA - self.extra)? else { return Ok(Step::More) };
+        let is_end = line.is_empty();
+        if !is_end && !is_field(line) {
+            return Err(Refusal::bad("a trailer field is malformed"));
+        }
+        if is_end {
+            self.state = State::Ended;
+        } else {
+            self.count(line.len() + 2)?;
+        }
+        Ok(Step::Skip(line.len() + 2))
+    }
+
+    /// Counts what is neither data nor needed to tell its length.
+    fn count(&mut self, extra: usize) -> Result<(), Refusal> {
+        self.extra += extra;
+        if self.extra > EXTRA { Err(TOO_LARGE) } else { Ok(()) }
+    }
+}
+
+const TOO_LARGE: Refusal =
+    Refusal::bad("the extensions or trailers of a chunked body are too large");
+
+/// The first line, without its end, if it is there; an error if it is longer than `limit`.
+fn line(bytes: &[u8], limit: usize) -> Result<Option<&[u8]>, Refusal> {
+    match memchr::memchr2(b'\r', b'\n', bytes) {
+        None if bytes.len() > limit => Err(TOO_LARGE),
+        Some(at) if at > limit => Err(TOO_LARGE),
+        None => Ok(None),
+        Some(at) => match &bytes[at..] {
+            [b'\r', b'\n', ..] => Ok(Some(&bytes[..at])),
+            [b'\r'] => Ok(None),
+            _ => Err(Refusal::bad("a line of a chunked body does not end with CR and LF")),
+        },
+    }
+}
+
+/// The number at the beginning of a chunk's line, after which there may be extensions, and how many digits
+/// it has.
+fn size(line: &[u8]) -> Option<(u64, usize)> {
+    let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+    if digits == 0 || digits > 16 {
+        return None;
+    }
+    let text = str::from_utf8(&line[..digits]).ok()?;
+    let size = u64::from_str_radix(text, 16).ok()?;
+    are_extensions(&line[digits..]).then_some((size, digits))
+}
+
+/// Whether what follows a size are extensions (RFC 9112, section 7.1.1), of which there may be none.
+///
+/// They mean nothing here. They are looked at because there are known ways of making two readers see two
+/// ends of one chunk by what is hidden in them.
+fn are_extensions(mut rest: &[u8]) -> bool {
+    while !rest.is_empty() {
+        // Space around the parts is allowed, if badly; after the last one it is not.
+        let Some(name) = without_space(rest).strip_prefix(b";") else { return false };
+        let Some(after) = without_token(without_space(name)) else { return false };
+        rest = match without_space(after).strip_prefix(b"=") {
+            None => after,
+            Some(value) => match without_value(without_space(value)) {
+                Some(after) => after,
+                None => return false,
+            },
+        };
+    }
+    true
+}
+
+fn without_space(bytes: &[u8]) -> &[u8] {
+    let count = bytes.iter().take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+    &bytes[count..]
+}
+
+/// What follows the token at the beginning, if there is one.
+fn without_token(bytes: &[u8]) -> Option<&[u8]> {
+    let count = bytes.iter().take_while(|byte| is_of_token(byte)).count();
+    if count > 0 { Some(&bytes[count..]) } else { None }
+}
+
+/// What follows the token or the quoted string at the beginning, if there is one.
+fn without_value(bytes: &[u8]) -> Option<&[u8]> {
+    let Some(mut rest) = bytes.strip_prefix(b"\"") else { return without_token(bytes) };
+    loop {
+        rest = match rest {
+            [b'"', rest @ ..] => return Some(rest),
+            [b'\\', byte, rest @ ..] | [byte, rest @ ..] if is_text(byte) => rest,
+            _ => return None,
+        };
+    }
+}
+
+/// Whether a line is a header field.
+fn is_field(line: &[u8]) -> bool {
+    let Some(colon) = memchr::memchr(b':', line) else { return false };
+    let (name, value) = line.split_at(colon);
+    !name.is_empty() && name.iter().all(is_of_token) && value.iter().all(is_text)
+}
+
+fn is_of_token(byte: &u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte)
+}
+
+fn is_text(byte: &u8) -> bool {
+    matches!(byte, b'\t' | b' '..=b'~' | 0x80..)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Decodes all of it, of which `at_once` bytes are received at a time.
+    fn decode(bytes: &[u8], at_once: usize) -> Result<(Vec<u8>, usize), Refusal> {
+        let (mut state, mut data) = (Chunked::new(), Vec::new());
+        let (mut at, mut received) = (0, 0);
+        loop {
+            match state.step(&bytes[at..received])? {
+                Step::End => return Ok((data, at)),
+                Step::Skip(count) => at += count,
+                Step::Data(left) if at < received => {
+                    let count = (received - at).min(left as usize);
+                    data.extend_from_slice(&bytes[at..at + count]);
+                    state.take(count as u64);
+                    at += count;
+                }
+                Step::More | Step::Data(_) => {
+                    assert!(received < bytes.len(), "it wants more of {state:?}");
+                    received = bytes.len().min(received + at_once);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn it_does_not_matter_how_a_body_is_cut() {
+        let body = b"5;a=b;d=\"\\\"\"\r\nhello\r\n0001 ;c\r\n!\r\n0\r\nA: b\r\n\r\nnext";
+        for at_once in 1..body.len() {
+            let decoded = decode(body, at_once).unwrap();
+            assert_eq!(decoded, (b"hello!".to_vec(), body.len() - 4), "{at_once}");
+        }
+    }
+
+    #[test]
+    fn what_is_malformed_is_refused() {
+        for body in [
+            "g\r\n",
+            "\r\n",
+            " 5\r\nhello\r\n",
+            "5 \r\n",
+            "0x5\r\n",
+            "+5\r\n",
+            "-1\r\n",
+            "5\nhello\r\n",
+            "5\rhello",
+            "5\r\nhello!\r\n",
+            "5\r\nhello\n",
+            "5,\r\n",
+            "5 a\r\n",
+            "11111111111111111\r\n",
+            "5;\u{1}\r\n",
+            "5\u{c};a\r\n",
+            "5;\r\n",
+            "5;=b\r\n",
+            "5;a=\r\n",
+            "5;a \r\n",
+            "5;a=\"b\r\n",
+            "5;a=\"b\\\r\n",
+            "5;a=\"b\"c\r\n",
+            "0\r\nA\r\n\r\n",
+            "0\r\n: a\r\n\r\n",
+            "0\r\n A: b\r\n\r\n",
+            "0\r\nA: b\n\r\n",
+            "0\r\nA: \u{0}\r\n\r\n",
+        ] {
+            assert!(decode(body.as_bytes(), body.len()).is_err(), "{body:?}");
+        }
+    }
+
+    #[test]
+    fn lines_and_trailers_are_not_long() {
+        let long = format!("5;{}\r\n", "a".repeat(LINE));
+        assert!(decode(long.as_bytes(), 1).is_err());
+        let many =
+            format!("0\r\n{}\r\n", "A: bbbbbbbbbbbbbbbbbbbbbbbbb\r\n".repeat(EXTRA / 29 + 1));
+        assert!(decode(many.as_bytes(), many.len()).is_err());
+        let small = "1;aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\r\nb\r\n".repeat(EXTRA / 40);
+        assert!(decode(small.as_bytes(), small.len()).is_err());
+    }
+}

@@ -1,0 +1,135 @@
+//! What a request asks for: the second word of its first line.
+
+use super::{Refusal, authority};
+use http::{Method, Uri};
+
+/// The forms that a request target has (RFC 9112, section 3.2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Form {
+    /// `/path?query`
+    Origin,
+    /// `http://host/path?query`
+    Absolute,
+    /// `host:port`, of `CONNECT` only
+    Authority,
+    /// `*`, of `OPTIONS` only
+    Asterisk,
+}
+
+/// Says which form a target has. What passes here is a [`Uri`], too.
+pub(crate) fn check(method: &Method, target: &[u8]) -> Result<Form, Refusal> {
+    const BAD: Refusal = Refusal::bad("the request target is malformed");
+    if method == Method::CONNECT {
+        let whole = authority::parse(target).ok_or(BAD)?;
+        let is_whole = !whole.host.is_empty() && whole.port.is_some();
+        return if is_whole && is_uri(target) { Ok(Form::Authority) } else { Err(BAD) };
+    }
+    match target {
+        [b'/', rest @ ..] if is_path_and_query(rest) => Ok(Form::Origin),
+        b"*" if method == Method::OPTIONS => Ok(Form::Asterisk),
+        [b'/', ..] | [] => Err(BAD),
+        _ => {
+            let rest = without_scheme(target).ok_or(BAD)?;
+            let end = memchr::memchr2(b'/', b'?', rest).unwrap_or(rest.len());
+            let (authority, rest) = rest.split_at(end);
+            let has_host = authority::parse(authority).is_some_and(|found| !found.host.is_empty());
+            let is_whole = has_host && is_path_and_query(rest);
+            if is_whole && is_uri(target) { Ok(Form::Absolute) } else { Err(BAD) }
+        }
+    }
+}
+
+/// What follows the scheme of a target that has one of ours.
+fn without_scheme(target: &[u8]) -> Option<&[u8]> {
+    let (scheme, rest) = target.split_at(memchr::memchr(b':', target)?);
+    let is_ours = scheme.eq_ignore_ascii_case(b"http") || scheme.eq_ignore_ascii_case(b"https");
+    if is_ours { rest.strip_prefix(b"://") } else { None }
+}
+
+fn is_uri(target: &[u8]) -> bool {
+    Uri::try_from(target).is_ok()
+}
+
+/// What may stand in a path, and what in a query: the characters of RFC 3986, and those beside them that
+/// clients are known to send as they are.
+fn is_path_and_query(bytes: &[u8]) -> bool {
+    let mut allowed: u8 = IN_PATH;
+    for &byte in bytes {
+        if ALLOWED[byte as usize] & allowed == 0 {
+            if byte != b'?' {
+                return false;
+            }
+            allowed = IN_QUERY;
+        }
+    }
+    true
+}
+
+const IN_PATH: u8 = 1;
+const IN_QUERY: u8 = 2;
+
+static ALLOWED: [u8; 256] = {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let path = matches!(
+            byte as u8,
+            b'!' | b'"' | b'$'..=b';' | b'=' | b'@'..=b'_' | b'a'..=b'~'
+        );
+        let query = matches!(byte as u8, b'!' | b'$'..=b';' | b'=' | b'?'..=b'~');
+        table[byte] = (path as u8 * IN_PATH) | (query as u8 * IN_QUERY);
+        byte += 1;
+    }
+    table
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_byte_that_passes_is_one_of_a_uri() {
+        for prefix in ["/", "/a?b="] {
+            for byte in 0..=255_u8 {
+                let mut target = prefix.as_bytes().to_vec();
+                target.push(byte);
+                if check(&Method::GET, &target).is_ok() {
+                    let uri = Uri::try_from(&target[..]).unwrap_or_else(|_| panic!("{byte:#x}"));
+                    assert_eq!(uri.to_string().as_bytes(), &target[..], "{byte:#x}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn forms_are_told_apart() {
+        let form = |method: Method, target: &str| check(&method, target.as_bytes()).ok();
+        assert_eq!(form(Method::GET, "/"), Some(Form::Origin));
+        assert_eq!(form(Method::GET, "//a?b?c"), Some(Form::Origin));
+        assert_eq!(form(Method::GET, "http://a/b"), Some(Form::Absolute));
+        assert_eq!(form(Method::GET, "HTTP://a/b"), Some(Form::Absolute));
+        assert_eq!(form(Method::OPTIONS, "*"), Some(Form::Asterisk));
+        assert_eq!(form(Method::CONNECT, "a:80"), Some(Form::Authority));
+        for (method, target) in [
+            (Method::GET, "*"),
+            (Method::GET, "a:80"),
+            (Method::GET, "a"),
+            (Method::GET, "ftp://a/"),
+            (Method::GET, "http://"),
+            (Method::GET, "http://user@a/"),
+            (Method::GET, "http://:80/"),
+            (Method::GET, "http://a:b/"),
+            (Method::GET, "http://a/\u{e4}"),
+            (Method::CONNECT, ":80"),
+            (Method::CONNECT, "user@a:80"),
+            (Method::GET, "/a#b"),
+            (Method::GET, "http://a/#b"),
+            (Method::GET, "/a b"),
+            (Method::CONNECT, "/"),
+            (Method::CONNECT, "a"),
+            (Method::CONNECT, "http://a:80/"),
+        ] {
+            assert_eq!(form(method, target), None, "{target}");
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! Which handler answers which path.
+
+use crate::handler::Handler;
+use crate::message::request::Request;
+use crate::message::response::{IntoResponse, Response};
+use core::fmt;
+use http::header::ALLOW;
+use http::{HeaderValue, Method, StatusCode};
+use percent_encoding::percent_decode_str;
+use std::borrow::Cow;
+
+/// Chooses a handler by path and method.
+///
+/// `{name}` stands for one segment of a path, `{*name}` for the rest of it;
+/// [`Request::param`] says what stood there. What is not known is answered with 404, a method that is not
+/// with 405 and those that are; `HEAD` is answered as `GET`, without the body. Letters, digits and `-._~` may be
+/// encoded in a path, and mean the same; an encoded slash is no end of a segment. Paths are always whole: a
+/// router within a router sees the same path.
+///
+/// # Examples
+/// ```
+/// use sinew_http::{Request, Response, Router, Server};
+///
+/// let router = Router::new()
+///     .get("/", |_: Request| "hello\n")
+///     .get("/users/{id}", |request: Request| {
+///         Response::text(format!("user {}\n", request.param("id").unwrap_or_default()))
+///     })
+///     .post("/users", |mut request: Request| -> std::io::Result<Response> {
+///         let body = request.body().read_all()?;
+///         Ok(Response::text(format!("{} bytes\n", body.len())))
+///     });
+/// let server = Server::bind("127.0.0.1:0").start(router)?;
+/// # server.shutdown(std::time::Duration::ZERO);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Default)]
+pub struct Router {
+    paths: matchit::Router<usize>,
+    routes: Vec<Route>,
+    fallback: Option<Box<dyn Handler>>,
+}
+
+struct Route {
+    path: String,
+    handlers: Vec<(Option<Method>, Box<dyn Handler>)>,
+}
+
+impl Router {
+    /// One that knows nothing.
+    ///
+    /// # Examples
+    /// ```
+    /// let router = sinew_http::Router::new();
+    /// ```
+    pub fn new() -> Router {
+        Router::default()
+    }
+
+    /// Answers `GET`, and `HEAD`, for a path.
+    ///
+    /// # Panics
+    /// As [`route`](Self::route) does.
+    ///
+    /// # Examples
+    /// ```
+    /// # use sinew_http::{Request, Router};
+    /// let router = Router::new().get("/hello", |_: Request| "hello\n");
+    /// ```
+    #[must_use]
+    #[track_caller]
+    pub fn get(self, path: &str, handler: impl Handler) -> Router {
+        self.route(Method::GET, path, handler)
+    }
+
+    /// Answers `POST` for a path.
+    ///
+    /// # Panics
+    /// As [`route`](Self::route) does.
+    ///
+    /// # Examples
+    /// ```
+    /// # use sinew_http::{Request, Router};
+    /// let router = Router::new().post("/echo", |request: Request| sinew_http::Response::from(request.into_body()));
+    /// ```
+    #[must_use]
+    #[track_caller]
+    pub fn post(self, path: &str, handler: impl Handler) -> Router {
+        self.route(Method::POST, path, handler)
+    }
+
+    /// Answers `PUT` for a path.
+    ///
+    /// # Panics
+    /// As [`route`](Self::route) does.
+    ///
+    /// # Examples
+    /// ```
+    /// # use sinew_http::{Request, Router};
+    /// let router = Router::new().put("/things/{id}", |_: Request| "done\n");
+    /// ```
+    #[must_use]
+    #[track_caller]
+    pub fn put(self, path: &str, handler: impl Handler) -> Router {
+        self.route(Method::PUT, path, handler)
+    }
+
+    /// Answers `DELETE` for a path.
+    ///
+    /// # Panics
+    /// As [`route`](Self::route) does.
+    ///
+    /// # Examples
+    /// ```
+    /// # use sinew_http::{Request, Router};
+    /// let router = Router::new().delete("/things/{id}", |_: Request| "done\n");
+    /// ```
+    #[must_use]
+    #[track_caller]
+    pub fn delete(self, path: &str, handler: impl Handler) -> Router {
+        self.route(Method::DELETE, path, handler)
+    }
+
+    /// Answers `PATCH` for a path.
+    ///
+    /// # Panics
+    /// As [`route`](Self::route) does.
+    ///
+    /// # Examples
+    /// ```
+    /// # use sinew_http::{Request, Router};
+    /// let router = Router::new().patch("/things/{id}", |_: Request| "done\n");
+    /// ```
+    #[must_use]
+    #[track_caller]
+    pub fn patch(self, path: &str, handler: impl Handler) -> Router {
+        self.route(Method::PATCH, path, handler)
+    }
+
+    /// Answers a method for a path.
+    ///
+    /// # Panics
+    /// If the path is malformed, or in conflict with another one, or has this method already: the message
+    /// names it.
+    ///
+    /// # Examples
+    /// ```
+    /// # use sinew_http::{Request, Router, http::{Method, StatusCode}};
+    /// let router = Router::new()
+    ///     .route(Method::DELETE, "/users/{id}", |_: Request| StatusCode::NO_CONTENT);
+    /// ```
+    #[must_use]
+    #[track_caller]
+    pub fn route(mut self, method: Method, path: &str, handler: impl Handler) -> Router {
+        self.add(Some(method), path, Box::new(handler));
+        self
+    }
+
+    /// Answers every method that has no handler of its own for a path.
+    ///
+    /// # Panics
+    /// As [`route`](Self::route) does.
+    ///
+    /// # Examples
+    /// ```
+    /// # use sinew_http::{Request, Router};
+    /// let router = Router::new().any("/{*path}", |request: Request| request.method().to_string());
+    /// ```
+    #[must_use]
+    #[track_caller]
+    pub fn any(mut self, path: &str, handler: impl Handler) -> Router {
+        self.add(None, path, Box::new(handler));
+        self
+    }
+
+    /// Answers what no path fits, instead of 404.
+    ///
+    /// # Examples
+    /// ```
+    /// # use sinew_http::{Request, Response, Router, http::StatusCode};
+    /// let router = Router::new().fallback(|_: Request| {
+    ///     Response::html("<h1>not here</h1>").with_status(StatusCode::NOT_FOUND)
+    /// });
+    /// ```
+    #[must_use]
+    pub fn fallback(mut self, handler: impl Handler) -> Router {
+        self.fallback = Some(Box::new(handler));
+        self
+    }
+
+    #[track_caller]
+    fn add(&mut self, method: Option<Method>, path: &str, handler: Box<dyn Handler>) {
+        let index = match self.routes.iter().position(|route| route.path == path) {
+            Some(index) => index,
+            None => {
+                if let Err(error) = self.paths.insert(path, self.routes.len()) {
+                    panic!("the route {path:?} cannot be added: {error}");
+                }
+                self.routes.push(Route { path: path.into(), handlers: Vec::new() });
+                self.routes.len() - 1
+            }
+        };
+        let handlers = &mut self.routes[index].handlers;
+        if handlers.iter().any(|(known, _)| *known == method) {
+            let method = method.as_ref().map_or("any method", Method::as_str);
+            panic!("the route {path:?} has a handler for {method} already");
+        }
+        handlers.push((method, handler));
+    }
+}
+
+impl Handler for Router {
+    fn handle(&self, mut request: Request) -> Response {
+        let path = normal(request.path());
+        let Ok(found) = self.paths.at(&path) else {
+            return match &self.fallback {
+                Some(fallback) => fallback.handle(request),
+                None => StatusCode::NOT_FOUND.into_response(),
+            };
+        };
+        let route = &self.routes[*found.value];
+        let Some(handler) = route.handler(request.method()) else { return route.refuse() };
+        let mut params = Vec::new();
+        for (name, value) in found.params.iter() {
+            match percent_decode_str(value).decode_utf8() {
+                Ok(value) => params.push((name.into(), value.into())),
+                Err(_) => return StatusCode::BAD_REQUEST.into_response(),
+            }
+        }
+        drop(path);
+        request.set_params(params);
+        handler.handle(request)
+    }
+}
+
+/// A path in which nothing is encoded that need not be: `/%61` is `/a`, also for who guards `/a`.
+fn normal(path: &str) -> Cow<'_, str> {
+    if !path.contains('%') {
+        return path.into();
+    }
+    let mut normal = String::with_capacity(path.len());
+    let mut rest = path;
+    while let Some(at) = rest.find('%') {
+        normal.push_str(&rest[..at]);
+        let digits = rest.get(at + 1..at + 3);
+        match digits.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) => {
+                normal.push(byte.into());
+                rest = &rest[at + 3..];
+            }
+            _ => {
+                normal.push('%');
+                rest = &rest[at + 1..];
+            }
+        }
+    }
+    normal.push_str(rest);
+    normal.into()
+}
+
+impl Route {
+    fn handler(&self, method: &Method) -> Option<&dyn Handler> {
+        let find = |wanted: Option<&Method>| {
+            let mut handlers = self.handlers.iter();
+            handlers.find(|(known, _)| known.as_ref() == wanted).map(|(_, handler)| &**handler)
+        };
+        let as_get = || (method == Method::HEAD).then(|| find(Some(&Method::GET))).flatten();
+        find(Some(method)).or_else(as_get).or_else(|| find(None))
+    }
+
+    fn refuse(&self) -> Response {
+        let mut allowed = Vec::new();
+        for method in self.handlers.iter().filter_map(|(method, _)| method.as_ref()) {
+            allowed.push(method.as_str());
+            if method == Method::GET {
+                allowed.push("HEAD");
+            }
+        }
+        allowed.sort_unstable();
+        allowed.dedup();
+        let mut response = StatusCode::METHOD_NOT_ALLOWED.into_response();
+        if let Ok(allowed) = HeaderValue::try_from(allowed.join(", ")) {
+            response.headers_mut().insert(ALLOW, allowed);
+        }
+        response
+    }
+}
+
+impl fmt::Debug for Router {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.routes.iter().map(|route| &route.path)).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_need_not_be_encoded_is_not() {
+        for (path, expected) in [
+            ("/a", "/a"),
+            ("/%61dmin", "/admin"),
+            ("/%7Euser/%2e%2e", "/~user/.."),
+            ("/a%2Fb", "/a%2Fb"),
+            ("/%2561", "/%2561"),
+            ("/%", "/%"),
+            ("/%6", "/%6"),
+            ("/%zz%61", "/%zza"),
+            ("/%+6%61", "/%+6a"),
+        ] {
+            assert_eq!(normal(path), expected);
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! A server that runs, and how it ends.
+
+use super::shared::{Clock, Shared};
+use super::{At, Server, accept};
+use crate::connection::Connection;
+use crate::handler::Handler;
+use core::fmt;
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
+use core::time::Duration;
+use sinew::sync::{Event, Semaphore};
+use sinew::{Builder, Fiber, Handle, Runtime};
+use std::collections::HashSet;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
+
+/// A server that runs.
+///
+/// Dropping it lets the server run on, with its runtime if it has one of its own.
+pub struct ServerHandle {
+    shared: Arc<Shared>,
+    /// The fibers that accept connections, and the one that winds the clock.
+    fibers: Vec<Fiber>,
+    over: Event,
+    runtime: Option<Runtime>,
+}
+
+/// So long the rest of a server that is ended by force may take to notice.
+const NOTICING: Duration = Duration::from_secs(1);
+
+pub(super) fn start(server: Server, handler: Box<dyn Handler>) -> io::Result<ServerHandle> {
+    let (on, runtime) = server.runtime.runtime()?;
+    if let Some(size) = server.stack_size {
+        // Said now rather than when a connection comes.
+        drop(Builder::new().runtime(&on).stack_size(size).build(|| ())?);
+    }
+    let listeners = match server.at {
+        At::Addresses(addresses) => accept::listen(&addresses?, server.listeners)?,
+        At::Listener(listener) => vec![listener.into()],
+    };
+    let local = listeners[0].local_addr()?;
+    let limits = server.limits;
+    let most = limits.most_connections();
+    let shared = Arc::new(Shared {
+        handler,
+        limits,
+        local,
+        kept_stacks: server.kept_stacks,
+        stack_size: server.stack_size,
+        access_log: server.access_log,
+        problem_log: server.problem_log,
+        #[cfg(feature = "tls")]
+        tls: server.tls,
+        room: Arc::new(Semaphore::new(most)),
+        most,
+        numbers: AtomicU64::new(0),
+        closing: AtomicBool::new(false),
+        open: Mutex::default(),
+        count: AtomicUsize::new(0),
+        clock: Clock::for_timeouts(limits.idle_timeout.min(limits.head_timeout)),
+    });
+    let spawn = |name: String, f: Box<dyn FnOnce() + Send>| -> io::Result<Fiber> {
+        Ok(Builder::new().runtime(&on).name(name).spawn(f)?.fiber())
+    };
+    let mut fibers = Vec::new();
+    for listener in listeners {
+        let shared = shared.clone();
+        let accept = move || accept::accept(&listener, &shared);
+        fibers.push(spawn(format!("http {local} accept"), Box::new(accept))?);
+    }
+    let clock = shared.clone();
+    fibers.push(spawn(format!("http {local} clock"), Box::new(move || tend(&clock)))?);
+    Ok(ServerHandle { shared, fibers, over: Event::new(), runtime })
+}
+
+/// Winds the clock, and closes connections that are idle for too long, until it is cancelled.
+fn tend(shared: &Shared) {
+    loop {
+        sinew::sleep(shared.clock.period);
+        shared.clock.wind();
+        for connection in shared.expired() {
+            connection.close_if_idle();
+        }
+    }
+}
+
+impl ServerHandle {
+    /// The address that the server listens at.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_http::{Request, Response, Server};
+    ///
+    /// let server = Server::bind("127.0.0.1:0").start(|_: Request| Response::text("hello"))?;
+    /// assert!(server.local_addr().ip().is_loopback());
+    /// # server.shutdown(std::time::Duration::ZERO);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn local_addr(&self) -> SocketAddr {
+        self.shared.local
+    }
+
+    /// How many connections are open.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_http::{Request, Response, Server};
+    ///
+    /// let server = Server::bind("127.0.0.1:0").start(|_: Request| Response::text("hello"))?;
+    /// assert_eq!(server.connections(), 0);
+    /// # server.shutdown(std::time::Duration::ZERO);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn connections(&self) -> usize {
+        self.shared.count()
+    }
+
+    /// Ends the server: accepts nothing more, closes connections that are idle, and waits for requests
+    /// that are being served, for as long as `patience`. Those that are not done then are cancelled, and
+    /// their connections closed. A handler may call it, and is not waited for by itself.
+    ///
+    /// # Errors
+    /// If there were some; it says how many.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_http::{Request, Response, Server};
+    /// use std::time::Duration;
+    ///
+    /// let server = Server::bind("127.0.0.1:0").start(|_: Request| Response::text("hello"))?;
+    /// server.shutdown(Duration::from_secs(10)).expect("nobody asked for anything");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn shutdown(&self, patience: Duration) -> Result<(), ShutdownError> {
+        /// Also if whoever shuts down is cancelled.
+        struct Over<'a>(&'a Event);
+        impl Drop for Over<'_> {
+            fn drop(&mut self) {
+                self.0.set();
+            }
+        }
+        let _over = Over(&self.over);
+        let shared = &self.shared;
+        shared.begin_closing();
+        for fiber in &self.fibers {
+            fiber.cancel();
+        }
+        for fiber in &self.fibers {
+            fiber.wait_finished(None);
+        }
+        let connections = shared.connections();
+        for connection in &connections {
+            connection.close_if_idle();
+            connection.close_if_upgraded();
+        }
+        // Each connection that is open has a permit; a handler does not wait for its own.
+        let own = connections.iter().any(|connection| is_of_this_fiber(connection));
+        let others = shared.most - usize::from(own);
+        // They are closed when nobody has them.
+        drop(connections);
+        match shared.room.acquire_for(others, patience) {
+            Some(_) => Ok(()),
+            None => self.end_by_force(others),
+        }
+    }
+
+    fn end_by_force(&self, others: usize) -> Result<(), ShutdownError> {
+        let shared = &self.shared;
+        let mut connections = shared.connections();
+        connections.retain(|connection| !is_of_this_fiber(connection));
+        connections.iter().for_each(|connection| connection.abort());
+        let names: HashSet<&str> = connections.iter().map(|connection| &*connection.name).collect();
+        for info in sinew::fibers() {
+            if info.name().is_some_and(|name| names.contains(name)) {
+                info.fiber.cancel();
+            }
+        }
+        let _ = shared.room.acquire_for(others, NOTICING);
+        match connections.len() {
+            0 => Ok(()),
+            unfinished => Err(ShutdownError { unfinished }),
+        }
+    }
+
+    /// Waits until the server was [shut down](Self::shutdown).
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_http::{Request, Response, Server};
+    /// use std::time::Duration;
+    ///
+    /// let server = Server::bind("127.0.0.1:0").start(|_: Request| Response::text("hello"))?;
+    /// sinew::scope(|s| {
+    ///     s.spawn(|| server.shutdown(Duration::from_secs(1)));
+    ///     server.wait();
+    /// });
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn wait(&self) {
+        self.over.wait();
+    }
+}
+
+/// Whether the fiber that runs serves a connection.
+fn is_of_this_fiber(connection: &Connection) -> bool {
+    // A plain thread serves none.
+    Handle::try_current().is_some() && sinew::current().name() == Some(&*connection.name)
+}
+
+impl Drop for ServerHandle {
+    fn drop(&mut self) {
+        if !self.over.is_set() {
+            std::mem::forget(self.runtime.take());
+        }
+    }
+}
+
+/// Requests that were not done when a server was shut down.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct ShutdownError {
+    /// How many connections were closed by force.
+    pub unfinished: usize,
+}
+
+impl fmt::Display for ShutdownError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} connections were still in use, and were closed", self.unfinished)
+    }
+}
+
+impl std::error::Error for ShutdownError {}
+
+impl fmt::Debug for ServerHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ServerHandle")
+            .field("local_addr", &self.local_addr())
+            .field("connections", &self.connections())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,128 @@
+//! What all connections of a server share.
+
+use super::limits::Limits;
+use crate::connection::Connection;
+use crate::date;
+use crate::handler::Handler;
+use crate::log::{AccessEntry, Problem, contain};
+use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use core::time::Duration;
+use sinew::sync::Semaphore;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Instant;
+
+/// Called for each response.
+pub(crate) type AccessLog = Box<dyn Fn(&AccessEntry<'_>) + Send + Sync>;
+/// Called for what goes wrong and nobody else is told.
+pub(crate) type ProblemLog = Box<dyn Fn(&Problem<'_>) + Send + Sync>;
+
+pub(crate) struct Shared {
+    pub(crate) handler: Box<dyn Handler>,
+    pub(crate) limits: Limits,
+    pub(crate) local: SocketAddr,
+    /// How many connections keep their stack while they wait for the next request.
+    pub(crate) kept_stacks: usize,
+    pub(crate) stack_size: Option<usize>,
+    pub(crate) access_log: Option<AccessLog>,
+    pub(crate) problem_log: Option<ProblemLog>,
+    #[cfg(feature = "tls")]
+    pub(crate) tls: Option<crate::tls::Tls>,
+    /// One permit for each connection that there may be.
+    pub(crate) room: Arc<Semaphore>,
+    pub(crate) most: usize,
+    /// Whether connections are to be closed as soon as they are idle.
+    pub(super) closing: AtomicBool,
+    /// Counts connections, to tell them apart.
+    pub(super) numbers: AtomicU64,
+    pub(super) open: Mutex<HashMap<u64, Arc<Connection>>>,
+    /// How many are open.
+    pub(super) count: AtomicUsize,
+    pub(crate) clock: Clock,
+}
+
+impl Shared {
+    /// Whether a connection that waits gives up its stack.
+    pub(crate) fn defers(&self) -> bool {
+        self.count.load(Ordering::Relaxed) > self.kept_stacks
+    }
+
+    pub(crate) fn is_closing(&self) -> bool {
+        // ORDERING: SeqCst, with the states of connections; see `Connection::rest`.
+        self.closing.load(Ordering::SeqCst)
+    }
+
+    /// From now on, connections are closed when they are idle.
+    pub(crate) fn begin_closing(&self) {
+        self.closing.store(true, Ordering::SeqCst);
+    }
+
+    pub(crate) fn enter(&self, connection: Arc<Connection>) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.insert(connection.number, connection);
+        self.count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn leave(&self, number: u64) {
+        let left = self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
+        if left.is_some() {
+            self.count.fetch_sub(1, Ordering::Relaxed);
+        }
+        // What it takes along is dropped without the lock.
+        drop(left);
+    }
+
+    /// Those that are open at this moment.
+    pub(crate) fn connections(&self) -> Vec<Arc<Connection>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    }
+
+    /// Those that have been idle for too long.
+    pub(crate) fn expired(&self) -> Vec<Arc<Connection>> {
+        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        open.values().filter(|connection| connection.has_expired()).cloned().collect()
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn tell(&self, problem: &Problem<'_>) {
+        if let Some(log) = &self.problem_log {
+            contain(|| log(problem));
+        }
+    }
+}
+
+/// A clock that is looked at often and wound by one fiber: it is right within its period.
+pub(crate) struct Clock {
+    start: Instant,
+    /// Milliseconds since the start.
+    elapsed: AtomicU64,
+    /// The second since 1970.
+    second: AtomicU64,
+    pub(crate) period: Duration,
+}
+
+impl Clock {
+    /// One that is good for timeouts of this length.
+    pub(crate) fn for_timeouts(shortest: Duration) -> Clock {
+        let period = (shortest / 4).clamp(Duration::from_millis(10), Duration::from_secs(1));
+        let (elapsed, second) = (AtomicU64::new(0), AtomicU64::new(date::now()));
+        Clock { start: Instant::now(), elapsed, second, period }
+    }
+
+    pub(crate) fn wind(&self) {
+        self.elapsed.store(self.start.elapsed().as_millis() as u64, Ordering::Relaxed);
+        self.second.store(date::now(), Ordering::Relaxed);
+    }
+
+    pub(crate) fn elapsed(&self) -> u64 {
+        self.elapsed.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn second(&self) -> u64 {
+        self.second.load(Ordering::Relaxed)
+    }
+}

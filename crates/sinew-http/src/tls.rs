@@ -1,0 +1,138 @@
+//! Certificates for servers.
+
+use core::fmt;
+use rustls::ServerConfig;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+/// What a server needs to speak TLS: a certificate and its key, or a whole configuration of `rustls`.
+///
+/// # Examples
+/// ```
+/// use sinew_http::{Request, Response, Server, Tls};
+///
+/// let tls = Tls::self_signed(["localhost"])?;
+/// let server = Server::bind("127.0.0.1:0").tls(tls).start(|_: Request| Response::text("secret"))?;
+/// # server.shutdown(std::time::Duration::ZERO);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Tls {
+    config: Arc<ServerConfig>,
+}
+
+impl Tls {
+    /// A certificate, with those that vouch for it behind it, and its key, both in PEM.
+    ///
+    /// # Errors
+    /// If there is no certificate or no key, or the two do not belong together.
+    ///
+    /// # Examples
+    /// ```
+    /// let error = sinew_http::Tls::from_pem("nothing", "nothing").unwrap_err();
+    /// assert_eq!(error.to_string(), "there is no certificate in what should have one in PEM");
+    /// ```
+    pub fn from_pem(certificate: impl AsRef<[u8]>, key: impl AsRef<[u8]>) -> io::Result<Tls> {
+        let chain = CertificateDer::pem_slice_iter(certificate.as_ref())
+            .collect::<Result<Vec<_>, _>>()
+            .map_err(|error| invalid(format!("the certificate is not PEM: {error}")))?;
+        if chain.is_empty() {
+            return Err(invalid("there is no certificate in what should have one in PEM".into()));
+        }
+        let key = PrivateKeyDer::from_pem_slice(key.as_ref()).map_err(|error| {
+            invalid(format!("there is no key in what should have one in PEM: {error}"))
+        })?;
+        Tls::new(chain, key)
+    }
+
+    /// The same from files.
+    ///
+    /// # Errors
+    /// If they cannot be read, or as for [`from_pem`](Self::from_pem); the message names the file.
+    ///
+    /// # Examples
+    /// ```
+    /// let error = sinew_http::Tls::from_pem_files("none.pem", "none.key").unwrap_err();
+    /// assert!(error.to_string().starts_with("none.pem: "));
+    /// ```
+    pub fn from_pem_files(certificate: impl AsRef<Path>, key: impl AsRef<Path>) -> io::Result<Tls> {
+        let (certificate, key) = (certificate.as_ref(), key.as_ref());
+        let read = |path: &Path| sinew::fs::read(path).map_err(|error| about(path, &error));
+        let (certificate_pem, key_pem) = (read(certificate)?, read(key)?);
+        Tls::from_pem(certificate_pem, key_pem).map_err(|error| {
+            let message = format!("{} and {}: {error}", certificate.display(), key.display());
+            io::Error::new(error.kind(), message)
+        })
+    }
+
+    /// A new certificate for these names, that nobody vouches for: for development. Clients have to be
+    /// told to accept it.
+    ///
+    /// # Errors
+    /// If one of the names is none.
+    ///
+    /// # Examples
+    /// ```
+    /// let tls = sinew_http::Tls::self_signed(["localhost", "127.0.0.1"])?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn self_signed(names: impl IntoIterator<Item = impl Into<String>>) -> io::Result<Tls> {
+        let names: Vec<String> = names.into_iter().map(Into::into).collect();
+        let made = rcgen::generate_simple_self_signed(names.clone()).map_err(|error| {
+            invalid(format!("no certificate can be made for {names:?}: {error}"))
+        })?;
+        let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
+        Tls::new(vec![made.cert.der().clone()], key.into())
+    }
+
+    /// Everything that `rustls` can be told: client certificates, several names, other providers.
+    ///
+    /// The protocol that is negotiated should be `http/1.1`, or none.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_http::rustls::ServerConfig;
+    ///
+    /// fn tls(config: ServerConfig) -> sinew_http::Tls {
+    ///     sinew_http::Tls::from_config(config.into())
+    /// }
+    /// ```
+    pub fn from_config(config: Arc<ServerConfig>) -> Tls {
+        Tls { config }
+    }
+
+    fn new(chain: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'static>) -> io::Result<Tls> {
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut config = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| invalid(error.to_string()))?
+            .with_no_client_auth()
+            .with_single_cert(chain, key)
+            .map_err(|error| {
+                invalid(format!("the certificate and the key cannot be used: {error}"))
+            })?;
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Tls { config: Arc::new(config) })
+    }
+
+    pub(crate) fn config(&self) -> &Arc<ServerConfig> {
+        &self.config
+    }
+}
+
+fn invalid(message: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, message)
+}
+
+fn about(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+impl fmt::Debug for Tls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Tls").finish_non_exhaustive()
+    }
+}
