@@ -13,15 +13,9 @@ import (
 	"time"
 )
 
-// Serves on a port of the loopback address and prints the port. Answers each line of its input with
-// the processor time that it has used, of user and of system, in nanoseconds.
-//
-// A request that begins with 1 takes so many steps of mix.
+// Echoes on a port of the loopback address. A request that begins with 1 takes so many steps of mix.
 func serveEcho(message, steps uint64) {
-	listener, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		fail(err.Error())
-	}
+	listener := listen()
 	go func() {
 		for {
 			connection, err := listener.Accept()
@@ -31,6 +25,20 @@ func serveEcho(message, steps uint64) {
 			go echo(connection, message, steps)
 		}
 	}()
+	answer(listener)
+}
+
+func listen() net.Listener {
+	listener, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		fail(err.Error())
+	}
+	return listener
+}
+
+// Prints the port of a server. Answers each line of the input with the processor time that has been
+// used, of user and of system, in nanoseconds.
+func answer(listener net.Listener) {
 	fmt.Println(listener.Addr().(*net.TCPAddr).Port)
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {

@@ -87,6 +87,10 @@ func main() {
 		serve(pipes)
 	case "echo":
 		serveEcho(number(0), number(1))
+	case "http_hello":
+		serveHTTP(respondHello)
+	case "http_json":
+		serveHTTP(respondJSON)
 	default:
 		if work, ok := syncBenchmarks[os.Args[1]]; ok {
 			serve(work)

@@ -44,12 +44,23 @@ impl Process {
 
     /// The numbers on the next line that it prints: so many.
     pub(crate) fn hear<T: FromStr, const N: usize>(&mut self) -> Result<[T; N], String> {
+        let numbers = self.hear_all()?;
+        let count = numbers.len();
+        numbers
+            .try_into()
+            .map_err(|_| format!("a process that was measured said {count} numbers, and not {N}"))
+    }
+
+    /// All numbers on the next line that it prints.
+    pub(crate) fn hear_all<T: FromStr>(&mut self) -> Result<Vec<T>, String> {
         let mut line = String::new();
         if self.output.read_line(&mut line).map_err(gone)? == 0 {
             return Err("a process that was measured has ended".to_owned());
         }
-        let numbers: Vec<T> = line.split_whitespace().filter_map(|one| one.parse().ok()).collect();
-        numbers.try_into().map_err(|_| format!("a process that was measured said {line:?}"))
+        line.split_whitespace()
+            .map(|one| one.parse().ok())
+            .collect::<Option<Vec<T>>>()
+            .ok_or_else(|| format!("a process that was measured said {line:?}"))
     }
 }
 

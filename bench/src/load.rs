@@ -1,6 +1,10 @@
 //! What the contenders of a runtime are given to do, the same for all, and how it is looked at.
 
+use crate::floor::threads::{OnFirst, stay_on};
+use crate::measure::Lap;
+use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// Tasks in a batch.
@@ -31,6 +35,12 @@ pub(crate) const ROOM: usize = 64;
 
 /// The key that is locked, in `multilock`.
 pub(crate) const KEY: u64 = 7;
+
+/// Tasks that are added to a loop before it runs.
+pub(crate) const TASKS: u64 = 100;
+
+/// Of tasks that another thread adds: how many more than have run, at most. A power of two.
+pub(crate) const OUTSTANDING: u64 = 1024;
 
 /// How often each sleeper of `timers` sleeps.
 pub(crate) const SLEEPS: usize = 10;
@@ -180,5 +190,103 @@ impl Hands {
         self.last.store(who, Ordering::Relaxed);
         self.changes.store(changes, Ordering::Relaxed);
         changes
+    }
+}
+
+/// Counts what tasks of one thread do. It stays for ever, so that they need not share it.
+pub(crate) fn counter() -> &'static Cell<u64> {
+    Box::leak(Box::default())
+}
+
+/// How many tasks that another thread has added have run. Nothing else is in its cache lines.
+#[derive(Default)]
+#[repr(align(128))]
+pub(crate) struct Progress(AtomicU64);
+
+impl Progress {
+    /// One that stays for ever, so that tasks need not share it.
+    pub(crate) fn new() -> &'static Progress {
+        Box::leak(Box::default())
+    }
+
+    /// A task has run. Only the thread of the loop writes to it.
+    pub(crate) fn advance(&self) {
+        self.0.store(self.0.load(Ordering::Relaxed) + 1, Ordering::Release);
+    }
+
+    fn done(&self) -> u64 {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+/// Tasks that another thread adds to a loop of this one. Each is kept on a processor of its own: who
+/// shares one takes turns, many tasks at a time, and none of them has to go from cache to cache.
+pub(crate) struct Remote {
+    pub(crate) count: u64,
+    /// How many more are added than have run, at most; if it comes to that, half of them have to run
+    /// first. With one, each is a round trip.
+    pub(crate) outstanding: u64,
+    pub(crate) progress: &'static Progress,
+}
+
+impl Remote {
+    /// Runs `work`, the loop, while another thread calls `add` for each task and `end` after the last.
+    pub(crate) fn run(
+        self,
+        mut add: impl FnMut() + Send,
+        end: impl FnOnce() + Send,
+        work: impl FnOnce(),
+    ) -> Lap {
+        self.progress.0.store(0, Ordering::Relaxed);
+        let gate = Gate::default();
+        let (here, this) = (&gate, &self);
+        let kept = OnFirst::stay();
+        let other = kept.last();
+        thread::scope(|scope| {
+            scope.spawn(move || {
+                stay_on(other);
+                here.arrive();
+                while !here.is_open() {
+                    thread::yield_now();
+                }
+                let mut done = 0;
+                for number in 0..this.count {
+                    if number - done >= this.outstanding {
+                        done = this.wait_for(number - this.outstanding / 2);
+                    }
+                    add();
+                }
+                drop(add);
+                end();
+            });
+            // Starting a thread does not count.
+            while gate.arrived() == 0 {
+                thread::yield_now();
+            }
+            let lap = Lap::run(self.count, || {
+                gate.open();
+                work();
+            });
+            assert_eq!(self.progress.done(), self.count);
+            lap
+        })
+    }
+
+    /// Waits until so many tasks have run; returns how many have. The more are missing, the less often
+    /// it looks: whoever runs them would have to get the cache line back each time.
+    fn wait_for(&self, least: u64) -> u64 {
+        let mut tries = 0;
+        loop {
+            let done = self.progress.done();
+            if done >= least {
+                return done;
+            }
+            tries += 1;
+            if tries < 100 {
+                (done..least).take(64).for_each(|_| std::hint::spin_loop());
+            } else {
+                thread::yield_now();
+            }
+        }
     }
 }

@@ -8,6 +8,7 @@ mod apart;
 mod client;
 mod file;
 mod floor;
+mod http;
 mod load;
 mod measure;
 mod noise;

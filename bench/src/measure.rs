@@ -12,7 +12,7 @@
 use crate::apart;
 use crate::client::Load;
 use crate::noise::Noise;
-use crate::server::{self, Server};
+use crate::server::{self, Foreign, Server};
 use crate::target::{Target, Verdict, judge};
 use serde::Serialize;
 use std::io::{IsTerminal, Write};
@@ -92,6 +92,8 @@ pub(crate) enum Serve {
     Here(fn() -> u16),
     /// Another program, which speaks like [`server::answer`].
     Program(fn() -> Result<Command, String>),
+    /// Another program that does not speak: this one starts it, and speaks for it.
+    Foreign(fn() -> Result<Foreign, String>),
 }
 
 /// What a number of operations took.
@@ -207,7 +209,7 @@ pub(crate) fn run(mut benchmark: Benchmark, settings: &Settings) -> Vec<Measured
             Work::Server(serve, load) => {
                 contender.work = Work::Figures(Box::new(move |sample| {
                     let command = match serve {
-                        Serve::Here(_) => own_child(benchmark, name)?,
+                        Serve::Here(_) | Serve::Foreign(_) => own_child(benchmark, name)?,
                         Serve::Program(command) => command()?,
                     };
                     load.measure(&mut Server::start(command)?, sample)
@@ -349,6 +351,7 @@ pub(crate) fn child(benchmarks: &[Benchmark], name: &str, contender: &str) -> Re
         }
         Some(Work::Apart(make)) => apart::serve(make()),
         Some(Work::Server(Serve::Here(serve), _)) => server::answer(serve()),
+        Some(Work::Server(Serve::Foreign(start), _)) => start()?.answer(),
         _ => Err(format!("{name} has no contender {contender} that runs alone")),
     }
 }

@@ -3,9 +3,14 @@
 //! The process serves on a port of the loopback address and prints the port on a line. From then on
 //! it answers each line of its input with the processor time that it has used, in nanoseconds: that
 //! of user and that of system. It ends when its input does. Servers in another language speak the
-//! same way.
+//! same way. One that cannot is started by a process that speaks for it: behind the port this one
+//! prints the numbers of the processes that are looked at instead.
 //!
 //! Next: `client`, which is the load.
+
+mod foreign;
+
+pub(crate) use foreign::Foreign;
 
 use crate::apart::Process;
 use std::io::Write;
@@ -16,12 +21,14 @@ use std::time::Duration;
 
 /// Connections that wait to be accepted: as many as the kernel allows by default. With less, one that
 /// comes in a burst would be dropped and come again a second later.
-const BACKLOG: i32 = 4096;
+pub(crate) const BACKLOG: i32 = 4096;
 
 /// The process of a server, seen from outside.
 pub(crate) struct Server {
     process: Process,
     port: u16,
+    /// Those that serve: `process`, or the ones that it speaks for.
+    serving: Vec<u32>,
 }
 
 /// Processor time of a server.
@@ -34,8 +41,14 @@ pub(crate) struct Used {
 impl Server {
     pub(crate) fn start(command: Command) -> Result<Server, String> {
         let mut process = Process::start(command)?;
-        let [port] = process.hear()?;
-        Ok(Server { process, port })
+        let mut numbers = process.hear_all::<u32>()?.into_iter();
+        let port = numbers.next().and_then(|port| port.try_into().ok());
+        let port = port.ok_or("a server has told no port")?;
+        let mut serving: Vec<u32> = numbers.collect();
+        if serving.is_empty() {
+            serving.push(process.id());
+        }
+        Ok(Server { process, port, serving })
     }
 
     pub(crate) fn port(&self) -> u16 {
@@ -50,26 +63,33 @@ impl Server {
 
     /// How many files it has open, its connections among them.
     pub(crate) fn files(&self) -> usize {
-        std::fs::read_dir(format!("/proc/{}/fd", self.process.id())).map_or(0, Iterator::count)
+        let files = |id| std::fs::read_dir(format!("/proc/{id}/fd")).map_or(0, Iterator::count);
+        self.serving.iter().map(files).sum()
     }
 
     /// Bytes that are resident, and those of page tables.
     pub(crate) fn memory(&self) -> [usize; 2] {
-        crate::floor::memory_of(&self.process.id().to_string())
+        let each = self.serving.iter().map(|id| crate::floor::memory_of(&id.to_string()));
+        each.fold([0, 0], |sum, one| [sum[0] + one[0], sum[1] + one[1]])
     }
 }
 
 /// The other side: tells the port, and answers until its input ends.
 pub(crate) fn answer(port: u16) -> Result<(), String> {
+    converse(&port.to_string(), used)
+}
+
+/// Tells the first line, and what has been used whenever it is asked.
+fn converse(first: &str, used: impl Fn() -> Used) -> Result<(), String> {
     let mut out = std::io::stdout().lock();
-    let mut tell = |line: String| {
+    let mut tell = |line: &str| {
         writeln!(out, "{line}").and_then(|()| out.flush()).map_err(|error| error.to_string())
     };
-    tell(port.to_string())?;
+    tell(first)?;
     for line in std::io::stdin().lines() {
         line.map_err(|error| format!("cannot read: {error}"))?;
         let used = used();
-        tell(format!("{} {}", used.user.as_nanos(), used.system.as_nanos()))?;
+        tell(&format!("{} {}", used.user.as_nanos(), used.system.as_nanos()))?;
     }
     Ok(())
 }

@@ -1,4 +1,5 @@
-//! What a server has to bear: the same program for all of them, in a process of its own.
+//! What a server has to bear: the same program for all of them, in a process of its own. For HTTP it
+//! is `wrk`.
 //!
 //! The client opens its connections and prints an empty line; what it does next begins when it is
 //! told a line. So processor time and memory of the server are looked at while nothing is under way.
@@ -6,6 +7,7 @@
 mod echo;
 mod histogram;
 mod idle;
+pub(crate) mod wrk;
 
 use crate::apart::Process;
 use crate::load::{CALM, mix};
@@ -14,6 +16,7 @@ use std::hint::black_box;
 use std::process::Command;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+use wrk::Wrk;
 
 /// Bytes of a request and of its answer.
 pub(crate) const MESSAGE: usize = 64;
@@ -52,6 +55,9 @@ const PROCESSORS: f64 = 2.0;
 /// many requests, and the kernel tells user from system time by a tick of some milliseconds.
 const SAMPLES: u32 = 20;
 
+/// The same for HTTP, where connections are opened meanwhile: 3 s, if nothing else is asked for.
+const HTTP_SAMPLES: u32 = 50;
+
 /// What is done with a server.
 #[derive(Clone, Copy)]
 pub(crate) enum Load {
@@ -66,6 +72,8 @@ pub(crate) enum Load {
     /// 18,000 connections are opened, and nothing is sent. Gives resident bytes and bytes of page
     /// tables for each.
     Idle,
+    /// Requests for `/` under wrk. See [`Wrk`] for what it gives.
+    Http(Wrk),
 }
 
 impl Load {
@@ -84,6 +92,7 @@ impl Load {
                 Ok(vec![heard.rate, heard.p50, heard.p99, heard.computed])
             }
             Load::Idle => idle(server),
+            Load::Http(wrk) => wrk.measure(server, HTTP_SAMPLES * sample),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! An echo server with nothing but epoll: two threads, each with its own.
+//! A server with nothing but epoll: two threads, each with its own. It echoes, or answers HTTP.
 //!
 //! One more thread accepts and deals the connections out in turn, so that both have as many. They
 //! could share the port with `SO_REUSEPORT`, but that deals by a hash, and not evenly.
@@ -20,12 +20,23 @@ const THREADS: usize = 2;
 const EVENTS: usize = 512;
 
 pub(crate) fn serve() -> u16 {
+    serve_by(|| {
+        let mut buffer = [0; 4096];
+        move |stream: &TcpStream| echo(stream, &mut buffer)
+    })
+}
+
+/// Calls what each thread makes for itself, with a connection that can be read; closes the connection
+/// if that returns false.
+pub(crate) fn serve_by<F: FnMut(&TcpStream) -> bool>(
+    make: impl Fn() -> F + Copy + Send + 'static,
+) -> u16 {
     let (listener, port) = listen();
     let epolls: [RawFd; THREADS] = std::array::from_fn(|_| {
         // SAFETY: no preconditions. The descriptor is never closed.
         let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
         assert!(epoll >= 0, "there is no epoll");
-        thread::spawn(move || serve_all(epoll));
+        thread::spawn(move || serve_all(epoll, make()));
         epoll
     });
     thread::spawn(move || {
@@ -48,9 +59,8 @@ fn watch(epoll: RawFd, stream: TcpStream) {
     unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, socket, &mut event) };
 }
 
-fn serve_all(epoll: RawFd) {
+fn serve_all(epoll: RawFd, mut serve: impl FnMut(&TcpStream) -> bool) {
     let mut events = [libc::epoll_event { events: 0, u64: 0 }; EVENTS];
-    let mut buffer = [0; 4096];
     loop {
         // SAFETY: the descriptor stays open, and there is room for as many events as it is told.
         let count =
@@ -60,7 +70,7 @@ fn serve_all(epoll: RawFd) {
             // once: a closed descriptor has no more events.
             let stream = unsafe { TcpStream::from_raw_fd(event.u64 as RawFd) };
             let stream = ManuallyDrop::new(stream);
-            if !echo(&stream, &mut buffer) {
+            if !serve(&stream) {
                 drop(ManuallyDrop::into_inner(stream));
             }
         }

@@ -1,6 +1,7 @@
 //! The bare mechanisms, by hand and without a library: what cannot be beaten.
 
 pub(crate) mod epoll;
+pub(crate) mod http;
 pub(crate) mod pipe;
 pub(crate) mod pread;
 #[cfg(target_arch = "x86_64")]

@@ -32,12 +32,47 @@ pub(crate) fn yielding() -> Timed {
 
 /// The last processor that the calling thread may use.
 pub(crate) fn last_processor() -> usize {
-    // SAFETY: an all-zero set is an empty one; the calls read and write the set alone.
+    processors(&allowed()).next_back().unwrap_or(0)
+}
+
+/// Keeps the calling thread on the first processor that it may use, until it is dropped.
+pub(crate) struct OnFirst {
+    before: libc::cpu_set_t,
+}
+
+impl OnFirst {
+    pub(crate) fn stay() -> OnFirst {
+        let before = allowed();
+        stay_on(processors(&before).next().unwrap_or(0));
+        OnFirst { before }
+    }
+
+    /// The last processor that the thread might use before: another one, if there are two.
+    pub(crate) fn last(&self) -> usize {
+        processors(&self.before).next_back().unwrap_or(0)
+    }
+}
+
+impl Drop for OnFirst {
+    fn drop(&mut self) {
+        // SAFETY: the call reads the set alone.
+        unsafe { libc::sched_setaffinity(0, size_of_val(&self.before), &self.before) };
+    }
+}
+
+/// The processors that the calling thread may use.
+fn allowed() -> libc::cpu_set_t {
+    // SAFETY: an all-zero set is an empty one; the call writes the set alone.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         libc::sched_getaffinity(0, size_of_val(&set), &mut set);
-        (0..libc::CPU_SETSIZE as usize).rfind(|one| libc::CPU_ISSET(*one, &set)).unwrap_or(0)
+        set
     }
+}
+
+fn processors(set: &libc::cpu_set_t) -> impl DoubleEndedIterator<Item = usize> {
+    // SAFETY: the index is below the size of a set.
+    (0..libc::CPU_SETSIZE as usize).filter(|one| unsafe { libc::CPU_ISSET(*one, set) })
 }
 
 /// Keeps the calling thread on a processor.

@@ -1,7 +1,7 @@
 //! crossbeam's channels, on threads.
 
 use super::threads;
-use crate::load::{ROOM, TALKERS};
+use crate::load::{Progress, ROOM, Remote, TALKERS};
 use crate::measure::{Lap, Timed};
 use crossbeam_channel::{Receiver, TryRecvError, bounded};
 use std::hint::{black_box, spin_loop};
@@ -10,6 +10,9 @@ use std::thread;
 pub(crate) const SPINNING: &str = "crossbeam-channel 0.5.17, 2 threads that spin on try_recv";
 pub(crate) const BLOCKING: &str = "crossbeam-channel 0.5.17, 2 threads, recv";
 pub(crate) const EIGHT: &str = "crossbeam-channel 0.5.17, 8 threads";
+
+pub(crate) const TASKS: &str =
+    "crossbeam-channel 0.5.17, a thread receives and runs the tasks itself";
 
 /// Receives; `None` when nobody sends any more.
 type Receive = fn(&Receiver<u64>) -> Option<u64>;
@@ -72,5 +75,18 @@ pub(crate) fn channel_mpmc() -> Timed {
                 }
             }
         })
+    })
+}
+
+/// Another thread sends tasks to one that does nothing but to run them.
+pub(crate) fn remote(outstanding: u64) -> Timed {
+    let progress = Progress::new();
+    Box::new(move |count| {
+        let (sender, receiver) = bounded(outstanding as usize);
+        Remote { count, outstanding, progress }.run(
+            move || sender.send(progress).expect("it is received"),
+            || (),
+            || receiver.iter().for_each(Progress::advance),
+        )
     })
 }

@@ -34,8 +34,8 @@ fn program() -> Result<PathBuf, String> {
     let own = std::env::current_exe().map_err(|error| error.to_string())?;
     let target = own.ancestors().nth(2).ok_or("this program lies in no directory")?.join("go");
     let program = target.join("sinew-bench-go");
-    let changed =
-        ["main.go", "io.go", "sync.go"].map(|file| modified(&Path::new(SOURCE).join(file)));
+    let changed = ["main.go", "http.go", "io.go", "sync.go"]
+        .map(|file| modified(&Path::new(SOURCE).join(file)));
     let changed = changed.into_iter().max().flatten();
     if modified(&program).is_some_and(|built| Some(built) > changed) {
         return Ok(program);
@@ -156,4 +156,13 @@ pub(crate) fn pipes() -> Timed {
 /// The program as a server.
 pub(crate) fn serve() -> Result<Command, String> {
     command(2, &arguments("echo", [ROOM as u64, COMPUTE_STEPS]))
+}
+
+/// The program as a server of HTTP.
+pub(crate) fn serve_hello() -> Result<Command, String> {
+    command(2, &arguments("http_hello", []))
+}
+
+pub(crate) fn serve_json() -> Result<Command, String> {
+    command(2, &arguments("http_json", []))
 }

@@ -15,6 +15,11 @@ pub(crate) const SERVER: &str =
 pub(crate) const PIPES: &str = "0.3.51, set_workers(1), CoIo around each end";
 
 pub(crate) fn serve() -> u16 {
+    serve_by(echo)
+}
+
+/// Serves each connection in a coroutine by what `hold` does with it.
+pub(crate) fn serve_by(hold: impl Fn(TcpStream) + Clone + Send + 'static) -> u16 {
     // The pool stays small: it is filled at the start, and would count for connections that are not
     // there.
     may::config().set_workers(2);
@@ -27,7 +32,8 @@ pub(crate) fn serve() -> u16 {
         loop {
             let (stream, _) = listener.accept().expect("a connection can be accepted");
             stream.set_nodelay(true).expect("it is a TCP socket");
-            drop(go!(move || echo(stream)));
+            let hold = hold.clone();
+            drop(go!(move || hold(stream)));
         }
     }));
     port

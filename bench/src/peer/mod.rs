@@ -1,25 +1,33 @@
 //! The peers, each in its best ordinary configuration.
 
+pub(crate) mod boost_fiber;
 pub(crate) mod corosensei;
 pub(crate) mod crossbeam;
 pub(crate) mod fcontext;
 pub(crate) mod fio;
 pub(crate) mod generator;
 pub(crate) mod go;
+pub(crate) mod hyper;
 pub(crate) mod locks;
 pub(crate) mod may;
+pub(crate) mod may_http;
 pub(crate) mod may_io;
 pub(crate) mod may_sync;
+pub(crate) mod nginx;
 pub(crate) mod rayon;
 pub(crate) mod sinew;
+pub(crate) mod sinew_http;
 pub(crate) mod sinew_io;
+pub(crate) mod sinew_manager;
 pub(crate) mod sinew_runtime;
 pub(crate) mod sinew_sync;
 pub(crate) mod smol;
 mod threads;
+pub(crate) mod threads_http;
 pub(crate) mod threads_io;
 pub(crate) mod tokio;
 pub(crate) mod tokio_io;
+pub(crate) mod tokio_local;
 pub(crate) mod tokio_sync;
 
 use crate::measure::{Lap, Timed};

@@ -23,6 +23,14 @@ fn current() -> Runtime {
 }
 
 pub(crate) fn serve() -> u16 {
+    serve_by(echo)
+}
+
+/// Serves each connection in a task by what `hold` does with it.
+pub(crate) fn serve_by<F>(hold: impl Fn(TcpStream) -> F + Send + 'static) -> u16
+where
+    F: Future<Output = ()> + Send + 'static,
+{
     let (listener, port) = listen();
     listener.set_nonblocking(true).expect("it is a socket");
     let mut builder = Builder::new_multi_thread();
@@ -32,7 +40,7 @@ pub(crate) fn serve() -> u16 {
         loop {
             let (stream, _) = listener.accept().await.expect("a connection can be accepted");
             stream.set_nodelay(true).expect("it is a TCP socket");
-            spawn(echo(stream));
+            spawn(hold(stream));
         }
     });
     std::mem::forget(runtime);

@@ -16,17 +16,17 @@ pub(crate) fn render(machine: &Machine, benchmarks: &[Measured]) -> String {
 
 fn write_benchmark(out: &mut String, one: &Measured) -> std::fmt::Result {
     writeln!(out, "\n{}/{}: {}", one.suite, one.name, one.what)?;
-    writeln!(out, "  {:<12}     median      least   greatest sinew is  settings", one.unit)?;
+    writeln!(out, "  {:<13}     median      least   greatest sinew is  settings", one.unit)?;
     let subject = one.results.iter().find(|series| series.contender == SUBJECT);
     for series in &one.results {
         if let Some(reason) = &series.missing {
-            writeln!(out, "  {:<12} missing: {reason}", series.contender)?;
+            writeln!(out, "  {:<13} missing: {reason}", series.contender)?;
             continue;
         }
         let ratio = subject.map_or(f64::NAN, |subject| subject.median() / series.median());
         writeln!(
             out,
-            "  {:<12} {:>10.2} {:>10.2} {:>10.2} {:>7.2}x  {}",
+            "  {:<13} {:>10.2} {:>10.2} {:>10.2} {:>7.2}x  {}",
             series.contender,
             series.median(),
             series.least(),

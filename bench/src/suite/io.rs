@@ -1,16 +1,15 @@
 //! Sockets, pipes and files.
 
-use super::{CURRENT, FLOOR, GO, MAY, TOKIO};
-use super::{apart, at_most, go_timed, missing, timed};
+use super::{CURRENT, FLOOR, GO, MAY, THREADS, TOKIO};
+use super::{also, apart, at_most, go_server, go_timed, missing, server, timed};
 use crate::client::Load;
 use crate::file;
 use crate::floor::{epoll, pipe, pread};
-use crate::measure::{Also, Benchmark, Contender, Serve, Work};
+use crate::measure::{Benchmark, Contender, Work};
 use crate::peer::fio::Engine;
 use crate::peer::{fio, go, may_io, sinew_io, sinew_runtime, threads_io, tokio, tokio_io};
 use crate::target::{SUBJECT, Target};
 
-const THREADS: &str = "threads";
 const FIO_PSYNC: &str = "fio-psync";
 const FIO_URING: &str = "fio-uring";
 
@@ -44,7 +43,7 @@ fn echo(name: &'static str, what: &'static str, connections: u64) -> Benchmark {
             server(FLOOR, epoll::SETTINGS, epoll::serve, load),
             server(TOKIO, tokio_io::SERVER, tokio_io::serve, load),
             server(MAY, may_io::SERVER, may_io::serve, load),
-            go_server(load),
+            go_server(go::serve, load),
             server(THREADS, threads_io::SERVER, threads_io::serve, load),
         ],
         targets: vec![Target::at_least(0.98, &[FLOOR])],
@@ -132,7 +131,7 @@ fn stall(name: &'static str, what: &'static str, share: f64, ratio: f64) -> Benc
             server("bound", sinew_io::SERVER, sinew_io::serve, load),
             server(FLOOR, epoll::SETTINGS, epoll::serve, load),
             server(TOKIO, tokio_io::SERVER, tokio_io::serve, load),
-            go_server(load),
+            go_server(go::serve, load),
         ],
         targets: vec![Target::at_least(ratio, &[FLOOR])],
         also: vec![
@@ -157,25 +156,11 @@ fn idle_connections() -> Benchmark {
             server(DEFERRED, sinew_io::SERVER, sinew_io::serve, Load::Idle),
             server(TOKIO, tokio_io::SERVER, tokio_io::serve, Load::Idle),
             server(MAY, may_io::SERVER, may_io::serve, Load::Idle),
-            go_server(Load::Idle),
+            go_server(go::serve, Load::Idle),
         ],
         targets: vec![at_most(1.6, &[GO]), at_most(0.3, &[GO]).by(DEFERRED)],
         also: vec![also("tables", "the same: bytes of page tables for each", "bytes", vec![])],
         ..empty("idle_connections", "18,000 idle TCP connections: resident bytes for each")
-    }
-}
-
-/// A server that this program can be.
-fn server(name: &'static str, settings: &'static str, serve: fn() -> u16, load: Load) -> Contender {
-    Contender { name, settings, work: Work::Server(Serve::Here(serve), load) }
-}
-
-fn go_server(load: Load) -> Contender {
-    match go::settings(2) {
-        Some(settings) => {
-            Contender { name: GO, settings, work: Work::Server(Serve::Program(go::serve), load) }
-        }
-        None => missing(GO, "", go::MISSING),
     }
 }
 
@@ -197,10 +182,6 @@ fn fio(name: &'static str, engine: Engine) -> Contender {
         }),
         None => missing(name, "", fio::MISSING),
     }
-}
-
-fn also(name: &'static str, what: &'static str, unit: &'static str, targets: Vec<Target>) -> Also {
-    Also { name, what, unit, targets }
 }
 
 fn empty(name: &'static str, what: &'static str) -> Benchmark {

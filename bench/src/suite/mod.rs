@@ -1,19 +1,25 @@
 //! What is measured. A suite is a file that lists its benchmarks.
 
 pub(crate) mod context;
+pub(crate) mod http;
 pub(crate) mod io;
+pub(crate) mod manager;
 pub(crate) mod runtime;
 pub(crate) mod sync;
 
-use crate::measure::{Benchmark, Contender, Timed, Work};
+use crate::client::Load;
+use crate::measure::{Also, Benchmark, Contender, Serve, Timed, Work};
 use crate::peer::go;
 use crate::target::Target;
+use std::process::Command;
 
 pub(crate) fn all() -> Vec<Benchmark> {
     let mut all = context::benchmarks();
     all.extend(runtime::benchmarks());
     all.extend(sync::benchmarks());
+    all.extend(manager::benchmarks());
     all.extend(io::benchmarks());
+    all.extend(http::benchmarks());
     all
 }
 
@@ -23,6 +29,7 @@ const CURRENT: &str = "tokio-ct";
 const SMOL: &str = "smol";
 const MAY: &str = "may";
 const GO: &str = "go";
+const THREADS: &str = "threads";
 
 /// The peers on one processor.
 const ON_ONE: &[&str] = &[CURRENT, TOKIO, SMOL, MAY, GO];
@@ -74,6 +81,24 @@ fn go_figure(processors: u32, make: fn() -> f64) -> Contender {
     }
 }
 
+/// A server that this program can be.
+fn server(name: &'static str, settings: &'static str, serve: fn() -> u16, load: Load) -> Contender {
+    Contender { name, settings, work: Work::Server(Serve::Here(serve), load) }
+}
+
+fn go_server(serve: fn() -> Result<Command, String>, load: Load) -> Contender {
+    match go::settings(2) {
+        Some(settings) => {
+            Contender { name: GO, settings, work: Work::Server(Serve::Program(serve), load) }
+        }
+        None => missing(GO, "", go::MISSING),
+    }
+}
+
 fn missing(name: &'static str, settings: &'static str, why: &'static str) -> Contender {
     Contender { name, settings, work: Work::Missing(why) }
+}
+
+fn also(name: &'static str, what: &'static str, unit: &'static str, targets: Vec<Target>) -> Also {
+    Also { name, what, unit, targets }
 }

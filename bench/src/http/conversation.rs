@@ -1,0 +1,74 @@
+//! One connection of a server that is written by hand around httparse.
+//!
+//! Bytes that were read go in, responses that are to be written come out. The buffers are kept for
+//! all requests, and however many requests came with one read are answered with one write.
+
+use super::Answer;
+use httparse::{Request, Status};
+use std::io::{Read, Write};
+use std::mem::MaybeUninit;
+
+/// Bytes that a request may have. More than that, or what is no request, ends the conversation.
+const ROOM: usize = 2048;
+
+/// Header fields that a request may have.
+const FIELDS: usize = 16;
+
+pub(crate) struct Conversation {
+    answer: Answer,
+    input: Box<[u8; ROOM]>,
+    /// Bytes of `input` that were read and are not answered: less than a request.
+    unanswered: usize,
+    output: Vec<u8>,
+}
+
+/// The client said something that is no request.
+pub(crate) struct Nonsense;
+
+impl Conversation {
+    pub(crate) fn new(answer: Answer) -> Conversation {
+        Conversation { answer, input: Box::new([0; ROOM]), unanswered: 0, output: Vec::new() }
+    }
+
+    /// Where to read to.
+    pub(crate) fn room(&mut self) -> &mut [u8] {
+        &mut self.input[self.unanswered..]
+    }
+
+    /// Takes what was read to [`Conversation::room`], and gives what is to be written.
+    pub(crate) fn answer(&mut self, read: usize) -> Result<&[u8], Nonsense> {
+        let end = self.unanswered + read;
+        let mut start = 0;
+        self.output.clear();
+        while let Some(len) = request(&self.input[start..end])? {
+            self.answer.append_to(&mut self.output);
+            start += len;
+        }
+        self.input.copy_within(start..end, 0);
+        self.unanswered = end - start;
+        if self.unanswered == ROOM { Err(Nonsense) } else { Ok(&self.output) }
+    }
+
+    /// Serves a stream until it ends, if reading and writing it waits.
+    pub(crate) fn hold(mut self, stream: &mut (impl Read + Write)) {
+        while let Ok(count @ 1..) = stream.read(self.room()) {
+            let Ok(answers) = self.answer(count) else { return };
+            if stream.write_all(answers).and_then(|()| stream.flush()).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// The length of the request at the beginning, if it is there as a whole. None of them has a body.
+fn request(input: &[u8]) -> Result<Option<usize>, Nonsense> {
+    if input.is_empty() {
+        return Ok(None);
+    }
+    let mut fields = [const { MaybeUninit::uninit() }; FIELDS];
+    match Request::new(&mut []).parse_with_uninit_headers(input, &mut fields) {
+        Ok(Status::Complete(len)) => Ok(Some(len)),
+        Ok(Status::Partial) => Ok(None),
+        Err(_) => Err(Nonsense),
+    }
+}

@@ -1,0 +1,63 @@
+//! What the servers of the suite `http` answer, and what those need that are written by hand.
+//!
+//! Every contender gives the same status, type, length and body, and a date that is that of the
+//! second. What its library adds to these by itself stays.
+
+pub(crate) mod certificate;
+pub(crate) mod conversation;
+pub(crate) mod date;
+
+use serde::Serialize;
+use std::io::Write;
+
+/// The body of a greeting, and the text in that of a message.
+pub(crate) const GREETING: &str = "Hello, World!";
+
+pub(crate) const TEXT: &str = "text/plain";
+pub(crate) const JSON: &str = "application/json";
+
+/// What is answered to every request.
+#[derive(Clone, Copy)]
+pub(crate) enum Answer {
+    /// The greeting.
+    Hello,
+    /// An object with the greeting, which is serialised for each request.
+    Json,
+}
+
+#[derive(Serialize)]
+struct Message {
+    message: &'static str,
+}
+
+/// The body of [`Answer::Json`], made anew.
+pub(crate) fn json() -> Vec<u8> {
+    serde_json::to_vec(&Message { message: GREETING }).expect("it can be serialised")
+}
+
+impl Answer {
+    /// Appends a whole response. [`date::start`] has been called.
+    pub(crate) fn append_to(self, out: &mut Vec<u8>) {
+        match self {
+            Answer::Hello => {
+                const _: () = assert!(GREETING.len() == 13, "the head below says 13");
+                out.extend_from_slice(
+                    b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 13\r\nDate: ",
+                );
+                out.extend_from_slice(date::now());
+                out.extend_from_slice(b"\r\n\r\n");
+                out.extend_from_slice(GREETING.as_bytes());
+            }
+            Answer::Json => {
+                let body = json();
+                out.extend_from_slice(
+                    b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: ",
+                );
+                let _ = write!(out, "{}\r\nDate: ", body.len());
+                out.extend_from_slice(date::now());
+                out.extend_from_slice(b"\r\n\r\n");
+                out.extend_from_slice(&body);
+            }
+        }
+    }
+}

@@ -1,0 +1,44 @@
+//! sinew's own contenders in the suite `http`.
+
+use crate::http::certificate;
+use crate::http::{Answer, GREETING, json};
+use crate::server::allow_files;
+use sinew_http::{Request, Response, Server, Tls};
+
+pub(crate) const DEFAULT: &str =
+    "2 carriers, epoll, connections that wait keep their stacks up to 256";
+pub(crate) const STARTED: &str =
+    "2 carriers, epoll, kept_stacks(usize::MAX): all keep their stacks";
+pub(crate) const DEFERRED: &str = "2 carriers, epoll, kept_stacks(0): who waits has no stack";
+pub(crate) const TLS: &str = concat!("2 carriers, epoll, ", certificate::settings!());
+
+/// As it comes.
+pub(crate) fn serve(answer: Answer) -> u16 {
+    start(server(), answer)
+}
+
+/// So many connections keep their stacks while they wait for the next request.
+pub(crate) fn serve_keeping(stacks: usize) -> u16 {
+    start(server().kept_stacks(stacks), Answer::Hello)
+}
+
+pub(crate) fn serve_tls() -> u16 {
+    start(server().tls(Tls::from_config(certificate::config())), Answer::Hello)
+}
+
+fn server() -> Server {
+    allow_files();
+    Server::bind("127.0.0.1:0").carriers(2)
+}
+
+fn start(server: Server, answer: Answer) -> u16 {
+    let handle = match answer {
+        Answer::Hello => server.start(|_: Request| Response::text(GREETING)),
+        Answer::Json => server.start(|_: Request| Response::json(json())),
+    };
+    let handle = handle.expect("the loopback address can be listened at");
+    let port = handle.local_addr().port();
+    // It serves until the process ends.
+    std::mem::forget(handle);
+    port
+}
