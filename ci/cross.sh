@@ -4,7 +4,7 @@
 # Debian's compiler has a standard library for arm64, and the sources to build one for riscv64.
 # qemu does not know in-place guards, so the fallback is what runs; it handles faults itself, so the
 # overflow tests run natively only, and so do the tests that look at the memory of the process, which
-# is the emulator's too.
+# is the emulator's too: what `inspect` copies is at other addresses there.
 source "$(dirname "$0")/lib.sh"
 # A backtrace takes more stack than the smallest fiber of a test has.
 export RUST_BACKTRACE=0
@@ -45,5 +45,5 @@ for arch in $archs; do
         ${extra[@]+"${extra[@]}"} --lib --test spawning --test parking --test sleeping \
         --test predicates --test scopes --test cancelling --test panics --test locals --test slots \
         --test pinning --test migrating --test shutdown --test stress --test traps -- \
-        --skip short_threads_leave_nothing_behind
+        --skip short_threads_leave_nothing_behind --skip inspect::
 done

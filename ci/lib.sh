@@ -22,6 +22,19 @@ need() {
     DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 }
 
+# Sets `tests` to the arguments that name all tests of a crate but those that are named here, and its library.
+tests_but() {
+    local crate=$1 file name
+    shift
+    tests=(--lib)
+    for file in crates/"$crate"/tests/*; do
+        # A folder is a test if it has a main file, and shared by others if not.
+        [ -f "$file" ] || [ -f "$file/main.rs" ] || continue
+        name=$(basename "$file" .rs)
+        [[ " $* " == *" $name "* ]] || tests+=(--test "$name")
+    done
+}
+
 # Sets RUSTC to Debian's compiler, which comes with the sources of the standard library and so builds
 # for platforms that the machine's own does not know, and `cargo` to the machine's own, which drives
 # it. It is unpacked, not installed.
