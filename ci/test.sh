@@ -5,5 +5,5 @@ need gdb linux-perf || echo "LEFT OUT: gdb and perf cannot be installed here, so
 need curl wrk apache2-utils nghttp2-client ||
     echo "LEFT OUT: some clients cannot be installed here, so the tests with them skip"
 need chromium || echo "LEFT OUT: chromium cannot be installed here, so the test with it skips"
-cargo test --workspace
+cargo test --workspace --no-fail-fast
 cargo test -p sinew --features tracing --test tracing
