@@ -9,8 +9,7 @@ export TSAN_OPTIONS="halt_on_error=1:suppressions=$PWD/ci/tsan.supp"
 # holds them back while a thread is in a call of the kernel that it does not know.
 run() {
     cargo test --target "$HOST" --target-dir target/tsan "$@" -- --test-threads=1 \
-        --skip others_run_while_the_disk_works \
-        --skip tasks_wakes_and_cancellations_race_the_ends_of_managers
+        --skip others_run_while_the_disk_works
 }
 run -p sinew-context --lib --test threads --test pool --test nesting --test ending \
     --test injecting --test generators --test scopes --test transcripts --test raw_context

@@ -404,6 +404,9 @@ impl ManagerHandle {
     /// Runs what is ready, until nothing is: first fibers that are ready, then those that other threads have
     /// made ready, then tasks from other threads. What has yielded is ready for the next time.
     ///
+    /// It goes on for as long as other threads bring more than it can run: who sends tasks without end bounds
+    /// how many are under way.
+    ///
     /// The [controller](LoopController) calls this; a loop of one's own may.
     ///
     /// # Panics

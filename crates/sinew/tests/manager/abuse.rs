@@ -471,6 +471,7 @@ fn absurd_options_are_refused_or_work() {
 fn tasks_wakes_and_cancellations_race_the_ends_of_managers() {
     let _watch = watch::a_minute();
     type Place = (manager::RemoteHandle, sinew::Fiber, Arc<Baton>);
+    const MOST_UNDER_WAY: usize = 64;
     let stop = Arc::new(AtomicBool::new(false));
     let shared: Arc<std::sync::Mutex<Vec<Place>>> = Arc::default();
     let threads: Vec<_> = (0..3)
@@ -478,12 +479,24 @@ fn tasks_wakes_and_cancellations_race_the_ends_of_managers() {
             let (stop, shared) = (stop.clone(), shared.clone());
             std::thread::spawn(move || {
                 let mut turn = seed;
+                // Each task has one of these: a manager is not given tasks faster than it runs them.
+                let under_way = Arc::new(());
                 while !stop.load(Ordering::Relaxed) {
                     let all = shared.lock().unwrap().clone();
                     for (remote, fiber, baton) in all {
+                        if Arc::strong_count(&under_way) > MOST_UNDER_WAY {
+                            break;
+                        }
                         turn += 1;
-                        remote.add_task_remote(sinew::yield_now);
-                        let future = remote.add_task_remote_future(|| sinew::sleep(MS / 100));
+                        let (one, other) = (under_way.clone(), under_way.clone());
+                        remote.add_task_remote(move || {
+                            let _one = one;
+                            sinew::yield_now();
+                        });
+                        let future = remote.add_task_remote_future(move || {
+                            let _other = other;
+                            sinew::sleep(MS / 100);
+                        });
                         match turn % 5 {
                             0 => fiber.cancel(),
                             1 => fiber.unpark(),
