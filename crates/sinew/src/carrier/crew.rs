@@ -46,6 +46,8 @@ pub(crate) struct Settings {
     pub(crate) dump_on_panic: bool,
     /// Whether the one carrier is stepped by somebody else's loop.
     pub(crate) embedded: bool,
+    /// Whether it wants to know of its fibers what [`Flags::MEASURED`] says.
+    pub(crate) measured: bool,
 }
 
 /// How far the end of a crew has come.
@@ -102,6 +104,14 @@ pub(crate) struct Crew {
     next: AtomicUsize,
 }
 
+impl Settings {
+    /// What each of its fibers has from the beginning.
+    fn birth(&self) -> Flags {
+        let of = |flag: Flags, has| if has { flag.0 } else { 0 };
+        Flags(of(Flags::EMBEDDED, self.embedded) | of(Flags::MEASURED, self.measured))
+    }
+}
+
 impl Crew {
     /// Who observes the carriers has changed: that of the caller, if it is one of them, heeds it at once.
     /// The others do when they wake up, or within some tens of dispatches.
@@ -130,7 +140,7 @@ impl Crew {
             sentinel: AtomicBool::new(false),
             waking: AtomicBool::new(false),
             phase: AtomicU32::new(Phase::Open as u32),
-            birth: if settings.embedded { Flags::EMBEDDED } else { Flags(0) },
+            birth: settings.birth(),
             submitted: Alone::new(AtomicU64::new(0)),
             refused: AtomicU64::new(0),
             settings,

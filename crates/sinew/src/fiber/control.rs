@@ -141,6 +141,10 @@ impl Flags {
     pub(crate) const YIELDED: Flags = Flags(1 << 22);
     /// Has interrupted itself for something on the root of such a carrier, or for another fiber.
     pub(crate) const IMMEDIATE: Flags = Flags(1 << 23);
+    /// A task of which its manager wants to know how much stack it uses, or how long it runs.
+    pub(crate) const MEASURED: Flags = Flags(1 << 24);
+    /// The latter was asked for this one in particular.
+    pub(crate) const TIMED: Flags = Flags(1 << 25);
 
     /// Somebody wants to know when it is woken.
     pub(crate) const OBSERVED: Flags = Flags(1 << 20);

@@ -70,7 +70,8 @@ const fn fits<T>() -> bool {
 unsafe fn put<T>(storage: &UnsafeCell<Storage>, value: T) {
     // SAFETY: either form fits, and the caller has the storage for itself.
     unsafe {
-        if fits::<T>() {
+        // Constant, so that nothing is compiled for the form that it does not have.
+        if const { fits::<T>() } {
             storage.get().cast::<T>().write(value);
         } else {
             storage.get().cast::<Box<T>>().write(Box::new(value));
@@ -86,7 +87,7 @@ unsafe fn put<T>(storage: &UnsafeCell<Storage>, value: T) {
 unsafe fn take<T>(storage: &UnsafeCell<Storage>) -> T {
     // SAFETY: as the caller promised; the form depends on the type alone.
     unsafe {
-        if fits::<T>() {
+        if const { fits::<T>() } {
             storage.get().cast::<T>().read()
         } else {
             *storage.get().cast::<Box<T>>().read()
@@ -133,7 +134,7 @@ unsafe fn run_detached<F: FnOnce()>(control: &Control) {
     let closure = unsafe { take::<F>(&control.storage) };
     if let Err(panic) = catch_unwind(AssertUnwindSafe(closure)) {
         crate::park::panic_ended(control);
-        report::contain(|| drop(panic));
+        drop_quietly(panic);
     }
 }
 
@@ -141,6 +142,11 @@ unsafe fn refuse_detached<F: FnOnce()>(control: &Control, payload: Box<dyn Any +
     // SAFETY: as for `run`.
     let closure = unsafe { take::<F>(&control.storage) };
     report::contain(|| drop(closure));
+    drop_quietly(payload);
+}
+
+/// Drops what nobody will see.
+fn drop_quietly(payload: Box<dyn Any + Send>) {
     report::contain(|| drop(payload));
 }
 

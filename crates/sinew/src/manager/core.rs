@@ -27,8 +27,6 @@ pub(super) struct Shared {
     /// Until the manager is dropped.
     pub(super) open: AtomicBool,
     pub(super) thread: ThreadId,
-    /// Whether nothing is measured of tasks.
-    pub(super) plain: bool,
     /// Taken out when the manager ends: it may lead back to this.
     remote: SpinLock<Option<Arc<dyn Fn() + Send + Sync>>>,
 }
@@ -121,6 +119,7 @@ impl Core {
             guard_size: options.guard_pages.map(guard_size),
             dump_on_panic: false,
             embedded: true,
+            measured: options.record_stack_every > 0 || options.log_running_time,
         };
         let backend = Backend::from_environment()?;
         let crew = Crew::new(1, settings, |bell| Box::new(Reactor::of_loop(backend, bell)))?;
@@ -136,7 +135,6 @@ impl Core {
             scheduled: AtomicBool::new(false),
             open: AtomicBool::new(true),
             thread: std::thread::current().id(),
-            plain: options.record_stack_every == 0 && !options.log_running_time,
             remote: SpinLock::new(None),
         });
         let core = Rc::new(Core {

@@ -1,6 +1,7 @@
 //! The result of a task.
 
 use super::core::Shared;
+use super::measure;
 use crate::cancel;
 use crate::carrier::current;
 use crate::primitive::SpinLock;
@@ -284,8 +285,12 @@ impl<T> Promised<T> {
         (Promised(Some(slot.clone())), Awaited(slot))
     }
 
-    /// Runs the task.
-    pub(super) fn keep(mut self, f: impl FnOnce() -> T) {
+    /// What runs in the fiber of the task.
+    pub(super) fn kept_by(self, f: impl FnOnce() -> T) -> impl FnOnce() {
+        move || measure::around(|| self.keep(f))
+    }
+
+    fn keep(mut self, f: impl FnOnce() -> T) {
         let result = catch_unwind(AssertUnwindSafe(f));
         if result.is_err()
             && let Some((_, control)) = current::fiber()

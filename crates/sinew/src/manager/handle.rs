@@ -210,12 +210,7 @@ impl ManagerHandle {
     #[inline]
     #[track_caller]
     pub fn add_task(&self, f: impl FnOnce() + 'static) {
-        let core = self.core();
-        if core.shared.plain {
-            task::add_plain(&core, f);
-        } else {
-            self.add_task_with(TaskOptions::new(), f);
-        }
+        task::add_plain(&self.core(), f);
     }
 
     /// Adds a task with settings of its own.

@@ -89,10 +89,31 @@ pub(super) fn unmeasured<R>(f: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Runs a task, and measures what its manager wants to know, and its time if `log` is set.
-pub(super) fn measured(log: bool, f: impl FnOnce()) {
+/// Runs a task, and measures what its manager wants to know.
+#[inline]
+pub(super) fn around(f: impl FnOnce()) {
+    if !is_measured() {
+        return f();
+    }
+    let mut f = Some(f);
+    measured(&mut || {
+        if let Some(f) = f.take() {
+            f();
+        }
+    });
+}
+
+#[inline]
+fn is_measured() -> bool {
+    current::fiber().is_some_and(|(_, me)| me.flags().has(Flags::MEASURED))
+}
+
+/// Runs a task, and measures its stack and its time, as it is wanted.
+#[cold]
+fn measured(f: &mut dyn FnMut()) {
     let core = Core::current();
-    let log = log || core.as_ref().is_some_and(|core| core.options.log_running_time);
+    let timed = current::fiber().is_some_and(|(_, me)| me.flags().has(Flags::TIMED));
+    let log = timed || core.as_ref().is_some_and(|core| core.options.log_running_time);
     let record = core.filter(|core| core.is_recorded());
     // The task's functions begin below this frame, or in it.
     let mark = record.and_then(|core| Some((core, Painted::paint()?)));

@@ -2,7 +2,7 @@
 
 use super::core::Shared;
 use super::future::Promised;
-use super::{Executor, TaskFuture, measure, task};
+use super::{Executor, TaskFuture, task};
 use crate::fiber::FiberRef;
 use crate::primitive::Ordering;
 use crate::spawn::{Fiber, managed};
@@ -45,7 +45,7 @@ impl RemoteHandle {
     /// manager.remote().add_task_remote(move || drop(shared));
     /// ```
     pub fn add_task_remote(&self, f: impl FnOnce() + Send + 'static) {
-        self.submit(1, || task::run(f));
+        self.submit(1, task::contained(f));
     }
 
     /// Adds a task; the handle has its result.
@@ -74,7 +74,7 @@ impl RemoteHandle {
         f: impl FnOnce() -> T + Send + 'static,
     ) -> TaskFuture<T> {
         let (promised, slot) = Promised::new(self.shared.clone());
-        let control = self.submit(2, move || promised.keep(f));
+        let control = self.submit(2, promised.kept_by(f));
         // SAFETY: the second reference is ours.
         let fiber = Fiber::from_ref(unsafe { FiberRef::from_counted(control) });
         TaskFuture::new(slot, fiber)
@@ -104,13 +104,7 @@ impl RemoteHandle {
     ) -> &'static crate::fiber::Control {
         let crew = &self.shared.crew;
         // SAFETY: the closure is `Send` and borrows nothing; what it panics with is caught by the caller's.
-        unsafe {
-            if self.shared.plain {
-                managed::submit_remote(crew, references, f)
-            } else {
-                managed::submit_remote(crew, references, || measure::measured(false, f))
-            }
-        }
+        unsafe { managed::submit_remote(crew, references, f) }
     }
 }
 

@@ -5,6 +5,7 @@ use super::future::{Promised, TaskFuture};
 use super::measure;
 use super::options::TaskOptions;
 use crate::carrier::current;
+use crate::fiber::local::Inherited;
 use crate::fiber::state::Outcome;
 use crate::fiber::{Control, FiberRef, Flags};
 use crate::park::{self, slots};
@@ -33,10 +34,15 @@ impl Added {
     }
 }
 
-/// Runs a task in its fiber; what it panics with goes to the manager.
-pub(super) fn run(f: impl FnOnce()) {
-    if let Err(payload) = catch_unwind(AssertUnwindSafe(f)) {
-        panicked(payload, IN_TASK);
+/// What runs in the fiber of a task: what it panics with goes to the manager.
+pub(super) fn contained(f: impl FnOnce()) -> impl FnOnce() {
+    move || {
+        let run = || {
+            if let Err(payload) = catch_unwind(AssertUnwindSafe(f)) {
+                panicked(payload, IN_TASK);
+            }
+        };
+        measure::around(run);
     }
 }
 
@@ -50,7 +56,7 @@ fn panicked(payload: Box<dyn core::any::Any + Send>, place: &str) {
     }
 }
 
-/// Adds a task of a manager that measures nothing.
+/// Adds a task without settings.
 #[inline]
 pub(super) fn add_plain(core: &Rc<Core>, f: impl FnOnce() + 'static) {
     let inherited = managed::inherited_here();
@@ -58,7 +64,7 @@ pub(super) fn add_plain(core: &Rc<Core>, f: impl FnOnce() + 'static) {
     // SAFETY: a core belongs to its thread, which is the carrier's as long as it is open. The closure borrows
     // nothing, and what it panics with is caught. The fiber is ours until it is in the queue.
     unsafe {
-        let control = managed::make(core.carrier, inherited, None, 1, || run(f));
+        let control = managed::make(core.carrier, inherited, None, 1, contained(f));
         core.carrier.ready.push(control);
     }
     core.schedule();
@@ -66,7 +72,7 @@ pub(super) fn add_plain(core: &Rc<Core>, f: impl FnOnce() + 'static) {
 
 #[track_caller]
 pub(super) fn add(core: &Rc<Core>, added: Added, f: impl FnOnce() + 'static) {
-    submit(core, added, 1, || run(f));
+    submit(core, added, 1, contained(f));
 }
 
 #[track_caller]
@@ -76,7 +82,7 @@ pub(super) fn add_future<T: 'static>(
     f: impl FnOnce() -> T + 'static,
 ) -> TaskFuture<T> {
     let (promised, slot) = Promised::new(core.shared.clone());
-    let control = make(core, &added, 2, move || promised.keep(f));
+    let control = make(core, &added, 2, promised.kept_by(f));
     // SAFETY: the second reference is ours.
     let fiber = Fiber::from_ref(unsafe { FiberRef::from_counted(control) });
     place(core, added.eager, control);
@@ -90,7 +96,7 @@ pub(super) fn add_finally<T: 'static>(
     f: impl FnOnce() -> T + 'static,
     finally: impl FnOnce(std::thread::Result<T>) + 'static,
 ) {
-    submit(core, added, 1, move || {
+    let run = move || {
         let result = catch_unwind(AssertUnwindSafe(f));
         if result.is_err()
             && let Some((_, control)) = current::fiber()
@@ -101,7 +107,8 @@ pub(super) fn add_finally<T: 'static>(
         if let Err(payload) = ended {
             panicked(payload, IN_FINALLY);
         }
-    });
+    };
+    submit(core, added, 1, || measure::around(run));
 }
 
 #[track_caller]
@@ -118,31 +125,28 @@ fn make(
     references: u64,
     f: impl FnOnce() + 'static,
 ) -> &'static Control {
-    let TaskOptions { name, stack_size, log_running_time } = added.options.clone();
+    let (inherited, traits) = prepare(core, added);
+    // SAFETY: as in `add_plain`.
+    unsafe { managed::make(core.carrier, inherited, traits, references, f) }
+}
+
+/// What a task gets from the one who adds it.
+#[track_caller]
+fn prepare(core: &Core, added: &Added) -> (Option<Vec<Inherited>>, Option<Traits>) {
+    let TaskOptions { name, stack_size, log_running_time: timed } = added.options.clone();
     if let Some(size) = stack_size
         && let Err(error) = core.crew.pool_of(size)
     {
         panic!("a task cannot have a stack of {size} bytes: {error}");
     }
-    let log = log_running_time || core.options.log_running_time;
-    let special = name.is_some() || stack_size.is_some();
-    let traits = special.then_some(Traits { name, stack_size });
-    let measures = log || !core.shared.plain;
+    let special = name.is_some() || stack_size.is_some() || timed;
     // What is inherited is copied by code of the user's, which may end the manager.
     let inherited = managed::inherited_here();
     core.assert_open();
     if added.eager {
         check_eager(core);
     }
-    // SAFETY: as in `add_plain`.
-    unsafe {
-        if measures {
-            let f = move || measure::measured(log, f);
-            managed::make(core.carrier, inherited, traits, references, f)
-        } else {
-            managed::make(core.carrier, inherited, traits, references, f)
-        }
-    }
+    (inherited, special.then_some(Traits { name, stack_size, timed }))
 }
 
 fn place(core: &Rc<Core>, eager: bool, control: &'static Control) {

@@ -353,6 +353,7 @@ impl Builder {
             guard_size: None,
             dump_on_panic: self.dump_on_panic,
             embedded: false,
+            measured: false,
         };
         let backend = match self.backend {
             Some(backend) if !backend.is_supported() => {

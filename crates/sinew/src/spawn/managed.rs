@@ -6,6 +6,7 @@
 use super::{adopt, submit};
 use crate::carrier::{Carrier, Crew, current as here};
 use crate::fiber::local::Inherited;
+use crate::fiber::task::Vtable;
 use crate::fiber::{Control, Flags, slab, task};
 use crate::metrics;
 use crate::primitive::Ordering;
@@ -17,13 +18,17 @@ pub(crate) struct Traits {
     pub(crate) name: Option<Arc<str>>,
     /// Of a size for which the crew has a pool.
     pub(crate) stack_size: Option<usize>,
+    /// Whether its time is to be measured.
+    pub(crate) timed: bool,
 }
 
 /// Makes a fiber that runs on `carrier` only, and counts it. The caller puts it into a queue, or runs it.
 ///
+/// What does not depend on the type of the closure is compiled once, not for each task of a program.
+///
 /// # Safety
-/// This is the carrier's thread, and the carrier has been given to nobody else. The closure and all that it borrows live as long as the fiber, and it does
-/// not panic.
+/// This is the carrier's thread, and the carrier has been given to nobody else. The closure and all that it
+/// borrows live as long as the fiber, and it does not panic.
 #[inline(always)]
 pub(crate) unsafe fn make<F: FnOnce()>(
     carrier: &'static Carrier,
@@ -34,18 +39,34 @@ pub(crate) unsafe fn make<F: FnOnce()>(
 ) -> &'static Control {
     // SAFETY: as the caller promised; carriers stay for ever.
     let (control, id) = unsafe { carrier.slab.take() };
-    // SAFETY: a vacant block is ours.
-    unsafe { fill(control, id, carrier.crew(), carrier.now.get(), references, f) };
-    control.set_flags(Flags::AFFINE);
+    // SAFETY: a vacant block is ours; the vtable belongs to the closure.
+    unsafe { task::store(control, f) };
+    bear(control, id, carrier, (task::detached::<F>(), references), inherited, traits);
+    control
+}
+
+/// Makes a fiber of a block whose closure is stored.
+#[inline]
+fn bear(
+    control: &'static Control,
+    id: u64,
+    carrier: &'static Carrier,
+    (vtable, references): (&'static Vtable, u64),
+    inherited: Option<Vec<Inherited>>,
+    traits: Option<Traits>,
+) {
+    let crew = carrier.crew();
+    let flags = Flags(crew.birth.0 | Flags::AFFINE.0);
+    control.crew.store(crew.number, Ordering::Relaxed);
+    control.occupy(id, vtable, flags, references, carrier.now.get());
     control.set_carrier(carrier);
     if let Some(inherited) = inherited {
         adopt(control, inherited);
     }
     if let Some(traits) = traits {
-        endow(control, carrier.crew(), traits);
+        endow(control, crew, traits);
     }
     metrics::add(&carrier.counters.spawned, 1);
-    control
 }
 
 /// Makes a fiber from any thread, and hands it to its crew, or ends it before it began if that is closing.
@@ -59,31 +80,34 @@ pub(crate) unsafe fn submit_remote<F: FnOnce()>(
 ) -> &'static Control {
     let inherited = inherited_here();
     let (control, id) = slab::take_common();
-    // SAFETY: a vacant block is ours; the rest is the caller's promise.
+    // SAFETY: a vacant block is ours; the vtable belongs to the closure; the rest is the caller's promise.
     unsafe {
-        // Its birth is noted by who receives it: here it would take a look at the clock.
-        fill(control, id, crew, 0, references, f);
-        if let Some(inherited) = inherited {
-            adopt(control, inherited);
-        }
-        submit(crew, control);
+        task::store(control, f);
+        send(crew, control, id, (task::detached::<F>(), references), inherited);
     }
     control
 }
 
-#[inline(always)]
-unsafe fn fill<F: FnOnce()>(
+/// Makes a fiber of a block whose closure is stored, and hands it over.
+///
+/// # Safety
+/// The block is the caller's, and the closure may cross threads.
+#[inline]
+unsafe fn send(
+    crew: &Crew,
     control: &'static Control,
     id: u64,
-    crew: &Crew,
-    now: u64,
-    references: u64,
-    f: F,
+    (vtable, references): (&'static Vtable, u64),
+    inherited: Option<Vec<Inherited>>,
 ) {
     control.crew.store(crew.number, Ordering::Relaxed);
-    // SAFETY: the vtable belongs to the closure.
-    unsafe { task::store(control, f) };
-    control.occupy(id, task::detached::<F>(), crew.birth, references, now);
+    // Its birth is noted by who receives it: here it would take a look at the clock.
+    control.occupy(id, vtable, crew.birth, references, 0);
+    if let Some(inherited) = inherited {
+        adopt(control, inherited);
+    }
+    // SAFETY: as the caller promised.
+    unsafe { submit(crew, control) };
 }
 
 #[cold]
@@ -95,6 +119,9 @@ fn endow(control: &Control, crew: &Crew, traits: Traits) {
     extra.stack_size.set(size);
     if size != crew.settings.stack_size {
         control.set_flags(Flags::SIZED);
+    }
+    if traits.timed {
+        control.set_flags(Flags(Flags::MEASURED.0 | Flags::TIMED.0));
     }
 }
 
