@@ -6,7 +6,7 @@
 # its own; what measures processor time; what other programs make of this one, whose statics and
 # frames the sanitizer has changed; and browsers and other clients.
 source "$(dirname "$0")/lib.sh"
-tables_only
+functions_only
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 export RUSTC_BOOTSTRAP=1

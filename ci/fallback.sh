@@ -3,7 +3,7 @@
 # one by one, marks without /proc; yields before every wait; migratable fibers that move whenever
 # they can; calls that are interrupted, would block, or are done in part; and panic = "abort".
 source "$(dirname "$0")/lib.sh"
-tables_only
+functions_only
 RUSTFLAGS="--cfg sinew_force_fallback" \
     cargo test -p sinew-context --tests --target-dir target/fallback
 # Not for tests of numbers, of other programs, and of what needs no wait.

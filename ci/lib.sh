@@ -6,10 +6,10 @@ export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-never}
 export HOST
 HOST=$(rustc -vV | sed -n 's/^host: //p')
 
-# Has less debug information made, which takes long: backtraces need the tables of lines only. Not for tests
-# with a debugger.
-tables_only() {
-    export CARGO_PROFILE_DEV_DEBUG=line-tables-only CARGO_PROFILE_RELEASE_DEBUG=line-tables-only
+# Has less debug information made, which takes long: backtraces need functions and lines. Not for tests with a
+# debugger, which looks at types as well.
+functions_only() {
+    export CARGO_PROFILE_DEV_DEBUG=limited
 }
 
 # Installs Debian packages that are missing; says so and fails if that is not possible.
