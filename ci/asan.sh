@@ -19,7 +19,7 @@ for crate in "$@"; do
         idling debugger profiling browser clients
     features=()
     [ "$crate" != sinew-http ] || features=(--all-features)
-    cargo test -p "$crate" "${features[@]}" --target "$HOST" --target-dir target/asan "${tests[@]}" 2>&1 | tee "$log"
+    cargo test -p "$crate" --no-fail-fast "${features[@]}" --target "$HOST" --target-dir target/asan "${tests[@]}" 2>&1 | tee "$log"
     if grep -q "ASan is ignoring" "$log"; then
         echo "AddressSanitizer was not told of a switch" >&2
         exit 1

@@ -9,7 +9,7 @@ RUSTFLAGS="--cfg sinew_force_fallback" \
 # Not for tests of numbers, of other programs, and of what needs no wait.
 tests_but sinew many many_connections exhaustion allocation idling debugger profiling overflow foreign_loops
 RUSTFLAGS="--cfg sinew_force_yield --cfg sinew_force_migration" \
-    cargo test -p sinew --target-dir target/forced "${tests[@]}"
+    cargo test -p sinew --no-fail-fast --target-dir target/forced "${tests[@]}"
 RUSTFLAGS="--cfg sinew_faults" cargo test -p sinew --target-dir target/faults --test sockets \
     --test streams --test unix_sockets --test short_reads --test closing
 # Nothing can be unwound there: a suspended fiber that is dropped ends the process with a message,
