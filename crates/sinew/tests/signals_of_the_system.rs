@@ -66,6 +66,9 @@ fn ctrl_c_waits_for_an_interrupt() {
 #[test]
 fn an_interrupt_without_a_subscriber_ends_the_process() {
     let outcome = child::child("an_interrupt_without_a_subscriber_ends_the_process", || {
+        // What a shell has started in the background ignores it.
+        // SAFETY: what the system does by default needs no function.
+        unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
         let _other = Signals::new([Signal::USR1]).unwrap();
         raise(Signal::INT);
     });
