@@ -2,6 +2,7 @@
 #![allow(clippy::print_stdout, reason = "dumps are there to be read")]
 
 use sinew::inspect::BacktraceError;
+use sinew::manager::{FiberManager, Options, SimpleLoopController, TaskOptions};
 use sinew::sync::Mutex;
 use sinew::{Builder, Runtime, State, WaitKind};
 use sinew_testkit::child::child;
@@ -364,4 +365,49 @@ fn a_fiber_that_runs_says_where_it_is_when_its_carrier_is_stopped() {
     busy.join().unwrap();
     let own = runtime.run(|| sinew::current().backtrace_now().unwrap_err());
     assert!(matches!(own, BacktraceError::Running), "{own}");
+}
+
+sinew::fiber_local! {
+    inherit static HANDED_DOWN: u64 = 1;
+}
+
+/// A fiber that is found has its name already: it is read without a lock.
+#[test]
+fn names_are_there_before_the_fibers() {
+    let outcome = child("names_are_there_before_the_fibers", || {
+        let _watch = watch::a_minute();
+        let done = Arc::new(AtomicBool::new(false));
+        let stop = done.clone();
+        let reader = std::thread::spawn(move || {
+            let mut seen = 0;
+            while !stop.load(Ordering::Relaxed) || seen == 0 {
+                for info in sinew::fibers() {
+                    assert!(info.name().is_some(), "{info:?} has no name");
+                    seen += 1;
+                }
+            }
+        });
+        HANDED_DOWN.with(|_| ());
+        let controller = SimpleLoopController::new();
+        let manager = FiberManager::new(controller.clone(), Options::new()).unwrap();
+        let named = || TaskOptions::new().name("a name of some length");
+        for _ in 0..1000 {
+            (0..64).for_each(|_| manager.add_task_with(named(), || ()));
+            controller.run();
+        }
+        let (ours, theirs) = sinew::os::unix::net::UnixStream::pair().unwrap();
+        (&theirs).write_all(b"x").unwrap();
+        let ours = Arc::new(ours);
+        let fibers = Builder::new().name("maker").spawn(move || {
+            HANDED_DOWN.with(|_| ());
+            for _ in 0..10_000 {
+                let builder = Builder::new().name("another name of some length");
+                builder.spawn_when_readable(ours.clone(), drop).unwrap().join().unwrap();
+            }
+        });
+        fibers.unwrap().join().unwrap();
+        done.store(true, Ordering::Relaxed);
+        reader.join().unwrap();
+    });
+    outcome.assert_success();
 }

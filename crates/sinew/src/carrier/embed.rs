@@ -183,7 +183,8 @@ impl Carrier {
         unsafe { *self.stacks.get() = Some(StackCache::exact(&crew.pool, stacks)) };
     }
 
-    /// Gives the carrier back. No fiber is left, and nothing of it runs on this thread.
+    /// Ends the carrier's work. No fiber is left, and nothing of it runs on this thread. It is given back with
+    /// [`Crew::thread_ended`], when nobody looks at it any more.
     pub(crate) fn end_embedded(&'static self, crew: &Crew) {
         let inside = Inside::enter(self);
         crew.advance(Phase::Closed);
@@ -196,7 +197,6 @@ impl Carrier {
         self.observed.reset();
         self.disembed();
         self.set_thread(false);
-        crew.thread_ended();
     }
 
     /// Stacks that are kept for fibers to come.
@@ -571,8 +571,10 @@ impl Carrier {
         self.embedded.interrupted.set(self.embedded.interrupted.get() - 1);
         self.slot.set(outer);
         if root && !self.embedded.stepping.get() {
-            // Everything else has had its turn.
+            // Everything else has had its turn; and the kernel hears of what was wanted of it, as in a step: the loop
+            // may sleep next.
             self.ready_yielded();
+            self.look_for_events();
         }
     }
 

@@ -152,6 +152,7 @@ impl Carrier {
             self.look_if_due();
             let next = self.next();
             if core::ptr::eq(next, &self.root) {
+                self.note_root();
                 if self.look_if_due() {
                     continue;
                 }
@@ -159,6 +160,7 @@ impl Carrier {
             }
             // SAFETY: taken out of a queue of this carrier, whose root we are.
             unsafe { self.go_from_root(&*next) };
+            self.note_root();
         }
     }
 

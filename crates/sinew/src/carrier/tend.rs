@@ -48,7 +48,11 @@ pub(crate) struct Duties {
     pause: Cell<u64>,
     /// Fibers that were woken to ask theirs, and have not been dispatched since.
     asking: Cell<u32>,
-    /// When dispatches were last counted.
+    /// How many dispatches went to the root since the last look at the clock: those ran no fiber.
+    rooted: Cell<u32>,
+    /// How much of the tick that is running had passed at that look.
+    begun: Cell<u32>,
+    /// When it was last found that fibers had run.
     counted: Cell<u64>,
     /// Whether the root is to look for events.
     look: Cell<bool>,
@@ -63,6 +67,8 @@ impl Duties {
             ask_at: Cell::new(0),
             pause: Cell::new(0),
             asking: Cell::new(0),
+            rooted: Cell::new(0),
+            begun: Cell::new(0),
             counted: Cell::new(0),
             look: Cell::new(false),
         }
@@ -152,6 +158,13 @@ impl Carrier {
         self.now.replace(now)
     }
 
+    /// Notes that a dispatch has led to the root.
+    #[inline(always)]
+    pub(super) fn note_root(&self) {
+        let rooted = &self.duties.rooted;
+        rooted.set(rooted.get().wrapping_add(1));
+    }
+
     fn set_tick(&self, tick: u32) {
         self.heed_observers();
         let tick = self.observed.tick(tick.min(GLANCE));
@@ -201,10 +214,13 @@ impl Carrier {
         }
         self.expire(now);
         // While others run as well, predicates are asked each time; alone, less and less often.
-        if dispatched > 0 {
+        let ran = (dispatched + begun)
+            .saturating_sub(duties.begun.replace(begun))
+            .saturating_sub(duties.rooted.replace(0));
+        if ran > 0 {
             let asking = duties.asking.get();
-            let others = dispatched.saturating_sub(asking);
-            duties.asking.set(asking.saturating_sub(dispatched));
+            let others = ran.saturating_sub(asking);
+            duties.asking.set(asking.saturating_sub(ran));
             let since = now.saturating_sub(duties.counted.replace(now));
             if since < u64::from(others) * BUSY {
                 duties.pause.set(0);
@@ -341,11 +357,12 @@ impl Carrier {
         let pause = (2 * self.duties.pause.get()).clamp(FIRST_PAUSE, LAST_PAUSE);
         self.duties.pause.set(pause);
         self.duties.ask_at.set(now + pause);
-        self.duties.asking.set(pollers.len() as u32);
+        let mut asking = self.duties.asking.get();
         for (control, epoch) in pollers.drain(..) {
             // SAFETY: blocks are never unmapped; who has left is not woken, by the epoch.
-            wake(unsafe { &*control }, epoch, Outcome::Notified);
+            asking += u32::from(wake(unsafe { &*control }, epoch, Outcome::Notified));
         }
+        self.duties.asking.set(asking);
     }
 }
 

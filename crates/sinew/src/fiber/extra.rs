@@ -17,7 +17,7 @@ use std::sync::{Arc, OnceLock};
 
 /// See the page of this module. Who may touch the plain fields is laid down in `control`.
 pub(crate) struct Extra {
-    /// Set before the fiber is submitted, and not changed until its block is free.
+    /// Set before the block is occupied, from when on others look at it, and not changed until it is free.
     pub(crate) name: UnsafeCell<Option<Arc<str>>>,
     /// Bytes of stack, if the fiber has the flag `SIZED`.
     pub(crate) stack_size: Cell<usize>,

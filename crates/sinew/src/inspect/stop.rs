@@ -66,7 +66,9 @@ pub(super) fn stopped<R>(
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     install().map_err(BacktraceError::Unreadable)?;
     let thread = carrier.thread();
-    if thread == 0 || carrier.is_here() {
+    // A hook may be called on a carrier's thread as if it were none.
+    // SAFETY: asks for a number.
+    if thread == 0 || thread == unsafe { libc::gettid() }.cast_unsigned() {
         return Err(BacktraceError::Running);
     }
     TARGET.store(thread, Ordering::Relaxed);

@@ -64,7 +64,7 @@ enum End {
     /// Dropped while it runs: it ends when that is over.
     Wanted,
     Begun,
-    /// No fiber is left, and the carrier is given back.
+    /// No fiber is left. The carrier is given back with the last reference to the core.
     Done,
     /// Fibers are left that did not end in time. Everything stays as it is.
     Abandoned,
@@ -188,6 +188,12 @@ impl Core {
         self.end.get() == End::Open
     }
 
+    /// Whether everything is over: there is nothing to be seen or run. Somebody may have a reference still, who called
+    /// the controller that ended the manager.
+    pub(super) fn has_ended(&self) -> bool {
+        self.end.get() == End::Done
+    }
+
     #[track_caller]
     pub(super) fn assert_open(&self) {
         assert!(
@@ -288,6 +294,10 @@ impl Core {
         if again | self.again.take() || self.carrier.is_due() {
             self.schedule_now();
         }
+        // Whenever it is called, the controller may end the manager.
+        if !self.is_open() {
+            return;
+        }
         let mut rest = Rest { deadline: self.next_deadline(), fd: self.watched_fd() };
         if rest.fd.is_none() && self.crew.drivers[0].is_active() {
             // Nothing says when something has happened.
@@ -297,7 +307,9 @@ impl Core {
         if self.rest.replace(rest) != rest || rest != Rest::default() {
             controller.rest(rest);
         }
-        self.keep_alive(&**controller);
+        if self.is_open() {
+            self.keep_alive(&**controller);
+        }
     }
 
     fn keep_alive(&self, controller: &dyn LoopController) {
@@ -341,6 +353,9 @@ impl Core {
 
     /// Sleeps until there may be something to do, at most for so long.
     pub(super) fn sleep(&self, timeout: Option<Duration>) {
+        if self.has_ended() {
+            return;
+        }
         let _inside = self.carrier.enter();
         let looks = self.looks.get();
         if looks > 0 && self.carrier.linger(looks) {
@@ -404,6 +419,14 @@ impl Core {
             round = (round * 2).min(LAST_ROUND);
         }
         self.end.set(End::Done);
+        self.tell_of_end();
+        tenants::remove(self.crew.number);
+        self.carrier.end_embedded(&self.crew);
+        true
+    }
+
+    /// Tells the controller that there is nothing to be run any more.
+    fn tell_of_end(&self) {
         let remote = self.shared.remote.lock().take();
         let told = report::contain(|| {
             drop(remote);
@@ -420,13 +443,11 @@ impl Core {
                 self.crew.settings.name
             ));
         }
-        tenants::remove(self.crew.number);
-        self.carrier.end_embedded(&self.crew);
-        true
     }
 
     fn abandon(&self) -> bool {
         self.end.set(End::Abandoned);
+        self.tell_of_end();
         // Fibers are left, with stacks that others may have borrowed from: nothing is given back.
         core::mem::forget(self.crew.clone());
         false
@@ -456,6 +477,15 @@ impl Core {
         }
         report::contain(|| drop(payload));
         drop(callback);
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        if self.has_ended() {
+            // From here on the carrier may be anybody's: nobody can look at it by this.
+            self.crew.thread_ended();
+        }
     }
 }
 

@@ -419,7 +419,7 @@ impl ManagerHandle {
     /// ```
     #[track_caller]
     pub fn loop_until_no_ready(&self) {
-        if let Some(core) = self.core.upgrade() {
+        if let Some(core) = self.live() {
             core.run();
         }
     }
@@ -631,7 +631,7 @@ impl ManagerHandle {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn add_observer(&self, observer: Rc<dyn Observer>) {
-        if let Some(core) = self.core.upgrade() {
+        if let Some(core) = self.live() {
             core.add_observer(observer);
         }
     }
@@ -653,7 +653,7 @@ impl ManagerHandle {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn remove_observer(&self, observer: &Rc<dyn Observer>) {
-        if let Some(core) = self.core.upgrade() {
+        if let Some(core) = self.live() {
             core.remove_observer(observer);
         }
     }
@@ -712,7 +712,12 @@ impl ManagerHandle {
     }
 
     fn look<R>(&self, gone: R, look: impl FnOnce(&Core) -> R) -> R {
-        self.core.upgrade().map_or(gone, |core| look(&core))
+        self.live().map_or(gone, |core| look(&core))
+    }
+
+    /// The manager, if it has not ended.
+    fn live(&self) -> Option<Rc<Core>> {
+        self.core.upgrade().filter(|core| !core.has_ended())
     }
 }
 

@@ -122,8 +122,8 @@ where
 {
     // SAFETY: as the caller promised. The block is new, and nobody else's before it is armed.
     unsafe {
-        let (carrier, control) = super::make(carrier, parent, start, Flags(0));
-        *control.extra_or_new().name.get() = name;
+        let named = |vacant: &Control| *vacant.extra_or_new().name.get() = name;
+        let (carrier, control) = super::make(carrier, parent, start, Flags(0), named);
         metrics::add(&carrier.counters.spawned, 1);
         let handle = JoinHandle::new(control);
         source.start_when_readable(armed, control);

@@ -56,16 +56,17 @@ fn bear(
     traits: Option<Traits>,
 ) {
     let crew = carrier.crew();
-    let flags = Flags(crew.birth.0 | Flags::AFFINE.0);
-    control.crew.store(crew.number, Ordering::Relaxed);
-    control.occupy(id, vtable, flags, references, carrier.now.get());
-    control.set_carrier(carrier);
+    let mut flags = Flags(crew.birth.0 | Flags::AFFINE.0);
+    // Whoever looks at all fibers may find it as soon as the block is occupied.
     if let Some(inherited) = inherited {
         adopt(control, inherited);
     }
     if let Some(traits) = traits {
-        endow(control, crew, traits);
+        flags.0 |= endow(control, crew, traits).0;
     }
+    control.crew.store(crew.number, Ordering::Relaxed);
+    control.occupy(id, vtable, flags, references, carrier.now.get());
+    control.set_carrier(carrier);
     metrics::add(&carrier.counters.spawned, 1);
 }
 
@@ -100,29 +101,29 @@ unsafe fn send(
     (vtable, references): (&'static Vtable, u64),
     inherited: Option<Vec<Inherited>>,
 ) {
-    control.crew.store(crew.number, Ordering::Relaxed);
-    // Its birth is noted by who receives it: here it would take a look at the clock.
-    control.occupy(id, vtable, crew.birth, references, 0);
     if let Some(inherited) = inherited {
         adopt(control, inherited);
     }
+    control.crew.store(crew.number, Ordering::Relaxed);
+    // Its birth is noted by who receives it: here it would take a look at the clock.
+    control.occupy(id, vtable, crew.birth, references, 0);
     // SAFETY: as the caller promised.
     unsafe { submit(crew, control) };
 }
 
+/// Gives the traits to a block that is not occupied yet; returns the flags that go with them.
 #[cold]
-fn endow(control: &Control, crew: &Crew, traits: Traits) {
+fn endow(control: &Control, crew: &Crew, traits: Traits) -> Flags {
     let extra = control.extra_or_new();
-    // SAFETY: nobody else knows of the fiber yet.
+    // SAFETY: the block is vacant, so nobody else has a reference to the fiber.
     unsafe { *extra.name.get() = traits.name };
     let size = traits.stack_size.unwrap_or(crew.settings.stack_size);
     extra.stack_size.set(size);
-    if size != crew.settings.stack_size {
-        control.set_flags(Flags::SIZED);
-    }
-    if traits.timed {
-        control.set_flags(Flags(Flags::MEASURED.0 | Flags::TIMED.0));
-    }
+    let of = |flags: u32, has| if has { flags } else { 0 };
+    Flags(
+        of(Flags::SIZED.0, size != crew.settings.stack_size)
+            | of(Flags::MEASURED.0 | Flags::TIMED.0, traits.timed),
+    )
 }
 
 /// What the fiber or thread that runs here hands down, if it has anything.

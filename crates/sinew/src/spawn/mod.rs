@@ -96,7 +96,7 @@ where
     );
     // SAFETY: the fiber is put into this carrier's own queue, and never leaves its thread.
     unsafe {
-        let (carrier, control) = make(carrier, parent, f, Flags::AFFINE);
+        let (carrier, control) = make(carrier, parent, f, Flags::AFFINE, |_| ());
         control.set_carrier(carrier);
         metrics::add(&carrier.counters.spawned, 1);
         carrier.ready.push(control);
@@ -115,7 +115,7 @@ where
 {
     // SAFETY: we run on the carrier; the rest is the caller's promise.
     unsafe {
-        let (carrier, control) = make(carrier, parent, f, Flags(0));
+        let (carrier, control) = make(carrier, parent, f, Flags(0), |_| ());
         metrics::add(&carrier.counters.spawned, 1);
         carrier.publish(control);
         JoinHandle::new(control)
@@ -126,6 +126,9 @@ where
 /// join handle's. Returns the carrier on which the caller runs then: what is inherited is copied by
 /// code of the user's, in which a migratable fiber may move.
 ///
+/// `prepare` is given the block while it is vacant: what whoever looks at all fibers may read without a lock is
+/// written there.
+///
 /// # Safety
 /// The caller runs on `carrier`. The closure and its result live and may go wherever the fiber
 /// does.
@@ -135,6 +138,7 @@ unsafe fn make<F, T>(
     parent: &Control,
     f: F,
     flags: Flags,
+    prepare: impl FnOnce(&Control),
 ) -> (&'static Carrier, &'static Control)
 where
     F: FnOnce() -> T,
@@ -150,6 +154,7 @@ where
     if let Some(inherited) = inherited {
         adopt(control, inherited);
     }
+    prepare(control);
     // SAFETY: a vacant block is ours.
     unsafe { fill(control, id, (carrier.crew(), carrier.now.get()), f, flags) };
     (carrier, control)

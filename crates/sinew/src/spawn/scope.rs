@@ -187,7 +187,7 @@ impl<'scope> Scope<'scope, '_> {
         let handle = unsafe {
             match here::fiber() {
                 Some((carrier, parent)) => {
-                    let (carrier, control) = make(carrier, parent, closure, Flags(0));
+                    let (carrier, control) = make(carrier, parent, closure, Flags(0), |_| ());
                     core.adopt(control);
                     metrics::add(&carrier.counters.spawned, 1);
                     carrier.publish(control);

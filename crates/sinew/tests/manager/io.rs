@@ -4,6 +4,8 @@ use crate::kit::{LONG, MS, kept, simple};
 use sinew::manager::{EventLoop, manager_for};
 use sinew::net::{TcpListener, TcpStream};
 use sinew::os::unix::net::UnixStream;
+use sinew::runtime::Backend;
+use sinew_testkit::child::child_with;
 use sinew_testkit::watch;
 use std::cell::Cell;
 use std::io::{Read, Write};
@@ -247,4 +249,49 @@ fn a_cancelled_read_leaves_the_data() {
     });
     controller.run();
     assert_eq!(second.get().unwrap(), 7);
+}
+
+/// What an eager task asks of the kernel is asked before the loop sleeps, although it is not run in a turn of it.
+#[test]
+fn an_eager_task_hears_of_its_descriptor() {
+    for backend in [Backend::Epoll, Backend::Uring, Backend::Poll] {
+        if !backend.is_supported() {
+            continue;
+        }
+        let name = "io::an_eager_task_hears_of_its_descriptor";
+        let variable = format!("{backend:?}").to_lowercase();
+        let outcome = child_with(
+            name,
+            |command| {
+                command.env("SINEW_IO", variable);
+            },
+            reads_eagerly,
+        );
+        outcome.assert_success();
+    }
+}
+
+fn reads_eagerly() {
+    let _watch = watch::a_minute();
+    let event_loop = EventLoop::new().unwrap();
+    let manager = manager_for(&event_loop);
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    // Another one waits already, so that the backend is in use.
+    let (idle, other) = UnixStream::pair().unwrap();
+    manager.add_task(move || drop((&idle).read(&mut [0])));
+    let handle = manager.clone();
+    event_loop.run_after(20 * MS, move || {
+        let task = handle.add_task_eager_future(move || (&ours).read_exact(&mut [0]).unwrap());
+        // Written to by a thread when the task waits, and the loop has nothing else to do.
+        std::thread::spawn(move || {
+            while !task.is_ready() && task.fiber().waits_for().is_none() {
+                std::thread::yield_now();
+            }
+            (&theirs).write_all(b"x").unwrap();
+            task.wait();
+            drop(other);
+        });
+    });
+    event_loop.run();
+    assert!(!manager.has_tasks());
 }

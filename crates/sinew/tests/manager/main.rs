@@ -124,6 +124,7 @@ mod collecting;
 mod controllers;
 mod dropping;
 mod eager;
+mod ends;
 mod finally;
 mod hooks;
 mod interop;

@@ -173,7 +173,7 @@ impl Runner {
     pub fn run(&self) -> bool {
         let Some(core) = self.core.upgrade() else { return false };
         core.run();
-        core.has_tasks()
+        !core.has_ended() && core.has_tasks()
     }
 
     /// The number of the manager, which no other has.
@@ -212,7 +212,7 @@ impl Runner {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn is_gone(&self) -> bool {
-        self.core.strong_count() == 0
+        self.core.upgrade().is_none_or(|core| core.has_ended())
     }
 
     /// The manager.

@@ -113,7 +113,8 @@ impl ReactorLoopController {
         if let Some(runner) = inner.runner.get() {
             self.rest(inner.rest.get());
             self.keep_alive(inner.busy.get());
-            if awaiting {
+            // What another loop was told has gone with it.
+            if awaiting || runner.is_scheduled() {
                 post(&event_loop.inner, runner.clone());
             }
         }
@@ -148,12 +149,10 @@ impl LoopController for ReactorLoopController {
         let posted = runner.posted();
         Arc::new(move || {
             let mut remote = remote.lock().unwrap_or_else(PoisonError::into_inner);
-            let event_loop = remote.event_loop.clone();
-            remote.awaiting |= event_loop.is_none();
-            drop(remote);
-            if let Some(event_loop) = event_loop {
-                event_loop.run_in_loop(posted.clone());
-            }
+            let event_loop = remote.event_loop.as_ref();
+            // If there is none, or it is gone, the next one is told.
+            let told = event_loop.is_some_and(|event_loop| event_loop.run_in_loop(posted.clone()));
+            remote.awaiting |= !told;
         })
     }
 
