@@ -91,16 +91,12 @@ fn a_manager_that_its_controller_ends_is_not_looked_into() {
         let ending = Ending::default();
         let manager = FiberManager::new(ending.clone(), Options::new()).unwrap();
         let handle = manager.handle();
+        *ending.0.manager.borrow_mut() = Some(manager);
+        *ending.0.handle.borrow_mut() = Some(handle.clone());
         if runs {
-            // It is scheduled by a fiber that has yielded, when the loop settles.
-            let (theirs, kept) = (ending.clone(), handle.clone());
-            manager.add_task_eager(move || {
-                *theirs.0.handle.borrow_mut() = Some(kept);
-                sinew::yield_now();
-            });
+            // It is scheduled for a fiber that has yielded, when the task has run.
+            handle.add_task_eager(sinew::yield_now);
         } else {
-            *ending.0.handle.borrow_mut() = Some(handle.clone());
-            *ending.0.manager.borrow_mut() = Some(manager);
             handle.add_task(|| ());
         }
         assert!(!ending.0.told_later.get(), "the controller was told of a manager that has ended");
