@@ -6,8 +6,10 @@ source "$(dirname "$0")/lib.sh"
 functions_only
 RUSTFLAGS="--cfg sinew_force_fallback" \
     cargo test -p sinew-context --tests --target-dir target/fallback
-# Not for tests of numbers, of other programs, and of what needs no wait.
-tests_but sinew many many_connections exhaustion allocation idling debugger profiling overflow foreign_loops
+# Not for tests of numbers, of other programs, of what looks from outside, and of managers, which promise turns
+# and so are not forced.
+tests_but sinew many many_connections exhaustion allocation idling debugger profiling overflow foreign_loops \
+    manager tasks dumping stalling deadlocks leaking tracing
 RUSTFLAGS="--cfg sinew_force_yield --cfg sinew_force_migration" \
     cargo test -p sinew --no-fail-fast --target-dir target/forced "${tests[@]}"
 RUSTFLAGS="--cfg sinew_faults" cargo test -p sinew --target-dir target/faults --test sockets \
