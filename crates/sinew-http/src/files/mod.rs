@@ -20,7 +20,7 @@ use crate::message::request::Request;
 use crate::message::response::{IntoResponse, Response};
 use core::fmt;
 use http::header::{
-    ACCEPT_RANGES, ALLOW, CONTENT_RANGE, ETAG, LAST_MODIFIED, LOCATION, RANGE,
+    ACCEPT_RANGES, ALLOW, CONTENT_RANGE, DATE, ETAG, LAST_MODIFIED, LOCATION, RANGE,
     X_CONTENT_TYPE_OPTIONS,
 };
 use http::{HeaderValue, Method, StatusCode};
@@ -250,12 +250,14 @@ fn answer_file(
                 .with_header(CONTENT_RANGE, format!("bytes {first}-{last}/{len}")),
         },
     };
-    let response =
+    let mut response =
         response.with_header(ACCEPT_RANGES, "bytes").with_header(ETAG, validators.etag());
-    Ok(match validators.last_modified() {
-        Some(date) => response.with_header(LAST_MODIFIED, date),
-        None => response,
-    })
+    for (name, date) in [(LAST_MODIFIED, validators.last_modified()), (DATE, validators.date())] {
+        if let Some(date) = date {
+            response = response.with_header(name, date);
+        }
+    }
+    Ok(response)
 }
 
 fn wanted_part(request: &Request, validators: &Validators, len: u64) -> Part {

@@ -18,6 +18,12 @@ pub(super) struct Validators {
     is_strong: bool,
     /// The second since 1970 of the last change; `None` if it was before.
     modified: Option<u64>,
+    /// The second in which the file was looked at.
+    seen: u64,
+}
+
+fn date(second: u64) -> String {
+    httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(second))
 }
 
 /// What the conditions of a request come to.
@@ -45,6 +51,7 @@ impl Validators {
             is_strong: modified.is_none_or(|modified| modified.saturating_add(TICK) < now),
             // Nothing may say that it was changed after it was sent.
             modified: modified.map(|modified| modified.min(now)),
+            seen: now,
         }
     }
 
@@ -55,10 +62,13 @@ impl Validators {
 
     /// The value of the field `last-modified`.
     pub(super) fn last_modified(&self) -> Option<String> {
-        self.modified.map(|second| {
-            let time = UNIX_EPOCH + Duration::from_secs(second);
-            httpdate::fmt_http_date(time)
-        })
+        self.modified.map(date)
+    }
+
+    /// The value of the field `date`, for a file that was changed just now: the clock of the server may be behind, and
+    /// nothing is changed after it is sent.
+    pub(super) fn date(&self) -> Option<String> {
+        (!self.is_strong).then(|| date(self.seen))
     }
 
     /// Weighs the conditions in the order that section 13.2.2 gives, for a method that only reads.
@@ -200,6 +210,9 @@ mod tests {
         assert_eq!(old.last_modified(), None);
         let of_the_future = Validators::made_of((i64::MAX, 5), 10, at(SECOND));
         assert_eq!(of_the_future.last_modified().as_deref(), Some(DATE));
+        // It is sent in the same second, or later, whatever the clock of the server says.
+        assert_eq!(of_the_future.date().as_deref(), Some(DATE));
+        assert_eq!(settled().date(), None);
     }
 
     #[test]
