@@ -28,7 +28,8 @@ const PERIOD: u64 = 20_000;
 /// The driver is asked at most this often while the carrier is busy.
 const POLL_PERIOD: u64 = 30_000;
 
-/// A carrier whose dispatches are closer together than this, on average, is busy.
+/// A carrier whose dispatches are closer together than this, on average, is busy. It is judged by what it did for
+/// at least as long.
 const BUSY: u64 = 50_000;
 /// How long a carrier that has nothing else to do waits before it asks predicates again, at first
 /// and at last.
@@ -52,7 +53,8 @@ pub(crate) struct Duties {
     rooted: Cell<u32>,
     /// How much of the tick that is running had passed at that look.
     begun: Cell<u32>,
-    /// When it was last found that fibers had run.
+    /// How often others than those who ask were dispatched, and since when.
+    others: Cell<u32>,
     counted: Cell<u64>,
     /// Whether the root is to look for events.
     look: Cell<bool>,
@@ -69,6 +71,7 @@ impl Duties {
             asking: Cell::new(0),
             rooted: Cell::new(0),
             begun: Cell::new(0),
+            others: Cell::new(0),
             counted: Cell::new(0),
             look: Cell::new(false),
         }
@@ -116,7 +119,8 @@ impl Carrier {
 
     fn tend_and_next(&self) -> *const Control {
         let duties = &self.duties;
-        let since = duties.since.get() + duties.tick.get();
+        // The tick is over, and nothing of another has begun.
+        let since = duties.since.get() + duties.tick.replace(0);
         duties.since.set(since);
         let window = duties.window.get();
         if since >= window {
@@ -217,15 +221,9 @@ impl Carrier {
         let ran = (dispatched + begun)
             .saturating_sub(duties.begun.replace(begun))
             .saturating_sub(duties.rooted.replace(0));
-        if ran > 0 {
-            let asking = duties.asking.get();
-            let others = ran.saturating_sub(asking);
-            duties.asking.set(asking.saturating_sub(ran));
-            let since = now.saturating_sub(duties.counted.replace(now));
-            if since < u64::from(others) * BUSY {
-                duties.pause.set(0);
-                duties.ask_at.set(now);
-            }
+        if self.is_busy(ran, now) {
+            duties.pause.set(0);
+            duties.ask_at.set(now);
         }
         if now >= duties.ask_at.get() {
             self.ask_pollers(now);
@@ -251,6 +249,23 @@ impl Carrier {
         let driver = &self.crew().drivers[self.index()];
         self.polled.store(self.now.get(), Ordering::Relaxed);
         driver.is_active() && driver.poll()
+    }
+
+    /// Whether others run than those who ask predicates, given how many fibers ran since this was last asked.
+    fn is_busy(&self, ran: u32, now: u64) -> bool {
+        let duties = &self.duties;
+        let asking = duties.asking.get();
+        duties.asking.set(asking.saturating_sub(ran));
+        let others = duties.others.get().saturating_add(ran.saturating_sub(asking));
+        duties.others.set(others);
+        let since = now.saturating_sub(duties.counted.get());
+        // One that ran just now says nothing of how many there are.
+        if since < BUSY {
+            return false;
+        }
+        duties.others.set(0);
+        duties.counted.set(now);
+        since < u64::from(others) * BUSY
     }
 
     /// Takes what others have put into the inbox.

@@ -116,10 +116,12 @@ pub fn wait_until(mut predicate: impl FnMut() -> bool, timeout: Option<Duration>
         if deadline <= now {
             return false;
         }
-        let wait = Wait::begin(WaitKind::Predicate, 0);
+        let fiber = current::fiber();
+        // Nobody announces what is asked for, so tests need not let others run in between.
+        let wait = Wait::begin_of(fiber, WaitKind::Predicate, 0);
         let who = wait.who();
         let mut until = deadline;
-        match current::fiber() {
+        match fiber {
             Some((carrier, control)) if core::ptr::eq(control, wait.waiter().control()) => {
                 let waiter = wait.waiter();
                 // SAFETY: this is the carrier's thread, and nothing here comes back to the list.
