@@ -18,7 +18,7 @@ run -p sinew --lib --test traps --test spawning --test parking --test sleeping -
     --test shutdown --test stress --test locks --test keys --test signals --test channels \
     --test selecting --test turns --test broadcasts --test tokens --test futures --test sequences \
     --test batons --test readers_and_writers --test tasks --test manager
-run -p sinew --test sockets --test closing --test streams --test datagrams --test unix_sockets \
+run -p sinew --test resting --test deferred_starts --test sockets --test closing --test streams --test datagrams --test unix_sockets \
     --test short_reads --test files --test processes --test io_abuse \
     --test inspecting --test stalling --test dumping --test tracing --test deadlocks
 # The other tests of sinew-http have clients on scoped threads, or of rustls: the ends of the former and the locks

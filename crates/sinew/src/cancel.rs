@@ -144,7 +144,10 @@ pub(crate) fn request(control: &Control) {
         // SAFETY: a started fiber has a carrier, and those live for ever.
         let carrier = unsafe { &*control.carrier() };
         if carrier.is_here() {
-            interrupt(control);
+            // One that has rested meanwhile is told by who starts it.
+            if flags.has(Flags::ROAMING) || control.is_bound_to(carrier) {
+                interrupt(control);
+            }
         } else {
             let message = FiberRef::new(control).into_counted();
             // SAFETY: the message has a reference of its own; the mark is set once, so the link is

@@ -93,7 +93,7 @@ mod public {
     pub use crate::runtime::{Group, Handle, Runtime, current_carrier, run, run_all};
     pub use crate::spawn::{
         Builder, Fiber, FiberId, JoinArm, JoinHandle, Scope, ScopedJoinHandle, State, Unstarted,
-        block_on, current, scope, spawn, spawn_local, spawn_when_readable,
+        block_on, current, scope, spawn, spawn_local, spawn_when_readable, spawn_whenever_readable,
     };
     pub use crate::time::{sleep, sleep_until, wait_until};
 }

@@ -6,6 +6,8 @@ use sinew::sync::{Mutex, RwLock, Semaphore, Sequencer, channel};
 use sinew_testkit::watch;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::io::{Read, Write};
+use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -56,6 +58,22 @@ fn warm_operations_do_not_allocate() {
         let check = |name: &str, work: &dyn Fn()| {
             assert_eq!(allocations(work), 0, "{name} allocates");
         };
+        let (one, other) = sinew::os::unix::net::UnixStream::pair().unwrap();
+        let echo = sinew::spawn_whenever_readable(other, |stream| {
+            let mut byte = [0];
+            match (stream.read(&mut byte), stream.write(&byte)) {
+                (Ok(1), Ok(1)) => ControlFlow::Continue(()),
+                _ => ControlFlow::Break(()),
+            }
+        });
+        check("a call of a fiber that rests", &|| {
+            for _ in 0..10 {
+                (&one).write_all(b"x").unwrap();
+                (&one).read_exact(&mut [0]).unwrap();
+            }
+        });
+        drop(one);
+        echo.join().unwrap();
         check("yield", &|| (0..100).for_each(|_| sinew::yield_now()));
         check("sleep", &|| (0..3).for_each(|_| sinew::sleep(Duration::from_micros(10))));
         check("park", &|| {

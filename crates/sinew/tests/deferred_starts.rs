@@ -43,7 +43,7 @@ fn no_stack_is_needed_before_the_first_byte() {
             let fibers: Vec<_> = pairs.drain(..).map(start).collect();
             // Others run meanwhile, and wait.
             sinew::sleep(Duration::from_millis(1));
-            assert!(fibers.iter().all(|fiber| fiber.fiber().state() == State::Runnable));
+            assert!(fibers.iter().all(|fiber| fiber.fiber().state() == State::Suspended));
             fibers
         });
         // One after the other: each leaves its stack to the next.

@@ -61,6 +61,19 @@ impl Carrier {
         }
     }
 
+    /// Fetches what the next fibers will need that have rested, perhaps for long: of the next one what it has
+    /// captured, of the one after it what leads there, and so on. More would be gone again before it is needed.
+    #[inline(never)]
+    fn look_ahead_of_unstarted(&self) {
+        // SAFETY: this is the owner's thread. Others may have the fibers, but blocks are never unmapped.
+        unsafe {
+            let [next, second, third] = self.deque.oldest::<3>().map(|fiber| fiber.as_ref());
+            next.inspect(|fiber| fiber.fetch_captured());
+            second.inspect(|fiber| fiber.fetch_extra());
+            third.inspect(|fiber| fiber.fetch());
+        }
+    }
+
     /// What runs next when no started fiber is ready here.
     #[inline(never)]
     fn next_elsewhere(&self) -> *const Control {
@@ -149,6 +162,15 @@ impl Carrier {
     }
 
     pub(super) fn oldest_shared(&self) -> Option<*const Control> {
+        let next = self.take_oldest_shared()?;
+        // SAFETY: what was in a deque is alive, and ours.
+        if unsafe { (*next).flags() }.has(Flags::RECURRING) {
+            self.look_ahead_of_unstarted();
+        }
+        Some(next)
+    }
+
+    fn take_oldest_shared(&self) -> Option<*const Control> {
         use crate::queue::Steal;
         if self.crew().carriers.len() == 1 {
             // SAFETY: this is the owner's thread, and there are no thieves.

@@ -11,6 +11,10 @@
 //! The end of a fiber, in order: its locals are dropped, its result stored, or dropped if nobody
 //! will take it; one exchange marks it finished and drops the runtime's reference; then whoever
 //! waits for it is woken. After the exchange the block may be anybody's.
+//!
+//! A fiber that *rests* gives up its stack in the same way, and is unstarted again: whoever submits it
+//! next may do so on another thread before this one has left the stack, on which there is nothing of
+//! it any more. README.md of `reactor` says why no cancellation is missed.
 
 use super::Carrier;
 use super::dispatch;
@@ -157,7 +161,7 @@ unsafe extern "C-unwind" fn enter(first: *mut (), second: usize, record: *mut Re
     unsafe {
         let arrival = Arrival::begin(first, second);
         let launch = record.cast::<Launch>();
-        let mut me = &*(*launch).control.get();
+        let mut me: &'static Control = &*(*launch).control.get();
         dispatch::arrive(me, arrival);
         loop {
             run(me);
@@ -167,7 +171,11 @@ unsafe extern "C-unwind" fn enter(first: *mut (), second: usize, record: *mut Re
                 me.clear_flags(Flags::MIGRATABLE);
             }
             let carrier = &*me.carrier();
-            finish(carrier, me);
+            if me.flags().has(Flags::RESTS) {
+                rest(me);
+            } else {
+                finish(carrier, me);
+            }
             // The block is not ours any more, and may be anybody's.
             carrier.set_current(&carrier.root);
             let mut next = &*carrier.next();
@@ -223,6 +231,23 @@ unsafe fn run(me: &Control) {
             (me.vtable.get().run)(me);
         }
     }
+}
+
+/// Makes a fiber unstarted again, and has it kept until it is to run.
+///
+/// # Safety
+/// `me` runs, its closure has said that it rests, and nothing of the user's is left on its stack.
+#[inline(never)]
+unsafe fn rest(me: &'static Control) {
+    // What it does from here on is not to be cut short.
+    me.set_flags(Flags::MASKED);
+    // It may run on another thread next time, where its locals must not go.
+    drop_rest(me);
+    me.reset_flags();
+    // Who cancels it from now on finds it unstarted; who has done so before is heard when it starts.
+    me.life.clear(STARTED);
+    // SAFETY: as the caller promised; the fiber is ours until it is kept.
+    unsafe { (me.vtable.get().rest)(me) };
 }
 
 /// Ends a fiber whose result is stored.
@@ -434,7 +459,8 @@ pub(super) unsafe fn refuse(carrier: &Carrier, control: &Control) {
         Err(error) => error,
     };
     bind(carrier, control);
-    report::say(format_args!("fiber {} ends before it began: {error}", control.id()));
+    let again = if control.flags().has(Flags::RECURRING) { " again" } else { "" };
+    report::say(format_args!("fiber {} ends before it began{again}: {error}", control.id()));
     if let Some(extra) = control.extra()
         && let Some(end) = extra.scope_end.get()
     {

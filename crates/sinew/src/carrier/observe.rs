@@ -304,8 +304,23 @@ impl Carrier {
         }
     }
 
+    /// The running fiber rests, if it is this one. What it waits for is recorded.
+    #[inline(always)]
+    pub(crate) fn note_rest(&self, control: &Control) {
+        if self.observed.is_on() && self.observed.running.get() == control.id() {
+            self.note_stop_as(|fiber| {
+                let (kind, address, _) = control.recorded_wait();
+                Event::Wait { fiber, kind, address }
+            });
+        }
+    }
+
     /// The running fiber stops.
     pub(super) fn note_stop(&self) {
+        self.note_stop_as(|fiber| self.how_it_stops(fiber));
+    }
+
+    fn note_stop_as(&self, event: impl FnOnce(u64) -> Event) {
         let fiber = self.observed.running.replace(0);
         if fiber == 0 {
             return;
@@ -315,9 +330,14 @@ impl Carrier {
         if let (true, Some(times)) = (times.measures, &times.times) {
             times[self.index()].run.add(now.saturating_sub(self.observed.since.get()));
         }
+        self.note(event(fiber), now);
+    }
+
+    /// What the current fiber is about to do, which has run until now.
+    fn how_it_stops(&self, fiber: u64) -> Event {
         // SAFETY: what is current has a block, and is on its stack still.
         let me = unsafe { &*self.current() };
-        let event = if me.flags().has(Flags::ROOT) {
+        if me.flags().has(Flags::ROOT) {
             Event::End { fiber }
         } else if me.wake.waiting().is_some() {
             let (kind, address, _) = me.recorded_wait();
@@ -331,8 +351,7 @@ impl Carrier {
         } else {
             // Or it was woken before it has stopped.
             Event::Yield { fiber }
-        };
-        self.note(event, now);
+        }
     }
 
     /// `next` is about to run, unless it is the root.

@@ -280,7 +280,10 @@ impl Carrier {
                 Entry::Message(control) => {
                     // SAFETY: the message has a reference of its own.
                     let control = unsafe { FiberRef::from_counted(control) };
-                    interrupt(&control);
+                    // One that has rested since the message was sent is told by who starts it.
+                    if control.flags().has(Flags::ROAMING) || control.is_bound_to(self) {
+                        interrupt(&control);
+                    }
                 }
             }
         });
@@ -308,7 +311,7 @@ impl Carrier {
         // SAFETY: as the caller promised.
         unsafe {
             if !started || control.flags().has(Flags::MIGRATABLE) {
-                if !started {
+                if !started && !control.flags().has(Flags::RECURRING) {
                     control.set_born(self.now.get());
                 }
                 self.deque.push(control);

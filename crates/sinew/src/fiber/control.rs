@@ -23,7 +23,7 @@ use super::slab;
 use super::state::{Epoch, WakeWord};
 use super::task::{Storage, Vtable};
 use crate::carrier::Carrier;
-use crate::primitive::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use crate::primitive::{AtomicPtr, AtomicU32, AtomicU64, Ordering, prefetch};
 use crate::queue::Linked;
 use core::cell::{Cell, UnsafeCell};
 use core::ptr;
@@ -39,7 +39,7 @@ pub(crate) struct Control {
     /// Decides who ends the wait.
     pub(crate) wake: WakeWord,
     /// The carrier that dispatches it: null until it starts, then the one it is bound to; set from
-    /// the beginning if it is `AFFINE`; for a migratable fiber the one that ran it last.
+    /// the beginning if it is `AFFINE`; for a migratable fiber, or one that rests, the one that ran it last.
     pub(super) carrier: AtomicPtr<Carrier>,
     pub(crate) life: Life,
     /// What makes a wait or a yield take the longer way. Belongs to the fiber's thread.
@@ -145,6 +145,22 @@ impl Flags {
     pub(crate) const MEASURED: Flags = Flags(1 << 24);
     /// The latter was asked for this one in particular.
     pub(crate) const TIMED: Flags = Flags(1 << 25);
+
+    /// Runs again and again, and is unstarted in between: what is true of its carrier is true until it rests.
+    pub(crate) const RECURRING: Flags = Flags(1 << 26);
+    /// Its closure has returned, and is to run again: it rests as soon as nothing of it is on the stack.
+    pub(crate) const RESTS: Flags = Flags(1 << 27);
+
+    /// What an unstarted fiber may have.
+    const OF_UNSTARTED: Flags = Flags(
+        Flags::ROAMING.0
+            | Flags::SIZED.0
+            | Flags::AFFINE.0
+            | Flags::EMBEDDED.0
+            | Flags::MEASURED.0
+            | Flags::TIMED.0
+            | Flags::RECURRING.0,
+    );
 
     /// Somebody wants to know when it is woken.
     pub(crate) const OBSERVED: Flags = Flags(1 << 20);
@@ -404,6 +420,21 @@ impl Control {
         self.flags.store(kept | before.0 & mask.0, Ordering::Relaxed);
     }
 
+    /// Makes the flags those of an unstarted fiber again. Only the thread that the fiber belongs to calls this,
+    /// as its last act.
+    pub(crate) fn reset_flags(&self) {
+        let kept = self.flags().0 & Flags::OF_UNSTARTED.0;
+        let moves = Flags(kept).has(Flags::ROAMING);
+        self.flags.store(kept | if moves { Flags::MIGRATABLE.0 } else { 0 }, Ordering::Relaxed);
+    }
+
+    /// Whether the fiber is bound to this carrier, on whose thread this is called: then it stays so until the
+    /// thread goes on with it. One that has rested may be bound elsewhere at any moment.
+    pub(crate) fn is_bound_to(&self, carrier: &Carrier) -> bool {
+        // Who binds it names the carrier first. If this is the carrier, it was this thread that has set the mark.
+        self.life.has_started() && ptr::eq(self.carrier(), carrier)
+    }
+
     /// Clears the mark that keeps others from resuming a migratable fiber.
     #[inline(always)]
     pub(crate) fn left_stack(&self) {
@@ -478,6 +509,19 @@ impl Control {
         (kind, self.wait_address.load(Ordering::Relaxed) as usize, since)
     }
 
+    /// What an unstarted fiber waits for, if it is kept until something happens, as far as a look tells.
+    pub(crate) fn awaited_unstarted(&self) -> Option<(WaitKind, usize, u64)> {
+        let armed =
+            self.extra().is_some_and(|extra| !extra.armed.load(Ordering::Relaxed).is_null());
+        let wait = self.recorded_wait();
+        (armed && !self.life.has_started() && wait.0 != WaitKind::None).then_some(wait)
+    }
+
+    /// An unstarted fiber does not wait any more. Only who has taken it out of where it was kept calls this.
+    pub(crate) fn end_wait_unstarted(&self) {
+        self.wait.store(0, Ordering::Relaxed);
+    }
+
     /// Names whom to wake at the end. The holder of the join handle calls this, then sets the mark.
     #[inline(always)]
     pub(crate) fn set_joiner(&self, joiner: *const Control, epoch: Epoch) {
@@ -491,6 +535,27 @@ impl Control {
     pub(crate) fn joiner(&self) -> (*const Control, Epoch) {
         let epoch = Epoch::from_bits(self.joiner_epoch.load(Ordering::Relaxed));
         (self.joiner.load(Ordering::Relaxed), epoch)
+    }
+
+    /// Asks for the memory of the block.
+    #[inline(always)]
+    pub(crate) fn fetch(&self) {
+        fetch::<3>(ptr::from_ref(self).cast());
+    }
+
+    /// Asks for the memory of what few fibers have. The block was asked for before.
+    #[inline(always)]
+    pub(crate) fn fetch_extra(&self) {
+        fetch::<2>(self.extra.load(Ordering::Relaxed).cast());
+    }
+
+    /// Asks for the memory of what an unstarted fiber has captured. What few have was asked for before.
+    #[inline(always)]
+    pub(crate) fn fetch_captured(&self) {
+        if let Some(extra) = self.extra() {
+            fetch::<2>(extra.captured.load(Ordering::Relaxed));
+            fetch::<3>(extra.source.load(Ordering::Relaxed));
+        }
     }
 
     /// What few fibers have, if this one ever had any of it.
@@ -520,6 +585,12 @@ impl Control {
             }
         }
     }
+}
+
+/// Asks for some lines of memory from `address` on.
+#[inline(always)]
+fn fetch<const LINES: usize>(address: *const u8) {
+    (0..LINES).for_each(|line| prefetch(address.wrapping_add(64 * line)));
 }
 
 /// A counted reference to a control block.

@@ -15,15 +15,26 @@ use core::task::Waker;
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 
-/// See the page of this module. Who may touch the plain fields is laid down in `control`.
+/// See the page of this module. Who may touch the plain fields is laid down in `control`. What a fiber touches that
+/// rests between requests comes first, and lies together.
+#[repr(C, align(64))]
 pub(crate) struct Extra {
+    /// How to have an unstarted fiber back that is kept until something happens; null if it is not.
+    /// Means nothing while the fiber is started.
+    pub(crate) armed: AtomicPtr<Disarm>,
+    /// Where an unstarted fiber that waits for something has what it has captured, and what it waits for: good for
+    /// nothing but to ask for the memory there.
+    pub(crate) captured: AtomicPtr<u8>,
+    pub(crate) source: AtomicPtr<u8>,
+    pub(crate) locals: Locals,
+    /// A panic of a slot's hook, to be raised when the wait has been left.
+    pub(crate) pending_panic: Cell<Option<Box<dyn Any + Send>>>,
     /// Set before the block is occupied, from when on others look at it, and not changed until it is free.
     pub(crate) name: UnsafeCell<Option<Arc<str>>>,
     /// Bytes of stack, if the fiber has the flag `SIZED`.
     pub(crate) stack_size: Cell<usize>,
     /// Whether it was made to be submitted later, and was not.
     pub(crate) held_back: AtomicBool,
-    pub(crate) locals: Locals,
     /// The nearest deadline of the scopes that the fiber is in, if it has the flag `DEADLINE`.
     pub(crate) deadline: Cell<u64>,
     /// The scope that the fiber is a child of, and what to do there at its end.
@@ -34,8 +45,6 @@ pub(crate) struct Extra {
     pub(crate) scope_previous: Cell<*const Control>,
     /// The context slots in use, the innermost last.
     pub(crate) slots: UnsafeCell<Vec<Rc<dyn crate::park::slots::Use>>>,
-    /// A panic of a slot's hook, to be raised when the wait has been left.
-    pub(crate) pending_panic: Cell<Option<Box<dyn Any + Send>>>,
     /// Whom to tell of the end, if the join handle was polled as a future.
     pub(crate) waker: SpinLock<Option<Waker>>,
     /// The thread's proxy while the fiber is pinned and waits as its thread, and the epoch of that
@@ -44,9 +53,6 @@ pub(crate) struct Extra {
     pub(crate) pinned_epoch: AtomicU64,
     /// What ends the wait of a thread in the kernel, if it ever waited there.
     pub(crate) bell: OnceLock<Bell>,
-    /// How to have an unstarted fiber back that is kept until something happens; null if it is not.
-    /// Means nothing once the fiber has started.
-    pub(crate) armed: AtomicPtr<Disarm>,
 }
 
 /// How a fiber that was cancelled before it began is taken out of where it is kept. Belongs to a
@@ -85,6 +91,8 @@ impl Default for Extra {
             pinned_epoch: AtomicU64::new(0),
             bell: OnceLock::new(),
             armed: AtomicPtr::new(ptr::null_mut()),
+            captured: AtomicPtr::new(ptr::null_mut()),
+            source: AtomicPtr::new(ptr::null_mut()),
         }
     }
 }
@@ -94,6 +102,11 @@ impl Extra {
     pub(crate) fn name(&self) -> Option<&Arc<str>> {
         // SAFETY: not changed while anybody has a reference to the block.
         unsafe { (*self.name.get()).as_ref() }
+    }
+
+    fn take_slots(&self) -> Vec<Rc<dyn crate::park::slots::Use>> {
+        // SAFETY: the list belongs to the fiber's thread, and no user code runs meanwhile.
+        core::mem::take(unsafe { &mut *self.slots.get() })
     }
 
     /// Forgets what belonged to the fiber that had the block.
@@ -112,9 +125,21 @@ impl Extra {
         debug_assert!(self.locals.is_empty());
     }
 
-    /// Drops what is left of the user's, as the last act of a fiber. May run anything.
+    /// Drops what is left of the user's, when a fiber ends or rests. May run anything, and leaves nothing: whoever
+    /// has the block next may be on another thread.
     pub(crate) fn drop_rest(&self) {
+        // First-class fibers may be suspended where they use slots.
+        let uses = self.take_slots();
+        if !uses.is_empty() {
+            report::contain(|| drop(uses));
+        }
+        if let Some(panic) = self.pending_panic.take() {
+            report::contain(|| drop(panic));
+        }
+        // The destructors of the others may have made some, so these go last.
         local::drop_all(&self.locals);
-        report::contain(|| drop(self.pending_panic.take()));
+        // What their destructors have left is leaked: no more code of the user's.
+        core::mem::forget(self.take_slots());
+        core::mem::forget(self.pending_panic.take());
     }
 }

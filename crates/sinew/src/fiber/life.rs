@@ -9,7 +9,7 @@
 //!
 //! | mark | set by | meaning |
 //! | --- | --- | --- |
-//! | `STARTED` | the carrier that runs it first | the fiber is bound to that carrier |
+//! | `STARTED` | the carrier that runs it first | the fiber is bound to that carrier, until it ends or rests |
 //! | `CANCELLED` | anybody | its next wait shall unwind it |
 //! | `JOINING` | the holder of the join handle | `joiner` names whom to wake |
 //! | `WATCHED` | anybody | somebody waits for the end in the waiter table |
@@ -66,6 +66,12 @@ impl Life {
     #[inline(always)]
     pub(crate) fn marks(&self) -> u64 {
         self.0.load(Ordering::Relaxed) & !REFERENCES
+    }
+
+    /// Whether the fiber is bound to a carrier.
+    pub(crate) fn has_started(&self) -> bool {
+        // ORDERING: Acquire: the carrier; pairs with the Release in `set`.
+        self.0.load(Ordering::Acquire) & STARTED != 0
     }
 
     /// Whether there is no fiber, or one that has ended.

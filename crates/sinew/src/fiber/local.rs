@@ -20,7 +20,7 @@ use std::rc::Rc;
 /// How often values that destructors make anew are dropped, before they are leaked.
 const ROUNDS: usize = 16;
 
-/// For how many values a block that is recycled keeps room.
+/// For how many values a block that is recycled keeps room besides the first.
 const KEPT: usize = 8;
 
 struct Entry {
@@ -45,9 +45,50 @@ pub(crate) struct Inherited {
 // SAFETY: the key is an address to compare, and the value says that it is `Send`.
 unsafe impl Send for Inherited {}
 
+/// Entries, the newest last. Most fibers have one at most, for which no other memory is touched.
+struct Entries {
+    /// Older than all others. One that comes when it is gone, and others are there, is behind those.
+    first: Option<Entry>,
+    more: Vec<Entry>,
+}
+
+impl Entries {
+    const fn new() -> Entries {
+        Entries { first: None, more: Vec::new() }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.first.is_none() && self.more.is_empty()
+    }
+
+    fn push(&mut self, entry: Entry) {
+        if self.is_empty() {
+            self.first = Some(entry);
+        } else {
+            self.more.push(entry);
+        }
+    }
+
+    fn iter(&self) -> impl DoubleEndedIterator<Item = &Entry> {
+        self.first.iter().chain(&self.more)
+    }
+
+    fn find(&mut self, number: u64) -> Option<&mut Entry> {
+        self.first.iter_mut().chain(&mut self.more).find(|entry| entry.number == number)
+    }
+
+    fn remove(&mut self, number: u64) -> Option<Entry> {
+        if let Some(first) = self.first.take_if(|first| first.number == number) {
+            return Some(first);
+        }
+        let index = self.more.iter().position(|entry| entry.number == number)?;
+        Some(self.more.remove(index))
+    }
+}
+
 /// A fiber's values.
 pub(crate) struct Locals {
-    entries: UnsafeCell<Vec<Entry>>,
+    entries: UnsafeCell<Entries>,
     numbers: Cell<u64>,
     /// How many entries children inherit.
     inheriting: Cell<usize>,
@@ -56,7 +97,7 @@ pub(crate) struct Locals {
 impl Locals {
     pub(crate) const fn new() -> Locals {
         Locals {
-            entries: UnsafeCell::new(Vec::new()),
+            entries: UnsafeCell::new(Entries::new()),
             numbers: Cell::new(0),
             inheriting: Cell::new(0),
         }
@@ -67,7 +108,7 @@ impl Locals {
     }
 
     /// Works on the list. `f` must not run code of the user's.
-    fn with<R>(&self, f: impl FnOnce(&mut Vec<Entry>) -> R) -> R {
+    fn with<R>(&self, f: impl FnOnce(&mut Entries) -> R) -> R {
         // SAFETY: the list belongs to the fiber, whose thread we are on, and `f` is a few moves.
         f(unsafe { &mut *self.entries.get() })
     }
@@ -91,17 +132,14 @@ impl Locals {
 
     fn fill(&self, number: u64, value: Rc<dyn Any>) {
         self.with(|entries| {
-            if let Some(entry) = entries.iter_mut().find(|entry| entry.number == number) {
+            if let Some(entry) = entries.find(number) {
                 entry.value = Some(value);
             }
         });
     }
 
     fn remove(&self, number: u64) {
-        let removed = self.with(|entries| {
-            let index = entries.iter().position(|entry| entry.number == number)?;
-            Some(entries.remove(index))
-        });
+        let removed = self.with(|entries| entries.remove(number));
         if let Some(removed) = removed {
             let inherited = usize::from(removed.inherit.is_some());
             self.inheriting.set(self.inheriting.get().saturating_sub(inherited));
@@ -141,11 +179,19 @@ impl Locals {
 }
 
 /// Drops the values of a fiber or thread that ends.
+#[inline]
 pub(crate) fn drop_all(locals: &Locals) {
+    if !locals.is_empty() {
+        drop_some(locals);
+    }
+}
+
+#[inline(never)]
+fn drop_some(locals: &Locals) {
     for _ in 0..ROUNDS {
-        let mut entries = locals.with(core::mem::take);
+        let mut entries = locals.with(|entries| core::mem::replace(entries, Entries::new()));
         locals.inheriting.set(0);
-        for entry in entries.drain(..) {
+        for entry in entries.first.take().into_iter().chain(entries.more.drain(..)) {
             if report::contain(|| drop(entry)).is_none() {
                 report::say(format_args!("a fiber-local panicked while it was dropped"));
             }
@@ -153,7 +199,7 @@ pub(crate) fn drop_all(locals: &Locals) {
         // The next fiber that has the block has room for some.
         let is_done = locals.with(|list| {
             let is_done = list.is_empty();
-            if is_done && entries.capacity() <= KEPT {
+            if is_done && entries.more.capacity() <= KEPT {
                 *list = entries;
             }
             is_done
@@ -165,7 +211,7 @@ pub(crate) fn drop_all(locals: &Locals) {
     report::say(format_args!(
         "fiber-locals are made anew again and again by the destructors of others; they are leaked"
     ));
-    core::mem::forget(locals.with(core::mem::take));
+    core::mem::forget(locals.with(|entries| core::mem::replace(entries, Entries::new())));
     locals.inheriting.set(0);
 }
 
@@ -222,10 +268,10 @@ impl<T: 'static> FiberLocal<T> {
             // The thread is ending, and has no place for values any more.
             return f(&(self.init)());
         };
-        let value = match owner.locals().find(self.key()) {
+        let value = match owner.locals.find(self.key()) {
             Some(Some(value)) => value,
             Some(None) => panic!("a fiber-local is asked for while it is being made"),
-            None => self.make(owner.locals()),
+            None => self.make(owner.locals),
         };
         // Two keys that the compiler has put at one address would be told apart here.
         let value = value.downcast_ref::<T>().expect("the value of a key is of its type");
@@ -258,17 +304,34 @@ impl<T: 'static> FiberLocal<T> {
     /// USER.with(|user| assert_eq!(*user, "nobody"));
     /// ```
     pub fn set<R>(&'static self, value: T, f: impl FnOnce() -> R) -> R {
+        self.set_shared(Rc::new(value), f)
+    }
+
+    /// The same with a value that the caller may keep, and bind again later: nothing is allocated.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::cell::Cell;
+    /// use std::rc::Rc;
+    ///
+    /// sinew::fiber_local!(static COUNT: Cell<u32> = Cell::new(0));
+    ///
+    /// let count = Rc::new(Cell::new(0));
+    /// COUNT.set_shared(count.clone(), || COUNT.with(|count| count.set(7)));
+    /// assert_eq!(count.get(), 7);
+    /// ```
+    pub fn set_shared<R>(&'static self, value: Rc<T>, f: impl FnOnce() -> R) -> R {
         /// Takes the binding away.
         struct Unbind(Owner, u64);
         impl Drop for Unbind {
             fn drop(&mut self) {
-                self.0.locals().remove(self.1);
+                self.0.locals.remove(self.1);
             }
         }
         let Some(owner) = Owner::current() else {
             return f();
         };
-        let number = owner.locals().push(self.key(), Some(Rc::new(value)), self.inherit);
+        let number = owner.locals.push(self.key(), Some(value), self.inherit);
         let _unbind = Unbind(owner, number);
         f()
     }
@@ -302,29 +365,33 @@ fn copy<T: Clone + Send + 'static>(value: &dyn Any) -> Option<Box<dyn Any + Send
 }
 
 /// Whose values these are: the fiber's or the thread's.
-enum Owner {
-    Fiber(&'static Control),
-    Thread(FiberRef),
+struct Owner {
+    /// Kept by the block, which is never unmapped.
+    locals: &'static Locals,
+    /// Keeps them those of the thread. A fiber that runs keeps its own.
+    _thread: Option<FiberRef>,
 }
 
 impl Owner {
+    #[inline]
     fn current() -> Option<Owner> {
+        let of = |control: &'static Control| &control.extra_or_new().locals;
         match current::fiber() {
-            Some((_, control)) => Some(Owner::Fiber(control)),
-            // SAFETY: a fiber that has something done on the root stays where it is meanwhile.
-            None => match unsafe { current::lender().as_ref() } {
-                Some(lender) => Some(Owner::Fiber(lender)),
-                None => current::lasting_proxy().map(Owner::Thread),
-            },
+            Some((_, control)) => Some(Owner { locals: of(control), _thread: None }),
+            None => Owner::outside(of),
         }
     }
 
-    fn locals(&self) -> &Locals {
-        let control = match self {
-            Owner::Fiber(control) => control,
-            Owner::Thread(proxy) => &**proxy,
-        };
-        &control.extra_or_new().locals
+    #[cold]
+    fn outside(of: impl Fn(&'static Control) -> &'static Locals) -> Option<Owner> {
+        // SAFETY: a fiber that has something done on the root stays where it is meanwhile.
+        if let Some(lender) = unsafe { current::lender().as_ref() } {
+            return Some(Owner { locals: of(lender), _thread: None });
+        }
+        let proxy = current::lasting_proxy()?;
+        // SAFETY: blocks are never unmapped.
+        let locals = of(unsafe { &*proxy.as_ptr() });
+        Some(Owner { locals, _thread: Some(proxy) })
     }
 }
 

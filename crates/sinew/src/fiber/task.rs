@@ -2,16 +2,17 @@
 //!
 //! # Life of the storage
 //!
-//! `store` writes the closure. The fiber takes it out, once, when it starts, and writes the result
-//! when it ends; or whoever discards an unstarted fiber drops it. The holder of the join handle
+//! `store` writes the closure. The fiber takes it out, once, when it starts, or, if it rests in between, when
+//! it has run for the last time, and writes the result when it ends; or whoever discards an unstarted
+//! fiber drops it. The holder of the join handle
 //! takes or drops the result; if the handle is gone before, the fiber drops it, as its last act.
 //! What is larger than the storage is in a box.
 
-use super::control::Control;
+use super::control::{Control, Flags};
 use crate::report;
 use core::any::Any;
 use core::cell::UnsafeCell;
-use core::mem::MaybeUninit;
+use core::mem::{self, MaybeUninit};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const SIZE: usize = 64;
@@ -46,6 +47,12 @@ pub(crate) struct Vtable {
     /// Tells those who wait for the end in the waiter table, given the block's address and the
     /// fiber's id. Belongs to a layer above this one.
     pub(crate) announce: fn(address: usize, id: u64),
+    /// Keeps a fiber that rests until it is to run again. Belongs to a layer above this one.
+    ///
+    /// # Safety
+    /// The storage holds a closure of this vtable, which has said that the fiber rests; the fiber is
+    /// unstarted, and the caller's.
+    pub(crate) rest: unsafe fn(&'static Control),
 }
 
 impl Vtable {
@@ -55,6 +62,7 @@ impl Vtable {
         refuse: |_, _| {},
         drop_result: |_| {},
         announce: crate::park::table::release_finished,
+        rest: |_| {},
     };
 }
 
@@ -97,8 +105,14 @@ unsafe fn take<T>(storage: &UnsafeCell<Storage>) -> T {
 
 type Outcome<T> = std::thread::Result<T>;
 
+/// A closure with what goes with it.
+#[inline(always)]
+pub(crate) fn of<F: FnOnce() -> T, T>(closure: F) -> (&'static Vtable, F) {
+    (vtable::<F, T>(), closure)
+}
+
 /// The vtable of closures of type `F`.
-pub(crate) fn vtable<F, T>() -> &'static Vtable
+fn vtable<F, T>() -> &'static Vtable
 where
     F: FnOnce() -> T,
 {
@@ -108,7 +122,7 @@ where
             run: run::<F, T>,
             refuse: refuse::<F, T>,
             drop_result: drop_result::<T>,
-            announce: crate::park::table::release_finished,
+            ..Vtable::NONE
         };
     }
     &Of::<F, T>::VTABLE
@@ -119,14 +133,81 @@ where
 pub(crate) fn detached<F: FnOnce()>() -> &'static Vtable {
     struct Of<F>(core::marker::PhantomData<F>);
     impl<F: FnOnce()> Of<F> {
+        const VTABLE: Vtable =
+            Vtable { run: run_detached::<F>, refuse: refuse_detached::<F>, ..Vtable::NONE };
+    }
+    &Of::<F>::VTABLE
+}
+
+/// What a fiber runs again and again, and rests in between.
+pub(crate) trait Recurring {
+    /// What it gives in the end.
+    type Result;
+
+    /// Runs once; something if that was the last time.
+    fn run(&mut self) -> Option<Self::Result>;
+
+    /// Has `control` submitted when it is to run again. From then on the closure is whoever's who runs it, and
+    /// may be gone before this returns.
+    ///
+    /// # Safety
+    /// The fiber is unstarted, and the caller's; `this` is the closure that its block holds.
+    unsafe fn rest(this: *const Self, control: &'static Control);
+}
+
+/// The vtable of fibers that rest.
+pub(crate) fn recurring<F: Recurring>() -> &'static Vtable {
+    struct Of<F>(core::marker::PhantomData<F>);
+    impl<F: Recurring> Of<F> {
         const VTABLE: Vtable = Vtable {
-            run: run_detached::<F>,
-            refuse: refuse_detached::<F>,
-            drop_result: |_| {},
-            announce: crate::park::table::release_finished,
+            run: run_recurring::<F>,
+            refuse: refuse::<F, F::Result>,
+            drop_result: drop_result::<F::Result>,
+            rest: rest::<F>,
+            ..Vtable::NONE
         };
     }
     &Of::<F>::VTABLE
+}
+
+unsafe fn run_recurring<F: Recurring>(control: &Control) {
+    let closure = in_place::<F>(&control.storage);
+    // SAFETY: as for `run`. The closure stays where it is, and nobody else touches it while the fiber runs.
+    let ran = catch_unwind(AssertUnwindSafe(|| unsafe { (*closure).run() }));
+    let mut result = match ran {
+        Ok(None) => return control.set_flags(Flags::RESTS),
+        Ok(Some(value)) => Ok(value),
+        Err(panic) => {
+            crate::park::panic_ended(control);
+            Err(panic)
+        }
+    };
+    // SAFETY: the closure is over, and its place free for the result.
+    unsafe {
+        let closure = take::<F>(&control.storage);
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(closure))) {
+            // The first panic counts. Nobody sees what it replaces.
+            let lost = match &result {
+                Ok(_) => mem::replace(&mut result, Err(panic)),
+                Err(_) => Err(panic),
+            };
+            crate::park::panic_ended(control);
+            control.set_flags(Flags::MASKED);
+            report::contain(|| drop(lost));
+        }
+        put::<Outcome<F::Result>>(&control.storage, result);
+    }
+}
+
+unsafe fn rest<F: Recurring>(control: &'static Control) {
+    // SAFETY: as the caller promised.
+    unsafe { F::rest(in_place(&control.storage), control) };
+}
+
+/// What `put` wrote, where it is.
+fn in_place<T>(storage: &UnsafeCell<Storage>) -> *mut T {
+    const { assert!(fits::<T>(), "what is larger is in a box") };
+    storage.get().cast()
 }
 
 unsafe fn run_detached<F: FnOnce()>(control: &Control) {
@@ -172,7 +253,7 @@ unsafe fn run<F: FnOnce() -> T, T>(control: &Control) {
     }
 }
 
-unsafe fn refuse<F: FnOnce() -> T, T>(control: &Control, payload: Box<dyn Any + Send>) {
+unsafe fn refuse<F, T>(control: &Control, payload: Box<dyn Any + Send>) {
     // SAFETY: as for `run`.
     unsafe {
         let closure = take::<F>(&control.storage);

@@ -173,6 +173,11 @@ fn look(fiber: FiberRef, now: u64, crews: &HashMap<u32, Arc<Crew>>) -> FiberInfo
 fn state_of(fiber: &Fiber, now: u64) -> (State, Option<WaitInfo>, Option<usize>) {
     let place = || fiber.control().context.look().map(|context| context.address());
     let before = place();
+    if let Some((kind, address, since)) = fiber.control().awaited_unstarted() {
+        let since = Duration::from_nanos(now.saturating_sub(since));
+        let wait = WaitInfo { kind, address, joins: None, owner: None, since, left: None };
+        return (State::Suspended, Some(wait), None);
+    }
     match wait_of(fiber.control(), now) {
         // It has not stopped yet, or was woken meanwhile.
         Some(_) if before.is_none() || place() != before => (State::Running, None, None),

@@ -146,7 +146,7 @@ impl<T: AsFd> Async<T> {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn read_with<R>(&self, mut operation: impl FnMut(&T) -> io::Result<R>) -> io::Result<R> {
-        attempt(&self.source, Direction::Read, Limit::None, || operation(&self.inner))
+        attempt(&self.source, Direction::Read, || Limit::None, || operation(&self.inner))
     }
 
     /// Does an operation that writes: while it fails with `WouldBlock`, the fiber waits until there
@@ -167,7 +167,7 @@ impl<T: AsFd> Async<T> {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn write_with<R>(&self, mut operation: impl FnMut(&T) -> io::Result<R>) -> io::Result<R> {
-        attempt(&self.source, Direction::Write, Limit::None, || operation(&self.inner))
+        attempt(&self.source, Direction::Write, || Limit::None, || operation(&self.inner))
     }
 }
 
@@ -231,12 +231,12 @@ where
     for<'a> &'a T: Read,
 {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        attempt(&self.source, Direction::Read, Limit::None, || (&self.inner).read(buffer))
+        attempt(&self.source, Direction::Read, || Limit::None, || (&self.inner).read(buffer))
     }
 
     fn read_vectored(&mut self, buffers: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         let read = || (&self.inner).read_vectored(buffers);
-        attempt(&self.source, Direction::Read, Limit::None, read)
+        attempt(&self.source, Direction::Read, || Limit::None, read)
     }
 }
 
@@ -262,16 +262,16 @@ where
     for<'a> &'a T: Write,
 {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
-        attempt(&self.source, Direction::Write, Limit::None, || (&self.inner).write(buffer))
+        attempt(&self.source, Direction::Write, || Limit::None, || (&self.inner).write(buffer))
     }
 
     fn write_vectored(&mut self, buffers: &[IoSlice<'_>]) -> io::Result<usize> {
         let write = || (&self.inner).write_vectored(buffers);
-        attempt(&self.source, Direction::Write, Limit::None, write)
+        attempt(&self.source, Direction::Write, || Limit::None, write)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        attempt(&self.source, Direction::Write, Limit::None, || (&self.inner).flush())
+        attempt(&self.source, Direction::Write, || Limit::None, || (&self.inner).flush())
     }
 }
 

@@ -28,20 +28,21 @@ impl Limit {
 }
 
 /// Does `operation`, waiting whenever it would block. It fails with `WouldBlock` when the limit is
-/// reached, as operations with a timeout do in the standard library.
+/// reached, as operations with a timeout do in the standard library. The limit is asked for when it is needed: it
+/// may be somewhere in memory that was not touched for long.
 ///
 /// Raises if the fiber is cancelled, but not after the operation was done.
 #[inline]
 pub(crate) fn attempt<R>(
     source: &Source,
     direction: Direction,
-    limit: Limit,
+    limit: impl Fn() -> Limit,
     mut operation: impl FnMut() -> io::Result<R>,
 ) -> io::Result<R> {
     take_turns();
     let tick = source.tick(direction);
-    match faulty(source, direction, limit, &mut operation) {
-        Err(error) => persist(source, (direction, tick), limit, error, operation),
+    match faulty(source, direction, &limit, &mut operation) {
+        Err(error) => persist(source, (direction, tick), limit(), error, operation),
         result => result,
     }
 }
@@ -69,7 +70,7 @@ fn persist<R>(
             _ => return Err(explain(source, error)),
         }
         tick = source.tick(direction);
-        match faulty(source, direction, limit, &mut operation) {
+        match faulty(source, direction, || limit, &mut operation) {
             Err(again) => error = again,
             result => return result,
         }
@@ -81,7 +82,7 @@ fn persist<R>(
 #[inline]
 pub(crate) fn attempt_read(
     source: &Source,
-    limit: Limit,
+    limit: impl Fn() -> Limit,
     len: usize,
     mut read: impl FnMut() -> io::Result<usize>,
 ) -> io::Result<usize> {
@@ -93,20 +94,20 @@ pub(crate) fn attempt_read(
     // wait: who may not wait has to try, and so has a thread, of whose wait no harvest knows.
     let mut tick = source.tick(Direction::Read);
     if source.is_drained(tick) {
-        match limit {
+        match limit() {
             Limit::None => {
                 source.wait(Direction::Read, tick, clock::NEVER)?;
                 tick = source.tick(Direction::Read);
             }
             Limit::AtOnce => {}
-            Limit::Within(_) => {
+            limit @ Limit::Within(_) => {
                 return persist_reading(source, tick, (limit, len), would_block(), read);
             }
         }
     }
-    match faulty(source, Direction::Read, limit, &mut read) {
+    match faulty(source, Direction::Read, &limit, &mut read) {
         Ok(count) => has_read(source, tick, len, count),
-        Err(error) => persist_reading(source, tick, (limit, len), error, read),
+        Err(error) => persist_reading(source, tick, (limit(), len), error, read),
     }
 }
 
@@ -143,7 +144,7 @@ fn persist_reading(
             _ => return Err(explain(source, error)),
         }
         tick = source.tick(Direction::Read);
-        match faulty(source, Direction::Read, limit, &mut read) {
+        match faulty(source, Direction::Read, || limit, &mut read) {
             Ok(count) => return has_read(source, tick, len, count),
             Err(again) => error = again,
         }
@@ -162,13 +163,13 @@ pub(crate) fn unless_closed(source: &Source, count: usize) -> io::Result<usize> 
 fn faulty<R>(
     source: &Source,
     direction: Direction,
-    limit: Limit,
+    limit: impl Fn() -> Limit,
     operation: &mut impl FnMut() -> io::Result<R>,
 ) -> io::Result<R> {
     if faults::interrupts() {
         return Err(io::ErrorKind::Interrupted.into());
     }
-    if faults::blocks() && !matches!(limit, Limit::AtOnce) {
+    if faults::blocks() && !matches!(limit(), Limit::AtOnce) {
         source.feign(direction);
         return Err(io::ErrorKind::WouldBlock.into());
     }

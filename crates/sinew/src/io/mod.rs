@@ -24,6 +24,6 @@ pub use adapter::Async;
 pub use copy::copy;
 pub use pipes::{PipeReader, PipeWriter, pipe};
 pub use polling::{Interest, PollFd, poll};
-pub use readable::Readable;
+pub use readable::{Readable, Within};
 pub use standard::{Stdin, stdin};
 pub use waiting::{is_readable, is_writable, wait_readable, wait_writable};

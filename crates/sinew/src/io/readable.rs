@@ -38,3 +38,108 @@ impl<S: sealed::HasSource> sealed::HasSource for Arc<S> {
         (**self).source()
     }
 }
+
+/// Something that is read from through a part of it: a connection that has its socket among other things, for
+/// instance.
+///
+/// # Examples
+/// ```
+/// use sinew::io::Within;
+/// use sinew::net::{TcpListener, TcpStream};
+/// use std::io::{Read, Write};
+/// use std::ops::ControlFlow;
+///
+/// struct Connection {
+///     stream: TcpStream,
+///     received: u64,
+/// }
+///
+/// sinew::run(|| {
+///     let listener = TcpListener::bind("127.0.0.1:0")?;
+///     let mut client = TcpStream::connect(listener.local_addr()?)?;
+///     let connection = Connection { stream: listener.accept()?.0, received: 0 };
+///     let source = Within::new(connection, |connection| &connection.stream);
+///     let counter = sinew::spawn_whenever_readable(source, |source| {
+///         let connection = source.whole_mut();
+///         match connection.stream.read(&mut [0; 1024]) {
+///             Ok(count @ 1..) => {
+///                 connection.received += count as u64;
+///                 ControlFlow::Continue(())
+///             }
+///             _ => ControlFlow::Break(connection.received),
+///         }
+///     });
+///     client.write_all(b"hello")?;
+///     drop(client);
+///     assert_eq!(counter.join().unwrap(), 5);
+///     Ok::<(), std::io::Error>(())
+/// })?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct Within<W, S> {
+    whole: W,
+    part: fn(&W) -> &S,
+}
+
+impl<W, S> Within<W, S> {
+    /// Something, and how the part of it is found that is read from.
+    ///
+    /// # Examples
+    /// ```
+    /// let (reader, _writer) = sinew::io::pipe()?;
+    /// let source = sinew::io::Within::new((reader, "for later"), |pair| &pair.0);
+    /// assert_eq!(source.whole().1, "for later");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn new(whole: W, part: fn(&W) -> &S) -> Within<W, S> {
+        Within { whole, part }
+    }
+
+    /// All of it.
+    ///
+    /// # Examples
+    /// ```
+    /// # let (reader, _writer) = sinew::io::pipe()?;
+    /// let source = sinew::io::Within::new((reader, 7), |pair| &pair.0);
+    /// assert_eq!(source.whole().1, 7);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn whole(&self) -> &W {
+        &self.whole
+    }
+
+    /// All of it, to be changed.
+    ///
+    /// # Examples
+    /// ```
+    /// # let (reader, _writer) = sinew::io::pipe()?;
+    /// let mut source = sinew::io::Within::new((reader, 7), |pair| &pair.0);
+    /// source.whole_mut().1 += 1;
+    /// assert_eq!(source.into_whole().1, 8);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn whole_mut(&mut self) -> &mut W {
+        &mut self.whole
+    }
+
+    /// All of it, alone.
+    ///
+    /// # Examples
+    /// ```
+    /// # let (reader, _writer) = sinew::io::pipe()?;
+    /// let source = sinew::io::Within::new((reader, 7), |pair| &pair.0);
+    /// let (_reader, seven) = source.into_whole();
+    /// assert_eq!(seven, 7);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn into_whole(self) -> W {
+        self.whole
+    }
+}
+
+impl<W, S: sealed::HasSource> sealed::HasSource for Within<W, S> {
+    fn source(&self) -> &Source {
+        (self.part)(&self.whole).source()
+    }
+}

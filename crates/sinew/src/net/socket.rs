@@ -140,7 +140,7 @@ impl<T: AsFd> Socket<T> {
         direction: Direction,
         mut operation: impl FnMut(&T) -> io::Result<R>,
     ) -> io::Result<R> {
-        attempt(self.source(), direction, self.limit(direction), || operation(self.get()))
+        attempt(self.source(), direction, || self.limit(direction), || operation(self.get()))
     }
 
     /// Reads from a stream, waiting whenever it would block.
@@ -163,7 +163,7 @@ impl<T: AsFd> Socket<T> {
         if self.is_foreign && len > 0 {
             return self.attempt_read(read);
         }
-        let limit = self.limit(Direction::Read);
+        let limit = || self.limit(Direction::Read);
         attempt_read(self.source(), limit, len, || read(self.get()))
     }
 

@@ -217,7 +217,9 @@ impl Wait {
             }
             fiber.record_wait(kind, address, clock::now());
             let extra = fiber.extra_or_new();
-            extra.pinned_epoch.store(epoch.bits(), Ordering::Relaxed);
+            // ORDERING: Release: who reads it sees that the wait before is over; pairs with the Acquire in
+            // `wake_pinned`.
+            extra.pinned_epoch.store(epoch.bits(), Ordering::Release);
             // ORDERING: Release publishes the epoch; pairs with the Acquire in `wake_pinned`.
             extra.pinned_as.store(ptr::from_ref(control).cast_mut(), Ordering::Release);
             // ORDERING: SeqCst fence; pairs with the ones in `cancel::request` and `unpark`.

@@ -128,7 +128,12 @@ pub(crate) fn wake_pinned(fiber: &Control, outcome: Outcome) {
     let proxy = extra.pinned_as.load(Ordering::Acquire);
     // SAFETY: blocks are never unmapped.
     let Some(proxy) = (unsafe { proxy.as_ref() }) else { return };
-    let epoch = Epoch::from_bits(extra.pinned_epoch.load(Ordering::Relaxed));
+    // ORDERING: Acquire, so that the look after it is one.
+    let epoch = Epoch::from_bits(extra.pinned_epoch.load(Ordering::Acquire));
+    if !core::ptr::eq(extra.pinned_as.load(Ordering::Relaxed), proxy) {
+        // It has gone on, and perhaps to another thread: the number would be that of somebody else's wait.
+        return;
+    }
     // The flags are set before the wait begins, so they are read after it was seen.
     if outcome == Outcome::Interrupted && fiber.flags().has(Flags::DEAF) {
         return;

@@ -200,6 +200,26 @@ impl<T> Deque<T> {
         Some(buffer.slot(top).load(Ordering::Relaxed))
     }
 
+    /// The oldest items, as far as a look tells: thieves may have them, and whoever they belong to then may be done
+    /// with them. Null where there is none.
+    ///
+    /// # Safety
+    /// The caller is the owner.
+    pub(crate) unsafe fn oldest<const COUNT: usize>(&self) -> [*const T; COUNT] {
+        let top = self.top.load(Ordering::Relaxed);
+        let len = self.bottom.load(Ordering::Relaxed).wrapping_sub(top) as isize;
+        // SAFETY: the current buffer is alive; only the owner replaces it.
+        let buffer = unsafe { &*self.buffer.load(Ordering::Relaxed) };
+        core::array::from_fn(|index| {
+            if (index as isize) < len {
+                buffer.slot(top.wrapping_add(index)).load(Ordering::Relaxed)
+            } else {
+                ptr::null_mut()
+            }
+            .cast_const()
+        })
+    }
+
     /// Takes the oldest item. Anybody may.
     pub(crate) fn steal(&self) -> Steal<T> {
         let top = self.top.load(Ordering::SeqCst);

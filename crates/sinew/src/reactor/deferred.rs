@@ -2,10 +2,13 @@
 //!
 //! Such a fiber is a control block, its closure, and a node in the list of a slot: no stack. Whoever
 //! takes the node out of the list, under the slot's lock, has the fiber and submits it: the one who
-//! delivers an event, or the one who cancels the fiber.
+//! delivers an event, or the one who cancels the fiber. A fiber that runs again and again is armed anew
+//! each time that it rests.
 //!
 //! Why a cancellation is not missed: who arms a fiber says where before it looks at the mark, and who
-//! cancels sets the mark before it looks where. One of the two finds the other.
+//! cancels sets the mark before it looks where. One of the two finds the other. One that was cancelled
+//! while it ran has its mark before it is armed; what its carrier was told of that comes too late, and is
+//! left alone (`Control::is_bound_to`).
 //!
 //! Why no event is missed: who waits in the ordinary way tries first, and compares the tick of before.
 //! Here nobody has tried. So the kernel reports what is ready at that moment: because the descriptor is
@@ -13,7 +16,7 @@
 //! attempt to read, at the present tick, has found the end of what was there.
 
 use super::Reactor;
-use super::slot::Waits;
+use super::slot::{Unstarted, Waits};
 use super::source::{Source, kind};
 use super::sys::Direction;
 use super::table;
@@ -37,16 +40,16 @@ impl Armed {
         Armed(UnsafeCell::new(None))
     }
 
-    /// The node of `control`.
+    /// A new node for `control`.
     ///
     /// # Safety
-    /// Called once, before anybody else knows of it. It stays where it is while it is linked.
+    /// The one before, if there was any, is in no list. It stays where it is while it is linked.
     unsafe fn node(&self, control: &Control) -> Pin<&Node<Waits>> {
         // SAFETY: as the caller promised. The payload is at its address for good before the node
         // points to it.
         unsafe {
             let place = self.0.get();
-            let waits = Waits::Unstarted(control);
+            let waits = Waits::Unstarted(Unstarted(control));
             let (waits, node) = (*place).insert((waits, Node::marker(&Waits::Suspended)));
             *node = Node::marker(waits);
             Pin::new_unchecked(node)
@@ -57,37 +60,50 @@ impl Armed {
 /// How an unstarted fiber that was cancelled is taken out of its slot.
 static DISARM: Disarm = Disarm { call: disarm };
 
-/// Submits an unstarted fiber when `source` becomes readable, or when it is cancelled.
+/// Submits an unstarted fiber when `source` becomes readable, or when it is cancelled. Both may be gone, with the
+/// fiber, before this returns: which is why they are not borrowed.
 ///
 /// # Safety
 /// The fiber is admitted to its crew, in no queue, and the caller's. It keeps `armed` until it
 /// starts or is refused, and `source` at least as long.
-pub(super) unsafe fn arm(source: &Source, armed: &Armed, control: &'static Control) {
-    control.record_wait(kind(Direction::Read), source.fd() as usize, now_or_lately());
+pub(crate) unsafe fn arm(source: *const Source, armed: *const Armed, control: &'static Control) {
+    // SAFETY: the fiber is the caller's until it is linked, and keeps both until it starts.
+    let (fd, slot) = unsafe { ((*source).fd(), (*source).slot()) };
+    control.record_wait(kind(Direction::Read), fd as usize, now_or_lately());
+    // SAFETY: null, or the carrier of this thread, which stays.
+    if let Some(here) = unsafe { current::carrier().as_ref() } {
+        here.note_rest(control);
+    }
     let extra = control.extra_or_new();
-    // SAFETY: the fiber is the caller's, so nobody else knows of its node, which it keeps in place.
-    let node = unsafe { armed.node(control) };
+    extra.captured.store(armed.cast_mut().cast(), Ordering::Relaxed);
+    extra.source.store(source.cast_mut().cast(), Ordering::Relaxed);
     let entered = {
-        let slot = source.slot();
         let tick = slot.tick(Direction::Read);
         let mut state = slot.state.lock();
-        match source.join_for_later(tick, &mut state) {
-            Ok(()) => {
-                let reactor = chosen(control, state.watcher());
-                // ORDERING: Release, published with the node by the lock.
-                extra.armed.store(ptr::from_ref(&DISARM).cast_mut(), Ordering::Release);
-                slot.enter(source.fd(), reactor, (Direction::Read, tick), &mut state, node)
+        // SAFETY: the same; who is linked is not taken out before the lock is released. Nobody else knows of the
+        // node, which stays in its place.
+        unsafe {
+            match (*source).join_for_later(tick, &mut state) {
+                Ok(()) => {
+                    let reactor = chosen(control, state.watcher());
+                    // ORDERING: Release, published with the node by the lock.
+                    extra.armed.store(ptr::from_ref(&DISARM).cast_mut(), Ordering::Release);
+                    let node = (*armed).node(control);
+                    slot.enter(fd, reactor, (Direction::Read, tick), &mut state, node)
+                }
+                // It cannot be watched: the fiber finds out why by itself.
+                result => Some(result),
             }
-            // It cannot be watched: the fiber finds out why by itself.
-            result => Some(result),
         }
     };
     if entered.is_some() {
         // SAFETY: it was not linked, so it is still ours.
-        return unsafe { submit(control) };
+        return unsafe { submit_again(control) };
     }
     // ORDERING: SeqCst fence; pairs with the one in `cancel::request`.
     fence(Ordering::SeqCst);
+    // If it has ended since, the block may be another fiber's. Then that one is cancelled, and may as well be
+    // disarmed by us.
     if control.life.marks() & CANCELLED != 0 {
         disarm(control);
     }
@@ -152,11 +168,33 @@ fn disarm(control: &Control) {
     }
 }
 
+/// Gives an unstarted fiber to its crew that need not wait, and perhaps never will: in somebody else's loop it comes
+/// after everything else, and after the loop had its turn.
+///
+/// # Safety
+/// The caller has it, and it was never in its slot.
+unsafe fn submit_again(control: &Control) {
+    control.end_wait_unstarted();
+    // SAFETY: as the caller promised; null, or the carrier of this thread, which has its crew.
+    unsafe {
+        match current::carrier().as_ref() {
+            Some(here)
+                if here.is_embedded()
+                    && here.crew().number == control.crew.load(Ordering::Relaxed) =>
+            {
+                here.behind_all(control);
+            }
+            _ => submit(control),
+        }
+    }
+}
+
 /// Gives an unstarted fiber to its crew.
 ///
 /// # Safety
 /// The caller has taken it out of its slot, or it was never there.
 pub(super) unsafe fn submit(control: &Control) {
+    control.end_wait_unstarted();
     // SAFETY: the fiber is admitted, so that its crew is there as long as it has not ended; the carrier of
     // this thread is there as well, with its crew.
     unsafe {

@@ -24,7 +24,7 @@ use crate::carrier::{Carrier, current};
 use crate::primitive::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::report;
 use core::time::Duration;
-use slot::Slot;
+use slot::{Slot, Unstarted};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::sync::OnceLock;
@@ -178,7 +178,12 @@ impl Reactor {
         if events.len() >= MANY {
             self.deliver_many(events);
         } else {
-            events.iter().for_each(|(token, ready)| self.deliver(*token, *ready, token.slot()));
+            for (token, ready) in events {
+                if let Some(unstarted) = self.deliver(*token, *ready, token.slot()) {
+                    // SAFETY: it was taken out of its slot.
+                    unsafe { unstarted.submit() };
+                }
+            }
         }
         events.len()
     }
@@ -191,18 +196,26 @@ impl Reactor {
             *place = token.slot().inspect(|slot| slot.fetch());
         }
         slots[..events.len()].iter().flatten().for_each(|slot| slot.fetch_reader());
-        for (slot, (token, ready)) in slots.iter().zip(events) {
-            self.deliver(*token, *ready, *slot);
+        let mut unstarted = [None; HARVEST];
+        for ((slot, (token, ready)), place) in slots.iter().zip(events).zip(&mut unstarted) {
+            *place = self.deliver(*token, *ready, *slot);
+        }
+        let unstarted = unstarted[..events.len()].iter().flatten();
+        unstarted.clone().for_each(|one| one.fetch());
+        for one in unstarted {
+            // SAFETY: it was taken out of its slot.
+            unsafe { one.submit() };
         }
     }
 
     #[inline(always)]
-    fn deliver(&self, token: Token, ready: Ready, slot: Option<&Slot>) {
+    fn deliver(&self, token: Token, ready: Ready, slot: Option<&Slot>) -> Option<Unstarted> {
         match slot {
-            Some(slot) => slot.deliver(token, ready),
+            Some(slot) => return slot.deliver(token, ready),
             None if token == Token::BELL => self.hear_bell(),
             None => {}
         }
+        None
     }
 }
 

@@ -84,7 +84,29 @@ pub(super) enum Waits {
     /// A fiber that is suspended.
     Suspended,
     /// One that has not started, and is to be submitted.
-    Unstarted(*const Control),
+    Unstarted(Unstarted),
+}
+
+/// A fiber that has not started.
+#[derive(Clone, Copy)]
+pub(super) struct Unstarted(pub(super) *const Control);
+
+impl Unstarted {
+    /// Asks for its block.
+    #[inline(always)]
+    pub(super) fn fetch(self) {
+        // SAFETY: blocks are never unmapped.
+        unsafe { (*self.0).fetch() };
+    }
+
+    /// Gives it to its crew.
+    ///
+    /// # Safety
+    /// The caller has taken it out of its slot.
+    pub(super) unsafe fn submit(self) {
+        // SAFETY: as the caller promised; blocks are never unmapped.
+        unsafe { super::deferred::submit(&*self.0) };
+    }
 }
 
 // SAFETY: the pointer to a reactor needs it, which any thread may use; so do the control blocks of
@@ -145,11 +167,12 @@ impl Slot {
         prefetch(self.reader.load(Ordering::Relaxed).cast());
     }
 
-    /// Takes an event: wakes whoever waits for it.
-    pub(super) fn deliver(&self, token: Token, ready: Ready) {
+    /// Takes an event: wakes whoever waits for it, but for a fiber that the caller has to submit.
+    #[must_use]
+    pub(super) fn deliver(&self, token: Token, ready: Ready) -> Option<Unstarted> {
         let mut state = self.state.lock();
         if state.generation != token.generation() {
-            return;
+            return None;
         }
         if ready.has(Ready::SPECIAL) {
             self.marks.set(Marks::SPECIAL, true);
@@ -166,12 +189,13 @@ impl Slot {
         // Hardly ever does more than one wait.
         let (first, more) = state.take_first(ready);
         drop(state);
-        if let Some(first) = first {
+        if let First::Suspended(first) = first {
             first.resume_in_turn();
         }
         if more {
             self.wake(ready);
         }
+        if let First::Unstarted(first) = first { Some(first) } else { None }
     }
 
     /// Wakes the first fiber of this carrier that waits to read: somebody here has just written what it
@@ -190,7 +214,7 @@ impl Slot {
         self.advance(Direction::Read);
         let (first, _) = state.take_first(Ready::READ);
         drop(state);
-        if let Some(first) = first {
+        if let First::Suspended(first) = first {
             first.resume();
         }
     }
@@ -423,25 +447,27 @@ impl State {
         self.waiters[direction as usize].remove(node);
     }
 
-    /// Takes out the first suspended fiber that waits for what is ready, and says whether there are
-    /// more who do.
+    /// Takes out the first fiber that waits for what is ready, and says whether there are more who do.
     #[inline(always)]
-    fn take_first(&mut self, ready: Ready) -> (Option<Claimed>, bool) {
-        let mut first = None;
+    fn take_first(&mut self, ready: Ready) -> (First, bool) {
+        let mut first = First::Nobody;
         let mut more = false;
         for direction in Direction::BOTH {
             let list = &mut self.waiters[direction as usize];
             if !ready.has(Ready::direction(direction)) {
                 continue;
             }
-            if let Some(node) = list.first()
-                && first.is_none()
-                && let Waits::Suspended = node.payload()
+            if let First::Nobody = first
+                && let Some(node) = list.pop()
             {
-                let node = list.pop().expect("it was the first");
-                first = node.claim();
-                if first.is_some() {
-                    node.grant();
+                match node.payload() {
+                    Waits::Suspended => {
+                        if let Some(claimed) = node.claim() {
+                            first = First::Suspended(claimed);
+                            node.grant();
+                        }
+                    }
+                    Waits::Unstarted(unstarted) => first = First::Unstarted(*unstarted),
                 }
             }
             more |= list.first().is_some();
@@ -452,7 +478,7 @@ impl State {
     /// Takes out an unstarted fiber that waits to be readable; false if it does not.
     pub(super) fn take_unstarted(&mut self, control: &Control) -> bool {
         let list = &mut self.waiters[Direction::Read as usize];
-        let is = |waits: &Waits| matches!(waits, Waits::Unstarted(who) if ptr::eq(*who, control));
+        let is = |waits: &Waits| matches!(waits, Waits::Unstarted(who) if ptr::eq(who.0, control));
         let node = list.find(is).map(ptr::from_ref);
         if let Some(node) = node {
             // SAFETY: what is linked is alive, as long as the lock is held.
@@ -476,27 +502,34 @@ impl State {
                             node.grant();
                         }
                     }
-                    Waits::Unstarted(control) => woken.unstarted = *control,
+                    Waits::Unstarted(unstarted) => woken.unstarted = Some(*unstarted),
                 }
             }
         }
     }
 }
 
+/// The first of those who wait for what is ready.
+enum First {
+    Nobody,
+    Suspended(Claimed),
+    Unstarted(Unstarted),
+}
+
 /// Who was taken out of the lists of a slot, to be made to run when its lock was released.
 struct Woken {
     suspended: Wakes,
-    unstarted: *const Control,
+    unstarted: Option<Unstarted>,
 }
 
 impl Woken {
     #[inline(always)]
     fn none() -> Woken {
-        Woken { suspended: Wakes::none(), unstarted: ptr::null() }
+        Woken { suspended: Wakes::none(), unstarted: None }
     }
 
     fn is_full(&self) -> bool {
-        self.suspended.is_full() || !self.unstarted.is_null()
+        self.suspended.is_full() || self.unstarted.is_some()
     }
 
     /// Makes them run. True if there was room for no more, and there may be others.
@@ -504,10 +537,9 @@ impl Woken {
     fn resume(&mut self) -> bool {
         let full = self.is_full();
         self.suspended.resume_in_turn();
-        // SAFETY: null, or a control block; those are never unmapped.
-        if let Some(unstarted) = unsafe { self.unstarted.as_ref() } {
+        if let Some(unstarted) = self.unstarted {
             // SAFETY: it was taken out of the list, under the lock, by us alone.
-            unsafe { super::deferred::submit(unstarted) };
+            unsafe { unstarted.submit() };
         }
         full
     }

@@ -1,14 +1,14 @@
 //! A descriptor that can be waited for.
 
+use super::Reactor;
 use super::gate::Tick;
 use super::slot::{Slot, Waits, closed};
 use super::sys::{self, Direction};
-use super::{Reactor, deferred};
 use crate::cancel;
 use crate::carrier::current;
 use crate::clock::NEVER;
 use crate::fiber::state::Outcome;
-use crate::fiber::{Control, Flags, WaitKind};
+use crate::fiber::{Flags, WaitKind};
 use crate::park::Wait;
 use crate::park::list::{Ended, Terms, Wakes, wait_begun};
 use crate::primitive::{AtomicBool, Ordering};
@@ -219,19 +219,6 @@ impl Source {
 
     pub(super) fn slot(&self) -> &'static Slot {
         self.slot
-    }
-
-    /// Submits an unstarted fiber when the descriptor becomes readable.
-    ///
-    /// # Safety
-    /// As for [`deferred::arm`].
-    pub(crate) unsafe fn start_when_readable(
-        &self,
-        node: &deferred::Armed,
-        control: &'static Control,
-    ) {
-        // SAFETY: as the caller promised.
-        unsafe { deferred::arm(self, node, control) };
     }
 }
 

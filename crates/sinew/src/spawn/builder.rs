@@ -4,10 +4,11 @@ use super::{JoinHandle, adopt, fill, inherited_here, submit};
 use crate::carrier::Crew;
 use crate::clock;
 use crate::fiber::local::{FiberLocal, Inherited};
+use crate::fiber::task::{self, Vtable};
 use crate::fiber::{Control, Flags, slab};
 use crate::primitive::Ordering;
 use crate::reactor::Source;
-use crate::reactor::deferred::Armed;
+use crate::reactor::deferred::{self, Armed};
 use crate::runtime::Handle;
 use std::io;
 use std::mem::ManuallyDrop;
@@ -181,7 +182,7 @@ impl Builder {
         T: Send + 'static,
     {
         // SAFETY: closure and result are `Send` and borrow nothing.
-        unsafe { self.build_any(f) }
+        unsafe { self.build_any(task::of(f), Flags(0)) }
     }
 
     /// Whether nothing is set but the name.
@@ -194,17 +195,18 @@ impl Builder {
     }
 
     /// # Safety
-    /// The closure and its result may go where the fiber goes, and live as long.
-    pub(super) unsafe fn build_any<F, T>(self, f: F) -> io::Result<Unstarted<T>>
-    where
-        F: FnOnce() -> T,
-    {
+    /// The closure and its result may go where the fiber goes, and live as long; the vtable is theirs.
+    pub(super) unsafe fn build_any<F, T>(
+        self,
+        closure: (&'static Vtable, F),
+        flags: Flags,
+    ) -> io::Result<Unstarted<T>> {
         let runtime = match self.runtime {
             Some(runtime) => runtime,
             None => Handle::current_or_default(),
         };
         let crew = runtime.crew();
-        let mut flags = Flags(0);
+        let mut flags = flags;
         if let Some(size) = self.stack_size {
             crew.pool_of(size)?;
             if size != crew.settings.stack_size {
@@ -229,7 +231,7 @@ impl Builder {
         extra.stack_size.set(self.stack_size.unwrap_or(crew.settings.stack_size));
         extra.held_back.store(true, Ordering::Relaxed);
         // SAFETY: the same; the rest is the caller's promise.
-        unsafe { fill(control, id, (crew, clock::now()), f, flags) };
+        unsafe { fill(control, id, (crew, clock::now()), closure, flags) };
         if let Some(index) = self.carrier {
             control.set_carrier(crew.carriers[index]);
         }
@@ -301,7 +303,7 @@ impl<T> Unstarted<T> {
     ///
     /// # Safety
     /// The fiber's closure owns both, and keeps them where they are until it runs or is dropped.
-    pub(super) unsafe fn arm(self, source: &Source, armed: &Armed) -> JoinHandle<T> {
+    pub(super) unsafe fn arm(self, source: *const Source, armed: *const Armed) -> JoinHandle<T> {
         let mut this = ManuallyDrop::new(self);
         if let Some(extra) = this.control.extra() {
             extra.held_back.store(false, Ordering::Relaxed);
@@ -311,7 +313,7 @@ impl<T> Unstarted<T> {
         unsafe {
             let runtime = std::ptr::read(&this.runtime);
             if super::admit(runtime.crew(), this.control) {
-                source.start_when_readable(armed, this.control);
+                deferred::arm(source, armed, this.control);
             }
             ManuallyDrop::take(&mut this.handle)
         }

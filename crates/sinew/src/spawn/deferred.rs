@@ -5,13 +5,14 @@ use super::builder::{Builder, Unstarted};
 use crate::cancel;
 use crate::carrier::crew::Phase;
 use crate::carrier::{Carrier, current as here};
+use crate::fiber::task::{self, Vtable};
 use crate::fiber::{Control, Flags};
 use crate::io::Readable;
 use crate::metrics;
 use crate::reactor::Source;
-use crate::reactor::deferred::Armed;
+use crate::reactor::deferred::{self, Armed};
 use core::mem::ManuallyDrop;
-use core::ptr::NonNull;
+use core::ptr::{self, NonNull};
 use std::io;
 use std::sync::Arc;
 
@@ -84,49 +85,70 @@ impl Builder {
         T: Send + 'static,
     {
         let kept = Kept::new(source, f);
-        let address = kept.0;
+        // SAFETY: just made, and nobody else's.
+        let watched = unsafe { kept.watched() };
         let start = move || {
             let (source, f) = kept.take();
             f(source)
         };
-        // SAFETY: the closure keeps it where it is, and does not begin before the fiber is submitted:
-        // which is what becomes of it when it is taken out of the slot.
-        let (armed, source) =
-            unsafe { (&address.as_ref().armed, address.as_ref().source.source()) };
+        // SAFETY: closure and result are `Send` and borrow nothing. The closure keeps what is watched where it
+        // is, and does not begin before the fiber is submitted.
+        unsafe { self.spawn_armed(task::of(start), Flags(0), watched) }
+    }
+
+    /// Makes a fiber, and arms it.
+    ///
+    /// # Safety
+    /// Closure and result may cross threads, and outlive the fiber; the closure owns what is watched, and keeps
+    /// it where it is until it runs or is dropped.
+    pub(super) unsafe fn spawn_armed<F, T>(
+        self,
+        closure: (&'static Vtable, F),
+        flags: Flags,
+        watched: Watched,
+    ) -> io::Result<JoinHandle<T>> {
         if self.is_ordinary()
             && let Some((carrier, parent)) = here::fiber()
         {
-            // SAFETY: the same; closure and result are `Send` and borrow nothing.
-            return Ok(unsafe { spawn_here((carrier, parent), self.name, start, (armed, source)) });
+            // SAFETY: as the caller promised; it runs there.
+            return Ok(unsafe {
+                spawn_here((carrier, parent), self.name, closure, flags, watched)
+            });
         }
-        let unstarted: Unstarted<T> = self.build(start)?;
-        // SAFETY: the same.
-        Ok(unsafe { unstarted.arm(source, armed) })
+        // SAFETY: as the caller promised.
+        unsafe {
+            let unstarted: Unstarted<T> = self.build_any(closure, flags)?;
+            Ok(unstarted.arm(watched.source, watched.armed))
+        }
     }
+}
+
+/// What a fiber waits for before it starts, and where it is kept meanwhile.
+#[derive(Clone, Copy)]
+pub(super) struct Watched {
+    pub(super) source: *const Source,
+    pub(super) armed: *const Armed,
 }
 
 /// Makes a fiber out of a running one, as `spawn` does, and arms it: nothing that carriers share is
 /// touched.
 ///
 /// # Safety
-/// The caller runs on `carrier`, as `parent`. Closure and result may cross threads, and outlive the fiber;
-/// the closure owns `armed` and `source`, and keeps them where they are until it runs or is dropped.
+/// The caller runs on `carrier`, as `parent`. Otherwise as for [`Builder::spawn_armed`].
 unsafe fn spawn_here<F, T>(
     (carrier, parent): (&'static Carrier, &Control),
     name: Option<Arc<str>>,
-    start: F,
-    (armed, source): (&Armed, &Source),
-) -> JoinHandle<T>
-where
-    F: FnOnce() -> T,
-{
+    closure: (&'static Vtable, F),
+    flags: Flags,
+    watched: Watched,
+) -> JoinHandle<T> {
     // SAFETY: as the caller promised. The block is new, and nobody else's before it is armed.
     unsafe {
         let named = |vacant: &Control| *vacant.extra_or_new().name.get() = name;
-        let (carrier, control) = super::make(carrier, parent, start, Flags(0), named);
+        let (carrier, control) = super::make(carrier, parent, closure, flags, named);
         metrics::add(&carrier.counters.spawned, 1);
         let handle = JoinHandle::new(control);
-        source.start_when_readable(armed, control);
+        deferred::arm(watched.source, watched.armed, control);
         // A runtime that ends cancels its fibers after it has said so; the fence of arming is between that
         // and this look. One that it has not seen yet would wait for ever.
         if carrier.crew().phase() != Phase::Open {
@@ -136,25 +158,44 @@ where
     }
 }
 
-/// What a fiber keeps until it starts, at an address that others know.
-struct Keep<S, F> {
-    armed: Armed,
-    source: S,
-    f: F,
+/// What a fiber keeps until it starts, at an address that others know: that of its first field.
+#[repr(C)]
+pub(super) struct Keep<S, F> {
+    pub(super) armed: Armed,
+    /// What is waited for: the source, or a part of it. Good as long as that is not changed.
+    pub(super) watched: *const Source,
+    pub(super) source: S,
+    pub(super) f: F,
 }
 
 /// Owns it. Not a `Box`, which would claim to be the only way to what it owns.
-struct Kept<S, F>(NonNull<Keep<S, F>>);
+pub(super) struct Kept<S, F>(pub(super) NonNull<Keep<S, F>>);
 
 // SAFETY: it owns what may be sent; the node in it is touched under the lock of its slot.
 unsafe impl<S: Send, F: Send> Send for Kept<S, F> {}
 
-impl<S, F> Kept<S, F> {
-    fn new(source: S, f: F) -> Kept<S, F> {
-        let keep = Box::new(Keep { armed: Armed::new(), source, f });
-        Kept(NonNull::from(Box::leak(keep)))
+impl<S: Readable, F> Kept<S, F> {
+    pub(super) fn new(source: S, f: F) -> Kept<S, F> {
+        let keep = Box::new(Keep { armed: Armed::new(), watched: ptr::null(), source, f });
+        let kept = Kept(NonNull::from(Box::leak(keep)));
+        let keep = kept.0.as_ptr();
+        // SAFETY: just made. It has its place, of which what is waited for may be a part.
+        unsafe { (*keep).watched = (*keep).source.source() };
+        kept
     }
 
+    /// What is waited for.
+    ///
+    /// # Safety
+    /// It is nobody else's.
+    pub(super) unsafe fn watched(&self) -> Watched {
+        let keep = self.0.as_ptr();
+        // SAFETY: made from a box, and not given up.
+        unsafe { Watched { source: (*keep).watched, armed: &raw const (*keep).armed } }
+    }
+}
+
+impl<S, F> Kept<S, F> {
     fn take(self) -> (S, F) {
         let this = ManuallyDrop::new(self);
         // SAFETY: made from a box, and given up once.

@@ -48,7 +48,7 @@ pub enum State {
     Runnable,
     /// Running on its carrier.
     Running,
-    /// Waiting.
+    /// Waiting, on its stack, or for a reason to start or to go on.
     Suspended,
     /// In a [manager](crate::manager): has yielded, and is ready when everything else there has run.
     Yielded,
@@ -138,7 +138,11 @@ impl Fiber {
         if control.life.marks() & STARTED == 0 {
             let submitted =
                 control.extra().is_none_or(|extra| !extra.held_back.load(Ordering::Relaxed));
-            return if submitted { State::Runnable } else { State::Created };
+            return match submitted {
+                true if control.awaited_unstarted().is_some() => State::Suspended,
+                true => State::Runnable,
+                false => State::Created,
+            };
         }
         // One that has begun to wait runs until it has stopped.
         if is_running(control) {
@@ -164,6 +168,9 @@ impl Fiber {
     /// fiber.join().unwrap();
     /// ```
     pub fn waits_for(&self) -> Option<WaitKind> {
+        if let Some((kind, ..)) = self.0.awaited_unstarted() {
+            return Some(kind);
+        }
         self.0.wake.waiting()?;
         let stopped = self.0.flags().has(Flags::PROXY) || !is_running(&self.0);
         stopped.then(|| self.0.recorded_wait().0)
@@ -335,7 +342,12 @@ fn can_only_run_on(carrier: &Carrier, control: &Control) -> bool {
     if control.life.is_finished() {
         return false;
     }
-    if control.flags().has(Flags::MIGRATABLE) || control.carrier().is_null() {
+    let flags = control.flags();
+    let rests = flags.has(Flags::RECURRING) && !flags.has(Flags::AFFINE);
+    if flags.has(Flags::MIGRATABLE)
+        || control.carrier().is_null()
+        || rests && !control.is_bound_to(carrier)
+    {
         let same = control.crew.load(Ordering::Relaxed) == carrier.crew().number;
         return same && carrier.crew().carriers.len() == 1;
     }

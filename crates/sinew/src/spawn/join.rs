@@ -173,7 +173,8 @@ impl<T> JoinHandle<T> {
             }
             // The joiner of an unstarted fiber would like it to run next: the newest come first for
             // a while.
-            let newest = marks & STARTED == 0 && !control.flags().has(Flags::AFFINE);
+            let elsewhere = Flags(Flags::AFFINE.0 | Flags::RECURRING.0);
+            let newest = marks & STARTED == 0 && !control.flags().has(elsewhere);
             if let (true, Some((carrier, _))) = (newest, fiber) {
                 carrier.depth_first.set(true);
             }
@@ -272,7 +273,7 @@ fn ends_here(fiber: Option<(&'static Carrier, &'static Control)>, control: &Cont
             && carrier.crew().carriers.len() == 1
     };
     !me.flags().has(Flags(Flags::ROAMING.0 | Flags::PINNED.0))
-        && !control.flags().has(Flags::ROAMING)
+        && !control.flags().has(Flags(Flags::ROAMING.0 | Flags::RECURRING.0))
         && (bound || alone())
 }
 

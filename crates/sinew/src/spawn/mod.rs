@@ -10,6 +10,7 @@ mod deferred;
 mod handle;
 mod join;
 pub(crate) mod managed;
+mod recurring;
 mod scope;
 mod token;
 
@@ -20,6 +21,7 @@ pub use deferred::spawn_when_readable;
 pub(crate) use handle::describe;
 pub use handle::{Fiber, FiberId, State, current};
 pub use join::JoinHandle;
+pub use recurring::spawn_whenever_readable;
 pub use scope::{Scope, ScopedJoinHandle, scope};
 
 use crate::carrier::{Carrier, Crew, current as here};
@@ -96,7 +98,7 @@ where
     );
     // SAFETY: the fiber is put into this carrier's own queue, and never leaves its thread.
     unsafe {
-        let (carrier, control) = make(carrier, parent, f, Flags::AFFINE, |_| ());
+        let (carrier, control) = make(carrier, parent, task::of(f), Flags::AFFINE, |_| ());
         control.set_carrier(carrier);
         metrics::add(&carrier.counters.spawned, 1);
         carrier.ready.push(control);
@@ -115,7 +117,7 @@ where
 {
     // SAFETY: we run on the carrier; the rest is the caller's promise.
     unsafe {
-        let (carrier, control) = make(carrier, parent, f, Flags(0), |_| ());
+        let (carrier, control) = make(carrier, parent, task::of(f), Flags(0), |_| ());
         metrics::add(&carrier.counters.spawned, 1);
         carrier.publish(control);
         JoinHandle::new(control)
@@ -131,18 +133,15 @@ where
 ///
 /// # Safety
 /// The caller runs on `carrier`. The closure and its result live and may go wherever the fiber
-/// does.
+/// does, and the vtable is theirs.
 #[inline(always)]
-unsafe fn make<F, T>(
+unsafe fn make<F>(
     carrier: &'static Carrier,
     parent: &Control,
-    f: F,
+    closure: (&'static Vtable, F),
     flags: Flags,
     prepare: impl FnOnce(&Control),
-) -> (&'static Carrier, &'static Control)
-where
-    F: FnOnce() -> T,
-{
+) -> (&'static Carrier, &'static Control) {
     let mut carrier = carrier;
     let inherited = parent.extra().map(|extra| {
         let inherited = extra.locals.inherited();
@@ -156,25 +155,22 @@ where
     }
     prepare(control);
     // SAFETY: a vacant block is ours.
-    unsafe { fill(control, id, (carrier.crew(), carrier.now.get()), f, flags) };
+    unsafe { fill(control, id, (carrier.crew(), carrier.now.get()), closure, flags) };
     (carrier, control)
 }
 
 /// # Safety
 /// The block is vacant and the caller's; otherwise as for `make`.
 #[inline(always)]
-unsafe fn fill<F, T>(
+unsafe fn fill<F>(
     control: &'static Control,
     id: u64,
     (crew, now): (&Crew, u64),
-    f: F,
+    (vtable, f): (&'static Vtable, F),
     flags: Flags,
-) where
-    F: FnOnce() -> T,
-{
+) {
     control.crew.store(crew.number, Ordering::Relaxed);
     let flags = Flags(flags.0 | crew.birth.0);
-    let vtable: &'static Vtable = task::vtable::<F, T>();
     // SAFETY: the vtable belongs to the closure.
     unsafe { task::store(control, f) };
     control.occupy(id, vtable, flags, 2, now);
@@ -193,7 +189,7 @@ where
     adopt(control, inherited);
     // SAFETY: a vacant block is ours; the rest is the caller's promise.
     unsafe {
-        fill(control, id, (crew, clock::now()), f, Flags(0));
+        fill(control, id, (crew, clock::now()), task::of(f), Flags(0));
         submit(crew, control);
         JoinHandle::new(control)
     }

@@ -19,7 +19,7 @@ use crate::clock;
 use crate::fiber::extra::ScopeEnd;
 use crate::fiber::life::CANCELLED;
 use crate::fiber::state::Outcome;
-use crate::fiber::{Control, FiberRef, Flags, WaitKind, slab};
+use crate::fiber::{Control, FiberRef, Flags, WaitKind, slab, task};
 use crate::metrics;
 use crate::park::{Wait, Waiter};
 use crate::primitive::{AtomicUsize, Ordering, SpinLock};
@@ -187,7 +187,8 @@ impl<'scope> Scope<'scope, '_> {
         let handle = unsafe {
             match here::fiber() {
                 Some((carrier, parent)) => {
-                    let (carrier, control) = make(carrier, parent, closure, Flags(0), |_| ());
+                    let (carrier, control) =
+                        make(carrier, parent, task::of(closure), Flags(0), |_| ());
                     core.adopt(control);
                     metrics::add(&carrier.counters.spawned, 1);
                     carrier.publish(control);
@@ -198,7 +199,7 @@ impl<'scope> Scope<'scope, '_> {
                     let runtime = Handle::current_or_default();
                     let (control, id) = slab::take_common();
                     adopt(control, inherited);
-                    fill(control, id, (runtime.crew(), clock::now()), closure, Flags(0));
+                    fill(control, id, (runtime.crew(), clock::now()), task::of(closure), Flags(0));
                     core.adopt(control);
                     submit(runtime.crew(), control);
                     JoinHandle::new(control)

@@ -9,6 +9,9 @@ use sinew_testkit::child::child_with;
 use sinew_testkit::watch;
 use std::cell::Cell;
 use std::io::{Read, Write};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -294,4 +297,106 @@ fn reads_eagerly() {
     });
     event_loop.run();
     assert!(!manager.has_tasks());
+}
+
+/// Fibers that run whenever there is something to read belong to the manager in whose fiber they were made.
+#[test]
+fn one_that_rests_goes_on_in_its_manager() {
+    let _watch = watch::a_minute();
+    let (manager, controller) = simple();
+    let here = std::thread::current().id();
+    let calls = kept(Cell::new(0));
+    let (one, other) = UnixStream::pair().unwrap();
+    manager.add_task(move || {
+        let echo = sinew::spawn_whenever_readable(other, move |stream| {
+            assert_eq!(std::thread::current().id(), here);
+            let mut byte = [0];
+            match stream.read(&mut byte) {
+                Ok(1) => {
+                    sinew::yield_now();
+                    stream.write_all(&byte).unwrap();
+                    ControlFlow::Continue(())
+                }
+                _ => ControlFlow::Break(7),
+            }
+        });
+        assert_eq!(echo.join().unwrap(), 7);
+    });
+    manager.add_task(move || {
+        for round in 0..50 {
+            (&one).write_all(&[round]).unwrap();
+            let mut answer = [0];
+            (&one).read_exact(&mut answer).unwrap();
+            assert_eq!(answer, [round]);
+            calls.set(calls.get() + 1);
+        }
+    });
+    controller.run();
+    assert_eq!(calls.get(), 50);
+}
+
+/// A manager that is dropped ends those that rest, before and after they have run.
+#[test]
+fn one_that_rests_ends_with_its_manager() {
+    let _watch = watch::a_minute();
+    for runs in [false, true] {
+        let dropped = Arc::new(AtomicBool::new(false));
+        struct Sets(Arc<AtomicBool>);
+        impl Drop for Sets {
+            fn drop(&mut self) {
+                self.0.store(true, Ordering::SeqCst);
+            }
+        }
+        let (manager, controller) = simple();
+        let (one, other) = UnixStream::pair().unwrap();
+        let sets = Sets(dropped.clone());
+        let calls = kept(Cell::new(0));
+        let client = one.try_clone().unwrap();
+        manager.add_task(move || {
+            let fiber = sinew::spawn_whenever_readable(other, move |stream| {
+                let _kept = &sets;
+                match stream.read(&mut [0]).and_then(|_| stream.write(b"y")) {
+                    Ok(1) => ControlFlow::Continue(()),
+                    _ => ControlFlow::Break(()),
+                }
+            });
+            drop(fiber);
+            if runs {
+                (&client).write_all(b"x").unwrap();
+                (&client).read_exact(&mut [0]).unwrap();
+            }
+            calls.set(1);
+        });
+        controller.run_until(|| calls.get() == 1);
+        assert!(!dropped.load(Ordering::SeqCst));
+        drop(manager);
+        assert!(dropped.load(Ordering::SeqCst));
+        assert_eq!((&one).read(&mut [0]).unwrap(), 0);
+    }
+}
+
+/// One whose source is closed is called again and again: the loop has its turn in between.
+#[test]
+fn one_that_never_has_to_rest_does_not_keep_the_loop() {
+    let _watch = watch::a_minute();
+    let (manager, controller) = simple();
+    let (_one, other) = UnixStream::pair().unwrap();
+    let other = Arc::new(other);
+    other.close().unwrap();
+    let calls = Arc::new(AtomicUsize::new(0));
+    let theirs = calls.clone();
+    manager.add_task(move || {
+        drop(sinew::spawn_whenever_readable(other, move |_| {
+            theirs.fetch_add(1, Ordering::SeqCst);
+            ControlFlow::<()>::Continue(())
+        }));
+    });
+    let others = kept(Cell::new(0));
+    for _ in 0..100 {
+        manager.add_task(move || others.set(others.get() + 1));
+        controller.run_once();
+    }
+    assert_eq!(others.get(), 100);
+    assert!(calls.load(Ordering::SeqCst) > 10);
+    drop(manager);
 }

@@ -15,6 +15,7 @@ use sinew_testkit::child::child_with;
 use socket2::SockRef;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::SocketAddr;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -190,7 +191,8 @@ fn accept_all(round: &Arc<Round>, mut seed: Seed, runtime: &sinew::Handle) -> Ve
         let builder = Builder::new().runtime(runtime);
         let handler = match seed.below(4) {
             0 => builder.spawn(move || serve(stream)),
-            _ => builder.spawn_when_readable(stream, serve),
+            1 => builder.spawn_when_readable(stream, serve),
+            _ => builder.spawn_whenever_readable(stream, resting(round.clone(), seed.fork())),
         };
         let handler = handler.unwrap();
         if seed.below(16) == 0 {
@@ -223,6 +225,55 @@ fn serve(round: &Round, stream: TcpStream, mut seed: Seed) {
     if let Err(error) = result {
         assert!(is_broken(&error), "server: {error}");
         round.broken.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// The same in as many calls as it takes: each reads something, and the fiber rests in between.
+fn resting(
+    round: Arc<Round>,
+    mut seed: Seed,
+) -> impl FnMut(&mut TcpStream) -> ControlFlow<()> + Send {
+    let mut first = Vec::new();
+    let mut index = 0;
+    let mut step = move |mut stream: &TcpStream| -> io::Result<ControlFlow<()>> {
+        let mut buffer = vec![0; 1 + seed.below(3000)];
+        // The end of one is not the beginning of the next.
+        let most = if first.len() < 5 { 5 - first.len() } else { buffer.len() };
+        let most = most.min(buffer.len());
+        let count = stream.read(&mut buffer[..most])?;
+        if count == 0 {
+            return Err(ErrorKind::UnexpectedEof.into());
+        }
+        match <[u8; 5]>::try_from(&first[..]) {
+            Err(_) => first.extend_from_slice(&buffer[..count]),
+            Ok(begin) => {
+                let plan = Plan::decode(begin);
+                for byte in &buffer[..count] {
+                    assert_eq!(*byte, plan.byte(index), "a wrong byte after {index}");
+                    index += 1;
+                }
+            }
+        }
+        match seed.below(8) {
+            0 => sinew::yield_now(),
+            1 => sinew::sleep(Duration::from_micros(5)),
+            _ => {}
+        }
+        match <[u8; 5]>::try_from(&first[..]).map(Plan::decode) {
+            Ok(plan) if index == plan.bytes => {
+                send(stream, plan, &mut seed)?;
+                stream.shutdown(Shutdown::Write)?;
+                Ok(ControlFlow::Break(()))
+            }
+            _ => Ok(ControlFlow::Continue(())),
+        }
+    };
+    move |stream| {
+        step(stream).unwrap_or_else(|error| {
+            assert!(is_broken(&error), "server: {error}");
+            round.broken.fetch_add(1, Ordering::Relaxed);
+            ControlFlow::Break(())
+        })
     }
 }
 

@@ -496,7 +496,8 @@ impl UnixDatagram {
         let (source, limit) = (self.socket.source(), self.socket.limit(Direction::Write));
         let mut deadline = None;
         loop {
-            let sent = attempt(source, Direction::Write, Limit::AtOnce, || send(self.socket.get()));
+            let sent =
+                attempt(source, Direction::Write, || Limit::AtOnce, || send(self.socket.get()));
             match sent {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 result => return result,
