@@ -1,7 +1,6 @@
 //! Which request a fiber is answering.
 
-use crate::message::request::Origin;
-use crate::parse::head::Head;
+use crate::message::case::Case;
 use core::cell::RefCell;
 use core::fmt;
 use http::Method;
@@ -25,34 +24,29 @@ use std::sync::Arc;
 /// ```
 #[derive(Clone)]
 pub struct RequestContext {
-    head: Arc<Head>,
-    origin: Origin,
-    number: u64,
+    case: Arc<Case>,
 }
 
 sinew::fiber_local! {
-    static CURRENT: CurrentContext = CurrentContext(Rc::default());
+    static CURRENT: RefCell<Option<Arc<Case>>> = RefCell::new(None);
 }
 
-/// Where a fiber's context is.
-pub(crate) struct CurrentContext(Rc<RefCell<Option<RequestContext>>>);
+/// Where a fiber finds its context.
+#[derive(Clone, Default)]
+pub(crate) struct Current(Rc<RefCell<Option<Arc<Case>>>>);
 
-impl CurrentContext {
-    /// That of the present fiber.
-    pub(crate) fn of_fiber() -> CurrentContext {
-        CURRENT.with(|current| CurrentContext(current.0.clone()))
+impl Current {
+    /// Makes this the place where the present fiber looks while `f` runs.
+    pub(crate) fn enter<R>(&self, f: impl FnOnce() -> R) -> R {
+        CURRENT.set_shared(self.0.clone(), f)
     }
 
-    pub(crate) fn set(&self, context: Option<RequestContext>) {
-        *self.0.borrow_mut() = context;
+    pub(crate) fn set(&self, case: Option<Arc<Case>>) -> Option<Arc<Case>> {
+        self.0.replace(case)
     }
 }
 
 impl RequestContext {
-    pub(crate) fn new(head: Arc<Head>, origin: Origin, number: u64) -> RequestContext {
-        RequestContext { head, origin, number }
-    }
-
     /// That of the request that the present fiber is answering, if it does.
     ///
     /// # Examples
@@ -60,7 +54,8 @@ impl RequestContext {
     /// assert!(sinew_http::RequestContext::current().is_none());
     /// ```
     pub fn current() -> Option<RequestContext> {
-        CURRENT.with(|current| current.0.borrow().clone())
+        let case = CURRENT.with(|current| current.borrow().clone())?;
+        Some(RequestContext { case })
     }
 
     /// Makes it the current one while `f` runs, on a fiber that works for the request's.
@@ -78,7 +73,7 @@ impl RequestContext {
     /// }
     /// ```
     pub fn enter<R>(self, f: impl FnOnce() -> R) -> R {
-        CURRENT.set(CurrentContext(Rc::new(RefCell::new(Some(self)))), f)
+        CURRENT.set(RefCell::new(Some(self.case)), f)
     }
 
     /// The method.
@@ -89,7 +84,7 @@ impl RequestContext {
     /// let method = RequestContext::current().map(|context| context.method().clone());
     /// ```
     pub fn method(&self) -> &Method {
-        &self.head.method
+        &self.case.head.method
     }
 
     /// What is asked for, as it was sent.
@@ -100,7 +95,7 @@ impl RequestContext {
     /// let target = RequestContext::current().map(|context| context.target().to_owned());
     /// ```
     pub fn target(&self) -> &str {
-        self.head.target()
+        self.case.head.target()
     }
 
     /// Who asks.
@@ -111,7 +106,7 @@ impl RequestContext {
     /// let peer = RequestContext::current().map(|context| context.peer_addr());
     /// ```
     pub fn peer_addr(&self) -> SocketAddr {
-        self.origin.peer
+        self.case.origin.peer
     }
 
     /// Which request of its connection it is, counted from one.
@@ -122,17 +117,17 @@ impl RequestContext {
     /// let number = RequestContext::current().map(|context| context.number());
     /// ```
     pub fn number(&self) -> u64 {
-        self.number
+        self.case.number
     }
 }
 
 impl fmt::Debug for RequestContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("RequestContext")
-            .field("peer", &self.origin.peer)
-            .field("method", &self.head.method)
+            .field("peer", &self.case.origin.peer)
+            .field("method", &self.case.head.method)
             .field("target", &self.target())
-            .field("number", &self.number)
+            .field("number", &self.case.number)
             .finish()
     }
 }

@@ -4,20 +4,32 @@ use core::cell::RefCell;
 use core::time::Duration;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+/// The status line of most responses. With a date behind it, it is written at once.
+pub(crate) const OK: &str = "HTTP/1.1 200 OK\r\n";
+
 thread_local! {
-    /// A second since 1970, and the field that says so: thousands of responses have the same one.
+    /// A second since 1970, and [`OK`] with the field that says so: thousands of responses have the same one.
     static WRITTEN: RefCell<(u64, String)> = const { RefCell::new((u64::MAX, String::new())) };
 }
 
 /// Writes the field that says that it is this second since 1970.
 pub(crate) fn write_field(second: u64, out: &mut Vec<u8>) {
+    written(second, |text| out.extend_from_slice(&text[OK.len()..]));
+}
+
+/// Writes the same behind the status line of most responses.
+pub(crate) fn write_ok_and_field(second: u64, out: &mut Vec<u8>) {
+    written(second, |text| out.extend_from_slice(text));
+}
+
+fn written(second: u64, write: impl FnOnce(&[u8])) {
     WRITTEN.with_borrow_mut(|(written, text)| {
         if *written != second {
             let date = httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(second));
-            *text = format!("date: {date}\r\n");
+            *text = format!("{OK}date: {date}\r\n");
             *written = second;
         }
-        out.extend_from_slice(text.as_bytes());
+        write(text.as_bytes());
     });
 }
 
@@ -37,7 +49,9 @@ mod tests {
         ] {
             let mut out = Vec::new();
             super::write_field(second, &mut out);
-            assert_eq!(str::from_utf8(&out).unwrap(), format!("date: {text}\r\n"));
+            super::write_ok_and_field(second, &mut out);
+            let field = format!("date: {text}\r\n");
+            assert_eq!(str::from_utf8(&out).unwrap(), format!("{field}HTTP/1.1 200 OK\r\n{field}"));
         }
     }
 }

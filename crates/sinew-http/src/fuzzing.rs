@@ -1,7 +1,8 @@
 //! What the fuzzers in `fuzz/` drive: the way of bytes through the parsers, without a connection.
 
 use crate::message::body::Body;
-use crate::message::request::{Origin, Request};
+use crate::message::case::{Case, Origin};
+use crate::message::request::Request;
 use crate::parse::chunked::{Chunked, Step};
 use crate::parse::fields::Framing;
 use crate::parse::head::{Head, HeadLimits, Parsed, parse};
@@ -72,7 +73,8 @@ fn describe(head: Head) -> String {
     let target = head.target().to_owned();
     let address = ([127, 0, 0, 1], 80).into();
     let origin = Origin { peer: address, local: address, is_secure: false };
-    let request = Request::new(Arc::new(head), origin, Body::whole(Bytes::new()));
+    let case = Case { head, origin, number: 1 };
+    let request = Request::new(Arc::new(case), Body::whole(Bytes::new()));
     assert_eq!(request.headers().len(), fields.len(), "all fields are fields of `http`");
     assert_eq!(
         request.uri().to_string().trim_end_matches('/'),

@@ -19,8 +19,7 @@ pub struct Upgraded {
 }
 
 impl Upgraded {
-    pub(crate) fn new(reader: Reader, peer: SocketAddr) -> Upgraded {
-        let transport = reader.transport().clone();
+    pub(crate) fn new(reader: Reader, transport: Transport, peer: SocketAddr) -> Upgraded {
         Upgraded { reader: Some(reader), transport, peer }
     }
 

@@ -5,8 +5,8 @@ use crate::date;
 use crate::message::outgoing::Delimiter;
 use crate::message::response::Response;
 use crate::parse::head::Head;
-use http::header::{CONNECTION, CONTENT_LENGTH, DATE, TRANSFER_ENCODING, UPGRADE};
-use http::{HeaderMap, Method, StatusCode};
+use http::header::{CONNECTION, CONTENT_LENGTH, DATE, HeaderName, TRANSFER_ENCODING, UPGRADE};
+use http::{Method, StatusCode};
 
 /// What the head of a response depends on besides the response.
 #[derive(Clone, Copy, Debug)]
@@ -36,14 +36,24 @@ pub(crate) fn delimiter(response: &Response, head: &Head) -> Delimiter {
 
 /// The length that the handler said, if it is one.
 fn told_length(response: &Response) -> Option<u64> {
-    crate::parse::fields::decimal(response.headers.get(CONTENT_LENGTH)?.as_bytes())
+    crate::parse::fields::decimal(response.fields()?.get(CONTENT_LENGTH)?.as_bytes())
 }
 
-/// Whether responses with this status never have a body.
-pub(crate) fn is_bodiless(status: StatusCode) -> bool {
-    status.is_informational()
-        || status == StatusCode::NO_CONTENT
-        || status == StatusCode::NOT_MODIFIED
+/// Writes a response that has a [plain body](Response::plain_body), to a request to which nothing special applies.
+pub(crate) fn write_plain(out: &mut Vec<u8>, response: &Response, body: &[u8], now: u64) {
+    if response.status == StatusCode::OK {
+        date::write_ok_and_field(now, out);
+    } else {
+        write_status(out, response.status);
+        date::write_field(now, out);
+    }
+    if let Some(content_type) = response.content_type() {
+        out.extend_from_slice(content_type.line().as_bytes());
+    }
+    out.extend_from_slice(b"content-length: ");
+    out.extend_from_slice(itoa::Buffer::new().format(body.len()).as_bytes());
+    out.extend_from_slice(b"\r\n\r\n");
+    out.extend_from_slice(body);
 }
 
 /// Writes status line and header fields.
@@ -54,20 +64,28 @@ pub(crate) fn write_head(
     terms: Terms,
 ) {
     let out = writer.gather();
-    write_status(out, response.status);
-    write_date(out, &response.headers, terms.now);
+    // How long the body is and what becomes of the connection is for the server to say.
+    let said = |name: &HeaderName| {
+        *name == CONTENT_LENGTH || *name == TRANSFER_ENCODING || *name == CONNECTION
+    };
+    match response.fields() {
+        None if response.status == StatusCode::OK => date::write_ok_and_field(terms.now, out),
+        fields => {
+            write_status(out, response.status);
+            if fields.is_none_or(|fields| !fields.contains_key(DATE)) {
+                date::write_field(terms.now, out);
+            }
+            for (name, value) in fields.into_iter().flatten().filter(|(name, _)| !said(name)) {
+                write_field(out, name.as_str().as_bytes(), value.as_bytes());
+            }
+        }
+    }
     if let Some(content_type) = response.content_type() {
         out.extend_from_slice(content_type.line().as_bytes());
     }
-    for (name, value) in &response.headers {
-        // How long the body is and what becomes of the connection is for the server to say.
-        if name != CONTENT_LENGTH && name != TRANSFER_ENCODING && name != CONNECTION {
-            write_field(out, name.as_str().as_bytes(), value.as_bytes());
-        }
-    }
     write_length(out, response, delimiter, terms);
     if response.status == StatusCode::SWITCHING_PROTOCOLS {
-        debug_assert!(response.headers.contains_key(UPGRADE), "it says to which");
+        debug_assert!(response.fields().is_some_and(|fields| fields.contains_key(UPGRADE)));
         out.extend_from_slice(b"connection: upgrade\r\n");
     } else if !terms.persists {
         out.extend_from_slice(b"connection: close\r\n");
@@ -78,20 +96,11 @@ pub(crate) fn write_head(
 }
 
 fn write_status(out: &mut Vec<u8>, status: StatusCode) {
-    if status == StatusCode::OK {
-        return out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
-    }
     out.extend_from_slice(b"HTTP/1.1 ");
     out.extend_from_slice(status.as_str().as_bytes());
     out.push(b' ');
     out.extend_from_slice(status.canonical_reason().unwrap_or_default().as_bytes());
     out.extend_from_slice(b"\r\n");
-}
-
-fn write_date(out: &mut Vec<u8>, headers: &HeaderMap, now: u64) {
-    if headers.is_empty() || !headers.contains_key(DATE) {
-        date::write_field(now, out);
-    }
 }
 
 fn write_length(out: &mut Vec<u8>, response: &Response, delimiter: Delimiter, terms: Terms) {
@@ -105,8 +114,9 @@ fn write_length(out: &mut Vec<u8>, response: &Response, delimiter: Delimiter, te
             if length == 0 && terms.bare {
                 length = told_length(response).unwrap_or(0);
             }
-            let mut digits = itoa::Buffer::new();
-            write_field(out, b"content-length", digits.format(length).as_bytes());
+            out.extend_from_slice(b"content-length: ");
+            out.extend_from_slice(itoa::Buffer::new().format(length).as_bytes());
+            out.extend_from_slice(b"\r\n");
         }
         Delimiter::Chunks if status == StatusCode::NOT_MODIFIED => {}
         Delimiter::Chunks => out.extend_from_slice(b"transfer-encoding: chunked\r\n"),

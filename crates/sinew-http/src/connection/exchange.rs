@@ -5,12 +5,12 @@ use super::answer;
 use super::held::holding;
 use super::linger::linger;
 use super::session::Session;
-use crate::context::RequestContext;
 use crate::log::{AccessEntry, Problem, contain};
 use crate::message::body::{Body, Incoming, Returned, TOO_LARGE};
+use crate::message::case::Case;
 use crate::message::outgoing::{Delimiter, Outgoing};
 use crate::message::request::Request;
-use crate::message::response::{IntoResponse, Response};
+use crate::message::response::{IntoResponse, Response, is_bodiless};
 use crate::parse::fields::Framing;
 use crate::parse::head::Head;
 use crate::upgrade::Upgraded;
@@ -32,7 +32,8 @@ const SKIPPING: Duration = Duration::from_secs(1);
 
 impl Session<'_> {
     /// Serves one request. True if there may be another one.
-    pub(super) fn exchange(&mut self, head: &Arc<Head>, number: u64) -> io::Result<bool> {
+    pub(super) fn exchange(&mut self, case: &Arc<Case>) -> io::Result<bool> {
+        let head = &case.head;
         let connection = self.connection;
         let shared = &connection.shared;
         let start = shared.access_log.as_ref().map(|_| Instant::now());
@@ -43,9 +44,21 @@ impl Session<'_> {
             return Ok(false);
         }
         let (body, incoming) = self.body_of(head)?;
-        let context = RequestContext::new(head.clone(), connection.origin, number);
-        self.context.set(Some(context));
-        let (mut response, panicked) = self.call_handler(head, body)?;
+        self.kit.current.set(Some(case.clone()));
+        let (mut response, panicked) = self.call_handler(case, body)?;
+        // Most are short, and nothing special applies to them.
+        if start.is_none()
+            && incoming.is_none()
+            && head.is_plain
+            && !panicked
+            && !shared.is_closing()
+            && let Some(body) = response.plain_body()
+            && self.kit.writer.has_room(body.len())
+        {
+            let now = shared.clock.second();
+            answer::write_plain(self.kit.writer.gather(), &response, body, now);
+            return self.finish(None, true);
+        }
         if let Some(cause) = &response.cause {
             let peer = connection.origin.peer;
             shared.tell(&Problem::Handler(peer, head.target(), cause));
@@ -69,12 +82,12 @@ impl Session<'_> {
         }
         let terms = self.terms(head.old, bare, persists || is_upgrade);
         let status = response.status;
-        answer::write_head(&mut self.writer, &response, delimiter, terms);
-        let has_body = !bare && !answer::is_bodiless(status);
+        answer::write_head(&mut self.kit.writer, &response, delimiter, terms);
+        let has_body = !bare && !is_bodiless(status);
         let sent = match response.body {
             Outgoing::Upgrade(f) if is_upgrade => {
                 self.log(head, (status, 0, true), start);
-                self.writer.flush()?;
+                self.kit.writer.flush(self.transport)?;
                 self.upgrade(incoming.as_deref(), f);
                 return Ok(false);
             }
@@ -98,26 +111,26 @@ impl Session<'_> {
     /// Does what is to be done after a response. True if there may be another request.
     fn finish(&mut self, incoming: Option<&Incoming>, persists: bool) -> io::Result<bool> {
         if let Some(incoming) = incoming {
-            self.writer.flush()?;
+            self.kit.writer.flush(self.transport)?;
             match incoming.take_back(if persists { SKIPPED } else { 0 }, SKIPPING) {
-                Returned::AtEnd(reader) => self.reader = Some(reader),
+                Returned::AtEnd(reader) => self.kit.reader = Some(reader),
                 Returned::Within(reader) => {
-                    linger(reader)?;
+                    linger(reader, self.transport)?;
                     return Ok(false);
                 }
             }
         }
         if persists {
-            self.writer.flush_if_full()?;
+            self.kit.writer.flush_if_full(self.transport)?;
             return Ok(true);
         }
-        self.writer.flush()?;
-        match self.reader.take() {
-            Some(reader) if reader.is_empty() && !reader.transport().has_unread() => {
+        self.kit.writer.flush(self.transport)?;
+        match self.kit.reader.take() {
+            Some(reader) if reader.is_empty(self.transport) && !self.transport.has_unread() => {
                 // It may have been closed from the other side.
-                let _ = reader.transport().finish();
+                let _ = self.transport.finish();
             }
-            reader => linger(reader)?,
+            reader => linger(reader, self.transport)?,
         }
         Ok(false)
     }
@@ -129,7 +142,7 @@ impl Session<'_> {
         if framing == Framing::Length(0) {
             return Ok((Body::whole(Bytes::new()), None));
         }
-        let Some(mut reader) = self.reader.take() else {
+        let Some(mut reader) = self.kit.reader.take() else {
             return Err(io::ErrorKind::NotConnected.into());
         };
         if let Framing::Length(length) = framing
@@ -138,13 +151,14 @@ impl Session<'_> {
         {
             let bytes = Bytes::copy_from_slice(&reader.received()[..length]);
             reader.consume(length);
-            self.reader = Some(reader);
+            self.kit.reader = Some(reader);
             return Ok((Body::whole(bytes), None));
         }
         // Who reads it may wait for the client, which may wait for responses, or for an invitation, which
         // does not go through the writer.
-        self.writer.flush()?;
-        let incoming = Incoming::new(reader, framing, head.expects_continue, limits);
+        self.kit.writer.flush(self.transport)?;
+        let incoming =
+            Incoming::new((reader, self.transport), framing, head.expects_continue, limits);
         let incoming = Arc::new(incoming);
         Ok((Body::incoming(incoming.clone()), Some(incoming)))
     }
@@ -161,26 +175,25 @@ impl Session<'_> {
     }
 
     /// Has the handler answer. True if it panicked.
-    fn call_handler(&mut self, head: &Arc<Head>, body: Body) -> io::Result<(Response, bool)> {
-        let connection = self.connection;
-        let request = Request::new(head.clone(), connection.origin, body);
-        let handler = &connection.shared.handler;
+    fn call_handler(&mut self, case: &Arc<Case>, body: Body) -> io::Result<(Response, bool)> {
+        let request = Request::new(case.clone(), body);
+        let handler = &self.connection.shared.handler;
         let call = || catch_unwind(AssertUnwindSafe(|| handler.handle(request)));
-        if !self.writer.transport().can_write_at_once() {
-            self.writer.flush()?;
+        if !self.transport.can_write_at_once() {
+            self.kit.writer.flush(self.transport)?;
         }
-        let result = if self.writer.is_empty() {
+        let result = if self.kit.writer.is_empty() {
             call()
         } else {
-            let gathered = mem::take(self.writer.gather());
-            let (result, left) = holding(self.writer.transport(), gathered, call);
-            *self.writer.gather() = left;
+            let gathered = mem::take(self.kit.writer.gather());
+            let (result, left) = holding(self.transport, gathered, call);
+            *self.kit.writer.gather() = left;
             result
         };
         match result {
             Ok(response) => Ok((response, false)),
             Err(payload) => {
-                self.survive(payload, head.target());
+                self.survive(payload, case.head.target());
                 Ok((StatusCode::INTERNAL_SERVER_ERROR.into_response(), true))
             }
         }
@@ -218,7 +231,7 @@ impl Session<'_> {
 
     /// Lets another protocol have the connection.
     fn upgrade(&mut self, incoming: Option<&Incoming>, f: Box<dyn FnOnce(Upgraded) + Send>) {
-        let reader = match (self.reader.take(), incoming) {
+        let reader = match (self.kit.reader.take(), incoming) {
             (Some(reader), _) => Some(reader),
             (None, Some(incoming)) => match incoming.take_back(SKIPPED, SKIPPING) {
                 Returned::AtEnd(reader) => Some(reader),
@@ -229,23 +242,20 @@ impl Session<'_> {
         let Some(reader) = reader else { return };
         let connection = self.connection;
         connection.state.store(UPGRADED, Ordering::SeqCst);
-        let upgraded = Upgraded::new(reader, connection.origin.peer);
+        let upgraded = Upgraded::new(reader, self.transport.clone(), connection.origin.peer);
         if connection.shared.is_closing() {
             connection.close_if_upgraded();
         }
         if let Err(payload) = catch_unwind(AssertUnwindSafe(|| f(upgraded))) {
             self.survive(payload, "an upgraded connection");
         }
-        let _ = self.writer.transport().finish();
+        let _ = self.transport.finish();
     }
 }
 
 /// Whether a handler wants the connection to be closed.
 fn closes(response: &Response) -> bool {
-    if response.headers.is_empty() {
-        return false;
-    }
-    let mut values = response.headers.get_all(CONNECTION).iter();
+    let mut values = response.fields().into_iter().flat_map(|fields| fields.get_all(CONNECTION));
     values.any(|value| {
         let mut tokens = crate::parse::fields::tokens(value.as_bytes());
         tokens.any(|token| token.eq_ignore_ascii_case(b"close"))

@@ -1,5 +1,6 @@
 //! The end of a connection after its last response.
 
+use super::transport::Transport;
 use super::wire::Reader;
 use core::time::Duration;
 use std::io;
@@ -11,9 +12,11 @@ const LINGERING: Duration = Duration::from_secs(2);
 const LINGERED: usize = 1 << 20;
 
 /// Ends a connection after its last response, so that the other end gets it.
-pub(super) fn linger(reader: Option<Reader>) -> io::Result<()> {
-    let Some(reader) = reader else { return Ok(()) };
-    let transport = reader.transport();
+pub(super) fn linger(reader: Option<Reader>, transport: &Transport) -> io::Result<()> {
+    // Somebody else may still read.
+    if reader.is_none() {
+        return Ok(());
+    }
     if transport.finish().is_err() {
         // It was closed from the other side.
         return Ok(());

@@ -4,8 +4,8 @@
 
 mod answer;
 mod exchange;
-mod heads;
 mod held;
+mod kit;
 mod linger;
 mod sending;
 mod session;
@@ -15,33 +15,36 @@ pub(crate) mod transport;
 pub(crate) mod wire;
 
 use crate::log::Problem;
-use crate::message::request::Origin;
+use crate::message::case::Origin;
 use crate::server::shared::Shared;
+use core::ops::ControlFlow;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use session::{End, Session};
-use sinew::Builder;
+use sinew::io::Within;
 use sinew::net::{Shutdown, TcpStream};
 use sinew::sync::OwnedPermits;
+use sinew::{Builder, Fiber, Handle};
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use transport::Transport;
 
-/// What is known of a connection by those who do not serve it.
+/// What is known of a connection, by who serves it and by others. What each request touches lies together.
+#[repr(C)]
 pub(crate) struct Connection {
-    /// Tells it from others of its server.
-    pub(crate) number: u64,
+    stream: TcpStream,
     pub(crate) shared: Arc<Shared>,
-    stream: Arc<TcpStream>,
-    pub(crate) origin: Origin,
-    /// That of its fibers, and of no others.
-    pub(crate) name: Arc<str>,
-    state: AtomicU8,
     /// When it became idle, by the clock of the server.
     idle_since: AtomicU64,
     /// How many requests were received. Changed by who serves it.
     requests: AtomicU64,
+    state: AtomicU8,
     /// Whether an empty line that comes next belongs to what was received before.
     may_skip_line: AtomicBool,
+    /// The one that serves it, as soon as anybody can know.
+    fiber: OnceLock<Fiber>,
+    pub(crate) origin: Origin,
+    /// Tells it from others of its server.
+    pub(crate) number: u64,
 }
 
 /// Between requests. Whoever changes this may do what it says: serve a request, or close the connection.
@@ -90,6 +93,20 @@ impl Connection {
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 
+    /// Ends what its fiber does.
+    pub(crate) fn cancel(&self) {
+        if let Some(fiber) = self.fiber.get() {
+            fiber.cancel();
+        }
+    }
+
+    /// Whether the present fiber serves it.
+    pub(crate) fn is_served_here(&self) -> bool {
+        // A plain thread serves none.
+        Handle::try_current().is_some()
+            && self.fiber.get().is_some_and(|fiber| fiber.id() == sinew::current().id())
+    }
+
     /// Counts a request; returns its number.
     fn count_request(&self) -> u64 {
         let number = 1 + self.requests.load(Ordering::Relaxed);
@@ -112,19 +129,25 @@ impl Connection {
 
 /// The right to serve a connection, which somebody has as long as it is open.
 pub(crate) struct Lease {
-    connection: Arc<Connection>,
     transport: Transport,
     /// The last to go: another one may be accepted when this one has closed its descriptor.
     _permit: OwnedPermits,
 }
 
+impl Lease {
+    fn connection(&self) -> &Connection {
+        self.transport.connection()
+    }
+}
+
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.connection.shared.leave(self.connection.number);
+        let connection = self.connection();
+        connection.shared.leave(connection.number);
         // A body or an upgraded connection that went elsewhere is at its end; the descriptor is closed when
         // that one is dropped.
         if self.transport.is_shared() {
-            let _ = self.connection.stream.shutdown(Shutdown::Both);
+            let _ = connection.stream.shutdown(Shutdown::Both);
         }
     }
 }
@@ -139,55 +162,46 @@ pub(crate) fn accepted(
     // Responses are sent whole: nothing is gained by waiting for more.
     stream.set_nodelay(true)?;
     stream.set_write_timeout(Some(shared.limits.write_timeout))?;
-    let local = stream.local_addr()?;
-    let stream = Arc::new(stream);
-    let transport = shared.transport(&stream)?;
-    let origin = Origin { peer, local, is_secure: transport.is_secure() };
+    let origin = Origin { peer, local: stream.local_addr()?, is_secure: shared.is_secure() };
     let connection = Arc::new(Connection {
-        number,
-        shared: shared.clone(),
         stream,
-        origin,
-        name: format!("http {} <- {peer}", shared.local).into(),
-        state: AtomicU8::new(IDLE),
+        shared: shared.clone(),
         idle_since: AtomicU64::new(0),
         requests: AtomicU64::new(0),
+        state: AtomicU8::new(IDLE),
         may_skip_line: AtomicBool::new(false),
+        origin,
+        fiber: OnceLock::new(),
+        number,
     });
+    let transport = Transport::new(&connection)?;
     shared.enter(connection.clone());
-    await_request(Lease { connection, transport, _permit: permit });
-    Ok(())
-}
-
-/// Lets a fiber serve the next request, which has no stack until it comes; or closes the connection if there
-/// is to be none.
-fn await_request(lease: Lease) {
-    let connection = &lease.connection;
+    let lease = Lease { transport, _permit: permit };
     if !connection.rest() {
-        return;
+        return Ok(());
     }
-    let shared = &connection.shared;
-    let mut builder = Builder::new().name(connection.name.clone());
+    let mut builder = Builder::new().name(format!("http {} <- {peer}", shared.local));
     if let Some(size) = shared.stack_size {
         builder = builder.stack_size(size);
     }
-    let stream = connection.stream.clone();
-    // A fiber with an ordinary stack can always be made; the count that all connections share is left alone.
-    let shared = shared.stack_size.map(|_| shared.clone());
-    let spawned = builder.spawn_when_readable(stream, move |stream| {
-        drop(stream);
-        serve(lease);
-    });
-    // The connection was closed with what did not run; to end who accepts connections as well would be the
-    // end of the server.
-    if let (Err(error), Some(shared)) = (spawned, shared) {
-        shared.tell(&Problem::Accept(&error));
+    let source = Within::new(lease, |lease| lease.transport.stream());
+    // If there can be no such fiber, the connection is closed with what did not run.
+    let served = builder
+        .spawn_whenever_readable(source, |source| serve(source.whole()))
+        .inspect_err(|error| shared.tell(&Problem::Accept(error)));
+    if let Ok(served) = served {
+        connection.fiber.get_or_init(|| served.fiber());
     }
+    Ok(())
 }
 
-/// Serves what there is; then another fiber waits for the next request, or the connection is closed.
-fn serve(lease: Lease) {
-    if Session::new(&lease).serve() == End::Idle {
-        await_request(lease);
+/// Serves what there is. Then the fiber rests until the next request, or the connection is closed.
+fn serve(lease: &Lease) -> ControlFlow<()> {
+    let connection = lease.connection();
+    connection.fiber.get_or_init(sinew::current);
+    if Session::hold(lease) == End::Idle && connection.rest() {
+        ControlFlow::Continue(())
+    } else {
+        ControlFlow::Break(())
     }
 }

@@ -9,10 +9,10 @@ impl Session<'_> {
     /// Sends a body; returns how many bytes it had.
     pub(super) fn send(&mut self, body: Outgoing, delimiter: Delimiter) -> io::Result<u64> {
         if let Outgoing::Whole(bytes) = &body {
-            self.writer.write(bytes)?;
+            self.kit.writer.write(self.transport, bytes)?;
             return Ok(bytes.len() as u64);
         }
-        let mut out = BodyWriter::new(&mut self.writer, delimiter);
+        let mut out = BodyWriter::new(&mut self.kit.writer, self.transport, delimiter);
         let made = catch_unwind(AssertUnwindSafe(|| match body {
             Outgoing::Whole(_) | Outgoing::Upgrade(_) => Ok(()),
             Outgoing::Reader(reader, _) => copy(reader, &mut out, delimiter),

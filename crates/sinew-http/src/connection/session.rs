@@ -3,11 +3,12 @@
 //! Next: `exchange`, which serves one of them.
 
 use super::answer::{self, Terms};
+use super::kit::Kit;
 use super::linger::linger;
-use super::wire::{Reader, Writer};
-use super::{Connection, Lease, heads};
-use crate::context::CurrentContext;
+use super::transport::Transport;
+use super::{Connection, Lease};
 use crate::log::{AccessEntry, Problem, contain};
+use crate::message::case::Case;
 use crate::message::outgoing::Delimiter;
 use crate::message::response::Response;
 use crate::parse::Refusal;
@@ -32,11 +33,8 @@ pub(super) enum End {
 /// One fiber's turn with a connection.
 pub(super) struct Session<'a> {
     pub(super) connection: &'a Connection,
-    /// Gone while a body has it.
-    pub(super) reader: Option<Reader>,
-    pub(super) writer: Writer,
-    /// Where code that runs on this fiber finds the request.
-    pub(super) context: CurrentContext,
+    pub(super) transport: &'a Transport,
+    pub(super) kit: Box<Kit>,
     /// Whether the end of the connection must not look like one that was meant.
     pub(super) resets: bool,
     /// Whether something is known to be there, because that is why this fiber runs.
@@ -44,33 +42,36 @@ pub(super) struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    pub(super) fn new(lease: &'a Lease) -> Session<'a> {
-        Session {
-            connection: &lease.connection,
-            reader: Some(Reader::new(lease.transport.clone())),
-            writer: Writer::new(lease.transport.clone()),
-            context: CurrentContext::of_fiber(),
+    /// Serves requests until there are no more.
+    pub(super) fn hold(lease: &Lease) -> End {
+        let kit = Kit::take();
+        let mut session = Session {
+            connection: lease.connection(),
+            transport: &lease.transport,
+            kit,
             resets: false,
             is_first: true,
-        }
+        };
+        let end = session.kit.current.clone().enter(|| session.serve());
+        session.kit.give_back();
+        end
     }
 
-    /// Serves requests until there are no more.
-    pub(super) fn serve(mut self) -> End {
+    fn serve(&mut self) -> End {
         #[cfg(feature = "tls")]
         if !self.greet() {
             return End::Close;
         }
         loop {
-            let head = match self.next_head() {
-                Ok(Next::Request(head)) => head,
+            let case = match self.next_case() {
+                Ok(Next::Request(case)) => case,
                 Ok(Next::Idle) => return End::Idle,
                 Ok(Next::Close) | Err(_) => return End::Close,
             };
             self.connection.may_skip_line.store(true, Ordering::Relaxed);
-            let goes_on = self.exchange(&head, self.connection.count_request());
-            self.context.set(None);
-            heads::give_back(head);
+            let goes_on = self.exchange(&case);
+            self.kit.current.set(None);
+            self.kit.answered = Some(case);
             match goes_on {
                 Ok(true) => {}
                 Ok(false) => return End::Close,
@@ -88,16 +89,16 @@ impl<'a> Session<'a> {
     /// its own. Nothing is left if it was the client's end that failed.
     fn break_off(&mut self) {
         if self.resets {
-            let _ = self.writer.flush();
-            self.writer.transport().reset_when_closed();
-        } else if !self.writer.is_empty() && self.writer.flush().is_ok() {
-            let _ = linger(self.reader.take());
+            let _ = self.kit.writer.flush(self.transport);
+            self.transport.reset_when_closed();
+        } else if !self.kit.writer.is_empty() && self.kit.writer.flush(self.transport).is_ok() {
+            let _ = linger(self.kit.reader.take(), self.transport);
         }
     }
 
     #[cfg(feature = "tls")]
     fn greet(&mut self) -> bool {
-        let super::transport::Transport::Tls(tls) = self.writer.transport() else { return true };
+        let Transport::Tls(tls) = self.transport else { return true };
         let shared = &self.connection.shared;
         if tls.is_ready() {
             return true;
@@ -115,10 +116,10 @@ impl<'a> Session<'a> {
     }
 
     /// Waits for a request, if there is to be one.
-    fn next_head(&mut self) -> io::Result<Next> {
+    fn next_case(&mut self) -> io::Result<Next> {
         let connection = self.connection;
         let limits = &connection.shared.limits;
-        let Some(reader) = &mut self.reader else { return Ok(Next::Close) };
+        let Some(reader) = &mut self.kit.reader else { return Ok(Next::Close) };
         // How much of what was received is known not to be a whole head.
         let mut seen = 0;
         let mut deadline = None;
@@ -138,9 +139,12 @@ impl<'a> Session<'a> {
             if !received.is_empty() && is_worth_it {
                 match parse(received, limits.head) {
                     Ok(Parsed::Complete(outline, len)) => {
-                        let head = heads::store(outline, &received[..len]);
+                        let head = (outline, &received[..len]);
+                        let number = connection.count_request();
+                        let case =
+                            Case::new(self.kit.answered.take(), head, &connection.origin, number);
                         reader.consume(len);
-                        return Ok(Next::Request(head));
+                        return Ok(Next::Request(case));
                     }
                     Ok(Parsed::Partial) => {}
                     Err(refusal) => {
@@ -150,11 +154,11 @@ impl<'a> Session<'a> {
                 }
             }
             seen = received.len();
-            self.writer.flush()?;
+            self.kit.writer.flush(self.transport)?;
             if seen > 0 {
                 let deadline =
                     *deadline.get_or_insert_with(|| Instant::now() + limits.head_timeout);
-                match reader.receive(Some(deadline)) {
+                match reader.receive(self.transport, Some(deadline)) {
                     // It is no request, and nobody is there to be told.
                     Ok(0) => return Ok(Next::Close),
                     Ok(_) => {}
@@ -168,13 +172,13 @@ impl<'a> Session<'a> {
             }
             let is_first = mem::replace(&mut self.is_first, false);
             let is_deferred = !is_first && connection.shared.defers();
-            if is_deferred && reader.is_empty() {
+            if is_deferred && reader.is_empty(self.transport) {
                 return Ok(Next::Idle);
             }
             if !is_deferred && !is_first && !connection.rest() {
                 return Ok(Next::Close);
             }
-            if reader.receive(None)? == 0 {
+            if reader.receive(self.transport, None)? == 0 {
                 return Ok(Next::Close);
             }
             if !(is_deferred || connection.begin()) {
@@ -197,9 +201,9 @@ impl<'a> Session<'a> {
         let response = Response::refusing(refusal);
         let terms = self.terms(false, bare, false);
         let delimiter = Delimiter::Length(refusal.reason.len() as u64 + 1);
-        answer::write_head(&mut self.writer, &response, delimiter, terms);
+        answer::write_head(&mut self.kit.writer, &response, delimiter, terms);
         let reason = if bare { String::new() } else { format!("{}\n", refusal.reason) };
-        self.writer.write(reason.as_bytes())?;
+        self.kit.writer.write(self.transport, reason.as_bytes())?;
         if let Some(log) = &connection.shared.access_log {
             let entry = AccessEntry {
                 peer,
@@ -213,9 +217,9 @@ impl<'a> Session<'a> {
             };
             contain(|| log(&entry));
         }
-        self.writer.flush()?;
-        let reader = self.reader.take();
-        linger(reader)
+        self.kit.writer.flush(self.transport)?;
+        let reader = self.kit.reader.take();
+        linger(reader, self.transport)
     }
 
     pub(super) fn terms(&self, old: bool, bare: bool, persists: bool) -> Terms {
@@ -225,7 +229,7 @@ impl<'a> Session<'a> {
 
 /// What comes next on a connection.
 enum Next {
-    Request(Arc<Head>),
+    Request(Arc<Case>),
     Idle,
     Close,
 }

@@ -4,6 +4,7 @@
 //! fiber can read while another writes. What is sent is encrypted and sent under a second lock, which
 //! keeps records in their order.
 
+use super::Connection;
 use core::sync::atomic::{AtomicBool, Ordering};
 use core::time::Duration;
 use rustls::{ServerConfig, ServerConnection};
@@ -22,7 +23,7 @@ const KEPT: usize = 1024;
 const RECORD: usize = 16 * 1024;
 
 pub(crate) struct TlsTransport {
-    stream: Arc<TcpStream>,
+    connection: Arc<Connection>,
     session: Mutex<Session>,
     /// Held by who sends: what was encrypted, to be sent. Nothing is left in it.
     sending: sinew::sync::Mutex<Vec<u8>>,
@@ -51,20 +52,24 @@ impl Session {
 
 impl TlsTransport {
     pub(crate) fn new(
-        stream: Arc<TcpStream>,
+        connection: Arc<Connection>,
         config: Arc<ServerConfig>,
     ) -> io::Result<TlsTransport> {
         let tls = Box::new(ServerConnection::new(config).map_err(io::Error::other)?);
         Ok(TlsTransport {
-            stream,
+            connection,
             session: Mutex::new(Session { tls, received: Vec::new() }),
             sending: sinew::sync::Mutex::new(Vec::new()),
             ready: AtomicBool::new(false),
         })
     }
 
-    pub(super) fn stream(&self) -> &TcpStream {
-        &self.stream
+    pub(super) fn connection(&self) -> &Arc<Connection> {
+        &self.connection
+    }
+
+    fn stream(&self) -> &TcpStream {
+        &self.connection.stream
     }
 
     pub(super) fn is_ready(&self) -> bool {
@@ -109,15 +114,15 @@ impl TlsTransport {
     }
 
     fn receive(&self, buffer: &mut [u8], deadline: Option<Instant>) -> io::Result<usize> {
-        let Some(deadline) = deadline else { return (&*self.stream).read(buffer) };
+        let Some(deadline) = deadline else { return (self.stream()).read(buffer) };
         let late = || io::Error::from(io::ErrorKind::TimedOut);
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return Err(late());
         }
-        self.stream.set_read_timeout(Some(left))?;
-        let count = (&*self.stream).read(buffer);
-        self.stream.set_read_timeout(None)?;
+        self.stream().set_read_timeout(Some(left))?;
+        let count = (self.stream()).read(buffer);
+        self.stream().set_read_timeout(None)?;
         match count {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(late()),
             count => count,
@@ -149,7 +154,7 @@ impl TlsTransport {
                 tls.write_tls(encrypted)?;
             }
         }
-        let sent = (&*self.stream).write_all(encrypted);
+        let sent = (self.stream()).write_all(encrypted);
         // A connection that is idle has no use for much memory.
         if encrypted.capacity() > KEPT {
             *encrypted = Vec::new();

@@ -3,6 +3,7 @@
 //! A transport is shared by who reads a request and who writes a response, which may be two fibers.
 //! Nobody waits for the network while holding what the two share.
 
+use super::Connection;
 use core::time::Duration;
 use sinew::net::{Shutdown, TcpStream};
 use socket2::SockRef;
@@ -12,33 +13,44 @@ use std::sync::Arc;
 use std::time::Instant;
 
 #[cfg(feature = "tls")]
-pub(crate) use super::tls::TlsTransport;
+use super::tls::TlsTransport;
 
 /// One connection's way to the other end.
 #[derive(Clone)]
 pub(crate) enum Transport {
-    Plain(Arc<TcpStream>),
+    Plain(Arc<Connection>),
     #[cfg(feature = "tls")]
     Tls(Arc<TlsTransport>),
 }
 
 impl Transport {
-    fn stream(&self) -> &TcpStream {
+    /// That of a new connection.
+    pub(super) fn new(connection: &Arc<Connection>) -> io::Result<Transport> {
+        #[cfg(feature = "tls")]
+        if let Some(tls) = &connection.shared.tls {
+            let transport = TlsTransport::new(connection.clone(), tls.config().clone())?;
+            return Ok(Transport::Tls(Arc::new(transport)));
+        }
+        Ok(Transport::Plain(connection.clone()))
+    }
+
+    /// The connection that it belongs to.
+    pub(super) fn connection(&self) -> &Arc<Connection> {
         match self {
-            Transport::Plain(stream) => stream,
+            Transport::Plain(connection) => connection,
             #[cfg(feature = "tls")]
-            Transport::Tls(tls) => tls.stream(),
+            Transport::Tls(tls) => tls.connection(),
         }
     }
 
-    pub(crate) fn is_secure(&self) -> bool {
-        !matches!(self, Transport::Plain(_))
+    pub(super) fn stream(&self) -> &TcpStream {
+        &self.connection().stream
     }
 
     /// Reads what there is, waiting for something; zero at the end.
     pub(crate) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
-            Transport::Plain(stream) => (&**stream).read(buffer),
+            Transport::Plain(connection) => (&connection.stream).read(buffer),
             #[cfg(feature = "tls")]
             Transport::Tls(tls) => tls.read(buffer, None),
         }
@@ -47,11 +59,12 @@ impl Transport {
     /// The same, for so long at most: then the error is of the kind `TimedOut`.
     pub(crate) fn read_within(&self, buffer: &mut [u8], limit: Duration) -> io::Result<usize> {
         match self {
-            Transport::Plain(stream) => {
+            Transport::Plain(connection) => {
+                let mut stream = &connection.stream;
                 // None at all is no timeout.
                 let limit = limit.max(Duration::from_micros(1));
                 stream.set_read_timeout(Some(limit))?;
-                let result = (&**stream).read(buffer);
+                let result = stream.read(buffer);
                 stream.set_read_timeout(None)?;
                 result.map_err(timed_out)
             }
@@ -71,7 +84,9 @@ impl Transport {
 
     pub(crate) fn write_all(&self, bytes: &[u8]) -> io::Result<()> {
         match self {
-            Transport::Plain(stream) => (&**stream).write_all(bytes).map_err(timed_out),
+            Transport::Plain(connection) => {
+                (&connection.stream).write_all(bytes).map_err(timed_out)
+            }
             #[cfg(feature = "tls")]
             Transport::Tls(tls) => tls.write_all(bytes).map_err(timed_out),
         }
@@ -85,9 +100,10 @@ impl Transport {
     /// Writes as much as the kernel takes without anybody waiting. What is encrypted has to be written whole.
     pub(crate) fn write_at_once(&self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Transport::Plain(stream) => {
+            Transport::Plain(connection) => {
+                let mut stream = &connection.stream;
                 stream.set_nonblocking(true)?;
-                let count = (&**stream).write(bytes);
+                let count = stream.write(bytes);
                 stream.set_nonblocking(false)?;
                 count
             }
@@ -99,7 +115,9 @@ impl Transport {
     /// Writes two pieces, together if that is possible.
     pub(crate) fn write_both(&self, first: &[u8], second: &[u8]) -> io::Result<()> {
         match self {
-            Transport::Plain(stream) => write_both(stream, first, second).map_err(timed_out),
+            Transport::Plain(connection) => {
+                write_both(&connection.stream, first, second).map_err(timed_out)
+            }
             #[cfg(feature = "tls")]
             Transport::Tls(_) => {
                 self.write_all(first)?;
@@ -117,10 +135,11 @@ impl Transport {
         self.stream().shutdown(Shutdown::Write)
     }
 
-    /// Whether somebody besides the lease of the connection has it, which has the stream twice.
+    /// Whether somebody besides the lease of the connection has it, or may have: one who looks at all
+    /// connections at this moment counts as well.
     pub(super) fn is_shared(&self) -> bool {
         match self {
-            Transport::Plain(stream) => Arc::strong_count(stream) > 2,
+            Transport::Plain(connection) => Arc::strong_count(connection) > 1,
             #[cfg(feature = "tls")]
             Transport::Tls(tls) => Arc::strong_count(tls) > 1,
         }

@@ -1,50 +1,15 @@
-//! The two directions of a connection, with what was received and not used, and what is to be sent.
+//! The two directions of a connection: what was received and not used, and what is to be sent.
+//!
+//! Neither has the transport: who has both passes it.
 
+use super::kit::ROOM;
 use super::transport::Transport;
-use core::cell::RefCell;
-use core::mem;
 use core::time::Duration;
 use std::io;
-use std::thread::LocalKey;
 use std::time::Instant;
-
-/// How much is read at a time, and how much is gathered before it is sent.
-pub(crate) const ROOM: usize = 8 * 1024;
-
-/// How many buffers of each kind a thread keeps for the next fibers that need some.
-const KEPT: usize = 64;
-
-/// Buffers that nobody has. A connection has some only while a request is served.
-type Pool = RefCell<Vec<Vec<u8>>>;
-
-thread_local! {
-    /// Those of readers, all of which has been written to.
-    static INPUTS: Pool = const { RefCell::new(Vec::new()) };
-    /// Those of writers, which are empty.
-    static OUTPUTS: Pool = const { RefCell::new(Vec::new()) };
-}
-
-fn take(pool: &'static LocalKey<Pool>) -> Vec<u8> {
-    pool.with_borrow_mut(Vec::pop).unwrap_or_default()
-}
-
-fn give(pool: &'static LocalKey<Pool>, buffer: Vec<u8>) {
-    // One that grew for something unusual is not kept.
-    if buffer.capacity() > 2 * ROOM {
-        return;
-    }
-    // When a thread ends, its pools may have gone before its fibers.
-    let _ = pool.try_with(|pool| {
-        let mut pool = pool.borrow_mut();
-        if pool.len() < KEPT {
-            pool.push(buffer);
-        }
-    });
-}
 
 /// What comes in.
 pub(crate) struct Reader {
-    transport: Transport,
     /// All of it has been written to once: its length is its capacity.
     buffer: Vec<u8>,
     start: usize,
@@ -52,16 +17,14 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    pub(crate) fn new(transport: Transport) -> Reader {
-        let mut buffer = take(&INPUTS);
-        if buffer.len() < ROOM {
-            buffer.resize(ROOM, 0);
-        }
-        Reader { transport, buffer, start: 0, end: 0 }
+    pub(super) fn new() -> Reader {
+        Reader { buffer: vec![0; ROOM], start: 0, end: 0 }
     }
 
-    pub(crate) fn transport(&self) -> &Transport {
-        &self.transport
+    /// Makes it as good as a new one. False if it has grown for something unusual.
+    pub(super) fn renew(&mut self) -> bool {
+        (self.start, self.end) = (0, 0);
+        self.buffer.capacity() <= 2 * ROOM
     }
 
     /// What was received and not used.
@@ -80,17 +43,21 @@ impl Reader {
 
     /// Receives more, in addition to what there is; zero at the end of the connection. With a deadline,
     /// fails with `TimedOut` then.
-    pub(crate) fn receive(&mut self, deadline: Option<Instant>) -> io::Result<usize> {
+    pub(crate) fn receive(
+        &mut self,
+        transport: &Transport,
+        deadline: Option<Instant>,
+    ) -> io::Result<usize> {
         self.make_room();
         let room = &mut self.buffer[self.end..];
         let count = match deadline {
-            None => self.transport.read(room)?,
+            None => transport.read(room)?,
             Some(deadline) => {
                 let left = deadline.saturating_duration_since(Instant::now());
                 if left.is_zero() {
                     return Err(io::ErrorKind::TimedOut.into());
                 }
-                self.transport.read_within(room, left)?
+                transport.read_within(room, left)?
             }
         };
         self.end += count;
@@ -110,15 +77,20 @@ impl Reader {
     }
 
     /// Reads what was received, or else, past the buffer, what comes within `limit`.
-    pub(crate) fn read(&mut self, out: &mut [u8], limit: Duration) -> io::Result<usize> {
+    pub(crate) fn read(
+        &mut self,
+        transport: &Transport,
+        out: &mut [u8],
+        limit: Duration,
+    ) -> io::Result<usize> {
         if self.start == self.end {
             if out.len() >= ROOM {
-                return self.transport.read_within(out, limit);
+                return transport.read_within(out, limit);
             }
-            if self.transport.has_buffered() {
-                self.receive(None)?;
+            if transport.has_buffered() {
+                self.receive(transport, None)?;
             } else {
-                self.receive(Some(Instant::now() + limit))?;
+                self.receive(transport, Some(Instant::now() + limit))?;
             }
         }
         let count = out.len().min(self.end - self.start);
@@ -128,34 +100,28 @@ impl Reader {
     }
 
     /// Whether nothing was received that is not used, as far as one can know without asking the kernel.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.start == self.end && !self.transport.has_buffered()
-    }
-}
-
-impl Drop for Reader {
-    fn drop(&mut self) {
-        give(&INPUTS, mem::take(&mut self.buffer));
+    pub(crate) fn is_empty(&self, transport: &Transport) -> bool {
+        self.start == self.end && !transport.has_buffered()
     }
 }
 
 /// What goes out. Gathers small pieces.
 pub(crate) struct Writer {
-    transport: Transport,
     gathered: Vec<u8>,
     /// Whether something was not sent that should have been: nothing that comes after it may be.
     failed: bool,
 }
 
 impl Writer {
-    pub(crate) fn new(transport: Transport) -> Writer {
-        let mut gathered = take(&OUTPUTS);
-        gathered.reserve(ROOM);
-        Writer { transport, gathered, failed: false }
+    pub(super) fn new() -> Writer {
+        Writer { gathered: Vec::with_capacity(ROOM), failed: false }
     }
 
-    pub(crate) fn transport(&self) -> &Transport {
-        &self.transport
+    /// Makes it as good as a new one. False if it has grown for something unusual.
+    pub(super) fn renew(&mut self) -> bool {
+        self.gathered.clear();
+        self.failed = false;
+        self.gathered.capacity() <= 2 * ROOM
     }
 
     /// Where small pieces are written to; [`flush_if_full`](Self::flush_if_full) is called after it.
@@ -163,33 +129,38 @@ impl Writer {
         &mut self.gathered
     }
 
+    /// Whether a response with so many bytes of a body can be gathered, and nothing has failed before.
+    pub(crate) fn has_room(&self, bytes: usize) -> bool {
+        !self.failed && self.gathered.len() + bytes <= ROOM
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.gathered.is_empty()
     }
 
     /// Sends what was gathered, if it is much.
-    pub(crate) fn flush_if_full(&mut self) -> io::Result<()> {
-        if self.gathered.len() >= ROOM { self.flush() } else { self.check() }
+    pub(crate) fn flush_if_full(&mut self, transport: &Transport) -> io::Result<()> {
+        if self.gathered.len() >= ROOM { self.flush(transport) } else { self.check() }
     }
 
     /// Sends what was gathered.
-    pub(crate) fn flush(&mut self) -> io::Result<()> {
+    pub(crate) fn flush(&mut self, transport: &Transport) -> io::Result<()> {
         self.check()?;
         if self.gathered.is_empty() {
             return Ok(());
         }
-        let sent = self.transport.write_all(&self.gathered);
+        let sent = transport.write_all(&self.gathered);
         self.settle(sent)
     }
 
     /// Writes a piece: small ones are gathered, larger ones are sent with what was.
-    pub(crate) fn write(&mut self, piece: &[u8]) -> io::Result<()> {
+    pub(crate) fn write(&mut self, transport: &Transport, piece: &[u8]) -> io::Result<()> {
         self.check()?;
         if piece.len() + self.gathered.len() <= ROOM {
             self.gathered.extend_from_slice(piece);
             return Ok(());
         }
-        let sent = self.transport.write_both(&self.gathered, piece);
+        let sent = transport.write_both(&self.gathered, piece);
         self.settle(sent)
     }
 
@@ -202,14 +173,6 @@ impl Writer {
         self.gathered.clear();
         self.failed = sent.is_err();
         sent
-    }
-}
-
-impl Drop for Writer {
-    fn drop(&mut self) {
-        let mut gathered = mem::take(&mut self.gathered);
-        gathered.clear();
-        give(&OUTPUTS, gathered);
     }
 }
 

@@ -120,6 +120,7 @@ pub(crate) struct Incoming {
 struct Inner {
     /// Until it is taken back.
     reader: Option<Reader>,
+    transport: Transport,
     progress: Progress,
     pace: Pace,
     /// How many more bytes of a body of unknown length are taken.
@@ -184,7 +185,7 @@ pub(crate) enum Returned {
 
 impl Incoming {
     pub(crate) fn new(
-        reader: Reader,
+        (reader, transport): (Reader, &Transport),
         framing: Framing,
         must_invite: bool,
         limits: &Limits,
@@ -193,10 +194,11 @@ impl Incoming {
             Framing::Length(length) => Progress::Length(length),
             Framing::Chunked => Progress::Chunked(Chunked::new()),
         };
-        let invitation = Mutex::new(must_invite.then(|| reader.transport().clone()));
-        let reader = Some(reader);
+        let invitation = Mutex::new(must_invite.then(|| transport.clone()));
+        let (reader, transport) = (Some(reader), transport.clone());
         let (pace, allowance) = (Pace::of(limits), limits.body_size);
-        let inner = Mutex::new(Inner { reader, progress, pace, allowance, failure: None });
+        let inner =
+            Mutex::new(Inner { reader, transport, progress, pace, allowance, failure: None });
         Incoming { inner, invitation }
     }
 
@@ -272,7 +274,8 @@ impl Inner {
             Progress::Ended => Ok(0),
             Progress::Length(left) => {
                 let room = out.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
-                let count = some(reader.read(&mut out[..room], self.pace.limit()?))?;
+                let count =
+                    some(reader.read(&self.transport, &mut out[..room], self.pace.limit()?))?;
                 *left -= count as u64;
                 self.pace.taken += count as u64;
                 Ok(count)
@@ -283,7 +286,7 @@ impl Inner {
                     Step::More => {
                         let limit = self.pace.limit()?;
                         let deadline = *deadline.get_or_insert_with(|| Instant::now() + limit);
-                        some(reader.receive(Some(deadline)))?;
+                        some(reader.receive(&self.transport, Some(deadline)))?;
                     }
                     Step::End => {
                         self.progress = Progress::Ended;
@@ -294,7 +297,11 @@ impl Inner {
                             return Err(BodyError::Refused(TOO_LARGE).into());
                         }
                         let room = out.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-                        let count = some(reader.read(&mut out[..room], self.pace.limit()?))?;
+                        let count = some(reader.read(
+                            &self.transport,
+                            &mut out[..room],
+                            self.pace.limit()?,
+                        ))?;
                         chunked.take(count as u64);
                         self.allowance -= count as u64;
                         self.pace.taken += count as u64;

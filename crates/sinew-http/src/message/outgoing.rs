@@ -1,5 +1,6 @@
 //! The body of a response, and how it gets onto the wire.
 
+use crate::connection::transport::Transport;
 use crate::connection::wire::Writer;
 use crate::upgrade::Upgraded;
 use bytes::Bytes;
@@ -47,6 +48,7 @@ pub(crate) enum Delimiter {
 /// while the client does not read, for [`Limits::write_timeout`](crate::Limits::write_timeout) at most.
 pub struct BodyWriter<'a> {
     writer: &'a mut Writer,
+    transport: &'a Transport,
     delimiter: Delimiter,
     /// How many bytes were written.
     count: u64,
@@ -63,8 +65,12 @@ const CHUNK: usize = 4 * 1024;
 const SIZE_LINE: usize = 18;
 
 impl<'a> BodyWriter<'a> {
-    pub(crate) fn new(writer: &'a mut Writer, delimiter: Delimiter) -> BodyWriter<'a> {
-        BodyWriter { writer, delimiter, count: 0, failed: false, chunk: Vec::new() }
+    pub(crate) fn new(
+        writer: &'a mut Writer,
+        transport: &'a Transport,
+        delimiter: Delimiter,
+    ) -> BodyWriter<'a> {
+        BodyWriter { writer, transport, delimiter, count: 0, failed: false, chunk: Vec::new() }
     }
 
     fn write_piece(&mut self, piece: &[u8]) -> io::Result<()> {
@@ -77,7 +83,7 @@ impl<'a> BodyWriter<'a> {
                     ),
                 ));
             }
-            Delimiter::Length(_) | Delimiter::Close => self.writer.write(piece)?,
+            Delimiter::Length(_) | Delimiter::Close => self.writer.write(self.transport, piece)?,
             Delimiter::Chunks if self.chunk.len() + piece.len() < CHUNK => {
                 self.chunk.extend_from_slice(piece);
             }
@@ -86,7 +92,7 @@ impl<'a> BodyWriter<'a> {
                 if piece.len() < CHUNK {
                     self.chunk.extend_from_slice(piece);
                 } else {
-                    write_chunk(self.writer, piece)?;
+                    write_chunk(self.writer, self.transport, piece)?;
                 }
             }
         }
@@ -100,7 +106,7 @@ impl<'a> BodyWriter<'a> {
         if self.chunk.is_empty() {
             return Ok(());
         }
-        let written = write_chunk(self.writer, &self.chunk);
+        let written = write_chunk(self.writer, self.transport, &self.chunk);
         self.chunk.clear();
         written
     }
@@ -125,7 +131,7 @@ impl<'a> BodyWriter<'a> {
             }
             Delimiter::Chunks => {
                 self.write_chunk()?;
-                self.writer.write(b"0\r\n\r\n")?;
+                self.writer.write(self.transport, b"0\r\n\r\n")?;
             }
             Delimiter::Length(_) | Delimiter::Close => {}
         }
@@ -133,14 +139,14 @@ impl<'a> BodyWriter<'a> {
     }
 }
 
-fn write_chunk(writer: &mut Writer, chunk: &[u8]) -> io::Result<()> {
+fn write_chunk(writer: &mut Writer, transport: &Transport, chunk: &[u8]) -> io::Result<()> {
     let mut line = [0; SIZE_LINE];
     let mut rest = &mut line[..];
     write!(rest, "{:x}\r\n", chunk.len())?;
     let left = rest.len();
-    writer.write(&line[..SIZE_LINE - left])?;
-    writer.write(chunk)?;
-    writer.write(b"\r\n")
+    writer.write(transport, &line[..SIZE_LINE - left])?;
+    writer.write(transport, chunk)?;
+    writer.write(transport, b"\r\n")
 }
 
 impl Write for BodyWriter<'_> {
@@ -157,7 +163,7 @@ impl Write for BodyWriter<'_> {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        let flushed = self.write_chunk().and_then(|()| self.writer.flush());
+        let flushed = self.write_chunk().and_then(|()| self.writer.flush(self.transport));
         self.failed |= flushed.is_err();
         flushed
     }

@@ -1,6 +1,7 @@
 //! A request, as a handler sees it.
 
 use super::body::Body;
+use super::case::Case;
 use crate::parse::head::Head;
 use crate::parse::target::Form;
 use bytes::Bytes;
@@ -25,8 +26,7 @@ use std::sync::{Arc, OnceLock};
 /// }
 /// ```
 pub struct Request {
-    head: Arc<Head>,
-    origin: Origin,
+    case: Arc<Case>,
     /// Made when they are first asked for: many handlers look at a path and nothing else.
     headers: OnceLock<Box<HeaderMap>>,
     uri: OnceLock<Box<Uri>>,
@@ -34,18 +34,10 @@ pub struct Request {
     body: Body,
 }
 
-/// The two ends of a connection.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Origin {
-    pub(crate) peer: SocketAddr,
-    pub(crate) local: SocketAddr,
-    pub(crate) is_secure: bool,
-}
-
 impl Request {
-    pub(crate) fn new(head: Arc<Head>, origin: Origin, body: Body) -> Request {
+    pub(crate) fn new(case: Arc<Case>, body: Body) -> Request {
         let (headers, uri) = (OnceLock::new(), OnceLock::new());
-        Request { head, origin, headers, uri, params: Vec::new(), body }
+        Request { case, headers, uri, params: Vec::new(), body }
     }
 
     /// The method.
@@ -58,7 +50,7 @@ impl Request {
     /// }
     /// ```
     pub fn method(&self) -> &Method {
-        &self.head.method
+        &self.case.head.method
     }
 
     /// The path as it was sent, percent signs and all. That of `OPTIONS *` is `*`, that of `CONNECT` the
@@ -72,7 +64,7 @@ impl Request {
     /// }
     /// ```
     pub fn path(&self) -> &str {
-        self.head.path_and_query().0
+        self.case.head.path_and_query().0
     }
 
     /// The path without the percent signs: `%20` is a space there. `None` if that is not UTF-8.
@@ -98,7 +90,7 @@ impl Request {
     /// }
     /// ```
     pub fn query(&self) -> Option<&str> {
-        self.head.path_and_query().1
+        self.case.head.path_and_query().1
     }
 
     /// The pairs of the query, decoded: `a=1&b=x+y` has `a` with `1` and `b` with `x y`.
@@ -141,7 +133,8 @@ impl Request {
     /// }
     /// ```
     pub fn uri(&self) -> &Uri {
-        self.uri.get_or_init(|| Box::new(Uri::try_from(self.head.target()).unwrap_or_default()))
+        self.uri
+            .get_or_init(|| Box::new(Uri::try_from(self.case.head.target()).unwrap_or_default()))
     }
 
     /// HTTP/1.0 or HTTP/1.1.
@@ -154,7 +147,7 @@ impl Request {
     /// }
     /// ```
     pub fn version(&self) -> Version {
-        self.head.version()
+        self.case.head.version()
     }
 
     /// The header fields.
@@ -167,7 +160,7 @@ impl Request {
     /// }
     /// ```
     pub fn headers(&self) -> &HeaderMap {
-        self.headers.get_or_init(|| Box::new(headers(&self.head)))
+        self.headers.get_or_init(|| Box::new(headers(&self.case.head)))
     }
 
     /// The first value of a header field, if it is text.
@@ -194,7 +187,7 @@ impl Request {
     /// }
     /// ```
     pub fn host(&self) -> Option<&str> {
-        match self.head.form {
+        match self.case.head.form {
             Form::Absolute | Form::Authority => self.uri().authority().map(Authority::as_str),
             Form::Origin | Form::Asterisk => self.header("host"),
         }
@@ -228,7 +221,7 @@ impl Request {
     /// }
     /// ```
     pub fn peer_addr(&self) -> SocketAddr {
-        self.origin.peer
+        self.case.origin.peer
     }
 
     /// The address at which it was received.
@@ -241,7 +234,7 @@ impl Request {
     /// }
     /// ```
     pub fn local_addr(&self) -> SocketAddr {
-        self.origin.local
+        self.case.origin.local
     }
 
     /// Whether it came over TLS.
@@ -254,7 +247,7 @@ impl Request {
     /// }
     /// ```
     pub fn is_secure(&self) -> bool {
-        self.origin.is_secure
+        self.case.origin.is_secure
     }
 
     /// Whether the client asks to speak another protocol on this connection; see
@@ -268,7 +261,7 @@ impl Request {
     /// }
     /// ```
     pub fn is_upgrade(&self) -> bool {
-        self.head.upgrades
+        self.case.head.upgrades
     }
 
     /// The body, to be read.
@@ -314,7 +307,7 @@ impl Request {
     pub fn into_http(self) -> http::Request<Body> {
         let (method, uri, version) = (self.method().clone(), self.uri().clone(), self.version());
         let headers =
-            self.headers.into_inner().map_or_else(|| headers(&self.head), |headers| *headers);
+            self.headers.into_inner().map_or_else(|| headers(&self.case.head), |headers| *headers);
         let mut request = http::Request::new(self.body);
         *request.method_mut() = method;
         *request.uri_mut() = uri;
@@ -346,9 +339,9 @@ impl fmt::Debug for Request {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Request")
             .field("method", self.method())
-            .field("target", &self.head.target())
+            .field("target", &self.case.head.target())
             .field("version", &self.version())
-            .field("peer", &self.origin.peer)
+            .field("peer", &self.case.origin.peer)
             .field("headers", self.headers())
             .field("body", &self.body)
             .finish()

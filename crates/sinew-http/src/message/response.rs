@@ -24,13 +24,21 @@ use std::io::{self, Read};
 /// ```
 pub struct Response {
     pub(crate) status: StatusCode,
-    pub(crate) headers: HeaderMap,
+    /// Nothing if there are none: many have no field but the one below.
+    headers: Option<Box<HeaderMap>>,
     /// The commonest field, which most responses have and none but a few besides, as the line that it is
     /// sent as: the map would take memory for it.
     content_type: Option<ContentType>,
     pub(crate) body: Outgoing,
     /// Why a handler has no better answer, for the owner of the server.
     pub(crate) cause: Option<Box<io::Error>>,
+}
+
+/// Whether responses with this status never have a body.
+pub(crate) fn is_bodiless(status: StatusCode) -> bool {
+    status.is_informational()
+        || status == StatusCode::NO_CONTENT
+        || status == StatusCode::NOT_MODIFIED
 }
 
 /// A content type, as it is sent.
@@ -65,13 +73,7 @@ impl Response {
     }
 
     pub(crate) fn of(body: Outgoing) -> Response {
-        Response {
-            status: StatusCode::OK,
-            headers: HeaderMap::new(),
-            content_type: None,
-            body,
-            cause: None,
-        }
+        Response { status: StatusCode::OK, headers: None, content_type: None, body, cause: None }
     }
 
     fn typed(body: impl Into<Bytes>, content_type: ContentType) -> Response {
@@ -262,7 +264,7 @@ impl Response {
         if name == CONTENT_TYPE {
             self.content_type = None;
         }
-        self.headers.insert(name, value);
+        self.headers.get_or_insert_default().insert(name, value);
         self
     }
 
@@ -276,7 +278,7 @@ impl Response {
     pub fn header(&self, name: &str) -> Option<&str> {
         match self.content_type {
             Some(known) if name.eq_ignore_ascii_case("content-type") => Some(known.value()),
-            _ => self.headers.get(name)?.to_str().ok(),
+            _ => self.fields()?.get(name)?.to_str().ok(),
         }
     }
 
@@ -291,20 +293,37 @@ impl Response {
     /// response.headers_mut().append(SET_COOKIE, HeaderValue::from_static("b=2"));
     /// ```
     pub fn headers_mut(&mut self) -> &mut HeaderMap {
+        let headers = self.headers.get_or_insert_default();
         if let Some(content_type) = self.content_type.take() {
-            let value = HeaderValue::from_static(content_type.value());
-            self.headers.insert(CONTENT_TYPE, value);
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type.value()));
         }
-        &mut self.headers
+        headers
+    }
+
+    /// The header fields but the content type, if there are any.
+    pub(crate) fn fields(&self) -> Option<&HeaderMap> {
+        self.headers.as_deref()
     }
 
     /// Sets a header field unless it is there.
     pub(crate) fn set_default(&mut self, name: HeaderName, value: HeaderValue) {
-        self.headers.entry(name).or_insert(value);
+        self.headers.get_or_insert_default().entry(name).or_insert(value);
     }
 
     pub(crate) fn content_type(&self) -> Option<ContentType> {
         self.content_type
+    }
+
+    /// The body, if it is there as a whole, has to be sent, and comes with no header field but the content type.
+    pub(crate) fn plain_body(&self) -> Option<&[u8]> {
+        match &self.body {
+            Outgoing::Whole(bytes)
+                if self.headers.is_none() && self.cause.is_none() && !is_bodiless(self.status) =>
+            {
+                Some(bytes)
+            }
+            _ => None,
+        }
     }
 
     /// What a refused request gets.
@@ -423,7 +442,7 @@ impl<B: Into<Bytes>> IntoResponse for http::Response<B> {
     fn into_response(self) -> Response {
         let (parts, body) = self.into_parts();
         let mut response = Response::new(body).with_status(parts.status);
-        response.headers = parts.headers;
+        response.headers = Some(Box::new(parts.headers));
         response
     }
 }

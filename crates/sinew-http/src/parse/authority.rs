@@ -40,7 +40,15 @@ pub(crate) fn parse(bytes: &[u8]) -> Option<Authority<'_>> {
 }
 
 fn port(digits: &[u8]) -> Option<u16> {
-    u16::try_from(super::fields::decimal(digits)?).ok()
+    // As many as are needed do not overflow.
+    if digits.len() > 5 {
+        return u16::try_from(super::fields::decimal(digits)?).ok();
+    }
+    let number = digits.iter().try_fold(0_u32, |number, byte| {
+        let digit = byte.wrapping_sub(b'0');
+        (digit <= 9).then_some(10 * number + u32::from(digit))
+    })?;
+    u16::try_from(number).ok()
 }
 
 /// Where a name ends in which there are percent signs, with two digits behind each.

@@ -44,6 +44,8 @@ pub(crate) struct Outline {
     pub(crate) persists: bool,
     pub(crate) expects_continue: bool,
     pub(crate) upgrades: bool,
+    /// Whether a response is what it always is: of HTTP/1.1, with its body, and not the last one.
+    pub(crate) is_plain: bool,
 }
 
 impl Deref for Head {
@@ -113,7 +115,7 @@ fn parse_into<'bytes>(
         Err(error) => return Err(refusal(error, bytes)),
     };
     let raw = &bytes[..len];
-    if !ends_lines_properly(raw) {
+    if !ends_parsed_lines_properly(raw, request.headers) {
         return Err(BARE);
     }
     // They are there when the head is complete.
@@ -137,14 +139,16 @@ fn parse_into<'bytes>(
         return Err(Refusal::bad("there is no Host"));
     }
     let framing = gathered.framing(old)?;
+    let persists = !gathered.closes && (!old || gathered.keeps_alive);
     let outline = Outline {
         target: Span::of(raw, path.as_bytes()),
+        is_plain: persists && !old && method != Method::HEAD && method != Method::CONNECT,
         method,
         form,
         old,
         count: request.headers.len() as u32,
         framing,
-        persists: !gathered.closes && (!old || gathered.keeps_alive),
+        persists,
         // HTTP/1.0 does not know it, and it is nothing to wait for if there is no body.
         expects_continue: gathered.expects_continue && !old && framing != Framing::Length(0),
         upgrades: gathered.wants_upgrade && gathered.names_upgrade && !old,
@@ -188,6 +192,25 @@ fn has_first_line(bytes: &[u8]) -> bool {
 fn after_empty_lines(bytes: &[u8]) -> &[u8] {
     let begin = bytes.iter().position(|byte| !matches!(byte, b'\r' | b'\n'));
     &bytes[begin.unwrap_or(bytes.len())..]
+}
+
+/// The same as [`ends_lines_properly`] for a head that was understood, of which it is known where its lines begin.
+fn ends_parsed_lines_properly(raw: &[u8], fields: &[Header<'_>]) -> bool {
+    let begins = |part: &str| (part.as_ptr() as usize).wrapping_sub(raw.as_ptr() as usize);
+    // The line before each field ends with what is before its name; the last one, and the empty one behind it,
+    // with the head.
+    let before_fields = fields.iter().all(|field| {
+        let end = begins(field.name);
+        end >= 2 && raw.get(end - 2) == Some(&b'\r')
+    });
+    // Empty lines before the first are rare, and looked at one by one.
+    let is_plain = !matches!(raw.first(), Some(b'\r' | b'\n'));
+    let proper = match is_plain {
+        true => before_fields && raw.ends_with(b"\r\n\r\n"),
+        false => ends_lines_properly(raw),
+    };
+    debug_assert_eq!(proper, ends_lines_properly(raw), "{:?}", raw.escape_ascii().to_string());
+    proper
 }
 
 /// A line feed alone ends a line for some, and not for others.

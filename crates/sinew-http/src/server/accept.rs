@@ -2,10 +2,9 @@
 
 use super::shared::Shared;
 use crate::connection;
-use crate::connection::transport::Transport;
 use crate::log::Problem;
 use core::sync::atomic::Ordering;
-use sinew::net::{TcpListener, TcpStream};
+use sinew::net::TcpListener;
 use sinew::sync::Semaphore;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::io;
@@ -63,18 +62,5 @@ pub(super) fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
         if let Err(error) = begun {
             shared.tell(&Problem::Accept(&error));
         }
-    }
-}
-
-impl Shared {
-    /// The way to the other end of a new connection.
-    pub(crate) fn transport(&self, stream: &Arc<TcpStream>) -> io::Result<Transport> {
-        #[cfg(feature = "tls")]
-        if let Some(tls) = &self.tls {
-            use crate::connection::transport::TlsTransport;
-            let transport = TlsTransport::new(stream.clone(), tls.config().clone())?;
-            return Ok(Transport::Tls(Arc::new(transport)));
-        }
-        Ok(Transport::Plain(stream.clone()))
     }
 }

@@ -2,14 +2,12 @@
 
 use super::shared::{Clock, Shared};
 use super::{At, Server, accept};
-use crate::connection::Connection;
 use crate::handler::Handler;
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use core::time::Duration;
 use sinew::sync::{Event, Semaphore};
-use sinew::{Builder, Fiber, Handle, Runtime};
-use std::collections::HashSet;
+use sinew::{Builder, Fiber, Runtime};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -154,7 +152,7 @@ impl ServerHandle {
             connection.close_if_upgraded();
         }
         // Each connection that is open has a permit; a handler does not wait for its own.
-        let own = connections.iter().any(|connection| is_of_this_fiber(connection));
+        let own = connections.iter().any(|connection| connection.is_served_here());
         let others = shared.most - usize::from(own);
         // They are closed when nobody has them.
         drop(connections);
@@ -167,14 +165,9 @@ impl ServerHandle {
     fn end_by_force(&self, others: usize) -> Result<(), ShutdownError> {
         let shared = &self.shared;
         let mut connections = shared.connections();
-        connections.retain(|connection| !is_of_this_fiber(connection));
+        connections.retain(|connection| !connection.is_served_here());
         connections.iter().for_each(|connection| connection.abort());
-        let names: HashSet<&str> = connections.iter().map(|connection| &*connection.name).collect();
-        for info in sinew::fibers() {
-            if info.name().is_some_and(|name| names.contains(name)) {
-                info.fiber.cancel();
-            }
-        }
+        connections.iter().for_each(|connection| connection.cancel());
         let _ = shared.room.acquire_for(others, NOTICING);
         match connections.len() {
             0 => Ok(()),
@@ -199,12 +192,6 @@ impl ServerHandle {
     pub fn wait(&self) {
         self.over.wait();
     }
-}
-
-/// Whether the fiber that runs serves a connection.
-fn is_of_this_fiber(connection: &Connection) -> bool {
-    // A plain thread serves none.
-    Handle::try_current().is_some() && sinew::current().name() == Some(&*connection.name)
 }
 
 impl Drop for ServerHandle {

@@ -174,9 +174,9 @@ impl Server {
     }
 
     /// How many connections keep their stack while they wait for their next request: 256 unless set. When
-    /// there are more, those that wait have none, and cost about a kilobyte each; a fiber is started when
-    /// something comes. That takes a third of a microsecond longer than to wake one, which matters as long as
-    /// all that they touch fits the cache.
+    /// there are more, the fibers of those that wait rest: they have none, and cost about a kilobyte each. To go on
+    /// from there takes a little longer than to wake up on a stack, as long as all stacks fit the cache, and less
+    /// when they do not.
     /// Handlers do not notice. Connections that have not said anything never have a stack.
     ///
     /// # Examples

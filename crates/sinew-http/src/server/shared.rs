@@ -48,6 +48,14 @@ impl Shared {
         self.count.load(Ordering::Relaxed) > self.kept_stacks
     }
 
+    /// Whether connections are encrypted.
+    pub(crate) fn is_secure(&self) -> bool {
+        #[cfg(feature = "tls")]
+        return self.tls.is_some();
+        #[cfg(not(feature = "tls"))]
+        false
+    }
+
     pub(crate) fn is_closing(&self) -> bool {
         // ORDERING: SeqCst, with the states of connections; see `Connection::rest`.
         self.closing.load(Ordering::SeqCst)
