@@ -4,16 +4,17 @@
 # they can; calls that are interrupted, would block, or are done in part; and panic = "abort".
 source "$(dirname "$0")/lib.sh"
 functions_only
-RUSTFLAGS="--cfg sinew_force_fallback" \
-    cargo test -p sinew-context --tests --target-dir target/fallback
+here_with fallback --cfg sinew_force_fallback
+cargo test -p sinew-context --tests
 # Not for tests of numbers, of other programs, of what looks from outside, and of managers, which promise turns
 # and so are not forced.
 tests_but sinew many many_connections exhaustion allocation idling debugger profiling overflow foreign_loops \
     manager tasks dumping stalling deadlocks leaking tracing
-RUSTFLAGS="--cfg sinew_force_yield --cfg sinew_force_migration" \
-    cargo test -p sinew --no-fail-fast --target-dir target/forced "${tests[@]}"
-RUSTFLAGS="--cfg sinew_faults" cargo test -p sinew --target-dir target/faults --test sockets \
-    --test streams --test unix_sockets --test short_reads --test closing
+here_with forced --cfg sinew_force_yield --cfg sinew_force_migration
+cargo test -p sinew --no-fail-fast "${tests[@]}"
+here_with faults --cfg sinew_faults
+cargo test -p sinew --test sockets --test streams --test unix_sockets --test short_reads --test closing
+unset RUSTC_WORKSPACE_WRAPPER
 # Nothing can be unwound there: a suspended fiber that is dropped ends the process with a message,
 # and the runtime tells its fibers by a mark.
 export RUSTFLAGS="-C panic=abort"

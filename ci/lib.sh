@@ -12,6 +12,17 @@ functions_only() {
     export CARGO_PROFILE_DEV_DEBUG=limited
 }
 
+# Has the crates of this workspace compiled with these flags, and others' as they always are, so that those are built
+# once for all who use this. The name tells one set of flags from another.
+here_with() {
+    local wrapper=$PWD/target/with/$1
+    shift
+    mkdir -p "$(dirname "$wrapper")"
+    printf '#!/bin/sh\nexec "$@" %s\n' "$*" >"$wrapper"
+    chmod +x "$wrapper"
+    export RUSTC_WORKSPACE_WRAPPER=$wrapper
+}
+
 # Installs Debian packages that are missing; says so and fails if that is not possible.
 need() {
     local missing=() package
