@@ -20,11 +20,7 @@ pub(crate) fn serve() -> u16 {
 
 /// Serves each connection in a coroutine by what `hold` does with it.
 pub(crate) fn serve_by(hold: impl Fn(TcpStream) + Clone + Send + 'static) -> u16 {
-    // The pool stays small: it is filled at the start, and would count for connections that are not
-    // there.
-    may::config().set_workers(2);
-    // One of two workers that cannot move would share its processor with the client for good.
-    may::config().set_worker_pin(false);
+    configure();
     let (listener, port) = listen();
     drop(go!(move || {
         // SAFETY: the descriptor is that of a listener, which is given away.
@@ -37,6 +33,15 @@ pub(crate) fn serve_by(hold: impl Fn(TcpStream) + Clone + Send + 'static) -> u16
         }
     }));
     port
+}
+
+/// The settings of a server.
+pub(crate) fn configure() {
+    // The pool stays small: it is filled at the start, and would count for connections that are not
+    // there.
+    may::config().set_workers(2);
+    // One of two workers that cannot move would share its processor with the client for good.
+    may::config().set_worker_pin(false);
 }
 
 fn echo(mut stream: TcpStream) {

@@ -12,6 +12,7 @@ pub(crate) mod locks;
 pub(crate) mod may;
 pub(crate) mod may_http;
 pub(crate) mod may_io;
+pub(crate) mod may_minihttp;
 pub(crate) mod may_sync;
 pub(crate) mod nginx;
 pub(crate) mod rayon;

@@ -10,9 +10,11 @@ use crate::client::wrk::{self, Wrk};
 use crate::floor::http as floor;
 use crate::http::Answer::{Hello, Json};
 use crate::measure::{Also, Benchmark, Contender, Serve, Work};
-use crate::peer::{go, hyper, may_http, nginx, sinew_http, threads_http};
+use crate::peer::{go, hyper, may_http, may_minihttp, nginx, sinew_http, threads_http};
 use crate::target::{SUBJECT, Target};
 
+/// may's own library for servers; plain `may` is written by hand for what is measured.
+const MINIHTTP: &str = "may_minihttp";
 const HYPER: &str = "hyper";
 const NGINX: &str = "nginx";
 
@@ -24,7 +26,7 @@ const P99: &str = "p99";
 const MEMORY: &str = "memory";
 
 /// Those whose best has to be reached.
-const BEST: &[&str] = &[MAY, HYPER, NGINX];
+const BEST: &[&str] = &[MAY, MINIHTTP, HYPER, NGINX];
 
 pub(crate) fn benchmarks() -> Vec<Benchmark> {
     vec![hello_100(), hello_1000(), hello_10000(), pipelined(), json(), tls()]
@@ -51,7 +53,10 @@ fn hello(name: &'static str, what: &'static str, connections: u64) -> Benchmark 
     Benchmark {
         contenders: plain(Load::Http(Wrk::new(connections))),
         targets: vec![Target::at_least(1.0, BEST)],
-        also: figures(vec![at_most(1.0, BEST)], vec![at_most(0.6, &[MAY])]),
+        also: figures(
+            vec![at_most(1.0, BEST)],
+            vec![at_most(0.6, &[MAY]), at_most(0.6, &[MINIHTTP])],
+        ),
         ..empty(name, what)
     }
 }
@@ -72,6 +77,7 @@ fn json() -> Benchmark {
             server(SUBJECT, sinew_http::DEFAULT, || sinew_http::serve(Json), load),
             server(FLOOR, floor::SETTINGS, || floor::serve(Json), load),
             server(MAY, may_http::SETTINGS, || may_http::serve(Json), load),
+            server(MINIHTTP, may_minihttp::SETTINGS, || may_minihttp::serve(Json), load),
             server(HYPER, hyper::SETTINGS, || hyper::serve(Json), load),
             go_server(go::serve_json, load),
             server(THREADS, threads_http::SETTINGS, || threads_http::serve(Json), load),
@@ -100,6 +106,7 @@ fn plain(load: Load) -> Vec<Contender> {
         server(DEFERRED, sinew_http::DEFERRED, || sinew_http::serve_keeping(0), load),
         server(FLOOR, floor::SETTINGS, || floor::serve(Hello), load),
         server(MAY, may_http::SETTINGS, || may_http::serve(Hello), load),
+        server(MINIHTTP, may_minihttp::SETTINGS, || may_minihttp::serve(Hello), load),
         server(HYPER, hyper::SETTINGS, || hyper::serve(Hello), load),
         nginx_server(load),
         go_server(go::serve_hello, load),
