@@ -98,6 +98,7 @@ fn what_goes_wrong_is_named() {
 #[cfg(target_os = "linux")]
 mod terminal {
     use super::*;
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use rustix::process::{Pid, Signal, kill_process};
     use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
     use rustix::termios::{LocalModes, Termios, Winsize, tcgetattr, tcsetwinsize};
@@ -105,16 +106,22 @@ mod terminal {
     use std::io::{Read, Write};
     use std::os::unix::ffi::OsStrExt;
     use std::process::Child;
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::{Arc, Mutex};
+    use std::thread::JoinHandle;
     use std::time::Instant;
 
     /// A run in a terminal, and what it has written.
     struct Session {
-        keys: File,
+        /// Gone when it was hung up.
+        keys: Option<File>,
         terminal: File,
         before: Termios,
         child: Child,
         seen: Arc<Mutex<Vec<u8>>>,
+        /// Reads, until it is told to stop.
+        reader: Option<JoinHandle<()>>,
+        stop: Arc<AtomicBool>,
     }
 
     impl Session {
@@ -137,19 +144,33 @@ mod terminal {
             let keys = File::from(master);
             let mut screen = keys.try_clone().unwrap();
             let seen = Arc::new(Mutex::new(Vec::new()));
-            let into = seen.clone();
-            std::thread::spawn(move || {
+            let stop = Arc::new(AtomicBool::new(false));
+            let (into, stopped) = (seen.clone(), stop.clone());
+            let reader = std::thread::spawn(move || {
                 let mut buffer = [0; 4096];
-                while let Ok(count @ 1..) = screen.read(&mut buffer) {
-                    into.lock().unwrap().extend(&buffer[..count]);
+                let often = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+                while !stopped.load(Ordering::SeqCst) {
+                    let ready = poll(&mut [PollFd::new(&screen, PollFlags::IN)], Some(&often));
+                    if ready == Ok(1) {
+                        let Ok(count @ 1..) = screen.read(&mut buffer) else { return };
+                        into.lock().unwrap().extend(&buffer[..count]);
+                    }
                 }
             });
-            Session { keys, terminal, before, child, seen }
+            let (keys, reader) = (Some(keys), Some(reader));
+            Session { keys, terminal, before, child, seen, reader, stop }
+        }
+
+        /// Closes the terminal, as a window is closed.
+        fn hang_up(&mut self) {
+            self.stop.store(true, Ordering::SeqCst);
+            self.reader.take().unwrap().join().unwrap();
+            self.keys = None;
         }
 
         fn press(&mut self, keys: &str) {
             self.seen.lock().unwrap().clear();
-            self.keys.write_all(keys.as_bytes()).unwrap();
+            self.keys.as_mut().unwrap().write_all(keys.as_bytes()).unwrap();
         }
 
         #[track_caller]
@@ -241,6 +262,18 @@ mod terminal {
         session.wait_for("q quit");
         session.press("\u{3}");
         session.finish();
+    }
+
+    /// Whoever waits for keys from a terminal that is gone would wait for ever, or never.
+    #[test]
+    fn it_ends_with_its_terminal() {
+        let _watchdog = a_minute();
+        let runtime = Runtime::builder().name("marsh").carriers(1).build().unwrap();
+        let (server, _fibers) = serve(&runtime);
+        let mut session = Session::start(&format!("http://{}", server.local_addr()));
+        session.wait_for("q quit");
+        session.hang_up();
+        session.child.wait().unwrap();
     }
 
     #[test]

@@ -149,9 +149,10 @@ impl Widths {
     fn of(width: usize) -> Widths {
         let least = ID + STATE + SINCE + 3 + 2;
         let all = least + CARRIER + AGE + WAITS + STACK + 4;
-        let (taken, all) = if width >= all + 30 { (all, true) } else { (least, false) };
+        // A name that tells who speaks with whom is worth more than the numbers.
+        let (taken, all) = if width >= all + 64 { (all, true) } else { (least, false) };
         let rest = width.saturating_sub(taken).max(12);
-        let name = rest * 2 / 5;
+        let name = rest * 3 / 5;
         Widths { name, wait: rest - name, all }
     }
 }

@@ -4,13 +4,15 @@ use super::fetch::Client;
 use super::history::History;
 use super::layout;
 use super::line::{Line, Style};
-use super::screen::Screen;
+use super::screen::{self, Screen};
 use super::target::{Target, Wish};
 use super::view::View;
 use super::{SORTS, look};
 use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use sinew::signal::{Signal, Signals};
 use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::time::{Duration, Instant};
 
@@ -18,6 +20,8 @@ use std::time::{Duration, Instant};
 const ROWS: usize = 1000;
 /// So often it is looked whether a signal has come.
 const GLANCE: Duration = Duration::from_millis(50);
+/// So long it may take until a signal is noticed.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What is asked for elsewhere, so that keys are not kept waiting.
 enum Question {
@@ -68,12 +72,12 @@ pub(super) fn run(
 ) -> io::Result<()> {
     wish.limit = ROWS;
     // The process would end with the terminal as it is.
-    let signals = Signals::new([Signal::INT, Signal::TERM, Signal::HUP])?;
+    let ending = end_with_signal(Signals::new([Signal::INT, Signal::TERM, Signal::HUP])?);
     let (questions, answers) = inquirer(client.clone(), target.clone());
     let mut live = Live::new(wish, first, interval);
     let screen = Screen::take()?;
     let mut is_drawn = false;
-    while signals.try_recv().is_none() {
+    while !ending.load(Ordering::Relaxed) {
         if live.due.is_some_and(|due| due <= Instant::now()) {
             live.due = None;
             // If nobody takes it, that is noticed below.
@@ -85,17 +89,17 @@ pub(super) fn run(
         }
         let until_due =
             live.due.map_or(GLANCE, |due| due.saturating_duration_since(Instant::now()));
-        let deadline = Instant::now() + until_due.min(GLANCE);
-        let mut left = until_due.min(GLANCE);
+        if !screen.wait_for_keys(until_due.min(GLANCE)) {
+            return Ok(());
+        }
         // All keys that have come, before anything is drawn again.
-        while event::poll(left)? {
+        while event::poll(Duration::ZERO)? {
             is_drawn = false;
             match live.follow(&event::read()?) {
                 Step::Quit => return Ok(()),
                 Step::Ask(question) => drop(questions.send(question)),
                 Step::Stay => {}
             }
-            left = deadline.saturating_duration_since(Instant::now());
         }
         loop {
             match answers.try_recv() {
@@ -112,6 +116,21 @@ pub(super) fn run(
         }
     }
     Ok(())
+}
+
+/// Ends the view when a signal has come; and the process, if the view does not: whoever reads from a terminal that
+/// goes away at that moment tries for ever.
+fn end_with_signal(signals: Signals) -> Arc<AtomicBool> {
+    let ending = Arc::new(AtomicBool::new(false));
+    let told = ending.clone();
+    std::thread::spawn(move || {
+        let signal = signals.recv();
+        told.store(true, Ordering::Relaxed);
+        std::thread::sleep(PATIENCE);
+        screen::give_back();
+        std::process::exit(128 + signal.as_raw());
+    });
+    ending
 }
 
 /// A thread that asks.

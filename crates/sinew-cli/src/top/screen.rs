@@ -10,9 +10,11 @@ use crossterm::terminal::{
     LeaveAlternateScreen,
 };
 use crossterm::{execute, queue};
-use std::io::{self, Write};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::io::{self, IsTerminal, Write};
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Whether there is something to give back.
 static TAKEN: AtomicBool = AtomicBool::new(false);
@@ -61,6 +63,21 @@ impl Screen {
         stdout.flush()
     }
 
+    /// Waits for keys, not for longer than `limit`. False if the terminal is gone.
+    pub(super) fn wait_for_keys(&self, limit: Duration) -> bool {
+        let input = io::stdin();
+        if !input.is_terminal() {
+            // They come from the terminal all the same, but not this way.
+            std::thread::sleep(limit);
+            return true;
+        }
+        let mut polled = [PollFd::new(&input, PollFlags::IN)];
+        let limit = Timespec::try_from(limit).ok();
+        // A signal may have come instead.
+        let _ = poll(&mut polled, limit.as_ref());
+        !polled[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL)
+    }
+
     fn put(&self, out: &mut Vec<u8>, line: &Line) -> io::Result<()> {
         for (style, text) in line.pieces() {
             if line.chosen {
@@ -89,7 +106,8 @@ impl Drop for Screen {
     }
 }
 
-fn give_back() {
+/// Gives the terminal back, if it is ours.
+pub(super) fn give_back() {
     if TAKEN.swap(false, Ordering::SeqCst) {
         // There is nobody to tell if the terminal is gone.
         let _ = execute!(io::stdout(), Show, LeaveAlternateScreen);
