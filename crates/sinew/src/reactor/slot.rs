@@ -306,6 +306,7 @@ impl Slot {
 
     /// Makes sure that an open reactor watches the descriptor: the one that does, or `here`.
     pub(super) fn watch(&self, fd: RawFd, here: &Reactor, state: &mut State) -> io::Result<()> {
+        let before = state.reactor;
         if !state.reactor.is_null() {
             if ptr::eq(state.reactor, here) {
                 self.marks.set_strangers(0);
@@ -321,8 +322,16 @@ impl Slot {
             // It lives here now.
             self.forget(fd, state);
         }
-        here.add(fd, Token::new(fd, state.generation))?;
-        state.reactor = here;
+        let token = Token::new(fd, state.generation);
+        state.reactor = match here.add(fd, token) {
+            Ok(()) => here,
+            // Those who wait already are not to be left alone: it goes back to where there was room for it.
+            // SAFETY: null, or not gone, as above.
+            Err(error) => match unsafe { before.as_ref() } {
+                Some(before) if before.add(fd, token).is_ok() => before,
+                _ => return Err(error),
+            },
+        };
         // Those who have waited for the one before wait on.
         for direction in Direction::BOTH {
             if state.waiters[direction as usize].first().is_some() {
