@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::SystemTime;
 
-/// A request that was answered; see [`Server::access_log`](crate::Server::access_log).
+/// A request that was answered, or cut off; see [`Server::access_log`](crate::Server::access_log).
 ///
 /// It is displayed in the common log format, with the time that it took at the end:
 /// `127.0.0.1 - - [06/Nov/1994:08:49:37 +0000] "GET / HTTP/1.1" 200 13 71us`
@@ -23,9 +23,9 @@ pub struct AccessEntry<'a> {
     pub target: &'a str,
     /// The version of HTTP that the client spoke.
     pub version: http::Version,
-    /// The status of the response.
+    /// The status of the response; 503 if there was none, because the request was cut off before.
     pub status: StatusCode,
-    /// How many bytes of a body were sent; zero if it was cut off.
+    /// How many bytes of a body were sent, or gathered to be sent.
     pub bytes: u64,
     /// Whether the response was sent whole.
     pub complete: bool,

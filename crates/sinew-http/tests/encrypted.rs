@@ -160,6 +160,86 @@ fn who_sends_a_record_slowly_is_told_to_go() {
     server.shutdown(LONG).unwrap();
 }
 
+/// What is received of a record of which the rest never comes is nothing that can be read, and nothing to wait for
+/// without end.
+#[test]
+fn who_sends_a_part_of_a_record_is_not_waited_for() {
+    let _watch = watch::a_minute();
+    let certificate = certificate();
+    let config = trusting(&certificate, &[]);
+    let limits = Limits::default().idle_timeout(Duration::from_millis(300));
+    // A body that nobody reads; requests that are answered.
+    let body = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 60000\r\n\r\n";
+    let request = |len: usize| {
+        let head = "GET / HTTP/1.1\r\nHost: a\r\nX: ";
+        format!("{head}{}\r\n\r\n", "x".repeat(len - head.len() - 4)).into_bytes()
+    };
+    let requests = [request(8_000), request(8_384)].concat();
+    for (first, kept) in [(&body[..], usize::MAX), (&requests, 0), (&requests, usize::MAX)] {
+        let server = serve(
+            &certificate,
+            |server| server.limits(limits).kept_stacks(kept),
+            |_: Request| "answered",
+        );
+        let mut stream = connect(&server, &config);
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        let mut client = Client::wrapping(stream);
+        assert_eq!(client.answer("GET").body, b"answered");
+        let mut stream = client.into_inner();
+        // One record of the largest size, and as much of the next that the server has read five pieces of 4096
+        // bytes, of which its session takes the last in part only.
+        let mut plain = first.to_vec();
+        plain.resize(2 * 16_384, b'x');
+        let mut records = Vec::new();
+        for record in plain.chunks(16_384) {
+            stream.conn.writer().write_all(record).unwrap();
+            stream.conn.write_tls(&mut records).unwrap();
+        }
+        stream.sock.write_all(&records[..5 * 4096]).unwrap();
+        let start = Instant::now();
+        let _ = stream.read_to_end(&mut Vec::new());
+        assert!(start.elapsed() < LONG / 2, "it is not closed");
+        sinew::wait_until(|| server.connections() == 0, None);
+        server.shutdown(LONG).unwrap();
+    }
+}
+
+/// A record of which a part was sent cannot be followed by another.
+#[test]
+fn a_record_that_a_deadline_cuts_off_is_the_last() {
+    let _watch = watch::a_minute();
+    let certificate = certificate();
+    let config = trusting(&certificate, &[]);
+    let over = Arc::new(sinew::sync::Event::new());
+    let told = over.clone();
+    let server = serve(
+        &certificate,
+        |server| server,
+        move |_: Request| {
+            let told = told.clone();
+            Response::stream(move |body| {
+                let all = vec![b'x'; 64 << 20];
+                assert!(
+                    sinew::timeout(Duration::from_millis(50), || body.write_all(&all)).is_err()
+                );
+                told.set();
+                Ok(())
+            })
+        },
+    );
+    let mut stream = connect(&server, &config);
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    stream.flush().unwrap();
+    over.wait();
+    let start = Instant::now();
+    let mut all = Vec::new();
+    let error = stream.read_to_end(&mut all).unwrap_err();
+    assert_ne!(error.kind(), std::io::ErrorKind::InvalidData, "{error}");
+    assert!(start.elapsed() < LONG / 2, "it is not closed");
+    assert!(!all.ends_with(b"0\r\n\r\n"));
+    server.shutdown(LONG).unwrap();
+}
+
 #[test]
 fn the_protocol_is_negotiated() {
     let _watch = watch::a_minute();

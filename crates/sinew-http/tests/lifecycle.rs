@@ -8,7 +8,7 @@ use sinew_testkit::watch;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -518,6 +518,50 @@ fn each_request_is_logged() {
     assert!(lines[0].contains("\"GET /one HTTP/1.1\" 418 4 "), "{lines:?}");
     assert!(lines[1].contains("\"GET /two?x HTTP/1.1\" 418 4 "), "{lines:?}");
     assert!(lines[2].contains("\"- - HTTP/1.1\" 400 "), "{lines:?}");
+}
+
+/// Also of what was not finished the owner is told, and how much of it was sent.
+#[test]
+fn requests_that_are_cut_off_are_logged() {
+    let _watch = watch::a_minute();
+    let lines = Arc::new(Mutex::new(Vec::new()));
+    let begun = Arc::new(Semaphore::new(0));
+    let server = {
+        let (lines, begun) = (lines.clone(), begun.clone());
+        serve_with(
+            move |server| {
+                server.access_log(move |entry| {
+                    lines.lock().unwrap().push(entry.to_string());
+                    panic!("a log that panics ends nothing");
+                })
+            },
+            move |request: Request| {
+                if request.path() == "/waits" {
+                    begun.add(1);
+                    sinew::park();
+                }
+                let begun = begun.clone();
+                Response::stream(move |body| {
+                    body.write_all(b"hello")?;
+                    begun.add(1);
+                    sinew::park();
+                    Ok(())
+                })
+            },
+        )
+    };
+    let mut clients: Vec<_> =
+        (0..2).map(|_| TcpStream::connect(server.local_addr()).unwrap()).collect();
+    clients[0].write_all(b"GET /waits HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    clients[1].write_all(b"GET /streams HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    drop(begun.acquire_many(2));
+    assert_eq!(server.shutdown(Duration::ZERO).unwrap_err().unfinished, 2);
+    let mut lines = lines.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    lines.sort_by_key(|line: &String| line.contains("/waits"));
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert!(lines[0].contains("\"GET /streams HTTP/1.1\" 200 5 "), "{lines:?}");
+    assert!(lines[1].contains("\"GET /waits HTTP/1.1\" 503 0 "), "{lines:?}");
+    assert!(lines.iter().all(|line| line.ends_with(" cut off")), "{lines:?}");
 }
 
 /// A runtime that ends takes its connections along: descriptors are closed.

@@ -4,8 +4,9 @@ use super::UPGRADED;
 use super::answer;
 use super::held::holding;
 use super::linger::linger;
+use super::record::Record;
 use super::session::Session;
-use crate::log::{AccessEntry, Problem, contain};
+use crate::log::Problem;
 use crate::message::body::{Body, Incoming, Returned, TOO_LARGE};
 use crate::message::case::Case;
 use crate::message::outgoing::{Delimiter, Outgoing};
@@ -24,7 +25,6 @@ use std::any::Any;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
-use std::time::Instant;
 
 /// So much of a body that no handler wanted is read, to keep the connection, for so long.
 const SKIPPED: usize = 64 * 1024;
@@ -36,18 +36,18 @@ impl Session<'_> {
         let head = &case.head;
         let connection = self.connection;
         let shared = &connection.shared;
-        let start = shared.access_log.as_ref().map(|_| Instant::now());
         if let Framing::Length(length) = head.framing
             && length > shared.limits.body_size
         {
             self.refuse(TOO_LARGE, head.method == Method::HEAD, Some(head))?;
             return Ok(false);
         }
+        let mut record = Record::begin(connection, case);
         let (body, incoming) = self.body_of(head)?;
         self.kit.current.set(Some(case.clone()));
         let (mut response, panicked) = self.call_handler(case, body)?;
         // Most are short, and nothing special applies to them.
-        if start.is_none()
+        if record.is_none()
             && incoming.is_none()
             && head.is_plain
             && !panicked
@@ -82,29 +82,31 @@ impl Session<'_> {
         }
         let terms = self.terms(head.old, bare, persists || is_upgrade);
         let status = response.status;
+        if let Some(record) = &mut record {
+            record.status = Some(status);
+        }
         answer::write_head(&mut self.kit.writer, &response, delimiter, terms);
         let has_body = !bare && !is_bodiless(status);
-        let sent = match response.body {
+        let mut sent = 0;
+        match response.body {
             Outgoing::Upgrade(f) if is_upgrade => {
-                self.log(head, (status, 0, true), start);
+                Record::complete(record);
                 self.kit.writer.flush(self.transport)?;
                 self.upgrade(incoming.as_deref(), f);
                 return Ok(false);
             }
             body if has_body => {
-                let sent = self.send(body, delimiter);
-                if sent.is_err() && delimiter == Delimiter::Close {
+                let count = record.as_mut().map_or(&mut sent, |record| &mut record.bytes);
+                let result = self.send(body, delimiter, count);
+                if result.is_err() && delimiter == Delimiter::Close {
                     // The end of the connection would be taken for that of the body.
                     self.resets = true;
                 }
-                if sent.is_err() {
-                    self.log(head, (status, 0, false), start);
-                }
-                sent?
+                result?;
             }
-            _ => 0,
-        };
-        self.log(head, (status, sent, true), start);
+            _ => {}
+        }
+        Record::complete(record);
         self.finish(incoming.as_deref(), persists)
     }
 
@@ -206,27 +208,6 @@ impl Session<'_> {
             resume_unwind(payload);
         }
         self.connection.shared.tell(&Problem::Panic(self.connection.origin.peer, target));
-    }
-
-    fn log(
-        &self,
-        head: &Head,
-        (status, bytes, complete): (StatusCode, u64, bool),
-        start: Option<Instant>,
-    ) {
-        if let (Some(log), Some(start)) = (&self.connection.shared.access_log, start) {
-            let entry = AccessEntry {
-                peer: self.connection.origin.peer,
-                method: Some(&head.method),
-                target: head.target(),
-                version: head.version(),
-                status,
-                bytes,
-                complete,
-                duration: start.elapsed(),
-            };
-            contain(|| log(&entry));
-        }
     }
 
     /// Lets another protocol have the connection.

@@ -7,6 +7,7 @@ mod exchange;
 mod held;
 mod kit;
 mod linger;
+mod record;
 mod sending;
 mod session;
 #[cfg(feature = "tls")]
@@ -17,13 +18,16 @@ pub(crate) mod wire;
 use crate::log::Problem;
 use crate::message::case::Origin;
 use crate::server::shared::Shared;
+use core::mem;
 use core::ops::ControlFlow;
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use core::time::Duration;
 use session::{End, Session};
 use sinew::io::Within;
 use sinew::net::{Shutdown, TcpStream};
 use sinew::sync::OwnedPermits;
 use sinew::{Builder, Fiber, Handle};
+use std::io::{self, Read};
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use transport::Transport;
@@ -38,6 +42,8 @@ pub(crate) struct Connection {
     /// How many requests were received. Changed by who serves it.
     requests: AtomicU64,
     state: AtomicU8,
+    /// Whether something was written in part, so that nothing that comes after it would be understood.
+    is_torn: AtomicBool,
     /// Whether an empty line that comes next belongs to what was received before.
     may_skip_line: AtomicBool,
     /// The one that serves it, as soon as anybody can know.
@@ -107,6 +113,41 @@ impl Connection {
             && self.fiber.get().is_some_and(|fiber| fiber.id() == sinew::current().id())
     }
 
+    /// Reads what comes within `limit`; fails with `TimedOut` then.
+    fn read_within(&self, buffer: &mut [u8], limit: Duration) -> io::Result<usize> {
+        /// Takes the limit back, also if the read is unwound.
+        struct Unlimited<'a>(&'a TcpStream);
+        impl Drop for Unlimited<'_> {
+            fn drop(&mut self) {
+                let _ = self.0.set_read_timeout(None);
+            }
+        }
+        // None at all is no timeout.
+        self.stream.set_read_timeout(Some(limit.max(Duration::from_micros(1))))?;
+        let unlimited = Unlimited(&self.stream);
+        let mut stream = unlimited.0;
+        stream.read(buffer).map_err(transport::timed_out)
+    }
+
+    /// Has `write` write something as a whole. If it fails, or is unwound by a deadline of the handler's, it is the
+    /// last that is written.
+    fn write_whole(&self, write: impl FnOnce(&TcpStream) -> io::Result<()>) -> io::Result<()> {
+        /// Says that not all was written, unless it is forgotten.
+        struct Torn<'a>(&'a AtomicBool);
+        impl Drop for Torn<'_> {
+            fn drop(&mut self) {
+                self.0.store(true, Ordering::Relaxed);
+            }
+        }
+        if self.is_torn.load(Ordering::Relaxed) {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        let torn = Torn(&self.is_torn);
+        write(&self.stream)?;
+        mem::forget(torn);
+        Ok(())
+    }
+
     /// Counts a request; returns its number.
     fn count_request(&self) -> u64 {
         let number = 1 + self.requests.load(Ordering::Relaxed);
@@ -158,7 +199,7 @@ pub(crate) fn accepted(
     (stream, peer): (TcpStream, SocketAddr),
     number: u64,
     permit: OwnedPermits,
-) -> std::io::Result<()> {
+) -> io::Result<()> {
     // Responses are sent whole: nothing is gained by waiting for more.
     stream.set_nodelay(true)?;
     stream.set_write_timeout(Some(shared.limits.write_timeout))?;
@@ -169,6 +210,7 @@ pub(crate) fn accepted(
         idle_since: AtomicU64::new(0),
         requests: AtomicU64::new(0),
         state: AtomicU8::new(IDLE),
+        is_torn: AtomicBool::new(false),
         may_skip_line: AtomicBool::new(false),
         origin,
         fiber: OnceLock::new(),

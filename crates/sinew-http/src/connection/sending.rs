@@ -6,13 +6,19 @@ use std::io::{self, Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 impl Session<'_> {
-    /// Sends a body; returns how many bytes it had.
-    pub(super) fn send(&mut self, body: Outgoing, delimiter: Delimiter) -> io::Result<u64> {
+    /// Sends a body; counts its bytes, as far as they were sent.
+    pub(super) fn send(
+        &mut self,
+        body: Outgoing,
+        delimiter: Delimiter,
+        count: &mut u64,
+    ) -> io::Result<()> {
         if let Outgoing::Whole(bytes) = &body {
             self.kit.writer.write(self.transport, bytes)?;
-            return Ok(bytes.len() as u64);
+            *count = bytes.len() as u64;
+            return Ok(());
         }
-        let mut out = BodyWriter::new(&mut self.kit.writer, self.transport, delimiter);
+        let mut out = BodyWriter::new(&mut self.kit.writer, self.transport, delimiter, count);
         let made = catch_unwind(AssertUnwindSafe(|| match body {
             Outgoing::Whole(_) | Outgoing::Upgrade(_) => Ok(()),
             Outgoing::Reader(reader, _) => copy(reader, &mut out, delimiter),

@@ -171,17 +171,21 @@ impl<'a> Session<'a> {
                 continue;
             }
             let is_first = mem::replace(&mut self.is_first, false);
-            let is_deferred = !is_first && connection.shared.defers();
-            if is_deferred && reader.is_empty(self.transport) {
-                return Ok(Next::Idle);
-            }
-            if !is_deferred && !is_first && !connection.rest() {
-                return Ok(Next::Close);
+            // What came with the request before it and is decrypted is not waited for.
+            let is_there = !is_first && self.transport.has_decrypted();
+            if !(is_first || is_there) {
+                if connection.shared.defers() && reader.is_empty(self.transport) {
+                    return Ok(Next::Idle);
+                }
+                // It is idle, also if there is a part of a record: of that, nobody knows what it will be.
+                if !connection.rest() {
+                    return Ok(Next::Close);
+                }
             }
             if reader.receive(self.transport, None)? == 0 {
                 return Ok(Next::Close);
             }
-            if !(is_deferred || connection.begin()) {
+            if !(is_there || connection.begin()) {
                 return Ok(Next::Close);
             }
         }

@@ -48,6 +48,11 @@ impl Session {
             Err(error) => Err(io::Error::new(io::ErrorKind::InvalidData, error)),
         }
     }
+
+    fn has_decrypted(&mut self) -> bool {
+        let state = self.tls.process_new_packets();
+        state.is_ok_and(|state| state.plaintext_bytes_to_read() > 0)
+    }
 }
 
 impl TlsTransport {
@@ -115,18 +120,11 @@ impl TlsTransport {
 
     fn receive(&self, buffer: &mut [u8], deadline: Option<Instant>) -> io::Result<usize> {
         let Some(deadline) = deadline else { return (self.stream()).read(buffer) };
-        let late = || io::Error::from(io::ErrorKind::TimedOut);
         let left = deadline.saturating_duration_since(Instant::now());
         if left.is_zero() {
-            return Err(late());
+            return Err(io::ErrorKind::TimedOut.into());
         }
-        self.stream().set_read_timeout(Some(left))?;
-        let count = (self.stream()).read(buffer);
-        self.stream().set_read_timeout(None)?;
-        match count {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(late()),
-            count => count,
-        }
+        self.connection.read_within(buffer, left)
     }
 
     /// Sends what the session has to send, unless somebody sends: that one takes it along, then or later.
@@ -147,14 +145,17 @@ impl TlsTransport {
         f: impl FnOnce(&mut ServerConnection) -> io::Result<()>,
     ) -> io::Result<()> {
         encrypted.clear();
-        {
-            let tls = &mut self.session().tls;
-            f(tls)?;
-            while tls.wants_write() {
-                tls.write_tls(encrypted)?;
+        // A record that was sent in part is the last one.
+        let sent = self.connection.write_whole(|mut stream| {
+            {
+                let tls = &mut self.session().tls;
+                f(tls)?;
+                while tls.wants_write() {
+                    tls.write_tls(encrypted)?;
+                }
             }
-        }
-        let sent = (self.stream()).write_all(encrypted);
+            stream.write_all(encrypted)
+        });
         // A connection that is idle has no use for much memory.
         if encrypted.capacity() > KEPT {
             *encrypted = Vec::new();
@@ -177,10 +178,13 @@ impl TlsTransport {
         }
     }
 
+    pub(super) fn has_decrypted(&self) -> bool {
+        self.session().has_decrypted()
+    }
+
     pub(super) fn has_buffered(&self) -> bool {
         let mut session = self.session();
-        let state = session.tls.process_new_packets();
-        !session.received.is_empty() || state.is_ok_and(|state| state.plaintext_bytes_to_read() > 0)
+        !session.received.is_empty() || session.has_decrypted()
     }
 
     pub(super) fn write_all(&self, bytes: &[u8]) -> io::Result<()> {

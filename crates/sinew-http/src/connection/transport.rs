@@ -59,21 +59,23 @@ impl Transport {
     /// The same, for so long at most: then the error is of the kind `TimedOut`.
     pub(crate) fn read_within(&self, buffer: &mut [u8], limit: Duration) -> io::Result<usize> {
         match self {
-            Transport::Plain(connection) => {
-                let mut stream = &connection.stream;
-                // None at all is no timeout.
-                let limit = limit.max(Duration::from_micros(1));
-                stream.set_read_timeout(Some(limit))?;
-                let result = stream.read(buffer);
-                stream.set_read_timeout(None)?;
-                result.map_err(timed_out)
-            }
+            Transport::Plain(connection) => connection.read_within(buffer, limit),
             #[cfg(feature = "tls")]
             Transport::Tls(tls) => tls.read(buffer, Some(Instant::now() + limit)),
         }
     }
 
-    /// Whether there is something to read that the kernel does not know of.
+    /// Whether something can be read without anybody waiting, without asking the kernel.
+    pub(crate) fn has_decrypted(&self) -> bool {
+        match self {
+            Transport::Plain(_) => false,
+            #[cfg(feature = "tls")]
+            Transport::Tls(tls) => tls.has_decrypted(),
+        }
+    }
+
+    /// Whether there is something to read that the kernel does not know of. It may be part of a record, of which
+    /// the rest has to be waited for.
     pub(crate) fn has_buffered(&self) -> bool {
         match self {
             Transport::Plain(_) => false,
@@ -82,10 +84,12 @@ impl Transport {
         }
     }
 
+    /// Writes all of it. Once that has failed, or was unwound, nothing more can be written: nobody knows how much
+    /// the other end has got.
     pub(crate) fn write_all(&self, bytes: &[u8]) -> io::Result<()> {
         match self {
             Transport::Plain(connection) => {
-                (&connection.stream).write_all(bytes).map_err(timed_out)
+                connection.write_whole(|mut stream| stream.write_all(bytes)).map_err(timed_out)
             }
             #[cfg(feature = "tls")]
             Transport::Tls(tls) => tls.write_all(bytes).map_err(timed_out),
@@ -115,9 +119,9 @@ impl Transport {
     /// Writes two pieces, together if that is possible.
     pub(crate) fn write_both(&self, first: &[u8], second: &[u8]) -> io::Result<()> {
         match self {
-            Transport::Plain(connection) => {
-                write_both(&connection.stream, first, second).map_err(timed_out)
-            }
+            Transport::Plain(connection) => connection
+                .write_whole(|stream| write_both(stream, first, second))
+                .map_err(timed_out),
             #[cfg(feature = "tls")]
             Transport::Tls(_) => {
                 self.write_all(first)?;

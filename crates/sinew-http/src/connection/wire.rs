@@ -87,16 +87,17 @@ impl Reader {
             if out.len() >= ROOM {
                 return transport.read_within(out, limit);
             }
-            if transport.has_buffered() {
-                self.receive(transport, None)?;
-            } else {
-                self.receive(transport, Some(Instant::now() + limit))?;
-            }
+            self.receive(transport, Some(Instant::now() + limit))?;
         }
+        Ok(self.take(out))
+    }
+
+    /// Reads what was received.
+    pub(crate) fn take(&mut self, out: &mut [u8]) -> usize {
         let count = out.len().min(self.end - self.start);
         out[..count].copy_from_slice(&self.received()[..count]);
         self.consume(count);
-        Ok(count)
+        count
     }
 
     /// Whether nothing was received that is not used, as far as one can know without asking the kernel.
@@ -149,6 +150,8 @@ impl Writer {
         if self.gathered.is_empty() {
             return Ok(());
         }
+        // Until the opposite is known: a deadline of the handler's may unwind it.
+        self.failed = true;
         let sent = transport.write_all(&self.gathered);
         self.settle(sent)
     }
@@ -160,11 +163,13 @@ impl Writer {
             self.gathered.extend_from_slice(piece);
             return Ok(());
         }
+        self.failed = true;
         let sent = transport.write_both(&self.gathered, piece);
         self.settle(sent)
     }
 
-    fn check(&self) -> io::Result<()> {
+    /// Fails if something was not sent that should have been.
+    pub(crate) fn check(&self) -> io::Result<()> {
         if self.failed { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
     }
 

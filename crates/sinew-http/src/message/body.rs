@@ -135,26 +135,34 @@ struct Pace {
     timeout: Duration,
     /// How many bytes have to come in a second, after that time.
     rate: u64,
-    began: Option<Instant>,
+    /// For how long the client was waited for. What the handler does in between is not the client's fault.
+    waited: Duration,
     taken: u64,
 }
 
 impl Pace {
     fn of(limits: &Limits) -> Pace {
         let (timeout, rate) = (limits.body_timeout, limits.body_rate);
-        Pace { timeout, rate, began: None, taken: 0 }
+        Pace { timeout, rate, waited: Duration::ZERO, taken: 0 }
     }
 
     /// How long the next read may wait.
-    fn limit(&mut self) -> Result<Duration, BodyError> {
-        let now = Instant::now();
-        let began = *self.began.get_or_insert(now);
+    fn limit(&self) -> Result<Duration, BodyError> {
         let Some(earned) = self.taken.checked_div(self.rate) else { return Ok(self.timeout) };
         let allowed = self.timeout.saturating_add(Duration::from_secs(earned));
-        match allowed.checked_sub(now - began) {
+        match allowed.checked_sub(self.waited) {
             Some(left) if !left.is_zero() => Ok(left.min(self.timeout)),
             _ => Err(BodyError::Late),
         }
+    }
+
+    /// Has `receive` wait for the client, for as long as it may.
+    fn wait(&mut self, receive: impl FnOnce(Duration) -> io::Result<usize>) -> io::Result<usize> {
+        let limit = self.limit()?;
+        let began = Instant::now();
+        let received = receive(limit);
+        self.waited += began.elapsed();
+        some(received)
     }
 }
 
@@ -267,26 +275,37 @@ impl Inner {
     }
 
     fn receive(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let len = out.len();
+        let room = |left: u64| len.min(usize::try_from(left).unwrap_or(usize::MAX));
         let Some(reader) = &mut self.reader else { return Err(BodyError::Over.into()) };
+        let (transport, pace) = (&self.transport, &mut self.pace);
+        // What was received is there, however long the client has taken.
+        let mut read = |reader: &mut Reader, pace: &mut Pace, room: usize| {
+            let out = &mut out[..room];
+            let count = match reader.take(out) {
+                0 => pace.wait(|limit| reader.read(transport, out, limit))?,
+                count => count,
+            };
+            pace.taken += count as u64;
+            io::Result::Ok(count)
+        };
         // What is between chunks may trickle, and is nothing that was read.
         let mut deadline = None;
         match &mut self.progress {
             Progress::Ended => Ok(0),
             Progress::Length(left) => {
-                let room = out.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
-                let count =
-                    some(reader.read(&self.transport, &mut out[..room], self.pace.limit()?))?;
+                let count = read(reader, pace, room(*left))?;
                 *left -= count as u64;
-                self.pace.taken += count as u64;
                 Ok(count)
             }
             Progress::Chunked(chunked) => loop {
                 match chunked.step(reader.received()).map_err(BodyError::Refused)? {
                     Step::Skip(count) => reader.consume(count),
                     Step::More => {
-                        let limit = self.pace.limit()?;
-                        let deadline = *deadline.get_or_insert_with(|| Instant::now() + limit);
-                        some(reader.receive(&self.transport, Some(deadline)))?;
+                        pace.wait(|limit| {
+                            let deadline = *deadline.get_or_insert_with(|| Instant::now() + limit);
+                            reader.receive(transport, Some(deadline))
+                        })?;
                     }
                     Step::End => {
                         self.progress = Progress::Ended;
@@ -296,15 +315,9 @@ impl Inner {
                         if left > self.allowance {
                             return Err(BodyError::Refused(TOO_LARGE).into());
                         }
-                        let room = out.len().min(usize::try_from(left).unwrap_or(usize::MAX));
-                        let count = some(reader.read(
-                            &self.transport,
-                            &mut out[..room],
-                            self.pace.limit()?,
-                        ))?;
+                        let count = read(reader, pace, room(left))?;
                         chunked.take(count as u64);
                         self.allowance -= count as u64;
-                        self.pace.taken += count as u64;
                         return Ok(count);
                     }
                 }

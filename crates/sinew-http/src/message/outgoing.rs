@@ -51,7 +51,7 @@ pub struct BodyWriter<'a> {
     transport: &'a Transport,
     delimiter: Delimiter,
     /// How many bytes were written.
-    count: u64,
+    count: &'a mut u64,
     /// Whether a write has failed: nothing more can be sent then.
     failed: bool,
     /// What is written next becomes one chunk with what is here.
@@ -69,13 +69,14 @@ impl<'a> BodyWriter<'a> {
         writer: &'a mut Writer,
         transport: &'a Transport,
         delimiter: Delimiter,
+        count: &'a mut u64,
     ) -> BodyWriter<'a> {
-        BodyWriter { writer, transport, delimiter, count: 0, failed: false, chunk: Vec::new() }
+        BodyWriter { writer, transport, delimiter, count, failed: false, chunk: Vec::new() }
     }
 
     fn write_piece(&mut self, piece: &[u8]) -> io::Result<()> {
         match self.delimiter {
-            Delimiter::Length(length) if piece.len() as u64 > length - self.count => {
+            Delimiter::Length(length) if piece.len() as u64 > length - *self.count => {
                 return Err(io::Error::new(
                     io::ErrorKind::InvalidInput,
                     format!(
@@ -96,7 +97,7 @@ impl<'a> BodyWriter<'a> {
                 }
             }
         }
-        self.count += piece.len() as u64;
+        *self.count += piece.len() as u64;
         Ok(())
     }
 
@@ -117,12 +118,13 @@ impl<'a> BodyWriter<'a> {
     }
 
     /// Ends the body, if it is as long as was said.
-    pub(crate) fn finish(mut self) -> io::Result<u64> {
+    pub(crate) fn finish(mut self) -> io::Result<()> {
         if self.failed {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
+        self.writer.check()?;
         match self.delimiter {
-            Delimiter::Length(length) if self.count < length => {
+            Delimiter::Length(length) if *self.count < length => {
                 let message = format!(
                     "the body has {} bytes, and its content-length says {length}",
                     self.count
@@ -135,7 +137,7 @@ impl<'a> BodyWriter<'a> {
             }
             Delimiter::Length(_) | Delimiter::Close => {}
         }
-        Ok(self.count)
+        Ok(())
     }
 }
 

@@ -1,0 +1,86 @@
+//! Handlers that have deadlines of their own, or take their time.
+
+use crate::client::{Client, serve, serve_with};
+use sinew::sync::Event;
+use sinew_http::{Limits, Request, Response};
+use sinew_testkit::watch;
+use std::io::{Read, Write};
+use std::sync::Arc;
+use std::time::Duration;
+
+mod client;
+
+const LONG: Duration = Duration::from_secs(20);
+const SHORT: Duration = Duration::from_millis(50);
+
+/// What comes after a part of a chunk would be taken for the rest of it.
+#[test]
+fn a_body_that_a_deadline_cuts_off_is_the_last_that_is_sent() {
+    let _watch = watch::a_minute();
+    for old in [false, true] {
+        let over = Arc::new(Event::new());
+        let told = over.clone();
+        let server = serve(move |request: Request| {
+            if request.path() == "/next" {
+                return Response::text("next");
+            }
+            let told = told.clone();
+            Response::stream(move |body| {
+                body.write_all(b"begun")?;
+                // More than the kernel takes for a client that does not read.
+                let cut = sinew::timeout(SHORT, || body.write_all(&vec![b'x'; 64 << 20]));
+                assert!(cut.is_err());
+                told.set();
+                Ok(())
+            })
+        });
+        let mut client = Client::new(server.local_addr());
+        client.send(match old {
+            false => b"GET / HTTP/1.1\r\nHost: a\r\n\r\nGET /next HTTP/1.1\r\nHost: a\r\n\r\n",
+            true => b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\nGET /next HTTP/1.0\r\n\r\n",
+        });
+        over.wait();
+        let mut all = Vec::new();
+        // It is closed with something unread, and so perhaps reset.
+        let ended = client.into_inner().read_to_end(&mut all);
+        let heads = all.windows(9).filter(|window| window == b"HTTP/1.1 ").count();
+        assert_eq!(heads, 1, "{} bytes", all.len());
+        assert!(!all.ends_with(b"0\r\n\r\n"));
+        if old {
+            assert!(ended.is_err(), "the end of the connection would be that of the body");
+        }
+        server.shutdown(LONG).unwrap();
+    }
+}
+
+/// Only the time counts for which the client is waited for.
+#[test]
+fn the_time_that_a_handler_takes_is_not_the_clients() {
+    let _watch = watch::a_minute();
+    let limit = Duration::from_millis(50);
+    let server = serve_with(
+        |server| server.limits(Limits::default().body_timeout(limit).body_rate(1 << 20)),
+        move |mut request: Request| {
+            let mut total = 0;
+            let mut buffer = [0; 1000];
+            loop {
+                match request.body().read(&mut buffer)? {
+                    0 => return Ok::<_, std::io::Error>(total.to_string()),
+                    count => total += count,
+                }
+                sinew::sleep(limit / 2);
+            }
+        },
+    );
+    let mut client = Client::new(server.local_addr());
+    let body = vec![b'x'; 20_000];
+    assert_eq!(client.post("/", &body).body, b"20000");
+    client.send(b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n");
+    let chunks: Vec<u8> = body
+        .chunks(700)
+        .flat_map(|piece| [format!("{:x}\r\n", piece.len()).as_bytes(), piece, b"\r\n"].concat())
+        .collect();
+    client.send(&[&chunks[..], b"0\r\n\r\n"].concat());
+    assert_eq!(client.answer("POST").body, b"20000");
+    server.shutdown(LONG).unwrap();
+}
