@@ -65,6 +65,9 @@ fn address(text: &str) -> Result<String, String> {
     }
 }
 
+/// So long nobody asks what a server that is to end is waiting for.
+const NOTICEABLE: Duration = Duration::from_millis(100);
+
 /// Serves until it is told to end.
 pub(crate) fn run(options: &Options, out: &mut impl Write) -> io::Result<()> {
     have_more_descriptors();
@@ -84,11 +87,20 @@ pub(crate) fn run(options: &Options, out: &mut impl Write) -> io::Result<()> {
             signals.recv();
             std::process::exit(130);
         });
-        let count = server.connections();
-        if count > 0 {
-            warn(&format!("waiting for {count} connections; Ctrl-C again ends it now"));
-        }
-        let ended = server.shutdown(patience);
+        let ended = sinew::scope(|s| {
+            // Idle connections are closed at once.
+            let patient = s.spawn(|| {
+                sinew::sleep(NOTICEABLE);
+                let count = match server.connections() {
+                    1 => "one connection".to_owned(),
+                    count => format!("{count} connections"),
+                };
+                warn(&format!("waiting for {count}; Ctrl-C again ends it now"));
+            });
+            let ended = server.shutdown(patience);
+            patient.fiber().cancel();
+            ended
+        });
         impatient.fiber().cancel();
         ended.map_err(io::Error::other)
     })

@@ -10,6 +10,11 @@ use std::sync::Arc;
 
 /// What the present fiber is answering: for code that is far from the handler, a logger for instance.
 ///
+/// It is there in the handler, in the closures of [`Response::stream`](crate::Response::stream) and
+/// [`Response::upgrade`](crate::Response::upgrade), and in the logs of the server. It belongs to the fiber: fibers that
+/// a handler spawns, in a scope too, and what it has done by `sinew::blocking`, have none unless they
+/// [enter](Self::enter) it.
+///
 /// # Examples
 /// ```
 /// use sinew_http::RequestContext;

@@ -36,7 +36,7 @@ pub use message::outgoing::BodyWriter;
 pub use message::request::Request;
 pub use message::response::{IntoResponse, Response};
 pub use router::Router;
-pub use server::{Limits, Server, ServerHandle, ShutdownError};
+pub use server::{Limits, Server, ServerHandle, ServerMetrics, ShutdownError};
 #[cfg(feature = "tls")]
 pub use tls::Tls;
 pub use upgrade::Upgraded;

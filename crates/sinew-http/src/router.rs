@@ -13,9 +13,10 @@ use std::borrow::Cow;
 ///
 /// `{name}` stands for one segment of a path, `{*name}` for the rest of it;
 /// [`Request::param`] says what stood there. What is not known is answered with 404, a method that is not
-/// with 405 and those that are; `HEAD` is answered as `GET`, without the body. Letters, digits and `-._~` may be
-/// encoded in a path, and mean the same; an encoded slash is no end of a segment. Paths are always whole: a
-/// router within a router sees the same path.
+/// with 405 and those that are; `HEAD` is answered as `GET`, without the body. `OPTIONS`, by which browsers ask
+/// whether they may ask, is a method as others: [`route`](Self::route). Letters, digits and `-._~` may be encoded in a
+/// path, and mean the same; an encoded slash is no end of a segment. Paths are always whole: a router within a
+/// router sees the same path.
 ///
 /// # Examples
 /// ```

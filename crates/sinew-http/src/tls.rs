@@ -22,6 +22,8 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub struct Tls {
     config: Arc<ServerConfig>,
+    /// What it was made from, if that is known.
+    certificate: Option<CertificateDer<'static>>,
 }
 
 impl Tls {
@@ -69,7 +71,7 @@ impl Tls {
     }
 
     /// A new certificate for these names, that nobody vouches for: for development. Clients have to be
-    /// told to accept it.
+    /// told to trust it: [`certificate`](Self::certificate), and `client::agent_with` has an example.
     ///
     /// # Errors
     /// If one of the names is none.
@@ -101,10 +103,27 @@ impl Tls {
     /// }
     /// ```
     pub fn from_config(config: Arc<ServerConfig>) -> Tls {
-        Tls { config }
+        Tls { config, certificate: None }
+    }
+
+    /// The certificate that the server shows first: what a client has to trust that talks to a
+    /// [self-signed](Self::self_signed) one. Nothing if it was made [from a configuration](Self::from_config).
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_http::{Tls, rustls::RootCertStore};
+    ///
+    /// let tls = Tls::self_signed(["localhost"])?;
+    /// let mut trusted = RootCertStore::empty();
+    /// trusted.add(tls.certificate().expect("it was made here").clone()).expect("it is one");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn certificate(&self) -> Option<&CertificateDer<'static>> {
+        self.certificate.as_ref()
     }
 
     fn new(chain: Vec<CertificateDer<'static>>, key: PrivateKeyDer<'static>) -> io::Result<Tls> {
+        let certificate = chain.first().cloned();
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let mut config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
@@ -115,7 +134,7 @@ impl Tls {
                 invalid(format!("the certificate and the key cannot be used: {error}"))
             })?;
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Tls { config: Arc::new(config) })
+        Ok(Tls { config: Arc::new(config), certificate })
     }
 
     pub(crate) fn config(&self) -> &Arc<ServerConfig> {

@@ -396,6 +396,19 @@ fn metrics_are_well_formed() {
     assert!(of("sinew_waits", "kind", "park") >= 1.0);
     assert!(of("sinew_stacks", "state", "in_use") >= 1.0);
     assert!(of("sinew_switches_total", "carrier", "0") >= 0.0);
+    // This request is under way.
+    let served = |metric: &str, status: Option<&str>| {
+        let address = server.local_addr().to_string();
+        let mine = |sample: &&Sample| {
+            sample.labels["server"] == address
+                && sample.labels.get("status").map(|status| &**status) == status
+        };
+        metrics[metric].iter().find(mine).unwrap().value
+    };
+    assert_eq!(served("sinew_http_connections", None), 1.0);
+    assert_eq!(served("sinew_http_connections_total", None), 1.0);
+    assert_eq!(served("sinew_http_requests_total", None), 1.0);
+    assert_eq!(served("sinew_http_responses_total", Some("2xx")), 0.0);
     assert!(metrics["sinew_run_time_seconds"].len() > 3);
     assert!(metrics["sinew_latency_seconds"].len() > 3);
     if cfg!(target_os = "linux") {

@@ -520,6 +520,41 @@ fn each_request_is_logged() {
     assert!(lines[2].contains("\"- - HTTP/1.1\" 400 "), "{lines:?}");
 }
 
+#[test]
+fn what_a_server_has_done_is_counted() {
+    let _watch = watch::a_minute();
+    for kept in [0, usize::MAX] {
+        let server = serve_with(
+            |server| server.kept_stacks(kept),
+            |request: Request| match request.path() {
+                "/panics" => panic!("this is a test"),
+                "/moved" => Response::redirect("/"),
+                path => Response::text(path.to_owned()),
+            },
+        );
+        let mut clients: Vec<_> = (0..3).map(|_| Client::new(server.local_addr())).collect();
+        for client in &mut clients {
+            client.get("/");
+            client.get("/moved");
+        }
+        // Two at once; one that is none; one that ends its connection.
+        clients[0].send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert_eq!([clients[0].answer("GET").status, clients[0].answer("GET").status], [200; 2]);
+        clients[1].send(b"nonsense\r\n\r\n");
+        assert_eq!(clients[1].answer("GET").status, 400);
+        assert_eq!(clients[2].get("/panics").status, 500);
+        clients.truncate(1);
+        // What was done by connections that are closed stays counted.
+        sinew::wait_until(|| server.connections() == 1, None);
+        let metrics = server.metrics();
+        assert_eq!((metrics.connections, metrics.connections_total), (1, 3));
+        assert_eq!(metrics.requests_total, 9);
+        assert_eq!(metrics.responses_total, [0, 5, 3, 1, 1]);
+        server.shutdown(LONG).unwrap();
+        assert_eq!(server.metrics().requests_total, 9);
+    }
+}
+
 /// Also of what was not finished the owner is told, and how much of it was sent.
 #[test]
 fn requests_that_are_cut_off_are_logged() {

@@ -49,6 +49,26 @@ pub fn agent() -> Agent {
 /// let settings = Agent::config_builder().timeout_global(Some(Duration::from_secs(5))).build();
 /// let agent = client::agent_with(settings);
 /// ```
+///
+/// A client of a server whose certificate was made for development:
+/// ```
+/// # #[cfg(feature = "tls")] {
+/// use sinew_http::client::ureq::tls::{Certificate, RootCerts, TlsConfig};
+/// use sinew_http::client::{self, ureq::Agent};
+/// use sinew_http::{Request, Server, Tls};
+///
+/// let tls = Tls::self_signed(["localhost"])?;
+/// let certificate = Certificate::from_der(tls.certificate().expect("it was made here")).to_owned();
+/// let server = Server::bind("127.0.0.1:0").tls(tls).start(|_: Request| "hello")?;
+///
+/// let trusted = TlsConfig::builder().root_certs(RootCerts::new_with_certs(&[certificate])).build();
+/// let agent = client::agent_with(Agent::config_builder().tls_config(trusted).build());
+/// let url = format!("https://localhost:{}/", server.local_addr().port());
+/// assert_eq!(agent.get(&url).call()?.body_mut().read_to_string()?, "hello");
+/// # let _ = server.shutdown(std::time::Duration::ZERO);
+/// # }
+/// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+/// ```
 pub fn agent_with(config: Config) -> Agent {
     let connector =
         ().chain(ConnectProxyConnector::default())

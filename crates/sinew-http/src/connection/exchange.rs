@@ -56,6 +56,7 @@ impl Session<'_> {
             && self.kit.writer.has_room(body.len())
         {
             let now = shared.clock.second();
+            connection.counts.count_response(response.status);
             answer::write_plain(self.kit.writer.gather(), &response, body, now);
             return self.finish(None, true);
         }
@@ -82,6 +83,7 @@ impl Session<'_> {
         }
         let terms = self.terms(head.old, bare, persists || is_upgrade);
         let status = response.status;
+        connection.counts.count_response(status);
         if let Some(record) = &mut record {
             record.status = Some(status);
         }

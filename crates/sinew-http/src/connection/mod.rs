@@ -17,6 +17,7 @@ pub(crate) mod wire;
 
 use crate::log::Problem;
 use crate::message::case::Origin;
+use crate::server::counts::Counts;
 use crate::server::shared::Shared;
 use core::mem;
 use core::ops::ControlFlow;
@@ -39,13 +40,13 @@ pub(crate) struct Connection {
     pub(crate) shared: Arc<Shared>,
     /// When it became idle, by the clock of the server.
     idle_since: AtomicU64,
-    /// How many requests were received. Changed by who serves it.
-    requests: AtomicU64,
     state: AtomicU8,
     /// Whether something was written in part, so that nothing that comes after it would be understood.
     is_torn: AtomicBool,
     /// Whether an empty line that comes next belongs to what was received before.
     may_skip_line: AtomicBool,
+    /// What was done so far. Changed by who serves it.
+    pub(crate) counts: Counts,
     /// The one that serves it, as soon as anybody can know.
     fiber: OnceLock<Fiber>,
     pub(crate) origin: Origin,
@@ -148,17 +149,10 @@ impl Connection {
         Ok(())
     }
 
-    /// Counts a request; returns its number.
-    fn count_request(&self) -> u64 {
-        let number = 1 + self.requests.load(Ordering::Relaxed);
-        self.requests.store(number, Ordering::Relaxed);
-        number
-    }
-
     /// Whether it has been idle for too long.
     pub(crate) fn has_expired(&self) -> bool {
         let limits = &self.shared.limits;
-        let limit = match self.requests.load(Ordering::Relaxed) {
+        let limit = match self.counts.requests() {
             0 => limits.head_timeout,
             _ => limits.idle_timeout,
         };
@@ -208,8 +202,8 @@ pub(crate) fn accepted(
         stream,
         shared: shared.clone(),
         idle_since: AtomicU64::new(0),
-        requests: AtomicU64::new(0),
         state: AtomicU8::new(IDLE),
+        counts: Counts::default(),
         is_torn: AtomicBool::new(false),
         may_skip_line: AtomicBool::new(false),
         origin,

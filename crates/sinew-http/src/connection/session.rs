@@ -140,7 +140,7 @@ impl<'a> Session<'a> {
                 match parse(received, limits.head) {
                     Ok(Parsed::Complete(outline, len)) => {
                         let head = (outline, &received[..len]);
-                        let number = connection.count_request();
+                        let number = connection.counts.count_request();
                         let case =
                             Case::new(self.kit.answered.take(), head, &connection.origin, number);
                         reader.consume(len);
@@ -202,6 +202,7 @@ impl<'a> Session<'a> {
         let connection = self.connection;
         let peer = connection.origin.peer;
         connection.shared.tell(&Problem::Refused(peer, refusal.status, refusal.reason));
+        connection.counts.count_response(refusal.status);
         let response = Response::refusing(refusal);
         let terms = self.terms(false, bare, false);
         let delimiter = Delimiter::Length(refusal.reason.len() as u64 + 1);

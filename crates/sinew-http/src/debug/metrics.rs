@@ -4,6 +4,7 @@ use super::exposition::Exposition;
 use super::process::Process;
 use super::runtimes::{self, Runtime};
 use super::words;
+use crate::server::counts;
 use sinew::State;
 use sinew::inspect::CarrierMetrics;
 use std::collections::BTreeMap;
@@ -15,6 +16,7 @@ pub(super) fn text() -> String {
     write_fibers(&mut out);
     write_carriers(&mut out, &runtimes);
     write_runtimes(&mut out, &runtimes);
+    write_servers(&mut out);
     write_process(&mut out, &Process::look());
     out.into_text()
 }
@@ -114,6 +116,34 @@ fn write_runtimes(out: &mut Exposition, runtimes: &[Runtime]) {
     );
     for runtime in measured() {
         metric.durations(&[("runtime", &runtime.name)], &runtime.metrics.latency);
+    }
+}
+
+fn write_servers(out: &mut Exposition) {
+    let servers: Vec<_> = counts::of_all()
+        .into_iter()
+        .map(|(address, metrics)| (address.to_string(), metrics))
+        .collect();
+    let mut metric = out.gauge("sinew_http_connections", "Connections that are open.");
+    for (server, metrics) in &servers {
+        metric.sample(&[("server", server)], metrics.connections);
+    }
+    let mut metric = out.counter("sinew_http_connections_total", "Connections that were accepted.");
+    for (server, metrics) in &servers {
+        metric.sample(&[("server", server)], metrics.connections_total);
+    }
+    let mut metric = out.counter("sinew_http_requests_total", "Requests that were received.");
+    for (server, metrics) in &servers {
+        metric.sample(&[("server", server)], metrics.requests_total);
+    }
+    let mut metric =
+        out.counter("sinew_http_responses_total", "Responses, by the first digit of their status.");
+    for (server, metrics) in &servers {
+        for (class, count) in
+            ["1xx", "2xx", "3xx", "4xx", "5xx"].iter().zip(metrics.responses_total)
+        {
+            metric.sample(&[("server", server), ("status", class)], count);
+        }
     }
 }
 

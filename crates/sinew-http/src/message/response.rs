@@ -204,7 +204,8 @@ impl Response {
     /// instance, it uses the same method again.
     ///
     /// # Panics
-    /// If the location is no value of a header field.
+    /// If the location is no value of a header field, which a location that a client has sent may not be: check it
+    /// with `HeaderValue::from_str`, and [insert](Self::headers_mut) that.
     ///
     /// # Examples
     /// ```

@@ -234,11 +234,19 @@ fn refusal(error: Error, bytes: &[u8]) -> Refusal {
             "the versions of HTTP that are spoken here are 1.0 and 1.1",
         ),
         _ if !ends_lines_properly(bytes) => BARE,
+        Error::HeaderName if has_folded_line(bytes) => {
+            Refusal::bad("a header field goes on in the next line, which is obsolete")
+        }
         Error::HeaderName => Refusal::bad("the name of a header field is malformed"),
         Error::HeaderValue => Refusal::bad("the value of a header field is malformed"),
         Error::NewLine => BARE,
         _ => Refusal::bad("the first line is malformed"),
     }
+}
+
+/// Whether a line begins with a space, as one does that belongs to the field before it.
+fn has_folded_line(bytes: &[u8]) -> bool {
+    bytes.windows(2).any(|pair| pair[0] == b'\n' && matches!(pair[1], b' ' | b'\t'))
 }
 
 /// Whether the first line ends with a version that is one of HTTP, of which there are more than two.

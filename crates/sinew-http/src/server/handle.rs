@@ -1,5 +1,6 @@
 //! A server that runs, and how it ends.
 
+use super::counts::{self, ServerMetrics};
 use super::shared::{Clock, Shared};
 use super::{At, Server, accept};
 use crate::handler::Handler;
@@ -57,6 +58,7 @@ pub(super) fn start(server: Server, handler: Box<dyn Handler>) -> io::Result<Ser
         count: AtomicUsize::new(0),
         clock: Clock::for_timeouts(limits.idle_timeout.min(limits.head_timeout)),
     });
+    counts::register(&shared);
     let spawn = |name: String, f: Box<dyn FnOnce() + Send>| -> io::Result<Fiber> {
         Ok(Builder::new().runtime(&on).name(name).spawn(f)?.fiber())
     };
@@ -113,8 +115,24 @@ impl ServerHandle {
         self.shared.count()
     }
 
+    /// What was done so far: connections, requests, responses. With the [debug routes](crate::Router::debug), it is
+    /// among the metrics for Prometheus, for all servers of the process.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_http::{Request, Response, Server};
+    ///
+    /// let server = Server::bind("127.0.0.1:0").start(|_: Request| Response::text("hello"))?;
+    /// assert_eq!(server.metrics().requests_total, 0);
+    /// # server.shutdown(std::time::Duration::ZERO);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn metrics(&self) -> ServerMetrics {
+        self.shared.metrics()
+    }
+
     /// Ends the server: accepts nothing more, closes connections that are idle, and waits for requests
-    /// that are being served, for as long as `patience`. Those that are not done then are cancelled, and
+    /// of which anything was received, for as long as `patience`. Those that are not done then are cancelled, and
     /// their connections closed. A handler may call it, and is not waited for by itself.
     ///
     /// # Errors

@@ -1,10 +1,12 @@
 //! A server: what it listens at, what it puts up with, and who answers.
 
 mod accept;
+pub(crate) mod counts;
 mod handle;
 mod limits;
 pub(crate) mod shared;
 
+pub use counts::ServerMetrics;
 pub use handle::{ServerHandle, ShutdownError};
 pub use limits::Limits;
 

@@ -1,5 +1,6 @@
 //! What all connections of a server share.
 
+use super::counts::ServerMetrics;
 use super::limits::Limits;
 use crate::connection::Connection;
 use crate::date;
@@ -10,7 +11,7 @@ use core::time::Duration;
 use sinew::sync::Semaphore;
 use std::collections::HashMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 /// Called for each response.
@@ -36,10 +37,19 @@ pub(crate) struct Shared {
     pub(super) closing: AtomicBool,
     /// Counts connections, to tell them apart.
     pub(super) numbers: AtomicU64,
-    pub(super) open: Mutex<HashMap<u64, Arc<Connection>>>,
+    pub(super) open: Mutex<Open>,
     /// How many are open.
     pub(super) count: AtomicUsize,
     pub(crate) clock: Clock,
+}
+
+/// The connections of a server.
+#[derive(Default)]
+pub(super) struct Open {
+    /// Those that are open, by their numbers.
+    connections: HashMap<u64, Arc<Connection>>,
+    /// How many were accepted, and what those have done that are closed.
+    past: ServerMetrics,
 }
 
 impl Shared {
@@ -66,30 +76,47 @@ impl Shared {
         self.closing.store(true, Ordering::SeqCst);
     }
 
+    fn open(&self) -> MutexGuard<'_, Open> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was done so far.
+    pub(crate) fn metrics(&self) -> ServerMetrics {
+        let open = self.open();
+        let mut sum = open.past;
+        sum.connections = open.connections.len() as u64;
+        open.connections.values().for_each(|connection| sum.add(&connection.counts.snapshot()));
+        sum
+    }
+
     pub(crate) fn enter(&self, connection: Arc<Connection>) {
-        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.insert(connection.number, connection);
+        let mut open = self.open();
+        open.connections.insert(connection.number, connection);
+        open.past.connections_total += 1;
         self.count.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn leave(&self, number: u64) {
-        let left = self.open.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
-        if left.is_some() {
+        let mut open = self.open();
+        let left = open.connections.remove(&number);
+        if let Some(left) = &left {
+            open.past.add(&left.counts.snapshot());
             self.count.fetch_sub(1, Ordering::Relaxed);
         }
+        drop(open);
         // What it takes along is dropped without the lock.
         drop(left);
     }
 
     /// Those that are open at this moment.
     pub(crate) fn connections(&self) -> Vec<Arc<Connection>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+        self.open().connections.values().cloned().collect()
     }
 
     /// Those that have been idle for too long.
     pub(crate) fn expired(&self) -> Vec<Arc<Connection>> {
-        let open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
-        open.values().filter(|connection| connection.has_expired()).cloned().collect()
+        let open = self.open();
+        open.connections.values().filter(|connection| connection.has_expired()).cloned().collect()
     }
 
     pub(crate) fn count(&self) -> usize {
