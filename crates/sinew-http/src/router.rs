@@ -234,7 +234,8 @@ impl Handler for Router {
     }
 }
 
-/// A path in which nothing is encoded that need not be: `/%61` is `/a`, also for who guards `/a`.
+/// A path in which nothing is encoded that need not be: `/%61` is `/a`, also for who guards `/a`. Behind each percent
+/// sign are two digits (`parse::target`), so that no new one comes about.
 fn normal(path: &str) -> Cow<'_, str> {
     if !path.contains('%') {
         return path.into();
@@ -305,10 +306,8 @@ mod tests {
             ("/%7Euser/%2e%2e", "/~user/.."),
             ("/a%2Fb", "/a%2Fb"),
             ("/%2561", "/%2561"),
-            ("/%", "/%"),
-            ("/%6", "/%6"),
-            ("/%zz%61", "/%zza"),
-            ("/%+6%61", "/%+6a"),
+            ("/%2532f", "/%2532f"),
+            ("/%61%25%36%31", "/a%2561"),
         ] {
             assert_eq!(normal(path), expected);
         }
