@@ -256,7 +256,14 @@ fn fit_upgrade(response: &mut Response, head: &Head) {
     let fields = head.fields();
     let asked = fields.iter().find(|(name, _)| name.eq_ignore_ascii_case("upgrade"));
     let asked = asked.and_then(|(_, value)| HeaderValue::from_bytes(value).ok());
-    response.set_default(UPGRADE, asked.unwrap_or(HeaderValue::from_static("unknown")));
+    match asked {
+        Some(asked) => response.set_default(UPGRADE, asked),
+        // Who requires an upgrade says to what, which nobody has.
+        None if response.fields().is_none_or(|fields| !fields.contains_key(UPGRADE)) => {
+            response.status = StatusCode::BAD_REQUEST
+        }
+        None => {}
+    }
 }
 
 /// Whether another protocol has the connection after this response.

@@ -172,7 +172,9 @@ impl Response {
     }
 
     /// Agrees to speak another protocol: `101 Switching Protocols`, or `200` for `CONNECT` if that status
-    /// is set, after which `f` has the connection for as long as it runs.
+    /// is set, after which `f` has the connection for as long as it runs. To which protocol is said by the field
+    /// `upgrade`, or else it is the one that the client names. One that has not asked gets `426 Upgrade
+    /// Required` instead, or 400 if nobody names a protocol.
     ///
     /// # Examples
     /// ```

@@ -184,7 +184,7 @@ fn a_status_that_is_not_final_is_no_answer() {
             assert_goes_on(client);
         }
         ask(client, "GET /101 HTTP/1.1");
-        assert_eq!(client.answer().status, 426);
+        assert_eq!(client.answer().status, 400);
         assert_goes_on(client);
     });
 }

@@ -120,20 +120,30 @@ fn a_body_before_an_upgrade_is_none_of_the_other_protocol() {
 #[test]
 fn who_does_not_ask_is_not_upgraded() {
     on_site(|client| {
-        for fields in [
-            "Host: a\r\n",
-            "Host: a\r\nUpgrade: shouting\r\n",
-            "Host: a\r\nConnection: upgrade\r\n",
-            "Host: a\r\nConnection: x-upgrade\r\nUpgrade: shouting\r\n",
+        for (path, fields, protocol) in [
+            ("/named", "Host: a\r\n", "loud"),
+            ("/named", "Host: a\r\nUpgrade: shouting\r\n", "loud"),
+            ("/upgrade", "Host: a\r\nUpgrade: shouting\r\n", "shouting"),
+            ("/named", "Host: a\r\nConnection: upgrade\r\n", "loud"),
+            ("/upgrade", "Host: a\r\nConnection: x-upgrade\r\nUpgrade: shouting\r\n", "shouting"),
         ] {
-            client.send(format!("GET /upgrade HTTP/1.1\r\n{fields}\r\n"));
+            client.send(format!("GET {path} HTTP/1.1\r\n{fields}\r\n"));
             let answer = client.answer();
             assert_eq!(answer.status, 426, "{fields:?}");
-            assert!(answer.value("upgrade").is_some(), "{fields:?}");
+            assert_eq!(answer.value("upgrade"), Some(protocol), "{fields:?}");
+            assert_eq!(answer.value("connection"), Some("upgrade"), "{fields:?}");
+            assert_goes_on(client);
+        }
+        // Nobody says to what.
+        for fields in ["Host: a\r\n", "Host: a\r\nConnection: upgrade\r\n"] {
+            client.send(format!("GET /upgrade HTTP/1.1\r\n{fields}\r\n"));
+            let answer = client.answer();
+            assert_eq!((answer.status, answer.value("upgrade")), (400, None), "{fields:?}");
             assert_goes_on(client);
         }
         client.send(format!("GET /upgrade HTTP/1.0\r\n{ASKING}\r\n"));
-        assert_eq!(client.answer().status, 426);
+        let answer = client.answer();
+        assert_eq!((answer.status, answer.value("connection")), (426, Some("upgrade, keep-alive")));
     });
 }
 
@@ -184,7 +194,7 @@ fn connect_that_is_refused_makes_no_tunnel() {
             assert_goes_on(client);
         }
         client.send("CONNECT switch:80 HTTP/1.1\r\nHost: a\r\n\r\n");
-        assert_eq!(client.answer().status, 426);
+        assert_eq!(client.answer().status, 400);
         assert_goes_on(client);
     });
 }
