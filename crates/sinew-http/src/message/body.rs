@@ -118,9 +118,8 @@ pub(crate) struct Incoming {
 }
 
 struct Inner {
-    /// Until it is taken back.
-    reader: Option<Reader>,
-    transport: Transport,
+    /// Where it comes from, until the reader is taken back. Whoever keeps a body keeps no connection.
+    wire: Option<(Reader, Transport)>,
     progress: Progress,
     pace: Pace,
     /// How many more bytes of a body of unknown length are taken.
@@ -158,11 +157,16 @@ impl Pace {
 
     /// Has `receive` wait for the client, for as long as it may.
     fn wait(&mut self, receive: impl FnOnce(Duration) -> io::Result<usize>) -> io::Result<usize> {
+        /// Counts the time, also if a deadline of the handler's unwinds the wait.
+        struct Waiting<'a>(&'a mut Duration, Instant);
+        impl Drop for Waiting<'_> {
+            fn drop(&mut self) {
+                *self.0 += self.1.elapsed();
+            }
+        }
         let limit = self.limit()?;
-        let began = Instant::now();
-        let received = receive(limit);
-        self.waited += began.elapsed();
-        some(received)
+        let _waiting = Waiting(&mut self.waited, Instant::now());
+        some(receive(limit))
     }
 }
 
@@ -180,6 +184,10 @@ impl Progress {
             Progress::Chunked(_) => None,
             Progress::Ended => Some(0),
         }
+    }
+
+    fn is_at_end(&self) -> bool {
+        matches!(self, Progress::Ended | Progress::Length(0))
     }
 }
 
@@ -203,10 +211,9 @@ impl Incoming {
             Framing::Chunked => Progress::Chunked(Chunked::new()),
         };
         let invitation = Mutex::new(must_invite.then(|| transport.clone()));
-        let (reader, transport) = (Some(reader), transport.clone());
+        let wire = Some((reader, transport.clone()));
         let (pace, allowance) = (Pace::of(limits), limits.body_size);
-        let inner =
-            Mutex::new(Inner { reader, transport, progress, pace, allowance, failure: None });
+        let inner = Mutex::new(Inner { wire, progress, pace, allowance, failure: None });
         Incoming { inner, invitation }
     }
 
@@ -243,29 +250,34 @@ impl Incoming {
     }
 
     /// Takes the reader back, after at most `skip` more bytes that nobody has read, for which it waits as
-    /// long as `patience`.
+    /// long as `patience`. Who has the body still, and has not read all of it, finds that it is over.
     pub(crate) fn take_back(&self, skip: usize, patience: Duration) -> Returned {
         // A client that was not invited may send the body or not: nobody knows what comes next.
         let is_uninvited = self.invitation.lock().take().is_some();
         let mut inner = self.inner.lock();
-        if !is_uninvited {
-            inner.skip(skip, Instant::now() + patience);
+        let failure = inner.failure;
+        let skipped = match is_uninvited {
+            true => 0,
+            false => inner.skip(skip, Instant::now() + patience),
+        };
+        let at_end = inner.progress.is_at_end();
+        if skipped > 0 || !at_end {
+            inner.failure = failure.or(Some(BodyError::Over));
         }
-        let at_end = matches!(inner.progress, Progress::Ended | Progress::Length(0));
-        match inner.reader.take() {
-            Some(reader) if at_end => Returned::AtEnd(reader),
-            reader => Returned::Within(reader),
+        match inner.wire.take() {
+            Some((reader, _)) if at_end => Returned::AtEnd(reader),
+            wire => Returned::Within(wire.map(|(reader, _)| reader)),
         }
     }
 }
 
 impl Inner {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        if matches!(self.progress, Progress::Ended | Progress::Length(0)) {
-            return Ok(0);
-        }
         if let Some(failure) = self.failure {
             return Err(failure.into());
+        }
+        if self.progress.is_at_end() {
+            return Ok(0);
         }
         let result = self.receive(out);
         if let Err(error) = &result {
@@ -277,8 +289,8 @@ impl Inner {
     fn receive(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let len = out.len();
         let room = |left: u64| len.min(usize::try_from(left).unwrap_or(usize::MAX));
-        let Some(reader) = &mut self.reader else { return Err(BodyError::Over.into()) };
-        let (transport, pace) = (&self.transport, &mut self.pace);
+        let Some((reader, transport)) = &mut self.wire else { return Err(BodyError::Over.into()) };
+        let (transport, pace) = (&*transport, &mut self.pace);
         // What was received is there, however long the client has taken.
         let mut read = |reader: &mut Reader, pace: &mut Pace, room: usize| {
             let out = &mut out[..room];
@@ -325,24 +337,23 @@ impl Inner {
         }
     }
 
-    /// Reads up to `limit` bytes that nobody wants, until `deadline`.
-    fn skip(&mut self, mut limit: usize, deadline: Instant) {
+    /// Reads up to `limit` bytes that nobody wants, until `deadline`; returns how many there were.
+    fn skip(&mut self, limit: usize, deadline: Instant) -> usize {
+        let mut skipped = 0;
         if limit == 0 || self.progress.remaining().is_some_and(|left| left > limit as u64) {
-            return;
+            return skipped;
         }
         let mut waste = [0; 1024];
-        loop {
+        while skipped <= limit {
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return;
+                break;
             }
             self.pace.timeout = self.pace.timeout.min(left);
-            let Ok(count @ 1..) = self.read(&mut waste) else { return };
-            match limit.checked_sub(count) {
-                Some(left) => limit = left,
-                None => return,
-            }
+            let Ok(count @ 1..) = self.read(&mut waste) else { break };
+            skipped += count;
         }
+        skipped
     }
 }
 
