@@ -1,7 +1,9 @@
 //! Addresses of names for `ureq`.
 
+use core::time::Duration;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::panic::resume_unwind;
 use ureq::Error;
 use ureq::config::Config;
 use ureq::http::Uri;
@@ -27,23 +29,59 @@ impl Resolver for FiberResolver {
             _ => None,
         };
         let name = name.ok_or_else(|| Error::BadUri(uri.to_string()))?;
-        let look_up = move || {
-            let found = sinew::blocking(move || name.to_socket_addrs().map(Iterator::collect));
-            let found: io::Result<Vec<SocketAddr>> = found;
-            found
-        };
-        let found = match timeout.not_zero() {
-            Some(limit) => {
-                sinew::timeout(*limit, look_up).map_err(|_| Error::Timeout(timeout.reason))?
-            }
-            None => look_up(),
-        };
+        let limit = timeout.not_zero().map(|limit| *limit);
+        let found = look_up(name, limit)?.ok_or(Error::Timeout(timeout.reason))?;
         let family = config.ip_family();
-        let wanted = family.keep_wanted(found?.into_iter());
+        let wanted = family.keep_wanted(found.into_iter());
         let mut addresses = self.empty();
         for address in wanted.take(MOST) {
             addresses.push(address);
         }
         if addresses.is_empty() { Err(Error::HostNotFound) } else { Ok(addresses) }
+    }
+}
+
+/// Looks up a name with a port; nothing if that takes longer than it may.
+fn look_up(name: String, limit: Option<Duration>) -> io::Result<Option<Vec<SocketAddr>>> {
+    // What is an address is nobody's to ask for.
+    if let Ok(address) = name.parse() {
+        return Ok(Some(vec![address]));
+    }
+    within(limit, move || name.to_socket_addrs().map(Iterator::collect)).transpose()
+}
+
+/// Runs `f` where it may block. What takes too long cannot be stopped, so another fiber waits for its end.
+fn within<T: Send + 'static>(
+    limit: Option<Duration>,
+    f: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    let Some(limit) = limit else { return Some(sinew::blocking(f)) };
+    match sinew::spawn(move || sinew::blocking(f)).join_timeout(limit) {
+        Ok(Ok(result)) => Some(result),
+        Ok(Err(payload)) => resume_unwind(payload),
+        Err(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sinew_testkit::watch;
+    use std::sync::mpsc::channel;
+
+    /// On a fiber, and on a plain thread.
+    #[test]
+    fn a_lookup_that_takes_too_long_is_not_waited_for() {
+        let _watch = watch::a_minute();
+        let check = || {
+            let (end, ended) = channel::<()>();
+            let late = within(Some(Duration::from_millis(20)), move || ended.recv());
+            assert!(late.is_none());
+            drop(end);
+            assert_eq!(within(Some(Duration::from_secs(60)), || 7), Some(7));
+            assert_eq!(within(None, || 8), Some(8));
+        };
+        check();
+        sinew::run(check);
     }
 }
