@@ -84,3 +84,56 @@ fn the_time_that_a_handler_takes_is_not_the_clients() {
     assert_eq!(client.answer("POST").body, b"20000");
     server.shutdown(LONG).unwrap();
 }
+
+/// What a client does not send counts, however often the handler looks away.
+#[test]
+fn a_body_that_does_not_come_is_late_whatever_deadlines_there_are() {
+    let _watch = watch::a_minute();
+    let limits = Limits::default().body_timeout(Duration::from_millis(200));
+    let server = serve_with(
+        |server| server.limits(limits),
+        |mut request: Request| {
+            let mut buffer = [0; 100];
+            loop {
+                if let Ok(read) = sinew::timeout(SHORT, || request.body().read(&mut buffer)) {
+                    read?;
+                }
+            }
+            #[expect(unreachable_code, reason = "says what the handler returns")]
+            Ok::<Response, std::io::Error>(Response::text(""))
+        },
+    );
+    let mut client = Client::new(server.local_addr());
+    client.send(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 50\r\n\r\nx");
+    assert_eq!(client.answer("POST").status, 408);
+    server.shutdown(LONG).unwrap();
+}
+
+/// The kernel may keep more for a connection than a slow client reads before a write is given up.
+#[test]
+fn a_client_that_reads_slowly_is_not_given_up() {
+    const LEN: usize = 16 << 20;
+    let _watch = watch::a_minute();
+    let limit = Duration::from_millis(500);
+    let server = serve_with(
+        |server| server.limits(Limits::default().write_timeout(limit)),
+        |_: Request| Response::new(vec![b'x'; LEN]),
+    );
+    let mut stream = std::net::TcpStream::connect(server.local_addr()).unwrap();
+    stream.set_read_timeout(Some(LONG)).unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
+    let (start, mut total, mut buffer) = (std::time::Instant::now(), 0, vec![0; 64 << 10]);
+    loop {
+        let count = stream.read(&mut buffer).unwrap();
+        if count == 0 {
+            break;
+        }
+        total += count;
+        // Not as fast as it could, until it must have been given up if only what the kernel tells counted.
+        if start.elapsed() < 4 * limit {
+            std::thread::sleep(limit / 10);
+        }
+    }
+    assert!(total > LEN, "{total} bytes came of {LEN} and the head");
+    server.shutdown(LONG).unwrap();
+}

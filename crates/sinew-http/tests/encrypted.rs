@@ -283,6 +283,54 @@ fn who_does_not_shake_hands_is_not_waited_for() {
     server.shutdown(LONG).unwrap();
 }
 
+/// Nobody has asked for anything yet.
+#[test]
+fn a_shutdown_does_not_wait_for_handshakes() {
+    let _watch = watch::a_minute();
+    let certificate = certificate();
+    for round in 0..10 {
+        let server = serve(&certificate, |server| server, echo);
+        let clients: Vec<TcpStream> = (0..8)
+            .map(|_| {
+                let mut stream = TcpStream::connect(server.local_addr()).unwrap();
+                stream.write_all(b"\x16").unwrap();
+                stream
+            })
+            .collect();
+        sinew::wait_until(|| server.connections() == clients.len(), None);
+        assert_eq!(server.shutdown(Duration::from_secs(2)), Ok(()), "round {round}");
+    }
+}
+
+/// Without it, a client has to take the end for an attack.
+#[test]
+fn idle_connections_that_are_closed_are_told_so() {
+    let _watch = watch::a_minute();
+    let certificate = certificate();
+    let config = trusting(&certificate, &[]);
+    for (kept_stacks, shuts_down) in
+        [(0, true), (usize::MAX, true), (0, false), (usize::MAX, false)]
+    {
+        let timeout = if shuts_down { LONG } else { Duration::from_millis(100) };
+        let limits = Limits::default().idle_timeout(timeout);
+        let server =
+            serve(&certificate, |server| server.limits(limits).kept_stacks(kept_stacks), echo);
+        let mut stream = connect(&server, &config);
+        stream.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi").unwrap();
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"hi") {
+            let mut byte = [0];
+            stream.read_exact(&mut byte).unwrap();
+            answer.push(byte[0]);
+        }
+        if shuts_down {
+            server.shutdown(LONG).unwrap();
+        }
+        assert_eq!(stream.read(&mut [0]).unwrap(), 0, "{kept_stacks} {shuts_down}");
+        server.shutdown(LONG).unwrap();
+    }
+}
+
 #[test]
 fn certificates_that_are_none_are_refused() {
     let one = certificate();

@@ -10,7 +10,7 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 mod client;
 
@@ -427,6 +427,10 @@ fn a_path_that_is_encoded_leads_to_the_same_handler() {
     assert_eq!(client.get("/admin/secret").status, 403);
     assert_eq!(client.get("/%61dmin/%73ecret").status, 403);
     assert_eq!(client.get("/%2561dmin/secret").body, b"%61dmin/secret");
+    // What would be an escape only after others were decoded is none.
+    for path in ["/%%361dmin/secret", "/%6%31dmin/secret", "/admin%%32fsecret"] {
+        assert_eq!(Client::new(server.local_addr()).get(path).status, 400, "{path}");
+    }
     server.shutdown(LONG).unwrap();
 }
 
@@ -492,6 +496,56 @@ fn several_sockets_listen_at_one_address() {
         assert_eq!(Client::new(server.local_addr()).get("/").body, b"hello");
     }
     server.shutdown(LONG).unwrap();
+}
+
+/// Those who listen and have nobody keep no room from others.
+#[test]
+fn there_is_room_for_all_that_are_allowed_however_many_listen() {
+    let _watch = watch::a_minute();
+    for (listeners, most) in [(2, 1), (4, 4), (8, 3)] {
+        let server = serve_with(
+            |server| server.listeners(listeners).limits(Limits::default().connections(most)),
+            |_: Request| "hello",
+        );
+        for _ in 0..8 {
+            let mut clients = Vec::new();
+            for _ in 0..most {
+                let mut client = Client::new(server.local_addr());
+                assert_eq!(client.get("/").body, b"hello");
+                clients.push(client);
+            }
+        }
+        server.shutdown(LONG).unwrap();
+    }
+}
+
+/// Requests that are being served when a server is shut down are answered with the date that it is then.
+#[test]
+fn time_goes_on_while_a_server_ends() {
+    let _watch = watch::a_minute();
+    let (begun, go_on) = (Arc::new(Event::new()), Arc::new(Event::new()));
+    let server = {
+        let (begun, go_on) = (begun.clone(), go_on.clone());
+        serve(move |_: Request| {
+            begun.set();
+            go_on.wait();
+            "done"
+        })
+    };
+    let mut client = Client::new(server.local_addr());
+    client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    begun.wait();
+    let early = httpdate::parse_http_date(&httpdate::fmt_http_date(SystemTime::now())).unwrap();
+    sinew::scope(|s| {
+        let ending = s.spawn(|| server.shutdown(LONG));
+        // The clock of a server is right within a second.
+        sinew::wait_until(|| early.elapsed().unwrap_or_default() >= Duration::from_secs(3), None);
+        go_on.set();
+        ending.join().unwrap().unwrap();
+    });
+    let answer = client.answer("GET");
+    let date = httpdate::parse_http_date(answer.header("date").unwrap()).unwrap();
+    assert!(date > early, "{date:?} is not after {early:?}");
 }
 
 #[test]

@@ -62,12 +62,14 @@ const BUSY: u8 = 1;
 const CLOSING: u8 = 2;
 /// It has left HTTP.
 const UPGRADED: u8 = 3;
+/// Keys are agreed upon: no request has begun.
+#[cfg(feature = "tls")]
+const GREETING: u8 = 4;
 
 impl Connection {
     /// Begins to serve a request; false if the connection is being closed.
     fn begin(&self) -> bool {
-        let (success, failure) = (Ordering::SeqCst, Ordering::SeqCst);
-        self.state.compare_exchange(IDLE, BUSY, success, failure).is_ok()
+        self.change(IDLE, BUSY)
     }
 
     /// Waits for the next request from now on; false if it is not to be waited for.
@@ -79,17 +81,44 @@ impl Connection {
         !self.shared.is_closing()
     }
 
+    /// Begins to agree upon keys; false if the connection is being closed.
+    #[cfg(feature = "tls")]
+    fn greet(&self) -> bool {
+        self.change(IDLE, GREETING)
+    }
+
+    /// May have received a request, together with the last of the greeting; false if the connection is being closed.
+    #[cfg(feature = "tls")]
+    fn has_greeted(&self) -> bool {
+        self.change(GREETING, BUSY)
+    }
+
+    fn change(&self, from: u8, to: u8) -> bool {
+        self.state.compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+    }
+
     /// Has it closed by who serves it, if it is idle: that one finds the end of what comes.
     pub(crate) fn close_if_idle(&self) {
-        let (success, failure) = (Ordering::SeqCst, Ordering::SeqCst);
-        if self.state.compare_exchange(IDLE, CLOSING, success, failure).is_ok() {
+        self.close_if(IDLE);
+    }
+
+    /// The same if no request is being served, as far as anybody knows: one that has left HTTP may be idle.
+    pub(crate) fn close_unless_busy(&self) {
+        self.close_if(IDLE);
+        #[cfg(feature = "tls")]
+        self.close_if(GREETING);
+        self.close_if_upgraded();
+    }
+
+    fn close_if(&self, state: u8) {
+        if self.change(state, CLOSING) {
             // It may have been closed by the other end: then the end is there already.
             let _ = self.stream.shutdown(Shutdown::Read);
         }
     }
 
-    /// The same for one that has left HTTP, of which nobody knows whether it is idle.
-    pub(crate) fn close_if_upgraded(&self) {
+    /// Has one that has left HTTP find the end of what comes.
+    fn close_if_upgraded(&self) {
         if self.state.load(Ordering::SeqCst) == UPGRADED {
             let _ = self.stream.shutdown(Shutdown::Read);
         }
@@ -235,9 +264,12 @@ pub(crate) fn accepted(
 fn serve(lease: &Lease) -> ControlFlow<()> {
     let connection = lease.connection();
     connection.fiber.get_or_init(sinew::current);
-    if Session::hold(lease) == End::Idle && connection.rest() {
-        ControlFlow::Continue(())
-    } else {
-        ControlFlow::Break(())
+    match Session::hold(lease) {
+        End::Idle if connection.rest() => ControlFlow::Continue(()),
+        End::Idle => {
+            lease.transport.take_leave();
+            ControlFlow::Break(())
+        }
+        End::Close => ControlFlow::Break(()),
     }
 }

@@ -66,7 +66,11 @@ impl<'a> Session<'a> {
             let case = match self.next_case() {
                 Ok(Next::Request(case)) => case,
                 Ok(Next::Idle) => return End::Idle,
-                Ok(Next::Close) | Err(_) => return End::Close,
+                Ok(Next::Close) => {
+                    self.transport.take_leave();
+                    return End::Close;
+                }
+                Err(_) => return End::Close,
             };
             self.connection.may_skip_line.store(true, Ordering::Relaxed);
             let goes_on = self.exchange(&case);
@@ -103,16 +107,19 @@ impl<'a> Session<'a> {
         if tls.is_ready() {
             return true;
         }
-        // Who closes idle connections is not to close one that is being greeted.
-        if !self.connection.begin() {
+        // Who closes connections that are idle for too long is not to close one that is being greeted.
+        if !self.connection.greet() {
             return false;
         }
+        self.is_first = false;
         let done = tls.shake_hands(shared.limits.head_timeout);
-        if let Err(error) = &done {
+        let is_wanted = self.connection.has_greeted();
+        if let Err(error) = &done
+            && is_wanted
+        {
             shared.tell(&Problem::Handshake(self.connection.origin.peer, error));
         }
-        self.is_first = false;
-        done.is_ok()
+        done.is_ok() && is_wanted
     }
 
     /// Waits for a request, if there is to be one.

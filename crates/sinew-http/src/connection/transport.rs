@@ -139,6 +139,16 @@ impl Transport {
         self.stream().shutdown(Shutdown::Write)
     }
 
+    /// Tells the other end that an idle connection is closed, where that is not the same as to close it: who gets no such
+    /// notice has to take it for somebody else's doing.
+    pub(super) fn take_leave(&self) {
+        #[cfg(feature = "tls")]
+        if let Transport::Tls(tls) = self {
+            // It may have gone, or be told already, or not read what it got before: nobody waits for it.
+            let _ = self.stream().set_nonblocking(true).and_then(|()| tls.finish());
+        }
+    }
+
     /// Whether somebody besides the lease of the connection has it, or may have: one who looks at all
     /// connections at this moment counts as well.
     pub(super) fn is_shared(&self) -> bool {

@@ -18,8 +18,10 @@ use std::sync::{Arc, Mutex};
 /// Dropping it lets the server run on, with its runtime if it has one of its own.
 pub struct ServerHandle {
     shared: Arc<Shared>,
-    /// The fibers that accept connections, and the one that winds the clock.
-    fibers: Vec<Fiber>,
+    /// The fibers that accept connections.
+    accepting: Vec<Fiber>,
+    /// The one that winds the clock.
+    clock: Fiber,
     over: Event,
     runtime: Option<Runtime>,
 }
@@ -62,15 +64,15 @@ pub(super) fn start(server: Server, handler: Box<dyn Handler>) -> io::Result<Ser
     let spawn = |name: String, f: Box<dyn FnOnce() + Send>| -> io::Result<Fiber> {
         Ok(Builder::new().runtime(&on).name(name).spawn(f)?.fiber())
     };
-    let mut fibers = Vec::new();
+    let mut accepting = Vec::new();
     for listener in listeners {
         let shared = shared.clone();
         let accept = move || accept::accept(&listener, &shared);
-        fibers.push(spawn(format!("http {local} accept"), Box::new(accept))?);
+        accepting.push(spawn(format!("http {local} accept"), Box::new(accept))?);
     }
     let clock = shared.clone();
-    fibers.push(spawn(format!("http {local} clock"), Box::new(move || tend(&clock)))?);
-    Ok(ServerHandle { shared, fibers, over: Event::new(), runtime })
+    let clock = spawn(format!("http {local} clock"), Box::new(move || tend(&clock)))?;
+    Ok(ServerHandle { shared, accepting, clock, over: Event::new(), runtime })
 }
 
 /// Winds the clock, and closes connections that are idle for too long, until it is cancelled.
@@ -148,26 +150,26 @@ impl ServerHandle {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn shutdown(&self, patience: Duration) -> Result<(), ShutdownError> {
-        /// Also if whoever shuts down is cancelled.
-        struct Over<'a>(&'a Event);
+        /// Also if whoever shuts down is cancelled. Requests that are being served have the time until then.
+        struct Over<'a>(&'a ServerHandle);
         impl Drop for Over<'_> {
             fn drop(&mut self) {
-                self.0.set();
+                self.0.clock.cancel();
+                self.0.over.set();
             }
         }
-        let _over = Over(&self.over);
+        let _over = Over(self);
         let shared = &self.shared;
         shared.begin_closing();
-        for fiber in &self.fibers {
+        for fiber in &self.accepting {
             fiber.cancel();
         }
-        for fiber in &self.fibers {
+        for fiber in &self.accepting {
             fiber.wait_finished(None);
         }
         let connections = shared.connections();
         for connection in &connections {
-            connection.close_if_idle();
-            connection.close_if_upgraded();
+            connection.close_unless_busy();
         }
         // Each connection that is open has a permit; a handler does not wait for its own.
         let own = connections.iter().any(|connection| connection.is_served_here());

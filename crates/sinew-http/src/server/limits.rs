@@ -162,7 +162,8 @@ impl Limits {
     }
 
     /// How long a write may wait for a client that does not read: 30 s unless set. The connection is closed
-    /// then.
+    /// then. On Linux, a client reads if it takes some 64 KiB in that time: smaller steps are not told of. Elsewhere it
+    /// depends on how much the kernel keeps for a connection.
     ///
     /// # Examples
     /// ```
