@@ -4,7 +4,7 @@ use sinew::signal::{Signal, Signals};
 use sinew_http::debug::Access;
 use sinew_http::{Files, Limits, Request, Response, Router, Server, ServerHandle, Tls};
 use std::io::{self, Write};
-use std::net::ToSocketAddrs;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -78,7 +78,8 @@ pub(crate) fn run(options: &Options, out: &mut impl Write) -> io::Result<()> {
     let runtime = builder.build()?;
     let signals = Signals::new([Signal::INT, Signal::TERM])?;
     let server = start(options, &runtime)?;
-    welcome(options, &server, out)?;
+    // Nobody may read it; that is no reason not to serve.
+    let _ = welcome(options, &server, out);
     let patience = Duration::from_secs(options.patience);
     runtime.run(move || {
         signals.recv();
@@ -161,7 +162,8 @@ fn hello(_: Request) -> Response {
 
 fn welcome(options: &Options, server: &ServerHandle, out: &mut impl Write) -> io::Result<()> {
     let scheme = if options.cert.is_some() || options.self_signed { "https" } else { "http" };
-    let base = format!("{scheme}://{}", server.local_addr());
+    let local = server.local_addr();
+    let base = format!("{scheme}://{}", reachable(local));
     writeln!(out, "{base}/               says which fiber answers, on which carrier")?;
     if let Some(root) = &options.files {
         let advice = if options.listing { "" } else { "; --listing lists directories" };
@@ -171,8 +173,21 @@ fn welcome(options: &Options, server: &ServerHandle, out: &mut impl Write) -> io
         writeln!(out, "{base}/debug/fibers   what every fiber does; or: sinew top {base}")?;
         writeln!(out, "{base}/metrics        for Prometheus")?;
     }
+    if local.ip().is_unspecified() {
+        writeln!(out, "It listens at all addresses of this machine, {local}.")?;
+    }
     writeln!(out, "Ctrl-C ends it.")?;
     out.flush()
+}
+
+/// Where who is on this machine finds a server: one that listens at all addresses has no address of its own.
+fn reachable(local: SocketAddr) -> SocketAddr {
+    let ip = match local.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, local.port())
 }
 
 /// Lets the process have as many connections as it may.

@@ -29,7 +29,10 @@ struct Served {
 
 impl Served {
     fn start(arguments: &[&str]) -> Served {
-        let arguments = [&["serve", "--listen", "127.0.0.1:0"], arguments].concat();
+        let mut arguments = [&["serve"], arguments].concat();
+        if !arguments.contains(&"--listen") {
+            arguments.extend(["--listen", "127.0.0.1:0"]);
+        }
         let mut child = sinew(&arguments).spawn().unwrap();
         let mut out = BufReader::new(child.stdout.take().unwrap());
         let mut line = String::new();
@@ -111,6 +114,39 @@ fn signals_end_it_in_order() {
         server.out.read_to_string(&mut rest).unwrap();
         assert!(rest.contains("\"GET / HTTP/1.1\" 200 "), "{rest}");
     }
+}
+
+/// As in `sinew serve | true`.
+#[test]
+fn it_serves_though_nobody_reads_what_it_says() {
+    let _watch = watch::a_minute();
+    let mut child = sinew(&["serve", "--listen", "127.0.0.1:0", "--patience", "0"])
+        .stdout(std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap())
+        .spawn()
+        .unwrap();
+    let pid = child.id().to_string();
+    // It hears signals when it serves: before, one would kill it.
+    sinew::wait_until(|| child.try_wait().unwrap().is_some() || hears_signals(&pid), None);
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    assert!(child.wait().unwrap().success());
+}
+
+/// Whether a process has a handler for the signal that asks it to end.
+fn hears_signals(pid: &str) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    caught.is_some_and(|mask| mask & (1 << 14) != 0)
+}
+
+/// What it says can be followed.
+#[test]
+fn it_names_an_address_that_can_be_reached() {
+    let _watch = watch::a_minute();
+    let server = Served::start(&["--listen", "0.0.0.0:0"]);
+    assert!(server.address.starts_with("127.0.0.1:"), "{}", server.address);
+    let output = run(&["top", "--once", &server.address]);
+    assert!(output.status.success(), "{output:?}");
 }
 
 #[test]

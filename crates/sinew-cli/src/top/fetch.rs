@@ -53,6 +53,10 @@ fn explain(url: &str, error: Error) -> io::Error {
             };
             (io::ErrorKind::InvalidData, advice)
         }
+        // This is no end of our own output, which would be nothing to speak of.
+        Error::Io(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+            (io::ErrorKind::ConnectionAborted, "")
+        }
         Error::Io(error) => (error.kind(), ""),
         Error::Timeout(_) => (io::ErrorKind::TimedOut, ""),
         Error::HostNotFound => (io::ErrorKind::NotFound, ""),
@@ -66,7 +70,10 @@ fn explain(url: &str, error: Error) -> io::Error {
 
 /// The body of a response, if it is what was asked for.
 fn check(url: &str, status: u16, body: String) -> io::Result<String> {
-    let reason = body.lines().next().unwrap_or_default();
+    // Whatever answers there is not to command the terminal.
+    let first = body.lines().next().unwrap_or_default();
+    let reason: String =
+        first.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
     let (kind, message) = match status {
         200 => return Ok(body),
         403 => (io::ErrorKind::PermissionDenied, format!("{url} is refused (403): {reason}")),
@@ -93,5 +100,20 @@ mod tests {
         assert_eq!(of(403), Err(io::ErrorKind::PermissionDenied));
         assert_eq!(of(404), Err(io::ErrorKind::NotFound));
         assert_eq!(of(500), Err(io::ErrorKind::Other));
+    }
+
+    #[test]
+    fn what_a_server_says_does_not_command_the_terminal() {
+        for status in [403, 500] {
+            let said =
+                check("http://a/b", status, "\u{1b}]0;title\u{7}no\nmore".into()).unwrap_err();
+            assert!(said.to_string().ends_with(": \u{fffd}]0;title\u{fffd}no"), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_connection_that_breaks_is_no_success() {
+        let broken = Error::Io(io::ErrorKind::BrokenPipe.into());
+        assert_ne!(explain("http://a/b", broken).kind(), io::ErrorKind::BrokenPipe);
     }
 }
