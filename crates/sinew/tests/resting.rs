@@ -680,3 +680,87 @@ fn each_call_ends_or_is_cancelled_whatever_comes_first() {
         assert_eq!(dropped.load(SeqCst), FIBERS);
     });
 }
+
+/// One reads whenever there is something, and another one writes all the time: each rest has the kernel asked anew, and
+/// who waits to write is not to be forgotten then.
+#[test]
+fn who_writes_goes_on_beside_one_that_rests() {
+    const PAIRS: usize = 16;
+    const BLOCKS: usize = 300;
+    on_each_with(2, |runtime| {
+        let clients = Runtime::builder().carriers(1).build().unwrap();
+        let writers: Vec<_> = (0..PAIRS)
+            .map(|_| {
+                let (one, other) = connected();
+                let (one, other) = (Arc::new(one), Arc::new(other));
+                let reads = |stream: &mut Arc<TcpStream>| match (&**stream).read(&mut [0; 1]) {
+                    Ok(1) => Continue(()),
+                    _ => Break(()),
+                };
+                drop(on(runtime).spawn_whenever_readable(other.clone(), reads).unwrap());
+                let (reader, writer) = (one.clone(), one);
+                drop(clients.spawn(move || {
+                    let mut buffer = vec![0; 1 << 14];
+                    while let Ok(1..) = (&*reader).read(&mut buffer) {}
+                }));
+                drop(clients.spawn(move || {
+                    while (&*writer).write_all(b"some bytes").is_ok() {
+                        sinew::yield_now();
+                    }
+                }));
+                runtime.spawn(move || {
+                    let block = [0; 1 << 16];
+                    (0..BLOCKS).for_each(|_| (&*other).write_all(&block).unwrap());
+                    let _ = other.shutdown(std::net::Shutdown::Both);
+                })
+            })
+            .collect();
+        for writer in writers {
+            writer.join().unwrap();
+        }
+    });
+}
+
+/// Nothing is watched by a poller that nobody looks at any more.
+#[test]
+fn a_runtime_that_was_abandoned_keeps_no_descriptor_from_others() {
+    let _watch = watch::a_minute();
+    for backend in all() {
+        for births in [false, true] {
+            let runtime = Runtime::builder().carriers(4).backend(backend).build().unwrap();
+            let (mut one, other) = connected();
+            let other = Arc::new(other);
+            let (begun, go_on) =
+                (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+            let (told, may) = (begun.clone(), go_on.clone());
+            let shared = other.clone();
+            let serve = move |stream: &mut Arc<TcpStream>| {
+                let _ = (&**stream).read(&mut [0; 1]);
+                told.store(true, SeqCst);
+                // Blocks its thread, so that the runtime cannot end.
+                while !may.load(SeqCst) {
+                    std::thread::yield_now();
+                }
+                if births {
+                    drop(sinew::spawn_whenever_readable(shared.clone(), |_| Break(())));
+                    return Break(());
+                }
+                Continue(())
+            };
+            let fiber = on(&runtime).spawn_whenever_readable(other.clone(), serve).unwrap();
+            one.write_all(b"x").unwrap();
+            while !begun.load(SeqCst) {
+                std::thread::yield_now();
+            }
+            runtime.shutdown_timeout(Duration::from_millis(20)).unwrap_err();
+            go_on.store(true, SeqCst);
+            let _ = fiber.join();
+            // Another one goes on with the same socket.
+            let second = Runtime::builder().carriers(1).backend(backend).build().unwrap();
+            let reader = second.spawn(move || (&*other).read(&mut [0; 1]).unwrap());
+            until_it_rests(&reader);
+            one.write_all(b"y").unwrap();
+            assert_eq!(reader.join().unwrap(), 1, "{backend:?} {births}");
+        }
+    }
+}

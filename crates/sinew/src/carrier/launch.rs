@@ -243,6 +243,8 @@ unsafe fn rest(me: &'static Control) {
     me.set_flags(Flags::MASKED);
     // It may run on another thread next time, where its locals must not go.
     drop_rest(me);
+    // SAFETY: it runs, so it has a carrier, which this is.
+    unsafe { (*me.carrier()).forget_unless_observed(me) };
     me.reset_flags();
     // Who cancels it from now on finds it unstarted; who has done so before is heard when it starts.
     me.life.clear(STARTED);

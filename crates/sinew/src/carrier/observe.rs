@@ -315,6 +315,13 @@ impl Carrier {
         }
     }
 
+    /// The running fiber rests. If nobody observes it any more, the next who does learns its name.
+    pub(super) fn forget_unless_observed(&self, control: &Control) {
+        if !self.observed.is_on() {
+            control.clear_flags(Flags::OBSERVED);
+        }
+    }
+
     /// The running fiber stops.
     pub(super) fn note_stop(&self) {
         self.note_stop_as(|fiber| self.how_it_stops(fiber));

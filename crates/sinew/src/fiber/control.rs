@@ -159,10 +159,11 @@ impl Flags {
             | Flags::EMBEDDED.0
             | Flags::MEASURED.0
             | Flags::TIMED.0
-            | Flags::RECURRING.0,
+            | Flags::RECURRING.0
+            | Flags::OBSERVED.0,
     );
 
-    /// Somebody wants to know when it is woken.
+    /// Somebody wants to know when it is woken, and knows its name.
     pub(crate) const OBSERVED: Flags = Flags(1 << 20);
 
     /// What makes waking a fiber on its own carrier more than a push.

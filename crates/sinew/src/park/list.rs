@@ -203,8 +203,18 @@ impl<P> List<P> {
         unsafe { self.first.as_ref() }
     }
 
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        let mut count = 0;
+        self.find(|_| {
+            count += 1;
+            false
+        });
+        count
+    }
+
     /// The first one of which `is` is true, which stays.
-    pub(crate) fn find(&self, is: impl Fn(&P) -> bool) -> Option<&Node<P>> {
+    pub(crate) fn find(&self, mut is: impl FnMut(&P) -> bool) -> Option<&Node<P>> {
         let mut next = self.first;
         // SAFETY: what is linked is alive.
         while let Some(node) = unsafe { next.as_ref() } {

@@ -77,6 +77,12 @@ pub(crate) unsafe fn arm(source: *const Source, armed: *const Armed, control: &'
     let extra = control.extra_or_new();
     extra.captured.store(armed.cast_mut().cast(), Ordering::Relaxed);
     extra.source.store(source.cast_mut().cast(), Ordering::Relaxed);
+    // Those of a runtime that ends are cancelled before its pollers are closed. Nothing is to be watched by one that
+    // nobody looks at any more, where others who have the same descriptor would rely on it.
+    if control.life.marks() & CANCELLED != 0 {
+        // SAFETY: it is still ours.
+        return unsafe { submit_again(control) };
+    }
     let entered = {
         let tick = slot.tick(Direction::Read);
         let mut state = slot.state.lock();

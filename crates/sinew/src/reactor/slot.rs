@@ -229,13 +229,16 @@ impl Slot {
         again
     }
 
-    /// Wakes whoever waits.
+    /// Wakes whoever waits. Who comes back meanwhile, as those do who rest, is not waited for again.
     #[cold]
     fn wake(&self, ready: Ready) {
-        loop {
+        let mut left = self.state.lock().count(ready);
+        while left > 0 {
             let mut woken = Woken::none();
-            self.state.lock().take_waiters(ready, &mut woken);
-            if !woken.resume() {
+            let taken = self.state.lock().take_waiters(ready, left, &mut woken);
+            left -= taken;
+            woken.resume();
+            if taken == 0 {
                 return;
             }
         }
@@ -281,6 +284,9 @@ impl Slot {
             let next = Token::next_generation(state.generation);
             reactor.renew(fd, Token::new(fd, state.generation), Token::new(fd, next))?;
             state.generation = next;
+            // Of what was reported before, nobody hears any more: a poller of levels, which asks once for each time
+            // that it is told of somebody who waits, has to be told again.
+            Slot::arm_all(fd, state);
         }
         Ok(())
     }
@@ -306,39 +312,44 @@ impl Slot {
 
     /// Makes sure that an open reactor watches the descriptor: the one that does, or `here`.
     pub(super) fn watch(&self, fd: RawFd, here: &Reactor, state: &mut State) -> io::Result<()> {
-        let before = state.reactor;
-        if !state.reactor.is_null() {
-            if ptr::eq(state.reactor, here) {
-                self.marks.set_strangers(0);
-                return Ok(());
-            }
-            // SAFETY: the lock is held, and a reactor lets go of its slots, under it, before it goes.
-            let reliable = unsafe { !(*state.reactor).of_loop };
-            let strangers = STRANGERS.min(self.marks.strangers() + 1);
-            self.marks.set_strangers(strangers);
-            if reliable && (strangers < STRANGERS || state.has_waiters()) {
-                return Ok(());
-            }
-            // It lives here now.
-            self.forget(fd, state);
+        if state.reactor.is_null() {
+            here.add(fd, Token::new(fd, state.generation))?;
+            state.reactor = here;
+            return Ok(());
         }
-        let token = Token::new(fd, state.generation);
-        state.reactor = match here.add(fd, token) {
-            Ok(()) => here,
-            // Those who wait already are not to be left alone: it goes back to where there was room for it.
-            // SAFETY: null, or not gone, as above.
-            Err(error) => match unsafe { before.as_ref() } {
-                Some(before) if before.add(fd, token).is_ok() => before,
-                _ => return Err(error),
-            },
-        };
-        // Those who have waited for the one before wait on.
+        if ptr::eq(state.reactor, here) {
+            self.marks.set_strangers(0);
+            return Ok(());
+        }
+        // SAFETY: the lock is held, and a reactor lets go of its slots, under it, before it goes.
+        let reliable = unsafe { !(*state.reactor).of_loop };
+        let strangers = STRANGERS.min(self.marks.strangers() + 1);
+        self.marks.set_strangers(strangers);
+        if reliable && (strangers < STRANGERS || state.has_waiters()) {
+            return Ok(());
+        }
+        // It lives here from now on. The one before is forgotten when it is known that there is room here: from then
+        // on that one may be gone. What is reported meanwhile waits for the lock.
+        let next = Token::new(fd, Token::next_generation(state.generation));
+        match here.add(fd, next) {
+            Ok(()) => {}
+            Err(_) if reliable => return Ok(()),
+            Err(error) => return Err(error),
+        }
+        self.forget(fd, state);
+        debug_assert_eq!(state.generation, next.generation(), "forgetting renews once");
+        state.reactor = here;
+        Slot::arm_all(fd, state);
+        Ok(())
+    }
+
+    /// Tells the poller of all directions that are waited for.
+    fn arm_all(fd: RawFd, state: &State) {
         for direction in Direction::BOTH {
             if state.waiters[direction as usize].first().is_some() {
                 Slot::arm(fd, direction, state);
             }
         }
-        Ok(())
     }
 
     /// Tells the poller that the direction is waited for.
@@ -496,14 +507,25 @@ impl State {
         node.is_some()
     }
 
-    /// Takes out who waits for what is ready, as long as there is room.
-    fn take_waiters(&mut self, ready: Ready, woken: &mut Woken) {
+    /// How many wait for what is ready.
+    fn count(&self, ready: Ready) -> usize {
+        let directions = Direction::BOTH.into_iter();
+        let wanted = directions.filter(|direction| ready.has(Ready::direction(*direction)));
+        wanted.map(|direction| self.waiters[direction as usize].count()).sum()
+    }
+
+    /// Takes out who waits for what is ready, as long as there is room, and no more than `most`; returns how many
+    /// there were.
+    fn take_waiters(&mut self, ready: Ready, most: usize, woken: &mut Woken) -> usize {
+        let mut taken = 0;
         for direction in Direction::BOTH {
             let list = &mut self.waiters[direction as usize];
             while ready.has(Ready::direction(direction))
+                && taken < most
                 && !woken.is_full()
                 && let Some(node) = list.pop()
             {
+                taken += 1;
                 match node.payload() {
                     Waits::Suspended => {
                         if let Some(claimed) = node.claim() {
@@ -515,6 +537,7 @@ impl State {
                 }
             }
         }
+        taken
     }
 }
 
@@ -541,22 +564,92 @@ impl Woken {
         self.suspended.is_full() || self.unstarted.is_some()
     }
 
-    /// Makes them run. True if there was room for no more, and there may be others.
+    /// Makes them run.
     #[inline(always)]
-    fn resume(&mut self) -> bool {
-        let full = self.is_full();
+    fn resume(&mut self) {
         self.suspended.resume_in_turn();
         if let Some(unstarted) = self.unstarted {
             // SAFETY: it was taken out of the list, under the lock, by us alone.
             unsafe { unstarted.submit() };
         }
-        full
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::carrier::bell::Bell;
+    use crate::reactor::sys::{Backend, Events};
+    use core::pin::pin;
+    use core::time::Duration;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::UnixStream;
+
+    fn bell() -> &'static Bell {
+        Box::leak(Box::new(Bell::new().unwrap()))
+    }
+
+    /// What the reactor's poller has to say of directions.
+    fn reports(reactor: &Reactor) -> Vec<(Token, bool)> {
+        let mut events = Events::new();
+        reactor.poller().wait(Some(Duration::ZERO), &mut events).unwrap();
+        let events = events.as_slice().iter().filter(|(token, _)| *token != Token::BELL);
+        events.map(|(token, ready)| (*token, ready.has(Ready::WRITE))).collect()
+    }
+
+    /// An event that was taken and is not delivered yet is of no use to anybody when the registration is renewed.
+    #[test]
+    fn what_nobody_hears_of_is_said_again() {
+        for backend in [Backend::Epoll, Backend::Poll] {
+            if !backend.is_supported() {
+                continue;
+            }
+            let (stream, _other) = UnixStream::pair().unwrap();
+            let fd = stream.as_raw_fd();
+            let reactor = Reactor::new(backend, bell());
+            let slot = Slot::of(fd);
+            let node = pin!(Node::marker(&Waits::Suspended));
+            let node = node.into_ref();
+            let mut state = slot.state.lock();
+            slot.join(fd, &mut state).unwrap();
+            let wait = (Direction::Write, slot.tick(Direction::Write));
+            assert!(slot.enter(fd, &reactor, wait, &mut state, node).is_none());
+            let before = Token::new(fd, state.generation);
+            assert_eq!(reports(&reactor), [(before, true)], "{backend:?}");
+            Slot::ask_again(fd, &mut state).unwrap();
+            let after = Token::new(fd, state.generation);
+            assert_ne!(before, after);
+            assert_eq!(reports(&reactor), [(after, true)], "{backend:?}");
+            state.remove(Direction::Write, &node);
+            drop(state);
+            slot.leave(fd);
+        }
+    }
+
+    /// Whoever watched it may be gone as soon as it is told to watch no longer.
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_descriptor_that_cannot_be_watched_elsewhere_stays_where_it_was() {
+        for of_loop in [false, true] {
+            let first = Reactor { of_loop, ..Reactor::new(Backend::Epoll, bell()) };
+            let here = Reactor::new(Backend::Epoll, bell());
+            // That of a poller cannot be watched by itself.
+            let fd = here.poller().as_fd().unwrap().as_raw_fd();
+            let slot = Slot::of(fd);
+            let mut state = slot.state.lock();
+            slot.join(fd, &mut state).unwrap();
+            slot.watch(fd, &first, &mut state).unwrap();
+            let (generation, tick) = (state.generation, slot.tick(Direction::Read));
+            for _ in 0..2 * STRANGERS {
+                let watched = slot.watch(fd, &here, &mut state);
+                assert_eq!(watched.is_err(), of_loop);
+                assert!(ptr::eq(state.reactor, &first));
+            }
+            assert_eq!((state.generation, slot.tick(Direction::Read)), (generation, tick));
+            drop(state);
+            slot.leave(fd);
+        }
+    }
 
     #[test]
     fn no_tick_finds_a_note_that_nobody_has_left() {

@@ -148,12 +148,17 @@ unsafe fn spawn_here<F, T>(
         let (carrier, control) = super::make(carrier, parent, closure, flags, named);
         metrics::add(&carrier.counters.spawned, 1);
         let handle = JoinHandle::new(control);
-        deferred::arm(watched.source, watched.armed, control);
         // A runtime that ends cancels its fibers after it has said so; the fence of arming is between that
-        // and this look. One that it has not seen yet would wait for ever.
-        if carrier.crew().phase() != Phase::Open {
-            cancel::request(control);
-        }
+        // and the second look. One that it has not seen yet would wait for ever. If it has ended long ago, nothing is to
+        // be watched by its pollers, which is what the first look is for.
+        let unless_open = || {
+            if carrier.crew().phase() != Phase::Open {
+                cancel::request(control);
+            }
+        };
+        unless_open();
+        deferred::arm(watched.source, watched.armed, control);
+        unless_open();
         handle
     }
 }
