@@ -281,6 +281,37 @@ fn the_file_is_json_with_a_slice_for_each_run() {
     assert!(with("s").count() >= 2 && with("s").count() == with("f").count(), "{text}");
 }
 
+/// One that runs again and again does not drive out the names of others.
+#[test]
+fn names_are_learned_once() {
+    use std::io::{Read, Write};
+    use std::ops::ControlFlow::{Break, Continue};
+    let _watch = watch::a_minute();
+    let runtime = Runtime::builder().carriers(2).build().unwrap();
+    let trace = runtime.handle().trace(20).unwrap();
+    let on = |carrier, name: &str| {
+        Builder::new().runtime(runtime.handle()).carrier(carrier).name(name.to_owned())
+    };
+    let early = on(0, "early").spawn(|| ()).unwrap();
+    let id = early.fiber().id();
+    early.join().unwrap();
+    events_to_the_end(&trace, id);
+    let (reader, mut writer) = sinew::io::pipe().unwrap();
+    let mut calls = 0;
+    let resting = on(1, "resting").spawn_whenever_readable(reader, move |reader| {
+        calls += reader.read(&mut [0]).unwrap();
+        if calls == 100 { Break(()) } else { Continue(()) }
+    });
+    writer.write_all(&[0; 100]).unwrap();
+    resting.unwrap().join().unwrap();
+    let mut file = Vec::new();
+    trace.write_json(&mut file).unwrap();
+    let text = String::from_utf8(file).unwrap();
+    for name in ["early (", "resting ("] {
+        assert!(text.contains(name), "no {name:?} in {text}");
+    }
+}
+
 #[test]
 fn how_long_fibers_run_and_wait_for_it_is_measured() {
     let _watch = watch::a_minute();
