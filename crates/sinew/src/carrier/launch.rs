@@ -393,7 +393,7 @@ fn tell_those_who_watch(me: FiberRef) {
 #[inline(never)]
 pub(super) fn drop_rest(me: &Control) {
     if let Some(extra) = me.extra() {
-        extra.drop_rest();
+        extra.drop_rest(|| me.flags());
     }
 }
 

@@ -3,7 +3,7 @@
 //! Made when it is first needed, and kept when the block is recycled: once warm, nothing is
 //! allocated for it.
 
-use super::control::Control;
+use super::control::{Control, Flags};
 use super::local::{self, Locals};
 use crate::carrier::bell::Bell;
 use crate::primitive::{AtomicBool, AtomicPtr, AtomicU64, Ordering, SpinLock};
@@ -27,7 +27,8 @@ pub(crate) struct Extra {
     pub(crate) captured: AtomicPtr<u8>,
     pub(crate) source: AtomicPtr<u8>,
     pub(crate) locals: Locals,
-    /// A panic of a slot's hook, to be raised when the wait has been left.
+    /// A panic of a slot's hook, to be raised when the wait has been left. Nothing unless the fiber has the flag
+    /// `PENDING`.
     pub(crate) pending_panic: Cell<Option<Box<dyn Any + Send>>>,
     /// Set before the block is occupied, from when on others look at it, and not changed until it is free.
     pub(crate) name: UnsafeCell<Option<Arc<str>>>,
@@ -43,7 +44,7 @@ pub(crate) struct Extra {
     /// Links of the list that the scope guards.
     pub(crate) scope_next: Cell<*const Control>,
     pub(crate) scope_previous: Cell<*const Control>,
-    /// The context slots in use, the innermost last.
+    /// The context slots in use, the innermost last. None unless the fiber has the flag `SLOTS`.
     pub(crate) slots: UnsafeCell<Vec<Rc<dyn crate::park::slots::Use>>>,
     /// Whom to tell of the end, if the join handle was polled as a future.
     pub(crate) waker: SpinLock<Option<Waker>>,
@@ -125,21 +126,24 @@ impl Extra {
         debug_assert!(self.locals.is_empty());
     }
 
-    /// Drops what is left of the user's, when a fiber ends or rests. May run anything, and leaves nothing: whoever
+    /// Drops what is left of the user's, when the fiber ends or rests. May run anything, and leaves nothing: whoever
     /// has the block next may be on another thread.
-    pub(crate) fn drop_rest(&self) {
-        // First-class fibers may be suspended where they use slots.
-        let uses = self.take_slots();
-        if !uses.is_empty() {
+    pub(crate) fn drop_rest(&self, flags: impl Fn() -> Flags) {
+        // What it may have of slots is not looked at unless it has some: it lies apart from what all touch.
+        const OF_SLOTS: Flags = Flags(Flags::SLOTS.0 | Flags::PENDING.0);
+        if flags().has(OF_SLOTS) {
+            // First-class fibers may be suspended where they use slots.
+            let uses = self.take_slots();
             report::contain(|| drop(uses));
-        }
-        if let Some(panic) = self.pending_panic.take() {
+            let panic = self.pending_panic.take();
             report::contain(|| drop(panic));
         }
         // The destructors of the others may have made some, so these go last.
         local::drop_all(&self.locals);
-        // What their destructors have left is leaked: no more code of the user's.
-        core::mem::forget(self.take_slots());
-        core::mem::forget(self.pending_panic.take());
+        if flags().has(OF_SLOTS) {
+            // What their destructors have left is leaked: no more code of the user's.
+            core::mem::forget(self.take_slots());
+            core::mem::forget(self.pending_panic.take());
+        }
     }
 }
