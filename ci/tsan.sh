@@ -5,11 +5,11 @@ source "$(dirname "$0")/lib.sh"
 export RUSTC_BOOTSTRAP=1
 export RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer --cfg sinew_tsan"
 export TSAN_OPTIONS="halt_on_error=1:suppressions=$PWD/ci/tsan.supp"
-# A test that measures how long the disk takes is left out. So are signals of the system: the sanitizer
+# Tests that measure how long the disk takes, and how much memory there is, are left out. So are signals of the system: the sanitizer
 # holds them back while a thread is in a call of the kernel that it does not know.
 run() {
     cargo test --target "$HOST" --target-dir target/tsan "$@" -- --test-threads=1 \
-        --skip others_run_while_the_disk_works
+        --skip others_run_while_the_disk_works --skip the_stacks_of_a_manager_go_with_it
 }
 run -p sinew-context --lib --test threads --test pool --test nesting --test ending \
     --test injecting --test generators --test scopes --test transcripts --test raw_context

@@ -61,6 +61,10 @@ pub(crate) struct Embedded {
     /// Fibers, or the root, that have interrupted themselves. The innermost is in the slot.
     interrupted: Cell<u32>,
     stepping: Cell<bool>,
+    /// When the step began.
+    begun: Cell<u64>,
+    /// How often a step may still end waits whose deadlines passed after it had begun.
+    timeouts: Cell<u32>,
     /// How often this thread has entered the carrier, one inside of the other.
     entered: Cell<u32>,
     /// Whether a hook runs on this thread, as if it were not the carrier. Who is current may have ended.
@@ -86,6 +90,8 @@ impl Embedded {
             lender: Cell::new(ptr::null()),
             interrupted: Cell::new(0),
             stepping: Cell::new(false),
+            begun: Cell::new(0),
+            timeouts: Cell::new(0),
             entered: Cell::new(0),
             aside: Cell::new(false),
             activation: Cell::new(0),
@@ -98,6 +104,10 @@ impl Embedded {
 
 /// How often a step looks for events, if there are more each time.
 const MOST_ROUNDS: u32 = 16;
+
+/// How often a step ends waits whose deadlines have passed since it began. Fibers that wait for moments would keep the
+/// loop otherwise: if they compute in between, each of them is due as soon as the others have run.
+const MOST_TIMEOUTS: u32 = 64;
 
 /// Something to be done on the root. It lies in the frame of the fiber that asks for it, which stays where
 /// it is until that is done.
@@ -454,6 +464,8 @@ impl Carrier {
         let _inside = Inside::enter(self);
         debug_assert_eq!(self.embedded.entered.get(), 1, "steps do not nest");
         self.embedded.stepping.set(true);
+        self.embedded.begun.set(clock::now());
+        self.embedded.timeouts.set(MOST_TIMEOUTS);
         self.inbox.unpark();
         let again = self.run_all_ready();
         self.embedded.stepping.set(false);
@@ -461,12 +473,10 @@ impl Carrier {
     }
 
     fn run_all_ready(&'static self) -> bool {
-        let mut begun = None;
         let mut rounds = 0;
         loop {
             self.shorten_tick_if_observed();
             self.tend();
-            let begun = *begun.get_or_insert(self.now.get());
             self.run_ready();
             if !self.refused.is_empty() {
                 self.refuse_some();
@@ -483,7 +493,7 @@ impl Carrier {
                 return true;
             }
             let earliest = self.earliest.load(Ordering::Relaxed);
-            if earliest <= begun {
+            if earliest <= self.embedded.begun.get() {
                 continue;
             }
             if earliest != clock::NEVER && earliest <= clock::now() {
@@ -498,6 +508,19 @@ impl Carrier {
             if self.inbox.park() {
                 return false;
             }
+        }
+    }
+
+    /// Ends waits whose deadlines have passed: of those that did so during this step, only so many times.
+    pub(super) fn expire_in_step(&self, now: u64) {
+        let (begun, left) = (self.embedded.begun.get(), self.embedded.timeouts.get());
+        let earliest = self.earliest.load(Ordering::Relaxed);
+        if earliest <= begun || earliest > now {
+            return self.expire(now);
+        }
+        if left > 0 {
+            self.embedded.timeouts.set(left - 1);
+            self.expire(now);
         }
     }
 

@@ -216,7 +216,11 @@ impl Carrier {
         if !self.inbox.is_empty() {
             self.take_inbox();
         }
-        self.expire(now);
+        if self.is_embedded() {
+            self.expire_in_step(now);
+        } else {
+            self.expire(now);
+        }
         // While others run as well, predicates are asked each time; alone, less and less often.
         let ran = (dispatched + begun)
             .saturating_sub(duties.begun.replace(begun))
