@@ -5,7 +5,8 @@ source "$(dirname "$0")/lib.sh"
 export RUSTC_BOOTSTRAP=1
 export RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer --cfg sinew_tsan"
 export TSAN_OPTIONS="halt_on_error=1:suppressions=$PWD/ci/tsan.supp"
-# Tests that measure how long the disk takes, and how much memory there is, are left out. So are signals of the system: the sanitizer
+# Tests that measure how long the disk takes, and how much memory there is, are left out. So are signals of the
+# system: the sanitizer
 # holds them back while a thread is in a call of the kernel that it does not know. And one that uses up all
 # descriptors, without which the sanitizer cannot look up what it is to leave out.
 run() {
@@ -25,4 +26,4 @@ run -p sinew --test resting --test deferred_starts --test sockets --test closing
     --test inspecting --test stalling --test dumping --test tracing --test deadlocks
 # The other tests of sinew-http have clients on scoped threads, or of rustls: the ends of the former and the locks
 # of the latter are the standard library's.
-run -p sinew-http --test lifecycle --test websockets
+run -p sinew-http --test lifecycle --test websockets --test kept_bodies --test deadlines
