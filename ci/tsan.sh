@@ -6,9 +6,8 @@ export RUSTC_BOOTSTRAP=1
 export RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer --cfg sinew_tsan"
 export TSAN_OPTIONS="halt_on_error=1:suppressions=$PWD/ci/tsan.supp"
 # Tests that measure how long the disk takes, and how much memory there is, are left out. So are signals of the
-# system: the sanitizer
-# holds them back while a thread is in a call of the kernel that it does not know. And one that uses up all
-# descriptors, without which the sanitizer cannot look up what it is to leave out.
+# system: the sanitizer holds them back while a thread is in a call of the kernel that it does not know. And one
+# that uses up all descriptors, without which the sanitizer cannot look up what it is to leave out.
 run() {
     cargo test --target "$HOST" --target-dir target/tsan "$@" -- --test-threads=1 \
         --skip others_run_while_the_disk_works --skip the_stacks_of_a_manager_go_with_it \
