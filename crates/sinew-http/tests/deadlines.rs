@@ -4,6 +4,7 @@ use crate::client::{Client, serve, serve_with};
 use sinew::sync::Event;
 use sinew_http::{Limits, Request, Response};
 use sinew_testkit::watch;
+use socket2::{Domain, Socket, Type};
 use std::io::{Read, Write};
 use std::sync::Arc;
 use std::time::Duration;
@@ -119,10 +120,14 @@ fn a_client_that_reads_slowly_is_not_given_up() {
         |server| server.limits(Limits::default().write_timeout(limit)),
         |_: Request| Response::new(vec![b'x'; LEN]),
     );
-    let mut stream = std::net::TcpStream::connect(server.local_addr()).unwrap();
+    // It says that it has room when it has read a good part of what it keeps, so that is not much.
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.set_recv_buffer_size(64 << 10).unwrap();
+    socket.connect(&server.local_addr().into()).unwrap();
+    let mut stream = std::net::TcpStream::from(socket);
     stream.set_read_timeout(Some(LONG)).unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
-    let (start, mut total, mut buffer) = (std::time::Instant::now(), 0, vec![0; 64 << 10]);
+    let (start, mut total, mut buffer) = (std::time::Instant::now(), 0, vec![0; 32 << 10]);
     loop {
         let count = stream.read(&mut buffer).unwrap();
         if count == 0 {

@@ -225,6 +225,8 @@ pub(crate) fn accepted(
 ) -> io::Result<()> {
     // Responses are sent whole: nothing is gained by waiting for more.
     stream.set_nodelay(true)?;
+    // A kernel that does not know how reports larger steps.
+    let _ = transport::have_progress_reported(&stream);
     stream.set_write_timeout(Some(shared.limits.write_timeout))?;
     let origin = Origin { peer, local: stream.local_addr()?, is_secure: shared.is_secure() };
     let connection = Arc::new(Connection {

@@ -180,6 +180,20 @@ impl Transport {
     }
 }
 
+/// How much of what is written may wait to be sent, in bytes.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+const UNSENT: u32 = 128 * 1024;
+
+/// Has those who write to a new connection woken when the client has taken some tens of kilobytes. The kernel would do so
+/// when a third of what it keeps for the connection is free, which may be more than a client that reads all the time
+/// takes before a write is given up.
+pub(super) fn have_progress_reported(stream: &TcpStream) -> io::Result<()> {
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    return SockRef::from(stream).set_tcp_notsent_lowat(UNSENT);
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    Ok(())
+}
+
 fn write_both(mut stream: &TcpStream, mut first: &[u8], second: &[u8]) -> io::Result<()> {
     while !first.is_empty() {
         let count = stream.write_vectored(&[IoSlice::new(first), IoSlice::new(second)])?;

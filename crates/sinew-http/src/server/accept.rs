@@ -6,8 +6,6 @@ use crate::log::Problem;
 use core::sync::atomic::Ordering;
 use sinew::net::TcpListener;
 use sinew::sync::Semaphore;
-#[cfg(any(target_os = "linux", target_os = "android"))]
-use socket2::SockRef;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::io;
 use std::net::SocketAddr;
@@ -56,7 +54,6 @@ fn open(address: SocketAddr, shares: bool) -> io::Result<TcpListener> {
 /// Accepts connections until it is cancelled. One that there is no room for waits here until there is, and others behind
 /// it, in the kernel: who waits for a connection to come keeps no room from the other listeners.
 pub(super) fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
-    have_progress_reported(listener);
     loop {
         let begun = listener.accept().and_then(|accepted| {
             let permit = Semaphore::acquire_owned(&shared.room, 1);
@@ -67,19 +64,4 @@ pub(super) fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
             shared.tell(&Problem::Accept(&error));
         }
     }
-}
-
-/// How much of what is written may wait to be sent, in bytes.
-#[cfg(any(target_os = "linux", target_os = "android"))]
-const UNSENT: u32 = 128 * 1024;
-
-/// Has those who write woken when the client has taken some tens of kilobytes. The kernel would do so when a third of
-/// what it keeps for a connection is free, which may be more than a client that reads all the time takes before a
-/// write is given up. Connections have it from their listener.
-fn have_progress_reported(listener: &TcpListener) {
-    #[cfg(any(target_os = "linux", target_os = "android"))]
-    // What listens may be something else than TCP, if somebody brought it along.
-    let _ = SockRef::from(listener).set_tcp_notsent_lowat(UNSENT);
-    #[cfg(not(any(target_os = "linux", target_os = "android")))]
-    let _ = listener;
 }
