@@ -84,23 +84,19 @@ pub(crate) fn write_head(
         out.extend_from_slice(content_type.line().as_bytes());
     }
     write_length(out, response, delimiter, terms);
-    // A response that names a protocol says that this is for the next one who gets it, and nobody behind.
+    // What names a protocol is for this connection, and not for one behind a proxy.
     let names_upgrade = response.fields().is_some_and(|fields| fields.contains_key(UPGRADE));
     let is_switch = response.status == StatusCode::SWITCHING_PROTOCOLS;
     debug_assert!(names_upgrade || !is_switch);
-    let option = match terms {
+    let fate = match terms {
         _ if is_switch => None,
         Terms { persists: false, .. } => Some("close"),
         Terms { old: true, .. } => Some("keep-alive"),
         Terms { old: false, .. } => None,
     };
-    match (names_upgrade, option) {
-        (false, None) => {}
-        (false, Some(option)) => write_field(out, b"connection", option.as_bytes()),
-        (true, None) => out.extend_from_slice(b"connection: upgrade\r\n"),
-        (true, Some(option)) => {
-            write_field(out, b"connection", format!("upgrade, {option}").as_bytes());
-        }
+    let options: Vec<&str> = names_upgrade.then_some("upgrade").into_iter().chain(fate).collect();
+    if !options.is_empty() {
+        write_field(out, b"connection", options.join(", ").as_bytes());
     }
     out.extend_from_slice(b"\r\n");
 }

@@ -1,5 +1,6 @@
 //! Hosts and ports, as they stand in targets and in the field `Host`.
 
+use super::is_escape;
 use core::net::Ipv6Addr;
 
 /// A host, and a port if there is one.
@@ -56,7 +57,7 @@ fn end_of_encoded_name(bytes: &[u8]) -> Option<usize> {
     let mut at = 0;
     while at < bytes.len() && bytes[at] != b':' {
         match &bytes[at..] {
-            [b'%', high, low, ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit() => at += 3,
+            escape if is_escape(escape) => at += 3,
             [byte, ..] if IN_NAME[*byte as usize] => at += 1,
             _ => return None,
         }

@@ -28,3 +28,8 @@ impl Refusal {
         Refusal::new(StatusCode::BAD_REQUEST, reason)
     }
 }
+
+/// Whether something begins with a percent sign and two digits.
+fn is_escape(bytes: &[u8]) -> bool {
+    matches!(bytes, [b'%', high, low, ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit())
+}

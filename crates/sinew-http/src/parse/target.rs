@@ -1,6 +1,6 @@
 //! What a request asks for: the second word of its first line.
 
-use super::{Refusal, authority};
+use super::{Refusal, authority, is_escape};
 use http::{Method, Uri};
 
 /// The forms that a request target has (RFC 9112, section 3.2).
@@ -68,10 +68,6 @@ fn is_path_and_query(bytes: &[u8]) -> bool {
         }
     }
     true
-}
-
-fn is_escape(bytes: &[u8]) -> bool {
-    matches!(bytes, [b'%', high, low, ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit())
 }
 
 const IN_PATH: u8 = 1;
