@@ -124,6 +124,8 @@ impl Extra {
         self.armed.store(ptr::null_mut(), Ordering::Relaxed);
         // What runs code of the user's when it is dropped went before the fiber ended.
         debug_assert!(self.locals.is_empty());
+        // SAFETY: as the caller promised.
+        debug_assert!(unsafe { (*self.slots.get()).is_empty() }, "slots without their flag");
     }
 
     /// Drops what is left of the user's, when the fiber ends or rests. May run anything, and leaves nothing: whoever
