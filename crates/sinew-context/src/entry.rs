@@ -17,6 +17,7 @@
 //! caller. There are two: `ended`, and the function that `resume_with` injects.
 
 use crate::arch;
+use crate::census::CountedBy;
 use crate::context::{self, Arrival, Context, Record};
 use crate::fiber::{CreateError, Fiber};
 use crate::hook::fatal;
@@ -150,6 +151,7 @@ where
     F: EntryFunction,
 {
     let launch = record.cast::<Launch<F>>();
+    let counted = CountedBy::this_thread();
     // A misaligned stack shows much later, and only in code that uses vector registers.
     debug_assert!(arch::stack_pointer().is_multiple_of(arch::STACK_ALIGN));
     // SAFETY: called by the trampoline, so these are the words of a switch to a fiber that was
@@ -169,6 +171,7 @@ where
             Ok(next) if header.unwind_to_is_none() => next,
             other => end_of_unwinding(header, other),
         };
+        counted.ended();
         leave(header, next)
     }
 }

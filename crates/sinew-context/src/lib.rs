@@ -9,6 +9,7 @@
 #![cfg_attr(sinew_loom, allow(dead_code, reason = "only what is modelled is used"))]
 
 mod arch;
+mod census;
 pub mod context;
 mod entry;
 mod fiber;
@@ -24,6 +25,7 @@ mod unwind;
 #[doc = include_str!("../docs/p0876.md")]
 pub mod p0876 {}
 
+pub use census::live_fibers;
 pub use fiber::{CreateError, Fiber, Resumed};
 pub use generator::{Consumer, Generator, Input, PushError, Yielder};
 pub use scope::{Scope, scope};

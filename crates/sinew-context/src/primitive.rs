@@ -23,6 +23,12 @@ pub(crate) use std::sync::{Mutex, MutexGuard};
 #[cfg(sinew_tsan)]
 pub(crate) use visible::{Mutex, MutexGuard};
 
+/// The lock of a `static`. Loom's cannot be one, because a model makes its locks anew for each run.
+#[cfg(not(any(sinew_loom, sinew_tsan)))]
+pub(crate) use std::sync::Mutex as StaticMutex;
+#[cfg(any(sinew_loom, sinew_tsan))]
+pub(crate) use visible::Mutex as StaticMutex;
+
 /// Locks, whether or not a panic passed while the lock was held: what it guards here is valid
 /// after each step.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -45,7 +51,7 @@ pub(crate) fn try_box<T>(value: T) -> std::io::Result<Box<T>> {
     }
 }
 
-#[cfg(sinew_tsan)]
+#[cfg(any(sinew_loom, sinew_tsan))]
 mod visible {
     use core::cell::UnsafeCell;
     use core::ops::{Deref, DerefMut};

@@ -1,4 +1,7 @@
-//! The crate keeps no state about fibers in global or thread-local variables.
+//! No global or thread-local variable knows which fiber runs.
+//!
+//! Statics stand in four places: the registry of stacks (`stack/overflow`), the hooks of a runtime (`hook.rs`), the
+//! macro that makes a word of a thread (`arch/thread_word.rs`), and the count of started fibers (`census.rs`).
 
 use std::path::{Path, PathBuf};
 
@@ -14,14 +17,15 @@ fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
 }
 
 #[test]
-fn statics_stand_only_in_overflow_and_hook() {
+fn statics_stand_only_in_four_places() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut files = Vec::new();
     sources(&root, &mut files);
     assert!(files.len() > 20);
     for file in files {
         let inside = file.strip_prefix(&root).unwrap();
-        if inside.starts_with("stack/overflow") || inside == Path::new("hook.rs") {
+        let allowed = ["stack/overflow", "hook.rs", "arch/thread_word.rs", "census.rs"];
+        if allowed.iter().any(|place| inside.starts_with(place)) {
             continue;
         }
         for (number, line) in std::fs::read_to_string(&file).unwrap().lines().enumerate() {
@@ -29,7 +33,8 @@ fn statics_stand_only_in_overflow_and_hook() {
             let declares = line.starts_with("static ")
                 || line.starts_with("pub static ")
                 || line.starts_with("pub(crate) static ")
-                || line.contains("thread_local!");
+                || line.contains("thread_local!")
+                || line.contains("thread_word!");
             let comment = line.starts_with("//");
             assert!(!declares || comment, "{}:{}: {line}", inside.display(), number + 1);
         }

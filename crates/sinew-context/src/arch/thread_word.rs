@@ -8,7 +8,7 @@
 /// Defines the module `$name` with `get` and `set` of a word of each thread, null at first.
 ///
 /// Thread-local storage of the kind *initial exec*, on glibc: eight bytes of what every thread has
-/// from the beginning.
+/// from the beginning. On other systems, a `thread_local!` behind functions that are never inlined.
 ///
 /// # Safety
 /// `$symbol` is its name for the linker, and goes into assembly as it is: a plain name that nothing
@@ -66,6 +66,7 @@ macro_rules! thread_word {
                 word
             }
 
+            #[inline(always)]
             pub(super) fn set(word: *const ()) {
                 // SAFETY: writes the calling thread's own word.
                 #[cfg(target_arch = "x86_64")]
@@ -92,6 +93,37 @@ macro_rules! thread_word {
                         options(nostack, preserves_flags),
                     );
                 }
+            }
+        }
+    };
+}
+
+/// Defines the module `$name` with `get` and `set` of a word of each thread, null at first.
+#[doc(hidden)]
+#[macro_export]
+#[cfg(not(all(
+    target_os = "linux",
+    target_env = "gnu",
+    any(target_arch = "x86_64", target_arch = "aarch64")
+)))]
+macro_rules! thread_word {
+    (unsafe $name:ident, $symbol:expr) => {
+        mod $name {
+            use core::cell::Cell;
+            use core::ptr;
+
+            ::std::thread_local! {
+                static WORD: Cell<*const ()> = const { Cell::new(ptr::null()) };
+            }
+
+            #[inline(never)]
+            pub(super) fn get() -> *const () {
+                WORD.get()
+            }
+
+            #[inline(never)]
+            pub(super) fn set(word: *const ()) {
+                WORD.set(word);
             }
         }
     };

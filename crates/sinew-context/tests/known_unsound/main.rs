@@ -81,6 +81,40 @@ fn a_fiber_dropped_by_a_thread_local_may_hold_a_borrow_of_one_that_is_gone() {
     assert_eq!(SEEN_BY_THE_FIBER.load(Ordering::Relaxed), 1, "`_borrowed` was gone by then");
 }
 
+/// A fiber is suspended inside `LocalKey::with` and forgotten, while a thread that it has lent the value to goes on.
+/// Its own thread ends and destroys the value: the frames that lend it never return, and so nothing waits for the
+/// borrower.
+#[test]
+fn a_forgotten_fiber_lends_a_thread_local_that_its_thread_destroys() {
+    static DROPPED: AtomicUsize = AtomicUsize::new(0);
+    thread_local!(static VALUE: Counted = const { Counted(&DROPPED) });
+    let (end, is_over) = std::sync::mpsc::channel::<()>();
+    let (begin, has_begun) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let fiber = Fiber::new(move |thread| {
+            VALUE.with(|value| {
+                std::thread::scope(|threads| {
+                    threads.spawn(move || {
+                        let borrowed: &Counted = value;
+                        begin.send(()).unwrap();
+                        let _ = is_over.recv();
+                        // A use of `borrowed` here would be a use after free.
+                        let _ = borrowed;
+                    });
+                    thread.resume().unwrap()
+                })
+            })
+        });
+        std::mem::forget(fiber.unwrap().resume());
+    })
+    .join()
+    .unwrap();
+    has_begun.recv().unwrap();
+    // The borrower has not ended: it waits for `end`.
+    assert_eq!(DROPPED.load(Ordering::Relaxed), 1, "what `borrowed` refers to is gone");
+    drop(end);
+}
+
 /// `exit` runs the destructors of thread-locals while the thread's frames are suspended inside
 /// `LocalKey::with`; a destructor resumes them.
 #[test]

@@ -4,6 +4,7 @@
 //! new one; if there are too many, to the first that has nothing else to do. A thread that has been
 //! idle for [`KEEP`] ends.
 
+use crate::carrier::thread as owned;
 use crate::primitive::SpinLock;
 use crate::report;
 use core::cell::Cell;
@@ -190,7 +191,7 @@ pub(super) fn report_no_thread() {
 
 fn start(number: u64, first: Option<Lent>) -> io::Result<()> {
     let name = format!("sinew-blocking-{number}");
-    thread::Builder::new().name(name).spawn(move || work(first)).map(drop)
+    owned::start(name, move || work(first)).map(drop)
 }
 
 /// The life of a thread.

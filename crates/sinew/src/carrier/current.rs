@@ -19,37 +19,8 @@ use std::collections::BTreeMap;
 pub(crate) type Key = (TypeId, u64, TypeId, [u64; 7]);
 
 // The carrier that this thread is. Without a destructor, so that it can be read at any time.
-#[cfg(all(
-    target_os = "linux",
-    target_env = "gnu",
-    any(target_arch = "x86_64", target_arch = "aarch64"),
-))]
 // SAFETY: a name of this crate, and of this version of it.
 sinew_context::thread_word!(unsafe word, concat!("sinew_here_", env!("CARGO_PKG_VERSION")));
-
-#[cfg(not(all(
-    target_os = "linux",
-    target_env = "gnu",
-    any(target_arch = "x86_64", target_arch = "aarch64"),
-)))]
-mod word {
-    use core::cell::Cell;
-    use core::ptr;
-
-    thread_local! {
-        static WORD: Cell<*const ()> = const { Cell::new(ptr::null()) };
-    }
-
-    #[inline(never)]
-    pub(super) fn get() -> *const () {
-        WORD.get()
-    }
-
-    #[inline(never)]
-    pub(super) fn set(word: *const ()) {
-        WORD.set(word);
-    }
-}
 
 thread_local! {
     /// The same in the thread's last moments, when the other is gone.

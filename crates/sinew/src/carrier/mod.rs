@@ -32,6 +32,8 @@ pub(crate) mod run;
 pub(crate) mod tenants;
 #[cfg(not(sinew_loom))]
 pub(crate) mod tend;
+#[cfg(not(sinew_loom))]
+pub(crate) mod thread;
 
 #[cfg(not(sinew_loom))]
 pub(crate) use crew::Crew;

@@ -26,6 +26,13 @@ pub(super) struct Tenants {
     rounds: Cell<u32>,
 }
 
+impl Tenants {
+    /// How many of the managers have fibers that have started and not ended.
+    fn with_started_fibers(&self) -> usize {
+        self.all.borrow().iter().filter(|(number, _)| has_started(*number)).count()
+    }
+}
+
 /// How often to wait for destructors of locals that are keys themselves. The system does so four times at least.
 const ROUNDS: u32 = 3;
 
@@ -84,6 +91,11 @@ pub(super) fn are_here() -> bool {
     tenants().is_some_and(|tenants| !tenants.all.borrow().is_empty())
 }
 
+/// How many managers of this thread have fibers that have started and not ended.
+pub(super) fn with_started_fibers() -> usize {
+    tenants().map_or(0, Tenants::with_started_fibers)
+}
+
 /// Forgets a manager of this thread.
 pub(crate) fn remove(number: u32) {
     let removed = tenants().and_then(|tenants| {
@@ -109,7 +121,7 @@ unsafe extern "C" fn thread_ends(tenants: *mut c_void) {
     if there.rounds.get() < ROUNDS && keep(tenants).is_ok() {
         return;
     }
-    if there.all.borrow().iter().any(|(number, _)| has_started(*number)) {
+    if there.with_started_fibers() > 0 {
         report::say(format_args!(
             "a thread ends with a manager that was leaked, and fibers of it that have not ended; the thread is kept, \
              since they may have lent what is on it"

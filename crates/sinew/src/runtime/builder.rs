@@ -3,14 +3,14 @@
 use super::idle::Idle;
 use super::{Handle, PinnedWait, Runtime, hooks};
 use crate::carrier::crew::{Crew, IdleHook, Settings};
-use crate::carrier::{Carrier, run};
+use crate::carrier::{Carrier, run, thread};
 use crate::reactor::{Backend, Reactor};
 use crate::signal::Signal;
 use core::time::Duration;
 use sinew_context::stack::DEFAULT_STACK_SIZE;
 use std::io;
 use std::sync::Arc;
-use std::thread;
+use std::thread::available_parallelism;
 
 /// Settings of a [`Runtime`].
 ///
@@ -327,7 +327,7 @@ impl Builder {
             }
             Some(count) => count,
             // Knows the affinity mask and the quota of the control group.
-            None => thread::available_parallelism().map_or(1, usize::from).min(MOST_CARRIERS),
+            None => available_parallelism().map_or(1, usize::from).min(MOST_CARRIERS),
         };
         if self.max_stacks == Some(0) {
             return Err(invalid("without a stack no fiber can run: max_stacks(0)".into()));
@@ -409,8 +409,8 @@ const MOST_CARRIERS: usize = 4096;
 fn start(carrier: &'static Carrier, crew: &Arc<Crew>) -> io::Result<()> {
     let crew = crew.clone();
     let name = format!("{}-{}", crew.settings.name, carrier.index());
-    thread::Builder::new().name(name).spawn(move || {
-        // Tells those who shut down, after everything of the thread's own is gone.
+    thread::start(name, move || {
+        // Tells the callers of a shutdown that this carrier is done. Its thread may stay for first-class fibers.
         struct Ended(Arc<Crew>);
         impl Drop for Ended {
             fn drop(&mut self) {

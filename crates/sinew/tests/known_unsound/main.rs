@@ -4,9 +4,15 @@
 //! there. These tests show that the hole is real, so that the documents can name it; they do not
 //! reach undefined behaviour themselves.
 
+use sinew::manager::{FiberManager, Options, SimpleLoopController};
+use sinew::sync::Event;
 use sinew::{ContextSlot, Runtime};
+use sinew_context::Fiber;
+use sinew_testkit::child::child;
 use sinew_testkit::watch;
 use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 fn one_carrier() -> Runtime {
@@ -77,6 +83,93 @@ fn a_scoped_thread_local_leaks_into_a_neighbour() {
         (seen, cured)
     });
     assert_eq!((seen, cured), (1, 0));
+}
+
+/// Says when it is dropped.
+struct Tells(&'static AtomicBool);
+
+impl Drop for Tells {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// A first-class fiber on a plain thread lends a thread-local to a child of a `sinew::scope`, and is forgotten. The
+/// thread ends and destroys the value while the child still has it.
+///
+/// Instead: drop the fiber before its thread ends, or clone the value out of `LocalKey::with`. Threads of sinew's stay
+/// in this case; see `tests/outliving.rs`.
+#[test]
+fn a_plain_thread_destroys_a_thread_local_that_a_forgotten_fiber_has_lent() {
+    static DROPPED: AtomicBool = AtomicBool::new(false);
+    thread_local!(static VALUE: Tells = const { Tells(&DROPPED) });
+    let _watch = watch::a_minute();
+    let (begun, end) = (Arc::new(Event::new()), Arc::new(Event::new()));
+    let theirs = (begun.clone(), end.clone());
+    let thread = std::thread::spawn(move || {
+        let fiber = Fiber::new(move |thread| {
+            VALUE.with(|value| {
+                sinew::scope(|scope| {
+                    scope.spawn(move || {
+                        let borrowed: &Tells = value;
+                        theirs.0.set();
+                        theirs.1.wait();
+                        // A use of `borrowed` here would be a use after free.
+                        let _ = borrowed;
+                    });
+                    thread.resume().unwrap()
+                })
+            })
+        });
+        std::mem::forget(fiber.unwrap().resume());
+    });
+    begun.wait();
+    thread.join().unwrap();
+    assert!(DROPPED.load(Ordering::SeqCst), "the hole is closed: say so in docs/soundness.md");
+    end.set();
+}
+
+/// A manager is leaked on a plain thread while one of its fibers lends a thread-local. The thread stays for good, but
+/// only after the destructors of its thread-locals have run.
+///
+/// Instead: drop the manager before its thread ends.
+#[test]
+fn a_plain_thread_destroys_a_thread_local_that_a_leaked_managers_fiber_has_lent() {
+    static DROPPED: AtomicBool = AtomicBool::new(false);
+    thread_local!(static VALUE: Tells = const { Tells(&DROPPED) });
+    let test = "a_plain_thread_destroys_a_thread_local_that_a_leaked_managers_fiber_has_lent";
+    child(test, || {
+        let _watch = watch::a_minute();
+        let (begun, end) = (Arc::new(Event::new()), Arc::new(Event::new()));
+        let theirs = (begun.clone(), end.clone());
+        std::thread::spawn(move || {
+            let manager =
+                FiberManager::new(SimpleLoopController::new(), Options::default()).unwrap();
+            manager.add_task(move || {
+                VALUE.with(|value| {
+                    std::thread::scope(|threads| {
+                        threads.spawn(move || {
+                            let borrowed: &Tells = value;
+                            theirs.0.set();
+                            theirs.1.wait();
+                            // A use of `borrowed` here would be a use after free.
+                            let _ = borrowed;
+                        });
+                        sinew::park();
+                    });
+                });
+            });
+            manager.loop_until_no_ready();
+            std::mem::forget(manager);
+        });
+        begun.wait();
+        // Set by the destructor, or never: the watchdog ends the test if the hole is closed.
+        while !DROPPED.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
+        end.set();
+    })
+    .assert_success();
 }
 
 /// While a fiber waits in a destructor during a panic, its neighbours see `panicking()`.

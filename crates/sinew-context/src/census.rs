@@ -1,0 +1,97 @@
+//! How many first-class fibers each thread has started that have not ended.
+//!
+//! A suspended fiber may have lent a thread-local of its thread to code that runs elsewhere: its frames are inside
+//! `LocalKey::with`, and a thread of a `std::thread::scope` reads the value. A fiber that was forgotten stays
+//! suspended for good, so a thread that has one must not destroy its thread-locals. A runtime asks [`live_fibers`]
+//! before it lets a thread of its own end.
+//!
+//! The count says how many fibers there are, never which one runs. It is a plain word of the thread, since almost
+//! every fiber ends on the thread that started it. A runtime that moves its fibers between threads may take a
+//! suspended first-class fiber along. Such a fiber is still counted on the thread that started it: when it ends
+//! elsewhere, the table [`ENDED_ELSEWHERE`] is told, and the counting thread subtracts it the next time it looks.
+
+use crate::arch;
+use crate::primitive::StaticMutex;
+use std::collections::BTreeMap;
+use std::sync::PoisonError;
+
+// SAFETY: a name of this crate, and of this version of it.
+crate::thread_word!(unsafe started, concat!("sinew_context_started_", env!("CARGO_PKG_VERSION")));
+
+/// Fibers that ended on another thread than the one that counts them, by the counting thread's pointer.
+///
+/// Only threads of a runtime can be in it, because only a runtime moves fibers. A thread of a runtime looks before it
+/// ends and takes its entry out, so a later thread with the same pointer finds none.
+static ENDED_ELSEWHERE: StaticMutex<BTreeMap<usize, usize>> = StaticMutex::new(BTreeMap::new());
+
+/// The thread that counts a started fiber. Kept in the fiber's first frame.
+#[derive(Clone, Copy)]
+pub(crate) struct CountedBy(usize);
+
+impl CountedBy {
+    /// Counts a fiber that starts on this thread.
+    // Not `inline(always)`: in a debug build that would make the first frame of every fiber larger.
+    #[inline]
+    pub(crate) fn this_thread() -> CountedBy {
+        set(get() + 1);
+        CountedBy(arch::thread_pointer())
+    }
+
+    /// Takes a fiber that ends out of the count.
+    #[inline]
+    pub(crate) fn ended(self) {
+        if self.0 == arch::thread_pointer() {
+            set(get() - 1);
+        } else {
+            self.ended_elsewhere();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn ended_elsewhere(self) {
+        with_elsewhere(|table| *table.entry(self.0).or_default() += 1);
+    }
+}
+
+fn with_elsewhere<R>(f: impl FnOnce(&mut BTreeMap<usize, usize>) -> R) -> R {
+    // The table is valid after each step, so a panic that passed while it was locked does no harm.
+    f(&mut ENDED_ELSEWHERE.lock().unwrap_or_else(PoisonError::into_inner))
+}
+
+#[inline(always)]
+fn get() -> usize {
+    started::get().addr()
+}
+
+#[inline(always)]
+fn set(count: usize) {
+    started::set(core::ptr::without_provenance(count));
+}
+
+/// How many first-class fibers have started on this thread and have not ended: suspended ones, forgotten ones, and
+/// those that run or wait for one that runs.
+///
+/// A thread should end its fibers before it returns. While one is suspended inside `LocalKey::with`, the destructors of
+/// the thread's locals would destroy a value that is still borrowed; `docs/soundness.md` states the condition.
+///
+/// # Examples
+/// ```
+/// use sinew_context::{Fiber, live_fibers};
+///
+/// let fiber = Fiber::new(|caller| caller.resume().unwrap())?;
+/// assert_eq!(live_fibers(), 0); // it has not started
+/// let suspended = fiber.resume().unwrap();
+/// assert_eq!(live_fibers(), 1);
+/// drop(suspended);
+/// assert_eq!(live_fibers(), 0);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn live_fibers() -> usize {
+    if get() > 0
+        && let Some(elsewhere) = with_elsewhere(|table| table.remove(&arch::thread_pointer()))
+    {
+        set(get() - elsewhere);
+    }
+    get()
+}

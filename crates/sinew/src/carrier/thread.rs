@@ -1,0 +1,65 @@
+//! Threads that sinew owns, which run code of users: carriers, threads for blocking work, and those that report.
+//!
+//! A suspended fiber may have lent a thread-local of its thread. If the fiber is forgotten, it stays suspended for
+//! good, and so the value must stay. A thread of sinew's therefore looks before its function returns, which is before
+//! the first destructor of a thread-local: while a started first-class fiber or a started fiber of a leaked manager
+//! belongs to it, the thread does not end. Threads of others cannot be held back in this way; `docs/soundness.md` has
+//! the condition for them.
+
+use super::tenants;
+use crate::report;
+use std::io;
+use std::thread::{self, Thread};
+
+/// Starts a thread that runs `f`, and then ends as soon as no suspended fiber belongs to it.
+///
+/// # Errors
+/// If the system has no thread left.
+pub(crate) fn start(name: String, f: impl FnOnce() + Send + 'static) -> io::Result<Thread> {
+    let thread = thread::Builder::new().name(name).spawn(move || {
+        f();
+        stay_for_fibers();
+    })?;
+    Ok(thread.thread().clone())
+}
+
+/// Returns if no suspended fiber belongs to the calling thread; otherwise reports it and never returns.
+fn stay_for_fibers() {
+    let fibers = sinew_context::live_fibers();
+    let managers = tenants::with_started_fibers();
+    if fibers == 0 && managers == 0 {
+        return;
+    }
+    let name = thread::current();
+    let name = name.name().unwrap_or("without a name");
+    report::say(format_args!(
+        "thread \"{name}\" is done, but {} still belong to it; the thread stays, since they may have lent its \
+         thread-locals. End or drop them before their thread ends, and do not forget them",
+        Left { fibers, managers }
+    ));
+    loop {
+        thread::park();
+    }
+}
+
+/// The fibers that a thread must outlive, for people.
+struct Left {
+    fibers: usize,
+    managers: usize,
+}
+
+impl std::fmt::Display for Left {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let plural = |count| if count == 1 { "" } else { "s" };
+        if self.fibers > 0 {
+            write!(f, "{} suspended first-class fiber{}", self.fibers, plural(self.fibers))?;
+        }
+        if self.fibers > 0 && self.managers > 0 {
+            f.write_str(" and ")?;
+        }
+        if self.managers > 0 {
+            write!(f, "the fibers of {} leaked manager{}", self.managers, plural(self.managers))?;
+        }
+        Ok(())
+    }
+}
