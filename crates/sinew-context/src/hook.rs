@@ -1,4 +1,4 @@
-//! Three functions that a runtime above this crate may set, once.
+//! Four functions that a runtime above this crate may set, once.
 //!
 //! They are, with `stack::overflow`, the only global state of the crate: configuration, not
 //! state about fibers. What runs is known to no variable; each switch hands it on.
@@ -18,11 +18,16 @@ pub type ReportHook = fn(message: &str);
 /// `fiber "worker" (id 7)`.
 pub type DescribeHook = fn(stack: core::ops::Range<usize>, out: &mut dyn fmt::Write) -> fmt::Result;
 
+/// Is told when the unwinding of a first-class fiber begins, with `true`, and when it has reached the fiber's first
+/// frame, with `false`. Both times it runs on the stack of the fiber that is unwound.
+pub type UnwindHook = fn(begins: bool);
+
 static HOST: OnceLock<HostHook> = OnceLock::new();
 /// Zero until `HOST` is set, then [`ASK`]. Apart from it, because each switch reads this word.
 static HOST_KEY: AtomicUsize = AtomicUsize::new(0);
 static REPORT: OnceLock<ReportHook> = OnceLock::new();
 static DESCRIBE: OnceLock<DescribeHook> = OnceLock::new();
+static UNWIND: OnceLock<UnwindHook> = OnceLock::new();
 
 /// A hook was set before; the first one stays.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,6 +91,23 @@ pub unsafe fn set_report_hook(hook: ReportHook) -> Result<(), AlreadySet> {
 /// unwind.
 pub unsafe fn set_describe_hook(hook: DescribeHook) -> Result<(), AlreadySet> {
     DESCRIBE.set(hook).map_err(|_| AlreadySet)
+}
+
+/// Sets the hook that is told when fibers are unwound.
+///
+/// Fibers are unwound by a panic that no panic hook sees. A runtime that has to know which of its fibers are
+/// unwinding, because the standard library counts panics by thread, learns it here.
+///
+/// # Safety
+/// It must not switch contexts and must not unwind.
+pub unsafe fn set_unwind_hook(hook: UnwindHook) -> Result<(), AlreadySet> {
+    UNWIND.set(hook).map_err(|_| AlreadySet)
+}
+
+pub(crate) fn tell_unwinding(begins: bool) {
+    if let Some(hook) = UNWIND.get() {
+        hook(begins);
+    }
 }
 
 pub(crate) fn describe() -> Option<DescribeHook> {

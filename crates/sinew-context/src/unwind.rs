@@ -14,7 +14,7 @@
 use crate::arch;
 use crate::entry::Header;
 use crate::fiber::Fiber;
-use crate::hook::fatal;
+use crate::hook::{fatal, tell_unwinding};
 use std::any::Any;
 use std::panic::{UnwindSafe, resume_unwind};
 
@@ -82,6 +82,7 @@ pub fn unwind(to: Fiber) -> ! {
         swallowed();
     }
     header.begin_unwinding(to);
+    tell_unwinding(true);
     resume_unwind(Box::new(Unwinding))
 }
 
@@ -121,5 +122,6 @@ pub fn is_unwind(payload: &(dyn Any + Send)) -> bool {
 pub(crate) fn arrived(payload: Box<dyn Any + Send>) {
     if let Ok(unwinding) = payload.downcast::<Unwinding>() {
         core::mem::forget(*unwinding);
+        tell_unwinding(false);
     }
 }

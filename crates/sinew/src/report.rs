@@ -48,7 +48,29 @@ fn replace(hook: Option<Hook>) {
 /// Runs code of the user's that may panic where nothing can be done about it. `None` if it did; the
 /// payload is not even dropped, since that may panic as well.
 pub(crate) fn contain<R>(f: impl FnOnce() -> R) -> Option<R> {
-    catch_unwind(AssertUnwindSafe(f)).map_err(std::mem::forget).ok()
+    contained(f).map_err(std::mem::forget).ok()
+}
+
+/// Runs code of the user's from which no unwinding may go on: a destructor or a hook in the middle of something.
+///
+/// # Errors
+/// The payload of a panic.
+///
+/// # Aborts
+/// If a first-class fiber is unwound inside: a destructor that sinew runs on the fiber's stack has switched away, and
+/// the fiber was dropped there. That unwinding may neither go on here nor be lost.
+pub(crate) fn contained<R>(f: impl FnOnce() -> R) -> std::thread::Result<R> {
+    let result = catch_unwind(AssertUnwindSafe(f));
+    if let Err(payload) = &result
+        && sinew_context::is_unwind(&**payload)
+    {
+        say(format_args!(
+            "a first-class fiber was dropped while a destructor or hook that sinew had called on it had switched away; \
+             aborting, since it cannot be unwound from there"
+        ));
+        std::process::abort();
+    }
+    result
 }
 
 /// Says something.

@@ -69,6 +69,46 @@ fn a_fiber_waits_in_a_destructor_while_a_neighbour_panics() {
     assert_eq!(log.take(), ["neighbour panicked: true"]);
 }
 
+/// Dropping a suspended first-class fiber unwinds it, which no panic hook sees. While a neighbour is suspended in the
+/// middle of a panic, a cancelled fiber that waits in a destructor there must still not be unwound a second time.
+#[test]
+fn a_destructor_of_a_dropped_first_class_fiber_waits_beside_a_neighbour_that_panics() {
+    let test = "a_destructor_of_a_dropped_first_class_fiber_waits_beside_a_neighbour_that_panics";
+    struct Waits(fn());
+    impl Drop for Waits {
+        fn drop(&mut self) {
+            (self.0)();
+        }
+    }
+    child(test, || {
+        let _watch = watch::a_minute();
+        one_carrier().run(|| {
+            let panics = sinew::spawn_local(|| {
+                let _waits = Waits(sinew::park);
+                panic!("on purpose");
+            });
+            while panics.fiber().waits_for().is_none() {
+                sinew::yield_now();
+            }
+            let drops = sinew::spawn_local(|| {
+                let fiber = sinew_context::Fiber::new(|caller| {
+                    let _waits = Waits(|| sinew::sleep(Duration::from_millis(1)));
+                    caller.resume().unwrap()
+                });
+                let suspended = fiber.unwrap().resume().unwrap();
+                sinew::current().cancel();
+                drop(suspended);
+                // The unwinding is over: the next wait raises.
+                sinew::park();
+            });
+            assert!(sinew::is_cancel(&*drops.join().unwrap_err()));
+            panics.fiber().unpark();
+            assert!(panics.join().is_err());
+        });
+    })
+    .assert_success();
+}
+
 /// One that unwinds cancels a neighbour on its own carrier and waits for it: the neighbour must be
 /// told, although the thread counts a panic.
 #[test]

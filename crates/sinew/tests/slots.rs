@@ -1,9 +1,13 @@
 //! Context slots: foreign thread-locals that follow a fiber.
 
-use sinew::{Builder, ContextSlot, Runtime};
+use sinew::inspect::FiberInfo;
+use sinew::sync::MutexGuard;
+use sinew::{Builder, ContextSlot, Runtime, WaitKind};
+use sinew_testkit::child::child;
 use sinew_testkit::watch;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 thread_local!(static STATE: Cell<u32> = const { Cell::new(0) });
@@ -144,4 +148,65 @@ fn a_hook_cannot_wait() {
     sinew::run(|| {
         assert!(catch_unwind(AssertUnwindSafe(|| WAITS.enter(0, || ()))).is_err());
     });
+}
+
+/// A hook may block its thread where the wait cannot be refused: a guard takes its lock back. If that happens in the
+/// middle of a wait of a fiber that unwinds, the fiber still counts as unwinding afterwards: a cancellation that
+/// raised in its destructor would end the process.
+#[test]
+fn a_hook_that_blocks_leaves_the_wait_around_it_as_it_was() {
+    static LOCK: sinew::sync::Mutex<()> = sinew::sync::Mutex::new(());
+    static BLOCKS: AtomicBool = AtomicBool::new(false);
+    static BLOCKING: ContextSlot<()> = ContextSlot::new(|()| {
+        if BLOCKS.swap(false, Ordering::SeqCst) {
+            let me = sinew::current();
+            let mut guard = LOCK.lock();
+            let mut thread = None;
+            MutexGuard::unlocked(&mut guard, || {
+                let (tell, told) = std::sync::mpsc::channel();
+                thread = Some(std::thread::spawn(move || {
+                    let guard = LOCK.lock();
+                    tell.send(()).unwrap();
+                    let blocks = |info: &FiberInfo| {
+                        info.id() == me.id()
+                            && info.wait.is_some_and(|wait| wait.kind == WaitKind::Lock)
+                    };
+                    while !sinew::fibers().iter().any(blocks) {
+                        std::thread::yield_now();
+                    }
+                    drop(guard);
+                }));
+                told.recv().unwrap();
+            });
+            drop(guard);
+            thread.unwrap().join().unwrap();
+        }
+    });
+    struct Parks;
+    impl Drop for Parks {
+        fn drop(&mut self) {
+            BLOCKS.store(true, Ordering::SeqCst);
+            sinew::park();
+        }
+    }
+    child("a_hook_that_blocks_leaves_the_wait_around_it_as_it_was", || {
+        let _watch = watch::a_minute();
+        Runtime::builder().carriers(1).build().unwrap().run(|| {
+            let fiber = sinew::spawn_local(|| {
+                BLOCKING.enter((), || {
+                    let _parks = Parks;
+                    panic!("on purpose");
+                });
+            });
+            while fiber.fiber().waits_for() != Some(WaitKind::Park) {
+                sinew::yield_now();
+            }
+            fiber.cancel();
+            sinew::yield_now();
+            fiber.fiber().unpark();
+            let payload = fiber.join().unwrap_err();
+            assert_eq!(payload.downcast_ref::<&str>(), Some(&"on purpose"));
+        });
+    })
+    .assert_success();
 }

@@ -38,6 +38,8 @@ pub(crate) struct Extra {
     pub(crate) held_back: AtomicBool,
     /// The nearest deadline of the scopes that the fiber is in, if it has the flag `DEADLINE`.
     pub(crate) deadline: Cell<u64>,
+    /// How many first-class fibers of this fiber are being unwound.
+    pub(crate) unwindings: Cell<u32>,
     /// The scope that the fiber is a child of, and what to do there at its end.
     pub(crate) scope: Cell<*const ()>,
     pub(crate) scope_end: Cell<Option<&'static ScopeEnd>>,
@@ -81,6 +83,7 @@ impl Default for Extra {
             held_back: AtomicBool::new(false),
             locals: Locals::new(),
             deadline: Cell::new(u64::MAX),
+            unwindings: Cell::new(0),
             scope: Cell::new(ptr::null()),
             scope_end: Cell::new(None),
             scope_next: Cell::new(ptr::null()),
@@ -120,6 +123,8 @@ impl Extra {
         self.stack_size.set(0);
         self.held_back.store(false, Ordering::Relaxed);
         self.deadline.set(u64::MAX);
+        // A first-class fiber that was forgotten in the middle of its unwinding stays counted until here.
+        self.unwindings.set(0);
         self.scope_end.set(None);
         self.armed.store(ptr::null_mut(), Ordering::Relaxed);
         // What runs code of the user's when it is dropped went before the fiber ended.

@@ -257,7 +257,7 @@ unsafe fn refuse<F, T>(control: &Control, payload: Box<dyn Any + Send>) {
     // SAFETY: as for `run`.
     unsafe {
         let closure = take::<F>(&control.storage);
-        let dropped = catch_unwind(AssertUnwindSafe(|| drop(closure)));
+        let dropped = report::contained(|| drop(closure));
         let result: Outcome<T> = Err(dropped.err().unwrap_or(payload));
         put(&control.storage, result);
     }

@@ -178,17 +178,15 @@ fn state_of(fiber: &Fiber, now: u64) -> (State, Option<WaitInfo>, Option<usize>)
         let wait = WaitInfo { kind, address, joins: None, owner: None, since, left: None };
         return (State::Suspended, Some(wait), None);
     }
+    let pinned = || pinned_wait_of(fiber.control(), now).map(|(_, _, wait)| wait);
     match wait_of(fiber.control(), now) {
-        // It has not stopped yet, or was woken meanwhile.
-        Some(_) if before.is_none() || place() != before => (State::Running, None, None),
+        // It has not stopped yet, or was woken meanwhile. A hook that runs before it stops may block.
+        Some(_) if before.is_none() || place() != before => (State::Running, pinned(), None),
         Some((_, wait)) => (State::Suspended, Some(wait), before),
         None => match fiber.state() {
             // It was woken, and waited again, while it was looked at.
             State::Suspended => (State::Runnable, None, None),
-            State::Running => {
-                let pinned = pinned_wait_of(fiber.control(), now);
-                (State::Running, pinned.map(|(_, _, wait)| wait), None)
-            }
+            State::Running => (State::Running, pinned(), None),
             state => (state, None, None),
         },
     }

@@ -1,7 +1,9 @@
 //! A value that somebody else will have: a fiber waits for it.
 
 use crate::sync::channel::{OneshotSender, oneshot};
+use sinew_context::catch_panic;
 use std::fmt;
+use std::panic::AssertUnwindSafe;
 
 /// A promise of a value, made by [`await_with`]. Dropping it breaks it.
 #[derive(Debug)]
@@ -34,7 +36,9 @@ impl<T> Promise<T> {
         let _ = self.0.send(Ok(value));
     }
 
-    /// Keeps the promise with what `f` returns; if it panics, that goes on in the one who waits.
+    /// Keeps the promise with the result of `f`. If `f` panics, the panic goes on in the waiter.
+    ///
+    /// If `f` runs in a first-class fiber that is dropped meanwhile, the fiber is unwound and the promise is broken.
     ///
     /// # Examples
     /// ```
@@ -43,7 +47,7 @@ impl<T> Promise<T> {
     /// assert_eq!(await_with(|promise| promise.set_with(|| 2 + 3)), Ok(5));
     /// ```
     pub fn set_with(self, f: impl FnOnce() -> T) {
-        let _ = self.0.send(std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)));
+        let _ = self.0.send(catch_panic(AssertUnwindSafe(f)));
     }
 }
 

@@ -100,8 +100,8 @@ pub(crate) struct Wait {
     epoch: Epoch,
     /// The fiber, if it is pinned and waits as its thread.
     pinned: Option<&'static Control>,
-    /// A migratable fiber that is bound for the time of this wait.
-    rebind: bool,
+    /// Whether this wait has set `UNWINDING`, and takes it back. A migratable fiber is bound meanwhile.
+    marked: bool,
 }
 
 impl Wait {
@@ -152,7 +152,7 @@ impl Wait {
         }
         control.record_wait(kind, address, carrier.now.get());
         let epoch = control.wake.begin();
-        Some(Wait { control, carrier, epoch, pinned: None, rebind: false })
+        Some(Wait { control, carrier, epoch, pinned: None, marked: false })
     }
 
     /// Begins a wait that must not fail: blocks the thread where a fiber cannot be suspended.
@@ -191,8 +191,8 @@ impl Wait {
         }
         // A migratable fiber stays where it is while it unwinds: the count of panics is the
         // thread's. Who looks at it from another thread must find that before it finds the wait.
-        let rebind = flags.has(Flags::MIGRATABLE) && std::thread::panicking();
-        if rebind {
+        let marked = flags.has(Flags::MIGRATABLE) && std::thread::panicking();
+        if marked {
             control.clear_flags(Flags::MIGRATABLE);
             control.set_flags(Flags::UNWINDING);
         }
@@ -203,7 +203,7 @@ impl Wait {
             // request before we stop, or it sees that we wait.
             fence(Ordering::SeqCst);
         }
-        Wait { control, carrier, epoch, pinned: None, rebind }
+        Wait { control, carrier, epoch, pinned: None, marked }
     }
 
     fn begin_as_thread(pinned: Option<&'static Control>, kind: WaitKind, address: usize) -> Wait {
@@ -211,11 +211,17 @@ impl Wait {
         let control: &'static Control = unsafe { &*current::proxy().into_counted() };
         control.record_wait(kind, address, clock::now());
         let epoch = control.wake.begin();
+        let mut marked = false;
         if let Some(fiber) = pinned {
-            if std::thread::panicking() {
+            // In a hook in the middle of a wait, the wait around this one may have set it already.
+            marked = std::thread::panicking() && !fiber.flags().has(Flags::UNWINDING);
+            if marked {
                 fiber.set_flags(Flags::UNWINDING);
             }
-            fiber.record_wait(kind, address, clock::now());
+            // The record of the wait around this one does not change before that wait has ended.
+            if fiber.wake.waiting().is_none() {
+                fiber.record_wait(kind, address, clock::now());
+            }
             let extra = fiber.extra_or_new();
             // ORDERING: Release: who reads it sees that the wait before is over; pairs with the Acquire in
             // `wake_pinned`.
@@ -225,7 +231,7 @@ impl Wait {
             // ORDERING: SeqCst fence; pairs with the ones in `cancel::request` and `unpark`.
             fence(Ordering::SeqCst);
         }
-        Wait { control, carrier: ptr::null(), epoch, pinned, rebind: false }
+        Wait { control, carrier: ptr::null(), epoch, pinned, marked }
     }
 
     /// Whom to wake.
@@ -253,11 +259,11 @@ impl Wait {
     /// Ends a wait that was not registered anywhere.
     #[inline(always)]
     pub(crate) fn abandon(self) {
-        let Wait { control, carrier, epoch, pinned, rebind } = self;
-        let plain = !carrier.is_null() && !control.flags().has(Flags::ROAMING) && !rebind;
+        let Wait { control, carrier, epoch, pinned, marked } = self;
+        let plain = !carrier.is_null() && !control.flags().has(Flags::ROAMING) && !marked;
         // What else might end it comes on this thread, when the fiber does not run.
         if !plain || !control.wake.claim_alone(epoch, Outcome::Notified) {
-            withdraw(control, carrier, epoch, pinned, rebind);
+            withdraw(control, carrier, epoch, pinned, marked);
         }
     }
 
@@ -291,8 +297,8 @@ impl Wait {
             || self.control.life.marks() & CANCELLED != 0
             || std::thread::panicking()
         {
-            let Wait { control, carrier, epoch, pinned, rebind } = self;
-            return long_way(control, carrier, epoch, pinned, rebind, deadline);
+            let Wait { control, carrier, epoch, pinned, marked } = self;
+            return long_way(control, carrier, epoch, pinned, marked, deadline);
         }
         // SAFETY: carriers live for ever; the fiber runs on it, and is registered.
         unsafe {
@@ -448,16 +454,18 @@ impl Wait {
 
     /// Puts back what `begin` changed.
     fn ended(&self) {
-        if self.rebind {
-            self.control.clear_flags(Flags::UNWINDING);
-            self.control.set_flags(Flags::MIGRATABLE);
+        if self.marked {
+            self.who().clear_flags(Flags::UNWINDING);
         }
         if let Some(fiber) = self.pinned {
-            fiber.clear_flags(Flags::UNWINDING);
             if let Some(extra) = fiber.extra() {
                 extra.pinned_as.store(ptr::null_mut(), Ordering::Release);
             }
-            fiber.record_wait(WaitKind::None, 0, 0);
+            if fiber.wake.waiting().is_none() {
+                fiber.record_wait(WaitKind::None, 0, 0);
+            }
+        } else if self.marked {
+            self.control.set_flags(Flags::MIGRATABLE);
         }
         if self.carrier.is_null() {
             // SAFETY: counted in `begin_as_thread`. The wait has ended, so its outcome was read.
@@ -474,10 +482,10 @@ fn long_way(
     carrier: *const Carrier,
     epoch: Epoch,
     pinned: Option<&'static Control>,
-    rebind: bool,
+    marked: bool,
     deadline: u64,
 ) -> Outcome {
-    Wait { control, carrier, epoch, pinned, rebind }.suspend_long_way(deadline)
+    Wait { control, carrier, epoch, pinned, marked }.suspend_long_way(deadline)
 }
 
 /// [`Wait::withdraw`], likewise.
@@ -488,9 +496,9 @@ fn withdraw(
     carrier: *const Carrier,
     epoch: Epoch,
     pinned: Option<&'static Control>,
-    rebind: bool,
+    marked: bool,
 ) {
-    Wait { control, carrier, epoch, pinned, rebind }.withdraw();
+    Wait { control, carrier, epoch, pinned, marked }.withdraw();
 }
 
 /// What makes the beginning of a wait special.
@@ -528,7 +536,8 @@ fn scope_deadline(who: &Control) -> u64 {
 ///
 /// The standard library counts panics per thread. While no neighbour is suspended in the middle of
 /// an unwinding, the count is the fiber's own. While one is, a fiber counts as unwinding if a panic
-/// was seen to begin in it: by the panic hook, or by whatever of ours raised or passed one on. If
+/// was seen to begin in it: by the panic hook, by sinew-context, which unwinds first-class fibers, or by
+/// whatever of ours raised or passed one on. If
 /// panics were seen to end that nobody saw begin (another hook has replaced ours), every fiber
 /// counts as unwinding then. One that counts wrongly hears of its cancellation when nobody on the
 /// thread unwinds any more.
@@ -539,6 +548,7 @@ pub(crate) fn is_unwinding(carrier: &Carrier, control: &Control) -> bool {
     }
     carrier.unwinding.get() == 0
         || control.flags().has(Flags::PANICKED)
+        || control.extra().is_some_and(|extra| extra.unwindings.get() > 0)
         || PANICS_UNSEEN.load(Ordering::Relaxed)
 }
 

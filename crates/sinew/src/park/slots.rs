@@ -191,14 +191,15 @@ fn exchange_all(control: &Control, inwards: bool) {
         let position = if inwards { step } else { count - 1 - step };
         let Some(used) = with_uses(extra, |uses| uses.get(position).cloned()) else { continue };
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| used.exchange())) {
-            // The first one counts; the wait raises it when it has been left.
-            match extra.pending_panic.take() {
-                None => extra.pending_panic.set(Some(panic)),
-                Some(first) => {
-                    extra.pending_panic.set(Some(first));
-                    core::mem::forget(panic);
-                }
-            }
+            // The first one counts; the wait raises it when it has been left. The unwinding of a first-class fiber
+            // must not be lost, so it comes before a panic.
+            let before = extra.pending_panic.take();
+            let (kept, lost) = match before {
+                Some(first) if !sinew_context::is_unwind(&*panic) => (first, Some(panic)),
+                before => (panic, before),
+            };
+            extra.pending_panic.set(Some(kept));
+            core::mem::forget(lost);
             control.set_flags(Flags::PENDING);
         }
     }

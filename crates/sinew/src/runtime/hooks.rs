@@ -20,7 +20,9 @@ pub(super) fn install(panics: bool) {
         let host = unsafe { sinew_context::hook::set_host_hook(here::host) };
         // SAFETY: it reads what is there, and allocates nothing.
         let describe = unsafe { sinew_context::hook::set_describe_hook(describe_stack) };
-        if host.is_err() || describe.is_err() {
+        // SAFETY: it counts, and does nothing else.
+        let unwind = unsafe { sinew_context::hook::set_unwind_hook(count_unwinding) };
+        if host.is_err() || describe.is_err() || unwind.is_err() {
             report::say(format_args!(
                 "another runtime has set the hooks of sinew-context; first-class fibers and \
                  overflow reports do not know the fibers of this one"
@@ -75,6 +77,15 @@ fn install_panic_hook() {
             }
         });
     }));
+}
+
+/// Counts the first-class fibers of the running fiber that are being unwound: a panic that no panic hook sees.
+fn count_unwinding(begins: bool) {
+    if let Some((_, control)) = here::fiber() {
+        let count = &control.extra_or_new().unwindings;
+        // One that began in another fiber cannot arrive here; saturate all the same rather than be off by one.
+        count.set(if begins { count.get() + 1 } else { count.get().saturating_sub(1) });
+    }
 }
 
 /// Says whose stack overflowed. Called in a signal handler, on the thread that overflowed.

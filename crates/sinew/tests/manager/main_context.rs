@@ -1,10 +1,14 @@
 //! Leaving the fiber's stack for a while.
 
 use crate::kit::{MS, kept, panic_of, simple, stack_address, with};
-use sinew::manager::{self, ManagerHandle, Options, run_in_main_context};
+use sinew::manager::{
+    self, BrokenPromise, ManagerHandle, Options, Promise, await_with, run_in_main_context,
+};
 use sinew::sync::{Baton, Mutex};
+use sinew_context::Fiber;
 use sinew_testkit::{Log, watch};
 use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -258,4 +262,23 @@ fn large_results_and_captures_pass_through() {
     });
     controller.run();
     assert_eq!(sum.get().unwrap(), 40_000);
+}
+
+/// `Promise::set_with` runs in a first-class fiber, which is dropped while the closure has switched away. The promise
+/// is broken, and the unwinding goes on to the end of the fiber.
+#[test]
+fn a_promise_is_broken_by_the_unwinding_of_a_first_class_fiber() {
+    let _watch = watch::a_minute();
+    let outcome = await_with(|promise: Promise<u32>| {
+        let fiber = Fiber::new(|caller| {
+            let back = Rc::new(Cell::new(Some(caller)));
+            promise.set_with(|| {
+                back.set(back.take().unwrap().resume());
+                7
+            });
+            back.take().unwrap()
+        });
+        drop(fiber.unwrap().resume().unwrap());
+    });
+    assert_eq!(outcome, Err(BrokenPromise));
 }

@@ -3,7 +3,10 @@
 use crate::{message_of, one_carrier, text};
 use sinew::tasks::{AtomicBatchDispatcher, BatchFuture, BatchToken, DispatchError, collect_all};
 use sinew::{Runtime, WaitKind};
+use sinew_context::Fiber;
 use sinew_testkit::{Log, Seed, watch};
+use std::cell::Cell;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -370,4 +373,31 @@ fn threads_and_fibers_complete_batches_together() {
         assert_eq!(calls(&count), usize::from(commits && dropped.is_empty()));
         assert_eq!(Arc::strong_count(&count), 1);
     }
+}
+
+/// The function of a dispatcher runs in a first-class fiber, which is dropped while it has switched away there. The
+/// futures of the batch fail, and the unwinding goes on to the end of the fiber.
+#[test]
+fn a_first_class_fiber_that_is_dropped_in_the_function_is_unwound() {
+    let _watch = watch::a_minute();
+    let log = Log::new();
+    let (in_function, in_fiber) = (log.on_drop("the function"), log.on_drop("the fiber"));
+    let future = Rc::new(Cell::new(None));
+    let tell = future.clone();
+    let fiber = Fiber::new(move |caller| {
+        let _in_fiber = in_fiber;
+        let back = Rc::new(Cell::new(Some(caller)));
+        let inner = back.clone();
+        let dispatcher = AtomicBatchDispatcher::new_local(move |batch: Vec<u32>| {
+            let _in_function = &in_function;
+            inner.set(inner.take().unwrap().resume());
+            batch
+        });
+        tell.set(Some(dispatcher.token().dispatch(1)));
+        dispatcher.commit();
+        back.take().unwrap()
+    });
+    drop(fiber.unwrap().resume().unwrap());
+    assert_eq!(log.take(), ["the function", "the fiber"]);
+    assert_eq!(future.take().unwrap().get(), Err(DispatchError::Cancelled));
 }

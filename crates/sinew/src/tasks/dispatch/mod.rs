@@ -15,12 +15,13 @@ pub use future::BatchFuture;
 
 use crate::cancel::{self, is_cancel};
 use future::Promise;
+use sinew_context::is_unwind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Calls the function with all values, and gives each future its result or all of them an error.
 ///
-/// A panic is told to the futures and goes no further; a cancellation of the caller goes on, and so does a
-/// panic of which there is no future to tell.
+/// A panic is told to the futures and goes no further. A cancellation of the caller goes on, and so does the unwinding
+/// of a first-class fiber that calls this, and a panic of which there is no future to tell.
 fn run<V, R>(values: Vec<V>, promises: Vec<Promise<R>>, f: impl FnOnce(Vec<V>) -> Vec<R>) {
     match catch_unwind(AssertUnwindSafe(|| f(values))) {
         Ok(results) if results.len() == promises.len() => {
@@ -32,7 +33,7 @@ fn run<V, R>(values: Vec<V>, promises: Vec<Promise<R>>, f: impl FnOnce(Vec<V>) -
             fail(promises, &error);
         }
         Err(payload) => {
-            let cancelled = is_cancel(&*payload);
+            let cancelled = is_cancel(&*payload) || is_unwind(&*payload);
             let goes_on = cancelled || promises.is_empty();
             let error = if cancelled {
                 DispatchError::Cancelled
