@@ -1,10 +1,13 @@
-//! Limits of the process: addresses, descriptors, threads.
+//! Limits of the process: addresses, descriptors, threads; and of a runtime: stacks.
 //!
-//! Each case sets a limit for a process of its own.
+//! A case that sets a limit of a process has one of its own.
 
 use sinew::Runtime;
+use sinew::sync::Mutex;
 use sinew_testkit::child::child;
+use sinew_testkit::watch;
 use std::io;
+use std::sync::Arc;
 
 fn set_limit(which: libc::__rlimit_resource_t, value: u64) {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
@@ -107,4 +110,71 @@ fn without_addresses_fibers_end_with_the_error_and_the_others_go_on() {
     });
     outcome.assert_success();
     assert!(outcome.stderr.contains("ends before it began"), "{outcome:#?}");
+}
+
+/// Takes a lock when it is dropped, and says so.
+struct LocksOnDrop(Arc<Mutex<u32>>);
+
+impl Drop for LocksOnDrop {
+    fn drop(&mut self) {
+        *self.0.lock() += 1;
+    }
+}
+
+/// Fibers for which there is no stack end one after the other in a fiber of their own: a destructor that waits for a
+/// suspended neighbour does not block the carrier.
+#[test]
+fn closures_of_fibers_without_a_stack_may_wait_when_they_are_dropped() {
+    let _watch = watch::a_minute();
+    let runtime = Runtime::builder().carriers(1).max_stacks(2).build().unwrap();
+    let count = runtime.run(|| {
+        let lock = Arc::new(Mutex::new(0));
+        let theirs = lock.clone();
+        let holder = sinew::spawn_local(move || {
+            let _guard = theirs.lock();
+            sinew::park();
+        });
+        while holder.fiber().waits_for().is_none() {
+            sinew::yield_now();
+        }
+        let refused = [0; 5].map(|_| {
+            let value = LocksOnDrop(lock.clone());
+            sinew::spawn(move || drop(value))
+        });
+        while refused[0].fiber().waits_for() != Some(sinew::WaitKind::Lock) {
+            sinew::yield_now();
+        }
+        holder.fiber().unpark();
+        holder.join().unwrap();
+        // The first one was refused. The others may have the stack that the holder has left.
+        for (n, fiber) in refused.into_iter().enumerate() {
+            match fiber.join() {
+                Ok(()) => assert!(n > 0),
+                Err(payload) => assert!(payload.is::<io::Error>()),
+            }
+        }
+        *lock.lock()
+    });
+    assert_eq!(count, 5);
+}
+
+/// A destructor that panics in a fiber without a stack is the result of the fiber.
+#[test]
+fn a_closure_of_a_fiber_without_a_stack_may_panic_when_it_is_dropped() {
+    struct Panics;
+    impl Drop for Panics {
+        fn drop(&mut self) {
+            sinew::yield_now();
+            panic!("on purpose");
+        }
+    }
+    let _watch = watch::a_minute();
+    let runtime = Runtime::builder().carriers(1).max_stacks(1).build().unwrap();
+    runtime.run(|| {
+        for _ in 0..3 {
+            let value = Panics;
+            let payload = sinew::spawn(move || drop(value)).join().unwrap_err();
+            assert_eq!(payload.downcast_ref::<&str>(), Some(&"on purpose"));
+        }
+    });
 }

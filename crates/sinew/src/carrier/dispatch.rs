@@ -83,7 +83,7 @@ impl Carrier {
                 return next;
             }
         }
-        if !self.refused.is_empty() {
+        if self.can_refuse() {
             return &self.root;
         }
         self.next_shared().unwrap_or(&self.root)

@@ -191,6 +191,7 @@ impl Carrier {
         self.now.set(clock::now());
         // SAFETY: nobody else looks at what belongs to the thread.
         unsafe { *self.stacks.get() = Some(StackCache::exact(&crew.pool, stacks)) };
+        self.reserve.fill(crew);
     }
 
     /// Ends the carrier's work. No fiber is left, and nothing of it runs on this thread. It is given back with
@@ -204,6 +205,7 @@ impl Carrier {
         crew.pool.retire();
         // SAFETY: no fiber is left, so nobody uses them.
         unsafe { *self.stacks.get() = None };
+        self.reserve.empty();
         self.observed.reset();
         self.disembed();
         self.set_thread(false);
@@ -379,7 +381,7 @@ impl Carrier {
     /// Whether there is something to run, as far as the carrier's thread knows.
     pub(crate) fn is_due(&self) -> bool {
         self.has_ready()
-            || !self.refused.is_empty()
+            || self.can_refuse()
             || !self.embedded.yielded.is_empty()
             || !self.inbox.is_empty()
     }
@@ -478,8 +480,7 @@ impl Carrier {
             self.shorten_tick_if_observed();
             self.tend();
             self.run_ready();
-            if !self.refused.is_empty() {
-                self.refuse_some();
+            if !self.refused.is_empty() && self.refuse_some() {
                 continue;
             }
             // Looked for after fibers have run, so that the kernel has heard of all they want; and until there are no
@@ -562,13 +563,19 @@ impl Carrier {
         let me = unsafe { &*self.current() };
         let root = me.flags().has(Flags::ROOT);
         // SAFETY: this is the carrier's thread, and the fiber is in no queue.
-        let Some(context) = (unsafe { launch::start(self, next) }) else {
-            // There was no stack.
-            if root {
-                return self.refuse_some();
-            }
+        let started = unsafe { launch::try_start(self, next) }.ok();
+        // SAFETY: the same, on the root.
+        let start_or_refuse = || unsafe { self.start_or_refuse(next) };
+        let context = started.or_else(|| match root {
+            true => start_or_refuse(),
             // SAFETY: as the caller promised.
-            let _ = unsafe { self.on_root(me, || self.refuse_some()) };
+            false => unsafe { self.on_root(me, start_or_refuse) }.ok().flatten(),
+        });
+        let Some(context) = context else {
+            // There is no stack, and the reserve is in use: the loop comes to it.
+            if !self.is_stepping() {
+                self.ring();
+            }
             return;
         };
         let outer = self.slot.replace(me);

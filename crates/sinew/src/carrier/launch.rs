@@ -30,17 +30,38 @@ use sinew_context::context::{self, Arrival, Context, Record};
 use sinew_context::stack::{Stack, StackAllocator};
 use std::io;
 
+/// What the stack of a launch is used for.
+#[derive(Clone, Copy)]
+pub(super) enum Use {
+    /// The next fiber may run on it, and the carrier may keep it as its spare.
+    Ordinary,
+    /// It was made for one fiber: one that may move, or has a size of its own.
+    Own,
+    /// It is the reserve of this carrier.
+    Reserve(*const Carrier),
+}
+
 /// What lies at the top of a fiber's stack.
 #[repr(C)]
-struct Launch {
+pub(super) struct Launch {
     record: Record,
     stack: ManuallyDrop<Stack>,
     /// The fiber that runs on the stack; the carrier's root if it shall exit.
     control: Cell<*const Control>,
     /// Where it goes on when it rests.
     context: Cell<Option<Context>>,
-    /// Whether the stack is of the ordinary kind, and may be kept as the carrier's spare.
-    ordinary: bool,
+    used_as: Use,
+}
+
+impl Launch {
+    /// The fiber that runs on the stack.
+    ///
+    /// # Safety
+    /// The launch is complete, and its stack has not been given back.
+    pub(super) unsafe fn control(launch: *const Launch) -> *const Control {
+        // SAFETY: as the caller promised.
+        unsafe { (*launch).control.get() }
+    }
 }
 
 /// The address of the block of the fiber that runs on a stack, for those who look at it from outside and
@@ -62,12 +83,32 @@ pub(crate) fn fiber_on(top: usize, read: impl Fn(usize) -> Option<usize>) -> Opt
 const OWN_STACK: Flags = Flags(Flags::MIGRATABLE.0 | Flags::SIZED.0);
 
 /// Gives an unstarted fiber a stack, and binds it to this carrier. `None` if there is no stack; the
-/// root will see to it then.
+/// root will see to it then (`refusal`).
 ///
 /// # Safety
 /// The caller runs on `carrier` and has taken the fiber out of its queue.
 #[inline(always)]
 pub(super) unsafe fn start(carrier: &Carrier, control: &Control) -> Option<Context> {
+    // SAFETY: as the caller promised.
+    match unsafe { try_start(carrier, control) } {
+        Ok(context) => Some(context),
+        Err(_) => {
+            // SAFETY: taken out of its queue, so its link is free.
+            unsafe { carrier.refused.push(control) };
+            None
+        }
+    }
+}
+
+/// Gives an unstarted fiber a stack, and binds it to this carrier.
+///
+/// # Errors
+/// If there is no stack: the fiber is as it was.
+///
+/// # Safety
+/// As for [`start`].
+#[inline(always)]
+pub(super) unsafe fn try_start(carrier: &Carrier, control: &Control) -> io::Result<Context> {
     let spare = carrier.spare.get().cast::<Launch>();
     if spare.is_null() || control.flags().has(OWN_STACK) {
         // SAFETY: as the caller promised.
@@ -75,38 +116,46 @@ pub(super) unsafe fn start(carrier: &Carrier, control: &Control) -> Option<Conte
     }
     carrier.spare.set(ptr::null_mut());
     bind(carrier, control);
-    // SAFETY: the spare is a launch that rests.
+    // SAFETY: the spare is a launch that rests, in a context.
     unsafe {
         (*spare).control.set(control);
-        (*spare).context.get()
+        Ok((*spare).context.get().expect("a launch rests in a context"))
     }
 }
 
 #[inline(never)]
-unsafe fn start_on_new_stack(carrier: &Carrier, control: &Control) -> Option<Context> {
+unsafe fn start_on_new_stack(carrier: &Carrier, control: &Control) -> io::Result<Context> {
     // SAFETY: as the caller of `start` promised.
-    let stack = match unsafe { stack_for(carrier, control) } {
-        Ok(stack) => stack,
-        Err(_) => {
-            // SAFETY: taken out of its queue, so its link is free.
-            unsafe { carrier.refused.push(control) };
-            return None;
-        }
-    };
+    let stack = unsafe { stack_for(carrier, control) }?;
     bind(carrier, control);
+    let used_as = if control.flags().has(OWN_STACK) { Use::Own } else { Use::Ordinary };
+    // SAFETY: the stack is ours and unused.
+    Ok(unsafe { prepare_on(stack, control, enter, used_as) })
+}
+
+/// Writes a launch to the top of a stack, for a fiber that begins in `entry`.
+///
+/// # Safety
+/// The stack is the caller's, and nothing uses it.
+pub(super) unsafe fn prepare_on(
+    stack: Stack,
+    control: &Control,
+    entry: context::Entry,
+    used_as: Use,
+) -> Context {
     let launch = stack.top().as_ptr().wrapping_sub(size_of::<Launch>());
     let launch = launch.wrapping_sub(launch.addr() % 16).cast::<Launch>();
     // SAFETY: the smallest stack has room for all of this; it is ours and unused. The record stays
     // until `take_back`.
     unsafe {
         launch.write(Launch {
-            record: Record::new(enter),
+            record: Record::new(entry),
             stack: ManuallyDrop::new(stack),
             control: Cell::new(control),
             context: Cell::new(None),
-            ordinary: !control.flags().has(OWN_STACK),
+            used_as,
         });
-        Some(prepare(launch))
+        prepare(launch)
     }
 }
 
@@ -125,7 +174,7 @@ unsafe fn prepare(launch: *mut Launch) -> Context {
 }
 
 #[inline(always)]
-unsafe fn stack_for(carrier: &Carrier, control: &Control) -> io::Result<Stack> {
+pub(super) unsafe fn stack_for(carrier: &Carrier, control: &Control) -> io::Result<Stack> {
     if control.flags().has(OWN_STACK) {
         return stack_of_its_own(carrier, control);
     }
@@ -145,7 +194,7 @@ fn stack_of_its_own(carrier: &Carrier, control: &Control) -> io::Result<Stack> {
 
 /// Binds an unstarted fiber to the carrier that is about to run it.
 #[inline(always)]
-fn bind(carrier: &Carrier, control: &Control) {
+pub(super) fn bind(carrier: &Carrier, control: &Control) {
     control.set_carrier(carrier);
     if control.flags().has(Flags::MIGRATABLE) {
         control.set_flags(Flags::ON_STACK);
@@ -178,29 +227,16 @@ unsafe extern "C-unwind" fn enter(first: *mut (), second: usize, record: *mut Re
             }
             // The block is not ours any more, and may be anybody's.
             carrier.set_current(&carrier.root);
-            let mut next = &*carrier.next();
-            let to = match next.context.get() {
-                Some(context) => context,
-                None if shared && !next.flags().has(OWN_STACK) => {
-                    bind(carrier, next);
-                    (*launch).control.set(next);
-                    carrier.set_current(next);
-                    me = next;
-                    continue;
-                }
-                None => match start(carrier, next) {
-                    Some(context) => context,
-                    None => {
-                        next = &carrier.root;
-                        carrier.root_context()
-                    }
-                },
-            };
-            carrier.set_current(next);
-            if next.flags().has(Flags::MIGRATABLE) {
-                dispatch::moved(carrier, next);
+            let next = &*carrier.next();
+            if shared && next.context.get().is_none() && !next.flags().has(OWN_STACK) {
+                bind(carrier, next);
+                (*launch).control.set(next);
+                carrier.set_current(next);
+                me = next;
+                continue;
             }
-            if !(*launch).ordinary || !carrier.spare.get().is_null() {
+            let to = depart(carrier, next);
+            if !matches!((*launch).used_as, Use::Ordinary) || !carrier.spare.get().is_null() {
                 context::exit(to, dispatch::ended(launch.cast()));
             }
             let arrival = context::switch_with(to, dispatch::rests(launch.cast()), 0);
@@ -212,6 +248,26 @@ unsafe extern "C-unwind" fn enter(first: *mut (), second: usize, record: *mut Re
             }
         }
     }
+}
+
+/// Makes `next`, which has been taken out of its queue, the running fiber; returns where it goes on. That is the root
+/// if there is no stack for it.
+///
+/// # Safety
+/// The caller runs on `carrier`, and leaves for the context at once.
+#[inline(always)]
+pub(super) unsafe fn depart(carrier: &Carrier, next: &Control) -> Context {
+    // SAFETY: as the caller promised.
+    let begun = next.context.get().or_else(|| unsafe { start(carrier, next) });
+    let (next, to) = match begun {
+        Some(context) => (next, context),
+        None => (&carrier.root, carrier.root_context()),
+    };
+    carrier.set_current(next);
+    if next.flags().has(Flags::MIGRATABLE) {
+        dispatch::moved(carrier, next);
+    }
+    to
 }
 
 /// Runs the closure of a fiber, unless it was cancelled before it began.
@@ -416,10 +472,16 @@ pub(super) unsafe fn keep(carrier: &Carrier, launch: usize, context: Context) {
 #[inline(never)]
 pub(super) unsafe fn take_back(launch: usize) {
     let launch = ptr::with_exposed_provenance_mut::<Launch>(launch);
-    // SAFETY: nothing on that stack is in use. The `Stack` is moved out before its memory goes.
+    // SAFETY: nothing on that stack is in use. The `Stack` is moved out before its memory goes. Carriers live for
+    // ever; a fiber on the reserve is bound, so this is the carrier's thread.
     unsafe {
         context::retire(&raw mut (*launch).record);
-        drop(ManuallyDrop::take(&mut (*launch).stack));
+        let used_as = (*launch).used_as;
+        let stack = ManuallyDrop::take(&mut (*launch).stack);
+        match used_as {
+            Use::Reserve(carrier) => (*carrier).reserve.put_back(stack),
+            Use::Ordinary | Use::Own => drop(stack),
+        }
     }
 }
 
@@ -436,42 +498,5 @@ pub(super) fn drop_spare(carrier: &Carrier) {
         if let Some(context) = (*spare).context.get() {
             dispatch::switch(carrier, root, (root, context), dispatch::message_of(root, false));
         }
-    }
-}
-
-/// Ends a fiber that cannot be given a stack. Called on the carrier's own stack.
-///
-/// # Safety
-/// The fiber is unstarted and the caller's; the caller runs on `carrier`.
-pub(super) unsafe fn refuse(carrier: &Carrier, control: &Control) {
-    // What the carrier keeps for later may be what is missing.
-    drop_spare(carrier);
-    // SAFETY: this is the carrier's thread.
-    if let Some(stacks) = unsafe { (*carrier.stacks.get()).as_ref() } {
-        stacks.flush();
-    }
-    // SAFETY: this is the carrier's thread.
-    let error = match unsafe { stack_for(carrier, control) } {
-        Ok(stack) => {
-            // There is one now; it may start after all.
-            drop(stack);
-            // SAFETY: its link is free.
-            return unsafe { carrier.ready.push(control) };
-        }
-        Err(error) => error,
-    };
-    bind(carrier, control);
-    let again = if control.flags().has(Flags::RECURRING) { " again" } else { "" };
-    report::say(format_args!("fiber {} ends before it began{again}: {error}", control.id()));
-    if let Some(extra) = control.extra()
-        && let Some(end) = extra.scope_end.get()
-    {
-        // SAFETY: the scope waits for the fiber to be gone.
-        unsafe { (end.failed)(extra.scope.get()) };
-    }
-    // SAFETY: the closure was stored when the fiber was made, and nobody else takes it.
-    unsafe {
-        (control.vtable.get().refuse)(control, Box::new(error));
-        finish(carrier, control);
     }
 }

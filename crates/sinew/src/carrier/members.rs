@@ -55,6 +55,8 @@ pub(crate) struct Carrier {
     pub(crate) postponed: UnsafeCell<Vec<(*const Control, Epoch)>>,
     /// Fibers for which there was no stack.
     pub(crate) refused: Fifo<Control>,
+    /// The stack on which those end.
+    pub(super) reserve: super::refusal::Reserve,
     /// The carrier's own loop, as something to switch to.
     pub(crate) root: Control,
     /// Present while the thread runs.
@@ -117,6 +119,7 @@ impl Carrier {
             operations: Cell::new(0),
             postponed: UnsafeCell::new(Vec::new()),
             refused: Fifo::new(),
+            reserve: super::refusal::Reserve::new(),
             root: Control::vacant(),
             stacks: UnsafeCell::new(None),
             random: Cell::new(0),

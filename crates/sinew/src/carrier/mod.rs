@@ -27,6 +27,8 @@ mod members;
 #[cfg(not(sinew_loom))]
 pub(crate) mod observe;
 #[cfg(not(sinew_loom))]
+mod refusal;
+#[cfg(not(sinew_loom))]
 pub(crate) mod run;
 #[cfg(not(sinew_loom))]
 pub(crate) mod tenants;

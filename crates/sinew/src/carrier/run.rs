@@ -85,6 +85,7 @@ pub(crate) fn run(carrier: &'static Carrier, crew: Arc<Crew>) {
     carrier.now.set(clock::now());
     // SAFETY: nobody else looks at what belongs to the thread.
     unsafe { *carrier.stacks.get() = Some(StackCache::with_capacity(&crew.pool, STACKS)) };
+    carrier.reserve.fill(&crew);
     let guard = NeverUnwinds;
     carrier.main_loop(&crew);
     core::mem::forget(guard);
@@ -92,6 +93,7 @@ pub(crate) fn run(carrier: &'static Carrier, crew: Arc<Crew>) {
     launch::drop_spare(carrier);
     // SAFETY: no fiber is left, so nobody uses them.
     unsafe { *carrier.stacks.get() = None };
+    carrier.reserve.empty();
     carrier.observed.reset();
     carrier.set_thread(false);
     current::set_carrier(core::ptr::null());
@@ -109,8 +111,7 @@ impl Carrier {
         loop {
             self.shorten_tick_if_observed();
             self.run_ready();
-            if !self.refused.is_empty() {
-                self.refuse_some();
+            if !self.refused.is_empty() && self.refuse_some() {
                 continue;
             }
             if self.glance(&round) {
@@ -169,17 +170,6 @@ impl Carrier {
             || !self.slot.get().is_null()
             || !self.inbox.is_empty()
             || self.deque.len() > 0
-    }
-
-    /// Tells those who wait for a fiber that there was no stack for it.
-    #[cold]
-    pub(super) fn refuse_some(&self) {
-        for _ in 0..self.refused.len() {
-            if let Some(control) = self.refused.pop() {
-                // SAFETY: refused fibers are unstarted, and this is the root.
-                unsafe { launch::refuse(self, &*control) };
-            }
-        }
     }
 
     /// Stays a moment for a wake from elsewhere, before others are told that this carrier is idle: as

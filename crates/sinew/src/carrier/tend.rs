@@ -128,7 +128,7 @@ impl Carrier {
         } else if !self.inbox.is_empty() {
             self.take_inbox();
         }
-        if !self.refused.is_empty() || duties.look.get() {
+        if self.can_refuse() || duties.look.get() {
             // The rest is due when the root asks what is next.
             self.set_tick(1);
             return &self.root;

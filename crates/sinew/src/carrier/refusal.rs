@@ -1,0 +1,169 @@
+//! The end of a fiber for which there is no stack.
+//!
+//! Its closure has to be dropped, and a destructor may wait, for instance for a lock that a suspended neighbour holds.
+//! On the carrier's own stack that wait would block the carrier, and the neighbour with it. So each carrier has one
+//! stack in *reserve*, made when its thread begins and outside of every limit, on which a refused fiber does nothing
+//! but end.
+//!
+//! # Protocol
+//!
+//! All of it happens on the carrier's thread.
+//!
+//! 1. `launch::start` finds no stack and puts the fiber into `Carrier::refused`. Dispatch goes to the root as long as
+//!    a fiber is there and the reserve is free ([`Carrier::can_refuse`]).
+//! 2. The root calls [`Carrier::refuse_some`]. It gives back every stack that the carrier only keeps warm, and tries
+//!    again: a fiber that gets a stack then begins after all. Otherwise the fiber takes the reserve, and begins in
+//!    [`enter`], which drops its closure.
+//! 3. While the reserve is in use, further refused fibers stay in the list. [`enter`] exits to the next fiber, which
+//!    puts the stack back in reserve (`launch::take_back`). Dispatch then goes to the root again, as in step 1.
+//!
+//! A carrier without a reserve, because there was no memory for it at its beginning, drops the closure on its own
+//! stack.
+
+use super::dispatch;
+use super::launch::{self, Launch, Use};
+use super::{Carrier, Crew};
+use crate::fiber::{Control, Flags};
+use crate::report;
+use core::cell::Cell;
+use sinew_context::context::{self, Arrival, Context, Record};
+use sinew_context::stack::{ProtectedFixedSize, Stack, StackAllocator};
+use std::io;
+
+/// The stack on which refused fibers end. Belongs to the carrier's thread.
+pub(crate) struct Reserve {
+    /// Taken out while a refused fiber uses it.
+    stack: Cell<Option<Stack>>,
+    /// Whether a refused fiber has the stack.
+    in_use: Cell<bool>,
+    /// Why the fiber that is about to begin on it was refused.
+    error: Cell<Option<io::Error>>,
+}
+
+impl Reserve {
+    pub(super) const fn new() -> Reserve {
+        Reserve { stack: Cell::new(None), in_use: Cell::new(false), error: Cell::new(None) }
+    }
+
+    /// Makes the stack, when the carrier's thread begins.
+    pub(super) fn fill(&self, crew: &Crew) {
+        let stack = ProtectedFixedSize::new(crew.settings.stack_size);
+        self.stack.set(stack.and_then(|allocator| allocator.allocate()).ok());
+    }
+
+    /// Gives the stack up, when the carrier's thread ends.
+    pub(super) fn empty(&self) {
+        debug_assert!(!self.in_use.get(), "no fiber is left");
+        drop(self.stack.take());
+    }
+
+    /// Takes the stack back from a refused fiber that has ended.
+    pub(super) fn put_back(&self, stack: Stack) {
+        self.stack.set(Some(stack));
+        self.in_use.set(false);
+    }
+}
+
+impl Carrier {
+    /// Whether a fiber was refused, and the reserve is free for it.
+    #[inline(always)]
+    pub(super) fn can_refuse(&self) -> bool {
+        !self.refused.is_empty() && !self.reserve.in_use.get()
+    }
+
+    /// Sees to the fibers for which there was no stack. Called on the root. True if one is ready now.
+    #[cold]
+    pub(super) fn refuse_some(&self) -> bool {
+        let mut any = false;
+        for _ in 0..self.refused.len() {
+            let Some(control) = self.refused.pop() else { break };
+            // SAFETY: what is in the list is unstarted, in no other queue and ours; blocks are never unmapped. This is
+            // the root.
+            unsafe {
+                if let Some(context) = self.start_or_refuse(&*control) {
+                    (*control).context.set(context);
+                    self.ready.push(control);
+                    any = true;
+                }
+            }
+        }
+        any
+    }
+
+    /// Where a fiber begins for which there was no stack: in its closure after all, or in its end. `None` if it has
+    /// ended, or is in the list again because another one has the reserve.
+    ///
+    /// # Safety
+    /// The fiber is unstarted, in no queue and the caller's, which is the root.
+    #[cold]
+    pub(super) unsafe fn start_or_refuse(&self, control: &Control) -> Option<Context> {
+        // The warm stacks that the carrier keeps may be what is missing.
+        launch::drop_spare(self);
+        // SAFETY: this is the carrier's thread.
+        if let Some(stacks) = unsafe { (*self.stacks.get()).as_ref() } {
+            stacks.flush();
+        }
+        // SAFETY: as the caller promised.
+        match unsafe { launch::try_start(self, control) } {
+            Ok(context) => Some(context),
+            Err(_) if self.reserve.in_use.get() => {
+                // SAFETY: in no queue, so its link is free.
+                unsafe { self.refused.push(control) };
+                None
+            }
+            // SAFETY: as the caller promised.
+            Err(error) => unsafe { self.refuse(control, error) },
+        }
+    }
+
+    /// Has a fiber end that cannot be given a stack: returns where it does so, or `None` if it has ended here.
+    ///
+    /// # Safety
+    /// As for [`start_or_refuse`](Self::start_or_refuse). The reserve is not in use.
+    unsafe fn refuse(&self, control: &Control, error: io::Error) -> Option<Context> {
+        // It stays here, whatever it was made for.
+        control.clear_flags(Flags::MIGRATABLE);
+        launch::bind(self, control);
+        let again = if control.flags().has(Flags::RECURRING) { " again" } else { "" };
+        report::say(format_args!("fiber {} ends before it began{again}: {error}", control.id()));
+        if let Some(extra) = control.extra()
+            && let Some(end) = extra.scope_end.get()
+        {
+            // SAFETY: the scope waits for the fiber to be gone.
+            unsafe { (end.failed)(extra.scope.get()) };
+        }
+        let Some(stack) = self.reserve.stack.take() else {
+            // SAFETY: the fiber is ours, and its closure was stored when it was made.
+            unsafe {
+                (control.vtable.get().refuse)(control, Box::new(error));
+                launch::finish(self, control);
+            }
+            return None;
+        };
+        self.reserve.in_use.set(true);
+        self.reserve.error.set(Some(error));
+        // SAFETY: the stack is ours and unused; the fiber has no other context.
+        Some(unsafe { launch::prepare_on(stack, control, enter, Use::Reserve(self)) })
+    }
+}
+
+/// The only function of a refused fiber: it ends.
+unsafe extern "C-unwind" fn enter(first: *mut (), second: usize, record: *mut Record) -> ! {
+    // SAFETY: called by the trampoline with the words of a switch to a context that `refuse` made. The closure was
+    // stored when the fiber was made. The fiber is bound to its carrier, also if the destructor of the closure waits.
+    unsafe {
+        let arrival = Arrival::begin(first, second);
+        let launch = record.cast::<Launch>();
+        let me: &'static Control = &*Launch::control(launch);
+        dispatch::arrive(me, arrival);
+        let carrier = &*me.carrier();
+        let error = carrier.reserve.error.take().expect("a refused fiber has a reason");
+        me.set_flags(Flags::MASKED);
+        (me.vtable.get().refuse)(me, Box::new(error));
+        launch::finish(carrier, me);
+        // The block may serve another fiber from here on.
+        carrier.set_current(&carrier.root);
+        let to = launch::depart(carrier, &*carrier.next());
+        context::exit(to, dispatch::ended(launch.cast()))
+    }
+}
