@@ -1,5 +1,6 @@
 //! Fibers that keep their carrier.
 
+use sinew::net::ToSocketAddrs;
 use sinew::runtime::PinnedWait;
 use sinew::{Builder, Runtime};
 use sinew_testkit::child::child;
@@ -97,9 +98,7 @@ fn the_policy_error_refuses() {
 #[test]
 fn the_policy_warn_names_fiber_and_operation() {
     let outcome = child("the_policy_warn_names_fiber_and_operation", || {
-        let said = Arc::new(Mutex::new(Vec::new()));
-        let lines = said.clone();
-        sinew::set_report_hook(move |line| lines.lock().unwrap().push(line.to_owned()));
+        let said = said();
         let fiber = Builder::new()
             .name("stuck")
             .spawn(|| sinew::pinned(|| sinew::sleep(Duration::from_millis(1))))
@@ -128,4 +127,108 @@ fn waiting_for_one_of_the_same_carrier_is_a_deadlock_and_an_error() {
             assert!(message.contains("deadlock"), "{message}");
         }
     });
+}
+
+/// Work that blocks its thread. A fiber that is not pinned has another thread do it.
+const BLOCKING_WORK: [(&str, fn()); 5] = [
+    ("blocking", || sinew::blocking(|| ())),
+    ("a path", || assert!(sinew::fs::metadata("/").unwrap().is_dir())),
+    ("a file", || sinew::fs::File::open("/").unwrap().sync_all().unwrap()),
+    ("a listing", || assert!(sinew::fs::read_dir("/").unwrap().count() > 0)),
+    ("a name", || assert!(("localhost", 80).to_socket_addrs().unwrap().count() > 0)),
+];
+
+/// Collects the lines of the report hook.
+fn said() -> Arc<Mutex<Vec<String>>> {
+    let said: Arc<Mutex<Vec<String>>> = Arc::default();
+    let lines = said.clone();
+    sinew::set_report_hook(move |line| lines.lock().unwrap().push(line.to_owned()));
+    said
+}
+
+#[test]
+fn blocking_work_of_a_pinned_fiber_is_refused_under_the_policy_error() {
+    let _watch = watch::a_minute();
+    let runtime = Runtime::builder().carriers(1).pinned_wait(PinnedWait::Error).build().unwrap();
+    for (name, work) in BLOCKING_WORK {
+        let message = runtime.run(move || text(catch_unwind(|| sinew::pinned(work)).unwrap_err()));
+        let expected = "blocking work called by fiber";
+        assert!(message.contains(expected) && message.contains("pinned"), "{name}: {message}");
+        // The fiber may do the work outside the region.
+        runtime.run(work);
+    }
+    let called = runtime.run(|| {
+        let mut called = false;
+        let refused = catch_unwind(AssertUnwindSafe(|| {
+            sinew::pinned(|| sinew::blocking(|| called = true));
+        }));
+        refused.unwrap_err();
+        called
+    });
+    assert!(!called, "a refused closure ran");
+}
+
+#[test]
+fn blocking_work_of_a_pinned_fiber_is_reported_under_the_policy_warn() {
+    child("blocking_work_of_a_pinned_fiber_is_reported_under_the_policy_warn", || {
+        let _watch = watch::a_minute();
+        let said = said();
+        for (name, work) in BLOCKING_WORK {
+            let fiber = Builder::new().name("stuck").spawn(move || sinew::pinned(work)).unwrap();
+            fiber.join().unwrap();
+            let lines = std::mem::take(&mut *said.lock().unwrap());
+            let expected = ["fiber \"stuck\"", "is pinned and blocks carrier", "in blocking work"];
+            let is_expected = |line: &String| expected.iter().all(|part| line.contains(part));
+            assert!(!lines.is_empty() && lines.iter().all(is_expected), "{name}: {lines:?}");
+        }
+    })
+    .assert_success();
+}
+
+#[test]
+fn blocking_work_goes_unreported_where_it_is_allowed() {
+    child("blocking_work_goes_unreported_where_it_is_allowed", || {
+        let _watch = watch::a_minute();
+        let said = said();
+        let builder = Runtime::builder().carriers(1);
+        let silent = builder.pinned_wait(PinnedWait::Silent).build().unwrap();
+        for (_, work) in BLOCKING_WORK {
+            silent.run(move || sinew::pinned(work));
+            sinew::run(work);
+            sinew::pinned(work); // on a plain thread
+            // A predicate may look at a file, however often it is asked.
+            sinew::run(move || assert!(sinew::wait_until(|| (work(), true).1, None)));
+        }
+        assert_eq!(*said.lock().unwrap(), [""; 0]);
+    })
+    .assert_success();
+}
+
+#[test]
+fn destructors_of_a_pinned_fiber_wait_under_the_policy_error() {
+    struct Waits;
+    impl Drop for Waits {
+        fn drop(&mut self) {
+            sinew::blocking(|| ());
+            sinew::sleep(Duration::from_millis(1));
+        }
+    }
+    child("destructors_of_a_pinned_fiber_wait_under_the_policy_error", || {
+        let _watch = watch::a_minute();
+        let said = said();
+        let builder = Runtime::builder().carriers(1);
+        let runtime = builder.pinned_wait(PinnedWait::Error).build().unwrap();
+        let panics = || {
+            sinew::pinned(|| {
+                let _waits = Waits;
+                panic!("inside");
+            })
+        };
+        assert_eq!(text(runtime.spawn(panics).join().unwrap_err()), "inside");
+        let said = said.lock().unwrap();
+        for operation in ["in blocking work", "in sleep"] {
+            assert!(said.iter().any(|line| line.contains(operation)), "{said:?}");
+        }
+    })
+    .assert_success();
 }

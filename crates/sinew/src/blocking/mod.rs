@@ -23,7 +23,7 @@ use crate::carrier::current;
 use crate::clock;
 use crate::fiber::{Flags, WaitKind};
 use crate::park::list::NeverUnwinds;
-use crate::park::{Wait, Waiter};
+use crate::park::{self, Wait, Waiter};
 use crate::primitive::{AtomicBool, Ordering};
 use core::cell::{Cell, UnsafeCell};
 use core::ptr;
@@ -41,7 +41,14 @@ use std::thread;
 /// A fiber that is cancelled meanwhile still waits until `f` has returned; the next wait raises. The
 /// threads are those of a pool, which has as many as are needed at a time, up to a
 /// [limit](crate::set_max_blocking_threads), and lets them go when they have had nothing to do for
-/// some seconds. On a plain thread, and in a [pinned](crate::pinned) fiber, `f` is just called.
+/// some seconds.
+///
+/// A [pinned](crate::pinned) fiber cannot be suspended, so `f` blocks its carrier with all its fibers:
+/// [`pinned_wait`](crate::runtime::Builder::pinned_wait) decides whether that is reported, an error, or
+/// silent. On a plain thread, and in a predicate or a hook, this just calls `f`.
+///
+/// # Panics
+/// If `f` does, or if the fiber is pinned and its runtime refuses waits of pinned fibers.
 ///
 /// # Examples
 /// ```
@@ -60,19 +67,22 @@ use std::thread;
 /// let shared = std::rc::Rc::new(1);
 /// sinew::blocking(|| *shared);
 /// ```
+#[track_caller]
 pub fn blocking<F, R>(f: F) -> R
 where
     F: FnOnce() -> R + Send,
     R: Send,
 {
-    match current::fiber() {
-        Some((_, control)) if !control.flags().has(BLOCKS) => elsewhere(f),
-        _ => f(),
+    let flags = current::fiber().map_or(Flags::NO_WAIT, |(_, control)| control.flags());
+    if flags.has(Flags::NO_WAIT) {
+        return f();
     }
+    if flags.has(Flags::PINNED) {
+        park::blocks_here(WaitKind::Blocking);
+        return f();
+    }
+    elsewhere(f)
 }
-
-/// What makes a fiber block its carrier when it waits.
-const BLOCKS: Flags = Flags(Flags::PINNED.0 | Flags::NO_WAIT.0);
 
 /// A closure on its way to another thread, and its result on the way back.
 #[repr(C)]

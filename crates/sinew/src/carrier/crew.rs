@@ -21,14 +21,14 @@ use std::sync::{Arc, OnceLock, Weak};
 /// What a user's idle hook is called with; see `runtime::Idle`.
 pub(crate) type IdleHook = dyn Fn(&Carrier, Option<Duration>) + Send + Sync;
 
-/// What happens when a pinned fiber waits.
+/// What happens when a pinned fiber waits, or does work that blocks its carrier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum PinnedWait {
     /// The carrier blocks, and the report hook is told which fiber does it and how.
     #[default]
     Warn,
-    /// The wait panics.
+    /// The wait panics. It is reported instead if the fiber unwinds already.
     Error,
     /// The carrier blocks, and nobody is told.
     Silent,

@@ -2,7 +2,8 @@
 //!
 //! Bytes go by the way that keeps the carrier least: from memory directly, from a disk by the ring of
 //! the kernel or a thread that may block. Whatever is done by name is done by such a thread. Other
-//! fibers run meanwhile; plain threads and [pinned](crate::pinned) fibers block.
+//! fibers run meanwhile. Plain threads block. A [pinned](crate::pinned) fiber blocks its carrier, which
+//! [`pinned_wait`](crate::runtime::Builder::pinned_wait) has reported, refused by a panic, or passed over.
 //!
 //! A fiber that is cancelled is unwound from reading and writing if nothing was moved. What is done by
 //! a thread is waited for: the next wait raises.

@@ -143,7 +143,8 @@ impl Transfer {
         let buffers = unsafe { core::slice::from_raw_parts(self.buffers.0, self.buffers.1) };
         let buffers = &buffers[..buffers.len().min(MOST)];
         let total: usize = buffers.iter().map(|part| part.iov_len).sum();
-        if count == 0 || count >= total || self.ends(fd, count) {
+        // A wait that is refused panics, and the caller would not learn that bytes have been moved.
+        if count == 0 || count >= total || crate::park::is_refused() || self.ends(fd, count) {
             return Ok(count);
         }
         let mut skip = count;
@@ -161,7 +162,7 @@ impl Transfer {
             buffers: (left.as_ptr(), left.len()),
             offset: self.offset.map(|at| at + count as u64),
         };
-        // Some bytes have been moved, and whoever called has to know.
+        // Some bytes have been moved, and the caller has to know.
         let more = cancel::masked(|| rest.slowly(fd, kind));
         Ok(count + more.unwrap_or(0))
     }
@@ -364,4 +365,30 @@ fn sync_once(fd: RawFd, data_only: bool) -> io::Result<()> {
             unsafe { if data_only { libc::fsync(fd) } else { libc::fcntl(fd, libc::F_FULLFSYNC) } };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtime::{PinnedWait, Runtime};
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn a_refused_wait_does_not_hide_bytes_that_were_moved() {
+        let runtime =
+            Runtime::builder().carriers(1).pinned_wait(PinnedWait::Error).build().unwrap();
+        let file = std::fs::File::open(std::env::current_exe().unwrap()).unwrap();
+        let moved = runtime.run(move || {
+            let mut buffer = [0; 64];
+            let buffers = [IoSliceMut::new(&mut buffer)];
+            let transfer = Transfer {
+                direction: Direction::Read,
+                buffers: (buffers.as_ptr().cast(), buffers.len()),
+                offset: Some(0),
+            };
+            let fd = file.as_fd();
+            crate::pinned(|| transfer.rest(fd, &Kind::of(fd), 8))
+        });
+        assert_eq!(moved.unwrap(), 8);
+    }
 }

@@ -6,7 +6,8 @@ use std::{option, slice, vec};
 
 /// What can be turned into addresses: as `std::net::ToSocketAddrs`, for the same types.
 ///
-/// Names are looked up on a thread that may [block](crate::blocking()); everything else needs no
+/// Names are looked up on a thread that may [block](crate::blocking()), or, in a [pinned](crate::pinned)
+/// fiber, as the runtime's [policy](crate::runtime::Builder::pinned_wait) says; everything else needs no
 /// wait.
 ///
 /// # Examples

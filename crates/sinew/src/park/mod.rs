@@ -19,7 +19,7 @@ pub(crate) mod yielding;
 pub(crate) use on_root::{Parting, on_large_stack, on_root};
 pub use parker::{park, park_timeout};
 pub(crate) use parker::{park_as, unpark, wake_pinned};
-pub(crate) use pinned::{blocks_here, without_waiting};
+pub(crate) use pinned::{blocks_here, is_refused, without_waiting};
 pub use pinned::{can_yield, pinned};
 pub use slots::ContextSlot;
 pub use yielding::yield_now;

@@ -9,7 +9,8 @@ use crate::report;
 ///
 /// For code that cannot bear to have other fibers of the thread run in between: foreign libraries
 /// with state in thread-locals, locks of the operating system. A wait inside blocks the carrier and
-/// all its fibers; [`runtime::Builder::pinned_wait`](crate::runtime::Builder::pinned_wait) decides
+/// all its fibers, and so do [`blocking`](crate::blocking()), files and lookups of names;
+/// [`runtime::Builder::pinned_wait`](crate::runtime::Builder::pinned_wait) decides
 /// whether that is reported, an error, or silent. [`yield_now`](crate::yield_now) inside is an
 /// error. Regions nest. On a plain thread this just calls `f`.
 ///
@@ -57,7 +58,10 @@ pub fn can_yield() -> bool {
     current::fiber().is_some_and(|(_, control)| !control.flags().has(Flags::PINNED))
 }
 
-/// The running fiber is about to block its carrier.
+/// Applies the policy for pinned waits to the running fiber, which is about to block its carrier.
+///
+/// # Panics
+/// If the policy is `Error`.
 #[track_caller]
 pub(crate) fn blocks_here(kind: WaitKind) {
     if let Some((carrier, control)) = current::fiber() {
@@ -65,14 +69,25 @@ pub(crate) fn blocks_here(kind: WaitKind) {
     }
 }
 
-/// A pinned fiber is about to block its carrier: says so, or refuses, as the runtime was built. What
-/// must not be left by unwinding is not refused.
+/// Whether the running fiber is pinned and its runtime refuses waits of pinned fibers.
+pub(crate) fn is_refused() -> bool {
+    current::fiber()
+        .is_some_and(|(carrier, control)| control.flags().has(Flags::PINNED) && refuses(carrier))
+}
+
+/// Whether a wait of a pinned fiber panics. A second panic would end the process, so an unwinding fiber may wait.
+fn refuses(carrier: &Carrier) -> bool {
+    carrier.crew().settings.pinned_wait == PinnedWait::Error && !std::thread::panicking()
+}
+
+/// Applies the policy to a pinned fiber that is about to block its carrier. `must` says that the caller cannot be
+/// unwound: then the policy `Error` reports instead.
 #[track_caller]
 pub(super) fn about_to_block(carrier: &Carrier, control: &Control, kind: WaitKind, must: bool) {
     let operation = kind.operation();
     match carrier.crew().settings.pinned_wait {
         PinnedWait::Silent => {}
-        PinnedWait::Error if !must => panic!(
+        PinnedWait::Error if !must && refuses(carrier) => panic!(
             "{operation} called by {} while it is pinned; it would block carrier {} with all its \
              fibers",
             crate::spawn::describe(control),

@@ -127,7 +127,8 @@ impl Builder {
         self
     }
 
-    /// What happens when a [pinned](crate::pinned) fiber waits: a warning, if not set.
+    /// What happens when a [pinned](crate::pinned) fiber waits, or does work that blocks its carrier: a
+    /// warning, if not set.
     ///
     /// # Examples
     /// ```
