@@ -82,8 +82,14 @@ fn json_has_fibers_totals_and_carriers() {
     let waits = spawn(&runtime, "shape <b>&\"\\\n", move || drop(second.lock()));
     let joined = waits.fiber();
     let joins = spawn(&runtime, "shape joins", move || drop(waits.join()));
+    let hour = Duration::from_secs(3600);
+    let timed = spawn(&runtime, "shape timed", move || {
+        sinew::masked(|| sinew::park_timeout(hour));
+    });
     wait_suspended(&joined);
     wait_suspended(&joins.fiber());
+    wait_suspended(&timed.fiber());
+    timed.cancel();
 
     let view = get(&server, "/debug/fibers.json?filter=shape&limit=1000").json();
     assert!(view["time_ms"].as_u64().unwrap() > 1_600_000_000_000);
@@ -121,6 +127,16 @@ fn json_has_fibers_totals_and_carriers() {
     assert_eq!(joins["wait"]["kind"], "join");
     assert_eq!(joins["wait"]["joins"]["id"], joined.id().as_u64());
     assert_eq!(joins["wait"]["joins"]["name"], "shape <b>&\"\\\n");
+    assert!(joins["wait"]["left_us"].is_null());
+    let facts = |fiber: &Value| {
+        ["pinned", "migratable", "cancel_requested"].map(|fact| fiber[fact].as_bool().unwrap())
+    };
+    assert_eq!(facts(joins), [false, false, false]);
+    let of_timed = fiber("shape timed");
+    assert_eq!(facts(of_timed), [false, false, true]);
+    let left = of_timed["wait"]["left_us"].as_u64().unwrap();
+    assert!(left > 3_000_000_000 && left <= 3_600_000_000, "{left}");
+    timed.fiber().unpark();
     // The one that answers is among them, and waits for the thread that looks.
     let by = &view["answered_by"];
     let answers = view["fibers"].as_array().unwrap().iter().find(|fiber| fiber["id"] == *by);

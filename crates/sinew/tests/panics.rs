@@ -1,9 +1,12 @@
 //! Panics in fibers: contained, named, and survived by the neighbours.
 
+use sinew::manager::{FiberManager, Options, SimpleLoopController};
 use sinew::{Builder, Runtime};
 use sinew_testkit::child::child;
 use sinew_testkit::{Log, watch};
+use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -309,4 +312,118 @@ fn a_report_hook_may_not_wait() {
         assert_eq!(REFUSED.load(Ordering::Relaxed), 80);
     });
     outcome.assert_success();
+}
+
+#[test]
+fn a_handle_tells_whether_its_fiber_panicked() {
+    let _watch = watch::a_minute();
+    let runtime = one_carrier();
+    // Before the end it has not, whatever it has caught.
+    let catches = runtime.spawn(|| {
+        assert!(catch_unwind(|| panic!("caught")).is_err());
+        sinew::park();
+    });
+    let handle = catches.fiber();
+    sinew::wait_until(|| handle.waits_for().is_some(), None);
+    assert!(!handle.panicked());
+    handle.unpark();
+    catches.join().unwrap();
+    assert!(!handle.panicked());
+
+    let panics = runtime.spawn(|| panic!("the reason"));
+    let handle = panics.fiber();
+    panics.join().unwrap_err();
+    assert!(handle.panicked());
+
+    let raises = runtime.spawn(|| std::panic::resume_unwind(Box::new(1)));
+    let handle = raises.fiber();
+    drop(raises);
+    handle.wait_finished(None);
+    assert!(handle.panicked(), "of a fiber that was detached");
+}
+
+#[test]
+fn a_cancellation_is_no_panic() {
+    let _watch = watch::a_minute();
+    let runtime = one_carrier();
+    let waits = runtime.spawn(sinew::park);
+    let handle = waits.fiber();
+    sinew::wait_until(|| handle.waits_for().is_some(), None);
+    waits.cancel();
+    waits.join().unwrap_err();
+    assert!(!handle.panicked());
+
+    // A panic that takes the place of the cancellation counts.
+    let panics = runtime.spawn(|| {
+        catch_unwind(sinew::park).unwrap_err();
+        panic!("instead");
+    });
+    let handle = panics.fiber();
+    sinew::wait_until(|| handle.waits_for().is_some(), None);
+    panics.cancel();
+    panics.join().unwrap_err();
+    assert!(handle.panicked());
+}
+
+#[test]
+fn fibers_that_never_began_panic_by_their_destructors_only() {
+    struct Panics;
+    impl Drop for Panics {
+        fn drop(&mut self) {
+            panic!("in a destructor");
+        }
+    }
+    let _watch = watch::a_minute();
+    let runtime = one_carrier();
+    let (quiet, loud) = runtime.run(|| {
+        let quiet = sinew::spawn(|| ());
+        let captured = Panics;
+        let loud = sinew::spawn(move || drop(captured));
+        let handles = (quiet.fiber(), loud.fiber());
+        quiet.cancel();
+        loud.cancel();
+        quiet.join().unwrap_err();
+        loud.join().unwrap_err();
+        handles
+    });
+    assert!(!quiet.panicked());
+    assert!(loud.panicked());
+}
+
+#[test]
+fn handles_of_children_and_tasks_tell_it_as_well() {
+    let _watch = watch::a_minute();
+    let child = Arc::new(std::sync::Mutex::new(None));
+    let scope = catch_unwind(AssertUnwindSafe(|| {
+        sinew::scope(|s| {
+            s.spawn(|| {
+                *child.lock().unwrap() = Some(sinew::current());
+                panic!("in a child");
+            });
+        });
+    }));
+    scope.unwrap_err();
+    assert!(child.lock().unwrap().take().unwrap().panicked());
+
+    let controller = SimpleLoopController::new();
+    let manager = FiberManager::new(controller.clone(), Options::new()).unwrap();
+    manager.set_panic_callback(|_, _| ());
+    let tasks = Rc::new(RefCell::new(Vec::new()));
+    let note = |tasks: &Rc<RefCell<Vec<_>>>| tasks.borrow_mut().push(sinew::current());
+    let each = tasks.clone();
+    manager.add_task(move || {
+        note(&each);
+        panic!("in a task");
+    });
+    let each = tasks.clone();
+    let future = manager.add_task_future(move || {
+        note(&each);
+        panic!("in a task with a future");
+    });
+    let each = tasks.clone();
+    manager.add_task(move || note(&each));
+    controller.run();
+    drop(future);
+    let panicked: Vec<_> = tasks.borrow().iter().map(sinew::Fiber::panicked).collect();
+    assert_eq!(panicked, [true, true, false]);
 }

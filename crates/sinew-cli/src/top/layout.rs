@@ -212,17 +212,16 @@ fn wait(fiber: &Fiber, view: &View) -> String {
     if fiber.id == view.answered_by {
         return "this view".into();
     }
-    match wait {
-        _ if wait.owner.is_some() || wait.joins.is_some() => {
-            let other = wait.owner.as_ref().or(wait.joins.as_ref());
+    let what = match wait.owner.as_ref().or(wait.joins.as_ref()) {
+        Some(other) => {
             let word = if wait.owner.is_some() { "held by" } else { "of" };
-            let other = other.map(super::view::Other::words).unwrap_or_default();
-            format!("{} {word} {other}", wait.kind)
+            format!("{} {word} {}", wait.kind, other.words())
         }
-        _ => match wait.left_us {
-            Some(left) => format!("{}, {} left", wait.kind, time(left)),
-            None => wait.kind.clone(),
-        },
+        None => wait.kind.clone(),
+    };
+    match wait.left_us {
+        Some(left) => format!("{what}, {} left", time(left)),
+        None => what,
     }
 }
 

@@ -82,6 +82,9 @@ struct FiberView {
     carrier: Option<usize>,
     age_ms: u64,
     waits: u32,
+    pinned: bool,
+    migratable: bool,
+    cancel_requested: bool,
     wait: Option<WaitView>,
     stack: Option<StackView>,
 }
@@ -229,6 +232,9 @@ impl FiberView {
             carrier: info.carrier,
             age_ms: info.age.as_millis() as u64,
             waits: info.waits,
+            pinned: info.pinned,
+            migratable: info.migratable,
+            cancel_requested: info.cancel_requested,
             wait: info.wait.as_ref().map(|wait| WaitView::of(wait, others)),
             stack: info.stack().map(|stack| StackView {
                 size: stack.size,

@@ -16,7 +16,6 @@ use crate::queue::{Deque, Entry, Fifo, Inbox, Timed, Timers, low_bits};
 use core::cell::{Cell, OnceCell, UnsafeCell};
 use core::ptr;
 use sinew_context::stack::StackCache;
-use std::collections::HashSet;
 use std::io;
 use std::sync::Arc;
 
@@ -456,8 +455,9 @@ pub(crate) fn wake(control: &Control, epoch: Epoch, outcome: Outcome) -> bool {
     claim(control, epoch, outcome).map(Claimed::resume).is_some()
 }
 
-/// The waits that deadlines will end, if nothing else does.
-pub(crate) struct TimedWaits(HashSet<(*const Control, u32)>);
+/// The waits that deadlines will end, if nothing else does: whose they are, their numbers, and the deadlines, in
+/// this order.
+pub(crate) struct TimedWaits(Vec<(*const Control, u32, u64)>);
 
 impl TimedWaits {
     /// Those of all carriers of all crews.
@@ -471,13 +471,23 @@ impl TimedWaits {
                 all.extend(carrier.timers.lock().all());
             }
         }
-        TimedWaits(all.into_iter().collect())
+        all.sort_unstable();
+        TimedWaits(all)
     }
 
     /// Whether the wait that a fiber is in was one of them.
     pub(crate) fn has(&self, control: &Control) -> bool {
-        control
-            .wait_number()
-            .is_some_and(|number| self.0.contains(&(ptr::from_ref(control), number)))
+        control.wait_number().is_some_and(|number| self.find(control, number).is_some())
+    }
+
+    /// The deadline of the wait `epoch` of a fiber, if it has one.
+    pub(crate) fn deadline(&self, control: &Control, epoch: Epoch) -> Option<u64> {
+        self.find(control, low_bits(epoch.number()))
+    }
+
+    fn find(&self, control: &Control, number: u32) -> Option<u64> {
+        let key = (ptr::from_ref(control), number);
+        let at = self.0.partition_point(|(item, of, _)| (*item, *of) < key);
+        self.0.get(at).filter(|(item, of, _)| (*item, *of) == key).map(|(.., deadline)| *deadline)
     }
 }

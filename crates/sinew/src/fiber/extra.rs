@@ -54,6 +54,8 @@ pub(crate) struct Extra {
     /// wait, which is written first.
     pub(crate) pinned_as: AtomicPtr<Control>,
     pub(crate) pinned_epoch: AtomicU64,
+    /// The deadline of that wait, once the fiber has computed it; `NEVER` until then.
+    pub(crate) pinned_until: AtomicU64,
     /// What ends the wait of a thread in the kernel, if it ever waited there.
     pub(crate) bell: OnceLock<Bell>,
 }
@@ -93,6 +95,7 @@ impl Default for Extra {
             waker: SpinLock::new(None),
             pinned_as: AtomicPtr::new(ptr::null_mut()),
             pinned_epoch: AtomicU64::new(0),
+            pinned_until: AtomicU64::new(u64::MAX),
             bell: OnceLock::new(),
             armed: AtomicPtr::new(ptr::null_mut()),
             captured: AtomicPtr::new(ptr::null_mut()),

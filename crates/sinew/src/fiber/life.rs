@@ -16,6 +16,7 @@
 //! | `POLLED` | the holder of the join handle | a future's waker is to be woken |
 //! | `DETACHED` | the holder of the join handle | nobody will take the result |
 //! | `FINISHED` | the fiber | the result is in place |
+//! | `FAILED` | the fiber, before `FINISHED` | a panic ended it, other than a cancellation |
 //!
 //! # References
 //!
@@ -42,6 +43,7 @@ pub(crate) const WATCHED: u64 = 1 << 35;
 pub(crate) const FINISHED: u64 = 1 << 36;
 pub(crate) const POLLED: u64 = 1 << 37;
 pub(crate) const DETACHED: u64 = 1 << 38;
+pub(crate) const FAILED: u64 = 1 << 39;
 
 /// One registration of a joiner.
 const REGISTRATION: u64 = 1 << 40;
@@ -86,6 +88,12 @@ impl Life {
     pub(crate) fn is_finished(&self) -> bool {
         // ORDERING: Acquire: the result; pairs with the exchange in `finish`.
         self.0.load(Ordering::Acquire) & FINISHED != 0
+    }
+
+    /// Whether the fiber has ended, by a panic.
+    pub(crate) fn has_failed(&self) -> bool {
+        // ORDERING: Acquire: what the fiber wrote until its end; pairs with the exchange in `finish`.
+        self.0.load(Ordering::Acquire) & (FINISHED | FAILED) == FINISHED | FAILED
     }
 
     /// Sets `marks`; returns those that were set before.

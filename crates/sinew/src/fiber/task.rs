@@ -178,7 +178,7 @@ unsafe fn run_recurring<F: Recurring>(control: &Control) {
         Ok(None) => return control.set_flags(Flags::RESTS),
         Ok(Some(value)) => Ok(value),
         Err(panic) => {
-            crate::park::panic_ended(control);
+            crate::park::panic_ended(control, &*panic);
             Err(panic)
         }
     };
@@ -186,12 +186,12 @@ unsafe fn run_recurring<F: Recurring>(control: &Control) {
     unsafe {
         let closure = take::<F>(&control.storage);
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(closure))) {
+            crate::park::panic_ended(control, &*panic);
             // The first panic counts. Nobody sees what it replaces.
             let lost = match &result {
                 Ok(_) => mem::replace(&mut result, Err(panic)),
                 Err(_) => Err(panic),
             };
-            crate::park::panic_ended(control);
             control.set_flags(Flags::MASKED);
             report::contain(|| drop(lost));
         }
@@ -214,7 +214,7 @@ unsafe fn run_detached<F: FnOnce()>(control: &Control) {
     // SAFETY: as for `run`.
     let closure = unsafe { take::<F>(&control.storage) };
     if let Err(panic) = catch_unwind(AssertUnwindSafe(closure)) {
-        crate::park::panic_ended(control);
+        crate::park::panic_ended(control, &*panic);
         drop_quietly(panic);
     }
 }
@@ -222,7 +222,10 @@ unsafe fn run_detached<F: FnOnce()>(control: &Control) {
 unsafe fn refuse_detached<F: FnOnce()>(control: &Control, payload: Box<dyn Any + Send>) {
     // SAFETY: as for `run`.
     let closure = unsafe { take::<F>(&control.storage) };
-    report::contain(|| drop(closure));
+    if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(closure))) {
+        crate::park::panic_ended(control, &*panic);
+        drop_quietly(panic);
+    }
     drop_quietly(payload);
 }
 
@@ -246,8 +249,8 @@ unsafe fn run<F: FnOnce() -> T, T>(control: &Control) {
     unsafe {
         let closure = take::<F>(&control.storage);
         let result: Outcome<T> = catch_unwind(AssertUnwindSafe(closure));
-        if result.is_err() {
-            crate::park::panic_ended(control);
+        if let Err(panic) = &result {
+            crate::park::panic_ended(control, &**panic);
         }
         put(&control.storage, result);
     }
@@ -258,6 +261,9 @@ unsafe fn refuse<F, T>(control: &Control, payload: Box<dyn Any + Send>) {
     unsafe {
         let closure = take::<F>(&control.storage);
         let dropped = report::contained(|| drop(closure));
+        if let Err(panic) = &dropped {
+            crate::park::panic_ended(control, &**panic);
+        }
         let result: Outcome<T> = Err(dropped.err().unwrap_or(payload));
         put(&control.storage, result);
     }

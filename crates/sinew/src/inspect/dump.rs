@@ -75,7 +75,7 @@ fn write_group(out: &mut impl Write, group: &Group) -> io::Result<()> {
         if let (Some(carrier), Some(runtime)) = (info.carrier, &info.runtime) {
             write!(out, " on carrier {carrier} of \"{}\"", runtime.escape_debug())?;
         }
-        write!(out, ", {} old", rounded(info.age))?;
+        write!(out, ", {} old{}", rounded(info.age), traits(info))?;
         match &info.wait {
             Some(wait) if members.len() > 1 => {
                 writeln!(out, "; {}{}", wait.kind.operation(), what(wait))?
@@ -98,12 +98,25 @@ fn what(wait: &WaitInfo) -> String {
         _ if wait.address != 0 => format!(" at {:#x}", wait.address),
         _ => String::new(),
     };
-    match wait {
+    let what = match wait {
         WaitInfo { joins: Some(id), .. } => format!(" of fiber {id}"),
         WaitInfo { owner: Some(id), .. } => format!("{place}, which fiber or thread {id} has,"),
-        WaitInfo { left: Some(left), .. } => format!(", {left:.1?} of it to come,"),
         _ => place,
+    };
+    match wait.left {
+        Some(left) => format!("{}, at most {left:.1?} more,", what.trim_end_matches(',')),
+        None => what,
     }
+}
+
+/// What else is known of a fiber, as an addition to its age.
+fn traits(info: &FiberInfo) -> String {
+    let all = [
+        (info.pinned, ", pinned"),
+        (info.migratable, ", migratable"),
+        (info.cancel_requested, ", cancel requested"),
+    ];
+    all.iter().filter(|(is_so, _)| *is_so).map(|(_, words)| *words).collect()
 }
 
 fn in_words(state: State) -> &'static str {
@@ -154,9 +167,10 @@ fn groups() -> Vec<Group> {
 ///
 /// Each group has a `state`, the `frames` of its stack, the innermost first, and its `fibers`. A frame has an
 /// `address` and the `functions` that are there, those that were inlined first, with `name`, `file` and
-/// `line`. A fiber has `id`, `name`, `runtime`, `carrier`, `age_ms`, `waits` (how often it has), and `wait`: what
-/// it waits for as `kind` and `address`, the ids of the fiber that it `joins` and of the `owner` of the lock,
-/// `since_us`, and `left_us` of a sleep. What is not known is null.
+/// `line`. A fiber has `id`, `name`, `runtime`, `carrier`, `age_ms`, `waits` (how often it has), `pinned`,
+/// `migratable`, `cancel_requested`, and `wait`: what it waits for as `kind` and `address`, the ids of the fiber
+/// that it `joins` and of the `owner` of the lock, `since_us`, and `left_us` if the wait has a deadline. What is not
+/// known is null.
 ///
 /// # Errors
 /// Those of `out`.
@@ -213,6 +227,9 @@ fn write_fiber<W: Write>(json: &mut Json<'_, W>, info: &FiberInfo) -> io::Result
         json.number_or_null("carrier", info.carrier.map(|carrier| carrier as u64))?;
         json.number("age_ms", info.age.as_millis() as u64)?;
         json.number("waits", info.waits.into())?;
+        json.boolean("pinned", info.pinned)?;
+        json.boolean("migratable", info.migratable)?;
+        json.boolean("cancel_requested", info.cancel_requested)?;
         json.key("wait")?;
         match &info.wait {
             None => json.null(),

@@ -91,6 +91,11 @@ impl<'a, W: Write> Json<'a, W> {
         }
     }
 
+    pub(super) fn boolean(&mut self, key: &str, value: bool) -> io::Result<()> {
+        self.key(key)?;
+        write!(self.out, "{value}")
+    }
+
     pub(super) fn null(&mut self) -> io::Result<()> {
         self.out.write_all(b"null")
     }

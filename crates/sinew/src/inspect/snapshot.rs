@@ -1,12 +1,12 @@
 //! All fibers at a glance.
 
-use crate::carrier::Crew;
+use crate::carrier::{Crew, TimedWaits};
 use crate::clock;
-use crate::fiber::life::FINISHED;
+use crate::fiber::life::{CANCELLED, FINISHED};
 use crate::fiber::state::Epoch;
 use crate::fiber::{Control, FiberRef, Flags, WaitKind, slab};
 use crate::park::table::{self, Entry, Key};
-use crate::primitive::Ordering;
+use crate::primitive::{Ordering, fence};
 use crate::spawn::{Fiber, FiberId, State};
 use core::time::Duration;
 use std::collections::HashMap;
@@ -30,6 +30,15 @@ pub struct FiberInfo {
     pub age: Duration,
     /// How often it had begun to wait.
     pub waits: u32,
+    /// Whether it was in a [`pinned`](crate::pinned) region, a predicate or a hook, where it keeps its carrier.
+    pub pinned: bool,
+    /// Whether it was [built](crate::Builder::migratable) to move between carriers.
+    pub migratable: bool,
+    /// Whether its cancellation was requested. A fiber that is [masked](crate::masked), or that runs for long,
+    /// may not have learned of it.
+    pub cancel_requested: bool,
+    /// Which of its waits `wait` is, if it was suspended in one.
+    epoch: Option<Epoch>,
     /// Where it was on its stack, if it was suspended.
     stack_at: Option<usize>,
 }
@@ -49,7 +58,8 @@ pub struct WaitInfo {
     pub owner: Option<FiberId>,
     /// For how long it has waited, right within some tens of microseconds.
     pub since: Duration,
-    /// How much longer it will sleep, if it does.
+    /// How much longer it will wait at most: until the end of its sleep, its timeout, or the nearest
+    /// [`timeout`](crate::timeout) or [`deadline`](crate::deadline) around it. `None` if there is no limit.
     pub left: Option<Duration>,
 }
 
@@ -151,8 +161,23 @@ pub fn fibers() -> Vec<FiberInfo> {
             fibers.push(look(fiber, now, &crews));
         }
     });
+    fill_in_deadlines(&mut fibers, now);
     fibers.sort_by_key(|info| info.id());
     fibers
+}
+
+/// Notes how much longer suspended fibers will wait.
+///
+/// A fiber sets its timer before it stops, and the timer stays until the wait ends. So a wait that was seen has its
+/// timer in the copy that is made after the look, or has ended.
+fn fill_in_deadlines(fibers: &mut [FiberInfo], now: u64) {
+    let timed = TimedWaits::collect();
+    for info in fibers {
+        let deadline = info.epoch.and_then(|epoch| timed.deadline(info.fiber.control(), epoch));
+        if let (Some(wait), Some(deadline)) = (&mut info.wait, deadline) {
+            wait.left = clock::until(now, deadline);
+        }
+    }
 }
 
 /// What can be said of one fiber.
@@ -164,30 +189,62 @@ fn look(fiber: FiberRef, now: u64, crews: &HashMap<u32, Arc<Crew>>) -> FiberInfo
     let age = Duration::from_nanos(fiber.age(now));
     let waits = fiber.waits();
     let fiber = Fiber::from_ref(fiber);
-    let (state, wait, stack_at) = state_of(&fiber, now);
-    let runtime = crew.map(|crew| crew.settings.name.clone());
-    FiberInfo { fiber, state, wait, carrier, runtime, age, waits, stack_at }
+    let Seen { state, wait, epoch, stack_at } = state_of(&fiber, now);
+    let flags = fiber.control().flags();
+    FiberInfo {
+        state,
+        wait,
+        carrier,
+        runtime: crew.map(|crew| crew.settings.name.clone()),
+        age,
+        waits,
+        pinned: flags.has(Flags::PINNED),
+        migratable: flags.has(Flags::ROAMING),
+        cancel_requested: fiber.control().life.marks() & CANCELLED != 0,
+        epoch,
+        stack_at,
+        fiber,
+    }
 }
 
-/// What it does, and if it waits, for what: all of it at the same moment.
-fn state_of(fiber: &Fiber, now: u64) -> (State, Option<WaitInfo>, Option<usize>) {
+/// What a fiber did at one moment.
+struct Seen {
+    state: State,
+    wait: Option<WaitInfo>,
+    /// Which of its waits that is, if it was suspended in one.
+    epoch: Option<Epoch>,
+    stack_at: Option<usize>,
+}
+
+impl Seen {
+    fn unplaced(state: State, wait: Option<WaitInfo>) -> Seen {
+        Seen { state, wait, epoch: None, stack_at: None }
+    }
+}
+
+/// What a fiber does, and if it waits, for what.
+fn state_of(fiber: &Fiber, now: u64) -> Seen {
     let place = || fiber.control().context.look().map(|context| context.address());
     let before = place();
     if let Some((kind, address, since)) = fiber.control().awaited_unstarted() {
         let since = Duration::from_nanos(now.saturating_sub(since));
         let wait = WaitInfo { kind, address, joins: None, owner: None, since, left: None };
-        return (State::Suspended, Some(wait), None);
+        return Seen::unplaced(State::Suspended, Some(wait));
     }
     let pinned = || pinned_wait_of(fiber.control(), now).map(|(_, _, wait)| wait);
     match wait_of(fiber.control(), now) {
         // It has not stopped yet, or was woken meanwhile. A hook that runs before it stops may block.
-        Some(_) if before.is_none() || place() != before => (State::Running, pinned(), None),
-        Some((_, wait)) => (State::Suspended, Some(wait), before),
+        Some(_) if before.is_none() || place() != before => {
+            Seen::unplaced(State::Running, pinned())
+        }
+        Some((epoch, wait)) => {
+            Seen { state: State::Suspended, wait: Some(wait), epoch: Some(epoch), stack_at: before }
+        }
         None => match fiber.state() {
             // It was woken, and waited again, while it was looked at.
-            State::Suspended => (State::Runnable, None, None),
-            State::Running => (State::Running, pinned(), None),
-            state => (state, None, None),
+            State::Suspended => Seen::unplaced(State::Runnable, None),
+            State::Running => Seen::unplaced(State::Running, pinned()),
+            state => Seen::unplaced(state, None),
         },
     }
 }
@@ -202,8 +259,12 @@ pub(super) fn pinned_wait_of(
     // SAFETY: blocks are never unmapped.
     let thread = unsafe { extra.pinned_as.load(Ordering::Acquire).as_ref()? };
     let epoch = Epoch::from_bits(extra.pinned_epoch.load(Ordering::Relaxed));
-    let (now_in, wait) = wait_of(thread, now)?;
-    (now_in == epoch).then_some((thread, epoch, wait))
+    let (now_in, mut wait) = wait_of(thread, now)?;
+    wait.left = clock::until(now, extra.pinned_until.load(Ordering::Relaxed));
+    // ORDERING: Acquire fence: a deadline of a later wait shows that this one is over; pairs with the Release in
+    // `Wait::publish_deadline`.
+    fence(Ordering::Acquire);
+    (now_in == epoch && thread.wake.is_waiting(epoch)).then_some((thread, epoch, wait))
 }
 
 /// What a fiber or thread waits for, and which of its waits that is: all of it at the same moment.
@@ -220,7 +281,7 @@ pub(super) fn wait_of(control: &Control, now: u64) -> Option<(Epoch, WaitInfo)> 
         };
         // The record is made before the wait begins, and not changed before it has ended.
         // ORDERING: Acquire fence: what was read above is not read after the word.
-        crate::primitive::fence(Ordering::Acquire);
+        fence(Ordering::Acquire);
         if control.wake.is_waiting(epoch) {
             let since = Duration::from_nanos(now.saturating_sub(since));
             let sleeps = kind == WaitKind::Sleep;

@@ -292,10 +292,8 @@ impl<T> Promised<T> {
 
     fn keep(mut self, f: impl FnOnce() -> T) {
         let result = catch_unwind(AssertUnwindSafe(f));
-        if result.is_err()
-            && let Some((_, control)) = current::fiber()
-        {
-            crate::park::panic_ended(control);
+        if let (Err(panic), Some((_, control))) = (&result, current::fiber()) {
+            crate::park::panic_ended(control, &**panic);
         }
         if let Some(slot) = self.0.take() {
             slot.fulfil(result);

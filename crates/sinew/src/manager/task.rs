@@ -49,7 +49,7 @@ pub(super) fn contained(f: impl FnOnce()) -> impl FnOnce() {
 #[cold]
 fn panicked(payload: Box<dyn core::any::Any + Send>, place: &str) {
     if let Some((_, control)) = current::fiber() {
-        park::panic_ended(control);
+        park::panic_ended(control, &*payload);
     }
     if let Some(core) = Core::current() {
         core.panicked(payload, place);
@@ -98,10 +98,8 @@ pub(super) fn add_finally<T: 'static>(
 ) {
     let run = move || {
         let result = catch_unwind(AssertUnwindSafe(f));
-        if result.is_err()
-            && let Some((_, control)) = current::fiber()
-        {
-            park::panic_ended(control);
+        if let (Err(panic), Some((_, control))) = (&result, current::fiber()) {
+            park::panic_ended(control, &**panic);
         }
         let ended = park::on_root(|| finally(result));
         if let Err(payload) = ended {

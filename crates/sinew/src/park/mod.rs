@@ -24,11 +24,12 @@ pub use pinned::{can_yield, pinned};
 pub use slots::ContextSlot;
 pub use yielding::yield_now;
 
+use crate::cancel;
 use crate::carrier::bell::Bell;
 use crate::carrier::tend::postpone;
 use crate::carrier::{self, Carrier, Claimed, current, dispatch};
 use crate::clock;
-use crate::fiber::life::CANCELLED;
+use crate::fiber::life::{CANCELLED, FAILED};
 use crate::fiber::state::{Epoch, Outcome};
 use crate::fiber::{Control, FiberRef, Flags, WaitKind};
 use crate::primitive::{AtomicBool, Ordering, fence, futex};
@@ -210,6 +211,11 @@ impl Wait {
         // SAFETY: the reference is given up when the wait has ended; blocks are never unmapped.
         let control: &'static Control = unsafe { &*current::proxy().into_counted() };
         control.record_wait(kind, address, clock::now());
+        if let Some(fiber) = pinned {
+            // Before the wait begins: a look that finds this wait does not find the deadline of an earlier one.
+            // ORDERING: Release; as in `publish_deadline`.
+            fiber.extra_or_new().pinned_until.store(clock::NEVER, Ordering::Release);
+        }
         let epoch = control.wake.begin();
         let mut marked = false;
         if let Some(fiber) = pinned {
@@ -380,6 +386,7 @@ impl Wait {
         let who = self.who();
         let deaf = DEAF || who.flags().has(Flags::MASKED) || std::thread::panicking();
         let deadline = if deaf { deadline } else { deadline.min(scope_deadline(who)) };
+        self.publish_deadline(deadline);
         if !deaf && self.pinned.is_some_and(|fiber| fiber.life.marks() & CANCELLED != 0) {
             control.wake.claim(self.epoch, Outcome::Interrupted);
         }
@@ -424,6 +431,7 @@ impl Wait {
         let who = self.who();
         let deaf = DEAF || who.flags().has(Flags::MASKED) || std::thread::panicking();
         let deadline = if deaf { deadline } else { deadline.min(scope_deadline(who)) };
+        self.publish_deadline(deadline);
         if !deaf && self.pinned.is_some_and(|fiber| fiber.life.marks() & CANCELLED != 0) {
             control.wake.claim(self.epoch, Outcome::Interrupted);
         }
@@ -450,6 +458,16 @@ impl Wait {
         let outcome = control.wake.outcome();
         self.ended();
         outcome
+    }
+
+    /// Shows the deadline of a pinned fiber's wait to `inspect`. The deadlines of other fibers are among the timers
+    /// of their carriers.
+    fn publish_deadline(&self, deadline: u64) {
+        if let Some(extra) = self.pinned.and_then(Control::extra) {
+            // ORDERING: Release publishes that the wait before is over; pairs with the Acquire fence in
+            // `inspect::snapshot::pinned_wait_of`.
+            extra.pinned_until.store(deadline, Ordering::Release);
+        }
     }
 
     /// Puts back what `begin` changed.
@@ -555,9 +573,12 @@ pub(crate) fn is_unwinding(carrier: &Carrier, control: &Control) -> bool {
 /// Whether a panic ended that nobody saw begin.
 static PANICS_UNSEEN: AtomicBool = AtomicBool::new(false);
 
-/// A fiber has ended by a panic.
+/// A panic with this payload ends a fiber.
 #[cold]
-pub(crate) fn panic_ended(control: &Control) {
+pub(crate) fn panic_ended(control: &Control, payload: &(dyn core::any::Any + Send)) {
+    if !cancel::is_cancel(payload) {
+        control.life.set(FAILED);
+    }
     if !control.flags().has(Flags::PANICKED) {
         PANICS_UNSEEN.store(true, Ordering::Relaxed);
     }

@@ -110,9 +110,9 @@ impl<T: Timed> Timers<T> {
         self.entries.len()
     }
 
-    /// Every item that has a deadline, and the number of the wait that this is for.
-    pub(crate) fn all(&self) -> impl Iterator<Item = (*const T, u32)> {
-        self.entries.iter().map(|entry| (entry.item(), entry.number()))
+    /// Every item that has a deadline, the number of the wait that this is for, and the deadline.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (*const T, u32, u64)> {
+        self.entries.iter().map(|entry| (entry.item(), entry.number(), entry.deadline))
     }
 
     /// Adds a deadline for the wait `number` of `item`.

@@ -186,6 +186,29 @@ impl Fiber {
         !self.0.life.is_finished()
     }
 
+    /// Whether the fiber has ended by a panic, so that [`join`](crate::JoinHandle::join) is or was an error.
+    ///
+    /// False before the end. A cancellation is no panic, nor is the lack of a stack for a fiber that could
+    /// not begin; a panic of a destructor that runs because of either is one.
+    ///
+    /// # Examples
+    /// ```
+    /// let fiber = sinew::spawn(|| panic!("in a fiber"));
+    /// let handle = fiber.fiber();
+    /// assert!(fiber.join().is_err());
+    /// assert!(handle.panicked());
+    ///
+    /// let fiber = sinew::spawn(sinew::park);
+    /// let handle = fiber.fiber();
+    /// handle.cancel();
+    /// assert!(fiber.join().is_err());
+    /// assert!(!handle.panicked());
+    /// ```
+    #[doc(alias = "is_panic")]
+    pub fn panicked(&self) -> bool {
+        self.0.life.has_failed()
+    }
+
     /// Lets the next [`park`](crate::park) of this fiber pass, or the one under way.
     ///
     /// May be called from anywhere, also when the fiber has ended.
