@@ -6,7 +6,7 @@ use sinew::{Builder, Runtime};
 use sinew_testkit::child::child;
 use sinew_testkit::watch;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 const THRESHOLD: Duration = Duration::from_millis(60);
@@ -28,7 +28,13 @@ fn a_function_that_takes_long(done: &AtomicBool) {
     }
 }
 
-/// Has a fiber compute for long, which has to be said once; how long it took until it was.
+/// Waits until as many lines were said.
+fn lines(said: &Mutex<Vec<(Instant, String)>>, count: usize) -> Vec<(Instant, String)> {
+    sinew::wait_until(|| said.lock().unwrap().len() >= count, None);
+    said.lock().unwrap().clone()
+}
+
+/// Has a fiber compute for long, and checks that it is reported once. Returns how long the first line took.
 fn stall(runtime: &Runtime, said: &Mutex<Vec<(Instant, String)>>) -> Duration {
     said.lock().unwrap().clear();
     let done = Arc::new(AtomicBool::new(false));
@@ -36,19 +42,17 @@ fn stall(runtime: &Runtime, said: &Mutex<Vec<(Instant, String)>>) -> Duration {
     let busy = Builder::new().name("busy").runtime(runtime.handle());
     let begun = Instant::now();
     let busy = busy.spawn(move || a_function_that_takes_long(&seen)).unwrap();
-    sinew::wait_until(|| !said.lock().unwrap().is_empty(), None);
-    let late = said.lock().unwrap()[0].0 - begun;
+    let late = lines(said, 2)[0].0 - begun;
     assert!(late >= THRESHOLD, "{late:?}");
     // It is said once, however long it takes.
     sinew::sleep(2 * THRESHOLD);
     done.store(true, Ordering::Relaxed);
     busy.join().unwrap();
     let said = said.lock().unwrap();
-    let line = &said[0].1;
-    assert_eq!(said.len(), 1, "{said:?}");
-    for part in ["fiber \"busy\"", "has kept carrier", "a_function_that_takes_long", "stalling.rs"]
-    {
-        assert!(line.contains(part), "{line}");
+    let [(_, first), (_, second)] = &said[..] else { panic!("{said:?}") };
+    assert!(first.contains("fiber \"busy\"") && first.contains("has kept carrier"), "{first}");
+    for part in ["fiber \"busy\"", "keeps carrier", "a_function_that_takes_long", "stalling.rs"] {
+        assert!(second.contains(part), "{second}");
     }
     late
 }
@@ -59,7 +63,7 @@ fn a_fiber_that_computes_for_long_is_reported_once() {
         let _watch = watch::a_minute();
         let said = said();
         let runtime = Runtime::builder().carriers(2).report_stalls(THRESHOLD).build().unwrap();
-        // On a busy machine the first ones may be late, and the first has tables to read.
+        // On a busy machine the first ones may be late.
         let late = (0..20).map(|_| stall(&runtime, &said)).find(|late| *late < 2 * THRESHOLD);
         assert!(late.is_some() || cfg!(any(sinew_tsan, sinew_asan)));
     })
@@ -133,16 +137,97 @@ fn a_fiber_that_blocks_in_the_system_is_reported() {
         let runtime = Runtime::builder().carriers(1).report_stalls(THRESHOLD).build().unwrap();
         let (end, until) = std::sync::mpsc::channel();
         let fiber = runtime.spawn(move || a_function_that_blocks_its_thread(&until));
-        sinew::wait_until(|| !said.lock().unwrap().is_empty(), None);
+        let said = lines(&said, 2);
         drop(end);
         fiber.join().unwrap();
-        let line = &said.lock().unwrap()[0].1;
-        assert!(line.contains("has blocked carrier 0"), "{line}");
-        assert!(line.contains("in a call of the system"), "{line}");
+        let ((_, first), (_, second)) = (&said[0], &said[1]);
+        assert!(first.contains("has blocked carrier 0"), "{first}");
+        assert!(first.contains("in a call of the system"), "{first}");
         if !cfg!(sinew_tsan) {
             // The sanitizer holds the signal back by which the carrier is stopped.
-            assert!(line.contains("a_function_that_blocks_its_thread at "), "{line}");
+            assert!(
+                second.contains("is in stalling::a_function_that_blocks_its_thread at "),
+                "{second}"
+            );
         }
+    })
+    .assert_success();
+}
+
+/// Keeps this thread from being stopped, so that it takes a second to find out that nobody can tell where it is.
+fn cannot_be_stopped() {
+    // SAFETY: a set of signals that is emptied first, and this thread's own mask.
+    unsafe {
+        let mut signals = core::mem::zeroed::<libc::sigset_t>();
+        libc::sigemptyset(&raw mut signals);
+        libc::sigaddset(&raw mut signals, libc::SIGURG);
+        assert_eq!(
+            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const signals, core::ptr::null_mut()),
+            0
+        );
+    }
+}
+
+#[test]
+fn the_first_line_does_not_wait_for_the_place() {
+    child("the_first_line_does_not_wait_for_the_place", || {
+        let _watch = watch::a_minute();
+        let said = said();
+        let runtime = Runtime::builder().carriers(2).report_stalls(THRESHOLD).build().unwrap();
+        // On a busy machine the first ones may be late. The second carrier must not wait for the first one's place.
+        let in_time = (0..10).any(|_| {
+            said.lock().unwrap().clear();
+            let done = Arc::new(AtomicBool::new(false));
+            let begun = Instant::now();
+            let fibers = [0, 1].map(|carrier| {
+                let builder = Builder::new().runtime(runtime.handle()).carrier(carrier);
+                let seen = done.clone();
+                let body = move || {
+                    cannot_be_stopped();
+                    a_function_that_takes_long(&seen);
+                };
+                builder.spawn(body).unwrap()
+            });
+            let all = lines(&said, 2);
+            done.store(true, Ordering::Relaxed);
+            fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
+            // The threads that look for the places say that they found none.
+            let places = lines(&said, 4);
+            assert!(all.iter().all(|(_, line)| line.contains("has kept carrier")), "{all:?}");
+            assert!(places[2..].iter().all(|(_, line)| !line.contains("is in")), "{places:?}");
+            all.iter().all(|(at, _)| *at - begun < 2 * THRESHOLD)
+        });
+        assert!(in_time || cfg!(any(sinew_tsan, sinew_asan)));
+    })
+    .assert_success();
+}
+
+#[test]
+fn a_place_is_not_told_of_a_fiber_that_has_gone_on() {
+    child("a_place_is_not_told_of_a_fiber_that_has_gone_on", || {
+        let _watch = watch::a_minute();
+        let said: Arc<Mutex<Vec<_>>> = Arc::default();
+        let done = Arc::new(AtomicBool::new(false));
+        let busy: Arc<OnceLock<sinew::Fiber>> = Arc::default();
+        // The hook is called with the first line, lets the fiber go on, and returns when it waits.
+        let (lines, end, told) = (said.clone(), done.clone(), busy.clone());
+        sinew::set_report_hook(move |line| {
+            lines.lock().unwrap().push((Instant::now(), line.to_owned()));
+            end.store(true, Ordering::Relaxed);
+            while told.get().and_then(sinew::Fiber::waits_for).is_none() {
+                std::thread::yield_now();
+            }
+        });
+        let runtime = Runtime::builder().carriers(1).report_stalls(THRESHOLD).build().unwrap();
+        let fiber = runtime.spawn(move || {
+            a_function_that_takes_long(&done);
+            sinew::park();
+        });
+        busy.set(fiber.fiber()).unwrap();
+        let said = self::lines(&said, 2);
+        assert!(said[1].1.contains("let carrier 0 of \"sinew\" go before"), "{said:?}");
+        fiber.fiber().unpark();
+        fiber.join().unwrap();
     })
     .assert_success();
 }

@@ -1,6 +1,5 @@
 //! Fibers that keep their carriers for too long.
 
-use super::backtrace::{Backtrace, BacktraceError};
 use super::{memory, walk};
 use crate::carrier::crew::Phase;
 use crate::carrier::{Carrier, Crew};
@@ -59,22 +58,17 @@ fn watch_all(crew: &Weak<Crew>, threshold: Duration, dumps: bool) {
         let nothing = Watched { sign: None, since: 0, reported: false };
         watched.resize(crew.carriers.len(), nothing);
         for (index, watched) in watched.iter_mut().enumerate() {
-            if let Some((fiber, kept)) = look(&crew, index, watched, threshold) {
-                tell(&crew, index, &fiber, kept, dumps);
+            if let Some(stall) = look(&crew, index, watched, threshold) {
+                stall.tell(dumps);
             }
         }
     }
 }
 
-/// Looks at one carrier: the fiber that has kept it for too long, and how long that is, if it is new.
+/// Looks at one carrier: the fiber that has kept it for too long, if it was not told before.
 ///
 /// The carrier is asked nothing about its crew: it may have ended with this one by now, and be another's.
-fn look(
-    crew: &Crew,
-    index: usize,
-    watched: &mut Watched,
-    threshold: Duration,
-) -> Option<(Fiber, Duration)> {
+fn look(crew: &Crew, index: usize, watched: &mut Watched, threshold: Duration) -> Option<Stall> {
     let now = clock::now();
     let carrier = crew.carriers[index];
     let Some(fiber) = running(carrier) else {
@@ -89,7 +83,8 @@ fn look(
     let kept = Duration::from_nanos(now.saturating_sub(watched.since));
     let is_new = kept >= threshold && !watched.reported;
     watched.reported |= is_new;
-    is_new.then_some((fiber, kept))
+    let runtime = crew.settings.name.clone();
+    is_new.then_some(Stall { fiber, carrier, index, runtime, kept, sign })
 }
 
 /// The fiber that runs on a carrier, if one does.
@@ -115,43 +110,83 @@ fn sign_of(carrier: &Carrier, fiber: &Fiber) -> Sign {
     }
 }
 
-/// Tells what a fiber does to its carrier, and what all of them do, if that is wanted.
-fn tell(crew: &Crew, index: usize, fiber: &Fiber, kept: Duration, dumps: bool) {
-    let who = describe(fiber.control());
-    let (carrier, crew) = (crew.carriers[index], crew.settings.name.escape_debug());
-    let kept = kept.as_millis();
-    let waits_pinned = fiber.control().extra().is_some_and(|extra| {
-        // ORDERING: Acquire: pairs with the Release of the one who waits there.
-        !extra.pinned_as.load(Ordering::Acquire).is_null()
-    });
-    let (what, backtrace) = if waits_pinned {
-        let (kind, ..) = fiber.control().recorded_wait();
-        let operation = kind.operation();
-        let what = format!(
-            "{who} is pinned and has blocked carrier {index} of \"{crew}\" in {operation} for {kept} ms"
-        );
-        (what, None)
-    } else {
-        let what = if sleeps_in_kernel(carrier) {
+/// A fiber that keeps its carrier.
+///
+/// It is told in two steps. The first line says which fiber keeps which carrier and how: nothing that takes long is
+/// done before. The second says in which function the fiber is: the carrier has to be stopped for that, which may not
+/// answer, and the tables of a large program take long to read.
+struct Stall {
+    fiber: Fiber,
+    carrier: &'static Carrier,
+    index: usize,
+    runtime: Arc<str>,
+    kept: Duration,
+    sign: Sign,
+}
+
+impl Stall {
+    /// Tells of the stall, and then, if that is wanted, what all fibers do. On a thread of its own, so that the watch
+    /// over other carriers goes on.
+    fn tell(self, dumps: bool) {
+        let thread = std::thread::Builder::new().name("sinew-report".to_owned());
+        let (what, is_pinned) = self.what();
+        let text = what.clone();
+        let say = move || {
+            report::say(format_args!("{text}"));
+            if !is_pinned && let Some(place) = self.place() {
+                report::say(format_args!("{place}"));
+            }
+            if dumps {
+                super::say_dump();
+            }
+        };
+        if let Err(error) = thread.spawn(say) {
+            report::say(format_args!("{what}; there was no thread to find out where: {error}"));
+        }
+    }
+
+    /// What the fiber does to its carrier, and whether it is pinned and waits there.
+    fn what(&self) -> (String, bool) {
+        let who = describe(self.fiber.control());
+        let (index, runtime) = (self.index, self.runtime.escape_debug());
+        let kept = self.kept.as_millis();
+        let waits_pinned = self.fiber.control().extra().is_some_and(|extra| {
+            // ORDERING: Acquire: the record of the wait; pairs with the Release in `Wait::begin_as_thread`.
+            !extra.pinned_as.load(Ordering::Acquire).is_null()
+        });
+        let what = if waits_pinned {
+            let (kind, ..) = self.fiber.control().recorded_wait();
+            let operation = kind.operation();
             format!(
-                "{who} has blocked carrier {index} of \"{crew}\" in a call of the system for {kept} ms"
+                "{who} is pinned and has blocked carrier {index} of \"{runtime}\" in {operation} for {kept} ms"
+            )
+        } else if sleeps_in_kernel(self.carrier) {
+            format!(
+                "{who} has blocked carrier {index} of \"{runtime}\" in a call of the system for {kept} ms"
             )
         } else {
-            format!("{who} has kept carrier {index} of \"{crew}\" for {kept} ms without waiting")
+            format!("{who} has kept carrier {index} of \"{runtime}\" for {kept} ms without waiting")
         };
-        (what, Some(super::backtrace::anyhow(fiber)))
-    };
-    // Finding names may take long: others are watched meanwhile.
-    let say = move || {
-        let place = backtrace.map_or_else(String::new, place_in);
-        report::say(format_args!("{what}{place}"));
-        if dumps {
-            super::say_dump();
+        (what, waits_pinned)
+    }
+
+    /// In which function the fiber is, if the program has tables that tell.
+    fn place(&self) -> Option<String> {
+        let backtrace = super::backtrace::anyhow(&self.fiber);
+        // The place counts if the fiber has kept the carrier all the time.
+        let goes_on = sign_of(self.carrier, &self.fiber) != self.sign;
+        let who = describe(self.fiber.control());
+        let (index, runtime) = (self.index, self.runtime.escape_debug());
+        if goes_on {
+            return Some(format!(
+                "{who} let carrier {index} of \"{runtime}\" go before it was seen where it was"
+            ));
         }
-    };
-    let thread = std::thread::Builder::new().name("sinew-report".to_owned());
-    if let Err(error) = thread.spawn(say) {
-        report::say(format_args!("there was no thread to report a stall: {error}"));
+        let place = match backtrace {
+            Ok(backtrace) => format!("is in {}", backtrace.place()?),
+            Err(error) => format!("is somewhere that cannot be told: {error}"),
+        };
+        Some(format!("{who}, which keeps carrier {index} of \"{runtime}\", {place}"))
     }
 }
 
@@ -168,13 +203,4 @@ fn sleeps_in_kernel(carrier: &Carrier) -> bool {
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 fn sleeps_in_kernel(_: &Carrier) -> bool {
     false
-}
-
-fn place_in(backtrace: Result<Backtrace, BacktraceError>) -> String {
-    match backtrace {
-        Ok(backtrace) => {
-            backtrace.place().map_or_else(String::new, |place| format!("; it is in {place}"))
-        }
-        Err(error) => format!("; where it is cannot be told: {error}"),
-    }
 }

@@ -214,9 +214,13 @@ impl Builder {
         self
     }
 
-    /// Reports, once, each fiber that keeps its carrier for longer than `threshold` without waiting, with
-    /// the function that it is in; and each that is pinned and blocks its carrier for as long. What is
-    /// said goes to the [report hook](crate::set_report_hook), within twice the threshold. Off if not set.
+    /// Reports, once, each fiber that keeps its carrier for longer than `threshold` without waiting, and each
+    /// that is pinned and blocks its carrier for as long. Off if not set.
+    ///
+    /// The [report hook](crate::set_report_hook) gets one line within twice the threshold: which fiber keeps which
+    /// carrier, and for how long. A second line names the function that the fiber is in, if it is still there. That
+    /// line takes a second or two the first time in a large program with debug information, whose tables have to be
+    /// read.
     ///
     /// A thread looks at the carriers four times in each `threshold`. To see where a fiber is that runs, it
     /// stops the carrier for some microseconds by the signal `SIGURG`. A call of the system in which the fiber
