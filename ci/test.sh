@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The README's test command, and what features add.
+# The README's test command, what features add, and the arithmetic of the benchmarks.
 source "$(dirname "$0")/lib.sh"
 need gdb linux-perf || echo "LEFT OUT: gdb and perf cannot be installed here, so the tests with them skip"
 need curl wrk apache2-utils nghttp2-client ||
@@ -7,3 +7,4 @@ need curl wrk apache2-utils nghttp2-client ||
 need chromium || echo "LEFT OUT: chromium cannot be installed here, so the test with it skips"
 cargo test --workspace --no-fail-fast
 cargo test -p sinew --features tracing --test tracing
+(cd bench && cargo test)

@@ -9,14 +9,17 @@ mod client;
 mod file;
 mod floor;
 mod http;
+mod interval;
 mod load;
 mod measure;
 mod noise;
 mod peer;
 mod report;
+mod series;
 mod server;
 mod suite;
 mod target;
+mod turns;
 
 use clap::Parser;
 use measure::{Benchmark, Measured, Settings};
@@ -46,7 +49,8 @@ struct Cli {
     #[arg(long, value_name = "FILE")]
     html: Option<std::path::PathBuf>,
 
-    /// Fails if a target is missed: if every repeat lies beyond it.
+    /// Fails if a target is missed (the interval of the median lies beyond it), or if a repeat of
+    /// sinew failed.
     #[arg(long)]
     check: bool,
 
@@ -82,8 +86,9 @@ fn run(cli: &Cli) -> Result<ExitCode, String> {
     if let Some(child) = &cli.child {
         return measure::child(&benchmarks, &child[0], &child[1]).map(|()| ExitCode::SUCCESS);
     }
-    if cli.check && cli.repeats < 7 {
-        return Err(format!("--check needs at least 7 repeats, not {}", cli.repeats));
+    if cli.check && (cli.repeats as usize) < target::LEAST_REPEATS {
+        let least = target::LEAST_REPEATS;
+        return Err(format!("--check needs at least {least} repeats, not {}", cli.repeats));
     }
     for name in &cli.names {
         if !benchmarks.iter().any(|one| is_named(one, name, &benchmarks)) {
@@ -122,7 +127,11 @@ fn run(cli: &Cli) -> Result<ExitCode, String> {
             .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
     }
     let missed = measured.iter().flat_map(|one| &one.verdicts).any(|verdict| verdict.is_missed());
-    Ok(if cli.check && missed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    let failed = measured
+        .iter()
+        .flat_map(|one| &one.results)
+        .any(|series| series.contender == target::SUBJECT && series.failures() > 0);
+    Ok(if cli.check && (missed || failed) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
 /// Whether a name is that of the benchmark or its suite. One that is nobody's name stands for all

@@ -1,19 +1,21 @@
 //! How things are measured.
 //!
-//! The contenders of a benchmark take turns, so that whatever else the machine does hits them
-//! alike. A measurement repeats the work for about the sample time and gives a figure for one
-//! operation. From at least seven of them come median, least and greatest.
+//! The contenders of a benchmark take turns, so that other load on the machine hits them alike; the
+//! order changes from repeat to repeat. A measurement repeats the work for about the sample time and
+//! gives a figure for one operation. From at least seven of them come median, least and greatest.
 //!
 //! A benchmark may take several figures at once, such as a rate and a latency. Each is shown and
 //! judged as if it were a benchmark of its own.
 //!
-//! Next: `target`, which judges.
+//! Next: `turns`, which is the order; `target`, which judges.
 
 use crate::apart;
 use crate::client::Load;
 use crate::noise::Noise;
+use crate::series::Series;
 use crate::server::{self, Foreign, Server};
 use crate::target::{Target, Verdict, judge};
+use crate::turns;
 use serde::Serialize;
 use std::io::{IsTerminal, Write};
 use std::process::Command;
@@ -150,39 +152,6 @@ pub(crate) struct Measured {
     pub(crate) noise: f64,
 }
 
-#[derive(Clone, Serialize)]
-pub(crate) struct Series {
-    pub(crate) contender: &'static str,
-    pub(crate) settings: &'static str,
-    /// Why there are no figures.
-    pub(crate) missing: Option<String>,
-    pub(crate) figures: Vec<f64>,
-}
-
-impl Series {
-    pub(crate) fn median(&self) -> f64 {
-        median(&self.figures)
-    }
-
-    pub(crate) fn least(&self) -> f64 {
-        self.figures.iter().copied().fold(f64::INFINITY, f64::min)
-    }
-
-    pub(crate) fn greatest(&self) -> f64 {
-        self.figures.iter().copied().fold(0.0, f64::max)
-    }
-}
-
-pub(crate) fn median(figures: &[f64]) -> f64 {
-    let mut sorted = figures.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    match sorted.len() {
-        0 => f64::NAN,
-        odd if odd % 2 == 1 => sorted[odd / 2],
-        even => (sorted[even / 2 - 1] + sorted[even / 2]) / 2.0,
-    }
-}
-
 /// Measures all contenders of a benchmark in turns. There is a result for each of its figures.
 pub(crate) fn run(mut benchmark: Benchmark, settings: &Settings) -> Vec<Measured> {
     let noise = Noise::start();
@@ -190,13 +159,11 @@ pub(crate) fn run(mut benchmark: Benchmark, settings: &Settings) -> Vec<Measured
         .contenders
         .iter()
         .map(|contender| Series {
-            contender: contender.name,
-            settings: contender.settings,
-            missing: match contender.work {
+            problem: match contender.work {
                 Work::Missing(reason) => Some(reason.to_owned()),
                 _ => None,
             },
-            figures: Vec::new(),
+            ..Series::new(contender.name, contender.settings)
         })
         .collect();
     let mut results = vec![empty; 1 + benchmark.also.len()];
@@ -220,7 +187,8 @@ pub(crate) fn run(mut benchmark: Benchmark, settings: &Settings) -> Vec<Measured
     }
     let mut counts = vec![0_u64; benchmark.contenders.len()];
     for repeat in 0..settings.repeats {
-        for (index, contender) in benchmark.contenders.iter_mut().enumerate() {
+        for index in turns::order(benchmark.contenders.len(), repeat as usize) {
+            let contender = &mut benchmark.contenders[index];
             progress(&format!(
                 "{}/{} {} of {}: {}",
                 benchmark.suite,
@@ -268,26 +236,24 @@ pub(crate) fn run(mut benchmark: Benchmark, settings: &Settings) -> Vec<Measured
         .collect()
 }
 
-/// Adds what one measurement of a contender gave, or why it gave nothing.
+/// Adds the figures of one measurement of a contender, or the reason why there are none.
 fn note(results: &mut [Vec<Series>], contender: usize, figures: Result<Vec<f64>, String>) {
-    let missing = match figures {
-        Ok(figures)
-            if figures.len() == results.len() && !figures.iter().any(|one| one.is_nan()) =>
-        {
+    let complete = |figures: &Vec<f64>| {
+        figures.len() == results.len() && !figures.iter().any(|figure| figure.is_nan())
+    };
+    let reason = match figures {
+        Ok(figures) if complete(&figures) => {
             for (result, figure) in results.iter_mut().zip(figures) {
-                result[contender].figures.push(figure);
+                result[contender].push(figure);
             }
             return;
         }
-        Ok(_) => String::new(),
-        Err(message) => message,
+        Ok(_) => None,
+        Err(message) => message.lines().last().map(str::to_owned),
     };
-    let reason = match missing.lines().last() {
-        Some(line) => format!("it failed: {line}"),
-        None => "it failed; run it alone to see why".to_owned(),
-    };
+    let reason = reason.unwrap_or_else(|| "it gave no figure; run it alone to see why".to_owned());
     for result in results {
-        result[contender].missing = Some(reason.clone());
+        result[contender].push_failure(reason.clone());
     }
 }
 

@@ -1,12 +1,17 @@
 //! What sinew has to reach, and whether it did.
 //!
-//! A target is a ratio of medians, sinew to a peer, or to the peer with the best median of several.
-//! Its interval is that of the ratios of the repeats, pair by pair. Missed means that the whole
-//! interval lies beyond the target, met that the median does not and the interval reaches it; what
-//! lies in between is unclear.
+//! A target is a ratio of medians, sinew to a peer, or to the peer of several for which the ratio is
+//! worst. Subject and peer are paired by repeat: a repeat in which either failed counts for neither.
+//! The ratio has an interval (see `interval`). The target is *met* if the whole interval lies on the
+//! good side, *missed* if the whole interval lies beyond, and *unclear* if the interval straddles it.
+//! More repeats make the interval narrower, so that they turn unclear into met or missed.
 
-use crate::measure::{Series, median};
+use crate::interval::{Interval, interval};
+use crate::series::{Series, median};
 use serde::Serialize;
+
+/// Repeats that a verdict needs.
+pub(crate) const LEAST_REPEATS: usize = 7;
 
 /// The name of the contender that targets are for if they name no other.
 pub(crate) const SUBJECT: &str = "sinew";
@@ -60,9 +65,11 @@ pub(crate) enum Outcome {
 pub(crate) struct Verdict {
     pub(crate) target: String,
     pub(crate) limit: f64,
-    pub(crate) median: f64,
-    pub(crate) least: f64,
-    pub(crate) greatest: f64,
+    /// The ratio of medians, or the median if the target is a figure. This and the interval are not
+    /// numbers if nothing is known.
+    pub(crate) value: f64,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
     pub(crate) outcome: Outcome,
 }
 
@@ -70,110 +77,143 @@ impl Verdict {
     pub(crate) fn is_missed(&self) -> bool {
         self.outcome == Outcome::Missed
     }
+
+    /// The value and its interval, as a report shows them behind the outcome.
+    pub(crate) fn figures(&self) -> String {
+        match self.outcome {
+            Outcome::Unknown => format!(", needs {LEAST_REPEATS} repeats of both"),
+            _ => format!(", {:.2} ({:.2} to {:.2})", self.value, self.low, self.high),
+        }
+    }
 }
 
 pub(crate) fn judge(target: Target, results: &[Series]) -> Verdict {
-    let find =
-        |name: &str| results.iter().find(|one| one.contender == name && !one.figures.is_empty());
-    let to_best = |sign: &str, ratio: f64, of: &[&'static str], less_is_better: bool| {
-        let present = of.iter().filter_map(|name| find(name));
-        let order = |a: &&Series, b: &&Series| a.median().total_cmp(&b.median());
-        let best = if less_is_better { present.min_by(order) } else { present.max_by(order) };
-        let missing: Vec<&str> = of.iter().copied().filter(|name| find(name).is_none()).collect();
-        let text = format!("{sign} {ratio:.2}x {}", name_of(of, best, &missing));
-        (text, ratio, find(target.who).zip(best).map(ratios))
+    let (sign, limit, suffix) = match target.limit {
+        Limit::Most { ratio, .. } => ("<=", ratio, "x "),
+        Limit::Least { ratio, .. } => (">=", ratio, "x "),
+        Limit::Figure(figure) => ("<=", figure, ""),
     };
-    let (mut text, limit, ratios) = match target.limit {
-        Limit::Figure(figure) => {
-            let figures = find(target.who).map(|one| one.figures.clone());
-            (format!("<= {figure}"), figure, figures)
-        }
-        Limit::Most { ratio, of } => to_best("<=", ratio, of, true),
-        Limit::Least { ratio, of } => to_best(">=", ratio, of, false),
+    let comparison = Comparison::new(target, results);
+    let whom = match target.limit {
+        Limit::Figure(_) => String::new(),
+        Limit::Most { of, .. } | Limit::Least { of, .. } => comparison.name(of),
     };
-    if target.who != SUBJECT {
-        text = format!("for {} {text}", target.who);
+    let mut text = match target.who {
+        SUBJECT => String::new(),
+        other => format!("for {other} "),
+    };
+    text += &format!("{sign} {limit:.2}{suffix}{whom}");
+    let known = comparison.ratio().zip(comparison.interval());
+    let Some((value, Interval { low, high })) = known else {
+        let (value, low, high) = (f64::NAN, f64::NAN, f64::NAN);
+        return Verdict { target: text, limit, value, low, high, outcome: Outcome::Unknown };
+    };
+    let (good, beyond) = match target.limit {
+        Limit::Least { .. } => (low >= limit, high < limit),
+        _ => (high <= limit, low > limit),
+    };
+    let outcome = match (good, beyond) {
+        (true, _) => Outcome::Met,
+        (_, true) => Outcome::Missed,
+        _ => Outcome::Unclear,
+    };
+    Verdict { target: text, limit, value, low, high, outcome }
+}
+
+/// The figures of a subject and those of a peer; `None` for a repeat in which either failed.
+struct Pairs {
+    peer: &'static str,
+    figures: Vec<Option<(f64, f64)>>,
+}
+
+impl Pairs {
+    fn new(subject: &Series, peer: &Series) -> Pairs {
+        let pairs = subject.figures.iter().zip(&peer.figures);
+        Pairs { peer: peer.contender, figures: pairs.map(|(a, b)| (*a).zip(*b)).collect() }
     }
-    let Some(ratios) = ratios else {
-        return Verdict {
-            target: text,
-            limit,
-            median: f64::NAN,
-            least: f64::NAN,
-            greatest: f64::NAN,
-            outcome: Outcome::Unknown,
+
+    /// With the number one in place of a peer.
+    fn alone(subject: &Series) -> Pairs {
+        let figures = subject.figures.iter().map(|figure| figure.map(|figure| (figure, 1.0)));
+        Pairs { peer: "", figures: figures.collect() }
+    }
+
+    fn are_enough(&self) -> bool {
+        self.figures.iter().flatten().count() >= LEAST_REPEATS
+    }
+
+    /// The ratio of the medians of the repeats with these indices.
+    fn ratio(&self, indices: &[usize]) -> Option<f64> {
+        let present = indices.iter().filter_map(|index| self.figures[*index]);
+        let (subject, peer): (Vec<f64>, Vec<f64>) = present.unzip();
+        let ratio = median(subject) / median(peer);
+        (!ratio.is_nan()).then_some(ratio)
+    }
+}
+
+/// A subject beside the peers of a target.
+struct Comparison {
+    peers: Vec<Pairs>,
+    repeats: usize,
+    /// Whether a greater ratio is worse.
+    less_is_better: bool,
+}
+
+impl Comparison {
+    /// Peers without enough pairs are left out.
+    fn new(target: Target, results: &[Series]) -> Comparison {
+        let find = |name: &str| results.iter().find(|one| one.contender == name);
+        let subject = find(target.who);
+        let peers = match target.limit {
+            Limit::Figure(_) => subject.map(Pairs::alone).into_iter().collect(),
+            Limit::Most { of, .. } | Limit::Least { of, .. } => {
+                let peers = of.iter().filter_map(|name| find(name));
+                let paired = subject.map(|subject| peers.map(|peer| Pairs::new(subject, peer)));
+                paired.map(Iterator::collect).unwrap_or_default()
+            }
         };
-    };
-    let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
-    let greatest = ratios.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-    let middle = median(&ratios);
-    let (missed, met) = match target.limit {
-        Limit::Least { .. } => (greatest < limit, middle >= limit),
-        _ => (least > limit, middle <= limit),
-    };
-    let outcome = if missed {
-        Outcome::Missed
-    } else if met {
-        Outcome::Met
-    } else {
-        Outcome::Unclear
-    };
-    Verdict { target: text, limit, median: middle, least, greatest, outcome }
-}
+        Comparison {
+            peers: Vec::into_iter(peers).filter(Pairs::are_enough).collect(),
+            repeats: subject.map_or(0, |subject| subject.figures.len()),
+            less_is_better: !matches!(target.limit, Limit::Least { .. }),
+        }
+    }
 
-/// The peer that a target is for. Of several it is the best; without those that are missing, the
-/// best may be another, so they are named.
-fn name_of(of: &[&str], best: Option<&Series>, missing: &[&str]) -> String {
-    if let [one] = of {
-        return (*one).to_owned();
+    /// The peer for which the ratio is worst, and the ratio, of the repeats with these indices.
+    fn worst(&self, indices: &[usize]) -> Option<(&'static str, f64)> {
+        let ratios = self.peers.iter().filter_map(|one| Some((one.peer, one.ratio(indices)?)));
+        let order = |a: &(&str, f64), b: &(&str, f64)| a.1.total_cmp(&b.1);
+        if self.less_is_better { ratios.max_by(order) } else { ratios.min_by(order) }
     }
-    let mut text = format!("the best of {}", of.join(", "));
-    if let Some(best) = best {
-        text = format!("{}, {text}", best.contender);
-    }
-    if !missing.is_empty() {
-        text += &format!(" (missing: {})", missing.join(", "));
-    }
-    text
-}
 
-/// What the subject took in relation to a peer, repeat by repeat.
-fn ratios((subject, peer): (&Series, &Series)) -> Vec<f64> {
-    subject.figures.iter().zip(&peer.figures).map(|(a, b)| a / b).collect()
+    fn of_all(&self) -> Option<(&'static str, f64)> {
+        self.worst(&Vec::from_iter(0..self.repeats))
+    }
+
+    fn ratio(&self) -> Option<f64> {
+        self.of_all().map(|(_, ratio)| ratio)
+    }
+
+    fn interval(&self) -> Option<Interval> {
+        interval(self.repeats, |indices| self.worst(indices).map(|(_, ratio)| ratio))
+    }
+
+    /// Names the peer that decides. Among the peers that are left out another might decide, so they
+    /// are named too.
+    fn name(&self, of: &[&str]) -> String {
+        let mut text = match (of, self.of_all()) {
+            ([one], _) => (*one).to_owned(),
+            (_, Some((worst, _))) => format!("{worst}, the best of {}", of.join(", ")),
+            (_, None) => format!("the best of {}", of.join(", ")),
+        };
+        let is_left_out = |name: &&&str| !self.peers.iter().any(|one| one.peer == **name);
+        let left_out: Vec<&str> = of.iter().filter(is_left_out).copied().collect();
+        if !left_out.is_empty() {
+            text += &format!(" (left out: {})", left_out.join(", "));
+        }
+        text
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn series(contender: &'static str, figures: [f64; 3]) -> Series {
-        Series { contender, settings: "", missing: None, figures: figures.to_vec() }
-    }
-
-    fn outcome(target: Target, figures: [f64; 3]) -> Outcome {
-        let peers = [series("slow", [50.0; 3]), series("fast", [100.0; 3])];
-        judge(target, &[vec![series(SUBJECT, figures)], peers.into()].concat()).outcome
-    }
-
-    #[test]
-    fn a_time_is_judged_by_the_least_peer() {
-        let target = Target::at_most(0.5, &["slow", "fast"]);
-        assert_eq!(outcome(target, [20.0, 25.0, 30.0]), Outcome::Met);
-        assert_eq!(outcome(target, [20.0, 26.0, 30.0]), Outcome::Unclear);
-        assert_eq!(outcome(target, [26.0, 26.0, 30.0]), Outcome::Missed);
-    }
-
-    #[test]
-    fn a_rate_is_judged_by_the_greatest_peer() {
-        let target = Target::at_least(0.5, &["slow", "fast"]);
-        assert_eq!(outcome(target, [40.0, 50.0, 60.0]), Outcome::Met);
-        assert_eq!(outcome(target, [40.0, 49.0, 60.0]), Outcome::Unclear);
-        assert_eq!(outcome(target, [40.0, 49.0, 49.0]), Outcome::Missed);
-    }
-
-    #[test]
-    fn without_the_contender_nothing_is_known() {
-        let target = Target::at_most(0.5, &["slow"]).by("another");
-        assert_eq!(outcome(target, [1.0; 3]), Outcome::Unknown);
-    }
-}
+mod tests;

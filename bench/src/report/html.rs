@@ -1,7 +1,8 @@
 //! One self-contained page with a plot for each benchmark.
 
 use super::Machine;
-use crate::measure::{Measured, Series};
+use crate::measure::Measured;
+use crate::series::Series;
 use crate::target::{Outcome, SUBJECT};
 use std::fmt::Write;
 
@@ -37,12 +38,12 @@ fn write_benchmark(out: &mut String, one: &Measured) -> std::fmt::Result {
     )?;
     let subject = one.results.iter().find(|series| series.contender == SUBJECT);
     for series in &one.results {
-        if let Some(reason) = &series.missing {
+        if series.is_empty() {
             write!(
                 out,
                 "<tr><td>{}<td colspan=4>missing<td>{}</tr>",
                 series.contender,
-                escape(reason)
+                escape(series.problem.as_deref().unwrap_or_default())
             )?;
             continue;
         }
@@ -54,7 +55,7 @@ fn write_benchmark(out: &mut String, one: &Measured) -> std::fmt::Result {
             series.median(),
             series.least(),
             series.greatest(),
-            escape(series.settings)
+            escape(&series.remark())
         )?;
     }
     out.push_str("</table>");
@@ -67,11 +68,9 @@ fn write_benchmark(out: &mut String, one: &Measured) -> std::fmt::Result {
         };
         write!(
             out,
-            "<p>target {}: <b class={class}>{word}</b> (median {:.2}, {:.2} to {:.2})</p>",
+            "<p>target {}: <b class={class}>{word}</b>{}</p>",
             escape(&verdict.target),
-            verdict.median,
-            verdict.least,
-            verdict.greatest
+            verdict.figures()
         )?;
     }
     write!(out, "<small>others took {:.0} % of a processor meanwhile</small>", one.noise * 100.0)
@@ -82,7 +81,7 @@ fn write_plot(out: &mut String, one: &Measured) -> std::fmt::Result {
     const ROW: usize = 26;
     const LEFT: f64 = 110.0;
     const WIDTH: f64 = 760.0;
-    let shown: Vec<&Series> = one.results.iter().filter(|one| !one.figures.is_empty()).collect();
+    let shown: Vec<&Series> = one.results.iter().filter(|one| !one.is_empty()).collect();
     // A contender far beyond the others would press them together; it is cut off and says so.
     let mut medians: Vec<f64> = shown.iter().map(|series| series.median()).collect();
     medians.sort_by(f64::total_cmp);
@@ -104,8 +103,8 @@ fn write_plot(out: &mut String, one: &Measured) -> std::fmt::Result {
             y - 7.0,
             x(series.median()) - LEFT
         )?;
-        for figure in &series.figures {
-            write!(out, "<circle cx=\"{:.1}\" cy=\"{y}\" r=2.5 fill=\"{colour}\" />", x(*figure))?;
+        for figure in series.present() {
+            write!(out, "<circle cx=\"{:.1}\" cy=\"{y}\" r=2.5 fill=\"{colour}\" />", x(figure))?;
         }
         let note = if series.median() > end { " (cut off)" } else { "" };
         write!(

@@ -19,7 +19,8 @@ fn write_benchmark(out: &mut String, one: &Measured) -> std::fmt::Result {
     writeln!(out, "  {:<13}     median      least   greatest sinew is  settings", one.unit)?;
     let subject = one.results.iter().find(|series| series.contender == SUBJECT);
     for series in &one.results {
-        if let Some(reason) = &series.missing {
+        if series.is_empty() {
+            let reason = series.problem.as_deref().unwrap_or_default();
             writeln!(out, "  {:<13} missing: {reason}", series.contender)?;
             continue;
         }
@@ -32,15 +33,11 @@ fn write_benchmark(out: &mut String, one: &Measured) -> std::fmt::Result {
             series.least(),
             series.greatest(),
             ratio,
-            series.settings
+            series.remark()
         )?;
     }
     for verdict in &one.verdicts {
-        writeln!(
-            out,
-            "  target {}: {:?} (median {:.2}, {:.2} to {:.2})",
-            verdict.target, verdict.outcome, verdict.median, verdict.least, verdict.greatest
-        )?;
+        writeln!(out, "  target {}: {:?}{}", verdict.target, verdict.outcome, verdict.figures())?;
     }
     if one.noise > 0.05 {
         writeln!(out, "  others took {:.0} % of a processor meanwhile", one.noise * 100.0)?;
