@@ -1,17 +1,20 @@
 //! A switch by hand: no check of any kind, two registers, a jump.
 
+use super::stacks::Stacks;
 use crate::measure::{Lap, Timed};
 use crate::peer::round_robin;
 use std::arch::{asm, naked_asm};
 use std::hint::black_box;
 
-const STACK_SIZE: usize = 256 * 1024;
+/// A saved context: the address to go on at, rbx, rbp.
+pub(super) type Context = *mut [usize; 3];
 
-/// A saved context: resume address, rbx, rbp.
-type Context = *mut [usize; 3];
-
+/// Suspends the caller and lets `to` go on; returns the context that switches back.
+///
+/// # Safety
+/// `to` is suspended, and nothing else switches to it.
 #[inline(always)]
-unsafe fn switch(to: Context) -> Context {
+pub(super) unsafe fn switch(to: Context) -> Context {
     let from;
     // SAFETY: saves what the compiler cannot be told of, and declares the rest.
     unsafe {
@@ -43,29 +46,19 @@ unsafe extern "C" fn trampoline() {
     naked_asm!("call rbx", "ud2")
 }
 
-unsafe fn prepare(top: *mut usize, entry: unsafe extern "C" fn(Context) -> !) -> Context {
-    // SAFETY: the caller gives the end of an unused stack, aligned to 16.
+/// A context that begins in `entry`, which is told the context that started it.
+///
+/// # Safety
+/// `top` is the end of a stack that nothing uses, aligned to 16.
+pub(super) unsafe fn prepare(
+    top: *mut usize,
+    entry: unsafe extern "C" fn(Context) -> !,
+) -> Context {
+    // SAFETY: as the caller promised; `trampoline` finds the stack aligned.
     unsafe {
         let context: Context = top.sub(5).cast();
         context.write([trampoline as *const () as usize, entry as *const () as usize, 0]);
         context
-    }
-}
-
-/// The top of a new stack, at a different cache line for each `index`.
-fn stack_top(index: usize) -> *mut usize {
-    // SAFETY: a new mapping.
-    unsafe {
-        let low = libc::mmap(
-            std::ptr::null_mut(),
-            STACK_SIZE,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-            -1,
-            0,
-        );
-        assert_ne!(low, libc::MAP_FAILED);
-        low.byte_add(STACK_SIZE - index % 40 * 64).cast()
     }
 }
 
@@ -77,8 +70,9 @@ unsafe extern "C" fn bounce(mut from: Context) -> ! {
 }
 
 pub(crate) fn switch_loop(count: usize) -> Timed {
+    let stacks = Stacks::map(count).expect("there is room for the stacks");
     // SAFETY: each has a stack of its own.
-    let make = |index| unsafe { prepare(stack_top(index), bounce) };
+    let make = |slot| unsafe { prepare(stacks.top(slot), bounce) };
     let contexts: Vec<Context> = (0..count).map(make).collect();
     round_robin(contexts, |context| {
         // SAFETY: each is suspended, and comes back.
@@ -94,7 +88,7 @@ unsafe extern "C" fn once(from: Context) -> ! {
 }
 
 pub(crate) fn create() -> Timed {
-    let top = stack_top(0);
+    let top = Stacks::map(1).expect("there is room for a stack").top(0);
     Box::new(move |count| {
         Lap::run(count, || {
             for _ in 0..count {

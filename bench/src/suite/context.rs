@@ -1,5 +1,6 @@
 //! Stacks and switches.
 
+use crate::floor::asleep;
 use crate::measure::{Benchmark, Contender, Timed, Work};
 use crate::peer::{corosensei, fcontext, generator, sinew};
 use crate::target::{SUBJECT, Target};
@@ -51,7 +52,7 @@ pub(crate) fn benchmarks() -> Vec<Benchmark> {
             unit: "bytes/fiber",
             contenders: vec![
                 figure(SUBJECT, sinew::SETTINGS, sinew::million),
-                figure(FLOOR, "one page touched above a guard in place", crate::floor::million),
+                figure(FLOOR, asleep::SETTINGS, asleep::bytes),
             ],
             targets: vec![Target::at_most_figure(4800.0)],
             also: Vec::new(),
@@ -103,17 +104,14 @@ fn generator_switch(count: usize) -> Contender {
     timed("generator", generator::SETTINGS, move || generator::switch(count))
 }
 
-#[cfg(target_arch = "x86_64")]
 fn floor_switch(count: usize) -> Contender {
     timed(FLOOR, HAND, move || crate::floor::switch::switch_loop(count))
 }
 
-#[cfg(target_arch = "x86_64")]
 fn floor_create() -> Timed {
     crate::floor::switch::create()
 }
 
-#[cfg(target_arch = "x86_64")]
 fn hand(make: fn() -> Timed) -> Contender {
     timed("hand", HAND, make)
 }

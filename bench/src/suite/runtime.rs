@@ -2,7 +2,7 @@
 
 use super::{CURRENT, FLOOR, GO, MAY, ON_ONE, SMOL, TOKIO};
 use super::{apart, at_most, figure, go_figure, go_timed, missing, timed};
-use crate::floor::{self, threads, unwinding, yielding};
+use crate::floor::{asleep, threads, unwinding, yielding};
 use crate::measure::Benchmark;
 use crate::peer::{go, may, rayon, sinew_runtime as sinew, smol, tokio};
 use crate::target::{SUBJECT, Target};
@@ -26,7 +26,7 @@ pub(crate) fn benchmarks() -> Vec<Benchmark> {
 fn yields() -> [Benchmark; 2] {
     let mut two = yields_of("yield2", "2 fibers yield to each other, 1 carrier", 2);
     two.contenders.push(timed("threads", threads::SETTINGS, threads::yielding));
-    two.targets = vec![at_most(0.17, ON_ONE), at_most(1.5, &[FLOOR])];
+    two.targets = vec![at_most(0.17, ON_ONE), at_most(1.2, &[FLOOR])];
     let mut many = yields_of("yield1000", "1,000 fibers yield in turn, 1 carrier", 1_000);
     many.targets = vec![at_most(0.30, ON_ONE), at_most(1.4, &[FLOOR])];
     [two, many]
@@ -38,7 +38,6 @@ fn yields_of(name: &'static str, what: &'static str, count: u64) -> Benchmark {
         contenders: vec![
             timed(SUBJECT, sinew::ONE, move || sinew::yielding(count)),
             timed(FLOOR, yielding::FIFO, move || yielding::fifo(count)),
-            timed("ring", yielding::RING, move || yielding::ring(count)),
             timed(CURRENT, tokio::CURRENT, move || tokio::yielding(tokio::current(), count)),
             timed(TOKIO, tokio::ONE, move || tokio::yielding(tokio::workers(1), count)),
             timed(SMOL, smol::ONE, move || smol::yielding(count)),
@@ -159,7 +158,7 @@ fn memory() -> [Benchmark; 4] {
             unit,
             contenders: vec![
                 figure(SUBJECT, sinew::TWO, || sinew::memory(MILLION)),
-                figure(FLOOR, "one page touched above a guard in place", floor::million),
+                figure(FLOOR, asleep::SETTINGS, asleep::bytes),
                 figure(TOKIO, tokio::TWO, || tokio::memory(MILLION)),
                 missing(MAY, may::ASLEEP, may::TOO_MANY),
                 go_figure(2, || go::memory(MILLION)),
@@ -171,7 +170,7 @@ fn memory() -> [Benchmark; 4] {
             unit: "ns/fiber",
             contenders: vec![
                 figure(SUBJECT, sinew::ONE, || sinew::memory_spawn_time(MILLION)),
-                figure(FLOOR, "one page touched above a guard in place", floor::million_time),
+                figure(FLOOR, asleep::SETTINGS, asleep::time),
                 figure(TOKIO, tokio::ONE, || tokio::memory_spawn_time(MILLION)),
                 go_figure(1, || go::memory_spawn_time(MILLION)),
             ],
