@@ -64,6 +64,9 @@ func main() {
 	case "migrate":
 		crowd, waits, steps := number(0), number(1), number(2)
 		serve(repeat(func() { migrate(crowd, waits, steps) }))
+	case "sleep":
+		nap := time.Duration(number(0)) * time.Microsecond
+		serve(repeat(func() { time.Sleep(nap) }))
 	case "memory":
 		count := number(0)
 		before := memory()

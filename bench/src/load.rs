@@ -48,6 +48,9 @@ pub(crate) const SLEEPS: usize = 10;
 /// Longer than any measurement.
 pub(crate) const LONG: Duration = Duration::from_secs(3600);
 
+/// A sleep as short as a program may ask for on an idle carrier.
+pub(crate) const SHORT: Duration = Duration::from_micros(20);
+
 /// How long nothing but sleep is watched.
 pub(crate) const IDLE: Duration = Duration::from_secs(2);
 

@@ -1,10 +1,12 @@
 //! The same with threads of the operating system, for orientation.
 
+use crate::load::SHORT;
 use crate::measure::{Lap, Timed};
 use std::sync::Barrier;
 use std::thread;
 
 pub(crate) const SETTINGS: &str = "2 threads on one processor, sched_yield";
+pub(crate) const SLEEPING: &str = "std::thread::sleep, the kernel's slack as it comes";
 
 /// Two threads on one processor yield to each other.
 pub(crate) fn yielding() -> Timed {
@@ -28,6 +30,11 @@ pub(crate) fn yielding() -> Timed {
             })
         })
     })
+}
+
+/// A thread sleeps for a short time, again and again.
+pub(crate) fn sleeping() -> Timed {
+    Box::new(|count| Lap::run(count, || (0..count).for_each(|_| thread::sleep(SHORT))))
 }
 
 /// The last processor that the calling thread may use.

@@ -3,8 +3,8 @@
 use crate::apart;
 use crate::client::{COMPUTE_STEPS, ROOM};
 use crate::load::{
-    BATCH, CROWD, IDLE, LEAF_STEPS, SKYNET_CHILDREN, SKYNET_LEAVES, SKYNET_SUM, SLEEPS, Slept,
-    TREE_DEPTH, WAITS, WORK_STEPS,
+    BATCH, CROWD, IDLE, LEAF_STEPS, SHORT, SKYNET_CHILDREN, SKYNET_LEAVES, SKYNET_SUM, SLEEPS,
+    Slept, TREE_DEPTH, WAITS, WORK_STEPS,
 };
 use crate::measure::Timed;
 use std::path::{Path, PathBuf};
@@ -122,6 +122,11 @@ pub(crate) fn skynet() -> Timed {
 
 pub(crate) fn migrate() -> Timed {
     timed(2, "migrate", [CROWD, WAITS, WORK_STEPS])
+}
+
+/// The only goroutine sleeps for a short time, again and again.
+pub(crate) fn sleeping() -> Timed {
+    timed(1, "sleep", [SHORT.as_micros() as u64])
 }
 
 pub(crate) fn memory(count: u64) -> f64 {

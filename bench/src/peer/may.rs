@@ -2,7 +2,7 @@
 //!
 //! Its workers are configured once in a process, so that each contender has one of its own.
 
-use crate::load::{self, BATCH, Gate, LEAF_STEPS, LONG, TREE_DEPTH, mix};
+use crate::load::{self, BATCH, Gate, LEAF_STEPS, LONG, SHORT, TREE_DEPTH, mix};
 use crate::measure::{Lap, Timed};
 use may::coroutine::{JoinHandle, sleep, yield_now};
 use may::go;
@@ -83,6 +83,11 @@ pub(crate) fn spawn_batch(workers: usize) -> Timed {
             }
         })
     })
+}
+
+/// The only coroutine of a worker sleeps for a short time, again and again.
+pub(crate) fn sleeping() -> Timed {
+    timed(1, |count| Lap::run(count, || (0..count).for_each(|_| sleep(SHORT))))
 }
 
 fn tree(depth: u32, index: u64) -> u64 {

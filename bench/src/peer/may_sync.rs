@@ -6,26 +6,34 @@ use crate::measure::{Lap, Timed};
 use may::coroutine::{JoinHandle, yield_now};
 use may::go;
 use may::sync::mpsc::{Receiver, channel};
-use may::sync::{Blocker, Condvar, Mutex, RwLock, Semphore};
+use may::sync::{Barrier, Blocker, Condvar, Mutex, RwLock, Semphore};
 use std::collections::HashMap;
 use std::hint::black_box;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 pub(crate) const UNBOUNDED: &str = "none of its channels has a bound";
 
-/// Coroutines do `operations` operations together. They begin as they come: some that yield until all
-/// are there would keep the others from ever beginning.
+/// Coroutines do `operations` operations together. may's barrier lets them go when all have come, and
+/// the first one that goes on starts the clock.
+///
+/// Coroutines that yield until all have come would keep the others from ever beginning: a worker takes
+/// new ones only when no old one is ready.
 fn crowd(coroutines: u64, operations: u64, work: impl Fn() + Send + Sync + 'static) -> Lap {
-    let work = Arc::new(work);
+    let shared = Arc::new((Barrier::new(coroutines as usize), OnceLock::new(), work));
     let begin = |_| {
-        let work = work.clone();
-        go!(move || work())
+        let shared = shared.clone();
+        go!(move || {
+            let (barrier, start, work) = &*shared;
+            barrier.wait();
+            start.get_or_init(Instant::now);
+            work();
+        })
     };
-    Lap::run(operations, || {
-        let all: Vec<_> = (0..coroutines).map(begin).collect();
-        all.into_iter().for_each(join);
-    })
+    let all: Vec<_> = (0..coroutines).map(begin).collect();
+    all.into_iter().for_each(join);
+    Lap::new(shared.1.get().expect("there is a coroutine").elapsed(), operations)
 }
 
 /// A coroutine locks, increments and unlocks.

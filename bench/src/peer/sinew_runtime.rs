@@ -1,8 +1,8 @@
 //! sinew's own contenders in the suite `runtime`.
 
 use crate::load::{
-    self, BATCH, CROWD, Gate, LEAF_STEPS, LONG, Naps, SKYNET_CHILDREN, SKYNET_LEAVES, SKYNET_SUM,
-    SLEEPS, Slept, TREE_DEPTH, WAITS, WORK_STEPS, mix,
+    self, BATCH, CROWD, Gate, LEAF_STEPS, LONG, Naps, SHORT, SKYNET_CHILDREN, SKYNET_LEAVES,
+    SKYNET_SUM, SLEEPS, Slept, TREE_DEPTH, WAITS, WORK_STEPS, mix,
 };
 use crate::measure::{Lap, Timed};
 use sinew::{JoinHandle, Runtime, park, sleep, spawn, spawn_local, yield_now};
@@ -173,6 +173,11 @@ fn nap(duration: Duration) -> f32 {
     let start = Instant::now();
     sleep(duration);
     load::late(start, duration)
+}
+
+/// The only fiber of a carrier sleeps for a short time, again and again.
+pub(crate) fn sleeping() -> Timed {
+    timed(1, |count| Lap::run(count, || (0..count).for_each(|_| sleep(SHORT))))
 }
 
 /// Waits and works in turn.

@@ -3,7 +3,7 @@
 use super::sinew_runtime::{join, timed};
 use crate::load::{Gate, Hands, KEY, READERS, RIVALS, ROOM, TALKERS};
 use crate::measure::{Lap, Timed};
-use sinew::sync::channel::{Receiver, bounded};
+use sinew::sync::channel::{OneshotSender, Receiver, bounded, oneshot};
 use sinew::sync::{Condvar, FiberFuture, MultiLock, Mutex, RwLock, Semaphore, Sequencer};
 use sinew::{Builder, JoinHandle, spawn, yield_now};
 use std::hint::black_box;
@@ -253,6 +253,45 @@ pub(crate) fn future() -> Timed {
                 }
             })
         })
+    })
+}
+
+/// The sender to the fiber that waits; none waits for the last one.
+struct Reply(Option<OneshotSender<Reply>>);
+
+impl Reply {
+    /// Makes a channel, sends its sender to the other fiber, and waits.
+    fn pass(self) -> Reply {
+        let (sender, mine) = oneshot();
+        self.end(Reply(Some(sender)));
+        mine.recv().expect("it is sent")
+    }
+
+    fn end(self, next: Reply) {
+        let theirs = self.0.expect("the other fiber waits");
+        assert!(theirs.send(next).is_ok(), "it is received");
+    }
+}
+
+/// Two fibers send each other a message, over a new channel each time.
+pub(crate) fn oneshots() -> Timed {
+    timed(1, |count| {
+        let each = count.div_ceil(2);
+        let (sender, first) = oneshot();
+        let one = move || {
+            let mut reply = Reply(Some(sender));
+            for _ in 0..each {
+                reply = reply.pass();
+            }
+        };
+        let other = move || {
+            let mut reply: Reply = first.recv().expect("it is sent");
+            for _ in 1..each {
+                reply = reply.pass();
+            }
+            reply.end(Reply(None));
+        };
+        Lap::run(2 * each, || [spawn(one), spawn(other)].into_iter().for_each(join))
     })
 }
 

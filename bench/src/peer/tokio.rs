@@ -1,8 +1,8 @@
 //! tokio: tasks are futures, polled by one thread or by several.
 
 use crate::load::{
-    self, BATCH, CROWD, Gate, LEAF_STEPS, LONG, Naps, SKYNET_CHILDREN, SKYNET_LEAVES, SKYNET_SUM,
-    SLEEPS, Slept, TREE_DEPTH, WAITS, WORK_STEPS, mix,
+    self, BATCH, CROWD, Gate, LEAF_STEPS, LONG, Naps, SHORT, SKYNET_CHILDREN, SKYNET_LEAVES,
+    SKYNET_SUM, SLEEPS, Slept, TREE_DEPTH, WAITS, WORK_STEPS, mix,
 };
 use crate::measure::{Lap, Timed};
 use std::hint::black_box;
@@ -39,6 +39,17 @@ where
     Box::new(move |count| {
         let driver = runtime.spawn(lap(count));
         runtime.block_on(driver).expect("it does not panic")
+    })
+}
+
+/// The only task of a runtime sleeps for a short time, again and again.
+pub(crate) fn sleeping(runtime: Runtime) -> Timed {
+    timed(runtime, |count| async move {
+        let start = Instant::now();
+        for _ in 0..count {
+            sleep(SHORT).await;
+        }
+        Lap::new(start.elapsed(), count)
     })
 }
 

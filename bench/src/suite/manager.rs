@@ -124,7 +124,7 @@ fn main_context() -> Benchmark {
         timed(SET, tokio::SET_CALL, || tokio::baton::<ByHand>(Place::set())),
         timed(LOCAL, tokio::LOCAL_CALL, || tokio::baton::<ByHand>(Place::local())),
     ];
-    contenders.extend(floor_call());
+    contenders.push(floor_call());
     Benchmark {
         unit: "ns/call",
         contenders,
@@ -143,15 +143,9 @@ fn floor_task() -> Contender {
     timed(FLOOR, "a corosensei coroutine on one reused stack", make)
 }
 
-#[cfg(target_arch = "x86_64")]
-fn floor_call() -> Option<Contender> {
+fn floor_call() -> Contender {
     let make = || of_two(crate::floor::switch::switch_loop(1));
-    Some(timed(FLOOR, "by hand, there and back, no checks", make))
-}
-
-#[cfg(not(target_arch = "x86_64"))]
-fn floor_call() -> Option<Contender> {
-    None
+    timed(FLOOR, "by hand, there and back, no checks", make)
 }
 
 /// The same work, counted in pairs of its operations.

@@ -1,6 +1,6 @@
 //! Spawning, waiting, sleeping and ending.
 
-use super::{CURRENT, FLOOR, GO, MAY, ON_ONE, SMOL, TOKIO};
+use super::{CURRENT, FLOOR, GO, MAY, ON_ONE, SMOL, THREADS, TOKIO};
 use super::{apart, at_most, figure, go_figure, go_timed, missing, timed};
 use crate::floor::{asleep, threads, unwinding, yielding};
 use crate::measure::Benchmark;
@@ -19,13 +19,13 @@ pub(crate) fn benchmarks() -> Vec<Benchmark> {
     all.extend(trees());
     all.extend(memory());
     all.extend(timers());
-    all.extend([idle(), migrate(), unwind()]);
+    all.extend([sleep_20us(), idle(), migrate(), unwind()]);
     all
 }
 
 fn yields() -> [Benchmark; 2] {
     let mut two = yields_of("yield2", "2 fibers yield to each other, 1 carrier", 2);
-    two.contenders.push(timed("threads", threads::SETTINGS, threads::yielding));
+    two.contenders.push(timed(THREADS, threads::SETTINGS, threads::yielding));
     two.targets = vec![at_most(0.17, ON_ONE), at_most(1.2, &[FLOOR])];
     let mut many = yields_of("yield1000", "1,000 fibers yield in turn, 1 carrier", 1_000);
     many.targets = vec![at_most(0.30, ON_ONE), at_most(1.4, &[FLOOR])];
@@ -242,6 +242,21 @@ fn timers() -> [Benchmark; 6] {
             ..empty("timers_settled_100k", "the same: lateness p99 of the last five sleeps of each")
         },
     ]
+}
+
+fn sleep_20us() -> Benchmark {
+    Benchmark {
+        unit: "us/sleep",
+        contenders: vec![
+            timed(SUBJECT, sinew::ONE, sinew::sleeping),
+            timed(THREADS, threads::SLEEPING, threads::sleeping),
+            timed(CURRENT, tokio::CURRENT, || tokio::sleeping(tokio::current())),
+            apart(MAY, may::ONE, may::sleeping),
+            go_timed(1, go::sleeping),
+        ],
+        targets: vec![at_most(1.1, &[THREADS])],
+        ..empty("sleep_20us", "a fiber sleeps 20 us again and again, its carrier has no other")
+    }
 }
 
 fn idle() -> Benchmark {

@@ -10,8 +10,11 @@ use ::tokio::runtime::Runtime;
 const STD: &str = "std";
 const PARKING_LOT: &str = "parking_lot";
 const PARKING_LOT_8: &str = "p_lot-8";
+const PARKING_LOT_64: &str = "p_lot-64";
 const CROSSBEAM: &str = "crossbeam";
 const CROSSBEAM_RECV: &str = "cb-recv";
+/// sinew's channel for one message, beside its future.
+const ONESHOT: &str = "oneshot";
 const ASYNC_CHANNEL: &str = "tokio+async";
 const FLUME: &str = "tokio+flume";
 
@@ -47,14 +50,14 @@ fn mutex_contended() -> Benchmark {
         contenders: vec![
             timed(SUBJECT, sinew::HALVES, sinew::mutex_contended),
             timed(PARKING_LOT, locks::PARKING_LOT_2, || locks::parking_lot_contended(2)),
-            timed("p_lot-64", locks::PARKING_LOT_64, || locks::parking_lot_contended(64)),
+            timed(PARKING_LOT_64, locks::PARKING_LOT_64, || locks::parking_lot_contended(64)),
             timed(STD, locks::STD_2, || locks::std_contended(2)),
             timed("std-64", locks::STD_64, || locks::std_contended(64)),
             timed(TOKIO, tokio::TWO, tokio_sync::mutex_contended),
             apart(MAY, may::TWO, may_sync::mutex_contended),
             go_timed(2, || go::sync(2, "mutex_contended")),
         ],
-        targets: vec![at_most(1.0, &[MAY])],
+        targets: vec![at_most(1.2, &[MAY, GO, PARKING_LOT, PARKING_LOT_64])],
         ..empty("mutex_contended", "64 fibers lock, increment and unlock, 2 carriers")
     }
 }
@@ -166,13 +169,16 @@ fn waits() -> [Benchmark; 6] {
         targets: vec![at_most(0.35, ON_ONE)],
         ..on_one(name, what, contenders)
     };
+    let mut future = row(
+        "future",
+        "2 fibers in turn: make a future, set the other's, wait for it to be set, 1 carrier; sinew: on \
+         the stack; the others allocate: oneshot, tokio oneshot, may Blocker with a place, go chan of 1",
+        (sinew::future, may_sync::future, tokio_sync::future),
+    );
+    future.contenders.insert(1, timed(ONESHOT, sinew_runtime::ONE, sinew::oneshots));
+    future.targets.push(at_most(0.35, ON_ONE).by(ONESHOT));
     [
-        row(
-            "future",
-            "2 fibers in turn: make a future, set the other's, wait for it to be set, 1 carrier; \
-             tokio oneshot, may Blocker with a place, go chan of 1",
-            (sinew::future, may_sync::future, tokio_sync::future),
-        ),
+        future,
         row(
             "condvar",
             "2 fibers in turn: lock, wait for one's turn, pass it, notify, unlock, 1 carrier; \
