@@ -453,7 +453,7 @@ fn a_backend_that_there_is_not_is_an_error() {
             let error = Runtime::new().err().map(|error| error.to_string());
             let reason = match std::env::var("SINEW_IO").unwrap().as_str() {
                 "bogus" => "which is no way to wait for descriptors; use one of",
-                "kqueue" if cfg!(target_os = "linux") => "which there is not on this system; use",
+                "kqueue" if cfg!(target_os = "linux") => "which this system does not have; use",
                 _ => return assert_eq!(error, None),
             };
             let error = error.unwrap();

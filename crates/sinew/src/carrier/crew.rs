@@ -13,7 +13,7 @@ use crate::primitive::{
 };
 use crate::queue::{Entry, Inbox};
 use core::time::Duration;
-use sinew_context::stack::{Stack, StackAllocator, StackPool};
+use sinew_context::stack::{Decay, Stack, StackAllocator, StackPool};
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, OnceLock, Weak};
@@ -43,6 +43,10 @@ pub(crate) struct Settings {
     pub(crate) max_stacks: Option<usize>,
     /// Bytes of the guard of each stack, if not the usual.
     pub(crate) guard_size: Option<usize>,
+    /// Free stacks of each size that may keep their memory, if there is a limit.
+    pub(crate) max_warm: Option<usize>,
+    /// The time between two decay passes, if not the usual.
+    pub(crate) decay: Option<Duration>,
     pub(crate) dump_on_panic: bool,
     /// Whether the one carrier is stepped by somebody else's loop.
     pub(crate) embedded: bool,
@@ -104,7 +108,16 @@ pub(crate) struct Crew {
     next: AtomicUsize,
 }
 
+/// Stacks that each carrier keeps at hand, if nothing limits them.
+const CACHED_STACKS: usize = 256;
+
 impl Settings {
+    /// How many stacks each of `carriers` keeps at hand: at most half of the limit of warm stacks in all, so
+    /// that the pool, from which all of them take, has the other half.
+    pub(crate) fn cached_stacks(&self, carriers: usize) -> usize {
+        self.max_warm.map_or(CACHED_STACKS, |max| CACHED_STACKS.min(max / (2 * carriers)))
+    }
+
     /// What each of its fibers has from the beginning.
     fn birth(&self) -> Flags {
         let of = |flag: Flags, has| if has { flag.0 } else { 0 };
@@ -129,7 +142,10 @@ impl Crew {
         settings: Settings,
         driver: impl Fn(&'static Bell) -> Box<dyn Driver>,
     ) -> io::Result<Arc<Crew>> {
-        let pool = new_pool(settings.stack_size, &settings)?;
+        // What the caches of carriers keep counts against the limit of warm stacks; the pool gets the rest.
+        let cached = settings.cached_stacks(count);
+        let left = settings.max_warm.map(|max| max - cached * count);
+        let pool = new_pool(settings.stack_size, &settings, left)?;
         let carriers = take_carriers(count)?;
         let crew = Arc::new(Crew {
             number: NUMBERS.fetch_add(1, Ordering::Relaxed),
@@ -309,7 +325,7 @@ impl Crew {
         if let Some(pool) = self.pools.lock().get(&size) {
             return Ok(pool.clone());
         }
-        let new = new_pool(size, &self.settings)?;
+        let new = new_pool(size, &self.settings, self.settings.max_warm)?;
         // Somebody else may have made one meanwhile.
         Ok(self.pools.lock().entry(size).or_insert(new).clone())
     }
@@ -380,7 +396,7 @@ fn take_carriers(count: usize) -> io::Result<Vec<&'static Carrier>> {
 /// The smallest stack: room for a closure of a debug build that panics.
 const SMALLEST_STACK: usize = 16 * 1024;
 
-fn new_pool(size: usize, settings: &Settings) -> io::Result<StackPool> {
+fn new_pool(size: usize, settings: &Settings, max_warm: Option<usize>) -> io::Result<StackPool> {
     if size < SMALLEST_STACK {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
@@ -395,6 +411,12 @@ fn new_pool(size: usize, settings: &Settings) -> io::Result<StackPool> {
     }
     if let Some(bytes) = settings.guard_size {
         builder = builder.guard_size(bytes);
+    }
+    if let Some(count) = max_warm {
+        builder = builder.max_warm(count);
+    }
+    if let Some(interval) = settings.decay {
+        builder = builder.decay(Decay::Background(interval));
     }
     builder.build()
 }

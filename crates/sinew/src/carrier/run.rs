@@ -30,8 +30,7 @@ const FEWEST_ROUNDS: u32 = 1;
 const DENSE: Duration = Duration::from_micros(400);
 /// A carrier that sleeps longer than this keeps few stacks.
 const LONG_SLEEP: Duration = Duration::from_millis(100);
-/// Stacks that a carrier keeps for itself, and how many of them over a long sleep.
-const STACKS: usize = 256;
+/// Stacks that a carrier keeps for itself over a long sleep.
 const FEW_STACKS: usize = 32;
 /// How long somebody else's only unstarted fiber is left to its maker.
 const PATIENCE: u64 = 4_000;
@@ -83,8 +82,9 @@ pub(crate) fn run(carrier: &'static Carrier, crew: Arc<Crew>) {
     carrier.set_thread(true);
     carrier.random.set(clock::now() | 1 | (carrier.index() as u64) << 32);
     carrier.now.set(clock::now());
-    // SAFETY: nobody else looks at what belongs to the thread.
-    unsafe { *carrier.stacks.get() = Some(StackCache::with_capacity(&crew.pool, STACKS)) };
+    let cached = crew.settings.cached_stacks(crew.carriers.len());
+    // SAFETY: only the carrier's own thread, which this is, looks at its cache.
+    unsafe { *carrier.stacks.get() = Some(StackCache::with_capacity(&crew.pool, cached)) };
     carrier.reserve.fill(&crew);
     let guard = NeverUnwinds;
     carrier.main_loop(&crew);

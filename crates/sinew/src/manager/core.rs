@@ -2,14 +2,15 @@
 
 use super::options::{Options, PanicCallback};
 use super::{LoopController, Observer, Rest, Runner};
-use crate::carrier::crew::{Crew, Phase, PinnedWait, Settings};
+use crate::carrier::crew::{Crew, Phase, Settings};
 use crate::carrier::{Carrier, current, tenants};
 use crate::clock;
 use crate::fiber::Flags;
 use crate::park;
 use crate::primitive::{AtomicBool, Ordering, SpinLock};
-use crate::reactor::{Backend, Reactor};
+use crate::reactor::Reactor;
 use crate::report;
+use crate::runtime::environment;
 use core::any::Any;
 use core::cell::{Cell, OnceCell, RefCell};
 use core::time::Duration;
@@ -112,16 +113,18 @@ impl Core {
         crate::runtime::install_hooks();
         let settings = Settings {
             name,
-            pinned_wait: PinnedWait::Warn,
+            pinned_wait: environment::pinned_wait(None)?,
             idle_hook: None,
             stack_size: options.stack_size,
             max_stacks: None,
             guard_size: options.guard_pages.map(guard_size),
+            max_warm: None,
+            decay: None,
             dump_on_panic: false,
             embedded: true,
             measured: options.record_stack_every > 0 || options.log_running_time,
         };
-        let backend = Backend::from_environment()?;
+        let backend = environment::backend()?;
         let crew = Crew::new(1, settings, |bell| Box::new(Reactor::of_loop(backend, bell)))?;
         let carrier = crew.carriers[0];
         // One is the carrier's spare. If the pool is resized, that is what limits it.

@@ -1,16 +1,18 @@
-//! Settings of a runtime, and its threads.
+//! Settings of a runtime.
+//!
+//! Next: `runtime::build`, which checks them and starts the carriers.
 
+use super::PinnedWait;
 use super::idle::Idle;
-use super::{Handle, PinnedWait, Runtime, hooks};
-use crate::carrier::crew::{Crew, IdleHook, Settings};
-use crate::carrier::{Carrier, run, thread};
-use crate::reactor::{Backend, Reactor};
+use crate::carrier::crew::IdleHook;
+use crate::reactor::Backend;
 use crate::signal::Signal;
 use core::time::Duration;
 use sinew_context::stack::DEFAULT_STACK_SIZE;
-use std::io;
 use std::sync::Arc;
-use std::thread::available_parallelism;
+
+/// More carriers than any machine has CPUs.
+pub(super) const MOST_CARRIERS: usize = 4096;
 
 /// Settings of a [`Runtime`].
 ///
@@ -24,21 +26,24 @@ use std::thread::available_parallelism;
 /// ```
 #[must_use]
 pub struct Builder {
-    carriers: Option<usize>,
-    name: Arc<str>,
-    stack_size: usize,
-    max_stacks: Option<usize>,
-    pinned_wait: PinnedWait,
-    idle_hook: Option<Box<IdleHook>>,
-    patience: Duration,
-    panic_hook: bool,
-    backend: Option<Backend>,
-    stalls: Option<Duration>,
-    deadlocks: Option<Duration>,
-    dump_on_signal: Option<Signal>,
-    dump_on_stall: bool,
-    dump_on_panic: bool,
-    measures: bool,
+    pub(super) carriers: Option<usize>,
+    pub(super) name: Arc<str>,
+    pub(super) stack_size: usize,
+    pub(super) max_stacks: Option<usize>,
+    pub(super) guard_size: Option<usize>,
+    pub(super) max_warm_stacks: Option<usize>,
+    pub(super) stack_decay: Option<Duration>,
+    pub(super) pinned_wait: Option<PinnedWait>,
+    pub(super) idle_hook: Option<Box<IdleHook>>,
+    pub(super) patience: Duration,
+    pub(super) panic_hook: bool,
+    pub(super) backend: Option<Backend>,
+    pub(super) stalls: Option<Duration>,
+    pub(super) deadlocks: Option<Duration>,
+    pub(super) dump_on_signal: Option<Signal>,
+    pub(super) dump_on_stall: bool,
+    pub(super) dump_on_panic: bool,
+    pub(super) measures: bool,
 }
 
 impl Builder {
@@ -55,7 +60,10 @@ impl Builder {
             name: "sinew".into(),
             stack_size: DEFAULT_STACK_SIZE,
             max_stacks: None,
-            pinned_wait: PinnedWait::Warn,
+            guard_size: None,
+            max_warm_stacks: None,
+            stack_decay: None,
+            pinned_wait: None,
             idle_hook: None,
             patience: Duration::from_secs(10),
             panic_hook: true,
@@ -69,7 +77,8 @@ impl Builder {
         }
     }
 
-    /// How many carriers: as many as CPUs that the process may use, if not set.
+    /// How many carriers, from 1 to 4096. If not set, the environment variable `SINEW_CARRIERS` decides, and
+    /// without it the number of CPUs that the process may use.
     ///
     /// # Examples
     /// ```
@@ -127,8 +136,57 @@ impl Builder {
         self
     }
 
-    /// What happens when a [pinned](crate::pinned) fiber waits, or does work that blocks its carrier: a
-    /// warning, if not set.
+    /// Bytes below each stack that fault when it overflows: a multiple of the page, at least 64 KiB. If not set,
+    /// 64 KiB (1 MiB on riscv64). A function whose frame is larger than the guard could step over it.
+    ///
+    /// # Examples
+    /// ```
+    /// let runtime = sinew::Runtime::builder().guard_size(1 << 20).build()?;
+    /// assert_eq!(runtime.run(|| 7), 7);
+    /// assert!(sinew::Runtime::builder().guard_size(100).build().is_err());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn guard_size(mut self, bytes: usize) -> Builder {
+        self.guard_size = Some(bytes);
+        self
+    }
+
+    /// How many free stacks of each size may keep their memory; the memory of any more is given back as soon as
+    /// their fibers end. Besides, each carrier keeps one stack at hand. If not set, there is no limit, and only
+    /// [decay](Self::stack_decay) gives memory back.
+    ///
+    /// # Examples
+    /// ```
+    /// let runtime = sinew::Runtime::builder().carriers(1).max_warm_stacks(8).build()?;
+    /// runtime.run(|| {
+    ///     let fibers: Vec<_> = (0..100).map(|_| sinew::spawn(sinew::yield_now)).collect();
+    ///     fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
+    /// });
+    /// assert!(runtime.handle().metrics().stacks_warm <= 8);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn max_warm_stacks(mut self, count: usize) -> Builder {
+        self.max_warm_stacks = Some(count);
+        self
+    }
+
+    /// How often the runtime gives back the memory of free stacks that no fiber needed since the last time: every
+    /// second, if not set. A burst of fibers is forgotten after two such intervals.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let runtime = sinew::Runtime::builder().stack_decay(Duration::from_secs(60)).build()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn stack_decay(mut self, interval: Duration) -> Builder {
+        self.stack_decay = Some(interval);
+        self
+    }
+
+    /// What happens when a [pinned](crate::pinned) fiber waits, or does work that blocks its carrier. If not set, the environment variable `SINEW_PINNED`
+    /// (`warn`, `error` or `silent`) decides, and without it the wait is reported.
     ///
     /// # Examples
     /// ```
@@ -137,7 +195,7 @@ impl Builder {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn pinned_wait(mut self, policy: PinnedWait) -> Builder {
-        self.pinned_wait = policy;
+        self.pinned_wait = Some(policy);
         self
     }
 
@@ -215,7 +273,8 @@ impl Builder {
     }
 
     /// Reports, once, each fiber that keeps its carrier for longer than `threshold` without waiting, and each
-    /// that is pinned and blocks its carrier for as long. Off if not set.
+    /// that is pinned and blocks its carrier for as long. If not set, the environment variable `SINEW_STALLS` (such as
+    /// `100ms`) decides, and without it nothing is reported.
     ///
     /// The [report hook](crate::set_report_hook) gets one line within twice the threshold: which fiber keeps which
     /// carrier, and for how long. A second line names the function that the fiber is in, if it is still there. That
@@ -312,125 +371,6 @@ impl Builder {
         self.dump_on_panic = wanted;
         self
     }
-
-    /// Makes the runtime and starts its threads.
-    ///
-    /// # Errors
-    /// If a setting is out of range, or there are no threads or descriptors left.
-    ///
-    /// # Examples
-    /// ```
-    /// assert!(sinew::Runtime::builder().carriers(0).build().is_err());
-    /// ```
-    pub fn build(self) -> io::Result<Runtime> {
-        let count = match self.carriers {
-            Some(0) => return Err(invalid("a runtime needs at least 1 carrier, not 0".into())),
-            Some(count) if count > MOST_CARRIERS => {
-                return Err(invalid(format!(
-                    "{count} carriers are more than the {MOST_CARRIERS} that a runtime can have"
-                )));
-            }
-            Some(count) => count,
-            // Knows the affinity mask and the quota of the control group.
-            None => available_parallelism().map_or(1, usize::from).min(MOST_CARRIERS),
-        };
-        if self.max_stacks == Some(0) {
-            return Err(invalid("without a stack no fiber can run: max_stacks(0)".into()));
-        }
-        if self.stalls == Some(Duration::ZERO) {
-            let message = "every fiber keeps its carrier for longer than 0 ns: report_stalls(0)";
-            return Err(invalid(message.into()));
-        }
-        if self.deadlocks == Some(Duration::ZERO) {
-            let message = "looking all the time leaves none for fibers: report_deadlocks(0)";
-            return Err(invalid(message.into()));
-        }
-        if self.name.contains('\0') {
-            return Err(invalid(format!("the name {:?} has a zero byte in it", self.name)));
-        }
-        hooks::install(self.panic_hook);
-        let settings = Settings {
-            name: self.name,
-            pinned_wait: self.pinned_wait,
-            idle_hook: self.idle_hook,
-            stack_size: self.stack_size,
-            max_stacks: self.max_stacks,
-            guard_size: None,
-            dump_on_panic: self.dump_on_panic,
-            embedded: false,
-            measured: false,
-        };
-        let backend = match self.backend {
-            Some(backend) if !backend.is_supported() => {
-                return Err(invalid(format!("this platform has no {backend:?}")));
-            }
-            Some(backend) => backend,
-            None => Backend::from_environment()?,
-        };
-        let crew = Crew::new(count, settings, |bell| Box::new(Reactor::new(backend, bell)))?;
-        if self.measures {
-            crew.observers.measure(true, count);
-        }
-        let mut runtime = Runtime {
-            handle: Handle::new(crew.clone()),
-            watchers: Vec::new(),
-            patience: self.patience,
-            shut_down: false,
-        };
-        for (started, carrier) in crew.carriers.iter().enumerate() {
-            if let Err(error) = start(carrier, &crew) {
-                // Those that run must end, and the rest never began.
-                for _ in started..count {
-                    crew.thread_ended();
-                }
-                drop(runtime);
-                let message = format!(
-                    "no thread for carrier {started} of {count}: {error}; see `ulimit -u`, or ask \
-                     for fewer carriers"
-                );
-                return Err(io::Error::new(error.kind(), message));
-            }
-        }
-        if let Some(threshold) = self.stalls {
-            runtime.watchers.push(crate::inspect::watch_carriers(
-                &crew,
-                threshold,
-                self.dump_on_stall,
-            )?);
-        }
-        if let Some(period) = self.deadlocks {
-            runtime.watchers.push(crate::inspect::watch_waits(&crew, period)?);
-        }
-        if let Some(signal) = self.dump_on_signal {
-            crate::inspect::dump_on(signal)?;
-        }
-        Ok(runtime)
-    }
-}
-
-/// More carriers than any machine has CPUs.
-const MOST_CARRIERS: usize = 4096;
-
-fn start(carrier: &'static Carrier, crew: &Arc<Crew>) -> io::Result<()> {
-    let crew = crew.clone();
-    let name = format!("{}-{}", crew.settings.name, carrier.index());
-    thread::start(name, move || {
-        // Tells the callers of a shutdown that this carrier is done. Its thread may stay for first-class fibers.
-        struct Ended(Arc<Crew>);
-        impl Drop for Ended {
-            fn drop(&mut self) {
-                self.0.thread_ended();
-            }
-        }
-        let ended = Ended(crew.clone());
-        run::run(carrier, crew);
-        drop(ended);
-    })?;
-    Ok(())
-}
-
-fn invalid(message: String) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, message)
 }
 
 impl Default for Builder {

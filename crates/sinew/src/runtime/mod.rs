@@ -1,7 +1,17 @@
 //! Runtimes: carriers that work together, their beginning and their end.
+//!
+//! # Environment
+//!
+//! An operator gives four settings by environment variables, without a new build: `SINEW_CARRIERS`
+//! ([`Builder::carriers`]), `SINEW_STALLS` ([`Builder::report_stalls`]), `SINEW_PINNED` ([`Builder::pinned_wait`]) and
+//! `SINEW_IO` ([`Builder::backend`]). A setting of the program wins over its variable. A value that cannot be used is
+//! an error of [`Builder::build`], and a panic of [`run`] and of the default runtime; it names the variable, its value,
+//! and the values that are allowed. `docs/guide.md` has a table of them.
 
+mod build;
 mod builder;
 mod default;
+pub(crate) mod environment;
 mod group;
 mod hooks;
 mod idle;
@@ -257,8 +267,9 @@ pub fn current_carrier() -> Option<usize> {
 /// Fibers that `f` leaves behind are cancelled. The calling thread waits and runs nothing itself.
 ///
 /// # Panics
-/// If the runtime cannot be made, because the process has no threads or descriptors left, or the
-/// environment variable `SINEW_IO` names what there is not.
+/// If the runtime cannot be made, because the process has no threads or descriptors left, or its
+/// [environment](crate::runtime#environment) has a value that cannot be used. [`Builder::run`] takes
+/// settings, and returns an error instead.
 ///
 /// # Examples
 /// ```

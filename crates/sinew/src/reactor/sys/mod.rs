@@ -224,7 +224,7 @@ pub enum Backend {
 
 impl Backend {
     /// All there are, by the names that the environment variable `SINEW_IO` takes.
-    const NAMES: [(&'static str, Backend); 4] = [
+    pub(crate) const NAMES: [(&'static str, Backend); 4] = [
         ("epoll", Backend::Epoll),
         ("kqueue", Backend::Kqueue),
         ("uring", Backend::Uring),
@@ -239,26 +239,6 @@ impl Backend {
             Backend::Kqueue
         } else {
             Backend::Poll
-        }
-    }
-
-    /// The one that the environment asks for, or the best.
-    pub(crate) fn from_environment() -> io::Result<Backend> {
-        let name = match std::env::var_os("SINEW_IO") {
-            Some(name) if !name.is_empty() => name,
-            _ => return Ok(Backend::best()),
-        };
-        let refuse = |reason: &str| {
-            let supported = |(_, backend): &&(_, Backend)| backend.is_supported();
-            let names = Backend::NAMES.iter().filter(supported).map(|(name, _)| *name);
-            let names = names.collect::<Vec<_>>().join(", ");
-            let message = format!("SINEW_IO is {name:?}, {reason}; use one of {names}");
-            io::Error::new(io::ErrorKind::InvalidInput, message)
-        };
-        match Backend::NAMES.iter().find(|(known, _)| name == *known) {
-            Some((_, backend)) if backend.is_supported() => Ok(*backend),
-            Some(_) => Err(refuse("which there is not on this system")),
-            None => Err(refuse("which is no way to wait for descriptors")),
         }
     }
 
