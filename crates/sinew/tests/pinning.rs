@@ -1,5 +1,6 @@
 //! Fibers that keep their carrier.
 
+use sinew::manager::{FiberManager, Options, SimpleLoopController};
 use sinew::net::ToSocketAddrs;
 use sinew::runtime::PinnedWait;
 use sinew::{Builder, Runtime};
@@ -93,6 +94,37 @@ fn the_policy_error_refuses() {
     assert!(message.contains("sleep called by fiber"), "{message}");
     // It is about the wait, not about the fiber.
     runtime.run(|| sinew::sleep(Duration::from_millis(1)));
+}
+
+#[test]
+fn a_manager_has_a_policy_of_its_own() {
+    let _watch = watch::a_minute();
+    for policy in [PinnedWait::Silent, PinnedWait::Error] {
+        let controller = SimpleLoopController::new();
+        let options = Options::new().pinned_wait(policy);
+        let manager = FiberManager::new(controller.clone(), options).unwrap();
+        let task =
+            manager.add_task_future(|| sinew::pinned(|| sinew::sleep(Duration::from_micros(1))));
+        controller.run();
+        match task.get() {
+            Ok(()) => assert_eq!(policy, PinnedWait::Silent),
+            Err(payload) => {
+                assert_eq!(policy, PinnedWait::Error);
+                assert!(text(payload).contains("sleep called by fiber"));
+            }
+        }
+    }
+}
+
+#[test]
+fn the_policy_holds_in_the_default_runtime() {
+    child("the_policy_holds_in_the_default_runtime", || {
+        let _watch = watch::a_minute();
+        Runtime::builder().pinned_wait(PinnedWait::Error).set_default().unwrap();
+        let fiber = sinew::spawn(|| sinew::pinned(|| sinew::sleep(Duration::from_micros(1))));
+        assert!(text(fiber.join().unwrap_err()).contains("sleep called by fiber"));
+    })
+    .assert_success();
 }
 
 #[test]

@@ -16,7 +16,7 @@ use core::ptr;
 use std::collections::BTreeMap;
 
 /// A loop by its type and number, and the type and the settings that its manager is for.
-pub(crate) type Key = (TypeId, u64, TypeId, [u64; 7]);
+pub(crate) type Key = (TypeId, u64, TypeId, [u64; 8]);
 
 // The carrier that this thread is. Without a destructor, so that it can be read at any time.
 // SAFETY: a name of this crate, and of this version of it.

@@ -113,7 +113,7 @@ impl Core {
         crate::runtime::install_hooks();
         let settings = Settings {
             name,
-            pinned_wait: environment::pinned_wait(None)?,
+            pinned_wait: environment::pinned_wait(options.pinned_wait)?,
             idle_hook: None,
             stack_size: options.stack_size,
             max_stacks: None,

@@ -1,6 +1,7 @@
 //! Settings of a manager, and of one task.
 
 use super::Observer;
+use crate::runtime::PinnedWait;
 use core::any::Any;
 use core::time::Duration;
 use std::rc::Rc;
@@ -24,6 +25,7 @@ pub struct Options {
     pub(super) name: Option<Arc<str>>,
     pub(super) stack_size: usize,
     pub(super) guard_pages: Option<usize>,
+    pub(super) pinned_wait: Option<PinnedWait>,
     pub(super) max_pooled: usize,
     pub(super) pool_resize_period: Option<Duration>,
     pub(super) record_stack_every: usize,
@@ -50,6 +52,7 @@ impl Options {
             name: None,
             stack_size: sinew_context::stack::DEFAULT_STACK_SIZE,
             guard_pages: None,
+            pinned_wait: None,
             max_pooled: MAX_POOLED,
             pool_resize_period: None,
             record_stack_every: 0,
@@ -60,7 +63,7 @@ impl Options {
     }
 
     /// The settings that can be compared.
-    pub(super) fn numbers(&self) -> [u64; 7] {
+    pub(super) fn numbers(&self) -> [u64; 8] {
         let period = self.pool_resize_period.map_or(0, |period| period.as_nanos() as u64);
         [
             self.stack_size as u64,
@@ -70,6 +73,7 @@ impl Options {
             period,
             self.record_stack_every as u64,
             self.log_running_time.into(),
+            self.pinned_wait.map_or(0, |policy| 1 + policy as u64),
         ]
     }
 
@@ -122,6 +126,27 @@ impl Options {
     /// ```
     pub fn guard_pages(mut self, pages: usize) -> Options {
         self.guard_pages = Some(pages);
+        self
+    }
+
+    /// What happens when a [pinned](crate::pinned) fiber of the manager waits. If not set, the environment
+    /// variable `SINEW_PINNED` (`warn`, `error` or `silent`) decides, and without it the wait is reported.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::manager::{FiberManager, Options, SimpleLoopController};
+    /// use sinew::runtime::PinnedWait;
+    ///
+    /// let controller = SimpleLoopController::new();
+    /// let options = Options::new().pinned_wait(PinnedWait::Error);
+    /// let manager = FiberManager::new(controller.clone(), options)?;
+    /// let task = manager.add_task_future(|| sinew::pinned(sinew::park));
+    /// controller.run();
+    /// assert!(task.get().is_err());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn pinned_wait(mut self, policy: PinnedWait) -> Options {
+        self.pinned_wait = Some(policy);
         self
     }
 
