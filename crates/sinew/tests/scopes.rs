@@ -209,3 +209,76 @@ fn a_child_without_a_stack_is_a_failure() {
         sinew::scope(|s| assert!(s.spawn(|| ()).join().is_err()));
     });
 }
+
+#[test]
+fn a_child_has_settings_of_its_own() {
+    let _watch = watch::a_minute();
+    sinew::fiber_local!(static USER: u32 = 0);
+    let text = String::from("borrowed");
+    let spawn_all = || {
+        sinew::scope(|s| {
+            let builder = sinew::Builder::new().name("child").stack_size(64 * 1024).local(&USER, 7);
+            let child = builder.spawn_scoped(s, || {
+                let stack = sinew::stack_remaining().unwrap();
+                (text.as_str(), sinew::current().name().map(str::to_owned), USER.get(), stack)
+            });
+            let (borrowed, name, user, stack) = child.unwrap().join().unwrap();
+            assert_eq!((borrowed, name.as_deref(), user), ("borrowed", Some("child"), 7));
+            assert!(stack < 64 * 1024, "{stack}");
+        });
+    };
+    spawn_all(); // on a thread
+    sinew::scope(|s| s.spawn(spawn_all).join().unwrap()); // in a fiber
+}
+
+#[test]
+fn settings_that_cannot_be_leave_a_scope_without_the_child() {
+    let _watch = watch::a_minute();
+    let dropped = AtomicUsize::new(0);
+    struct OnDrop<'a>(&'a AtomicUsize);
+    impl Drop for OnDrop<'_> {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    sinew::scope(|s| {
+        let held = OnDrop(&dropped);
+        let error = sinew::Builder::new().stack_size(1).spawn_scoped(s, move || drop(held));
+        assert!(error.unwrap_err().to_string().contains("a stack of 1 bytes"));
+        assert_eq!(dropped.load(Ordering::Relaxed), 1);
+    });
+}
+
+#[test]
+fn a_child_with_settings_is_waited_for_cancelled_and_heard() {
+    let _watch = watch::a_minute();
+    let ended = AtomicUsize::new(0);
+    sinew::scope(|s| {
+        let child = sinew::Builder::new().name("slow").spawn_scoped(s, || {
+            sinew::sleep(Duration::from_millis(2));
+            ended.fetch_add(1, Ordering::Relaxed)
+        });
+        drop(child.unwrap());
+    });
+    assert_eq!(ended.load(Ordering::Relaxed), 1);
+    sinew::scope(|s| {
+        let child = sinew::Builder::new().spawn_scoped(s, sinew::park).unwrap();
+        s.cancel();
+        assert!(sinew::is_cancel(&*child.join().unwrap_err()));
+    });
+    let heard = catch_unwind(AssertUnwindSafe(|| {
+        sinew::scope(|s| drop(sinew::Builder::new().spawn_scoped(s, || panic!("unseen")).unwrap()))
+    }));
+    assert_eq!(heard.unwrap_err().downcast_ref::<&str>(), Some(&"a scoped fiber panicked"));
+    // On another runtime, also one that is gone.
+    let runtime = Runtime::builder().carriers(1).name("other").build().unwrap();
+    let handle = runtime.handle().clone();
+    sinew::scope(|s| {
+        let builder = sinew::Builder::new().runtime(&handle);
+        let name = builder.spawn_scoped(s, || sinew::Handle::current().name().len()).unwrap();
+        assert_eq!(name.join().unwrap(), 5);
+        drop(runtime);
+        let late = sinew::Builder::new().runtime(&handle).spawn_scoped(s, || ()).unwrap();
+        assert!(sinew::is_cancel(&*late.join().unwrap_err()));
+    });
+}

@@ -240,12 +240,64 @@ fn a_local_fiber_shares_what_is_not_send() {
 fn a_local_fiber_needs_a_carrier() {
     let _watch = watch::a_minute();
     let outside = std::panic::catch_unwind(|| sinew::spawn_local(|| ()));
-    assert!(outside.unwrap_err().downcast::<&str>().unwrap().contains("plain thread"));
+    assert!(outside.unwrap_err().downcast::<String>().unwrap().contains("plain thread"));
     // SAFETY: the closure keeps nothing across a wait.
     let builder = unsafe { Builder::new().migratable() };
     let inside = builder.spawn(|| drop(sinew::spawn_local(|| ()))).unwrap();
     let payload = inside.join().unwrap_err();
-    assert!(payload.downcast::<&str>().unwrap().contains("migratable"));
+    assert!(payload.downcast::<String>().unwrap().contains("migratable"));
+}
+
+#[test]
+fn a_local_fiber_has_settings_of_its_own() {
+    let _watch = watch::a_minute();
+    sinew::fiber_local!(static USER: u32 = 0);
+    let runtime = Runtime::builder().carriers(2).name("two").build().unwrap();
+    runtime.run(|| {
+        let carrier = sinew::current_carrier();
+        let shared = Rc::new(Cell::new(0));
+        let order = Rc::new(std::cell::RefCell::new(Vec::new()));
+        let fibers: Vec<_> = (0..10_u32)
+            .map(|n| {
+                let (shared, order) = (shared.clone(), order.clone());
+                let builder = Builder::new().name(format!("local {n}")).local(&USER, n);
+                let builder = builder.stack_size(64 * 1024);
+                builder.spawn_local(move || {
+                    order.borrow_mut().push(n);
+                    assert_eq!(sinew::current_carrier(), carrier);
+                    assert_eq!(sinew::current().name(), Some(&*format!("local {n}")));
+                    assert_eq!(USER.get(), n);
+                    assert!(sinew::stack_remaining().unwrap() < 64 * 1024);
+                    shared.set(shared.get() + 1);
+                })
+            })
+            .collect();
+        fibers.into_iter().for_each(|fiber| fiber.unwrap().join().unwrap());
+        assert_eq!(shared.get(), 10);
+        assert_eq!(*order.borrow(), (0..10).collect::<Vec<_>>());
+    });
+    // Counted like any other, so that the runtime knows when it is empty.
+    runtime.handle().wait_empty();
+}
+
+#[test]
+fn a_local_fiber_cannot_be_elsewhere() {
+    let _watch = watch::a_minute();
+    let other = Runtime::builder().carriers(1).name("other").build().unwrap();
+    let runtime = Runtime::builder().carriers(2).name("two").build().unwrap();
+    let elsewhere = Builder::new().runtime(other.handle());
+    let here = Builder::new().runtime(runtime.handle());
+    runtime.run(move || {
+        let refused = |builder: Builder| builder.spawn_local(|| ()).unwrap_err().to_string();
+        let carrier = sinew::current_carrier().unwrap();
+        assert!(refused(elsewhere).contains("runtime \"two\", not to \"other\""));
+        assert!(refused(Builder::new().carrier(1 - carrier)).contains("not on carrier"));
+        // SAFETY: the fiber never runs.
+        assert!(refused(unsafe { Builder::new().migratable() }).contains("migratable"));
+        assert!(refused(Builder::new().stack_size(1)).contains("a stack of 1 bytes"));
+        let fiber = here.carrier(carrier).spawn_local(sinew::current_carrier).unwrap();
+        assert_eq!(fiber.join().unwrap(), Some(carrier));
+    });
 }
 
 #[test]
@@ -321,7 +373,7 @@ use std::future::Future;
 #[test]
 fn a_group_gives_results_in_the_order_of_submission() {
     let _watch = watch::a_minute();
-    let mut group = sinew::Group::new();
+    let group = sinew::Group::new();
     for n in (0..20_u64).rev() {
         group.submit(move || {
             sinew::sleep(Duration::from_micros(n * 100));
@@ -335,7 +387,7 @@ fn a_group_gives_results_in_the_order_of_submission() {
         let n = 19 - index as u64;
         assert_eq!(result.ok(), (n != 13).then_some(n));
     }
-    let mut group = sinew::Group::new();
+    let group = sinew::Group::new();
     assert!(group.is_done() && group.is_empty());
     group.submit(sinew::park);
     assert!(!group.is_done());

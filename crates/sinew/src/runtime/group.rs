@@ -1,26 +1,67 @@
 //! Fibers that are waited for together.
+//!
+//! A group has the join handles of its members, in the order of submission. A member is put into the group before
+//! it is submitted, so a member that submits others comes before them. [`Group::finish`] waits for one member
+//! after the other. When it has come to the end of the list, under the lock, no member is left that could submit
+//! another one, and it takes the whole list.
 
 use super::Handle;
-use crate::spawn::{Builder, JoinHandle};
+use crate::carrier::current as here;
+use crate::clock;
+use crate::spawn::{Builder, JoinHandle, Unstarted, describe};
+use core::time::Duration;
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Result;
+use std::time::Instant;
 
 /// Fibers whose results are collected in the order in which they were submitted.
+///
+/// A clone is another handle to the same group: any thread may submit through it, and so may the members
+/// themselves. [`finish`](Self::finish) waits for them as well. Dropping all handles detaches the members, which
+/// go on.
 ///
 /// # Examples
 /// ```
 /// use sinew::Group;
 ///
-/// let mut group = Group::new();
+/// let group = Group::new();
 /// for n in 0..4 {
 ///     group.submit(move || n * n);
 /// }
 /// let squares: Vec<i32> = group.finish().into_iter().map(|result| result.unwrap()).collect();
 /// assert_eq!(squares, [0, 1, 4, 9]);
 /// ```
-#[derive(Debug)]
+///
+/// Members submit others:
+/// ```
+/// use sinew::Group;
+///
+/// fn visit(group: &Group<u32>, depth: u32) {
+///     let theirs = group.clone();
+///     group.submit(move || {
+///         if depth > 0 {
+///             visit(&theirs, depth - 1);
+///             visit(&theirs, depth - 1);
+///         }
+///         1
+///     });
+/// }
+///
+/// let group = Group::new();
+/// visit(&group, 4);
+/// assert_eq!(group.finish().into_iter().map(|result| result.unwrap()).sum::<u32>(), 31);
+/// ```
 pub struct Group<T> {
     runtime: Handle,
+    members: Arc<Mutex<Members<T>>>,
+}
+
+struct Members<T> {
+    /// In the order of submission.
     fibers: Vec<JoinHandle<T>>,
+    /// Whether members that are submitted now are to be cancelled, until the results are taken.
+    cancelled: bool,
 }
 
 impl<T: Send + 'static> Group<T> {
@@ -40,26 +81,27 @@ impl<T: Send + 'static> Group<T> {
     /// # Examples
     /// ```
     /// let runtime = sinew::Runtime::builder().carriers(1).name("other").build()?;
-    /// let mut group = sinew::Group::on(runtime.handle());
+    /// let group = sinew::Group::on(runtime.handle());
     /// group.submit(|| sinew::Handle::current().name().to_owned());
     /// assert_eq!(group.finish()[0].as_ref().unwrap(), "other");
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn on(runtime: &Handle) -> Group<T> {
-        Group { runtime: runtime.clone(), fibers: Vec::new() }
+        let members = Members { fibers: Vec::new(), cancelled: false };
+        Group { runtime: runtime.clone(), members: Arc::new(Mutex::new(members)) }
     }
 
-    /// Starts a fiber in the group.
+    /// Starts a fiber in the group, from any thread or fiber.
     ///
     /// # Examples
     /// ```
-    /// let mut group = sinew::Group::new();
+    /// let group = sinew::Group::new();
     /// group.submit(|| 1);
     /// group.submit(|| 2);
     /// assert_eq!(group.finish().len(), 2);
     /// ```
-    pub fn submit(&mut self, f: impl FnOnce() -> T + Send + 'static) {
-        self.fibers.push(self.runtime.spawn(f));
+    pub fn submit(&self, f: impl FnOnce() -> T + Send + 'static) {
+        self.submit_unstarted(Unstarted::new(&self.runtime, f));
     }
 
     /// Starts a fiber with settings of its own in the group.
@@ -69,87 +111,210 @@ impl<T: Send + 'static> Group<T> {
     ///
     /// # Examples
     /// ```
-    /// let mut group = sinew::Group::new();
+    /// let group = sinew::Group::new();
     /// group.submit_with(sinew::Builder::new().name("first"), || 1)?;
     /// assert_eq!(group.finish().remove(0).unwrap(), 1);
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn submit_with(
-        &mut self,
+        &self,
         builder: Builder,
         f: impl FnOnce() -> T + Send + 'static,
-    ) -> std::io::Result<()> {
-        self.fibers.push(builder.runtime(&self.runtime).spawn(f)?);
+    ) -> io::Result<()> {
+        self.submit_unstarted(builder.runtime(&self.runtime).build(f)?);
         Ok(())
     }
 
-    /// Whether all have ended.
+    /// Starts a fiber that was made before in the group. It runs on the runtime that it was made for.
     ///
     /// # Examples
     /// ```
-    /// let mut group = sinew::Group::new();
-    /// group.submit(|| ());
-    /// sinew::wait_until(|| group.is_done(), None);
-    /// group.finish();
+    /// let group = sinew::Group::new();
+    /// let fiber = sinew::Builder::new().build(|| 7)?;
+    /// group.submit_unstarted(fiber);
+    /// assert_eq!(group.finish().remove(0).unwrap(), 7);
+    /// # Ok::<(), std::io::Error>(())
     /// ```
-    pub fn is_done(&self) -> bool {
-        self.fibers.iter().all(JoinHandle::is_finished)
+    pub fn submit_unstarted(&self, fiber: Unstarted<T>) {
+        fiber.submit_after(|handle| {
+            let fiber = handle.fiber();
+            let cancelled = {
+                let mut members = self.lock();
+                members.fibers.push(handle);
+                members.cancelled
+            };
+            if cancelled {
+                fiber.cancel();
+            }
+        });
     }
 
-    /// How many were submitted.
+    /// Waits for all members, also for those that members submit meanwhile, and returns their results in the
+    /// order of submission.
+    ///
+    /// The group is empty then, and may be used again. If several wait, one of them gets the results. A caller
+    /// that is cancelled is unwound from here; the members go on, and their results stay in the group.
+    ///
+    /// # Panics
+    /// If a member calls it: it would wait for itself.
     ///
     /// # Examples
     /// ```
-    /// let mut group = sinew::Group::new();
-    /// group.submit(|| ());
-    /// assert_eq!(group.len(), 1);
-    /// ```
-    pub fn len(&self) -> usize {
-        self.fibers.len()
-    }
-
-    /// Whether none was submitted.
-    ///
-    /// # Examples
-    /// ```
-    /// assert!(sinew::Group::<()>::new().is_empty());
-    /// ```
-    pub fn is_empty(&self) -> bool {
-        self.fibers.is_empty()
-    }
-
-    /// Asks all to end.
-    ///
-    /// # Examples
-    /// ```
-    /// let mut group = sinew::Group::new();
-    /// group.submit(sinew::park);
-    /// group.cancel();
-    /// assert!(group.finish()[0].is_err());
-    /// ```
-    pub fn cancel(&self) {
-        self.fibers.iter().for_each(JoinHandle::cancel);
-    }
-
-    /// Waits for all and returns their results, in the order of submission.
-    ///
-    /// # Examples
-    /// ```
-    /// let mut group = sinew::Group::new();
+    /// let group = sinew::Group::new();
     /// group.submit(|| 1);
     /// group.submit(|| panic!("the second fails"));
     /// let results = group.finish();
     /// assert!(results[0].is_ok() && results[1].is_err());
     /// ```
     #[track_caller]
-    pub fn finish(self) -> Vec<Result<T>> {
-        self.fibers.into_iter().map(JoinHandle::join).collect()
+    pub fn finish(&self) -> Vec<Result<T>> {
+        self.finish_by(clock::NEVER).expect("a wait without a deadline ends with the members")
+    }
+
+    /// As [`finish`](Self::finish), but at most for `timeout`: `None` if some member has not ended then. Nothing
+    /// is lost: the members go on, and a later call gets their results.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let group = sinew::Group::new();
+    /// group.submit(sinew::park);
+    /// assert!(group.finish_timeout(Duration::from_millis(1)).is_none());
+    /// group.cancel();
+    /// assert_eq!(group.finish().len(), 1);
+    /// ```
+    #[track_caller]
+    pub fn finish_timeout(&self, timeout: Duration) -> Option<Vec<Result<T>>> {
+        self.finish_by(clock::after(clock::now(), timeout))
+    }
+
+    /// As [`finish_timeout`](Self::finish_timeout), until `deadline`.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::{Duration, Instant};
+    ///
+    /// let group = sinew::Group::new();
+    /// group.submit(|| 7);
+    /// let results = group.finish_deadline(Instant::now() + Duration::from_secs(60)).unwrap();
+    /// assert_eq!(results.len(), 1);
+    /// ```
+    #[track_caller]
+    pub fn finish_deadline(&self, deadline: Instant) -> Option<Vec<Result<T>>> {
+        self.finish_by(clock::at(deadline))
+    }
+
+    #[track_caller]
+    fn finish_by(&self, deadline: u64) -> Option<Vec<Result<T>>> {
+        self.forbid_waiting_for_itself();
+        let mut ended = 0;
+        let fibers = loop {
+            let next = {
+                let mut members = self.lock();
+                match members.fibers.get(ended) {
+                    Some(member) => member.fiber(),
+                    None => {
+                        members.cancelled = false;
+                        break core::mem::take(&mut members.fibers);
+                    }
+                }
+            };
+            if !next.wait_ended(deadline) {
+                return None;
+            }
+            ended += 1;
+        };
+        Some(fibers.into_iter().map(JoinHandle::join).collect())
+    }
+
+    #[track_caller]
+    fn forbid_waiting_for_itself(&self) {
+        let Some((_, me)) = here::fiber() else { return };
+        let member = self.lock().fibers.iter().any(|member| core::ptr::eq(member.control(), me));
+        assert!(!member, "{} cannot wait for the end of its own group", describe(me));
+    }
+}
+
+impl<T> Group<T> {
+    /// Whether all members have ended.
+    ///
+    /// # Examples
+    /// ```
+    /// let group = sinew::Group::new();
+    /// group.submit(|| ());
+    /// sinew::wait_until(|| group.is_done(), None);
+    /// group.finish();
+    /// ```
+    pub fn is_done(&self) -> bool {
+        self.lock().fibers.iter().all(JoinHandle::is_finished)
+    }
+
+    /// How many members there are: submitted, and their results not taken.
+    ///
+    /// # Examples
+    /// ```
+    /// let group = sinew::Group::new();
+    /// group.submit(|| ());
+    /// assert_eq!(group.len(), 1);
+    /// ```
+    pub fn len(&self) -> usize {
+        self.lock().fibers.len()
+    }
+
+    /// Whether there is no member.
+    ///
+    /// # Examples
+    /// ```
+    /// assert!(sinew::Group::<()>::new().is_empty());
+    /// ```
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Asks all members to end, also those that are submitted before the results are taken.
+    ///
+    /// # Examples
+    /// ```
+    /// let group = sinew::Group::new();
+    /// group.submit(sinew::park);
+    /// group.cancel();
+    /// assert!(group.finish()[0].is_err());
+    /// ```
+    pub fn cancel(&self) {
+        // Copied, so that no member runs, and no bell is rung, while the lock is held.
+        let fibers: Vec<_> = {
+            let mut members = self.lock();
+            members.cancelled = true;
+            members.fibers.iter().map(JoinHandle::fiber).collect()
+        };
+        fibers.iter().for_each(crate::spawn::Fiber::cancel);
+    }
+
+    /// Held for a few steps only, in which nothing waits and no code of users runs.
+    fn lock(&self) -> MutexGuard<'_, Members<T>> {
+        self.members.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> Clone for Group<T> {
+    fn clone(&self) -> Self {
+        Group { runtime: self.runtime.clone(), members: self.members.clone() }
     }
 }
 
 impl<T: Send + 'static> Default for Group<T> {
     fn default() -> Self {
         Group::new()
+    }
+}
+
+impl<T> std::fmt::Debug for Group<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Group")
+            .field("runtime", &self.runtime)
+            .field("members", &self.len())
+            .finish_non_exhaustive()
     }
 }
 
@@ -168,7 +333,7 @@ where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    let mut group = Group::new();
+    let group = Group::new();
     closures.into_iter().for_each(|f| group.submit(f));
     group.finish()
 }

@@ -11,6 +11,7 @@
 mod build;
 mod builder;
 mod default;
+mod empty;
 pub(crate) mod environment;
 mod group;
 mod hooks;

@@ -148,7 +148,7 @@ pub(crate) fn cancel_all(crew: &Crew) {
 }
 
 /// Calls `each` with all fibers of `crew` that have not ended.
-fn for_each_fiber(crew: &Crew, mut each: impl FnMut(&Control)) {
+pub(super) fn for_each_fiber(crew: &Crew, mut each: impl FnMut(&Control)) {
     slab::for_each(|control| {
         if control.crew.load(Ordering::Relaxed) != crew.number {
             return;

@@ -1,17 +1,17 @@
 //! Fibers with settings of their own.
 
-use super::{JoinHandle, adopt, fill, inherited_here, submit};
+use super::{
+    JoinHandle, Scope, ScopedJoinHandle, Unstarted, adopt, fill, inherited_here, local_carrier,
+};
 use crate::carrier::Crew;
 use crate::clock;
 use crate::fiber::local::{FiberLocal, Inherited};
 use crate::fiber::task::{self, Vtable};
-use crate::fiber::{Control, Flags, slab};
+use crate::fiber::{Flags, slab};
+use crate::metrics;
 use crate::primitive::Ordering;
-use crate::reactor::Source;
-use crate::reactor::deferred::{self, Armed};
 use crate::runtime::Handle;
 use std::io;
-use std::mem::ManuallyDrop;
 use std::sync::Arc;
 
 /// Settings of one fiber: name, stack, where it runs, what its locals begin with.
@@ -164,6 +164,94 @@ impl Builder {
         Ok(self.build(f)?.submit())
     }
 
+    /// Starts a fiber with these settings on the caller's carrier, with a closure that need not be `Send`; see
+    /// [`spawn_local`](crate::spawn_local).
+    ///
+    /// # Errors
+    /// As for [`spawn`](Self::spawn); and if the settings ask for another carrier or runtime than the caller's, or
+    /// for a migratable fiber.
+    ///
+    /// # Panics
+    /// Outside of a fiber, and in a migratable one: there is no carrier to stay on.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::rc::Rc;
+    ///
+    /// sinew::run(|| {
+    ///     let text = Rc::new("shared by fibers of one carrier");
+    ///     let theirs = text.clone();
+    ///     let fiber = sinew::Builder::new().name("local").spawn_local(move || theirs.len()).unwrap();
+    ///     assert_eq!(fiber.join().unwrap(), text.len());
+    /// });
+    /// ```
+    #[track_caller]
+    pub fn spawn_local<F, T>(mut self, f: F) -> io::Result<JoinHandle<T>>
+    where
+        F: FnOnce() -> T + 'static,
+        T: 'static,
+    {
+        let (carrier, _) = local_carrier("Builder::spawn_local");
+        let here = Handle::current();
+        if self.migratable {
+            return Err(invalid("a migratable fiber cannot be local to one carrier".into()));
+        }
+        if let Some(other) = self.runtime.as_ref().filter(|runtime| **runtime != here) {
+            return Err(invalid(format!(
+                "a local fiber belongs to the caller's runtime \"{}\", not to \"{}\"",
+                here.name(),
+                other.name()
+            )));
+        }
+        if let Some(other) = self.carrier.filter(|index| *index != carrier.index()) {
+            return Err(invalid(format!(
+                "a local fiber runs on the caller's carrier {}, not on carrier {other}",
+                carrier.index()
+            )));
+        }
+        self.runtime = Some(here);
+        self.carrier = Some(carrier.index());
+        // SAFETY: the fiber is put into this carrier's own queue below, and never leaves its thread.
+        let unstarted = unsafe { self.build_any(task::of(f), Flags(0)) }?;
+        let (handle, _, control) = unstarted.release();
+        metrics::add(&carrier.counters.spawned, 1);
+        // SAFETY: the caller runs on the carrier, and is not migratable; the fiber is in no queue.
+        unsafe { carrier.ready.push(control) };
+        Ok(handle)
+    }
+
+    /// Starts a child of `scope` with these settings, which may borrow; see [`Scope::spawn`].
+    ///
+    /// # Errors
+    /// As for [`spawn`](Self::spawn). The closure is dropped then, and the scope has no such child.
+    ///
+    /// # Panics
+    /// As [`Scope::spawn`].
+    ///
+    /// # Examples
+    /// ```
+    /// let text = String::from("borrowed");
+    /// sinew::scope(|s| {
+    ///     let child = sinew::Builder::new().name("counts").spawn_scoped(s, || text.len())?;
+    ///     assert_eq!(child.fiber().name(), Some("counts"));
+    ///     assert_eq!(child.join().unwrap(), 8);
+    ///     Ok::<(), std::io::Error>(())
+    /// })?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn spawn_scoped<'scope, F, T>(
+        self,
+        scope: &'scope Scope<'scope, '_>,
+        f: F,
+    ) -> io::Result<ScopedJoinHandle<'scope, T>>
+    where
+        F: FnOnce() -> T + Send + 'scope,
+        T: Send + 'scope,
+    {
+        scope.spawn_with(self, f)
+    }
+
     /// Makes a fiber that does not run until it is submitted.
     ///
     /// # Errors
@@ -237,9 +325,8 @@ impl Builder {
         }
         adopt(control, inherited);
         adopt(control, self.locals);
-        // SAFETY: the handle's reference.
-        let handle = unsafe { JoinHandle::new(control) };
-        Ok(Unstarted { handle: ManuallyDrop::new(handle), control, runtime })
+        // SAFETY: the block was just filled, with a reference for the handle, and is in no queue.
+        Ok(unsafe { Unstarted::of(control, runtime) })
     }
 }
 
@@ -266,91 +353,5 @@ impl std::fmt::Debug for Builder {
             .field("carrier", &self.carrier)
             .field("migratable", &self.migratable)
             .finish_non_exhaustive()
-    }
-}
-
-/// A fiber that was made and not submitted. Dropping it drops its closure.
-#[must_use = "a fiber runs when it is submitted"]
-pub struct Unstarted<T> {
-    handle: ManuallyDrop<JoinHandle<T>>,
-    control: &'static Control,
-    runtime: Handle,
-}
-
-impl<T> Unstarted<T> {
-    /// Starts the fiber.
-    ///
-    /// # Examples
-    /// ```
-    /// let fiber = sinew::Builder::new().build(|| 7)?;
-    /// assert_eq!(fiber.submit().join().unwrap(), 7);
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    pub fn submit(self) -> JoinHandle<T> {
-        let mut this = ManuallyDrop::new(self);
-        if let Some(extra) = this.control.extra() {
-            extra.held_back.store(false, Ordering::Relaxed);
-        }
-        // SAFETY: not submitted before; handle and runtime are moved out once.
-        unsafe {
-            let runtime = std::ptr::read(&this.runtime);
-            submit(runtime.crew(), this.control);
-            ManuallyDrop::take(&mut this.handle)
-        }
-    }
-
-    /// Starts the fiber when there is something to read from `source`, instead of now.
-    ///
-    /// # Safety
-    /// The fiber's closure owns both, and keeps them where they are until it runs or is dropped.
-    pub(super) unsafe fn arm(self, source: *const Source, armed: *const Armed) -> JoinHandle<T> {
-        let mut this = ManuallyDrop::new(self);
-        if let Some(extra) = this.control.extra() {
-            extra.held_back.store(false, Ordering::Relaxed);
-        }
-        // SAFETY: not submitted before; handle and runtime are moved out once. The rest is the
-        // caller's promise.
-        unsafe {
-            let runtime = std::ptr::read(&this.runtime);
-            if super::admit(runtime.crew(), this.control) {
-                deferred::arm(source, armed, this.control);
-            }
-            ManuallyDrop::take(&mut this.handle)
-        }
-    }
-
-    /// A handle that says who the fiber is.
-    ///
-    /// # Examples
-    /// ```
-    /// let fiber = sinew::Builder::new().name("later").build(|| 7)?;
-    /// assert_eq!(fiber.fiber().name(), Some("later"));
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    pub fn fiber(&self) -> super::Fiber {
-        self.handle.fiber()
-    }
-}
-
-impl<T> Drop for Unstarted<T> {
-    fn drop(&mut self) {
-        // SAFETY: never submitted, so closure, handle and the runtime's reference are ours. The
-        // result that stands for "never ran" is dropped with the handle.
-        unsafe {
-            (self.control.vtable.get().refuse)(self.control, crate::cancel::payload());
-            crate::carrier::launch::finish_outside(self.control);
-            ManuallyDrop::drop(&mut self.handle);
-        }
-    }
-}
-
-// SAFETY: the closure is `Send`: `build` asks for it.
-unsafe impl<T: Send> Send for Unstarted<T> {}
-// SAFETY: by reference it only says who it is.
-unsafe impl<T: Send> Sync for Unstarted<T> {}
-
-impl<T> std::fmt::Debug for Unstarted<T> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Unstarted").field("fiber", &self.fiber()).finish_non_exhaustive()
     }
 }

@@ -1,7 +1,6 @@
 //! Fibers that start when there is something to read.
 
-use super::JoinHandle;
-use super::builder::{Builder, Unstarted};
+use super::{Builder, JoinHandle, Unstarted};
 use crate::cancel;
 use crate::carrier::crew::Phase;
 use crate::carrier::{Carrier, current as here};

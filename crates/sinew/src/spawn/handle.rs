@@ -280,8 +280,13 @@ impl Fiber {
     /// ```
     #[track_caller]
     pub fn wait_finished(&self, timeout: Option<Duration>) -> bool {
+        self.wait_ended(timeout.map_or(clock::NEVER, |timeout| clock::after(clock::now(), timeout)))
+    }
+
+    /// Waits until the fiber has ended, or the deadline passes; says whether it has.
+    #[track_caller]
+    pub(crate) fn wait_ended(&self, deadline: u64) -> bool {
         let control = &*self.0;
-        let deadline = timeout.map_or(clock::NEVER, |timeout| clock::after(clock::now(), timeout));
         if control.life.is_finished() {
             return true;
         }

@@ -200,7 +200,7 @@ impl<T> JoinHandle<T> {
         }
     }
 
-    pub(super) fn control(&self) -> &Control {
+    pub(crate) fn control(&self) -> &Control {
         &self.fiber
     }
 

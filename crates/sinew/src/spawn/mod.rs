@@ -13,16 +13,18 @@ pub(crate) mod managed;
 mod recurring;
 mod scope;
 mod token;
+mod unstarted;
 
 pub use arm::JoinArm;
 pub use block_on::block_on;
-pub use builder::{Builder, Unstarted};
+pub use builder::Builder;
 pub use deferred::spawn_when_readable;
 pub(crate) use handle::describe;
 pub use handle::{Fiber, FiberId, State, current};
 pub use join::JoinHandle;
 pub use recurring::spawn_whenever_readable;
 pub use scope::{Scope, ScopedJoinHandle, scope};
+pub use unstarted::Unstarted;
 
 use crate::carrier::{Carrier, Crew, current as here};
 use crate::clock;
@@ -89,13 +91,7 @@ where
     F: FnOnce() -> T + 'static,
     T: 'static,
 {
-    let Some((carrier, parent)) = here::fiber() else {
-        panic!("spawn_local called on a plain thread; call it in a fiber, whose carrier it shares");
-    };
-    assert!(
-        !parent.flags().has(Flags::MIGRATABLE),
-        "spawn_local called in a migratable fiber, which has no carrier of its own"
-    );
+    let (carrier, parent) = local_carrier("spawn_local");
     // SAFETY: the fiber is put into this carrier's own queue, and never leaves its thread.
     unsafe {
         let (carrier, control) = make(carrier, parent, task::of(f), Flags::AFFINE, |_| ());
@@ -104,6 +100,26 @@ where
         carrier.ready.push(control);
         JoinHandle::new(control)
     }
+}
+
+/// The running fiber and its carrier, for `operation`, which starts a fiber there.
+///
+/// # Panics
+/// If no fiber runs, or a migratable one.
+#[track_caller]
+pub(crate) fn local_carrier(operation: &str) -> (&'static Carrier, &'static Control) {
+    let Some((carrier, control)) = here::fiber() else {
+        panic!(
+            "{operation} called on a plain thread; call it in a fiber, for example in sinew::run, \
+             whose carrier it shares"
+        );
+    };
+    assert!(
+        !control.flags().has(Flags::MIGRATABLE),
+        "{operation} called in a migratable fiber, which has no carrier of its own; call it in one \
+         that stays"
+    );
+    (carrier, control)
 }
 
 /// Makes a fiber out of a running one, and publishes it.
@@ -176,7 +192,7 @@ unsafe fn fill<F>(
     control.occupy(id, vtable, flags, 2, now);
 }
 
-/// Makes a fiber on a plain thread, and gives it to `crew`.
+/// Makes a fiber from anywhere, and gives it to `crew`.
 ///
 /// # Safety
 /// As for `spawn_here`.
@@ -184,15 +200,28 @@ pub(crate) unsafe fn spawn_outside<F, T>(crew: &Crew, f: F) -> JoinHandle<T>
 where
     F: FnOnce() -> T,
 {
+    // SAFETY: the caller's promise; made here, and submitted once.
+    unsafe {
+        let control = make_outside(crew, f);
+        submit(crew, control);
+        JoinHandle::new(control)
+    }
+}
+
+/// Makes a fiber of `crew` from anywhere, to be submitted. Two references: the runtime's, and the join handle's.
+///
+/// # Safety
+/// As for `spawn_here`.
+unsafe fn make_outside<F, T>(crew: &Crew, f: F) -> &'static Control
+where
+    F: FnOnce() -> T,
+{
     let inherited = inherited_here();
     let (control, id) = slab::take_common();
     adopt(control, inherited);
     // SAFETY: a vacant block is ours; the rest is the caller's promise.
-    unsafe {
-        fill(control, id, (crew, clock::now()), task::of(f), Flags(0));
-        submit(crew, control);
-        JoinHandle::new(control)
-    }
+    unsafe { fill(control, id, (crew, clock::now()), task::of(f), Flags(0)) };
+    control
 }
 
 /// What a child of the running fiber or thread inherits.

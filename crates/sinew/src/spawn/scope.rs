@@ -11,7 +11,7 @@
 
 use super::arm::JoinArm;
 use super::handle::Fiber;
-use super::{JoinHandle, adopt, fill, inherited_here, make, submit};
+use super::{Builder, JoinHandle, make, make_outside, submit};
 use crate::cancel;
 use crate::carrier::crew::PinnedWait;
 use crate::carrier::current as here;
@@ -19,13 +19,14 @@ use crate::clock;
 use crate::fiber::extra::ScopeEnd;
 use crate::fiber::life::CANCELLED;
 use crate::fiber::state::Outcome;
-use crate::fiber::{Control, FiberRef, Flags, WaitKind, slab, task};
+use crate::fiber::{Control, FiberRef, Flags, WaitKind, task};
 use crate::metrics;
 use crate::park::{Wait, Waiter};
 use crate::primitive::{AtomicUsize, Ordering, SpinLock};
 use crate::runtime::Handle;
 use core::marker::PhantomData;
 use core::ptr;
+use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::Result;
 
@@ -149,7 +150,11 @@ where
 impl<'scope> Scope<'scope, '_> {
     /// Starts a fiber that may borrow what lives longer than the scope.
     ///
-    /// Children may start further children.
+    /// Children may start further children. [`Builder::spawn_scoped`] gives a child settings of its own.
+    ///
+    /// # Panics
+    /// If the caller of [`scope`] could not wait for the child, because it is in a predicate or a hook, or pinned
+    /// where a pinned wait is an error or would never end.
     ///
     /// # Examples
     /// ```
@@ -169,19 +174,7 @@ impl<'scope> Scope<'scope, '_> {
         F: FnOnce() -> T + Send + 'scope,
         T: Send + 'scope,
     {
-        let core = &self.core;
-        if let Some(reason) = core.refusal {
-            panic!("{reason}");
-        }
-        let closure = move || match catch_unwind(AssertUnwindSafe(f)) {
-            Ok(result) => result,
-            Err(payload) => {
-                if !cancel::is_cancel(&*payload) {
-                    core.unseen.fetch_add(1, Ordering::Relaxed);
-                }
-                cancel::pass_on(payload)
-            }
-        };
+        let closure = self.child(f);
         // SAFETY: closure and result are `Send`, and the scope does not return before the fiber is
         // gone, with them.
         let handle = unsafe {
@@ -189,24 +182,68 @@ impl<'scope> Scope<'scope, '_> {
                 Some((carrier, parent)) => {
                     let (carrier, control) =
                         make(carrier, parent, task::of(closure), Flags(0), |_| ());
-                    core.adopt(control);
+                    self.core.adopt(control);
                     metrics::add(&carrier.counters.spawned, 1);
                     carrier.publish(control);
                     JoinHandle::new(control)
                 }
                 None => {
-                    let inherited = inherited_here();
-                    let runtime = Handle::current_or_default();
-                    let (control, id) = slab::take_common();
-                    adopt(control, inherited);
-                    fill(control, id, (runtime.crew(), clock::now()), task::of(closure), Flags(0));
-                    core.adopt(control);
+                    let runtime = Handle::default_runtime();
+                    let control = make_outside(runtime.crew(), closure);
+                    self.core.adopt(control);
                     submit(runtime.crew(), control);
                     JoinHandle::new(control)
                 }
             }
         };
-        ScopedJoinHandle { handle, core, scope: PhantomData }
+        ScopedJoinHandle { handle, core: &self.core, scope: PhantomData }
+    }
+
+    /// Starts a child with settings of its own.
+    #[track_caller]
+    pub(super) fn spawn_with<F, T>(
+        &'scope self,
+        builder: Builder,
+        f: F,
+    ) -> io::Result<ScopedJoinHandle<'scope, T>>
+    where
+        F: FnOnce() -> T + Send + 'scope,
+        T: Send + 'scope,
+    {
+        let closure = self.child(f);
+        // SAFETY: closure and result are `Send`. The fiber becomes a child before it is submitted, and the
+        // scope does not return before the child is gone, with them. If there is no fiber, the closure
+        // was dropped.
+        let unstarted = unsafe { builder.build_any(task::of(closure), Flags(0)) }?;
+        let handle = unstarted.submit_after(|handle: JoinHandle<T>| {
+            self.core.adopt(handle.control());
+            handle
+        });
+        Ok(ScopedJoinHandle { handle, core: &self.core, scope: PhantomData })
+    }
+
+    /// What a child runs: `f`, and the scope hears of its panic.
+    ///
+    /// # Panics
+    /// If the scope cannot have children.
+    #[track_caller]
+    fn child<F, T>(&'scope self, f: F) -> impl FnOnce() -> T + use<'scope, F, T>
+    where
+        F: FnOnce() -> T,
+    {
+        let core = &self.core;
+        if let Some(reason) = core.refusal {
+            panic!("{reason}");
+        }
+        move || match catch_unwind(AssertUnwindSafe(f)) {
+            Ok(result) => result,
+            Err(payload) => {
+                if !cancel::is_cancel(&*payload) {
+                    core.unseen.fetch_add(1, Ordering::Relaxed);
+                }
+                cancel::pass_on(payload)
+            }
+        }
     }
 
     /// Asks all children to end, also those that are yet to be started.
@@ -225,7 +262,7 @@ impl<'scope> Scope<'scope, '_> {
 
 impl Core {
     /// Makes a fiber that is not yet submitted a child.
-    fn adopt(&self, control: &'static Control) {
+    fn adopt(&self, control: &Control) {
         let extra = control.extra_or_new();
         extra.scope.set(ptr::from_ref(self).cast());
         extra.scope_end.set(Some(&END));

@@ -1,9 +1,9 @@
 //! All results, the first ones, or each as it comes.
 
 use super::iterator::add_tasks;
-use super::require_carrier;
+use super::task::{IntoTask, Parts, start};
 use crate::cancel;
-use crate::spawn::{JoinHandle, spawn_local};
+use crate::spawn::{JoinHandle, local_carrier};
 use std::thread::Result;
 
 /// Runs all tasks and returns their results, in the order of the tasks.
@@ -33,11 +33,12 @@ use std::thread::Result;
 pub fn collect_all<I, F, T>(tasks: I) -> Vec<T>
 where
     I: IntoIterator<Item = F>,
-    F: FnOnce() -> T + 'static,
+    F: IntoTask<Output = T> + 'static,
     T: 'static,
 {
-    require_carrier("collect_all");
-    let fibers: Vec<JoinHandle<T>> = tasks.into_iter().map(spawn_local).collect();
+    local_carrier("collect_all");
+    let tasks = tasks.into_iter().map(Parts::parts);
+    let fibers: Vec<JoinHandle<T>> = tasks.map(|(settings, f)| start(settings, f)).collect();
     // The last one was queued last: once it has ended, few of the others have to be waited for.
     for fiber in fibers.iter().rev() {
         fiber.wait_for_end();
@@ -73,10 +74,10 @@ where
 pub fn collect_n<I, F, T>(tasks: I, n: usize) -> Vec<(usize, T)>
 where
     I: IntoIterator<Item = F>,
-    F: FnOnce() -> T + 'static,
+    F: IntoTask<Output = T> + 'static,
     T: 'static,
 {
-    require_carrier("collect_n");
+    local_carrier("collect_n");
     let tasks: Vec<F> = tasks.into_iter().collect();
     assert!(n <= tasks.len(), "collect_n called for {n} results of {} tasks", tasks.len());
     let mut tasks = add_tasks(tasks);
@@ -111,10 +112,10 @@ where
 pub fn collect_any<I, F, T>(tasks: I) -> (usize, Result<T>)
 where
     I: IntoIterator<Item = F>,
-    F: FnOnce() -> T + 'static,
+    F: IntoTask<Output = T> + 'static,
     T: 'static,
 {
-    require_carrier("collect_any");
+    local_carrier("collect_any");
     match add_tasks(tasks).next() {
         Some(first) => first,
         None => panic!("collect_any called without tasks; there is none to wait for"),
@@ -143,10 +144,10 @@ where
 pub fn for_each<I, F, T>(tasks: I, mut f: impl FnMut(usize, T))
 where
     I: IntoIterator<Item = F>,
-    F: FnOnce() -> T + 'static,
+    F: IntoTask<Output = T> + 'static,
     T: 'static,
 {
-    require_carrier("for_each");
+    local_carrier("for_each");
     let mut failures = Vec::new();
     for (index, result) in add_tasks(tasks) {
         match result {

@@ -9,9 +9,9 @@
 //! A result is taken from the join handle only when the fiber has ended as well, so that a wait can be
 //! left at any time: the slot is still the first of the queue.
 
-use super::require_carrier;
+use super::task::{IntoTask, start};
 use crate::park::can_yield;
-use crate::spawn::{JoinHandle, spawn_local};
+use crate::spawn::{JoinHandle, local_carrier};
 use crate::sync::FiberFuture;
 use core::cell::{Cell, RefCell};
 use core::fmt;
@@ -43,10 +43,10 @@ use std::thread::Result;
 pub fn add_tasks<I, F, T>(tasks: I) -> TaskIterator<T>
 where
     I: IntoIterator<Item = F>,
-    F: FnOnce() -> T + 'static,
+    F: IntoTask<Output = T> + 'static,
     T: 'static,
 {
-    require_carrier("add_tasks");
+    local_carrier("add_tasks");
     let mut iterator = TaskIterator::new();
     for task in tasks {
         iterator.add_task(task);
@@ -105,14 +105,15 @@ impl<T: 'static> TaskIterator<T> {
     /// });
     /// ```
     #[track_caller]
-    pub fn add_task(&mut self, f: impl FnOnce() -> T + 'static) -> usize {
-        require_carrier("TaskIterator::add_task");
+    pub fn add_task(&mut self, task: impl IntoTask<Output = T> + 'static) -> usize {
+        local_carrier("TaskIterator::add_task");
+        let (settings, f) = task.parts();
         let slot = self.vacant.last().copied().unwrap_or(self.slots.len());
         // With room for all, no end has to take memory.
         self.ends.queue.borrow_mut().reserve(self.slots.len() + 1);
         let starting = Starting { ends: &self.ends, slot };
-        let task = Task { f, end: End { ends: self.ends.clone(), slot } };
-        let fiber = spawn_local(move || task.run());
+        let ending = Ending { f, end: End { ends: self.ends.clone(), slot } };
+        let fiber = start(settings, move || ending.run());
         core::mem::forget(starting);
         let number = self.added;
         self.added += 1;
@@ -347,13 +348,13 @@ impl Ends {
     }
 }
 
-/// A task, and what tells of its end. If it is dropped before it ran, the closure goes first.
-struct Task<F> {
+/// A closure, and what tells of its end. If it is dropped before it ran, the closure goes first.
+struct Ending<F> {
     f: F,
     end: End,
 }
 
-impl<F: FnOnce() -> T, T> Task<F> {
+impl<F: FnOnce() -> T, T> Ending<F> {
     fn run(self) -> T {
         let _end = self.end;
         (self.f)()
@@ -373,7 +374,8 @@ impl Drop for End {
     }
 }
 
-/// Takes back the end of a task that was not started, since a fiber-local that it was to inherit panicked.
+/// Takes back the end of a task that was not started: its settings are not to be had, or a fiber-local that it was
+/// to inherit panicked.
 struct Starting<'a> {
     ends: &'a Ends,
     slot: usize,

@@ -2,6 +2,7 @@
 //!
 //! A task is a closure that runs in a fiber of its own, on the carrier of the fiber that starts it, as
 //! by [`spawn_local`](crate::spawn_local): it need not be `Send`, and no other thread takes part.
+//! [`Builder::task`](crate::Builder::task) gives a task a name, a stack size, or fiber-locals.
 //!
 //! | to | use |
 //! | --- | --- |
@@ -32,28 +33,11 @@
 mod collect;
 mod dispatch;
 mod iterator;
+mod task;
 
 pub use collect::{collect_all, collect_any, collect_n, for_each};
 pub use dispatch::{
     AtomicBatchDispatcher, BatchDispatcher, BatchFuture, BatchToken, DispatchError,
 };
 pub use iterator::{TaskIterator, add_tasks};
-
-use crate::carrier::current as here;
-use crate::fiber::Flags;
-
-/// Panics unless the caller has a carrier to start tasks on.
-#[track_caller]
-fn require_carrier(operation: &str) {
-    let Some((_, control)) = here::fiber() else {
-        panic!(
-            "{operation} called on a plain thread; call it in a fiber, for example in sinew::run, \
-             whose carrier runs the tasks"
-        );
-    };
-    assert!(
-        !control.flags().has(Flags::MIGRATABLE),
-        "{operation} called in a migratable fiber, which has no carrier of its own; call it in one \
-         that stays"
-    );
-}
+pub use task::{IntoTask, Task};

@@ -7,6 +7,7 @@ mod failing;
 mod iterating;
 mod leaving;
 mod managers;
+mod settings;
 mod tokens;
 
 use sinew::Runtime;

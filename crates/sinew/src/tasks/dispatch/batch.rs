@@ -6,8 +6,8 @@
 
 use super::future::{BatchFuture, Promise};
 use super::run;
+use crate::spawn::local_carrier;
 use crate::spawn::spawn_local;
-use crate::tasks::require_carrier;
 use core::cell::RefCell;
 use core::fmt;
 use std::rc::{Rc, Weak};
@@ -135,7 +135,7 @@ impl<V: 'static, R: 'static> BatchDispatcher<V, R> {
     #[track_caller]
     fn begin(&self, value: V, promise: Promise<R>) {
         if self.executor.is_none() {
-            require_carrier("BatchDispatcher::add");
+            local_carrier("BatchDispatcher::add");
         }
         let batch = Batch { values: vec![value], promises: vec![promise] };
         let batch = Rc::new(RefCell::new(batch));

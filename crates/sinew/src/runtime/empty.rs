@@ -1,0 +1,125 @@
+//! Waiting until a runtime has no fiber left.
+//!
+//! The waiter looks for the fibers that live, waits for the end of each, and looks again: they may have started
+//! others meanwhile. [`Crew::is_empty`] has the last word, since a look at all blocks in turn may miss a fiber that
+//! starts in a block it has passed. So ends of fibers cost nothing where there is no waiter.
+
+use super::Handle;
+use super::shutdown::for_each_fiber;
+use crate::carrier::current as here;
+use crate::carrier::{Crew, crew::Phase};
+use crate::clock;
+use crate::fiber::extra::Extra;
+use crate::park;
+use crate::primitive::{Ordering, yield_thread};
+use crate::spawn::{Fiber, describe};
+use core::time::Duration;
+use std::time::Instant;
+
+impl Handle {
+    /// Waits until the runtime has no fiber left: all have ended, and so have those that they started.
+    ///
+    /// There was a moment then at which nothing was left. Others may start fibers right after it, unless they are
+    /// kept from that. A runtime that was shut down has nothing left. A caller that is cancelled is unwound from
+    /// here.
+    ///
+    /// # Panics
+    /// If a fiber of this very runtime calls it: it would wait for itself.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::sync::Arc;
+    /// use std::sync::atomic::{AtomicU32, Ordering};
+    ///
+    /// let runtime = sinew::Runtime::builder().carriers(2).build()?;
+    /// let count = Arc::new(AtomicU32::new(0));
+    /// let theirs = count.clone();
+    /// runtime.spawn(move || {
+    ///     for _ in 0..10 {
+    ///         let count = theirs.clone();
+    ///         sinew::spawn(move || count.fetch_add(1, Ordering::Relaxed)); // detached
+    ///     }
+    /// });
+    /// runtime.handle().wait_empty();
+    /// assert_eq!(count.load(Ordering::Relaxed), 10);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn wait_empty(&self) {
+        self.wait_empty_by(clock::NEVER);
+    }
+
+    /// As [`wait_empty`](Self::wait_empty), at most for `timeout`; says whether nothing was left.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let runtime = sinew::Runtime::builder().carriers(1).build()?;
+    /// let fiber = runtime.spawn(sinew::park);
+    /// assert!(!runtime.handle().wait_empty_timeout(Duration::from_millis(1)));
+    /// fiber.fiber().unpark();
+    /// assert!(runtime.handle().wait_empty_timeout(Duration::from_secs(60)));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn wait_empty_timeout(&self, timeout: Duration) -> bool {
+        self.wait_empty_by(clock::after(clock::now(), timeout))
+    }
+
+    /// As [`wait_empty_timeout`](Self::wait_empty_timeout), until `deadline`.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Instant;
+    ///
+    /// let runtime = sinew::Runtime::builder().carriers(1).build()?;
+    /// assert!(runtime.handle().wait_empty_deadline(Instant::now()));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[track_caller]
+    pub fn wait_empty_deadline(&self, deadline: Instant) -> bool {
+        self.wait_empty_by(clock::at(deadline))
+    }
+
+    #[track_caller]
+    fn wait_empty_by(&self, deadline: u64) -> bool {
+        let crew = self.crew();
+        if let Some((carrier, me)) = here::fiber()
+            && core::ptr::eq(carrier.crew(), crew)
+        {
+            panic!("{} cannot wait for the end of all fibers of its own runtime", describe(me));
+        }
+        loop {
+            // Once it is closed, its carriers may serve another runtime, and their counts are not its own.
+            if crew.phase() == Phase::Closed || crew.is_empty() {
+                return true;
+            }
+            let left = fibers(crew);
+            if left.is_empty() {
+                // A fiber is being counted: by the thread that starts it, or by the carrier on which it ended.
+                if clock::now() >= deadline {
+                    return false;
+                }
+                if park::can_yield() { crate::yield_now() } else { yield_thread() }
+            }
+            for fiber in left {
+                if !fiber.wait_ended(deadline) {
+                    return false;
+                }
+            }
+        }
+    }
+}
+
+/// The fibers of `crew` that were submitted and have not ended, as far as a look tells.
+fn fibers(crew: &Crew) -> Vec<Fiber> {
+    let mut fibers = Vec::new();
+    for_each_fiber(crew, |control| {
+        let held_back = |extra: &Extra| extra.held_back.load(Ordering::Relaxed);
+        if !control.extra().is_some_and(held_back) {
+            fibers.push(Fiber::new(control));
+        }
+    });
+    fibers
+}

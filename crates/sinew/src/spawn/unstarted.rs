@@ -1,0 +1,117 @@
+//! A fiber between its making and its submission.
+
+use super::{Fiber, JoinHandle, admit, make_outside, submit};
+use crate::fiber::Control;
+use crate::primitive::Ordering;
+use crate::reactor::Source;
+use crate::reactor::deferred::{self, Armed};
+use crate::runtime::Handle;
+use std::mem::ManuallyDrop;
+
+/// A fiber that was made and not submitted. Dropping it drops its closure.
+#[must_use = "a fiber runs when it is submitted"]
+pub struct Unstarted<T> {
+    handle: JoinHandle<T>,
+    control: &'static Control,
+    runtime: Handle,
+}
+
+impl<T> Unstarted<T> {
+    /// A fiber of `runtime` with the usual settings.
+    pub(crate) fn new<F>(runtime: &Handle, f: F) -> Unstarted<T>
+    where
+        F: FnOnce() -> T + Send + 'static,
+        T: Send + 'static,
+    {
+        // SAFETY: closure and result are `Send` and borrow nothing. What was just made is in no queue.
+        unsafe { Unstarted::of(make_outside(runtime.crew(), f), runtime.clone()) }
+    }
+
+    /// # Safety
+    /// The fiber belongs to `runtime`, its closure returns a `T`, it was not submitted, and the caller owns the
+    /// references of the runtime and of the join handle.
+    pub(super) unsafe fn of(control: &'static Control, runtime: Handle) -> Unstarted<T> {
+        // SAFETY: as the caller promised.
+        Unstarted { handle: unsafe { JoinHandle::new(control) }, control, runtime }
+    }
+
+    /// Starts the fiber.
+    ///
+    /// # Examples
+    /// ```
+    /// let fiber = sinew::Builder::new().build(|| 7)?;
+    /// assert_eq!(fiber.submit().join().unwrap(), 7);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn submit(self) -> JoinHandle<T> {
+        self.submit_after(|handle| handle)
+    }
+
+    /// Calls `keep` with the fiber's handle, and then starts the fiber.
+    pub(crate) fn submit_after<R>(self, keep: impl FnOnce(JoinHandle<T>) -> R) -> R {
+        let (handle, runtime, control) = self.release();
+        let kept = keep(handle);
+        // SAFETY: the fiber was not submitted before, and `release` gave up the right to.
+        unsafe { submit(runtime.crew(), control) };
+        kept
+    }
+
+    /// Starts the fiber when there is something to read from `source`, instead of now.
+    ///
+    /// # Safety
+    /// The fiber's closure owns both, and keeps them where they are until it runs or is dropped.
+    pub(super) unsafe fn arm(self, source: *const Source, armed: *const Armed) -> JoinHandle<T> {
+        let (handle, runtime, control) = self.release();
+        // SAFETY: the fiber was not submitted before. The rest is the caller's promise.
+        unsafe {
+            if admit(runtime.crew(), control) {
+                deferred::arm(source, armed, control);
+            }
+        }
+        handle
+    }
+
+    /// Takes it apart. The caller has to submit the fiber, once.
+    pub(super) fn release(self) -> (JoinHandle<T>, Handle, &'static Control) {
+        let this = ManuallyDrop::new(self);
+        if let Some(extra) = this.control.extra() {
+            extra.held_back.store(false, Ordering::Relaxed);
+        }
+        // SAFETY: both are moved out once, and `this` is not dropped.
+        unsafe { (std::ptr::read(&this.handle), std::ptr::read(&this.runtime), this.control) }
+    }
+
+    /// A handle that says who the fiber is.
+    ///
+    /// # Examples
+    /// ```
+    /// let fiber = sinew::Builder::new().name("later").build(|| 7)?;
+    /// assert_eq!(fiber.fiber().name(), Some("later"));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn fiber(&self) -> Fiber {
+        self.handle.fiber()
+    }
+}
+
+impl<T> Drop for Unstarted<T> {
+    fn drop(&mut self) {
+        // SAFETY: never submitted, so the closure and the runtime's reference are ours. The result that
+        // stands for "never ran" is dropped with the handle.
+        unsafe {
+            (self.control.vtable.get().refuse)(self.control, crate::cancel::payload());
+            crate::carrier::launch::finish_outside(self.control);
+        }
+    }
+}
+
+// SAFETY: the closure is `Send`: `build` asks for it.
+unsafe impl<T: Send> Send for Unstarted<T> {}
+// SAFETY: by reference it only says who it is.
+unsafe impl<T: Send> Sync for Unstarted<T> {}
+
+impl<T> std::fmt::Debug for Unstarted<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Unstarted").field("fiber", &self.fiber()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,110 @@
+//! What becomes a task: a closure, alone or with settings.
+
+use crate::spawn::{Builder, JoinHandle, spawn_local};
+
+/// A closure with the settings of its fiber; see [`Builder::task`].
+#[derive(Debug)]
+#[must_use = "a task runs when it is given to a function of `sinew::tasks`"]
+pub struct Task<F> {
+    builder: Builder,
+    f: F,
+}
+
+impl Builder {
+    /// Gives these settings to a closure that a function of [`tasks`](crate::tasks) starts.
+    ///
+    /// The function panics if the settings are not to be had, as [`spawn_local`](Self::spawn_local) returns an
+    /// error then.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::tasks::collect_all;
+    ///
+    /// sinew::run(|| {
+    ///     let names = collect_all((0..2).map(|n| {
+    ///         let settings = sinew::Builder::new().name(format!("part {n}")).stack_size(64 * 1024);
+    ///         settings.task(|| sinew::current().name().unwrap().to_owned())
+    ///     }));
+    ///     assert_eq!(names, ["part 0", "part 1"]);
+    /// });
+    /// ```
+    pub fn task<F: FnOnce() -> T, T>(self, f: F) -> Task<F> {
+        Task { builder: self, f }
+    }
+}
+
+/// What the functions of this module start: a closure without arguments, or a [`Task`].
+///
+/// # Examples
+/// ```
+/// use sinew::tasks::{IntoTask, collect_all};
+///
+/// fn sum(tasks: impl Iterator<Item = impl IntoTask<Output = u32> + 'static>) -> u32 {
+///     collect_all(tasks).into_iter().sum()
+/// }
+///
+/// sinew::run(|| {
+///     assert_eq!(sum([|| 1, || 2].into_iter()), 3);
+///     let named = |n| sinew::Builder::new().name("adds").task(move || n);
+///     assert_eq!(sum([named(1), named(2)].into_iter()), 3);
+/// });
+/// ```
+pub trait IntoTask: Parts<Function: FnOnce() -> Self::Output> {
+    /// The result of the task.
+    type Output;
+}
+
+mod sealed {
+    use super::Builder;
+
+    /// A closure, and the settings of its fiber if it has any.
+    pub trait Parts {
+        type Function;
+
+        fn parts(self) -> (Option<Builder>, Self::Function);
+    }
+}
+
+pub(super) use sealed::Parts;
+
+impl<F: FnOnce() -> T, T> Parts for F {
+    type Function = F;
+
+    fn parts(self) -> (Option<Builder>, F) {
+        (None, self)
+    }
+}
+
+impl<F: FnOnce() -> T, T> IntoTask for F {
+    type Output = T;
+}
+
+impl<F: FnOnce() -> T, T> Parts for Task<F> {
+    type Function = F;
+
+    fn parts(self) -> (Option<Builder>, F) {
+        (Some(self.builder), self.f)
+    }
+}
+
+impl<F: FnOnce() -> T, T> IntoTask for Task<F> {
+    type Output = T;
+}
+
+/// Starts `f` on the caller's carrier, with `settings` if there are any.
+///
+/// # Panics
+/// If the settings are not to be had.
+#[track_caller]
+pub(super) fn start<T: 'static>(
+    settings: Option<Builder>,
+    f: impl FnOnce() -> T + 'static,
+) -> JoinHandle<T> {
+    let Some(builder) = settings else {
+        return spawn_local(f);
+    };
+    match builder.spawn_local(f) {
+        Ok(fiber) => fiber,
+        Err(error) => panic!("a task cannot have its settings: {error}"),
+    }
+}
