@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Compiles for systems that cannot be run here: those with kqueue.
+# Checks the library for systems that cannot be run here, those with kqueue: types and borrows, without making code.
 source "$(dirname "$0")/lib.sh"
 use_debians_compiler
 triples=${*:-x86_64-apple-darwin aarch64-apple-darwin x86_64-unknown-freebsd}

@@ -6,10 +6,17 @@ use crate::carrier::current;
 use crate::park;
 
 /// Calls `f` on the stack of the thread, from a fiber of a manager, and goes straight on with its result: no other
-/// fiber runs in between. Anywhere else it calls `f` at once.
+/// fiber runs in between. Anywhere else it calls `f` at once, on the caller's own stack.
 ///
-/// For what needs more stack than a fiber has. There the thread is a plain thread: waits block it, with all
+/// For work that needs more stack than a fiber has. There the thread is a plain thread: waits block it, with all
 /// fibers. [Fiber-locals](crate::fiber_local) are those of the fiber. A panic of `f` goes on in the caller.
+///
+/// A fiber of a [`Runtime`](crate::Runtime) stays on its stack too. The thread of a carrier has no main context: code on
+/// its stack is no fiber, so a wait there would block every fiber of the carrier, and a wait for one of them would
+/// never end. The owner of a loop takes that into account; a program that spawns fibers does not know
+/// with which neighbours its fiber shares the carrier. In a runtime, use a larger stack
+/// ([`Builder::stack_size`](crate::Builder::stack_size)), of which only the pages that are touched take memory, or
+/// [`blocking`](crate::blocking()), which calls a closure on the stack of another thread while the fiber waits.
 ///
 /// # Panics
 /// In a hook, where a fiber cannot be left.
