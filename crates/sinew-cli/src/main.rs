@@ -23,7 +23,7 @@ Examples:
   sinew serve                          a server at http://127.0.0.1:8080/
   sinew serve --files . --listing      with the files of this directory
   sinew serve --self-signed            with HTTPS
-  sinew top http://127.0.0.1:8080      what its fibers do
+  sinew top                            what its fibers do, asked at http://127.0.0.1:8081/
   sinew demo                           fibers, generators, a ring, a million stacks
 
 `sinew COMMAND --help` says more of each.";

@@ -1,10 +1,9 @@
 //! `sinew serve`: a server that needs no configuration, and shows what it does.
 
 use sinew::signal::{Signal, Signals};
-use sinew_http::debug::Access;
 use sinew_http::{Files, Limits, Request, Response, Router, Server, ServerHandle, Tls};
 use std::io::{self, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -48,9 +47,14 @@ pub(crate) struct Options {
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     connections: Option<u32>,
 
-    /// Leave out /debug/ and /metrics, which only this machine can see.
-    #[arg(long)]
-    no_debug: bool,
+    /// The address of the admin listener, which serves /debug/ and /metrics; 127.0.0.1:8081 unless given, if
+    /// that is free. At a loopback address it answers programs on this machine only.
+    #[arg(long, value_name = "HOST:PORT", value_parser = address)]
+    admin: Option<String>,
+
+    /// Leave out the admin listener.
+    #[arg(long, alias = "no-debug", conflicts_with = "admin")]
+    no_admin: bool,
 
     /// How many seconds requests that are being served have when the server is told to end.
     #[arg(long, default_value_t = 10, value_name = "SECONDS")]
@@ -77,7 +81,7 @@ pub(crate) fn run(options: &Options, out: &mut impl Write) -> io::Result<()> {
     }
     let runtime = builder.build()?;
     let signals = Signals::new([Signal::INT, Signal::TERM])?;
-    let server = start(options, &runtime)?;
+    let server = start(options, ADMIN, &runtime)?;
     // Nobody may read it; that is no reason not to serve.
     let _ = welcome(options, &server, out);
     let patience = Duration::from_secs(options.patience);
@@ -107,16 +111,18 @@ pub(crate) fn run(options: &Options, out: &mut impl Write) -> io::Result<()> {
     })
 }
 
-fn start(options: &Options, runtime: &sinew::Runtime) -> io::Result<ServerHandle> {
+/// Starts the server. Its admin listener is at `usual_admin` unless the user chooses, and may be missing then.
+fn start(
+    options: &Options,
+    usual_admin: &str,
+    runtime: &sinew::Runtime,
+) -> io::Result<ServerHandle> {
     let mut router = Router::new().get("/", hello);
     if let Some(root) = &options.files {
         let files = Files::new(root)?.prefix("/files").listing(options.listing);
         for path in ["/files", "/files/", "/files/{*path}"] {
             router = router.get(path, files.clone());
         }
-    }
-    if !options.no_debug {
-        router = router.debug(Access::Loopback);
     }
     let mut server = Server::bind(&*options.listen).runtime(runtime.handle());
     if let Some(count) = options.connections {
@@ -131,17 +137,46 @@ fn start(options: &Options, runtime: &sinew::Runtime) -> io::Result<ServerHandle
         server = server.access_log(|entry| print(&entry.to_string()));
         server = server.problem_log(|problem| warn(&problem.to_string()));
     }
-    server.start(router).map_err(|error| {
-        let advice = match error.kind() {
-            io::ErrorKind::AddrInUse => "end what listens there, or choose another with --listen",
-            io::ErrorKind::PermissionDenied => {
-                "ports below 1024 may need privileges; choose another with --listen"
-            }
-            io::ErrorKind::AddrNotAvailable => "this machine has no such address",
-            _ => return error,
-        };
-        io::Error::new(error.kind(), format!("{error}; {advice}"))
+    let mut without_admin = None;
+    match admin_listener(options, usual_admin) {
+        Ok(Some(listener)) => server = server.admin_listener(listener),
+        Ok(None) => {}
+        Err(error) if options.admin.is_some() => return Err(advise(error, "--admin")),
+        Err(error) => without_admin = Some(error),
+    }
+    let server = server.start(router).map_err(|error| advise(error, "--listen"))?;
+    if let Some(error) = without_admin {
+        warn(&format!("no admin listener: {error}; --admin chooses another address"));
+    }
+    Ok(server)
+}
+
+/// Where the admin listener is unless the user chooses.
+const ADMIN: &str = "127.0.0.1:8081";
+
+fn admin_listener(options: &Options, usual: &str) -> io::Result<Option<TcpListener>> {
+    if options.no_admin {
+        return Ok(None);
+    }
+    let address = options.admin.as_deref().unwrap_or(usual);
+    TcpListener::bind(address).map(Some).map_err(|error| {
+        io::Error::new(error.kind(), format!("cannot listen at {address}: {error}"))
     })
+}
+
+/// Says what the user can do about an address that cannot be listened at, which `option` has chosen.
+fn advise(error: io::Error, option: &str) -> io::Error {
+    let advice = match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            format!("end the program that listens there, or choose another with {option}")
+        }
+        io::ErrorKind::PermissionDenied => {
+            format!("ports below 1024 may need privileges; choose another with {option}")
+        }
+        io::ErrorKind::AddrNotAvailable => "this machine has no such address".to_owned(),
+        _ => return error,
+    };
+    io::Error::new(error.kind(), format!("{error}; {advice}"))
 }
 
 /// How often somebody was greeted.
@@ -169,12 +204,16 @@ fn welcome(options: &Options, server: &ServerHandle, out: &mut impl Write) -> io
         let advice = if options.listing { "" } else { "; --listing lists directories" };
         writeln!(out, "{base}/files/         {}{advice}", root.display())?;
     }
-    if !options.no_debug {
+    if let Some(admin) = server.admin_addr() {
+        let base = format!("http://{}", reachable(admin));
         writeln!(out, "{base}/debug/fibers   what every fiber does; or: sinew top {base}")?;
         writeln!(out, "{base}/metrics        for Prometheus")?;
     }
     if local.ip().is_unspecified() {
         writeln!(out, "It listens at all addresses of this machine, {local}.")?;
+    }
+    if let Some(admin) = server.admin_addr().filter(|admin| !admin.ip().is_loopback()) {
+        writeln!(out, "The admin listener answers everyone who can reach {admin}.")?;
     }
     writeln!(out, "Ctrl-C ends it.")?;
     out.flush()
@@ -207,4 +246,24 @@ fn warn(line: &str) {
 /// Prints a line. Nobody may read it any more; that is no reason to stop.
 fn print(line: &str) {
     let _ = writeln!(io::stdout(), "{line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Cli, Command};
+    use clap::Parser;
+
+    #[test]
+    fn without_the_usual_admin_address_it_serves_all_the_same() {
+        let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let usual = taken.local_addr().unwrap().to_string();
+        let runtime = sinew::Runtime::builder().carriers(1).build().unwrap();
+        let cli = Cli::parse_from(["sinew", "serve", "--listen", "127.0.0.1:0"]);
+        let Some(Command::Serve(options)) = cli.command else { panic!("another command") };
+        let server = start(&options, &usual, &runtime).unwrap();
+        assert_eq!(server.admin_addr(), None);
+        assert_ne!(server.local_addr().port(), 0);
+        server.shutdown(Duration::ZERO).unwrap();
+    }
 }

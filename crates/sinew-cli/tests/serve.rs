@@ -25,6 +25,8 @@ struct Served {
     out: BufReader<ChildStdout>,
     /// Where it listens, as it says.
     address: String,
+    /// Where its admin listener is, if it has one.
+    admin: String,
 }
 
 impl Served {
@@ -33,30 +35,48 @@ impl Served {
         if !arguments.contains(&"--listen") {
             arguments.extend(["--listen", "127.0.0.1:0"]);
         }
+        // Tests run side by side: none may have a port that is known beforehand.
+        let says_where = ["--admin", "--no-admin", "--no-debug"];
+        if !says_where.iter().any(|option| arguments.contains(option)) {
+            arguments.extend(["--admin", "127.0.0.1:0"]);
+        }
         let mut child = sinew(&arguments).spawn().unwrap();
         let mut out = BufReader::new(child.stdout.take().unwrap());
-        let mut line = String::new();
-        out.read_line(&mut line).unwrap();
-        let address = line.split("://").nth(1).and_then(|rest| rest.split('/').next());
-        let address = address.unwrap_or_else(|| panic!("no address: {line:?}")).to_owned();
-        Served { child, out, address }
+        let mut said = String::new();
+        while !said.ends_with("Ctrl-C ends it.\n") {
+            assert_ne!(out.read_line(&mut said).unwrap(), 0, "{said:?}");
+        }
+        let address_before = |path: &str| {
+            let line = said.lines().find(|line| line.contains(path))?;
+            Some(line.split("://").nth(1)?.split('/').next()?.to_owned())
+        };
+        let address = address_before("/ ").unwrap_or_else(|| panic!("no address: {said:?}"));
+        let admin = address_before("/metrics").unwrap_or_default();
+        Served { child, out, address, admin }
     }
 
     fn get(&self, path: &str) -> (u16, String) {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        let host = &self.address;
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
-        let mut answer = Vec::new();
-        stream.read_to_end(&mut answer).unwrap();
-        let answer = text(&answer);
-        let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap();
-        (status, answer.split_once("\r\n\r\n").unwrap().1.to_owned())
+        get(&self.address, path)
+    }
+
+    fn get_admin(&self, path: &str) -> (u16, String) {
+        get(&self.admin, path)
     }
 
     fn signal(&self, name: &str) {
         let pid = self.child.id().to_string();
         assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
     }
+}
+
+fn get(host: &str, path: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(host).unwrap();
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).unwrap();
+    let answer = text(&answer);
+    let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap();
+    (status, answer.split_once("\r\n\r\n").unwrap().1.to_owned())
 }
 
 impl Drop for Served {
@@ -73,15 +93,39 @@ fn it_greets_and_tells_of_itself() {
     let (status, body) = server.get("/");
     assert_eq!(status, 200);
     assert!(body.starts_with("hello from fiber ") && body.contains(" of 2; "), "{body}");
-    let (status, metrics) = server.get("/metrics");
-    assert!(status == 200 && metrics.contains("# TYPE sinew_"), "{metrics}");
-    let (status, page) = server.get("/debug/fibers");
-    assert!(status == 200 && page.starts_with("<!doctype html>"), "{status}");
     assert_eq!(server.get("/files/").0, 404);
     assert_eq!(server.get("/none").0, 404);
-    let quiet = Served::start(&["--no-debug"]);
-    assert_eq!(quiet.get("/metrics").0, 404);
-    assert_eq!(quiet.get("/debug/fibers").0, 404);
+}
+
+/// A proxy in front of the serving port speaks from loopback and may name a loopback host.
+#[test]
+fn the_debug_routes_are_at_the_admin_listener_and_nowhere_else() {
+    let _watch = watch::a_minute();
+    let server = Served::start(&[]);
+    let (status, metrics) = server.get_admin("/metrics");
+    assert!(status == 200 && metrics.contains("# TYPE sinew_"), "{metrics}");
+    let (status, page) = server.get_admin("/debug/fibers");
+    assert!(status == 200 && page.starts_with("<!doctype html>"), "{status}");
+    assert_eq!(server.get_admin("/").0, 404);
+    for path in ["/metrics", "/debug", "/debug/fibers", "/debug/fibers.json", "/debug/dump"] {
+        assert_eq!(server.get(path).0, 404, "{path}");
+    }
+    for option in ["--no-admin", "--no-debug"] {
+        let without = Served::start(&[option]);
+        assert_eq!(without.admin, "", "{option}");
+        assert_eq!(without.get("/metrics").0, 404);
+    }
+}
+
+#[test]
+fn an_admin_address_that_is_taken_is_an_error_if_it_was_asked_for() {
+    let _watch = watch::a_minute();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let output = run(&["serve", "--listen", "127.0.0.1:0", "--admin", &address]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains(&address) && said.contains("--admin"), "{said}");
 }
 
 #[test]
@@ -120,7 +164,7 @@ fn signals_end_it_in_order() {
 #[test]
 fn it_serves_though_nobody_reads_what_it_says() {
     let _watch = watch::a_minute();
-    let mut child = sinew(&["serve", "--listen", "127.0.0.1:0", "--patience", "0"])
+    let mut child = sinew(&["serve", "--listen", "127.0.0.1:0", "--no-admin", "--patience", "0"])
         .stdout(std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap())
         .spawn()
         .unwrap();
@@ -143,9 +187,10 @@ fn hears_signals(pid: &str) -> bool {
 #[test]
 fn it_names_an_address_that_can_be_reached() {
     let _watch = watch::a_minute();
-    let server = Served::start(&["--listen", "0.0.0.0:0"]);
+    let server = Served::start(&["--listen", "0.0.0.0:0", "--admin", "0.0.0.0:0"]);
     assert!(server.address.starts_with("127.0.0.1:"), "{}", server.address);
-    let output = run(&["top", "--once", &server.address]);
+    assert_eq!(server.get("/").0, 200);
+    let output = run(&["top", "--once", &server.admin]);
     assert!(output.status.success(), "{output:?}");
 }
 
@@ -154,10 +199,16 @@ fn what_is_wrong_is_said_and_how_to_mend_it() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     for (arguments, code, words) in [
-        (vec!["serve", "--listen", &address], 1, vec![&*address, "in use", "--listen"]),
+        (
+            vec!["serve", "--no-admin", "--listen", &address],
+            1,
+            vec![&*address, "in use", "--listen"],
+        ),
         (vec!["serve", "--listen", "nowhere"], 2, vec!["nowhere"]),
         (vec!["serve", "--cert", "none.pem", "--key", "none.key"], 1, vec!["none.pem"]),
         (vec!["serve", "--cert", "none.pem"], 2, vec!["--key"]),
+        (vec!["serve", "--admin", "nowhere"], 2, vec!["nowhere"]),
+        (vec!["serve", "--admin", &address, "--no-admin"], 2, vec!["--no-admin"]),
         (vec!["serve", "--files", "no/such/directory"], 1, vec!["no/such/directory"]),
         (vec!["serve", "--carriers", "0"], 2, vec!["--carriers"]),
         (vec!["serf"], 2, vec!["serf", "serve"]),
@@ -183,18 +234,14 @@ fn without_a_command_it_says_what_there_is() {
     assert!(text(&run(&["serve", "--help"]).stdout).contains("--self-signed"));
 }
 
-/// The two commands together, also with a certificate that nobody vouches for.
+/// The two commands together.
 #[test]
 fn top_shows_its_fibers() {
     let _watch = watch::a_minute();
-    let server = Served::start(&[]);
-    let output = run(&["top", "--once", &server.address]);
-    let said = text(&output.stdout);
-    assert!(output.status.success() && said.contains("accept"), "{output:?}");
-    let server = Served::start(&["--self-signed"]);
-    let url = format!("https://{}", server.address);
-    let output = run(&["top", "--once", &url]);
-    assert!(text(&output.stderr).contains("--insecure"), "{output:?}");
-    let output = run(&["top", "--once", "--insecure", &url]);
-    assert!(output.status.success() && text(&output.stdout).contains("accept"), "{output:?}");
+    for arguments in [&[][..], &["--self-signed"]] {
+        let server = Served::start(arguments);
+        let output = run(&["top", "--once", &server.admin]);
+        let said = text(&output.stdout);
+        assert!(output.status.success() && said.contains("accept"), "{output:?}");
+    }
 }

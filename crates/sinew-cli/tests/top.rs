@@ -3,7 +3,7 @@
 use sinew::{Builder, JoinHandle, Runtime, State};
 use sinew_http::debug::Access;
 use sinew_http::http::StatusCode;
-use sinew_http::{Request, Response, Router, Server, ServerHandle};
+use sinew_http::{Request, Response, Router, Server, ServerHandle, Tls};
 use sinew_testkit::watch::a_minute;
 use std::process::{Command, Output};
 use std::time::Duration;
@@ -93,6 +93,22 @@ fn what_goes_wrong_is_named() {
     let nobody = failure(&free.to_string());
     assert!(nobody.contains(&free.to_string()) && nobody.contains("sinew serve"), "{nobody}");
     assert!(failure("ftp://localhost").contains("https://"));
+}
+
+/// A certificate that nobody vouches for has to be accepted by name.
+#[test]
+fn routes_behind_tls_are_shown_if_the_certificate_is_accepted() {
+    let _watchdog = a_minute();
+    let runtime = Runtime::builder().carriers(1).build().unwrap();
+    let server = Server::bind("127.0.0.1:0")
+        .runtime(runtime.handle())
+        .tls(Tls::self_signed(["localhost", "127.0.0.1"]).unwrap())
+        .start(Router::new().debug(Access::Loopback))
+        .unwrap();
+    let url = format!("https://{}", server.local_addr());
+    assert!(failure(&url).contains("--insecure"));
+    let output = once(&url, &["--insecure"]);
+    assert!(output.status.success() && text(&output.stdout).contains("accept"), "{output:?}");
 }
 
 #[cfg(target_os = "linux")]

@@ -1,12 +1,11 @@
 //! A server with something to look at: `cargo run -p sinew-http --example debug`, then
-//! <http://127.0.0.1:8080/debug/fibers>, or `sinew top http://127.0.0.1:8080`.
+//! <http://127.0.0.1:8081/debug/fibers>, or `sinew top`.
 //!
 //! Some hundred fibers sleep, wait for locks, channels and each other, and do a little work in between. With
 //! `deadlock` as the second argument, two of them wait for each other for ever; a number as the third
 //! makes that many more that wait.
 
 use sinew::sync::{Mutex, Semaphore, channel};
-use sinew_http::debug::Access;
 use sinew_http::{Request, Router, Server};
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,13 +13,14 @@ use std::time::Duration;
 #[expect(clippy::print_stdout, reason = "a program says where it can be reached")]
 fn main() -> std::io::Result<()> {
     let mut arguments = std::env::args().skip(1);
-    let address = arguments.next().unwrap_or("127.0.0.1:8080".into());
+    let address = arguments.next().unwrap_or("127.0.0.1:8081".into());
     let runtime = sinew::Runtime::builder().name("example").measure(true).build()?;
     let deadlocks = arguments.next().is_some_and(|word| word == "deadlock");
     let more = arguments.next().and_then(|count| count.parse().ok()).unwrap_or(0);
-    let router = Router::new().get("/", |_: Request| "see /debug/fibers\n").debug(Access::Loopback);
-    let server = Server::bind(&*address).runtime(runtime.handle()).start(router)?;
-    println!("http://{}/debug/fibers", server.local_addr());
+    let router = Router::new().get("/", |_: Request| "hello\n");
+    let server =
+        Server::bind("127.0.0.1:0").admin(&*address).runtime(runtime.handle()).start(router)?;
+    println!("http://{}/debug/fibers", server.admin_addr().unwrap_or(server.local_addr()));
     runtime.run(move || populate(deadlocks, more))?;
     server.wait();
     Ok(())

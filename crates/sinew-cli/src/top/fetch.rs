@@ -80,8 +80,8 @@ fn check(url: &str, status: u16, body: String) -> io::Result<String> {
         404 => (
             io::ErrorKind::NotFound,
             format!(
-                "{url} is not there (404): no sinew server, or one without debug routes; \
-                 `sinew serve` has them"
+                "{url} is not there (404): no sinew server, or one without debug routes at this port; \
+                 `sinew serve` has them at its admin listener, 127.0.0.1:8081 unless told otherwise"
             ),
         ),
         _ => (io::ErrorKind::Other, format!("{url} says {status}: {reason}")),

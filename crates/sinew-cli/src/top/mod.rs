@@ -22,7 +22,8 @@ use view::View;
 /// What to look at, and how.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Where the server is, for example `http://127.0.0.1:8080`.
+    /// The address of the server's admin listener, or of the debug routes wherever they are.
+    #[arg(default_value = "http://127.0.0.1:8081")]
     url: String,
 
     /// Seconds between two looks.

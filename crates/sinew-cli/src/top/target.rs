@@ -33,7 +33,7 @@ impl Target {
         };
         let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
         if host.is_empty() || !rest.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return invalid("this is no address such as http://127.0.0.1:8080");
+            return invalid("this is no address such as http://127.0.0.1:8081");
         }
         let path = format!("/{path}");
         let path = path.trim_end_matches('/').trim_end_matches(".json");
@@ -81,15 +81,15 @@ mod tests {
     #[test]
     fn the_path_is_optional() {
         for url in [
-            "127.0.0.1:8080",
-            "http://127.0.0.1:8080",
-            "http://127.0.0.1:8080/",
-            "http://127.0.0.1:8080/debug/fibers",
-            "http://127.0.0.1:8080/debug/fibers.json?limit=3",
-            "http://127.0.0.1:8080/debug/fibers/#sort=id",
+            "127.0.0.1:8081",
+            "http://127.0.0.1:8081",
+            "http://127.0.0.1:8081/",
+            "http://127.0.0.1:8081/debug/fibers",
+            "http://127.0.0.1:8081/debug/fibers.json?limit=3",
+            "http://127.0.0.1:8081/debug/fibers/#sort=id",
         ] {
             let page = Target::parse(url).unwrap().page;
-            assert_eq!(page, "http://127.0.0.1:8080/debug/fibers", "{url}");
+            assert_eq!(page, "http://127.0.0.1:8081/debug/fibers", "{url}");
         }
         assert_eq!(Target::parse("h/app").unwrap().page, "http://h/app/debug/fibers");
         for url in ["", "http://", "ftp://localhost", "local host", "/debug", "a\r\nb"] {

@@ -22,9 +22,10 @@ pub enum Access {
     /// `localhost`, by a loopback address, or by the address that it was received at, too; a name that
     /// somebody else can give to this machine is refused.
     ///
-    /// A proxy on this machine asks on behalf of others. A request with `forwarded` or `x-forwarded-for`
-    /// is refused therefore. A proxy that adds neither cannot be told from a program that asks for itself:
-    /// have it keep `/debug` and `/metrics` to itself.
+    /// A proxy on this machine asks on behalf of others. A request with `forwarded`, `via`, `x-real-ip` or a
+    /// field such as `x-forwarded-for` is refused therefore. A proxy that adds none of them cannot be told from
+    /// a program that asks for itself: [`Server::admin`](crate::Server::admin) serves the routes at an address
+    /// that no proxy passes requests on to.
     Loopback,
     /// Everybody who can reach the server: for one that listens where only those can reach it who may
     /// know everything, or that is behind something that checks.

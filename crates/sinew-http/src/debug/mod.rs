@@ -1,6 +1,7 @@
 //! A look into the program that serves: its fibers, where they are, and what it counts.
 //!
-//! [`Router::debug`] adds these routes; without it there are none.
+//! [`Server::admin`](crate::Server::admin) serves these routes at an address of their own. [`Router::debug`]
+//! adds them to a router, for programs that serve them elsewhere. Without either there are none.
 //!
 //! | path | answer |
 //! | --- | --- |
@@ -30,6 +31,7 @@
 //! outside of the runtime. A fiber that runs is stopped for some microseconds if its backtrace is asked for.
 
 mod access;
+mod admin;
 mod backtrace;
 mod exposition;
 mod fibers;
@@ -56,16 +58,18 @@ const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 
 impl Router {
     /// Adds routes that show what the program does: see [`debug`](crate::debug) for which.
     ///
-    /// They tell names, addresses and functions of the program, so it has to be said who may see them.
+    /// They tell names, addresses and functions of the program, so it has to be said who may see them. A router
+    /// that answers strangers, or stands behind a proxy, should not have them:
+    /// [`Server::admin`](crate::Server::admin) serves them at an address of their own.
     ///
     /// # Panics
     /// If one of the paths is in use already.
     ///
     /// # Examples
     /// ```
-    /// use sinew_http::{Request, Router, Server, debug::Access};
+    /// use sinew_http::{Router, Server, debug::Access};
     ///
-    /// let router = Router::new().get("/", |_: Request| "hello\n").debug(Access::Loopback);
+    /// let router = Router::new().get("/health", |_: sinew_http::Request| "well\n").debug(Access::Loopback);
     /// let server = Server::bind("127.0.0.1:0").start(router)?;
     /// println!("see http://{}/debug/fibers", server.local_addr());
     /// # server.shutdown(std::time::Duration::ZERO);

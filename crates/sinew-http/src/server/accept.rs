@@ -1,5 +1,6 @@
 //! Connections come in.
 
+use super::At;
 use super::shared::Shared;
 use crate::connection;
 use crate::log::Problem;
@@ -11,11 +12,16 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// Listens with `count` sockets at the first of several addresses that can be listened at.
-pub(super) fn listen(addresses: &[SocketAddr], count: usize) -> io::Result<Vec<TcpListener>> {
+/// Listens with `count` sockets at the first of several addresses that can be listened at, or with the one
+/// socket that listens already.
+pub(super) fn listen(at: At, count: usize) -> io::Result<Vec<TcpListener>> {
+    let addresses = match at {
+        At::Addresses(addresses) => addresses?,
+        At::Listener(listener) => return Ok(vec![listener.into()]),
+    };
     let mut problem =
         io::Error::new(io::ErrorKind::InvalidInput, "there is no address to listen at");
-    for &address in addresses {
+    for address in addresses {
         match listen_at(address, count) {
             Ok(listeners) => return Ok(listeners),
             Err(error) => {

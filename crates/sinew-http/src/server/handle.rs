@@ -2,13 +2,14 @@
 
 use super::counts::{self, ServerMetrics};
 use super::shared::{Clock, Shared};
-use super::{At, Server, accept};
+use super::{KEPT_STACKS, Limits, Server, Settings, accept};
 use crate::handler::Handler;
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use core::time::Duration;
+use sinew::net::TcpListener;
 use sinew::sync::{Event, Semaphore};
-use sinew::{Builder, Fiber, Runtime};
+use sinew::{Builder, Fiber, Handle, Runtime};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -23,35 +24,74 @@ pub struct ServerHandle {
     /// The one that winds the clock.
     clock: Fiber,
     over: Event,
+    /// The second listener, which ends after the requests of the first.
+    side: Option<Box<ServerHandle>>,
     runtime: Option<Runtime>,
 }
+
+/// How many connections a second listener serves at a time: few programs look at a server.
+const MOST_AT_SIDE: usize = 64;
 
 /// So long the rest of a server that is ended by force may take to notice.
 const NOTICING: Duration = Duration::from_secs(1);
 
 pub(super) fn start(server: Server, handler: Box<dyn Handler>) -> io::Result<ServerHandle> {
     let (on, runtime) = server.runtime.runtime()?;
-    if let Some(size) = server.stack_size {
+    if let Some(size) = server.settings.stack_size {
         // Said now rather than when a connection comes.
         drop(Builder::new().runtime(&on).stack_size(size).build(|| ())?);
     }
-    let listeners = match server.at {
-        At::Addresses(addresses) => accept::listen(&addresses?, server.listeners)?,
-        At::Listener(listener) => vec![listener.into()],
+    let listeners = accept::listen(server.at, server.listeners)?;
+    // Both addresses are bound before either is served: an error leaves nothing running.
+    let side = match server.side {
+        Some(side) => Some((accept::listen(side.at, 1)?, side.handler)),
+        None => None,
     };
+    let mut handle = launch(server.settings, &on, listeners, handler)?;
+    handle.runtime = runtime;
+    if let Some((listeners, handler)) = side {
+        match launch_side(&on, listeners, handler) {
+            Ok(side) => handle.side = Some(Box::new(side)),
+            Err(error) => {
+                // Connections that came meanwhile are closed; the caller learns of the error instead.
+                let _ = handle.shutdown(Duration::ZERO);
+                return Err(error);
+            }
+        }
+    }
+    Ok(handle)
+}
+
+fn launch_side(
+    on: &Handle,
+    listeners: Vec<TcpListener>,
+    handler: fn(SocketAddr) -> Box<dyn Handler>,
+) -> io::Result<ServerHandle> {
+    let handler = handler(listeners[0].local_addr()?);
+    let limits = Limits::default().connections(MOST_AT_SIDE);
+    launch(Settings { limits, ..Settings::default() }, on, listeners, handler)
+}
+
+/// Serves the connections that come in at `listeners`.
+fn launch(
+    settings: Settings,
+    on: &Handle,
+    listeners: Vec<TcpListener>,
+    handler: Box<dyn Handler>,
+) -> io::Result<ServerHandle> {
     let local = listeners[0].local_addr()?;
-    let limits = server.limits;
+    let limits = settings.limits;
     let most = limits.most_connections();
     let shared = Arc::new(Shared {
         handler,
         limits,
         local,
-        kept_stacks: server.kept_stacks,
-        stack_size: server.stack_size,
-        access_log: server.access_log,
-        problem_log: server.problem_log,
+        kept_stacks: settings.kept_stacks.unwrap_or(KEPT_STACKS),
+        stack_size: settings.stack_size,
+        access_log: settings.access_log,
+        problem_log: settings.problem_log,
         #[cfg(feature = "tls")]
-        tls: server.tls,
+        tls: settings.tls,
         room: Arc::new(Semaphore::new(most)),
         most,
         numbers: AtomicU64::new(0),
@@ -62,7 +102,7 @@ pub(super) fn start(server: Server, handler: Box<dyn Handler>) -> io::Result<Ser
     });
     counts::register(&shared);
     let spawn = |name: String, f: Box<dyn FnOnce() + Send>| -> io::Result<Fiber> {
-        Ok(Builder::new().runtime(&on).name(name).spawn(f)?.fiber())
+        Ok(Builder::new().runtime(on).name(name).spawn(f)?.fiber())
     };
     let mut accepting = Vec::new();
     for listener in listeners {
@@ -72,7 +112,8 @@ pub(super) fn start(server: Server, handler: Box<dyn Handler>) -> io::Result<Ser
     }
     let clock = shared.clone();
     let clock = spawn(format!("http {local} clock"), Box::new(move || tend(&clock)))?;
-    Ok(ServerHandle { shared, accepting, clock, over: Event::new(), runtime })
+    let over = Event::new();
+    Ok(ServerHandle { shared, accepting, clock, over, side: None, runtime: None })
 }
 
 /// Winds the clock, and closes connections that are idle for too long, until it is cancelled.
@@ -100,6 +141,24 @@ impl ServerHandle {
     /// ```
     pub fn local_addr(&self) -> SocketAddr {
         self.shared.local
+    }
+
+    /// The address of the admin listener that [`Server::admin`](crate::Server::admin) has asked for.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_http::{Request, Response, Server};
+    ///
+    /// let server = Server::bind("127.0.0.1:0")
+    ///     .admin("127.0.0.1:0")
+    ///     .start(|_: Request| Response::text("hello"))?;
+    /// let admin = server.admin_addr().expect("the server was given an address for it");
+    /// println!("see http://{admin}/debug/fibers");
+    /// # server.shutdown(std::time::Duration::ZERO);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn admin_addr(&self) -> Option<SocketAddr> {
+        self.side.as_ref().map(|side| side.local_addr())
     }
 
     /// How many connections are open.
@@ -135,7 +194,8 @@ impl ServerHandle {
 
     /// Ends the server: accepts nothing more, closes connections that are idle, and waits for requests
     /// of which anything was received, for as long as `patience`. Those that are not done then are cancelled, and
-    /// their connections closed. A handler may call it, and is not waited for by itself.
+    /// their connections closed. A handler may call it, and is not waited for by itself. The
+    /// [admin listener](crate::Server::admin) answers until then.
     ///
     /// # Errors
     /// If there were some; it says how many.
@@ -150,10 +210,13 @@ impl ServerHandle {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn shutdown(&self, patience: Duration) -> Result<(), ShutdownError> {
-        /// Also if whoever shuts down is cancelled. Requests that are being served have the time until then.
+        /// Runs when the caller is cancelled, too: requests that are being served have the time until then.
         struct Over<'a>(&'a ServerHandle);
         impl Drop for Over<'_> {
             fn drop(&mut self) {
+                if let Some(side) = &self.0.side {
+                    side.stop();
+                }
                 self.0.clock.cancel();
                 self.0.over.set();
             }
@@ -176,10 +239,25 @@ impl ServerHandle {
         let others = shared.most - usize::from(own);
         // They are closed when nobody has them.
         drop(connections);
-        match shared.room.acquire_for(others, patience) {
+        let ended = match shared.room.acquire_for(others, patience) {
             Some(_) => Ok(()),
             None => self.end_by_force(others),
+        };
+        // It was there until now, to show what the requests were waiting for.
+        if let Some(side) = &self.side {
+            let _ = side.shutdown(NOTICING);
         }
+        ended
+    }
+
+    /// Ends the server at once, and does not wait for its fibers.
+    fn stop(&self) {
+        self.shared.begin_closing();
+        self.accepting.iter().for_each(Fiber::cancel);
+        let connections = self.shared.connections();
+        connections.iter().for_each(|connection| connection.abort());
+        connections.iter().for_each(|connection| connection.cancel());
+        self.clock.cancel();
     }
 
     fn end_by_force(&self, others: usize) -> Result<(), ShutdownError> {

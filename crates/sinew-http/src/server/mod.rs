@@ -34,10 +34,18 @@ use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 /// ```
 pub struct Server {
     at: At,
-    limits: Limits,
     runtime: On,
-    kept_stacks: usize,
     listeners: usize,
+    pub(crate) side: Option<Side>,
+    settings: Settings,
+}
+
+/// How a server treats its connections.
+#[derive(Default)]
+struct Settings {
+    limits: Limits,
+    /// [`KEPT_STACKS`] unless set.
+    kept_stacks: Option<usize>,
     stack_size: Option<usize>,
     access_log: Option<AccessLog>,
     problem_log: Option<ProblemLog>,
@@ -50,9 +58,22 @@ const KEPT_STACKS: usize = 256;
 
 /// What a server listens at.
 #[derive(Debug)]
-enum At {
+pub(crate) enum At {
     Addresses(io::Result<Vec<SocketAddr>>),
     Listener(TcpListener),
+}
+
+impl At {
+    pub(crate) fn addresses(address: impl ToSocketAddrs) -> At {
+        At::Addresses(address.to_socket_addrs().map(Iterator::collect))
+    }
+}
+
+/// A second listener of a server, which runs and ends with it.
+pub(crate) struct Side {
+    pub(crate) at: At,
+    /// Makes the handler for the address that the listener got.
+    pub(crate) handler: fn(SocketAddr) -> Box<dyn Handler>,
 }
 
 /// Where the fibers of a server run.
@@ -79,18 +100,7 @@ impl Server {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn bind(address: impl ToSocketAddrs) -> Server {
-        Server {
-            at: At::Addresses(address.to_socket_addrs().map(Iterator::collect)),
-            limits: Limits::default(),
-            runtime: On::Current,
-            kept_stacks: KEPT_STACKS,
-            listeners: 1,
-            stack_size: None,
-            access_log: None,
-            problem_log: None,
-            #[cfg(feature = "tls")]
-            tls: None,
-        }
+        Server::at(At::addresses(address))
     }
 
     /// A server for a socket that listens already: one that was inherited, or has options of its own.
@@ -102,7 +112,12 @@ impl Server {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn from_listener(listener: TcpListener) -> Server {
-        Server { at: At::Listener(listener), ..Server::bind(&[][..]) }
+        Server::at(At::Listener(listener))
+    }
+
+    fn at(at: At) -> Server {
+        let settings = Settings::default();
+        Server { at, runtime: On::Current, listeners: 1, side: None, settings }
     }
 
     /// What it puts up with.
@@ -115,7 +130,7 @@ impl Server {
     /// ```
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Server {
-        self.limits = limits;
+        self.settings.limits = limits;
         self
     }
 
@@ -131,7 +146,7 @@ impl Server {
     #[cfg(feature = "tls")]
     #[must_use]
     pub fn tls(mut self, tls: Tls) -> Server {
-        self.tls = Some(tls);
+        self.settings.tls = Some(tls);
         self
     }
 
@@ -171,7 +186,7 @@ impl Server {
     /// ```
     #[must_use]
     pub fn stack_size(mut self, bytes: usize) -> Server {
-        self.stack_size = Some(bytes);
+        self.settings.stack_size = Some(bytes);
         self
     }
 
@@ -188,7 +203,7 @@ impl Server {
     /// ```
     #[must_use]
     pub fn kept_stacks(mut self, count: usize) -> Server {
-        self.kept_stacks = count;
+        self.settings.kept_stacks = Some(count);
         self
     }
 
@@ -215,7 +230,7 @@ impl Server {
     /// ```
     #[must_use]
     pub fn access_log(mut self, log: impl Fn(&AccessEntry<'_>) + Send + Sync + 'static) -> Server {
-        self.access_log = Some(Box::new(log));
+        self.settings.access_log = Some(Box::new(log));
         self
     }
 
@@ -228,7 +243,7 @@ impl Server {
     /// ```
     #[must_use]
     pub fn problem_log(mut self, log: impl Fn(&Problem<'_>) + Send + Sync + 'static) -> Server {
-        self.problem_log = Some(Box::new(log));
+        self.settings.problem_log = Some(Box::new(log));
         self
     }
 
@@ -295,7 +310,7 @@ impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Server")
             .field("at", &self.at)
-            .field("limits", &self.limits)
+            .field("limits", &self.settings.limits)
             .finish_non_exhaustive()
     }
 }

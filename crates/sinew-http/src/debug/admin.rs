@@ -1,0 +1,67 @@
+//! The debug routes at a listener of their own.
+//!
+//! A reverse proxy in front of a server speaks from a loopback address and may name a loopback host, so a
+//! request that it passes on looks like one of a program on this machine. Routes at another port are out of
+//! its reach, whatever it passes on.
+
+use super::Access;
+use crate::handler::Handler;
+use crate::router::Router;
+use crate::server::{At, Server, Side};
+use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
+
+impl Server {
+    /// Serves the [debug routes](crate::debug) at an address of their own, as plain HTTP. The handler of the
+    /// server neither sees nor answers these requests. Port 0 means any that is free, and
+    /// [`ServerHandle::admin_addr`](crate::ServerHandle::admin_addr) says which.
+    ///
+    /// At a loopback address, only programs on this machine get answers ([`Access::Loopback`]). At any other
+    /// address, everyone who can reach it does ([`Access::Anyone`]): the routes tell names, addresses and
+    /// functions of the program.
+    ///
+    /// If the address cannot be listened at, [`start`](Server::start) fails and nothing is served.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_http::{Request, Server};
+    ///
+    /// let server = Server::bind("127.0.0.1:0")
+    ///     .admin("127.0.0.1:0")
+    ///     .start(|_: Request| "hello\n")?;
+    /// println!("see http://{}/debug/fibers", server.admin_addr().unwrap());
+    /// # server.shutdown(std::time::Duration::ZERO);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[must_use]
+    pub fn admin(self, address: impl ToSocketAddrs) -> Server {
+        self.with_admin(At::addresses(address))
+    }
+
+    /// Serves the debug routes at a socket that listens already, as [`admin`](Server::admin) does at an
+    /// address.
+    ///
+    /// # Examples
+    /// ```
+    /// let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+    /// let server = sinew_http::Server::bind("127.0.0.1:0").admin_listener(listener);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    #[must_use]
+    pub fn admin_listener(self, listener: TcpListener) -> Server {
+        self.with_admin(At::Listener(listener))
+    }
+
+    fn with_admin(mut self, at: At) -> Server {
+        self.side = Some(Side { at, handler });
+        self
+    }
+}
+
+/// The routes, for those who may see them at this address.
+fn handler(local: SocketAddr) -> Box<dyn Handler> {
+    let access = match local.ip().to_canonical().is_loopback() {
+        true => Access::Loopback,
+        false => Access::Anyone,
+    };
+    Box::new(Router::new().debug(access))
+}
