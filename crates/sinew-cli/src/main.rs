@@ -41,7 +41,7 @@ enum Command {
 fn main() -> ExitCode {
     let out = &mut io::stdout();
     let done = match &Cli::parse().command {
-        Some(Command::Serve(options)) => serve::run(options, out),
+        Some(Command::Serve(options)) => serve::run(options),
         Some(Command::Top(options)) => top::run(options, out),
         Some(Command::Demo(options)) => demo::run(options, &mut out.lock()),
         None => write!(out, "{}", Cli::command().render_help()),
@@ -57,7 +57,6 @@ fn main() -> ExitCode {
     }
 }
 
-#[expect(clippy::print_stderr, reason = "a command reports its errors there")]
 fn report(error: &io::Error) {
-    eprintln!("sinew: {error}");
+    sinew::io::LineLog::stderr().write_line(format_args!("sinew: {error}"));
 }

@@ -1,8 +1,11 @@
 //! `sinew serve`: a server that needs no configuration, and shows what it does.
 
-use sinew::signal::{Signal, Signals};
+mod ending;
+
+use sinew::io::LineLog;
 use sinew_http::{Files, Limits, Request, Response, Router, Server, ServerHandle, Tls};
-use std::io::{self, Write};
+use std::fmt::{self, Write};
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -69,29 +72,23 @@ fn address(text: &str) -> Result<String, String> {
     }
 }
 
-/// So long nobody asks what a server that is to end is waiting for.
+/// A server that ends within this time does not say what it waits for.
 const NOTICEABLE: Duration = Duration::from_millis(100);
 
 /// Serves until it is told to end.
-pub(crate) fn run(options: &Options, out: &mut impl Write) -> io::Result<()> {
+pub(crate) fn run(options: &Options) -> io::Result<()> {
     have_more_descriptors();
     let mut builder = sinew::Runtime::builder().name("serve").measure(true);
     if let Some(carriers) = options.carriers {
         builder = builder.carriers(carriers.into());
     }
     let runtime = builder.build()?;
-    let signals = Signals::new([Signal::INT, Signal::TERM])?;
+    let asked_to_end = ending::hear()?;
     let server = start(options, ADMIN, &runtime)?;
-    // Nobody may read it; that is no reason not to serve.
-    let _ = welcome(options, &server, out);
+    print(welcome(options, &server).trim_end());
     let patience = Duration::from_secs(options.patience);
     runtime.run(move || {
-        signals.recv();
-        // Whoever asks a second time does not want to wait.
-        let impatient = sinew::spawn(move || {
-            signals.recv();
-            std::process::exit(130);
-        });
+        asked_to_end.wait();
         let ended = sinew::scope(|s| {
             // Idle connections are closed at once.
             let patient = s.spawn(|| {
@@ -100,13 +97,12 @@ pub(crate) fn run(options: &Options, out: &mut impl Write) -> io::Result<()> {
                     1 => "one connection".to_owned(),
                     count => format!("{count} connections"),
                 };
-                warn(&format!("waiting for {count}; Ctrl-C again ends it now"));
+                warn(format_args!("waiting for {count}; Ctrl-C again ends it now"));
             });
             let ended = server.shutdown(patience);
             patient.fiber().cancel();
             ended
         });
-        impatient.fiber().cancel();
         ended.map_err(io::Error::other)
     })
 }
@@ -134,8 +130,8 @@ fn start(
         server = server.tls(Tls::self_signed(["localhost", "127.0.0.1", "::1"])?);
     }
     if options.log {
-        server = server.access_log(|entry| print(&entry.to_string()));
-        server = server.problem_log(|problem| warn(&problem.to_string()));
+        server = server.access_log(|entry| print(entry));
+        server = server.problem_log(|problem| warn(problem));
     }
     let mut without_admin = None;
     match admin_listener(options, usual_admin) {
@@ -146,7 +142,7 @@ fn start(
     }
     let server = server.start(router).map_err(|error| advise(error, "--listen"))?;
     if let Some(error) = without_admin {
-        warn(&format!("no admin listener: {error}; --admin chooses another address"));
+        warn(format_args!("no admin listener: {error}; --admin chooses another address"));
     }
     Ok(server)
 }
@@ -195,28 +191,31 @@ fn hello(_: Request) -> Response {
     ))
 }
 
-fn welcome(options: &Options, server: &ServerHandle, out: &mut impl Write) -> io::Result<()> {
+/// What the user is told at the start.
+fn welcome(options: &Options, server: &ServerHandle) -> String {
+    let mut text = String::new();
+    let mut say = |line: fmt::Arguments<'_>| _ = writeln!(text, "{line}");
     let scheme = if options.cert.is_some() || options.self_signed { "https" } else { "http" };
     let local = server.local_addr();
     let base = format!("{scheme}://{}", reachable(local));
-    writeln!(out, "{base}/               says which fiber answers, on which carrier")?;
+    say(format_args!("{base}/               says which fiber answers, on which carrier"));
     if let Some(root) = &options.files {
         let advice = if options.listing { "" } else { "; --listing lists directories" };
-        writeln!(out, "{base}/files/         {}{advice}", root.display())?;
+        say(format_args!("{base}/files/         {}{advice}", root.display()));
     }
     if let Some(admin) = server.admin_addr() {
         let base = format!("http://{}", reachable(admin));
-        writeln!(out, "{base}/debug/fibers   what every fiber does; or: sinew top {base}")?;
-        writeln!(out, "{base}/metrics        for Prometheus")?;
+        say(format_args!("{base}/debug/fibers   what every fiber does; or: sinew top {base}"));
+        say(format_args!("{base}/metrics        for Prometheus"));
     }
     if local.ip().is_unspecified() {
-        writeln!(out, "It listens at all addresses of this machine, {local}.")?;
+        say(format_args!("It listens at all addresses of this machine, {local}."));
     }
     if let Some(admin) = server.admin_addr().filter(|admin| !admin.ip().is_loopback()) {
-        writeln!(out, "The admin listener answers everyone who can reach {admin}.")?;
+        say(format_args!("The admin listener answers everyone who can reach {admin}."));
     }
-    writeln!(out, "Ctrl-C ends it.")?;
-    out.flush()
+    say(format_args!("Ctrl-C ends it."));
+    text
 }
 
 /// Where who is on this machine finds a server: one that listens at all addresses has no address of its own.
@@ -238,14 +237,14 @@ fn have_more_descriptors() {
     let _ = setrlimit(Resource::Nofile, limit);
 }
 
-/// Says what people should know. Nobody may read that either.
-fn warn(line: &str) {
-    let _ = writeln!(io::stderr(), "sinew: {line}");
+/// Says what people should know, on standard error. Carriers do it, so it must not wait for a reader.
+fn warn(line: impl fmt::Display) {
+    LineLog::stderr().write_line(format_args!("sinew: {line}"));
 }
 
-/// Prints a line. Nobody may read it any more; that is no reason to stop.
-fn print(line: &str) {
-    let _ = writeln!(io::stdout(), "{line}");
+/// Prints a line. Carriers do it, so it must not wait for a reader.
+fn print(line: impl fmt::Display) {
+    LineLog::stdout().write_line(line);
 }
 
 #[cfg(test)]

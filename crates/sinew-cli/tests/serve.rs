@@ -146,7 +146,7 @@ fn it_serves_files() {
 #[test]
 fn signals_end_it_in_order() {
     let _watch = watch::a_minute();
-    for signal in ["-INT", "-TERM"] {
+    for signal in ["-INT", "-TERM", "-HUP"] {
         let mut server = Served::start(&["--log"]);
         assert_eq!(server.get("/").0, 200);
         // An idle connection does not keep it.
@@ -158,6 +158,120 @@ fn signals_end_it_in_order() {
         server.out.read_to_string(&mut rest).unwrap();
         assert!(rest.contains("\"GET / HTTP/1.1\" 200 "), "{rest}");
     }
+}
+
+/// As with `nohup`: the process outlives its terminal.
+#[test]
+fn a_hangup_that_is_ignored_from_the_start_stays_ignored() {
+    let _watch = watch::a_minute();
+    let mut child = Command::new("nohup")
+        .arg(env!("CARGO_BIN_EXE_sinew"))
+        .args(["serve", "--listen", "127.0.0.1:0", "--no-admin"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    out.read_line(&mut line).unwrap();
+    let address = line.split("://").nth(1).unwrap().split('/').next().unwrap().to_owned();
+    let mut server = Served { child, out, address, admin: String::new() };
+    server.signal("-HUP");
+    assert_eq!(server.get("/").0, 200);
+    server.signal("-TERM");
+    assert!(server.child.wait().unwrap().success());
+}
+
+/// Sends requests whose lines in the log are long, over one connection, and reads the answers.
+fn fill_the_log(address: &str, requests: usize) {
+    let mut stream = BufReader::new(TcpStream::connect(address).unwrap());
+    // In one piece: the system would wait between several.
+    let request = format!("GET /?{} HTTP/1.1\r\nHost: {address}\r\n\r\n", "x".repeat(8000));
+    for _ in 0..requests {
+        stream.get_mut().write_all(request.as_bytes()).unwrap();
+        let (mut line, mut length) = (String::new(), 0);
+        while line != "\r\n" {
+            line.clear();
+            assert_ne!(stream.read_line(&mut line).unwrap(), 0, "the server does not answer");
+            if let Some(value) = line.to_lowercase().strip_prefix("content-length: ") {
+                length = value.trim().parse().unwrap();
+            }
+        }
+        stream.read_exact(&mut vec![0; length]).unwrap();
+    }
+}
+
+/// How many lines of its standard output the server says that it has dropped.
+fn dropped(server: &Served) -> u64 {
+    let (_, metrics) = server.get_admin("/metrics");
+    let sample = "sinew_log_lines_dropped_total{stream=\"stdout\"} ";
+    let count = metrics.lines().find_map(|line| line.strip_prefix(sample));
+    count.unwrap_or_else(|| panic!("{metrics}")).parse().unwrap()
+}
+
+/// More than the pipe, the thread that writes and the queue before it have room for.
+const TOO_MANY: usize = 1300;
+
+#[test]
+fn a_log_that_nothing_reads_keeps_neither_clients_nor_signals() {
+    let _watch = watch::a_minute();
+    for signals in [&["-INT"][..], &["-TERM"], &["-INT", "-INT"]] {
+        let mut server = Served::start(&["--log", "--carriers", "1", "--patience", "1000"]);
+        fill_the_log(&server.address, TOO_MANY);
+        assert_eq!(server.get("/").0, 200);
+        assert_ne!(dropped(&server), 0);
+        signals.iter().for_each(|signal| server.signal(signal));
+        // The second of two signals may come when the first has ended the process already.
+        let status = server.child.wait().unwrap();
+        assert!(status.success() || signals.len() == 2 && status.code() == Some(130), "{status}");
+    }
+}
+
+#[test]
+fn a_log_that_is_read_late_says_how_many_lines_are_missing() {
+    let _watch = watch::a_minute();
+    let mut server = Served::start(&["--log"]);
+    fill_the_log(&server.address, TOO_MANY);
+    let missing = dropped(&server);
+    let mut lines = 0;
+    let notice = loop {
+        let mut line = String::new();
+        assert_ne!(server.out.read_line(&mut line).unwrap(), 0);
+        if line.contains("dropped") {
+            break line;
+        }
+        lines += 1;
+    };
+    assert!(notice.contains(&format!(" {missing} lines were dropped")), "{notice}");
+    assert_eq!(lines + missing, TOO_MANY as u64);
+}
+
+/// A client that does not read its download keeps the server from an end in order.
+#[test]
+fn the_second_signal_ends_it_at_once() {
+    let _watch = watch::a_minute();
+    let root = std::env::temp_dir().join(format!("sinew-serve-{}", std::process::id()));
+    std::fs::create_dir_all(&root).unwrap();
+    let file = std::fs::File::create(root.join("large")).unwrap();
+    file.set_len(1 << 30).unwrap();
+    let root = root.to_str().unwrap();
+    for (signals, code) in
+        [(["-INT", "-INT"], 130), (["-TERM", "-TERM"], 143), (["-INT", "-TERM"], 143)]
+    {
+        let mut server = Served::start(&["--files", root, "--patience", "1000"]);
+        let mut stream = TcpStream::connect(&server.address).unwrap();
+        write!(stream, "GET /files/large HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        stream.read_exact(&mut [0; 1]).unwrap();
+        server.signal(signals[0]);
+        let mut said = String::new();
+        let mut err = BufReader::new(server.child.stderr.take().unwrap());
+        err.read_line(&mut said).unwrap();
+        assert!(said.contains("waiting for one connection"), "{said}");
+        server.signal(signals[1]);
+        assert_eq!(server.child.wait().unwrap().code(), Some(code));
+    }
+    std::fs::remove_dir_all(root).unwrap();
 }
 
 /// As in `sinew serve | true`.

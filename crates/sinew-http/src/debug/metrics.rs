@@ -7,6 +7,7 @@ use super::words;
 use crate::server::counts;
 use sinew::State;
 use sinew::inspect::CarrierMetrics;
+use sinew::io::LineLog;
 use std::collections::BTreeMap;
 
 /// Everything, as one text.
@@ -17,6 +18,7 @@ pub(super) fn text() -> String {
     write_carriers(&mut out, &runtimes);
     write_runtimes(&mut out, &runtimes);
     write_servers(&mut out);
+    write_logs(&mut out);
     write_process(&mut out, &Process::look());
     out.into_text()
 }
@@ -144,6 +146,16 @@ fn write_servers(out: &mut Exposition) {
         {
             metric.sample(&[("server", server), ("status", class)], count);
         }
+    }
+}
+
+fn write_logs(out: &mut Exposition) {
+    let mut metric = out.counter(
+        "sinew_log_lines_dropped_total",
+        "Lines of sinew::io::LineLog that were dropped, because nothing read them.",
+    );
+    for (stream, log) in [("stdout", LineLog::stdout()), ("stderr", LineLog::stderr())] {
+        metric.sample(&[("stream", stream)], log.dropped());
     }
 }
 

@@ -221,12 +221,17 @@ impl Server {
         self
     }
 
-    /// Calls `log` for each request that was answered, on the fiber of its connection. What it prints or
-    /// writes is its own business; [`AccessEntry`] displays itself in the common log format.
+    /// Calls `log` for each request that was answered, on the fiber of its connection. [`AccessEntry`] displays
+    /// itself in the common log format. A `println!` waits when the pipe behind it is full, and the carrier waits
+    /// with it; [`LineLog`](sinew::io::LineLog) drops lines instead.
     ///
     /// # Examples
     /// ```
-    /// let server = sinew_http::Server::bind("127.0.0.1:0").access_log(|entry| println!("{entry}"));
+    /// use sinew::io::LineLog;
+    ///
+    /// let server = sinew_http::Server::bind("127.0.0.1:0").access_log(|entry| {
+    ///     LineLog::stdout().write_line(entry);
+    /// });
     /// ```
     #[must_use]
     pub fn access_log(mut self, log: impl Fn(&AccessEntry<'_>) + Send + Sync + 'static) -> Server {
@@ -234,12 +239,16 @@ impl Server {
         self
     }
 
-    /// Calls `log` for what goes wrong and nobody else is told of: connections that cannot be accepted,
-    /// handshakes that fail, handlers that panic, requests that are refused.
+    /// Calls `log` for failures that no caller learns of: connections that cannot be accepted, handshakes that
+    /// fail, handlers that panic, requests that are refused.
     ///
     /// # Examples
     /// ```
-    /// let server = sinew_http::Server::bind("127.0.0.1:0").problem_log(|problem| eprintln!("{problem}"));
+    /// use sinew::io::LineLog;
+    ///
+    /// let server = sinew_http::Server::bind("127.0.0.1:0").problem_log(|problem| {
+    ///     LineLog::stderr().write_line(problem);
+    /// });
     /// ```
     #[must_use]
     pub fn problem_log(mut self, log: impl Fn(&Problem<'_>) + Send + Sync + 'static) -> Server {

@@ -70,8 +70,9 @@ struct NeverUnwinds;
 
 impl Drop for NeverUnwinds {
     fn drop(&mut self) {
-        report::say(format_args!("the loop of a carrier panicked; aborting, since fibers need it"));
-        std::process::abort();
+        report::abort(format_args!(
+            "the loop of a carrier panicked; aborting, since fibers need it"
+        ));
     }
 }
 

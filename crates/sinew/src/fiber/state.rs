@@ -173,7 +173,8 @@ impl WakeWord {
 #[inline(never)]
 fn nested() -> ! {
     #[cfg(not(sinew_loom))]
-    crate::report::say(format_args!("a wait begins inside another; aborting"));
+    crate::report::abort(format_args!("a wait begins inside another; aborting"));
+    #[cfg(sinew_loom)]
     std::process::abort();
 }
 

@@ -3,7 +3,7 @@
 //! [`net`](crate::net) has sockets with the methods of the standard library. This is for everything
 //! else that the kernel can wait for: [`wait_readable`] and [`wait_writable`] for a descriptor that
 //! somebody else has, [`Async`] for a type of another library, [`poll`] for several at once, and
-//! [`pipe`].
+//! [`pipe`]. [`LineLog`] is for output whose reader may stop reading.
 //!
 //! A fiber that waits is suspended; a plain thread blocks. A fiber that is cancelled is unwound from
 //! its wait, never from an operation that was done: no byte that was read by one call is lost. What
@@ -20,6 +20,7 @@ pub(crate) mod readable;
 mod standard;
 pub(crate) mod waiting;
 
+pub use crate::report::LineLog;
 pub use adapter::Async;
 pub use copy::copy;
 pub use pipes::{PipeReader, PipeWriter, pipe};

@@ -430,8 +430,7 @@ pub(crate) struct NeverUnwinds(pub(crate) &'static str);
 
 impl Drop for NeverUnwinds {
     fn drop(&mut self) {
-        crate::report::say(format_args!("{} panicked in the middle of a wait; aborting", self.0));
-        std::process::abort();
+        crate::report::abort(format_args!("{} panicked in the middle of a wait; aborting", self.0));
     }
 }
 

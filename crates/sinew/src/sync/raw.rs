@@ -106,11 +106,10 @@ impl Limit {
 #[track_caller]
 pub(super) fn never_again<T>(lock: &T) -> ! {
     let place = Location::caller();
-    report::say(format_args!(
+    report::abort(format_args!(
         "deadlock: the lock at {lock:p} is to be locked again, at {place}, and was locked meanwhile \
          by the same fiber or thread, which keeps it; aborting"
     ));
-    std::process::abort();
 }
 
 /// Runs a wait that is not to be cut short, out of line.

@@ -1,4 +1,12 @@
 //! What the runtime has to say to people, and where that goes.
+//!
+//! Reports go to the hook that the user has set, or to standard error by a [`LineLog`], which never waits for a
+//! reader.
+
+mod at_once;
+mod line_log;
+
+pub use line_log::LineLog;
 
 use crate::carrier::current;
 use crate::park::without_waiting;
@@ -6,12 +14,16 @@ use crate::primitive::SpinLock;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
 type Hook = Arc<dyn Fn(&str) + Send + Sync>;
 
 static HOOK: SpinLock<Option<Hook>> = SpinLock::new(None);
 
 /// Sends everything that sinew has to say to `hook` instead of standard error.
+///
+/// Without a hook, reports are lines of [`LineLog::stderr`](crate::io::LineLog::stderr): a reader that does not
+/// read loses lines, and stops no fiber.
 ///
 /// The hook gets whole lines without their ends: who panics, warnings about pinned fibers that wait, fibers
 /// that outlive a shutdown, hooks that panicked; and, if the runtime was [built](crate::runtime::Builder) to
@@ -88,12 +100,17 @@ pub(crate) fn say(message: fmt::Arguments<'_>) {
         }
     });
     if !said {
-        to_stderr(&line);
+        LineLog::stderr().write_line(line);
     }
 }
 
-fn to_stderr(line: &str) {
-    use std::io::Write;
-    // Nobody can be told that this failed.
-    let _ = writeln!(std::io::stderr(), "{line}");
+/// Says why the process cannot go on, and ends it.
+#[cold]
+pub(crate) fn abort(message: fmt::Arguments<'_>) -> ! {
+    say(message);
+    LineLog::stderr().flush_timeout(LAST_WORDS);
+    std::process::abort();
 }
+
+/// How long an abort waits for the reader of its report.
+const LAST_WORDS: Duration = Duration::from_secs(1);

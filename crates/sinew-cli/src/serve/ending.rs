@@ -1,0 +1,78 @@
+//! How `sinew serve` is told to end.
+//!
+//! A plain thread hears the signals: a fiber would not while the carriers hang. The first signal asks for an end
+//! in order. The second ends the process at once, and nothing can keep it from that.
+
+use sinew::signal::{Signal, Signals};
+use sinew::sync::Event;
+use std::io;
+use std::sync::Arc;
+
+/// Returns an event that is set by the first signal that asks the process to end.
+pub(super) fn hear() -> io::Result<Arc<Event>> {
+    let mut asks = vec![Signal::INT, Signal::TERM];
+    // `nohup` has it ignored, so that the process outlives its terminal.
+    if !is_ignored(Signal::HUP) {
+        asks.push(Signal::HUP);
+    }
+    let signals = Signals::new(asks)?;
+    let asked = Arc::new(Event::new());
+    let sets = asked.clone();
+    std::thread::Builder::new().name("signals".into()).spawn(move || {
+        signals.recv();
+        sets.set();
+        end_now(128 + signals.recv().as_raw());
+    })?;
+    Ok(asked)
+}
+
+/// Ends the process without a word to the rest of it, which may hang.
+fn end_now(status: i32) -> ! {
+    // SAFETY: may be called on any thread, at any time; no destructor runs and no lock is taken.
+    unsafe { libc::_exit(status) }
+}
+
+fn is_ignored(signal: Signal) -> bool {
+    let mut action = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
+    // SAFETY: nothing is changed, and there is room for the answer.
+    let result = unsafe { libc::sigaction(signal.as_raw(), std::ptr::null(), action.as_mut_ptr()) };
+    // SAFETY: all zeros is a valid value, and so is the answer.
+    result == 0 && unsafe { action.assume_init() }.sa_sigaction == libc::SIG_IGN
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sinew_testkit::child::child;
+    use sinew_testkit::watch::a_minute;
+
+    fn raise(signal: Signal) {
+        // SAFETY: the signal has a handler.
+        unsafe { libc::raise(signal.as_raw()) };
+    }
+
+    /// The only carrier hangs, and so does the thread that waits for a fiber of it.
+    #[test]
+    fn the_second_signal_ends_the_process_though_every_carrier_hangs() {
+        let _watch = a_minute();
+        let name =
+            "serve::ending::tests::the_second_signal_ends_the_process_though_every_carrier_hangs";
+        let ended = child(name, || {
+            let runtime = sinew::Runtime::builder().carriers(1).build().unwrap();
+            let asked = hear().unwrap();
+            let (hangs, hung) = std::sync::mpsc::channel();
+            runtime.spawn(move || {
+                hangs.send(()).unwrap();
+                loop {
+                    std::thread::park();
+                }
+            });
+            hung.recv().unwrap();
+            raise(Signal::INT);
+            asked.wait();
+            raise(Signal::TERM);
+            runtime.run(|| ());
+        });
+        assert_eq!(ended.status.code(), Some(128 + libc::SIGTERM), "{ended:#?}");
+    }
+}

@@ -1,0 +1,365 @@
+//! Lines for a reader that may be slow or gone.
+//!
+//! The caller writes its line itself if it fits the pipe, file or terminal at once, so nothing is lost when the
+//! process ends right after. If it does not fit, the line goes to a bounded queue, and a thread writes it when
+//! the reader comes round to it. If the queue is full as well, the line is dropped and counted.
+//!
+//! Guarantees: `write_line` never waits for a reader. Accepted lines are written whole and in order. At most one
+//! thread writes at a time.
+
+use super::at_once;
+use std::fmt;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+/// A log that never waits for its reader, such as standard output that a pipe leads to another program.
+///
+/// `println!` waits when the pipe is full, and so does the carrier with all its fibers. A line for this log is
+/// written at once if there is room; otherwise a thread writes it later, and the caller goes on. Lines that do not
+/// even fit the queue of 4 MiB in front of that thread are dropped: [`dropped`](Self::dropped) counts them, and a
+/// line in the log says how many when the reader has caught up.
+///
+/// At an orderly end (`main` returns, or [`std::process::exit`]) the process waits up to a second for lines that
+/// are queued for standard output and standard error.
+///
+/// The metrics of `sinew-http` have the counts of both as `sinew_log_lines_dropped_total`.
+///
+/// # Examples
+/// ```
+/// use sinew::io::LineLog;
+///
+/// LineLog::stdout().write_line(format_args!("the answer is {}", 42));
+/// ```
+pub struct LineLog {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    fd: RawFd,
+    /// `None` for the standard descriptors, which are the process's.
+    _owner: Option<OwnedFd>,
+    state: Mutex<State>,
+    /// Notified when the state changes that a thread waits for.
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    /// Lines that were accepted and that the writer has not taken yet, in order.
+    pending: Vec<u8>,
+    /// Who takes `pending` and writes it.
+    writer: Writer,
+    /// Whether there is a thread that waits to become the writer.
+    has_thread: bool,
+    /// Whether the log was dropped: the thread ends when everything is written.
+    closed: bool,
+    dropped: u64,
+    /// How many of those the reader was not told of yet.
+    untold: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum Writer {
+    #[default]
+    Absent,
+    /// A caller of `write_line`, which gives up as soon as it would have to wait.
+    Caller,
+    /// The thread, which waits for the reader.
+    Thread,
+}
+
+/// How many bytes wait for the thread. The thread may have taken as many before.
+const CAPACITY: usize = 4 << 20;
+
+/// How often a caller writes what others have added meanwhile before it leaves that to the thread.
+const ROUNDS: usize = 8;
+
+/// How many bytes the thread writes at a time, so that a reader's progress is seen.
+const PIECE: usize = 64 << 10;
+
+/// How long an orderly end of the process waits for a reader.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+impl LineLog {
+    /// The log at standard output.
+    ///
+    /// It does not know what `print!` keeps in its buffer: a line may come before it.
+    ///
+    /// # Examples
+    /// ```
+    /// sinew::io::LineLog::stdout().write_line("ready");
+    /// ```
+    pub fn stdout() -> &'static LineLog {
+        static LOG: OnceLock<LineLog> = OnceLock::new();
+        LOG.get_or_init(|| LineLog::with(libc::STDOUT_FILENO, None))
+    }
+
+    /// The log at standard error, where sinew's own reports go unless they have a
+    /// [hook](crate::set_report_hook).
+    ///
+    /// # Examples
+    /// ```
+    /// sinew::io::LineLog::stderr().write_line("nothing is wrong");
+    /// ```
+    pub fn stderr() -> &'static LineLog {
+        static LOG: OnceLock<LineLog> = OnceLock::new();
+        LOG.get_or_init(|| LineLog::with(libc::STDERR_FILENO, None))
+    }
+
+    /// A log at a descriptor of its own: a pipe, a file, a socket.
+    ///
+    /// When the log is dropped, its thread writes the queued lines and closes the descriptor; the process may end
+    /// before that. [`flush_timeout`](Self::flush_timeout) waits.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::io::LineLog;
+    /// use std::io::Read;
+    ///
+    /// let (mut reader, writer) = std::io::pipe()?;
+    /// let log = LineLog::new(writer);
+    /// log.write_line("one line");
+    /// drop(log);
+    /// let mut text = String::new();
+    /// reader.read_to_string(&mut text)?;
+    /// assert_eq!(text, "one line\n");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn new(descriptor: impl Into<OwnedFd>) -> LineLog {
+        let owner = descriptor.into();
+        LineLog::with(owner.as_raw_fd(), Some(owner))
+    }
+
+    fn with(fd: RawFd, owner: Option<OwnedFd>) -> LineLog {
+        let (state, changed) = (Mutex::default(), Condvar::new());
+        LineLog { shared: Arc::new(Shared { fd, _owner: owner, state, changed }) }
+    }
+
+    /// Writes a line, whose end is added, without waiting for the reader. Returns whether the line was accepted:
+    /// it is not if the queue is full.
+    ///
+    /// An accepted line is lost if the descriptor is closed or broken; then it counts as dropped.
+    ///
+    /// # Examples
+    /// ```
+    /// assert!(sinew::io::LineLog::stderr().write_line("a line"));
+    /// ```
+    pub fn write_line(&self, line: impl fmt::Display) -> bool {
+        // Code of the user's runs before the lock is taken.
+        let line = format!("{line}\n");
+        let mut state = self.shared.lock();
+        // One line may be longer than the queue.
+        if !state.pending.is_empty() && state.pending.len() + line.len() > CAPACITY {
+            state.dropped += 1;
+            state.untold += 1;
+            return false;
+        }
+        state.pending.extend_from_slice(line.as_bytes());
+        if state.writer == Writer::Absent {
+            state.writer = Writer::Caller;
+            drop(state);
+            self.shared.write_at_once();
+        }
+        true
+    }
+
+    /// How many lines were dropped, ever: because the queue was full, or because the descriptor was closed or
+    /// broken.
+    ///
+    /// # Examples
+    /// ```
+    /// assert_eq!(sinew::io::LineLog::stdout().dropped(), 0);
+    /// ```
+    pub fn dropped(&self) -> u64 {
+        self.shared.lock().dropped
+    }
+
+    /// Waits until all accepted lines are written, at most for `timeout`; returns whether they are. The calling
+    /// thread blocks, also if it runs fibers: use it before the process ends.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let log = sinew::io::LineLog::stdout();
+    /// log.write_line("the last words");
+    /// assert!(log.flush_timeout(Duration::from_secs(1)));
+    /// ```
+    pub fn flush_timeout(&self, timeout: Duration) -> bool {
+        self.shared.flush_until(Instant::now().checked_add(timeout))
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Writes as the caller of `write_line`, until there is nothing left or no room for it.
+    fn write_at_once(self: &Arc<Self>) {
+        let mut bytes = Vec::new();
+        for _ in 0..ROUNDS {
+            let mut state = self.lock();
+            if state.pending.is_empty() {
+                state.writer = Writer::Absent;
+                self.changed.notify_all();
+                if bytes.capacity() <= PIECE {
+                    // The next line needs no allocation.
+                    bytes.clear();
+                    state.pending = bytes;
+                }
+                return;
+            }
+            bytes = std::mem::take(&mut state.pending);
+            drop(state);
+            let written = self.write_all_at_once(&bytes);
+            if written < bytes.len() {
+                bytes.drain(..written);
+                let mut state = self.lock();
+                bytes.append(&mut state.pending);
+                state.pending = bytes;
+                break;
+            }
+        }
+        self.hand_over();
+    }
+
+    /// Returns how much was written, or lost by an error.
+    fn write_all_at_once(&self, bytes: &[u8]) -> usize {
+        let mut written = 0;
+        while written < bytes.len() {
+            match at_once::write(self.fd, &bytes[written..]) {
+                Ok(count) => written += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return written,
+                Err(_) => {
+                    self.lose(&bytes[written..]);
+                    return bytes.len();
+                }
+            }
+        }
+        written
+    }
+
+    /// Leaves the rest to the thread.
+    fn hand_over(self: &Arc<Self>) {
+        let mut state = self.lock();
+        if !state.has_thread {
+            let shared = self.clone();
+            let thread = std::thread::Builder::new().name("sinew log".into());
+            if thread.spawn(move || shared.run()).is_err() {
+                // The next line tries again.
+                state.writer = Writer::Absent;
+                return;
+            }
+            state.has_thread = true;
+            flush_at_exit();
+        }
+        state.writer = Writer::Thread;
+        self.changed.notify_all();
+    }
+
+    /// The thread: writes whenever it is told to, and waits for the reader.
+    fn run(&self) {
+        loop {
+            let mut state = self.lock();
+            while state.writer != Writer::Thread {
+                if state.closed && state.writer == Writer::Absent {
+                    return;
+                }
+                state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
+            if state.pending.is_empty() && state.untold > 0 {
+                let notice = match std::mem::take(&mut state.untold) {
+                    1 => "sinew: one line was dropped here, because nothing read this output\n"
+                        .into(),
+                    count => {
+                        format!(
+                            "sinew: {count} lines were dropped here, because nothing read this output\n"
+                        )
+                    }
+                };
+                state.pending.extend_from_slice(notice.as_bytes());
+            }
+            if state.pending.is_empty() {
+                state.writer = Writer::Absent;
+                self.changed.notify_all();
+                continue;
+            }
+            let bytes = std::mem::take(&mut state.pending);
+            drop(state);
+            self.write_all(&bytes);
+        }
+    }
+
+    fn write_all(&self, bytes: &[u8]) {
+        let mut written = 0;
+        while written < bytes.len() {
+            let piece = &bytes[written..][..PIECE.min(bytes.len() - written)];
+            match at_once::write_plainly(self.fd, piece) {
+                Ok(count) => written += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // The descriptor's own mode is not to block.
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    at_once::wait_writable(self.fd);
+                }
+                Err(_) => return self.lose(&bytes[written..]),
+            }
+        }
+    }
+
+    /// Counts lines that no reader will see.
+    fn lose(&self, bytes: &[u8]) {
+        let lines = bytes.iter().filter(|&&byte| byte == b'\n').count();
+        self.lock().dropped += lines as u64;
+    }
+
+    fn flush_until(&self, deadline: Option<Instant>) -> bool {
+        let mut state = self.lock();
+        while state.writer != Writer::Absent {
+            state = match deadline
+                .map(|deadline| deadline.saturating_duration_since(Instant::now()))
+            {
+                None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+                Some(Duration::ZERO) => return false,
+                Some(left) => {
+                    self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
+                }
+            };
+        }
+        state.pending.is_empty()
+    }
+}
+
+impl Drop for LineLog {
+    fn drop(&mut self) {
+        self.shared.lock().closed = true;
+        self.shared.changed.notify_all();
+    }
+}
+
+impl fmt::Debug for LineLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LineLog")
+            .field("descriptor", &self.shared.fd)
+            .field("dropped", &self.dropped())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Has the standard logs flushed when the process ends in order. Without a thread there is nothing to flush.
+fn flush_at_exit() {
+    extern "C" fn flush() {
+        let deadline = Instant::now().checked_add(PATIENCE);
+        LineLog::stdout().shared.flush_until(deadline);
+        LineLog::stderr().shared.flush_until(deadline);
+    }
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: the function neither unwinds nor ends the process, and stays where it is: it touches statics
+        // that are never dropped.
+        unsafe { libc::atexit(flush) };
+    });
+}
