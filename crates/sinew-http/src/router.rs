@@ -14,7 +14,8 @@ use std::borrow::Cow;
 /// `{name}` stands for one segment of a path, `{*name}` for the rest of it;
 /// [`Request::param`] says what stood there. What is not known is answered with 404, a method that is not
 /// with 405 and those that are; `HEAD` is answered as `GET`, without the body. `OPTIONS`, by which browsers ask
-/// whether they may ask, is a method as others: [`route`](Self::route). Letters, digits and `-._~` may be encoded in a
+/// whether they may ask, is a method as others: [`route`](Self::route). `OPTIONS *`, which asks about the server, is
+/// answered with 204 and all methods that there are, unless the path `*` has a route. Letters, digits and `-._~` may be encoded in a
 /// path, and mean the same; an encoded slash is no end of a segment. Paths are always whole: a router within a
 /// router sees the same path.
 ///
@@ -214,13 +215,19 @@ impl Handler for Router {
     fn handle(&self, mut request: Request) -> Response {
         let path = normal(request.path());
         let Ok(found) = self.paths.at(&path) else {
+            if request.is_about_the_server() {
+                let response = Response::empty(StatusCode::NO_CONTENT);
+                return allowing(response, &self.routes, Some("OPTIONS"));
+            }
             return match &self.fallback {
                 Some(fallback) => fallback.handle(request),
                 None => StatusCode::NOT_FOUND.into_response(),
             };
         };
         let route = &self.routes[*found.value];
-        let Some(handler) = route.handler(request.method()) else { return route.refuse() };
+        let Some(handler) = route.handler(request.method()) else {
+            return allowing(StatusCode::METHOD_NOT_ALLOWED.into_response(), [route], None);
+        };
         let mut params = Vec::new();
         for (name, value) in found.params.iter() {
             match percent_decode_str(value).decode_utf8() {
@@ -269,23 +276,28 @@ impl Route {
         let as_get = || (method == Method::HEAD).then(|| find(Some(&Method::GET))).flatten();
         find(Some(method)).or_else(as_get).or_else(|| find(None))
     }
+}
 
-    fn refuse(&self) -> Response {
-        let mut allowed = Vec::new();
-        for method in self.handlers.iter().filter_map(|(method, _)| method.as_ref()) {
-            allowed.push(method.as_str());
-            if method == Method::GET {
-                allowed.push("HEAD");
-            }
+/// Says in a response which methods are allowed: those of `routes`, and `more`.
+fn allowing<'a>(
+    mut response: Response,
+    routes: impl IntoIterator<Item = &'a Route>,
+    more: Option<&'a str>,
+) -> Response {
+    let handlers = routes.into_iter().flat_map(|route| &route.handlers);
+    let mut allowed = Vec::from_iter(more);
+    for method in handlers.filter_map(|(method, _)| method.as_ref()) {
+        allowed.push(method.as_str());
+        if method == Method::GET {
+            allowed.push("HEAD");
         }
-        allowed.sort_unstable();
-        allowed.dedup();
-        let mut response = StatusCode::METHOD_NOT_ALLOWED.into_response();
-        if let Ok(allowed) = HeaderValue::try_from(allowed.join(", ")) {
-            response.headers_mut().insert(ALLOW, allowed);
-        }
-        response
     }
+    allowed.sort_unstable();
+    allowed.dedup();
+    if let Ok(allowed) = HeaderValue::try_from(allowed.join(", ")) {
+        response.headers_mut().insert(ALLOW, allowed);
+    }
+    response
 }
 
 impl fmt::Debug for Router {

@@ -27,6 +27,10 @@ pub(crate) fn delimiter(response: &Response, head: &Head) -> Delimiter {
     if head.method == Method::CONNECT && response.status.is_success() {
         return Delimiter::Close;
     }
+    // It has no body, and unlike 204 it has to say so (RFC 9110, section 15.3.6).
+    if response.status == StatusCode::RESET_CONTENT {
+        return Delimiter::Length(0);
+    }
     match response.body.length().or_else(|| told_length(response)) {
         Some(length) => Delimiter::Length(length),
         None if head.old => Delimiter::Close,
@@ -117,7 +121,7 @@ fn write_length(out: &mut Vec<u8>, response: &Response, delimiter: Delimiter, te
         Delimiter::Length(0) if status == StatusCode::NOT_MODIFIED => {}
         Delimiter::Length(mut length) => {
             // To a HEAD, the handler may have said how long the body of a GET would be.
-            if length == 0 && terms.bare {
+            if length == 0 && terms.bare && status != StatusCode::RESET_CONTENT {
                 length = told_length(response).unwrap_or(0);
             }
             out.extend_from_slice(b"content-length: ");

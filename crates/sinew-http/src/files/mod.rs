@@ -201,6 +201,10 @@ impl Files {
 
 impl Handler for Files {
     fn handle(&self, request: Request) -> Response {
+        if request.is_about_the_server() {
+            let response = Response::empty(StatusCode::NO_CONTENT);
+            return response.with_header(ALLOW, "GET, HEAD, OPTIONS");
+        }
         if request.method() != Method::GET && request.method() != Method::HEAD {
             let refused = StatusCode::METHOD_NOT_ALLOWED.into_response();
             return refused.with_header(ALLOW, "GET, HEAD");

@@ -1,9 +1,9 @@
 //! Whether a client has a file already, or another one than it thinks (RFC 9110, section 13).
 
-use http::HeaderMap;
 use http::header::{
     HeaderName, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE,
 };
+use http::{HeaderMap, HeaderValue};
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -90,7 +90,10 @@ impl Validators {
 
     /// Whether a range may be sent: a client that has a part of another state must get the whole.
     pub(super) fn allow_range(&self, headers: &HeaderMap) -> bool {
-        let Some(value) = headers.get(IF_RANGE) else { return true };
+        if !headers.contains_key(IF_RANGE) {
+            return true;
+        }
+        let Some(value) = only(headers, IF_RANGE) else { return false };
         let value = value.as_bytes();
         // A weak tag equals none in this comparison; a date is compared as it was sent.
         self.is_strong
@@ -111,12 +114,20 @@ impl Validators {
         is_allowed && tag.quoted == self.tag.as_bytes()
     }
 
-    /// Whether the last change was after the date of a field; `None` if there is no date, or no change.
+    /// Whether the last change was after the date of a field; `None` if there is no date, or no change. A field
+    /// that comes more than once is ignored (sections 13.1.3 and 13.1.4).
     fn is_later_than(&self, headers: &HeaderMap, name: HeaderName) -> Option<bool> {
-        let date = httpdate::parse_http_date(headers.get(name)?.to_str().ok()?).ok()?;
+        let date = httpdate::parse_http_date(only(headers, name)?.to_str().ok()?).ok()?;
         let second = date.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
         Some(self.modified? > second)
     }
+}
+
+/// The value of a field that is there once.
+fn only(headers: &HeaderMap, name: HeaderName) -> Option<&HeaderValue> {
+    let mut values = headers.get_all(name).iter();
+    let first = values.next()?;
+    values.next().is_none().then_some(first)
 }
 
 /// Whether weak tags count (RFC 9110, section 8.8.3.2).
@@ -157,7 +168,6 @@ impl<'a> Iterator for Tags<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use http::HeaderValue;
 
     const SECOND: i64 = 784_111_777;
     const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";

@@ -67,6 +67,11 @@ impl Request {
         self.case.head.path_and_query().0
     }
 
+    /// Whether it is `OPTIONS *`, which is about the server rather than a path.
+    pub(crate) fn is_about_the_server(&self) -> bool {
+        self.case.head.form == Form::Asterisk
+    }
+
     /// The path without the percent signs: `%20` is a space there. `None` if that is not UTF-8.
     ///
     /// # Examples

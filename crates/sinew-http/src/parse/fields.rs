@@ -64,7 +64,10 @@ impl Gathered {
     }
 
     fn expect(&mut self, value: &[u8]) -> Result<(), Refusal> {
-        if !value.eq_ignore_ascii_case(b"100-continue") {
+        let mut expectations = tokens(value).peekable();
+        let any = expectations.peek().is_some();
+        // The field is a list, and a proxy may have joined what the client sent twice.
+        if !(any && expectations.all(|one| one.eq_ignore_ascii_case(b"100-continue"))) {
             let status = StatusCode::EXPECTATION_FAILED;
             return Err(Refusal::new(status, "the only expectation that is met is 100-continue"));
         }

@@ -90,6 +90,21 @@ pub(crate) enum Parsed {
 pub(crate) fn parse(bytes: &[u8], limits: HeadLimits) -> Result<Parsed, Refusal> {
     // How much has come besides makes no difference.
     let bytes = &bytes[..bytes.len().min(limits.bytes)];
+    let parsed = parse_known(bytes, limits);
+    if let Err(refusal) = &parsed
+        && refusal.status == StatusCode::HTTP_VERSION_NOT_SUPPORTED
+        && let Some(minor) = later_minor(bytes)
+    {
+        // A later version with the same major number is to be treated as the latest that is known (RFC 9110,
+        // section 2.5). Clients hardly ever send one, so a copy will do.
+        let mut as_known = bytes.to_vec();
+        as_known[minor] = b'1';
+        return parse_known(&as_known, limits);
+    }
+    parsed
+}
+
+fn parse_known(bytes: &[u8], limits: HeadLimits) -> Result<Parsed, Refusal> {
     if limits.fields <= FIELDS {
         let mut room = [const { MaybeUninit::uninit() }; FIELDS];
         parse_into(bytes, limits, &mut room[..limits.fields])
@@ -229,9 +244,9 @@ fn refusal(error: Error, bytes: &[u8]) -> Refusal {
             StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
             "there are too many header fields",
         ),
-        Error::Version if has_other_version(bytes) => Refusal::new(
+        Error::Version if version(bytes).is_some() => Refusal::new(
             StatusCode::HTTP_VERSION_NOT_SUPPORTED,
-            "the versions of HTTP that are spoken here are 1.0 and 1.1",
+            "the version of HTTP that is spoken here is 1",
         ),
         _ if !ends_lines_properly(bytes) => BARE,
         Error::HeaderName if has_folded_line(bytes) => {
@@ -249,17 +264,22 @@ fn has_folded_line(bytes: &[u8]) -> bool {
     bytes.windows(2).any(|pair| pair[0] == b'\n' && matches!(pair[1], b' ' | b'\t'))
 }
 
-/// Whether the first line ends with a version that is one of HTTP, of which there are more than two.
-fn has_other_version(bytes: &[u8]) -> bool {
+/// The major number of the version that the first line ends with, and where the minor one is, if that is a version of
+/// HTTP, spoken here or not.
+fn version(bytes: &[u8]) -> Option<(u8, usize)> {
     let line = after_empty_lines(bytes);
+    let begin = bytes.len() - line.len();
     let line = &line[..memchr::memchr(b'\r', line).unwrap_or(line.len())];
     let mut words = line.split(|&byte| byte == b' ');
-    let version = words.nth(2);
-    let is_version = |version: &[u8]| match version.strip_prefix(b"HTTP/") {
-        Some([major, b'.', minor]) => major.is_ascii_digit() && minor.is_ascii_digit(),
-        _ => false,
-    };
-    version.is_some_and(is_version) && words.next().is_none()
+    let digits = words.nth(2)?.strip_prefix(b"HTTP/")?;
+    let [major, b'.', minor] = digits else { return None };
+    let is_version = major.is_ascii_digit() && minor.is_ascii_digit() && words.next().is_none();
+    is_version.then_some((*major, begin + line.len() - 1))
+}
+
+/// Where the minor number of a version is that is later than 1.1 and not 2.
+fn later_minor(bytes: &[u8]) -> Option<usize> {
+    version(bytes).and_then(|(major, minor)| (major == b'1').then_some(minor))
 }
 
 impl Head {
@@ -338,7 +358,10 @@ mod tests {
             ("\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", None),
             ("GET / HTTP/2.0\r\nHost: a\r\n\r\n", Some(505)),
             ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", Some(505)),
-            ("GET / HTTP/1.2\r\n\r\n", Some(505)),
+            ("GET / HTTP/1.2\r\nHost: a\r\n\r\n", None),
+            ("\r\nGET / HTTP/1.9\r\nHost: a\r\n\r\n", None),
+            ("GET / HTTP/1.2\r\n\r\n", Some(400)),
+            ("GET / HTTP/1.2\r\nx y: z\r\n\r\n", Some(400)),
             ("GET / HTTP/x\r\n\r\n", Some(400)),
             ("GET /\r\n\r\n", Some(400)),
             ("GET / HTTP/1.1\nHost: a\r\n\r\n", Some(400)),

@@ -20,6 +20,7 @@ fn other_expectations_are_refused() {
         &[
             refused_expectation("another expectation is answered with 417", " 200-ok"),
             refused_expectation("two expectations are answered with 417", " 100-continue, x"),
+            refused_expectation("an empty list of expectations is answered with 417", " ,"),
             refused_expectation("an empty expectation is answered with 417", ""),
             refused_expectation("a parameter is answered with 417", " 100-continue;a=b"),
             refused(
@@ -34,6 +35,25 @@ fn other_expectations_are_refused() {
             ),
         ],
     );
+}
+
+#[test]
+fn an_expectation_that_comes_twice_is_one() {
+    on_both(Limits::default(), echo, |site| {
+        for expectation in [
+            "Expect: 100-continue\r\nExpect: 100-continue",
+            "Expect: 100-continue, 100-Continue",
+            "Expect: , 100-continue ,",
+        ] {
+            let mut client = site.connect();
+            client.send(format!(
+                "POST / HTTP/1.1\r\nHost: a\r\n{expectation}\r\nContent-Length: 5\r\n\r\n"
+            ));
+            assert_eq!(client.answer().status, 100, "{expectation}");
+            client.send("hello");
+            assert_eq!(client.answer().text(), "POST / [hello]", "{expectation}");
+        }
+    });
 }
 
 #[test]

@@ -33,6 +33,11 @@ fn other_version(version: &str) -> Case {
     refused(&claim, 505, with_line(&format!("GET / {version}")))
 }
 
+fn later_version(version: &str) -> Case {
+    let claim = format!("{version} is served as HTTP/1.1");
+    served(&claim, with_line(&format!("GET /a {version}")), &["GET /a []"])
+}
+
 #[test]
 fn targets_are_understood() {
     check(
@@ -206,8 +211,14 @@ fn versions_are_told_apart() {
         &[
             last("HTTP/1.0 is spoken", "GET / HTTP/1.0||", &["GET / []"]),
             other_version("HTTP/0.9"),
-            other_version("HTTP/1.2"),
-            other_version("HTTP/1.9"),
+            later_version("HTTP/1.2"),
+            later_version("HTTP/1.9"),
+            refused("HTTP/1.2 needs a Host, as 1.1 does", 400, "GET / HTTP/1.2||"),
+            served(
+                "HTTP/1.2 has chunks, as 1.1 has",
+                "POST / HTTP/1.2|Host: a|Transfer-Encoding: chunked||2|hi|0||",
+                &["POST / [hi]"],
+            ),
             other_version("HTTP/2.0"),
             other_version("HTTP/3.0"),
             other_version("HTTP/9.9"),

@@ -3,8 +3,8 @@
 use crate::client::{Client, Text};
 use crate::site::{Site, on_both};
 use sinew::sync::Event;
-use sinew_http::http::StatusCode;
-use sinew_http::{Limits, Request, Response};
+use sinew_http::http::{Method, StatusCode};
+use sinew_http::{Handler, Limits, Request, Response, Router};
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 
@@ -60,6 +60,11 @@ fn give(request: Request) -> Response {
         "/own-date" => Response::text("").with_header("date", "Sun, 06 Nov 1994 08:49:37 GMT"),
         "/204" => Response::text("hello").with_status(StatusCode::NO_CONTENT),
         "/204-stream" => stream(&["hello"]).with_status(StatusCode::NO_CONTENT),
+        "/205" => Response::text("hello").with_status(StatusCode::RESET_CONTENT),
+        "/205-stream" => stream(&["hello"]).with_status(StatusCode::RESET_CONTENT),
+        "/205-told" => {
+            Response::empty(StatusCode::RESET_CONTENT).with_header("content-length", "50")
+        }
         "/304" => Response::text("hello").with_status(StatusCode::NOT_MODIFIED),
         "/304-stream" => stream(&["hello"]).with_status(StatusCode::NOT_MODIFIED),
         "/100" => Response::empty(StatusCode::CONTINUE),
@@ -143,6 +148,55 @@ fn a_head_request_gets_the_head_of_a_get() {
             assert_goes_on(client);
         }
     });
+}
+
+#[test]
+fn a_205_has_no_content_and_says_so() {
+    on_site(|client| {
+        for path in ["/205", "/205-stream", "/205-told"] {
+            for (method, version) in
+                [("GET", "1.1"), ("HEAD", "1.1"), ("GET", "1.0"), ("HEAD", "1.0")]
+            {
+                ask(client, &format!("{method} {path} HTTP/{version}"));
+                let answer = client.bare_answer();
+                assert_eq!(answer.status, 205, "{method} {path}");
+                assert_eq!(answer.value("content-length"), Some("0"), "{method} {path}");
+                assert_eq!(answer.value("transfer-encoding"), None, "{method} {path}");
+                assert_goes_on(client);
+            }
+        }
+    });
+}
+
+#[test]
+fn the_options_of_a_server_are_told() {
+    let router = || {
+        Router::new()
+            .get("/a", |_: Request| "a")
+            .post("/b", |_: Request| "b")
+            .fallback(|_: Request| "fallback")
+    };
+    let files = || sinew_http::Files::new(env!("CARGO_MANIFEST_DIR")).unwrap();
+    let own = || Router::new().route(Method::OPTIONS, "*", |_: Request| "own");
+    fn answering(handler: impl Handler) -> impl Fn(Request) -> Response {
+        move |request| handler.handle(request)
+    }
+    for deferred in [true, false] {
+        let site = Site::start(Limits::default(), deferred, answering(router()));
+        assert_eq!(options(&site), (204, Some("GET, HEAD, OPTIONS, POST".into()), String::new()));
+        let site = Site::start(Limits::default(), deferred, answering(files()));
+        assert_eq!(options(&site), (204, Some("GET, HEAD, OPTIONS".into()), String::new()));
+        let site = Site::start(Limits::default(), deferred, answering(own()));
+        assert_eq!(options(&site), (200, None, "own".into()));
+    }
+}
+
+/// Status, allowed methods and body of the answer to `OPTIONS *`.
+fn options(site: &Site) -> (u16, Option<String>, String) {
+    let mut client = site.connect();
+    ask(&mut client, "OPTIONS * HTTP/1.1");
+    let answer = client.answer();
+    (answer.status, answer.value("allow").map(Into::into), answer.text().into())
 }
 
 #[test]

@@ -76,6 +76,29 @@ fn a_condition_that_does_not_hold_fails() {
     }
 }
 
+/// RFC 9110, sections 13.1.3 and 13.1.4: such a field has one date.
+#[test]
+fn a_date_that_comes_more_than_once_is_ignored() {
+    let _watchdog = a_minute();
+    let (site, _) = with_page();
+    for (name, dates) in [
+        ("if-modified-since", [AFTER, AFTER]),
+        ("if-modified-since", [AFTER, BEFORE]),
+        ("if-unmodified-since", [BEFORE, BEFORE]),
+        ("if-unmodified-since", [BEFORE, AFTER]),
+    ] {
+        let reply = site.ask("GET /files/page.html", &dates.map(|date| (name, date)));
+        assert_eq!((reply.status, reply.text()), (200, "page"), "{name}: {dates:?}");
+        let joined = dates.join(", ");
+        let reply = site.ask("GET /files/page.html", &[(name, &*joined)]);
+        assert_eq!((reply.status, reply.text()), (200, "page"), "{name}: {joined}");
+    }
+    // Which of the two states the client has a part of is not known: it gets the whole.
+    let ranges = [("range", "bytes=1-2"), ("if-range", DATE), ("if-range", DATE)];
+    assert_eq!(site.ask("GET /files/page.html", &ranges[..2]).status, 206);
+    assert_eq!(site.ask("GET /files/page.html", &ranges).status, 200);
+}
+
 #[test]
 fn conditions_come_before_ranges() {
     let _watchdog = a_minute();
