@@ -274,6 +274,54 @@ fn the_second_signal_ends_it_at_once() {
     std::fs::remove_dir_all(root).unwrap();
 }
 
+/// With 64 descriptors, 64 downloads that stand still would use up all of them without a limit.
+#[test]
+fn downloads_that_stand_still_leave_descriptors_to_others() {
+    let _watch = watch::a_minute();
+    let root = std::env::temp_dir().join(format!("sinew-downloads-{}", std::process::id()));
+    std::fs::create_dir_all(&root).unwrap();
+    std::fs::File::create(root.join("large")).unwrap().set_len(1 << 30).unwrap();
+    std::fs::write(root.join("small"), "small").unwrap();
+    let mut child = Command::new("sh")
+        .args(["-c", "ulimit -n 64; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_sinew"), "serve"])
+        .args(["--listen", "127.0.0.1:0", "--no-admin", "--log", "--files", root.to_str().unwrap()])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    out.read_line(&mut line).unwrap();
+    let address = line.split("://").nth(1).unwrap().split('/').next().unwrap().to_owned();
+    let mut server = Served { child, out, address, admin: String::new() };
+    let mut downloads = Vec::new();
+    let refused = loop {
+        let mut stream = TcpStream::connect(&server.address).unwrap();
+        write!(stream, "GET /files/large HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        let mut status = [0; b"HTTP/1.1 200".len()];
+        stream.read_exact(&mut status).unwrap();
+        if !status.ends_with(b"200") {
+            break text(&status);
+        }
+        downloads.push(stream);
+        assert!(downloads.len() < 64, "none is refused");
+    };
+    assert!(refused.ends_with("503"), "{refused}");
+    assert!(downloads.len() > 8, "{}", downloads.len());
+    // New connections are accepted, and there is room again when a download has ended.
+    assert_eq!(server.get("/").0, 200);
+    assert_eq!(server.get("/files/small").0, 503);
+    drop(downloads);
+    assert!(sinew::wait_until(|| server.get("/files/small") == (200, "small".into()), None));
+    server.signal("-TERM");
+    let mut said = String::new();
+    server.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(!said.contains("cannot accept"), "{said}");
+    assert!(server.child.wait().unwrap().success());
+    std::fs::remove_dir_all(root).unwrap();
+}
+
 /// As in `sinew serve | true`.
 #[test]
 fn it_serves_though_nobody_reads_what_it_says() {

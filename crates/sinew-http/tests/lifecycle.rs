@@ -10,7 +10,7 @@ use std::net::TcpStream;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 mod client;
 
@@ -98,6 +98,58 @@ fn requests_in_flight_are_finished_and_idle_connections_closed() {
         assert_eq!(answer.header("connection"), Some("close"));
         assert_eq!(server.connections(), 0);
     }
+}
+
+/// A connection on which a request was answered and the server has the beginning of the next.
+fn with_half_a_head(address: std::net::SocketAddr) -> Client<TcpStream> {
+    let mut client = Client::new(address);
+    // The beginning comes with the request before it, so the connection is never idle in between.
+    client.send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\nGET /half HTTP/1.1\r\nHo");
+    assert_eq!(client.answer("GET").status, 200);
+    client
+}
+
+#[test]
+fn half_a_head_does_not_hold_up_a_shutdown() {
+    let _watch = watch::a_minute();
+    for deferred in [true, false] {
+        let server = serve_with(
+            |server| {
+                let limits = Limits::default().head_timeout(Duration::from_secs(50));
+                server.kept_stacks(if deferred { 0 } else { usize::MAX }).limits(limits)
+            },
+            |_: Request| "done",
+        );
+        let mut client = with_half_a_head(server.local_addr());
+        let begun = Instant::now();
+        server.shutdown(Duration::from_secs(50)).unwrap();
+        assert!(begun.elapsed() < Duration::from_secs(25), "{:?}", begun.elapsed());
+        // Not by force: the client is told.
+        assert_eq!(client.answer("GET").status, 408);
+        assert!(client.is_closed());
+    }
+}
+
+/// It has a second; on a machine that is busy, this thread may take longer than that to send it.
+#[test]
+fn the_rest_of_a_head_is_waited_for_a_little_when_a_server_ends() {
+    let _watch = watch::a_minute();
+    let is_served = || {
+        let server = serve(|_: Request| "done");
+        let address = server.local_addr();
+        let mut client = with_half_a_head(address);
+        thread::scope(|s| {
+            let shutdown = s.spawn(|| server.shutdown(LONG));
+            // The server accepts nothing more when its end has begun.
+            while TcpStream::connect(address).is_ok() {}
+            client.send(b"st: a\r\n\r\n");
+            let answer = client.answer("GET");
+            shutdown.join().unwrap().unwrap();
+            assert_eq!(answer.header("connection"), Some("close"));
+            answer.status == 200
+        })
+    };
+    assert!((0..10).any(|_| is_served()));
 }
 
 #[test]

@@ -66,6 +66,8 @@ impl Session<'_> {
         }
         self.fit_status(&mut response);
         fit_upgrade(&mut response, head);
+        // Kept until the body was sent, and with it the file is closed.
+        let _room = shared.file_room.for_body_of(&mut response);
         let delimiter = answer::delimiter(&response, head);
         let mut persists = head.persists
             && !panicked

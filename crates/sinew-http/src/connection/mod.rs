@@ -65,6 +65,11 @@ const UPGRADED: u8 = 3;
 /// Keys are agreed upon: no request has begun.
 #[cfg(feature = "tls")]
 const GREETING: u8 = 4;
+/// A part of a head has come, and the rest is waited for.
+const READING: u8 = 5;
+
+/// How long a server that ends waits for the rest of a head.
+pub(crate) const REST_OF_HEAD: Duration = Duration::from_secs(1);
 
 impl Connection {
     /// Begins to serve a request; false if the connection is being closed.
@@ -79,6 +84,19 @@ impl Connection {
         // first, and looks at this then. One of the two sees the other.
         self.state.store(IDLE, Ordering::SeqCst);
         !self.shared.is_closing()
+    }
+
+    /// Waits for the rest of a head from now on; false if the server is closing, so that this is not to take long.
+    fn await_rest_of_head(&self) -> bool {
+        // ORDERING: SeqCst, as in `rest`: this side changes the state and then looks at `closing`, the side that
+        // closes does it the other way round. One of the two sees the other.
+        self.change(BUSY, READING);
+        !self.shared.is_closing()
+    }
+
+    /// Goes on with a head, or what there is of it; false if the rest is not waited for any more.
+    fn has_more_of_head(&self) -> bool {
+        self.change(READING, BUSY)
     }
 
     /// Begins to agree upon keys; false if the connection is being closed.
@@ -108,6 +126,11 @@ impl Connection {
         #[cfg(feature = "tls")]
         self.close_if(GREETING);
         self.close_if_upgraded();
+    }
+
+    /// Has who serves it give up if it still waits for the rest of a head.
+    pub(crate) fn close_if_reading_head(&self) {
+        self.close_if(READING);
     }
 
     fn close_if(&self, state: u8) {

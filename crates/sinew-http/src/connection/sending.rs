@@ -21,7 +21,9 @@ impl Session<'_> {
         let mut out = BodyWriter::new(&mut self.kit.writer, self.transport, delimiter, count);
         let made = catch_unwind(AssertUnwindSafe(|| match body {
             Outgoing::Whole(_) | Outgoing::Upgrade(_) => Ok(()),
-            Outgoing::Reader(reader, _) => copy(reader, &mut out, delimiter),
+            Outgoing::Reader(reader, _) | Outgoing::File(reader, _) => {
+                copy(reader, &mut out, delimiter)
+            }
             Outgoing::Stream(write) => write(&mut out),
         }));
         match made {

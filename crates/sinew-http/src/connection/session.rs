@@ -6,7 +6,7 @@ use super::answer::{self, Terms};
 use super::kit::Kit;
 use super::linger::linger;
 use super::transport::Transport;
-use super::{Connection, Lease};
+use super::{Connection, Lease, REST_OF_HEAD};
 use crate::log::{AccessEntry, Problem, contain};
 use crate::message::case::Case;
 use crate::message::outgoing::Delimiter;
@@ -130,6 +130,8 @@ impl<'a> Session<'a> {
         // How much of what was received is known not to be a whole head.
         let mut seen = 0;
         let mut deadline = None;
+        // The deadline of a head in part when the server is closing.
+        let mut last_call = None;
         loop {
             // After a body, some send the end of a line that is no part of it. Others belong to the next
             // request, which has to come in time then.
@@ -163,17 +165,24 @@ impl<'a> Session<'a> {
             seen = received.len();
             self.kit.writer.flush(self.transport)?;
             if seen > 0 {
-                let deadline =
-                    *deadline.get_or_insert_with(|| Instant::now() + limits.head_timeout);
-                match reader.receive(self.transport, Some(deadline)) {
-                    // It is no request, and nobody is there to be told.
-                    Ok(0) => return Ok(Next::Close),
-                    Ok(_) => {}
-                    Err(error) if error.kind() == io::ErrorKind::TimedOut => {
+                let is_closing = !connection.await_rest_of_head();
+                let until = *deadline.get_or_insert_with(|| Instant::now() + limits.head_timeout);
+                if is_closing && last_call.is_none() {
+                    last_call = Some(until.min(Instant::now() + REST_OF_HEAD));
+                }
+                let received = reader.receive(self.transport, Some(last_call.unwrap_or(until)));
+                let is_wanted = connection.has_more_of_head();
+                match received {
+                    Ok(1..) => {}
+                    // It is no request, and the client has gone.
+                    Ok(0) if is_wanted => return Ok(Next::Close),
+                    Err(error) if is_wanted && error.kind() != io::ErrorKind::TimedOut => {
+                        return Err(error);
+                    }
+                    Ok(0) | Err(_) => {
                         let bare = is_head(reader.received());
                         return self.refuse(LATE, bare, None).map(|()| Next::Close);
                     }
-                    Err(error) => return Err(error),
                 }
                 continue;
             }

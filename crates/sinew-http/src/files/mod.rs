@@ -16,6 +16,7 @@ mod types;
 mod validators;
 
 use crate::handler::Handler;
+use crate::message::outgoing::Outgoing;
 use crate::message::request::Request;
 use crate::message::response::{IntoResponse, Response};
 use core::fmt;
@@ -49,6 +50,10 @@ use validators::{Validators, Verdict};
 /// whole file, as HTTP allows: hardly any client asks for them, and many small ones are a way to have a
 /// server do much for little. A file that becomes shorter while it is sent ends the connection, so that the
 /// client knows.
+///
+/// A file that is being sent takes as much room as a connection, and leaves a quarter of the room to connections, so that
+/// clients that read slowly do not use up the descriptors of the process. When there is no room, the answer is 503:
+/// [`Limits::connections`](crate::Limits::connections).
 ///
 /// The directory is that which has the name when this is made: if another one gets the name later, it is
 /// not served. Clones share it.
@@ -277,7 +282,8 @@ fn wanted_part(request: &Request, validators: &Validators, len: u64) -> Part {
 
 fn typed(section: Section, path: &Path) -> Response {
     let len = section.len();
-    Response::reader(section, Some(len)).with_header("content-type", types::of(path))
+    Response::of(Outgoing::File(Box::new(section), len))
+        .with_header("content-type", types::of(path))
 }
 
 /// Has the client ask for a directory with the slash without which it misunderstands what a page there

@@ -14,6 +14,8 @@ type WriteBody = dyn FnOnce(&mut BodyWriter<'_>) -> io::Result<()> + Send;
 pub(crate) enum Outgoing {
     Whole(Bytes),
     Reader(Box<dyn Read + Send>, Option<u64>),
+    /// So many bytes of a file. The server has room for a limited number of them.
+    File(Box<dyn Read + Send>, u64),
     Stream(Box<WriteBody>),
     /// None: what follows is of another protocol.
     Upgrade(Box<dyn FnOnce(Upgraded) + Send>),
@@ -25,6 +27,7 @@ impl Outgoing {
         match self {
             Outgoing::Whole(bytes) => Some(bytes.len() as u64),
             Outgoing::Reader(_, length) => *length,
+            Outgoing::File(_, length) => Some(*length),
             Outgoing::Stream(_) => None,
             Outgoing::Upgrade(_) => Some(0),
         }
@@ -185,6 +188,7 @@ impl fmt::Debug for Outgoing {
         match self {
             Outgoing::Whole(bytes) => write!(f, "{} bytes", bytes.len()),
             Outgoing::Reader(_, length) => write!(f, "a reader of {length:?} bytes"),
+            Outgoing::File(_, length) => write!(f, "{length} bytes of a file"),
             Outgoing::Stream(_) => f.write_str("a stream"),
             Outgoing::Upgrade(_) => f.write_str("an upgrade"),
         }

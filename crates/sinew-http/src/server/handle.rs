@@ -1,8 +1,9 @@
 //! A server that runs, and how it ends.
 
 use super::counts::{self, ServerMetrics};
-use super::shared::{Clock, Shared};
+use super::shared::{Clock, FileRoom, Shared};
 use super::{KEPT_STACKS, Limits, Server, Settings, accept};
+use crate::connection::REST_OF_HEAD;
 use crate::handler::Handler;
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
@@ -82,6 +83,7 @@ fn launch(
     let local = listeners[0].local_addr()?;
     let limits = settings.limits;
     let most = limits.most_connections();
+    let room = Arc::new(Semaphore::new(most));
     let shared = Arc::new(Shared {
         handler,
         limits,
@@ -92,7 +94,8 @@ fn launch(
         problem_log: settings.problem_log,
         #[cfg(feature = "tls")]
         tls: settings.tls,
-        room: Arc::new(Semaphore::new(most)),
+        file_room: FileRoom::new(&limits, &room, most),
+        room,
         most,
         numbers: AtomicU64::new(0),
         closing: AtomicBool::new(false),
@@ -195,7 +198,8 @@ impl ServerHandle {
     /// Ends the server: accepts nothing more, closes connections that are idle, and waits for requests
     /// of which anything was received, for as long as `patience`. Those that are not done then are cancelled, and
     /// their connections closed. A handler may call it, and is not waited for by itself. The
-    /// [admin listener](crate::Server::admin) answers until then.
+    /// [admin listener](crate::Server::admin) answers until then. A client that has sent a part of a head has a
+    /// second or two for the rest, and no more than [`Limits::head_timeout`](crate::Limits::head_timeout) leaves.
     ///
     /// # Errors
     /// If there were some; it says how many.
@@ -239,10 +243,15 @@ impl ServerHandle {
         let others = shared.most - usize::from(own);
         // They are closed when nobody has them.
         drop(connections);
-        let ended = match shared.room.acquire_for(others, patience) {
-            Some(_) => Ok(()),
-            None => self.end_by_force(others),
-        };
+        // A client that has sent a part of a head may never send the rest. It does not get all the patience, which
+        // is for requests that are being served.
+        let first = patience.min(REST_OF_HEAD);
+        let mut ended = shared.room.acquire_for(others, first).is_some();
+        if !ended && patience > first {
+            shared.connections().iter().for_each(|connection| connection.close_if_reading_head());
+            ended = shared.room.acquire_for(others, patience - first).is_some();
+        }
+        let ended = if ended { Ok(()) } else { self.end_by_force(others) };
         // It was there until now, to show what the requests were waiting for.
         if let Some(side) = &self.side {
             let _ = side.shutdown(NOTICING);

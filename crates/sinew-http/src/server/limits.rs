@@ -178,7 +178,8 @@ impl Limits {
 
     /// How many connections there may be at a time: those that come when there are as many wait until one
     /// is closed. Unless set, as many as the process may have descriptors, less an eighth for files and
-    /// connections of the handlers.
+    /// connections of the handlers. Files that [`Files`](crate::Files) sends count as connections then; if a limit is
+    /// set, they have the descriptors beyond it.
     ///
     /// # Examples
     /// ```
@@ -191,11 +192,21 @@ impl Limits {
     }
 
     pub(crate) fn most_connections(&self) -> usize {
-        self.connections.unwrap_or_else(|| {
-            use rustix::process::{Resource, getrlimit};
-            // What is unlimited is more than there are numbers for descriptors.
-            let most = getrlimit(Resource::Nofile).current.unwrap_or(1 << 20).min(1 << 20) as usize;
-            (most - most / 8).max(16)
-        })
+        self.connections.unwrap_or_else(descriptors)
     }
+
+    /// How many descriptors files may have that connections cannot take; `None` if connections may take all.
+    pub(super) fn descriptors_besides(&self) -> Option<usize> {
+        let all = descriptors();
+        // A limit that leaves hardly any is no reason to send no file.
+        self.connections.map(|taken| all.saturating_sub(taken).max(all / 8))
+    }
+}
+
+/// How many descriptors a server may have: all of the process, less an eighth.
+fn descriptors() -> usize {
+    use rustix::process::{Resource, getrlimit};
+    // What is unlimited is more than there are numbers for descriptors.
+    let most = getrlimit(Resource::Nofile).current.unwrap_or(1 << 20).min(1 << 20) as usize;
+    (most - most / 8).max(16)
 }

@@ -6,9 +6,13 @@ use crate::connection::Connection;
 use crate::date;
 use crate::handler::Handler;
 use crate::log::{AccessEntry, Problem, contain};
+use crate::message::outgoing::Outgoing;
+use crate::message::response::Response;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use core::time::Duration;
-use sinew::sync::Semaphore;
+use http::StatusCode;
+use http::header::RETRY_AFTER;
+use sinew::sync::{Permits, Semaphore};
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -33,6 +37,7 @@ pub(crate) struct Shared {
     /// One permit for each connection that there may be.
     pub(crate) room: Arc<Semaphore>,
     pub(crate) most: usize,
+    pub(crate) file_room: FileRoom,
     /// Whether connections are to be closed as soon as they are idle.
     pub(super) closing: AtomicBool,
     /// Counts connections, to tell them apart.
@@ -41,6 +46,43 @@ pub(crate) struct Shared {
     /// How many are open.
     pub(super) count: AtomicUsize,
     pub(crate) clock: Clock,
+}
+
+/// Room for files that are being sent: each has a descriptor, as a connection has.
+pub(crate) struct FileRoom {
+    descriptors: Arc<Semaphore>,
+    /// Files leave so many of them to connections.
+    left: usize,
+}
+
+impl FileRoom {
+    /// For a server whose connections have these `permits`, of which there are `most`.
+    pub(super) fn new(limits: &Limits, permits: &Arc<Semaphore>, most: usize) -> FileRoom {
+        match limits.descriptors_besides() {
+            // The connections may take all descriptors that there are: files share them.
+            None => FileRoom { descriptors: permits.clone(), left: most / 4 },
+            Some(count) => FileRoom { descriptors: Arc::new(Semaphore::new(count)), left: 0 },
+        }
+    }
+
+    /// Reserves the descriptor of the file that a response sends. If there is no room, the response becomes 503 and
+    /// the file is closed.
+    pub(crate) fn for_body_of(&self, response: &mut Response) -> Option<Permits<'_>> {
+        if !matches!(response.body, Outgoing::File(..)) {
+            return None;
+        }
+        // Others may take some in between: a few more or less do not matter.
+        let permit = match self.descriptors.available() > self.left {
+            true => self.descriptors.try_acquire(),
+            false => None,
+        };
+        if permit.is_none() {
+            let busy = Response::text("too many files are being sent\n");
+            *response =
+                busy.with_status(StatusCode::SERVICE_UNAVAILABLE).with_header(RETRY_AFTER, "1");
+        }
+        permit
+    }
 }
 
 /// The connections of a server.
