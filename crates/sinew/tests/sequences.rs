@@ -305,3 +305,26 @@ fn places_are_futures() {
     order.sort_unstable();
     assert_eq!(order, [1, 2, 3]);
 }
+
+#[test]
+fn the_counter_stays_at_the_greatest_value() {
+    let _watch = watch::a_minute();
+    let sequencer = Sequencer::new();
+    assert!(sequencer.advance(u64::MAX - 2));
+    // Eight threads increment at the very end.
+    std::thread::scope(|threads| {
+        for _ in 0..8 {
+            threads.spawn(|| {
+                let mut last = 0;
+                for _ in 0..1000 {
+                    let value = sequencer.increment();
+                    assert!(value >= last && value > u64::MAX - 2);
+                    last = value;
+                }
+            });
+        }
+    });
+    assert_eq!((sequencer.get(), sequencer.increment()), (u64::MAX, u64::MAX));
+    assert!(!sequencer.advance(u64::MAX));
+    sequencer.wait(u64::MAX);
+}

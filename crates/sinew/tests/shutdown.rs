@@ -1,5 +1,6 @@
 //! The end of a runtime, with fibers in every state.
 
+use sinew::sync::channel;
 use sinew::{Builder, Runtime};
 use sinew_testkit::child::child;
 use sinew_testkit::{Log, watch};
@@ -312,4 +313,72 @@ fn leaving_main_and_exiting_with_fibers_suspended_is_fine() {
         drop(fiber.join());
     });
     outcome.assert_success();
+}
+
+/// A fiber drops a runtime whose fibers need the dropping fiber's carrier to end: they talk to its neighbour.
+#[test]
+fn a_runtime_dropped_in_a_fiber_of_another_does_not_block_the_carrier() {
+    struct Asks(channel::Sender<()>, channel::Receiver<()>);
+    impl Drop for Asks {
+        fn drop(&mut self) {
+            self.0.send(()).unwrap();
+            self.1.recv().unwrap();
+        }
+    }
+    let _watch = watch::a_minute();
+    let outer = Runtime::builder().carriers(1).build().unwrap();
+    outer.run(|| {
+        let (ask, asked) = channel::bounded(1);
+        let (answer, answered) = channel::bounded(1);
+        let neighbour = sinew::spawn_local(move || {
+            asked.recv().unwrap();
+            answer.send(()).unwrap();
+        });
+        let inner = Runtime::builder().carriers(1).build().unwrap();
+        let fiber = inner.spawn(move || {
+            let _asks = Asks(ask, answered);
+            sinew::park();
+        });
+        while fiber.fiber().waits_for().is_none() {
+            sinew::yield_now();
+        }
+        inner.shutdown_timeout(Duration::from_secs(3600)).unwrap();
+        assert!(sinew::is_cancel(&*fiber.join().unwrap_err()));
+        neighbour.join().unwrap();
+    });
+}
+
+/// Unwinding drops a runtime as well: the wait for its end is not cut short by a cancellation.
+#[test]
+fn a_cancelled_fiber_waits_for_the_end_of_the_runtime_that_it_drops() {
+    let _watch = watch::a_minute();
+    let outer = Runtime::builder().carriers(1).build().unwrap();
+    let ended = Arc::new(AtomicBool::new(false));
+    let theirs = ended.clone();
+    let fiber = outer.spawn(move || {
+        struct Ends(Arc<AtomicBool>);
+        impl Drop for Ends {
+            fn drop(&mut self) {
+                sinew::sleep(Duration::from_millis(5));
+                self.0.store(true, Ordering::SeqCst);
+            }
+        }
+        let inner = Runtime::builder().carriers(1).build().unwrap();
+        let ends = Ends(theirs);
+        let begun = inner.spawn(move || {
+            let _ends = ends;
+            sinew::park();
+        });
+        while begun.fiber().waits_for().is_none() {
+            sinew::yield_now();
+        }
+        sinew::park();
+        drop(inner);
+    });
+    while fiber.fiber().waits_for() != Some(sinew::WaitKind::Park) {
+        std::thread::yield_now();
+    }
+    fiber.cancel();
+    assert!(sinew::is_cancel(&*fiber.join().unwrap_err()));
+    assert!(ended.load(Ordering::SeqCst));
 }

@@ -331,16 +331,18 @@ impl Crew {
     }
 
     /// A carrier's thread has ended, or never began. When all have, their carriers can serve
-    /// another crew: until then the others look at their queues.
-    pub(crate) fn thread_ended(&self) {
+    /// another crew: until then the others look at their queues. True for the last one.
+    pub(crate) fn thread_ended(&self) -> bool {
         // ORDERING: AcqRel: the last one has seen the end of all others.
         let ended = self.ended.fetch_add(1, Ordering::AcqRel) + 1;
-        if ended as usize == self.carriers.len() {
+        let last = ended as usize == self.carriers.len();
+        if last {
             let counts = self.carriers.iter().map(|carrier| carrier.counters.copy()).collect();
             let _ = self.last_counts.set(counts);
             self.carriers.iter().for_each(|carrier| carrier.give_back());
         }
         futex::wake(self.ended.as_ptr());
+        last
     }
 
     /// Counts a fiber from outside that was not admitted, and has ended.

@@ -56,6 +56,8 @@ pub(crate) struct Extra {
     pub(crate) pinned_epoch: AtomicU64,
     /// The deadline of that wait, once the fiber has computed it; `NEVER` until then.
     pub(crate) pinned_until: AtomicU64,
+    /// The signal of the last wait for a future, if no waker is left of it: the next one needs no allocation.
+    pub(crate) signal: Cell<Option<Arc<crate::park::Signal>>>,
     /// What ends the wait of a thread in the kernel, if it ever waited there.
     pub(crate) bell: OnceLock<Bell>,
 }
@@ -96,6 +98,7 @@ impl Default for Extra {
             pinned_as: AtomicPtr::new(ptr::null_mut()),
             pinned_epoch: AtomicU64::new(0),
             pinned_until: AtomicU64::new(u64::MAX),
+            signal: Cell::new(None),
             bell: OnceLock::new(),
             armed: AtomicPtr::new(ptr::null_mut()),
             captured: AtomicPtr::new(ptr::null_mut()),

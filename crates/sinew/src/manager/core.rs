@@ -487,7 +487,7 @@ impl Drop for Core {
     fn drop(&mut self) {
         if self.has_ended() {
             // From here on the carrier may be anybody's: nobody can look at it by this.
-            self.crew.thread_ended();
+            let _ = self.crew.thread_ended();
         }
     }
 }

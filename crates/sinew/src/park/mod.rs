@@ -17,8 +17,8 @@ pub(crate) mod table;
 pub(crate) mod yielding;
 
 pub(crate) use on_root::{Parting, on_large_stack, on_root};
+pub(crate) use parker::{Signal, unpark, wake_pinned};
 pub use parker::{park, park_timeout};
-pub(crate) use parker::{park_as, unpark, wake_pinned};
 pub(crate) use pinned::{blocks_here, is_refused, without_waiting};
 pub use pinned::{can_yield, pinned};
 pub use slots::ContextSlot;

@@ -1,16 +1,21 @@
 //! `park` and `unpark`: a token that one fiber or thread waits for.
 //!
-//! The token is the primitive's own word: `EMPTY`, `NOTIFIED`, `PINNED`, or the epoch of the wait of whoever
-//! parks. Parking is one compare-exchange from `EMPTY` to the epoch; unparking one exchange to
-//! `NOTIFIED`, and if an epoch was there, a claim of that wait.
+//! The token is the primitive's own word: `EMPTY`, `NOTIFIED`, `PINNED`, or the epoch of the wait that parks.
+//! Parking is one compare-exchange from `EMPTY` to the epoch; unparking one exchange to `NOTIFIED`, and if an epoch
+//! was there, a claim of that wait.
+//!
+//! Each fiber and thread has a token of its own, for `park`. A wait for a future has another one, its [`Signal`]: a
+//! `park` or a second `block_on` inside a poll must not take the wake of the first.
 
 use super::{Wait, carrier};
 use crate::cancel;
 use crate::clock;
 use crate::fiber::state::{Epoch, Outcome};
 use crate::fiber::{Control, Flags, WaitKind};
-use crate::primitive::Ordering;
+use crate::primitive::{AtomicPtr, AtomicU64, Ordering};
 use core::time::Duration;
+use std::sync::Arc;
+use std::task::Wake;
 
 const EMPTY: u64 = 0;
 const NOTIFIED: u64 = 1;
@@ -45,13 +50,7 @@ const PINNED: u64 = 2;
 /// ```
 #[track_caller]
 pub fn park() {
-    park_until(WaitKind::Park, clock::NEVER);
-}
-
-/// Parks under another name.
-#[track_caller]
-pub(crate) fn park_as(kind: WaitKind) {
-    park_until(kind, clock::NEVER);
+    park_until(WaitKind::Park, clock::NEVER, |who| &who.token);
 }
 
 /// As [`park`], but returns after `timeout` at the latest.
@@ -64,16 +63,22 @@ pub(crate) fn park_as(kind: WaitKind) {
 /// ```
 #[track_caller]
 pub fn park_timeout(timeout: Duration) {
-    park_until(WaitKind::Park, clock::after(clock::now(), timeout));
+    park_until(WaitKind::Park, clock::after(clock::now(), timeout), |who| &who.token);
 }
 
+/// Waits for the token that `token` finds for the one who waits.
+#[inline(always)]
 #[track_caller]
-fn park_until(kind: WaitKind, deadline: u64) {
+fn park_until<'a>(
+    kind: WaitKind,
+    deadline: u64,
+    token: impl FnOnce(&'static Control) -> &'a AtomicU64,
+) {
     let wait = Wait::begin(kind, 0);
     let who = wait.who();
-    let token = &who.token;
+    let token = token(who);
     if !core::ptr::eq(who, wait.waiter().control()) {
-        return park_pinned(wait, deadline);
+        return park_pinned(wait, token, deadline);
     }
     let epoch = wait.waiter().epoch().bits();
     // ORDERING: AcqRel: Release publishes the wait, whose epoch `unpark` finds; Acquire shows what
@@ -94,10 +99,9 @@ fn park_until(kind: WaitKind, deadline: u64) {
 /// Parks a pinned fiber: the thread sleeps, and looks at the fiber's token when it is woken.
 #[cold]
 #[track_caller]
-fn park_pinned(wait: Wait, deadline: u64) {
+fn park_pinned(wait: Wait, token: &AtomicU64, deadline: u64) {
     let who = wait.who();
     // ORDERING: as in `park_until`.
-    let token = &who.token;
     if token.compare_exchange(EMPTY, PINNED, Ordering::AcqRel, Ordering::Acquire).is_err() {
         token.swap(EMPTY, Ordering::Acquire);
         wait.withdraw();
@@ -110,14 +114,68 @@ fn park_pinned(wait: Wait, deadline: u64) {
 
 /// Lets the next `park` of `control` pass, or the one under way.
 pub(crate) fn unpark(control: &Control) {
+    notify(&control.token, || control);
+}
+
+/// Sets a token, and wakes the one that waits for it.
+#[inline(always)]
+fn notify<'a>(token: &AtomicU64, who: impl FnOnce() -> &'a Control) {
     // ORDERING: AcqRel: Release publishes what the caller wrote before; Acquire shows the wait.
-    match control.token.swap(NOTIFIED, Ordering::AcqRel) {
+    match token.swap(NOTIFIED, Ordering::AcqRel) {
         EMPTY | NOTIFIED => {}
-        PINNED => wake_pinned(control, Outcome::Notified),
+        PINNED => wake_pinned(who(), Outcome::Notified),
         // The token was the only place where the wait was registered, and we have taken it.
         epoch => {
-            carrier::wake_alone(control, Epoch::from_bits(epoch), Outcome::Notified);
+            carrier::wake_alone(who(), Epoch::from_bits(epoch), Outcome::Notified);
         }
+    }
+}
+
+/// The token of one wait for a future, which its wakers set.
+///
+/// It serves one call of `block_on` at a time: it is reused only when no waker is left that could set it.
+pub(crate) struct Signal {
+    token: AtomicU64,
+    /// The fiber or thread that waits. Written before the token says that it does.
+    who: AtomicPtr<Control>,
+}
+
+impl Signal {
+    pub(crate) const fn new() -> Signal {
+        Signal { token: AtomicU64::new(EMPTY), who: AtomicPtr::new(core::ptr::null_mut()) }
+    }
+
+    /// Forgets a wake that came too late for the wait before.
+    pub(crate) fn reset(&mut self) {
+        self.token.store(EMPTY, Ordering::Relaxed);
+    }
+
+    /// Suspends the running fiber, or blocks the thread, until the signal is given. Returns at once if it was given
+    /// since the last call.
+    #[track_caller]
+    pub(crate) fn wait(&self) {
+        park_until(WaitKind::Future, clock::NEVER, |who| {
+            // ORDERING: Relaxed: published by the exchange of the token in `park_until`.
+            self.who.store(core::ptr::from_ref(who).cast_mut(), Ordering::Relaxed);
+            &self.token
+        });
+    }
+
+    /// Ends the wait under way, or the next.
+    fn give(&self) {
+        // SAFETY: asked for only if the token says that somebody waits, which is published after the pointer. Blocks
+        // are never unmapped; if the wait has ended meanwhile, its epoch matches nothing.
+        notify(&self.token, || unsafe { &*self.who.load(Ordering::Relaxed) });
+    }
+}
+
+impl Wake for Signal {
+    fn wake(self: Arc<Self>) {
+        self.give();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.give();
     }
 }
 

@@ -5,6 +5,7 @@ use super::{Builder, Handle, Runtime, environment, hooks};
 use crate::carrier::crew::{Crew, Settings};
 use crate::carrier::{Carrier, run, thread as owned};
 use crate::reactor::Reactor;
+use crate::sync::Event;
 use core::time::Duration;
 use std::io;
 use std::sync::Arc;
@@ -58,12 +59,13 @@ impl Builder {
             watchers: Vec::new(),
             patience: self.patience,
             shut_down: false,
+            ended: Arc::new(Event::new()),
         };
         for (started, carrier) in crew.carriers.iter().enumerate() {
-            if let Err(error) = start(carrier, &crew) {
+            if let Err(error) = start(carrier, &crew, &runtime.ended) {
                 // Dropping the runtime waits for the threads of all carriers; the rest never began.
                 for _ in started..count {
-                    crew.thread_ended();
+                    drop(Ended(crew.clone(), runtime.ended.clone()));
                 }
                 drop(runtime);
                 let message = format!(
@@ -154,18 +156,23 @@ fn available_cpus() -> usize {
     thread::available_parallelism().map_or(1, usize::from).min(MOST_CARRIERS)
 }
 
-fn start(carrier: &'static Carrier, crew: &Arc<Crew>) -> io::Result<()> {
-    let crew = crew.clone();
-    let name = format!("{}-{}", crew.settings.name, carrier.index());
-    owned::start(name, move || {
-        // Tells a shutdown that waits that this carrier is done. Its thread may stay for first-class fibers.
-        struct Ended(Arc<Crew>);
-        impl Drop for Ended {
-            fn drop(&mut self) {
-                self.0.thread_ended();
-            }
+/// Tells a shutdown, when it is dropped, that a carrier is done. The carrier's thread may stay for first-class fibers.
+struct Ended(Arc<Crew>, Arc<Event>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        if self.0.thread_ended() {
+            self.1.set();
         }
-        let ended = Ended(crew.clone());
+    }
+}
+
+fn start(carrier: &'static Carrier, crew: &Arc<Crew>, ended: &Arc<Event>) -> io::Result<()> {
+    let name = format!("{}-{}", crew.settings.name, carrier.index());
+    let crew = crew.clone();
+    let ended = ended.clone();
+    owned::start(name, move || {
+        let ended = Ended(crew.clone(), ended);
         run::run(carrier, crew);
         drop(ended);
     })?;

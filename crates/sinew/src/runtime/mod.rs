@@ -29,6 +29,7 @@ pub(crate) use shutdown::cancel_all;
 use crate::carrier::Crew;
 use crate::carrier::current as here;
 use crate::spawn::{self, JoinHandle};
+use crate::sync::Event;
 use core::time::Duration;
 use std::sync::Arc;
 
@@ -52,6 +53,8 @@ pub struct Runtime {
     /// How long dropping it waits.
     patience: Duration,
     shut_down: bool,
+    /// Set when all carriers are done.
+    ended: Arc<Event>,
     /// Threads that look at it from time to time, and end with it.
     watchers: Vec<std::thread::Thread>,
 }

@@ -12,6 +12,7 @@ use crate::carrier::current as here;
 use crate::clock;
 use crate::fiber::life::{CANCELLED, FINISHED};
 use crate::fiber::{Control, FiberRef, slab};
+use crate::park::can_yield;
 use crate::primitive::Ordering;
 use crate::report;
 use crate::spawn::{Fiber, describe};
@@ -84,14 +85,14 @@ impl Runtime {
     /// ```
     pub fn shutdown_timeout(mut self, timeout: Duration) -> Result<(), Leftover> {
         self.shut_down = true;
-        shut_down(self.handle.crew(), timeout)
+        self.shut_down(timeout)
     }
 }
 
 impl Drop for Runtime {
     fn drop(&mut self) {
         if !self.shut_down
-            && let Err(leftover) = shut_down(self.handle.crew(), self.patience)
+            && let Err(leftover) = self.shut_down(self.patience)
         {
             report::say(format_args!(
                 "runtime \"{}\" was dropped, but {leftover}",
@@ -106,37 +107,51 @@ impl Drop for Runtime {
 /// at birth; a round catches those that were born in between.
 const ROUND: Duration = Duration::from_millis(5);
 
-fn shut_down(crew: &Crew, timeout: Duration) -> Result<(), Leftover> {
-    let deadline = clock::after(clock::now(), timeout);
-    crew.advance(Phase::Closing);
-    cancel_all(crew);
-    let inside = here::fiber().is_some_and(|(carrier, _)| core::ptr::eq(carrier.crew(), crew));
-    if inside {
-        return Ok(());
-    }
-    let mut round = ROUND;
-    loop {
-        let left = clock::until(clock::now(), deadline).unwrap_or(Duration::MAX);
-        if crew.wait_ended(Some(left.min(round))) {
+impl Runtime {
+    fn shut_down(&self, timeout: Duration) -> Result<(), Leftover> {
+        let crew = self.handle.crew();
+        let deadline = clock::after(clock::now(), timeout);
+        crew.advance(Phase::Closing);
+        cancel_all(crew);
+        let inside = here::fiber().is_some_and(|(carrier, _)| core::ptr::eq(carrier.crew(), crew));
+        if inside {
             return Ok(());
         }
-        if left.is_zero() {
-            break;
+        let mut round = ROUND;
+        loop {
+            let left = clock::until(clock::now(), deadline).unwrap_or(Duration::MAX);
+            if self.wait_ended(left.min(round)) {
+                return Ok(());
+            }
+            if left.is_zero() {
+                break;
+            }
+            cancel_all(crew);
+            round = (round * 2).min(Duration::from_secs(1));
         }
-        cancel_all(crew);
-        round = (round * 2).min(Duration::from_secs(1));
+        crew.advance(Phase::Abandoned);
+        // A carrier that a fiber keeps busy will not get to it, and nobody helps it out any more: those of
+        // other runtimes who wait for its events must look elsewhere.
+        crew.drivers.iter().for_each(|driver| driver.close());
+        let mut fibers = Vec::new();
+        for_each_fiber(crew, |control| fibers.push(Fiber::new(control)));
+        if fibers.is_empty() {
+            // They ended after all; the threads will.
+            return Ok(());
+        }
+        Err(Leftover { fibers })
     }
-    crew.advance(Phase::Abandoned);
-    // A carrier that a fiber keeps busy will not get to it, and nobody helps it out any more: those of
-    // other runtimes who wait for its events must look elsewhere.
-    crew.drivers.iter().for_each(|driver| driver.close());
-    let mut fibers = Vec::new();
-    for_each_fiber(crew, |control| fibers.push(Fiber::new(control)));
-    if fibers.is_empty() {
-        // They ended after all; the threads will.
-        return Ok(());
+
+    /// Waits until all carriers are done; false if `timeout` is over before. A fiber of another runtime is suspended
+    /// meanwhile: the fibers that end may need its carrier.
+    fn wait_ended(&self, timeout: Duration) -> bool {
+        if can_yield() {
+            // Not a cancellation point: a runtime is dropped by unwinding, too.
+            cancel::masked(|| self.ended.wait_for(timeout))
+        } else {
+            self.handle.crew().wait_ended(Some(timeout))
+        }
     }
-    Err(Leftover { fibers })
 }
 
 pub(crate) fn cancel_all(crew: &Crew) {

@@ -1,18 +1,21 @@
 //! Futures in fibers.
 
 use super::handle::current;
-use crate::fiber::{FiberRef, WaitKind};
-use crate::park;
+use crate::fiber::FiberRef;
+use crate::park::Signal;
 use core::future::Future;
-use core::mem::ManuallyDrop;
 use core::pin::pin;
-use core::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
+use core::task::{Context, Poll, Waker};
+use std::sync::Arc;
 
 /// Waits for a future: suspends the fiber, or blocks the thread, until it is ready.
 ///
 /// The future is polled here. One that needs a reactor of its own (a socket of another runtime)
 /// must find that running on another thread. A cancelled fiber is unwound from here, and drops the
 /// future.
+///
+/// Calls nest: a poll may call `block_on` or [`park`](crate::park()), which take no wake of this call. Nor does
+/// [`Fiber::unpark`](crate::Fiber::unpark) end it: only the future's waker does.
 ///
 /// # Examples
 /// ```
@@ -27,53 +30,39 @@ use core::task::{Context, Poll, RawWaker, RawWakerVTable, Waker};
 /// ```
 #[track_caller]
 pub fn block_on<F: Future>(future: F) -> F::Output {
+    // Dropped after the future, which may keep wakers.
+    let signal = Borrowed::new();
     let mut future = pin!(future);
-    let waker = waker(current());
+    let waker = Waker::from(signal.signal.clone());
     let mut context = Context::from_waker(&waker);
     loop {
         if let Poll::Ready(output) = future.as_mut().poll(&mut context) {
             return output;
         }
-        park::park_as(WaitKind::Future);
+        signal.signal.wait();
     }
 }
 
-/// A waker that unparks a fiber or a thread. Its data is a counted reference.
-fn waker(fiber: super::Fiber) -> Waker {
-    let data = FiberRef::new(fiber.control()).into_counted().cast::<()>();
-    // SAFETY: the functions below keep the count.
-    unsafe { Waker::from_raw(RawWaker::new(data, &VTABLE)) }
+/// The signal of one call of `block_on`: taken from the fiber or thread if it keeps one, and put back unless a waker is
+/// left that may still give it. A call inside a poll finds none there, and makes another.
+struct Borrowed {
+    signal: Arc<Signal>,
+    owner: FiberRef,
 }
 
-static VTABLE: RawWakerVTable = RawWakerVTable::new(clone, wake, wake_by_ref, drop_waker);
-
-/// # Safety
-/// `data` is that of a waker that is alive.
-unsafe fn borrowed(data: *const ()) -> ManuallyDrop<FiberRef> {
-    // SAFETY: the waker keeps its reference.
-    ManuallyDrop::new(unsafe { FiberRef::from_counted(data.cast()) })
+impl Borrowed {
+    fn new() -> Borrowed {
+        let owner = FiberRef::new(current().control());
+        let kept = owner.extra_or_new().signal.take();
+        Borrowed { signal: kept.unwrap_or_else(|| Arc::new(Signal::new())), owner }
+    }
 }
 
-unsafe fn clone(data: *const ()) -> RawWaker {
-    // SAFETY: called with the data of a waker.
-    let fiber = unsafe { borrowed(data) };
-    let copy = FiberRef::clone(&*fiber);
-    RawWaker::new(copy.into_counted().cast(), &VTABLE)
-}
-
-unsafe fn wake(data: *const ()) {
-    // SAFETY: called with the data of a waker that is used up.
-    let fiber = unsafe { FiberRef::from_counted(data.cast()) };
-    park::unpark(&fiber);
-}
-
-unsafe fn wake_by_ref(data: *const ()) {
-    // SAFETY: called with the data of a waker.
-    let fiber = unsafe { borrowed(data) };
-    park::unpark(&fiber);
-}
-
-unsafe fn drop_waker(data: *const ()) {
-    // SAFETY: called with the data of a waker that is used up.
-    drop(unsafe { FiberRef::from_counted(data.cast()) });
+impl Drop for Borrowed {
+    fn drop(&mut self) {
+        if let Some(signal) = Arc::get_mut(&mut self.signal) {
+            signal.reset();
+            self.owner.extra_or_new().signal.set(Some(self.signal.clone()));
+        }
+    }
 }

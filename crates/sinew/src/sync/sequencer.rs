@@ -59,6 +59,10 @@ pub enum Reached {
     Cancelled,
 }
 
+/// From here on, an increment looks whether it is the last one. So many threads that have looked before and increment
+/// at the same time do not reach the end.
+const NEAR_THE_END: u64 = u64::MAX - (1 << 32);
+
 /// A counter that only grows, and those who wait for its values.
 ///
 /// Nothing increments it by itself: if fibers pass a turn on by number, one that may panic or be
@@ -125,7 +129,9 @@ impl Sequencer {
         self.counter.load(Ordering::SeqCst)
     }
 
-    /// Adds one; wakes those whose turn it is. Returns the new value.
+    /// Adds one; wakes the waiters whose turn it is. Returns the new value.
+    ///
+    /// The counter stays at `u64::MAX` once it has reached that.
     ///
     /// # Examples
     /// ```
@@ -133,10 +139,25 @@ impl Sequencer {
     /// ```
     #[inline]
     pub fn increment(&self) -> u64 {
+        if self.counter.load(Ordering::Relaxed) >= NEAR_THE_END {
+            return self.increment_near_the_end();
+        }
         // ORDERING: SeqCst: the page of this module, here and in the two below; Release for `get`.
         let value = self.counter.fetch_add(1, Ordering::SeqCst) + 1;
         self.changed();
         value
+    }
+
+    /// Adds one, unless that would make the counter start anew.
+    #[cold]
+    #[inline(never)]
+    fn increment_near_the_end(&self) -> u64 {
+        loop {
+            let old = self.get();
+            if old == u64::MAX || self.advance_from(old, old + 1) {
+                return old.saturating_add(1);
+            }
+        }
     }
 
     /// Brings the counter to `value`, if it is below that; wakes those whose turn it is. True if it
