@@ -30,6 +30,8 @@ pub mod io;
 #[cfg(not(sinew_loom))]
 pub mod manager;
 #[cfg(not(sinew_loom))]
+mod memory;
+#[cfg(not(sinew_loom))]
 mod metrics;
 #[cfg(sinew_loom)]
 mod model;
@@ -88,6 +90,7 @@ mod public {
     pub use crate::fiber::WaitKind;
     pub use crate::fiber::local::FiberLocal;
     pub use crate::inspect::{dump, fibers, stack_remaining};
+    pub use crate::memory::release_free_memory;
     pub use crate::park::{ContextSlot, can_yield, park, park_timeout, pinned, yield_now};
     pub use crate::report::{reset_report_hook, set_report_hook};
     pub use crate::runtime::{Group, Handle, Runtime, current_carrier, run, run_all};

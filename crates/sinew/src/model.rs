@@ -473,4 +473,8 @@ pub(crate) mod report {
     pub(crate) fn say(what: core::fmt::Arguments<'_>) {
         panic!("{what}");
     }
+
+    pub(crate) fn abort(what: core::fmt::Arguments<'_>) -> ! {
+        panic!("{what}");
+    }
 }

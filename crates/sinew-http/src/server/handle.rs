@@ -119,13 +119,17 @@ fn launch(
     Ok(ServerHandle { shared, accepting, clock, over, side: None, runtime: None })
 }
 
-/// Winds the clock, and closes connections that are idle for too long, until it is cancelled.
+/// Winds the clock, and closes connections that are idle for too long, until it is cancelled. Gives memory back when
+/// there are far fewer connections than there were.
 fn tend(shared: &Shared) {
     loop {
         sinew::sleep(shared.clock.period);
         shared.clock.wind();
         for connection in shared.expired() {
             connection.close_if_idle();
+        }
+        if shared.ends_burst() {
+            sinew::blocking(sinew::release_free_memory);
         }
     }
 }

@@ -48,6 +48,9 @@ pub(crate) struct Shared {
     pub(crate) clock: Clock,
 }
 
+/// The memory of so many connections, which the allocator would keep when they are closed, is some megabytes.
+const BURST: usize = 256;
+
 /// Room for files that are being sent: each has a descriptor, as a connection has.
 pub(crate) struct FileRoom {
     descriptors: Arc<Semaphore>,
@@ -92,6 +95,8 @@ pub(super) struct Open {
     connections: HashMap<u64, Arc<Connection>>,
     /// How many were accepted, and what those have done that are closed.
     past: ServerMetrics,
+    /// The most that were open at a time since the last burst.
+    peak: usize,
 }
 
 impl Shared {
@@ -134,6 +139,7 @@ impl Shared {
     pub(crate) fn enter(&self, connection: Arc<Connection>) {
         let mut open = self.open();
         open.connections.insert(connection.number, connection);
+        open.peak = open.peak.max(open.connections.len());
         open.past.connections_total += 1;
         self.count.fetch_add(1, Ordering::Relaxed);
     }
@@ -153,6 +159,19 @@ impl Shared {
     /// Those that are open at this moment.
     pub(crate) fn connections(&self) -> Vec<Arc<Connection>> {
         self.open().connections.values().cloned().collect()
+    }
+
+    /// Whether there are far fewer connections than there were: the next burst is told from this moment on.
+    pub(super) fn ends_burst(&self) -> bool {
+        let mut open = self.open();
+        let count = open.connections.len();
+        let ends = open.peak - count >= BURST && count <= open.peak / 2;
+        if ends {
+            open.peak = count;
+            // The table was made for as many as there were.
+            open.connections.shrink_to(2 * count);
+        }
+        ends
     }
 
     /// Those that have been idle for too long.

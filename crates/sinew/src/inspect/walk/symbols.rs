@@ -2,24 +2,40 @@
 
 use super::super::backtrace::Symbol;
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-/// What was found, and which objects were loaded then.
-type Known = ((u64, u64), HashMap<usize, Arc<[Symbol]>>);
+/// What was found so far.
+#[derive(Default)]
+struct Known {
+    /// Which objects were loaded then.
+    version: (u64, u64),
+    functions: HashMap<usize, Arc<[Symbol]>>,
+    /// When tables were last read; `None` if they were given back since.
+    read: Option<Instant>,
+}
+
+static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
+
+/// How long the tables of the program are kept for the next look-up. They may take some tens of megabytes.
+const KEPT: Duration = Duration::from_secs(5);
+
+fn known() -> MutexGuard<'static, Option<Known>> {
+    KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// The functions at an address, the innermost first. Addresses are looked up once: reading line tables
 /// takes far longer than walking a stack.
 pub(in super::super) fn at(address: usize) -> Arc<[Symbol]> {
-    static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    let (version, known) = known.get_or_insert_default();
+    let mut known = known();
+    let known = known.get_or_insert_default();
     let loaded = super::unwind::objects::version();
-    if *version != loaded {
+    if known.version != loaded {
         // Other objects may be at the same addresses by now.
-        *version = loaded;
-        known.clear();
+        known.version = loaded;
+        known.functions.clear();
     }
-    if let Some(symbols) = known.get(&address) {
+    if let Some(symbols) = known.functions.get(&address) {
         return symbols.clone();
     }
     let mut symbols = Vec::new();
@@ -31,12 +47,37 @@ pub(in super::super) fn at(address: usize) -> Arc<[Symbol]> {
             column: symbol.colno(),
         });
     });
-    if known.len() >= MOST {
-        known.clear();
+    if known.read.replace(Instant::now()).is_none() {
+        let thread = std::thread::Builder::new().name("sinew symbols".into());
+        if thread.spawn(give_back_later).is_err() {
+            // The next look-up tries again.
+            known.read = None;
+        }
+    }
+    if known.functions.len() >= MOST {
+        known.functions.clear();
     }
     let symbols: Arc<[Symbol]> = symbols.into();
-    known.insert(address, symbols.clone());
+    known.functions.insert(address, symbols.clone());
     symbols
+}
+
+/// Waits until no tables were read for a while, and gives their memory back. The names that were found stay.
+fn give_back_later() {
+    let mut left = KEPT;
+    loop {
+        std::thread::sleep(left);
+        let mut known = known();
+        let Some(known) = &mut *known else { return };
+        left = KEPT.saturating_sub(known.read.map_or(KEPT, |read| read.elapsed()));
+        if left.is_zero() {
+            // Under the lock: look-ups read the tables again afterwards.
+            backtrace::clear_symbol_cache();
+            known.read = None;
+            break;
+        }
+    }
+    crate::release_free_memory();
 }
 
 /// How many addresses are kept.
