@@ -128,3 +128,32 @@ fn a_carrier_that_was_idle_is_punctual_when_fibers_compute() {
     });
     assert!(late < Duration::from_millis(100), "{late:?}");
 }
+
+/// A short sleep on an idle carrier takes about as long as on a plain thread, also if it is one of many in a row.
+#[test]
+fn short_sleeps_in_a_row_stay_short() {
+    const SLEEP: Duration = Duration::from_micros(20);
+    if cfg!(any(sinew_asan, sinew_tsan)) {
+        return; // They take much longer, and by chance.
+    }
+    fn median(sleep: impl Fn()) -> Duration {
+        let mut times: Vec<_> = (0..101)
+            .map(|_| {
+                let start = Instant::now();
+                sleep();
+                start.elapsed()
+            })
+            .collect();
+        times.sort_unstable();
+        times[times.len() / 2]
+    }
+    let _watch = watch::a_minute();
+    let runtime = Runtime::builder().carriers(1).build().unwrap();
+    // Other processes may take the processor: one quiet round will do. Batches of 400 us fail in all.
+    let good = (0..50).any(|_| {
+        let thread = median(|| std::thread::sleep(SLEEP));
+        let fiber = runtime.run(|| median(|| sinew::sleep(SLEEP)));
+        fiber < thread * 2
+    });
+    assert!(good, "sleeps of {SLEEP:?} take more than twice as long in a fiber as in a thread");
+}

@@ -26,8 +26,12 @@ const SHORT_SLEEP: u64 = 100_000;
 /// Looks into the inbox before the first round.
 const GLANCES: u32 = 64;
 const FEWEST_ROUNDS: u32 = 1;
-/// A carrier whose sleeps are shorter than this, because deadlines are dense, sleeps as long.
-const DENSE: Duration = Duration::from_micros(400);
+/// How long a carrier sleeps that has many deadlines close together, so that each sleep takes some of them along.
+const BATCH: Duration = Duration::from_micros(400);
+/// Deadlines are close together if, since the sleep before, one has passed in each so many nanoseconds. Then the carrier
+/// is busy with them, and to wake up for each few costs more than it does to run them. A few fibers that sleep for
+/// moments are far from that: each of their sleeps is exact.
+const DENSE: u64 = 4_000;
 /// A carrier that sleeps longer than this keeps few stacks.
 const LONG_SLEEP: Duration = Duration::from_millis(100);
 /// Stacks that a carrier keeps for itself over a long sleep.
@@ -48,8 +52,8 @@ struct Round {
     rounds: Cell<u32>,
     /// Whether another carrier had a single fiber that was left to it.
     saw_lone: Cell<bool>,
-    /// How many sleeps in a row were short.
-    short: Cell<u32>,
+    /// When the carrier last decided how long to sleep, and how many deadlines had passed by then.
+    last_sleep: Cell<(u64, u64)>,
 }
 
 impl Round {
@@ -107,7 +111,7 @@ impl Carrier {
             watch: Cell::new(FIRST_WATCH),
             rounds: Cell::new(ROUNDS),
             saw_lone: Cell::new(false),
-            short: Cell::new(0),
+            last_sleep: Cell::new((clock::now(), 0)),
         };
         loop {
             self.shorten_tick_if_observed();
@@ -400,17 +404,21 @@ impl Carrier {
         if let Some(ask_at) = self.ask_at() {
             earliest = earliest.min(ask_at);
         }
-        let timeout = clock::left_until(earliest).map(|timeout| {
-            // One short sleep is exact; of many in a row, each takes some deadlines together.
-            let short = timeout < DENSE;
-            round.short.set(if short { round.short.get() + 1 } else { 0 });
-            if round.short.get() > 8 { DENSE } else { timeout }
-        });
+        let dense = self.deadlines_are_dense(round);
+        let timeout =
+            clock::left_until(earliest).map(|left| if dense { left.max(BATCH) } else { left });
         match (timeout, watches) {
             (Some(timeout), true) => Some(timeout.min(round.watch.get())),
             (None, true) => Some(round.watch.get()),
             (timeout, false) => timeout,
         }
+    }
+
+    /// Whether so many deadlines have passed since the sleep before that it is worth to wait for several.
+    fn deadlines_are_dense(&self, round: &Round) -> bool {
+        let (now, expired) = (clock::now(), self.counters.expired.load(Ordering::Relaxed));
+        let (before, expired_before) = round.last_sleep.replace((now, expired));
+        expired.saturating_sub(expired_before).saturating_mul(DENSE) > now - before
     }
 
     fn count_stacks(&self) {
