@@ -2,7 +2,7 @@
 
 use sinew::Runtime;
 use sinew::sync::{Barrier, Baton, Condvar, Event, FairMutex, FiberFuture, Futex, MultiLock};
-use sinew::sync::{Mutex, RwLock, Semaphore, Sequencer, channel};
+use sinew::sync::{Mutex, RwLock, Semaphore, Sequencer, Subscription, channel};
 use sinew_testkit::watch;
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -195,6 +195,16 @@ fn waits_of_sync(check: &dyn Fn(&str, &dyn Fn())) {
     check("a future", &|| {
         let future = FiberFuture::new();
         beside(|| assert_eq!(*future.wait(), 7), || future.set(7).unwrap());
+    });
+    check("a future with a pinned callback", &|| {
+        static CALLED: AtomicU64 = AtomicU64::new(0);
+        let future = FiberFuture::new();
+        let callback = || _ = CALLED.fetch_add(1, Ordering::Relaxed);
+        let subscription = std::pin::pin!(Subscription::new(callback));
+        future.subscribe_pinned(subscription.into_ref());
+        let before = CALLED.load(Ordering::Relaxed);
+        future.set(7).unwrap();
+        assert_eq!(CALLED.load(Ordering::Relaxed), before + 1);
     });
     let event = Event::new();
     check("an event", &|| {

@@ -1,9 +1,10 @@
 //! `FiberFuture`.
 
-use sinew::sync::{FiberFuture, channel, wait_for_multiple};
+use sinew::sync::{FiberFuture, Subscription, channel, wait_for_multiple};
 use sinew::{Runtime, WaitKind, select};
 use sinew_testkit::{Seed, watch};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -210,6 +211,106 @@ fn callbacks_are_called_once_or_dropped() {
     reset.set(3).unwrap();
     assert_eq!(called.load(Ordering::Relaxed), 2);
     assert_eq!(Arc::strong_count(&called), 1);
+}
+
+/// Counts its calls; the count of its owners tells whether it was dropped.
+fn counting(called: &Arc<AtomicUsize>) -> impl FnOnce() + Send + use<> {
+    let called = called.clone();
+    move || _ = called.fetch_add(1, Ordering::Relaxed)
+}
+
+#[test]
+fn pinned_callbacks_are_called_once_or_dropped() {
+    let called = Arc::new(AtomicUsize::new(0));
+    let calls = || called.load(Ordering::Relaxed);
+    let future = FiberFuture::new();
+    {
+        let left = pin!(Subscription::new(counting(&called)));
+        future.subscribe_pinned(left.into_ref());
+    }
+    assert_eq!((calls(), Arc::strong_count(&called)), (0, 1));
+    // The place of the one that left is free for another.
+    let first = pin!(Subscription::new(counting(&called)));
+    let first = first.into_ref();
+    future.subscribe_pinned(first);
+    future.set(1).unwrap();
+    assert_eq!((calls(), Arc::strong_count(&called)), (1, 1));
+    let again = catch_unwind(AssertUnwindSafe(|| future.subscribe_pinned(first)));
+    let message = again.unwrap_err().downcast::<&str>().unwrap();
+    assert!(message.contains("a second time"), "{message}");
+    // The value is set: the subscriber calls it.
+    let late = pin!(Subscription::new(counting(&called)));
+    future.subscribe_pinned(late.into_ref());
+    assert_eq!(calls(), 2);
+    drop(Subscription::new(counting(&called)));
+    assert_eq!((calls(), Arc::strong_count(&called)), (2, 1));
+}
+
+#[test]
+fn a_second_waiter_leaves_a_pinned_callback_alone() {
+    let called = Arc::new(AtomicUsize::new(0));
+    let future = FiberFuture::new();
+    let first = Box::pin(Subscription::new(counting(&called)));
+    future.subscribe_pinned(first.as_ref());
+    let second = pin!(Subscription::new(counting(&called)));
+    let second = second.into_ref();
+    let refused = |f: &dyn Fn()| {
+        let message = catch_unwind(AssertUnwindSafe(f)).unwrap_err().downcast::<String>().unwrap();
+        assert!(message.contains("one waiter at a time, and a custom waiter"), "{message}");
+    };
+    refused(&|| future.subscribe_pinned(second));
+    refused(&|| _ = future.wait());
+    refused(&|| future.subscribe(|| ()));
+    // One that was refused may try again.
+    drop(first);
+    future.subscribe_pinned(second);
+    future.set(7).unwrap();
+    assert_eq!(called.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn a_leaked_subscription_is_called_and_its_future_may_go() {
+    let called = Arc::new(AtomicUsize::new(0));
+    for sets in [false, true] {
+        let future = FiberFuture::new();
+        let leaked = Box::pin(Subscription::new(counting(&called)));
+        future.subscribe_pinned(leaked.as_ref());
+        std::mem::forget(leaked);
+        if sets {
+            future.set(7).unwrap();
+        }
+    }
+    assert_eq!(called.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn a_panic_of_a_pinned_callback_goes_on_in_the_setter() {
+    let future = FiberFuture::new();
+    let bad = pin!(Subscription::new(|| panic!("a bad subscriber")));
+    future.subscribe_pinned(bad.into_ref());
+    let payload = catch_unwind(AssertUnwindSafe(|| future.set(7))).unwrap_err();
+    assert_eq!(payload.downcast_ref::<&str>(), Some(&"a bad subscriber"));
+    assert_eq!(future.get(), Some(&7));
+}
+
+#[test]
+fn a_subscription_that_leaves_races_the_setter() {
+    let _watch = watch::a_minute();
+    for round in 0..2000 {
+        let (called, future) = (Arc::new(AtomicUsize::new(0)), FiberFuture::new());
+        let start = std::sync::Barrier::new(2);
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                start.wait();
+                future.set(round).unwrap();
+            });
+            let subscription = pin!(Subscription::new(counting(&called)));
+            future.subscribe_pinned(subscription.into_ref());
+            start.wait();
+        });
+        assert!(called.load(Ordering::Relaxed) <= 1);
+        assert_eq!(Arc::strong_count(&called), 1);
+    }
 }
 
 #[test]

@@ -56,6 +56,11 @@ impl Key {
         let spread = number.wrapping_add(key.wrapping_mul(0xD6E8_FEB8_6659_FD93));
         Key { address: number as usize * 2 + 1, generation: key, spread }
     }
+
+    /// Which of its object's keys this is.
+    pub(crate) fn number(self) -> u64 {
+        self.generation
+    }
 }
 
 /// What a waiter says of itself.

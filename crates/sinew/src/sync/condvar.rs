@@ -1,18 +1,18 @@
 //! Waiting until guarded data has changed.
 
+use super::guard::Guard;
 use super::moment;
-use crate::cancel::masked;
 use crate::clock;
 use crate::fiber::WaitKind;
 use crate::park::list::{Ended, List, Terms, Wakes, wait_after};
 use crate::primitive::{Cell, SpinLock};
 use core::time::Duration;
-use lock_api::{MutexGuard, RawMutex};
 use std::time::Instant;
 
-/// A condition variable, for the guards of any lock.
+/// A condition variable, for the [guards](Guard) of any lock.
 ///
-/// As [`std::sync::Condvar`], with the guard by reference. A wait may end without a notification,
+/// As [`std::sync::Condvar`], with the guard by reference; what is said of locking below is, for a guard to read,
+/// sharing the lock. A wait may end without a notification,
 /// and others may have changed the data before the lock was taken again: look at what you wait for
 /// in a loop, or use [`wait_while`](Self::wait_while).
 ///
@@ -75,7 +75,7 @@ impl Condvar {
     /// });
     /// ```
     #[track_caller]
-    pub fn wait<R: RawMutex, T: ?Sized>(&self, guard: &mut MutexGuard<'_, R, T>) {
+    pub fn wait<G: Guard>(&self, guard: &mut G) {
         self.wait_till(guard, clock::NEVER);
     }
 
@@ -91,11 +91,7 @@ impl Condvar {
     /// assert!(!changed.wait_for(&mut ready.lock(), Duration::from_millis(1)));
     /// ```
     #[track_caller]
-    pub fn wait_for<R: RawMutex, T: ?Sized>(
-        &self,
-        guard: &mut MutexGuard<'_, R, T>,
-        timeout: Duration,
-    ) -> bool {
+    pub fn wait_for<G: Guard>(&self, guard: &mut G, timeout: Duration) -> bool {
         self.wait_till(guard, moment(timeout))
     }
 
@@ -110,15 +106,12 @@ impl Condvar {
     /// assert!(!changed.wait_until(&mut ready.lock(), Instant::now()));
     /// ```
     #[track_caller]
-    pub fn wait_until<R: RawMutex, T: ?Sized>(
-        &self,
-        guard: &mut MutexGuard<'_, R, T>,
-        deadline: Instant,
-    ) -> bool {
+    pub fn wait_until<G: Guard>(&self, guard: &mut G, deadline: Instant) -> bool {
         self.wait_till(guard, clock::at(deadline))
     }
 
-    /// Waits as long as `condition` is true of the data.
+    /// Waits as long as `condition` is true of the data. A guard that may not change the data, or has none, is
+    /// given to the condition itself.
     ///
     /// # Examples
     /// ```
@@ -136,12 +129,12 @@ impl Condvar {
     /// });
     /// ```
     #[track_caller]
-    pub fn wait_while<R: RawMutex, T: ?Sized>(
+    pub fn wait_while<G: Guard>(
         &self,
-        guard: &mut MutexGuard<'_, R, T>,
-        mut condition: impl FnMut(&mut T) -> bool,
+        guard: &mut G,
+        mut condition: impl FnMut(&mut G::Seen) -> bool,
     ) {
-        while condition(guard) {
+        while condition(guard.seen()) {
             self.wait(guard);
         }
     }
@@ -163,41 +156,35 @@ impl Condvar {
     /// assert!(!three);
     /// ```
     #[track_caller]
-    pub fn wait_while_for<R: RawMutex, T: ?Sized>(
+    pub fn wait_while_for<G: Guard>(
         &self,
-        guard: &mut MutexGuard<'_, R, T>,
-        mut condition: impl FnMut(&mut T) -> bool,
+        guard: &mut G,
+        mut condition: impl FnMut(&mut G::Seen) -> bool,
         timeout: Duration,
     ) -> bool {
         let deadline = moment(timeout);
-        while condition(guard) {
+        while condition(guard.seen()) {
             if !self.wait_till(guard, deadline) {
-                return !condition(guard);
+                return !condition(guard.seen());
             }
         }
         true
     }
 
     #[track_caller]
-    fn wait_till<R: RawMutex, T: ?Sized>(
-        &self,
-        guard: &mut MutexGuard<'_, R, T>,
-        deadline: u64,
-    ) -> bool {
-        /// Locks again, also if the wait is left by unwinding. That wait is not cut short: whoever
-        /// has the guard relies on it.
-        struct Relock<'a, R: RawMutex>(&'a R, bool);
-        impl<R: RawMutex> Drop for Relock<'_, R> {
+    fn wait_till<G: Guard>(&self, guard: &mut G, deadline: u64) -> bool {
+        /// Locks again, also if the wait is left by unwinding. That wait is not cut short: the owner of the
+        /// guard relies on it.
+        struct Relock<'a, G: Guard>(&'a G, bool);
+        impl<G: Guard> Drop for Relock<'_, G> {
             fn drop(&mut self) {
-                if self.1 && !self.0.try_lock() {
-                    masked(|| self.0.lock());
+                if self.1 {
+                    self.0.relock();
                 }
             }
         }
-        // SAFETY: the lock is held, and held again when this returns: nobody sees it unlocked
-        // through the guard.
-        let raw = unsafe { MutexGuard::mutex(guard).raw() };
-        let mut relock = Relock(raw, false);
+        let guard = &*guard;
+        let mut relock = Relock(guard, false);
         let ended = wait_after(
             &self.waiting,
             Terms::new(WaitKind::Condvar, self, deadline),
@@ -211,8 +198,9 @@ impl Condvar {
             || {
                 if !relock.1 {
                     relock.1 = true;
-                    // SAFETY: the caller has the guard.
-                    unsafe { raw.unlock() };
+                    // SAFETY: `relock` takes the lock again before this returns or is unwound, and nothing
+                    // uses the guard before: the caller has lent it exclusively.
+                    unsafe { guard.unlock() };
                 }
             },
             |waiting, node| {

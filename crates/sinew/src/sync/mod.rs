@@ -34,6 +34,7 @@ mod event;
 mod fair_mutex;
 mod futex;
 mod future;
+mod guard;
 mod multi_lock;
 mod mutex;
 mod once;
@@ -55,7 +56,10 @@ pub use fair_mutex::{
     FairMutex, FairMutexGuard, FairMutexPlace, FairMutexTicket, RawFairMutex, TicketArm,
 };
 pub use futex::Futex;
-pub use future::{FiberFuture, FutureArm, Waitable, wait_for_multiple, wait_with_timeout};
+pub use future::{
+    FiberFuture, FutureArm, Subscription, Waitable, wait_for_multiple, wait_with_timeout,
+};
+pub use guard::Guard;
 pub use multi_lock::{MultiLock, MultiLockGuard, MultiLockSlot};
 pub use mutex::{MappedMutexGuard, Mutex, MutexGuard, RawMutex};
 pub use once::{LazyLock, Once, OnceLock};

@@ -135,7 +135,7 @@ impl MultiLock {
     #[track_caller]
     pub fn lock<'a>(&'a self, key: u64, slot: Pin<&'a mut MultiLockSlot>) -> MultiLockGuard<'a> {
         let slot = slot.into_ref();
-        self.enter(key, slot, Some(clock::NEVER));
+        enter(self.key(key), slot, Patience::Till(clock::NEVER));
         MultiLockGuard { slot, bound: PhantomData }
     }
 
@@ -155,7 +155,7 @@ impl MultiLock {
         slot: Pin<&'a mut MultiLockSlot>,
     ) -> Option<MultiLockGuard<'a>> {
         let slot = slot.into_ref();
-        self.enter(key, slot, None).then_some(())?;
+        enter(self.key(key), slot, Patience::None).then_some(())?;
         Some(MultiLockGuard { slot, bound: PhantomData })
     }
 
@@ -187,7 +187,7 @@ impl MultiLock {
         timeout: Duration,
     ) -> Option<MultiLockGuard<'a>> {
         let slot = slot.into_ref();
-        self.enter(key, slot, Some(moment(timeout))).then_some(())?;
+        enter(self.key(key), slot, Patience::Till(moment(timeout))).then_some(())?;
         Some(MultiLockGuard { slot, bound: PhantomData })
     }
 
@@ -201,78 +201,98 @@ impl MultiLock {
         }
         Key::numbered(number, key)
     }
+}
 
-    /// Puts the slot into the queue of the key, and waits until it is the first; without a deadline
-    /// only if it is at once. False if it is not.
-    #[track_caller]
-    fn enter(&self, key: u64, slot: Pin<&MultiLockSlot>, deadline: Option<u64>) -> bool {
-        let number = key;
-        let key = self.key(key);
-        let me = current::block().addr();
-        // SAFETY: the slot belongs to the caller, who has it pinned and not in use, and is not
-        // shared before it is in the queue.
-        let place = unsafe { &mut *slot.place.get() };
-        assert!(place.node.is_none(), "the slot of a MultiLock holds another key still");
-        let entry = &*place.entry.insert(Entry::new(key, false, me));
-        let bucket = table::bucket(key);
-        {
-            let mut bucket = bucket.lock();
-            let holder = bucket
-                .queue(key)
-                .and_then(|queue| queue.first().map(|first| first.payload().word.get()));
-            match holder {
-                None => {
-                    let node = &*place.node.insert(Node::marker(entry));
-                    // SAFETY: the slot is pinned, and takes the node out before it goes.
-                    unsafe { bucket.push(Pin::new_unchecked(node)) };
-                    return true;
-                }
-                Some(holder) => {
-                    drop(bucket);
-                    assert!(
-                        holder != me || deadline.is_none(),
-                        "deadlock: key {number} of a MultiLock is locked again by the fiber or \
-                         thread that holds it"
-                    );
-                }
-            }
-        }
-        let Some(deadline) = deadline else { return false };
-        loop {
-            // Whoever looks finds the key, and who has it.
-            let wait = Wait::begin(WaitKind::Key, core::ptr::from_ref(entry).addr());
-            let who = wait.who();
-            let node = &*place.node.insert(Node::new(&wait, entry));
-            let at_once = {
-                let mut bucket = bucket.lock();
-                let free = bucket.queue(key).is_none();
-                // SAFETY: as above.
+/// How long a caller waits for a key.
+#[derive(Clone, Copy)]
+enum Patience {
+    /// Not at all.
+    None,
+    /// Until a moment, or until it is cancelled.
+    Till(u64),
+    /// As long as it takes: it is not cut short.
+    Endless,
+}
+
+/// Puts the slot into the queue of the key, and waits until it is the first. False if that took too long.
+#[track_caller]
+fn enter(key: Key, slot: Pin<&MultiLockSlot>, patience: Patience) -> bool {
+    let me = current::block().addr();
+    // SAFETY: the slot belongs to the caller, who has it pinned and not in use, and is not
+    // shared before it is in the queue.
+    let place = unsafe { &mut *slot.place.get() };
+    assert!(place.node.is_none(), "the slot of a MultiLock holds another key still");
+    let entry = &*place.entry.insert(Entry::new(key, false, me));
+    let bucket = table::bucket(key);
+    {
+        let mut bucket = bucket.lock();
+        let holder = bucket
+            .queue(key)
+            .and_then(|queue| queue.first().map(|first| first.payload().word.get()));
+        match holder {
+            None => {
+                let node = &*place.node.insert(Node::marker(entry));
+                // SAFETY: the slot is pinned, and takes the node out before it goes.
                 unsafe { bucket.push(Pin::new_unchecked(node)) };
-                free
-            };
-            if at_once {
-                wait.abandon();
                 return true;
             }
-            let outcome = wait.suspend(deadline);
+            Some(holder) => {
+                drop(bucket);
+                assert!(
+                    holder != me || matches!(patience, Patience::None),
+                    "deadlock: key {} of a MultiLock is locked again by the fiber or thread that \
+                     holds it",
+                    key.number()
+                );
+            }
+        }
+    }
+    let deadline = match patience {
+        Patience::None => return false,
+        Patience::Till(deadline) => deadline,
+        Patience::Endless => clock::NEVER,
+    };
+    let endless = matches!(patience, Patience::Endless);
+    loop {
+        // An observer finds the key in the entry, and its holder in the queue.
+        let address = core::ptr::from_ref(entry).addr();
+        let wait = match endless {
+            true => Wait::begin_anyhow(WaitKind::Key, address),
+            false => Wait::begin(WaitKind::Key, address),
+        };
+        let who = wait.who();
+        let node = &*place.node.insert(Node::new(&wait, entry));
+        let at_once = {
+            let mut bucket = bucket.lock();
+            let free = bucket.queue(key).is_none();
+            // SAFETY: as above.
+            unsafe { bucket.push(Pin::new_unchecked(node)) };
+            free
+        };
+        if at_once {
+            wait.abandon();
+            return true;
+        }
+        let outcome = wait.suspend(deadline);
+        if node.is_granted() {
+            return true;
+        }
+        {
+            let mut bucket = bucket.lock();
+            // A thread may be granted the key when it has just seen that its wait ended.
             if node.is_granted() {
                 return true;
             }
-            {
-                let mut bucket = bucket.lock();
-                // A thread may be granted the key when it has just seen that its wait ended.
-                if node.is_granted() {
-                    return true;
-                }
-                if node.is_linked() {
-                    bucket.remove(node);
-                }
+            if node.is_linked() {
+                bucket.remove(node);
             }
-            place.node = None;
+        }
+        place.node = None;
+        if !endless {
             cancel::settle(who, outcome);
-            if outcome == Outcome::TimedOut && deadline <= clock::now() {
-                return false;
-            }
+        }
+        if outcome == Outcome::TimedOut && deadline <= clock::now() {
+            return false;
         }
     }
 }
@@ -376,6 +396,21 @@ pub struct MultiLockGuard<'a> {
     slot: Pin<&'a MultiLockSlot>,
     /// It stays with the fiber that locked.
     bound: PhantomData<*const ()>,
+}
+
+impl MultiLockGuard<'_> {
+    /// Unlocks the key, until [`lock_again`](Self::lock_again).
+    pub(super) fn unlock_for_a_while(&self) {
+        self.slot.release();
+    }
+
+    /// Locks the key again, as the last who came.
+    pub(super) fn lock_again(&self) {
+        // SAFETY: only the owner of the guard, which this is, touches the place; it is in no queue.
+        let entry = unsafe { &(*self.slot.place.get()).entry };
+        let key = entry.as_ref().expect("a guard has had its key").key();
+        enter(key, self.slot, Patience::Endless);
+    }
 }
 
 impl Drop for MultiLockGuard<'_> {

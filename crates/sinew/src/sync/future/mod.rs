@@ -2,7 +2,10 @@
 //!
 //! [`word`] has the protocol.
 
+mod subscription;
 pub(crate) mod word;
+
+pub use subscription::Subscription;
 
 use super::moment;
 use super::select::Arm;
@@ -145,10 +148,12 @@ impl<T> FiberFuture<T> {
         self.get()
     }
 
-    /// Has `callback` called by whoever sets the value, at once if it is set.
+    /// Has the setter call `callback`; calls it at once if the value is set.
+    ///
+    /// Takes memory for the callback; [`subscribe_pinned`](Self::subscribe_pinned) does not.
     ///
     /// # Panics
-    /// If somebody waits for it, or a callback was subscribed.
+    /// If the future has a waiter or a callback.
     ///
     /// # Examples
     /// ```

@@ -10,7 +10,7 @@
 //! `S`: set; the value is there. `B`: somebody is about to set it, or tries in vain.
 //! Otherwise zero, or one who waits: the block of a fiber or thread and the low bits of the number of
 //! its wait; with `M` the wait is for several futures; with `C` it is no waiter but a notice, a
-//! pointer to a box.
+//! pointer to a box; with both it is a pointer to the head of a subscription, which its owner has pinned.
 //!
 //! Setting is two steps: who sets `B` has the right to, writes the value, and exchanges the word for
 //! `S`. The exchange is the last access to the object; whoever was in the word is then woken or
@@ -19,10 +19,11 @@
 //!
 //! Where there is no value, *posting* is the exchange alone, and anybody may, more than once.
 //!
-//! Nothing in the word points to a stack: a block is never unmapped, and its wake word says whether
+//! Only a subscription is on a stack, and its page says how it leaves. A block is never unmapped, and its wake word says whether
 //! the wait is still the one that was meant. One whose number agrees in the low bits, a multiple of
 //! 2^18 waits later, would be woken for nothing, and every wait looks whether it is over.
 
+use super::subscription::Head;
 use crate::cancel::{self, masked};
 use crate::carrier;
 use crate::clock;
@@ -37,6 +38,7 @@ use std::task::Waker;
 const SET: u64 = 1;
 const NOTICE: u64 = 1 << 1;
 const MULTIPLE: u64 = 1 << 2;
+const PINNED: u64 = NOTICE | MULTIPLE;
 const BUSY: u64 = 1 << 63;
 
 /// Blocks are aligned to 64 bytes and have 48-bit addresses: 42 bits, above the three marks.
@@ -111,7 +113,10 @@ fn block(word: u64) -> &'static Control {
 /// Wakes or calls what stood in the word when it was set.
 #[inline(never)]
 fn tell(word: u64) {
-    if word & NOTICE != 0 {
+    if word & PINNED == PINNED {
+        // SAFETY: the head that `attach_head` put there, taken out once, by the exchange that has set the word.
+        unsafe { Head::call(head_of(word)) };
+    } else if word & NOTICE != 0 {
         // SAFETY: the box that `subscribe` put there, taken out once.
         unsafe { take_notice(word) }.give();
     } else {
@@ -296,11 +301,23 @@ impl Word {
         }
     }
 
-    /// Makes it as new; true if it was set. Nobody can be waiting or setting it.
+    /// Enters a subscription, to be called by the setter.
+    pub(super) fn attach_head(&self, head: *const Head) -> Attached {
+        self.attach(word_of(head))
+    }
+
+    /// Takes a subscription out again. False if the setter has taken it, or is about to.
+    pub(super) fn detach_head(&self, head: *const Head) -> bool {
+        // ORDERING: Relaxed: what the subscription has is its owner's, who is the caller.
+        self.0.compare_exchange(word_of(head), 0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
+    }
+
+    /// Makes it as new; true if it was set. Nothing can be waiting for it or setting it.
     pub(crate) fn reset(&mut self) -> bool {
         let word = self.0.load(Ordering::Relaxed);
         self.0.store(0, Ordering::Relaxed);
-        if word & NOTICE != 0 {
+        // A subscription that is still there was leaked: it borrows the future.
+        if word & PINNED == NOTICE {
             // SAFETY: the box that `subscribe` put there, taken out once.
             drop(unsafe { take_notice(word) });
         }
@@ -392,6 +409,16 @@ impl<'a> WordArm<'a> {
     }
 }
 
+/// A subscription as it stands in the word.
+fn word_of(head: *const Head) -> u64 {
+    head.expose_provenance() as u64 | PINNED
+}
+
+/// The head of the subscription that stands in the word.
+fn head_of(word: u64) -> *const Head {
+    core::ptr::with_exposed_provenance((word & !(BUSY | PINNED)) as usize)
+}
+
 /// # Safety
 /// The word holds a box that nobody else takes.
 #[cold]
@@ -410,7 +437,7 @@ pub(super) fn second_waiter(word: &Word, holder: &Holder) -> ! {
 /// Whoever sets a future needs a few instructions more. It is on another thread, since nothing in
 /// them waits, and may have lost its CPU.
 #[cold]
-fn pause() {
+pub(super) fn pause() {
     yield_thread();
 }
 

@@ -4,7 +4,7 @@ use super::{Attached, Wait, WaitKind, Word, encode};
 use crate::clock;
 use crate::model::{Kept, Tracked, check, check_within, deadline_passes, spawn, spawn_cancellable};
 use crate::primitive::{AtomicUsize, Ordering};
-use crate::sync::future::{FiberFuture, wait_for_multiple};
+use crate::sync::future::{FiberFuture, Subscription, wait_for_multiple};
 use core::time::Duration;
 use std::sync::Arc;
 
@@ -147,5 +147,48 @@ fn a_callback_is_called_once() {
         });
         setter.join().unwrap();
         assert_eq!(seen.0.load(Ordering::Relaxed), 1);
+    });
+}
+
+/// A subscription that is dropped while the value is set: the callback is called once or not at all, and its place may
+/// go at once.
+#[test]
+fn a_subscription_leaves_while_the_value_is_set() {
+    check(|| {
+        let future = Kept::new(FiberFuture::new());
+        let seen = Arc::new((AtomicUsize::new(0), Tracked::new(1)));
+        let setter = spawn(move || future.set(Tracked::new(7)).unwrap());
+        let theirs = seen.clone();
+        seen.1.add(1);
+        let callback = move || {
+            assert_eq!(theirs.1.get(), 2);
+            theirs.0.fetch_add(1, Ordering::Relaxed);
+        };
+        {
+            let subscription = core::pin::pin!(Subscription::new(callback));
+            future.subscribe_pinned(subscription.into_ref());
+        }
+        setter.join().unwrap();
+        let called = seen.0.load(Ordering::Relaxed);
+        assert!(called <= 1);
+        // Either the setter had the callback, or it was dropped; both have ended.
+        assert_eq!(Arc::strong_count(&seen), 1);
+        future.drop();
+    });
+}
+
+/// A pinned callback that stays subscribed is called once, by the setter or at once.
+#[test]
+fn a_pinned_callback_is_called_once() {
+    check(|| {
+        let future = Kept::new(FiberFuture::new());
+        let called = Arc::new(AtomicUsize::new(0));
+        let setter = spawn(move || future.set(Tracked::new(7)).unwrap());
+        let theirs = called.clone();
+        let callback = move || _ = theirs.fetch_add(1, Ordering::Relaxed);
+        let subscription = core::pin::pin!(Subscription::new(callback));
+        future.subscribe_pinned(subscription.into_ref());
+        setter.join().unwrap();
+        assert_eq!(called.load(Ordering::Relaxed), 1);
     });
 }
