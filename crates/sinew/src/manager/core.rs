@@ -91,6 +91,8 @@ pub(super) struct Core {
     looks: Cell<u32>,
     /// Whether the controller wanted to run it when it was running.
     again: Cell<bool>,
+    /// Whether `run` is under way.
+    pub(super) running: Cell<bool>,
     /// When the pool was last looked at.
     resized: Cell<u64>,
 }
@@ -155,6 +157,7 @@ impl Core {
             busy: Cell::new(false),
             looks: Cell::new(MOST_LOOKS),
             again: Cell::new(false),
+            running: Cell::new(false),
             resized: Cell::new(clock::now()),
         });
         let owner: Weak<dyn Any> = Rc::downgrade(&core) as Weak<dyn Any>;
@@ -277,6 +280,14 @@ impl Core {
                 }
             );
         }
+        struct Running<'a>(&'a Cell<bool>);
+        impl Drop for Running<'_> {
+            fn drop(&mut self) {
+                self.0.set(false);
+            }
+        }
+        self.running.set(true);
+        let _running = Running(&self.running);
         self.carrier.silence();
         // ORDERING: AcqRel: what was put in before is seen by what follows.
         self.shared.scheduled.swap(false, Ordering::AcqRel);

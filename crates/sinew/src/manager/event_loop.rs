@@ -46,6 +46,10 @@ type RemoteCallback = Box<dyn FnOnce() + Send>;
 pub(super) struct Inner {
     shared: Arc<Shared>,
     callbacks: RefCell<VecDeque<Callback>>,
+    /// Managers that callbacks of this turn have given tasks to: they run at its end.
+    this_turn: RefCell<VecDeque<Runner>>,
+    /// Whether a callback of the loop runs.
+    in_callback: Cell<bool>,
     timers: RefCell<BTreeMap<(Instant, u64), Callback>>,
     timer_numbers: Cell<u64>,
     /// Managers that wait for something, by number.
@@ -90,6 +94,8 @@ impl EventLoop {
             inner: Rc::new(Inner {
                 shared: Arc::new(shared),
                 callbacks: RefCell::default(),
+                this_turn: RefCell::default(),
+                in_callback: Cell::new(false),
                 timers: RefCell::default(),
                 timer_numbers: Cell::new(0),
                 resting: RefCell::default(),
@@ -172,7 +178,8 @@ impl EventLoop {
         self.inner.shared.terminated.swap(false, Ordering::Relaxed)
     }
 
-    /// Has `f` called by the loop.
+    /// Has `f` called by the loop, in its next turn if this is called by a callback. Tasks that `f` adds to managers of
+    /// the loop run in the turn in which it is called.
     ///
     /// # Examples
     /// ```
@@ -266,6 +273,19 @@ impl Inner {
         self.callbacks.borrow_mut().push_back(f);
     }
 
+    /// Has a manager run: at the end of this turn, if one of its callbacks asks for that, and in the next one
+    /// otherwise. So a task that a callback adds runs in the same turn, while managers that wake each other, or
+    /// whose fibers yield, do not keep the loop from its timers and descriptors.
+    pub(super) fn run_manager(&self, runner: Runner) {
+        if self.in_callback.get() && !runner.is_running() {
+            self.this_turn.borrow_mut().push_back(runner);
+        } else {
+            self.run_in_loop(Box::new(move || {
+                runner.run();
+            }));
+        }
+    }
+
     /// What a manager waits for; nothing if it waits for nothing, or is gone.
     pub(super) fn rests(&self, number: u64, rest: Option<(Rest, Runner)>) {
         let before = match rest {
@@ -278,6 +298,7 @@ impl Inner {
     fn is_kept(&self) -> bool {
         self.kept.get() > 0
             || !self.callbacks.borrow().is_empty()
+            || !self.this_turn.borrow().is_empty()
             || !self.timers.borrow().is_empty()
             || self.shared.has_callbacks()
     }
@@ -285,20 +306,42 @@ impl Inner {
     /// Does what there is to do; if that is nothing, sleeps until there is, if it may.
     fn turn(&self, sleeps: bool) {
         self.take_remote();
-        let idle = self.callbacks.borrow().is_empty();
+        // Managers of a turn that a panic has left run in this one.
+        let idle = self.callbacks.borrow().is_empty() && self.this_turn.borrow().is_empty();
         if idle || !self.resting.borrow().is_empty() {
             self.watch(sleeps && idle);
             self.take_remote();
         }
         self.run_timers();
-        // Those that they add are for the next turn.
+        // Callbacks that they add are for the next turn.
         let count = self.callbacks.borrow().len();
         for _ in 0..count {
             let callback = self.callbacks.borrow_mut().pop_front();
             if let Some(callback) = callback {
-                callback();
+                self.call(callback);
             }
         }
+        // They run outside of callbacks, so what they ask for is for the next turn, and this ends.
+        loop {
+            let runner = self.this_turn.borrow_mut().pop_front();
+            match runner {
+                Some(runner) => _ = runner.run(),
+                None => break,
+            }
+        }
+    }
+
+    /// Calls a callback, whose tasks run in this turn. A panic of it leaves the turn.
+    fn call(&self, callback: Callback) {
+        struct InCallback<'a>(&'a Cell<bool>, bool);
+        impl Drop for InCallback<'_> {
+            fn drop(&mut self) {
+                self.0.set(self.1);
+            }
+        }
+        // A callback may run the loop itself.
+        let _inside = InCallback(&self.in_callback, self.in_callback.replace(true));
+        callback();
     }
 
     fn take_remote(&self) {
@@ -405,7 +448,8 @@ impl Drop for EventLoop {
         drop(left);
         let callbacks = self.inner.callbacks.take();
         let timers = self.inner.timers.take();
-        drop((callbacks, timers));
+        let managers = self.inner.this_turn.take();
+        drop((callbacks, timers, managers));
     }
 }
 

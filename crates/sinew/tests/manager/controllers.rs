@@ -6,10 +6,11 @@ use sinew::manager::{
     Options, ReactorLoopController, RemoteHandle, Rest, Runner, SimpleLoopController, TaskFuture,
     manager_for,
 };
-use sinew::sync::Baton;
+use sinew::sync::{Baton, Semaphore};
 use sinew_testkit::child::child;
 use sinew_testkit::{Log, processor_time, watch};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
@@ -683,7 +684,7 @@ fn a_panic_of_a_controller_goes_to_the_caller_and_no_further() {
             continue;
         }
         let manager = make();
-        let told = |f: &dyn Fn()| std::panic::catch_unwind(std::panic::AssertUnwindSafe(f)).is_ok();
+        let told = |f: &dyn Fn()| catch_unwind(AssertUnwindSafe(f)).is_ok();
         let tells =
             [told(&|| manager.add_task(|| sinew::sleep(LONG))), told(&|| _ = counting.turn())];
         assert!(tells.contains(&false), "{call}");
@@ -734,4 +735,76 @@ fn a_controller_may_add_tasks_when_it_is_attached() {
     controller.run();
     assert!(!manager.has_tasks());
     assert_eq!(ran.get(), 11);
+}
+
+#[test]
+fn a_task_that_a_callback_adds_runs_in_the_same_turn() {
+    let _watch = watch::a_minute();
+    let events = EventLoop::new().unwrap();
+    let manager = manager_for(&events);
+    let log = Rc::new(RefCell::new(Vec::new()));
+    let note = |what: &'static str| {
+        let log = log.clone();
+        move || log.borrow_mut().push(what)
+    };
+    for (callback, task) in [("callback 1", "task 1"), ("callback 2", "task 2")] {
+        let (handle, called, ran) = (manager.clone(), note(callback), note(task));
+        events.run_in_loop(move || {
+            called();
+            handle.add_task(ran);
+        });
+    }
+    events.run_once();
+    // As in the loop of folly: behind the callbacks that are left of the turn.
+    assert_eq!(*log.borrow(), ["callback 1", "callback 2", "task 1", "task 2"]);
+}
+
+#[test]
+fn a_turn_ends_although_fibers_yield_and_managers_wake_each_other() {
+    let _watch = watch::a_minute();
+    let events = EventLoop::new().unwrap();
+    let [first, second] = [(); 2]
+        .map(|()| FiberManager::new(ReactorLoopController::on(&events), Options::new()).unwrap());
+    let turns = Rc::new([Semaphore::new(0), Semaphore::new(0)]);
+    let rounds = Rc::new(Cell::new(0));
+    for (me, manager) in [&first, &second].into_iter().enumerate() {
+        let (turns, rounds) = (turns.clone(), rounds.clone());
+        manager.add_task(move || {
+            while rounds.get() < 1000 {
+                rounds.set(rounds.get() + 1);
+                turns[1 - me].add(1);
+                turns[me].acquire().forget();
+            }
+            turns[1 - me].add(1);
+        });
+        let yields = Rc::new(Cell::new(0));
+        manager.add_task(move || {
+            while yields.get() < 1000 {
+                yields.set(yields.get() + 1);
+                sinew::yield_now();
+            }
+        });
+    }
+    let mut count = 0;
+    events.run_in_loop(|| ());
+    while events.run_once() {
+        count += 1;
+    }
+    assert!(count >= 100, "{count} turns of the loop for 1000 yields");
+}
+
+#[test]
+fn a_manager_of_a_turn_that_a_panic_left_runs_in_the_next() {
+    let _watch = watch::a_minute();
+    let events = EventLoop::new().unwrap();
+    let manager = manager_for(&events);
+    let ran = Rc::new(Cell::new(false));
+    let (handle, theirs) = (manager.clone(), ran.clone());
+    events.run_in_loop(move || {
+        handle.add_task(move || theirs.set(true));
+        panic!("after it has added a task");
+    });
+    assert!(catch_unwind(AssertUnwindSafe(|| events.run_once())).is_err());
+    events.run();
+    assert!(ran.get());
 }

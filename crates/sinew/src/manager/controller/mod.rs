@@ -332,6 +332,11 @@ impl Runner {
         self.shared.scheduled.load(Ordering::Relaxed)
     }
 
+    /// Whether the manager runs what is ready, or tells its controller how things are after that.
+    pub(super) fn is_running(&self) -> bool {
+        self.core.upgrade().is_some_and(|core| core.running.get())
+    }
+
     /// Sleeps until there may be something to do: until `timeout` is over, something happens to a descriptor that a
     /// fiber waits for, or [`waker`](Self::waker) is called.
     fn sleep(&self, timeout: Option<Duration>) {

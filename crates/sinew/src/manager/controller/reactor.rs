@@ -115,17 +115,10 @@ impl ReactorLoopController {
             self.keep_alive(inner.busy.get());
             // What another loop was told has gone with it.
             if awaiting || runner.is_scheduled() {
-                post(&event_loop.inner, runner.clone());
+                event_loop.inner.run_manager(runner.clone());
             }
         }
     }
-}
-
-/// Has a loop run a manager.
-fn post(event_loop: &LoopInner, runner: Runner) {
-    event_loop.run_in_loop(Box::new(move || {
-        runner.run();
-    }));
 }
 
 impl LoopController for ReactorLoopController {
@@ -138,7 +131,7 @@ impl LoopController for ReactorLoopController {
     fn schedule(&self) {
         let event_loop = self.inner.event_loop.borrow().upgrade();
         match (event_loop, self.inner.runner.get()) {
-            (Some(event_loop), Some(runner)) => post(&event_loop, runner.clone()),
+            (Some(event_loop), Some(runner)) => event_loop.run_manager(runner.clone()),
             _ => self.inner.awaiting.set(true),
         }
     }
