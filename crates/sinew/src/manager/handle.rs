@@ -174,7 +174,7 @@ impl ManagerHandle {
     }
 
     #[track_caller]
-    fn core(&self) -> Rc<Core> {
+    pub(super) fn core(&self) -> Rc<Core> {
         match self.core.upgrade() {
             Some(core) => {
                 core.assert_open();
@@ -278,7 +278,7 @@ impl ManagerHandle {
     #[track_caller]
     pub fn add_task_eager(&self, f: impl FnOnce() + 'static) {
         let core = self.core();
-        task::add(&core, Added::eager(), f);
+        task::add(&core, Added::eager(TaskOptions::new()), f);
     }
 
     /// The same; the handle has its result.
@@ -300,7 +300,7 @@ impl ManagerHandle {
         f: impl FnOnce() -> T + 'static,
     ) -> TaskFuture<T> {
         let core = self.core();
-        task::add_future(&core, Added::eager(), f)
+        task::add_future(&core, Added::eager(TaskOptions::new()), f)
     }
 
     /// Adds a task; `finally` is called with its result, or with what it panicked with, on the main context.
@@ -355,7 +355,7 @@ impl ManagerHandle {
         finally: impl FnOnce(std::thread::Result<T>) + 'static,
     ) {
         let core = self.core();
-        task::add_finally(&core, Added::eager(), f, finally);
+        task::add_finally(&core, Added::eager(TaskOptions::new()), f, finally);
     }
 
     /// Calls `f` on the stack of the thread, which is large; see [`run_in_main_context`](super::run_in_main_context).

@@ -59,6 +59,7 @@ mod promise;
 mod remote;
 mod state;
 mod task;
+mod with_options;
 
 pub use alarm::Alarm;
 pub use cache::{Loop, manager_for, manager_for_local, manager_for_with, remote_for};

@@ -2,7 +2,7 @@
 
 use super::core::Shared;
 use super::future::Promised;
-use super::{Executor, TaskFuture, task};
+use super::{Executor, TaskFuture, TaskOptions, task};
 use crate::fiber::FiberRef;
 use crate::primitive::Ordering;
 use crate::spawn::{Fiber, managed};
@@ -45,7 +45,7 @@ impl RemoteHandle {
     /// manager.remote().add_task_remote(move || drop(shared));
     /// ```
     pub fn add_task_remote(&self, f: impl FnOnce() + Send + 'static) {
-        self.submit(1, task::contained(f));
+        self.add(TaskOptions::new(), f);
     }
 
     /// Adds a task; the handle has its result.
@@ -73,8 +73,22 @@ impl RemoteHandle {
         &self,
         f: impl FnOnce() -> T + Send + 'static,
     ) -> TaskFuture<T> {
+        self.add_future(TaskOptions::new(), f)
+    }
+
+    #[track_caller]
+    pub(super) fn add(&self, options: TaskOptions, f: impl FnOnce() + Send + 'static) {
+        self.submit(&options, 1, task::contained(f));
+    }
+
+    #[track_caller]
+    pub(super) fn add_future<T: Send + 'static>(
+        &self,
+        options: TaskOptions,
+        f: impl FnOnce() -> T + Send + 'static,
+    ) -> TaskFuture<T> {
         let (promised, slot) = Promised::new(self.shared.clone());
-        let control = self.submit(2, promised.kept_by(f));
+        let control = self.submit(&options, 2, promised.kept_by(f));
         // SAFETY: the second reference is ours.
         let fiber = Fiber::from_ref(unsafe { FiberRef::from_counted(control) });
         TaskFuture::new(slot, fiber)
@@ -97,14 +111,17 @@ impl RemoteHandle {
         self.shared.open.load(Ordering::Relaxed)
     }
 
+    #[track_caller]
     fn submit(
         &self,
+        options: &TaskOptions,
         references: u64,
         f: impl FnOnce() + Send + 'static,
     ) -> &'static crate::fiber::Control {
         let crew = &self.shared.crew;
-        // SAFETY: the closure is `Send` and borrows nothing; what it panics with is caught by the caller's.
-        unsafe { managed::submit_remote(crew, references, f) }
+        let traits = task::traits(crew, options);
+        // SAFETY: the closure is `Send` and borrows nothing; the caller has wrapped it in what catches its panic.
+        unsafe { managed::submit_remote(crew, references, traits, f) }
     }
 }
 

@@ -4,7 +4,7 @@ use super::core::Core;
 use super::future::{Promised, TaskFuture};
 use super::measure;
 use super::options::TaskOptions;
-use crate::carrier::current;
+use crate::carrier::{Crew, current};
 use crate::fiber::local::Inherited;
 use crate::fiber::state::Outcome;
 use crate::fiber::{Control, FiberRef, Flags};
@@ -29,8 +29,8 @@ impl Added {
         Added { options, eager: false }
     }
 
-    pub(super) fn eager() -> Added {
-        Added { options: TaskOptions::new(), eager: true }
+    pub(super) fn eager(options: TaskOptions) -> Added {
+        Added { options, eager: true }
     }
 }
 
@@ -131,20 +131,30 @@ fn make(
 /// What a task gets from the one who adds it.
 #[track_caller]
 fn prepare(core: &Core, added: &Added) -> (Option<Vec<Inherited>>, Option<Traits>) {
-    let TaskOptions { name, stack_size, log_running_time: timed } = added.options.clone();
-    if let Some(size) = stack_size
-        && let Err(error) = core.crew.pool_of(size)
-    {
-        panic!("a task cannot have a stack of {size} bytes: {error}");
-    }
-    let special = name.is_some() || stack_size.is_some() || timed;
+    let traits = traits(&core.crew, &added.options);
     // What is inherited is copied by code of the user's, which may end the manager.
     let inherited = managed::inherited_here();
     core.assert_open();
     if added.eager {
         check_eager(core);
     }
-    (inherited, special.then_some(Traits { name, stack_size, timed }))
+    (inherited, traits)
+}
+
+/// What the options of a task ask for, if they ask for anything.
+///
+/// # Panics
+/// If the stack size is out of range.
+#[track_caller]
+pub(super) fn traits(crew: &Crew, options: &TaskOptions) -> Option<Traits> {
+    let TaskOptions { name, stack_size, log_running_time: timed } = options.clone();
+    if let Some(size) = stack_size
+        && let Err(error) = crew.pool_of(size)
+    {
+        panic!("a task cannot have a stack of {size} bytes: {error}");
+    }
+    let special = name.is_some() || stack_size.is_some() || timed;
+    special.then_some(Traits { name, stack_size, timed })
 }
 
 fn place(core: &Rc<Core>, eager: bool, control: &'static Control) {

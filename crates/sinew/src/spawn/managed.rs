@@ -77,6 +77,7 @@ fn bear(
 pub(crate) unsafe fn submit_remote<F: FnOnce()>(
     crew: &Crew,
     references: u64,
+    traits: Option<Traits>,
     f: F,
 ) -> &'static Control {
     let inherited = inherited_here();
@@ -84,7 +85,7 @@ pub(crate) unsafe fn submit_remote<F: FnOnce()>(
     // SAFETY: a vacant block is ours; the vtable belongs to the closure; the rest is the caller's promise.
     unsafe {
         task::store(control, f);
-        send(crew, control, id, (task::detached::<F>(), references), inherited);
+        send(crew, control, id, (task::detached::<F>(), references), inherited, traits);
     }
     control
 }
@@ -100,13 +101,18 @@ unsafe fn send(
     id: u64,
     (vtable, references): (&'static Vtable, u64),
     inherited: Option<Vec<Inherited>>,
+    traits: Option<Traits>,
 ) {
     if let Some(inherited) = inherited {
         adopt(control, inherited);
     }
+    let mut flags = crew.birth;
+    if let Some(traits) = traits {
+        flags.0 |= endow(control, crew, traits).0;
+    }
     control.crew.store(crew.number, Ordering::Relaxed);
     // Its birth is noted by who receives it: here it would take a look at the clock.
-    control.occupy(id, vtable, crew.birth, references, 0);
+    control.occupy(id, vtable, flags, references, 0);
     // SAFETY: as the caller promised.
     unsafe { submit(crew, control) };
 }

@@ -135,6 +135,7 @@ mod main_context;
 mod managers;
 mod nested;
 mod observers;
+mod options;
 mod order;
 mod panics;
 mod pools;
