@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// More carriers than any machine has CPUs.
 pub(super) const MOST_CARRIERS: usize = 4096;
 
-/// Settings of a [`Runtime`].
+/// Settings of a [`Runtime`](super::Runtime).
 ///
 /// # Examples
 /// ```
@@ -120,7 +120,7 @@ impl Builder {
 
     /// How many stacks of one size there may be at a time, at least 1, counting those that the
     /// carriers keep for later (some dozens each). A fiber that would need one more does not begin:
-    /// its `join` gives the [`io::Error`] as the payload.
+    /// its `join` gives the [`io::Error`](std::io::Error) as the payload.
     ///
     /// # Examples
     /// ```
@@ -297,7 +297,7 @@ impl Builder {
         self
     }
 
-    /// Whether it is [measured](Handle::measure) how long fibers run at a time, and how long they wait for
+    /// Whether it is [measured](crate::Handle::measure) how long fibers run at a time, and how long they wait for
     /// that when they were woken. It is not, if not set.
     ///
     /// # Examples
