@@ -281,6 +281,30 @@ fn nobody_sends() {
     );
 }
 
+/// The only sender belongs to a plain thread, which is free to send at any time: the report says that such threads
+/// are beyond its sight, and claims no deadlock.
+#[test]
+fn a_report_of_sleepers_tells_of_threads_that_it_cannot_see() {
+    fn hang(runtime: &Runtime) -> Fibers {
+        let (sender, receiver) = sinew::sync::channel::bounded::<u8>(1);
+        std::thread::spawn(move || {
+            let _sender = sender;
+            loop {
+                std::thread::park();
+            }
+        });
+        vec![spawn(runtime, "patient", move || _ = receiver.recv())]
+    }
+    hangs(
+        "a_report_of_sleepers_tells_of_threads_that_it_cannot_see",
+        hang,
+        &[
+            "all fibers are asleep, 1 of them, and only ",
+            " threads outside of sinew could wake them",
+        ],
+    );
+}
+
 #[test]
 fn nobody_else_has_the_channel() {
     fn hang(runtime: &Runtime) -> Fibers {

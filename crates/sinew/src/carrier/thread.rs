@@ -7,6 +7,7 @@
 //! the condition for them.
 
 use super::tenants;
+use crate::primitive::{AtomicUsize, Ordering};
 use crate::report;
 use std::io;
 use std::thread::{self, Thread};
@@ -16,11 +17,36 @@ use std::thread::{self, Thread};
 /// # Errors
 /// If the system has no thread left.
 pub(crate) fn start(name: String, f: impl FnOnce() + Send + 'static) -> io::Result<Thread> {
+    let counted = Counted::new();
     let thread = thread::Builder::new().name(name).spawn(move || {
+        let _counted = counted;
         f();
         stay_for_fibers();
     })?;
     Ok(thread.thread().clone())
+}
+
+/// Threads that were started here and have not ended.
+static OWNED: AtomicUsize = AtomicUsize::new(0);
+
+struct Counted;
+
+impl Counted {
+    fn new() -> Counted {
+        OWNED.fetch_add(1, Ordering::Relaxed);
+        Counted
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        OWNED.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// How many threads of sinew's there are.
+pub(crate) fn owned() -> usize {
+    OWNED.load(Ordering::Relaxed)
 }
 
 /// Returns if no suspended fiber belongs to the calling thread; otherwise reports it and never returns.

@@ -3,14 +3,15 @@
 use super::deadlock::has_stopped;
 use super::snapshot::{FiberInfo, pinned_wait_of};
 use crate::carrier::crew::Phase;
-use crate::carrier::{Crew, TimedWaits};
+use crate::carrier::{self, Crew, TimedWaits};
 use crate::fiber::state::Epoch;
-use crate::fiber::{Control, WaitKind, slab};
+use crate::fiber::{Control, Flags, WaitKind, slab};
 use crate::primitive::Ordering;
 
 /// All fibers, if every one of them waits for what another one would have to do, and so does every thread
-/// that is known to sinew, but for the caller: then nothing will ever happen, unless a thread that has never
-/// waited in sinew wakes one of them. `None` if somebody can go on: one that runs or will, one that waits for
+/// that is known to sinew, but for the caller: then nothing will ever happen, unless a thread that does not wait in
+/// sinew wakes one of them. A plain thread that has a sender, a lock or a handle and computes, or waits for something
+/// else, is such a thread: sinew cannot see what it has. `None` if somebody can go on: one that runs or will, one that waits for
 /// the time, for the kernel or for work on another thread.
 ///
 /// # Examples
@@ -18,7 +19,7 @@ use crate::primitive::Ordering;
 /// assert!(sinew::inspect::all_asleep().is_none());
 /// ```
 pub fn all_asleep() -> Option<Vec<FiberInfo>> {
-    let me = crate::carrier::current::known_block().addr();
+    let me = carrier::current::known_block().addr();
     let mut asleep = Vec::new();
     let mut awake = false;
     let before = all_rest()?;
@@ -48,6 +49,29 @@ pub fn all_asleep() -> Option<Vec<FiberInfo>> {
     }
     let fibers = super::snapshot::fibers();
     (!fibers.is_empty()).then_some(fibers)
+}
+
+/// How many threads of the process are neither sinew's nor asleep in a wait of sinew's, as far as a look tells: any of
+/// them may have what the fibers wait for. `None` where the system does not say how many threads there are.
+pub(super) fn unseen_threads() -> Option<usize> {
+    let all = std::fs::read_dir("/proc/self/task").ok()?.count();
+    let mut asleep = 0;
+    slab::for_each(|control| {
+        let is_thread = !control.life.is_vacant() && control.flags().has(Flags::PROXY);
+        // The proxy of a thread of sinew's, which is counted already, sleeps if a pinned fiber waits there.
+        asleep += usize::from(is_thread && sleeps(control).is_some() && !is_pinned_as(control));
+    });
+    Some(all.saturating_sub(carrier::thread::owned() + asleep))
+}
+
+/// Whether a pinned fiber waits as the thread of this proxy.
+fn is_pinned_as(proxy: &Control) -> bool {
+    let mut any = false;
+    slab::for_each(|control| {
+        let thread = pinned_wait_of(control, 0).map(|(thread, ..)| thread);
+        any |= thread.is_some_and(|thread| core::ptr::eq(thread, proxy));
+    });
+    any
 }
 
 /// How often each carrier of each crew went to sleep, if all of them sleep, are blocked by a pinned fiber, or

@@ -25,7 +25,7 @@ pub(crate) fn dump_on(signal: Signal) -> io::Result<()> {
     // The handler stays as long as the process, and so does what it rings.
     let bell: &'static Bell = Box::leak(Box::new(Bell::new()?));
     register(signal, || bell.ring())?;
-    std::thread::Builder::new().name("sinew-dump".to_owned()).spawn(|| {
+    crate::carrier::thread::start("sinew-dump".to_owned(), || {
         loop {
             if bell.wait(None) {
                 say();

@@ -1,11 +1,11 @@
 //! A thread that looks for those who wait for ever: circles, all asleep, leaks.
 
-use super::asleep::all_asleep;
+use super::asleep::{all_asleep, unseen_threads};
 use super::deadlock::deadlocks;
 use super::leak::{is_suspect, leaks};
 use super::snapshot::FiberInfo;
-use crate::carrier::Crew;
 use crate::carrier::crew::Phase;
+use crate::carrier::{Crew, thread};
 use crate::clock;
 use crate::report;
 use crate::spawn::{Fiber, FiberId, describe};
@@ -19,7 +19,7 @@ use std::thread::Thread;
 pub(crate) fn start(crew: &Arc<Crew>, period: Duration) -> io::Result<Thread> {
     let name = format!("{}-locks", crew.settings.name);
     let crew = Arc::downgrade(crew);
-    let watch = std::thread::Builder::new().name(name).spawn(move || {
+    thread::start(name, move || {
         let period = period.max(super::watchdog::LEAST);
         let mut search_at = clock::after(clock::now(), period.saturating_mul(PATIENCE));
         while crew.upgrade().is_some_and(|crew| crew.phase() < Phase::Closed) {
@@ -35,8 +35,7 @@ pub(crate) fn start(crew: &Arc<Crew>, period: Duration) -> io::Result<Thread> {
                     .saturating_add(SHARE * (end - begin));
             }
         }
-    })?;
-    Ok(watch.thread().clone())
+    })
 }
 
 /// How many periods a fiber waits at a channel before it is looked whether anybody can wake it, and how
@@ -114,9 +113,15 @@ fn report_new(told: &mut Told) {
     // Not if they are soon woken by a thread, and not again if they were.
     if !asleep.is_empty() && asleep == told.asleep && all_of != told.all_of {
         let count = fibers.len();
-        report::say(format_args!(
-            "all fibers are asleep, {count} of them, and nothing that is known here can wake them:"
-        ));
+        let but = match unseen_threads() {
+            Some(0) => "and nothing can wake them".to_owned(),
+            Some(1) => "and only a thread outside of sinew could wake them".to_owned(),
+            Some(threads) => format!("and only {threads} threads outside of sinew could wake them"),
+            None => {
+                "and only threads outside of sinew, if there are any, could wake them".to_owned()
+            }
+        };
+        report::say(format_args!("all fibers are asleep, {count} of them, {but}:"));
         super::say_dump();
         told.all_of = all_of;
     }

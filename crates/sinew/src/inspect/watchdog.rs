@@ -2,7 +2,7 @@
 
 use super::{memory, walk};
 use crate::carrier::crew::Phase;
-use crate::carrier::{Carrier, Crew};
+use crate::carrier::{Carrier, Crew, thread};
 use crate::clock;
 use crate::fiber::{FiberRef, Flags, slab};
 use crate::primitive::Ordering;
@@ -40,11 +40,10 @@ struct Watched {
 pub(crate) fn start(crew: &Arc<Crew>, threshold: Duration, dumps: bool) -> io::Result<Thread> {
     let name = format!("{}-watch", crew.settings.name);
     // The program's tables are read before they are needed: that takes longer than a fiber may.
-    let prepare = || walk::symbols(start as fn(&Arc<Crew>, Duration, bool) -> _ as usize);
-    std::thread::Builder::new().name(format!("{name}-tables")).spawn(prepare)?;
+    let prepare = || drop(walk::symbols(start as fn(&Arc<Crew>, Duration, bool) -> _ as usize));
+    thread::start(format!("{name}-tables"), prepare)?;
     let crew = Arc::downgrade(crew);
-    let watch = std::thread::Builder::new().name(name);
-    Ok(watch.spawn(move || watch_all(&crew, threshold, dumps))?.thread().clone())
+    thread::start(name, move || watch_all(&crew, threshold, dumps))
 }
 
 fn watch_all(crew: &Weak<Crew>, threshold: Duration, dumps: bool) {
@@ -128,7 +127,6 @@ impl Stall {
     /// Tells of the stall, and then, if that is wanted, what all fibers do. On a thread of its own, so that the watch
     /// over other carriers goes on.
     fn tell(self, dumps: bool) {
-        let thread = std::thread::Builder::new().name("sinew-report".to_owned());
         let (what, is_pinned) = self.what();
         let text = what.clone();
         let say = move || {
@@ -140,7 +138,7 @@ impl Stall {
                 super::say_dump();
             }
         };
-        if let Err(error) = thread.spawn(say) {
+        if let Err(error) = thread::start("sinew-report".to_owned(), say) {
             report::say(format_args!("{what}; there was no thread to find out where: {error}"));
         }
     }

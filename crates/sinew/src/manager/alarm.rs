@@ -115,7 +115,7 @@ impl std::fmt::Debug for Alarm {
 
 /// Starts the thread; false if there is none to be had.
 fn start() -> bool {
-    let thread = std::thread::Builder::new().name("sinew-alarm".into()).spawn(watch);
+    let thread = crate::carrier::thread::start("sinew-alarm".into(), watch);
     let started = match (&thread, &*BELL) {
         (Ok(_), Ok(_)) => return true,
         (Err(error), _) => error,

@@ -248,8 +248,7 @@ impl Shared {
         let mut state = self.lock();
         if !state.has_thread {
             let shared = self.clone();
-            let thread = std::thread::Builder::new().name("sinew log".into());
-            if thread.spawn(move || shared.run()).is_err() {
+            if crate::carrier::thread::start("sinew log".into(), move || shared.run()).is_err() {
                 // The next line tries again.
                 state.writer = Writer::Absent;
                 return;

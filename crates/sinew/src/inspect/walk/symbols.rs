@@ -48,8 +48,7 @@ pub(in super::super) fn at(address: usize) -> Arc<[Symbol]> {
         });
     });
     if known.read.replace(Instant::now()).is_none() {
-        let thread = std::thread::Builder::new().name("sinew symbols".into());
-        if thread.spawn(give_back_later).is_err() {
+        if crate::carrier::thread::start("sinew symbols".into(), give_back_later).is_err() {
             // The next look-up tries again.
             known.read = None;
         }
