@@ -2,7 +2,7 @@
 
 use sinew::Runtime;
 use sinew_testkit::child::child;
-use sinew_testkit::memory;
+use sinew_testkit::{memory, watch};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -95,4 +95,41 @@ fn a_hundred_thousand_are_looked_at_in_a_moment() {
         fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
     })
     .assert_success();
+}
+
+/// Control blocks of a burst of fibers are given back: when their carrier has been idle for a while, and when the
+/// runtime has ended.
+#[test]
+fn the_memory_of_control_blocks_is_given_back_after_a_burst() {
+    const BURST: usize = 400_000;
+    if cfg!(any(sinew_asan, sinew_tsan)) {
+        return; // They keep freed memory, and have much of their own.
+    }
+    let outcome = child("the_memory_of_control_blocks_is_given_back_after_a_burst", || {
+        let _watch = watch::a_minute();
+        let burst = || {
+            // Those that have not started have no stack: nearly all of their memory is control blocks.
+            let fibers: Vec<_> = (0..BURST).map(|_| sinew::spawn(|| ())).collect();
+            let resident = memory::resident();
+            fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
+            resident
+        };
+        let blocks = BURST * 192;
+        let ended = |runtime: Runtime| {
+            let full = runtime.run(burst);
+            drop(runtime);
+            (full, memory::resident())
+        };
+        let runtime = || Runtime::builder().carriers(1).build().unwrap();
+        let (full, after) = ended(runtime());
+        assert!(after + blocks / 2 < full, "{after} of {full} bytes are left");
+        // The blocks serve again, and an idle carrier gives them back as well.
+        let runtime = runtime();
+        let full = runtime.run(burst);
+        while memory::resident() + blocks / 2 >= full {
+            std::thread::yield_now();
+        }
+        assert_eq!(runtime.run(|| sinew::spawn(|| 7).join().unwrap()), 7);
+    });
+    outcome.assert_success();
 }

@@ -206,6 +206,8 @@ impl Carrier {
         // SAFETY: no fiber is left, so nobody uses them.
         unsafe { *self.stacks.get() = None };
         self.reserve.empty();
+        // SAFETY: this is the carrier's thread, which owns the slab.
+        unsafe { self.slab.trim() };
         self.observed.reset();
         self.disembed();
         self.set_thread(false);

@@ -62,6 +62,8 @@ pub(crate) struct Carrier {
     pub(crate) stacks: UnsafeCell<Option<StackCache>>,
     pub(crate) random: Cell<u64>,
     pub(crate) slab: Slab,
+    /// When the slab may be trimmed again.
+    pub(super) trim_at: Cell<u64>,
 
     pub(crate) inbox: Alone<Inbox<Control>>,
     pub(crate) deque: Deque<Control>,
@@ -123,6 +125,7 @@ impl Carrier {
             stacks: UnsafeCell::new(None),
             random: Cell::new(0),
             slab: Slab::new(),
+            trim_at: Cell::new(0),
             inbox: Alone::new(Inbox::new()),
             deque: Deque::new(256),
             timers: SpinLock::new(Timers::new()),

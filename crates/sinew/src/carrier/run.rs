@@ -34,6 +34,8 @@ const BATCH: Duration = Duration::from_micros(400);
 const DENSE: u64 = 4_000;
 /// A carrier that sleeps longer than this keeps few stacks.
 const LONG_SLEEP: Duration = Duration::from_millis(100);
+/// How often an idle carrier looks for control blocks that it does not need, in nanoseconds.
+const TRIM_EVERY: u64 = 1_000_000_000;
 /// Stacks that a carrier keeps for itself over a long sleep.
 const FEW_STACKS: usize = 32;
 /// How long somebody else's only unstarted fiber is left to its maker.
@@ -99,6 +101,8 @@ pub(crate) fn run(carrier: &'static Carrier, crew: Arc<Crew>) {
     // SAFETY: no fiber is left, so nobody uses them.
     unsafe { *carrier.stacks.get() = None };
     carrier.reserve.empty();
+    // SAFETY: this is the carrier's thread, which owns the slab.
+    unsafe { carrier.slab.trim() };
     carrier.observed.reset();
     carrier.set_thread(false);
     current::set_carrier(core::ptr::null());
@@ -348,6 +352,7 @@ impl Carrier {
             self.count_stacks();
             if timeout.is_none_or(|timeout| timeout > LONG_SLEEP) {
                 self.give_stacks_back();
+                self.trim_slab();
             }
             self.note_if_observed(Event::Sleep);
             self.rest(crew, timeout);
@@ -434,6 +439,16 @@ impl Carrier {
             && stacks.len() > FEW_STACKS
         {
             stacks.flush();
+        }
+    }
+
+    /// Gives back the memory of vacant control blocks, at most every second or so.
+    fn trim_slab(&self) {
+        let now = clock::now();
+        if now >= self.trim_at.get() {
+            self.trim_at.set(now.saturating_add(TRIM_EVERY));
+            // SAFETY: this is the carrier's thread, which owns the slab.
+            unsafe { self.slab.trim() };
         }
     }
 

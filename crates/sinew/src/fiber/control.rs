@@ -365,6 +365,12 @@ impl Control {
         }
     }
 
+    /// Makes zeros a vacant block again, none of whose waits was among the first `epochs`.
+    pub(super) fn revive(&self, epochs: u64) {
+        self.wake.restart(epochs);
+        self.vtable.set(&Vtable::NONE);
+    }
+
     /// Makes a vacant block a fiber that has not been submitted, with `references`.
     #[inline(always)]
     pub(crate) fn occupy(

@@ -6,6 +6,15 @@
 //!
 //! A slab's owner takes and gives without atomics. Other threads give through a list that the owner
 //! collects when its own is empty.
+//!
+//! # Giving memory back
+//!
+//! After a burst of fibers most chunks hold vacant blocks only. An idle owner [trims](Slab::trim) its slab: the pages of
+//! such a chunk, but for the one with its head, go back to the system, which leaves zeros in their place. Addresses
+//! stay valid, and zeros are a vacant block to everyone who has an old pointer: no reference, no wait under way. So a
+//! stale wake does nothing, as before. When the chunk is needed again, the epochs of its blocks begin behind the
+//! greatest that any of them had, which the head keeps: an epoch never comes twice. A chunk one of whose blocks has an
+//! `Extra` stays, because others may reach that by an old pointer.
 
 use super::control::Control;
 use crate::primitive::{Alone, AtomicPtr, AtomicU64, Ordering, SpinLock};
@@ -22,7 +31,15 @@ pub(super) struct Chunk {
     home: *const Slab,
     /// The one that was made before it.
     pub(super) next: *const Chunk,
+    /// Vacant blocks that a trim has counted. The rest belongs to the owner of `home`.
+    vacant: Cell<usize>,
+    /// No block has had more waits.
+    waits: Cell<u64>,
+    /// The next chunk without pages.
+    next_bare: Cell<*const Chunk>,
 }
+
+const _: () = assert!(size_of::<Chunk>() <= size_of::<Control>());
 
 pub(super) const BLOCKS: usize = CHUNK / size_of::<Control>() - 1;
 
@@ -56,6 +73,10 @@ pub(crate) struct Slab {
     returned: Alone<AtomicPtr<Control>>,
     /// The ids that are left of the last batch: the next, and the end.
     ids: Cell<(u64, u64)>,
+    /// Chunks whose pages were given back.
+    bare: Cell<*const Chunk>,
+    /// Chunks that have their pages.
+    chunks: Cell<usize>,
 }
 
 // SAFETY: the plain fields are the owner's, as the unsafe functions ask.
@@ -69,6 +90,8 @@ impl Slab {
             free: Cell::new(ptr::null()),
             returned: Alone::new(AtomicPtr::new(ptr::null_mut())),
             ids: Cell::new((0, 0)),
+            bare: Cell::new(ptr::null()),
+            chunks: Cell::new(0),
         }
     }
 
@@ -129,7 +152,73 @@ impl Slab {
         unsafe { self.take() }
     }
 
+    /// Provides free blocks.
     fn grow(&self) {
+        self.chunks.set(self.chunks.get() + 1);
+        let bare = self.bare.get();
+        if bare.is_null() {
+            return self.add_chunk();
+        }
+        // SAFETY: chunks are never unmapped, and the heads of bare ones are the owner's.
+        let chunk = unsafe { &*bare };
+        self.bare.set(chunk.next_bare.get());
+        for index in (1..=BLOCKS).rev() {
+            // SAFETY: a block of the chunk. Its memory is zero, which is a vacant block but for its vtable; others look
+            // at its atomics only.
+            let block = unsafe { &*bare.cast::<Control>().add(index) };
+            block.revive(chunk.waits.get());
+            self.push_free(block);
+        }
+    }
+
+    fn push_free(&self, block: &Control) {
+        block.link().store(self.free.get().cast_mut(), Ordering::Relaxed);
+        self.free.set(block);
+    }
+
+    /// Gives back the memory of chunks that have vacant blocks only. Takes as long as there are vacant blocks, some
+    /// nanoseconds each.
+    ///
+    /// # Safety
+    /// The caller is the owner.
+    pub(crate) unsafe fn trim(&self) {
+        if !cfg!(any(target_os = "linux", target_os = "android")) || self.chunks.get() < FEW_CHUNKS
+        {
+            return;
+        }
+        // ORDERING: Acquire: what the last users wrote; pairs with the Release in `return_to`.
+        let returned = self.returned.swap(ptr::null_mut(), Ordering::Acquire).cast_const();
+        let vacant = || blocks_of(self.free.get()).chain(blocks_of(returned));
+        // SAFETY: each block lies in a chunk of this slab, whose head the owner may use.
+        let chunk_of = |block: &Control| unsafe { &*head_of(block) };
+        for block in vacant() {
+            let chunk = chunk_of(block);
+            // One with an extra does not count: so its chunk is never complete.
+            let counts = usize::from(block.extra().is_none());
+            chunk.vacant.set(chunk.vacant.get() + counts);
+            chunk.waits.set(chunk.waits.get().max(block.wake.epochs()));
+        }
+        let all: Vec<&Control> = vacant().collect();
+        self.free.set(ptr::null());
+        for block in all.iter().rev() {
+            let chunk = chunk_of(block);
+            if chunk.vacant.get() < BLOCKS {
+                self.push_free(block);
+            }
+        }
+        for block in all {
+            let chunk = chunk_of(block);
+            if chunk.vacant.replace(0) == BLOCKS {
+                // The first of its blocks: the others find none counted.
+                // SAFETY: all blocks of the chunk are vacant, and in no list any more.
+                unsafe { give_pages_back(chunk) };
+                chunk.next_bare.set(self.bare.replace(chunk));
+                self.chunks.set(self.chunks.get() - 1);
+            }
+        }
+    }
+
+    fn add_chunk(&self) {
         let layout = core::alloc::Layout::from_size_align(CHUNK, CHUNK).expect("a valid layout");
         // SAFETY: the size is not zero.
         let memory = unsafe { std::alloc::alloc(layout) };
@@ -140,7 +229,13 @@ impl Slab {
         let mut next = ptr::null::<Control>();
         // SAFETY: fresh memory of that size; block `i` lies behind the head.
         unsafe {
-            chunk.write(Chunk { home: self, next: ptr::null() });
+            chunk.write(Chunk {
+                home: self,
+                next: ptr::null(),
+                vacant: Cell::new(0),
+                waits: Cell::new(0),
+                next_bare: Cell::new(ptr::null()),
+            });
             let blocks = memory.cast::<Control>();
             for index in (1..=BLOCKS).rev() {
                 let block = blocks.add(index);
@@ -163,6 +258,40 @@ impl Slab {
     }
 }
 
+/// Chunks that a slab keeps in any case: a megabyte.
+const FEW_CHUNKS: usize = 16;
+
+/// The head of the chunk that a block is in.
+#[inline(always)]
+fn head_of(control: *const Control) -> *const Chunk {
+    control.map_addr(|address| address & !(CHUNK - 1)).cast()
+}
+
+/// The blocks of a list, by their links.
+fn blocks_of(first: *const Control) -> impl Iterator<Item = &'static Control> {
+    let mut next = first;
+    core::iter::from_fn(move || {
+        // SAFETY: blocks are never unmapped.
+        let block = unsafe { next.as_ref()? };
+        next = block.link().load(Ordering::Relaxed);
+        Some(block)
+    })
+}
+
+/// Gives back the pages of a chunk but for the first, which has its head. They read as zeros afterwards.
+///
+/// # Safety
+/// All blocks of the chunk are vacant, and their owner uses them no more until it has revived them.
+unsafe fn give_pages_back(chunk: &Chunk) {
+    let page = sinew_context::stack::page_size();
+    if page < CHUNK {
+        let memory = ptr::from_ref(chunk).cast::<u8>().cast_mut();
+        // SAFETY: whole pages of the chunk, whose content nobody needs. Blocks that lie on the first page keep theirs,
+        // which is vacant as well.
+        unsafe { libc::madvise(memory.add(page).cast(), CHUNK - page, libc::MADV_DONTNEED) };
+    }
+}
+
 /// Gives a block back whose last reference is gone.
 ///
 /// # Safety
@@ -174,7 +303,7 @@ pub(crate) unsafe fn free(control: *const Control) {
         if let Some(extra) = (*control).extra() {
             extra.clear();
         }
-        let home = (*control.map_addr(|address| address & !(CHUNK - 1)).cast::<Chunk>()).home;
+        let home = (*head_of(control)).home;
         if ptr::eq(home, crate::carrier::current::slab()) {
             (*control).link().store((*home).free.get().cast_mut(), Ordering::Relaxed);
             (*home).free.set(control);
@@ -244,3 +373,6 @@ pub(crate) fn for_each(mut each: impl FnMut(&'static Control)) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -83,6 +83,16 @@ impl WakeWord {
         WakeWord(AtomicU64::new(NOTIFIED))
     }
 
+    /// How many waits there were, for [`restart`](Self::restart).
+    pub(crate) fn epochs(&self) -> u64 {
+        self.0.load(Ordering::Relaxed) / STEP
+    }
+
+    /// Has the next wait be the one after so many. The block is vacant, and has had no more.
+    pub(crate) fn restart(&self, epochs: u64) {
+        self.0.store((epochs * STEP) | NOTIFIED, Ordering::Relaxed);
+    }
+
     /// Begins the next wait. Only the waiter calls this, while no wait of its is under way.
     #[inline(always)]
     pub(crate) fn begin(&self) -> Epoch {

@@ -47,11 +47,11 @@ pub(in super::super) fn at(address: usize) -> Arc<[Symbol]> {
             column: symbol.colno(),
         });
     });
-    if known.read.replace(Instant::now()).is_none() {
-        if crate::carrier::thread::start("sinew symbols".into(), give_back_later).is_err() {
-            // The next look-up tries again.
-            known.read = None;
-        }
+    if known.read.replace(Instant::now()).is_none()
+        && crate::carrier::thread::start("sinew symbols".into(), give_back_later).is_err()
+    {
+        // The next look-up tries again.
+        known.read = None;
     }
     if known.functions.len() >= MOST {
         known.functions.clear();
