@@ -31,7 +31,7 @@ const BATCH: Duration = Duration::from_micros(400);
 /// Deadlines are close together if, since the sleep before, one has passed in each so many nanoseconds. Then the carrier
 /// is busy with them, and to wake up for each few costs more than it does to run them. A few fibers that sleep for
 /// moments are far from that: each of their sleeps is exact.
-const DENSE: u64 = 4_000;
+const DENSE: u64 = 20_000;
 /// A carrier that sleeps longer than this keeps few stacks.
 const LONG_SLEEP: Duration = Duration::from_millis(100);
 /// How often an idle carrier looks for control blocks that it does not need, in nanoseconds.
