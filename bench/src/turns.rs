@@ -1,4 +1,4 @@
-//! Who comes when: the order of the contenders, which differs from repeat to repeat.
+//! The order in which contenders run, which differs from repeat to repeat.
 //!
 //! A contender that always came first would find the caches and the clock of the processor as the
 //! harness left them, and one that always came after a greedy contender would pay for it. So the

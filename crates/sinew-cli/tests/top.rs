@@ -95,7 +95,7 @@ fn what_goes_wrong_is_named() {
     assert!(failure("ftp://localhost").contains("https://"));
 }
 
-/// A certificate that nobody vouches for has to be accepted by name.
+/// A self-signed certificate has to be accepted by name.
 #[test]
 fn routes_behind_tls_are_shown_if_the_certificate_is_accepted() {
     let _watchdog = a_minute();

@@ -57,7 +57,7 @@ impl Server {
     }
 }
 
-/// The routes, for those who may see them at this address.
+/// The debug routes, open to the clients that may reach this address.
 fn handler(local: SocketAddr) -> Box<dyn Handler> {
     let access = match local.ip().to_canonical().is_loopback() {
         true => Access::Loopback,

@@ -286,7 +286,7 @@ unsafe fn give_pages_back(chunk: &Chunk) {
     let page = sinew_context::stack::page_size();
     if page < CHUNK {
         let memory = ptr::from_ref(chunk).cast::<u8>().cast_mut();
-        // SAFETY: whole pages of the chunk, whose content nobody needs. Blocks that lie on the first page keep theirs,
+        // SAFETY: whole pages of the chunk, whose blocks are all vacant. Blocks that lie on the first page keep theirs,
         // which is vacant as well.
         unsafe { libc::madvise(memory.add(page).cast(), CHUNK - page, libc::MADV_DONTNEED) };
     }

@@ -66,7 +66,7 @@ pub fn park_timeout(timeout: Duration) {
     park_until(WaitKind::Park, clock::after(clock::now(), timeout), |who| &who.token);
 }
 
-/// Waits for the token that `token` finds for the one who waits.
+/// Suspends the waiter until its token is set. `token` finds the token of a waiter.
 #[inline(always)]
 #[track_caller]
 fn park_until<'a>(
@@ -163,7 +163,7 @@ impl Signal {
 
     /// Ends the wait under way, or the next.
     fn give(&self) {
-        // SAFETY: asked for only if the token says that somebody waits, which is published after the pointer. Blocks
+        // SAFETY: read only if the token says that a fiber waits; the waiter publishes the pointer before that. Blocks
         // are never unmapped; if the wait has ended meanwhile, its epoch matches nothing.
         notify(&self.token, || unsafe { &*self.who.load(Ordering::Relaxed) });
     }
