@@ -9,8 +9,8 @@ use sinew_context::{Fiber, live_fibers};
 use sinew_testkit::child::{child, child_with};
 use sinew_testkit::watch;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, mpsc};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Mutex, mpsc};
+use std::time::Duration;
 
 static DROPPED: AtomicBool = AtomicBool::new(false);
 static REPORTS: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -149,8 +149,8 @@ fn a_thread_whose_fibers_have_ended_ends() {
     .assert_success();
 }
 
-/// Two migratable fibers each take a suspended first-class fiber from one carrier to another, where it ends. The
-/// thread that counted it ends all the same.
+/// A migratable fiber takes a suspended first-class fiber from its carrier to the other one, where it ends. The thread
+/// that counted the first-class fiber ends all the same.
 #[test]
 fn a_thread_ends_when_its_fibers_have_ended_elsewhere() {
     let test = "a_thread_ends_when_its_fibers_have_ended_elsewhere";
@@ -158,26 +158,8 @@ fn a_thread_ends_when_its_fibers_have_ended_elsewhere() {
         let _watch = watch::a_minute();
         collect_reports();
         let runtime = Runtime::builder().carriers(2).build().unwrap();
-        let wander = || {
-            let started = sinew::current_carrier();
-            let fiber = Fiber::new(|caller| caller.resume().unwrap()).unwrap();
-            let suspended = fiber.resume().unwrap();
-            while sinew::current_carrier() == started {
-                let end = Instant::now() + Duration::from_micros(50);
-                while Instant::now() < end {
-                    std::hint::spin_loop();
-                }
-                sinew::yield_now();
-            }
-            drop(suspended);
-        };
-        let fibers = [0, 1, 2].map(|_| {
-            // SAFETY: nothing of a thread lives across its waits; the first-class fiber holds nothing.
-            let builder = unsafe { sinew::Builder::new().runtime(runtime.handle()).migratable() };
-            builder.spawn(wander).unwrap()
-        });
-        for fiber in fibers {
-            fiber.join().unwrap();
+        for _ in 0..3 {
+            take_a_fiber_to_the_other_carrier(&runtime);
         }
         // Destroyed at the end of each carrier.
         let values = (0..2).map(|carrier| {
@@ -192,6 +174,42 @@ fn a_thread_ends_when_its_fibers_have_ended_elsewhere() {
         assert!(REPORTS.lock().unwrap().is_empty());
     })
     .assert_success();
+}
+
+/// While the wanderer waits, a busy fiber takes its carrier and keeps it, so that only the other one can go on with it.
+fn take_a_fiber_to_the_other_carrier(runtime: &Runtime) {
+    let (started, carrier) = mpsc::channel();
+    let (go, gone) = sinew::sync::channel::bounded::<()>(1);
+    let moved = Arc::new(AtomicBool::new(false));
+    let wander = {
+        let moved = moved.clone();
+        move || {
+            let here = sinew::current_carrier();
+            let fiber = Fiber::new(|caller| caller.resume().unwrap()).unwrap();
+            let suspended = fiber.resume().unwrap();
+            started.send(here).unwrap();
+            gone.recv().unwrap();
+            assert_ne!(sinew::current_carrier(), here);
+            drop(suspended);
+            moved.store(true, Ordering::SeqCst);
+        }
+    };
+    // SAFETY: nothing of a thread lives across its wait; the first-class fiber holds nothing.
+    let builder = unsafe { sinew::Builder::new().runtime(runtime.handle()).migratable() };
+    let wanderer = builder.spawn(wander).unwrap();
+    let carrier = carrier.recv().unwrap().expect("the wanderer runs on a carrier");
+    let (taken, busy) = mpsc::channel();
+    let builder = sinew::Builder::new().runtime(runtime.handle()).carrier(carrier);
+    let occupant = builder.spawn(move || {
+        taken.send(()).unwrap();
+        while !moved.load(Ordering::SeqCst) {
+            std::hint::spin_loop();
+        }
+    });
+    busy.recv().unwrap();
+    go.send(()).unwrap();
+    wanderer.join().unwrap();
+    occupant.unwrap().join().unwrap();
 }
 
 /// Counts the threads that have destroyed their thread-locals.
