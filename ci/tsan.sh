@@ -9,7 +9,7 @@ export TSAN_OPTIONS="halt_on_error=1:suppressions=$PWD/ci/tsan.supp"
 # system: the sanitizer holds them back while a thread is in a call of the kernel that it does not know. And one
 # that uses up all descriptors, without which the sanitizer cannot look up what it is to leave out.
 run() {
-    cargo test --target "$HOST" --target-dir target/tsan "$@" -- --test-threads=1 \
+    cargo test --no-fail-fast --target "$HOST" --target-dir target/tsan "$@" -- --test-threads=1 \
         --skip others_run_while_the_disk_works --skip the_stacks_of_a_manager_go_with_it \
         --skip a_report_hook_that_waits_disturbs_no_wait
 }

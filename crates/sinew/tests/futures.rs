@@ -300,13 +300,16 @@ fn a_subscription_that_leaves_races_the_setter() {
         let (called, future) = (Arc::new(AtomicUsize::new(0)), FiberFuture::new());
         let start = std::sync::Barrier::new(2);
         std::thread::scope(|s| {
-            s.spawn(|| {
+            let setter = s.spawn(|| {
                 start.wait();
                 future.set(round).unwrap();
             });
-            let subscription = pin!(Subscription::new(counting(&called)));
-            future.subscribe_pinned(subscription.into_ref());
-            start.wait();
+            {
+                let subscription = pin!(Subscription::new(counting(&called)));
+                future.subscribe_pinned(subscription.into_ref());
+                start.wait();
+            }
+            setter.join().unwrap();
         });
         assert!(called.load(Ordering::Relaxed) <= 1);
         assert_eq!(Arc::strong_count(&called), 1);
