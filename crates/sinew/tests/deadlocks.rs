@@ -328,7 +328,11 @@ fn nobody_else_has_the_channel() {
     hangs(
         "nobody_else_has_the_channel",
         hang,
-        &["waits for ever in recv at 0x", "nobody else has that channel", "forgetful"],
+        &[
+            "waits for ever in recv at 0x",
+            "only fibers that wait for ever have that channel",
+            "forgetful",
+        ],
     );
 }
 

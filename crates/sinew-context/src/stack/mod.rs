@@ -237,17 +237,7 @@ impl Stack {
     /// a thirty-second at most.
     #[inline]
     pub fn stagger(&self) -> usize {
-        const LINE: usize = 64;
-        // Bits of the number of lines: at most 32 lines, half of the smallest page.
-        let bits = match self.size() / 1024 {
-            0..16 => return 0,
-            16..64 => 3,
-            _ => 5,
-        };
-        // Multiples of the golden ratio fall apart evenly, whatever the distance of the slots.
-        let page = (self.low.addr().get() as u64) >> 12;
-        let spread = page.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - bits);
-        spread as usize * LINE
+        stagger(self.low.addr().get(), self.size())
     }
 
     /// Names the fiber on this stack, for [`overflow::registry`]'s finder.
@@ -354,6 +344,12 @@ impl Found {
         self.range.end - OWNER_WORDS
     }
 
+    /// As [`Stack::stagger`].
+    #[doc(hidden)]
+    pub fn stagger(&self) -> usize {
+        stagger(self.range.start, self.range.len())
+    }
+
     /// Its addresses.
     pub fn range(&self) -> core::ops::Range<usize> {
         self.range.clone()
@@ -363,6 +359,22 @@ impl Found {
     pub fn high_water_mark(&self) -> Option<usize> {
         usage::touched_from(self.range.start, self.range.len())
     }
+}
+
+/// [`Stack::stagger`] of a stack that begins at `low`.
+#[inline(always)]
+fn stagger(low: usize, size: usize) -> usize {
+    const LINE: usize = 64;
+    // Bits of the number of lines: at most 32 lines, half of the smallest page.
+    let bits = match size / 1024 {
+        0..16 => return 0,
+        16..64 => 3,
+        _ => 5,
+    };
+    // Multiples of the golden ratio fall apart evenly, whatever the distance of the slots.
+    let page = (low as u64) >> 12;
+    let spread = page.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - bits);
+    spread as usize * LINE
 }
 
 unsafe fn release_single(low: NonNull<u8>, home: NonNull<Home>) {

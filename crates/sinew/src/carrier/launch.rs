@@ -27,7 +27,7 @@ use core::cell::Cell;
 use core::mem::ManuallyDrop;
 use core::ptr;
 use sinew_context::context::{self, Arrival, Context, Record};
-use sinew_context::stack::{Stack, StackAllocator};
+use sinew_context::stack::{Found, Stack, StackAllocator};
 use std::io;
 
 /// What the stack of a launch is used for.
@@ -64,19 +64,26 @@ impl Launch {
     }
 }
 
-/// The address of the block of the fiber that runs on a stack, for those who look at it from outside and
-/// know where its [top](Stack::top) is. Nothing if no fiber of a runtime does, or it cannot be read.
-#[cfg_attr(
-    not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))),
-    allow(dead_code, reason = "nobody looks there")
-)]
-pub(crate) fn fiber_on(top: usize, read: impl Fn(usize) -> Option<usize>) -> Option<usize> {
-    let launch = top - size_of::<Launch>();
+/// What a look from outside finds on a stack.
+pub(crate) struct Seen {
+    /// The address of the block of the fiber that runs on the stack, or was the last to run there.
+    pub(crate) block: usize,
+    /// The frames of the fiber lie below this address.
+    pub(crate) base: usize,
+}
+
+/// Looks at a stack from outside. `None` if the stack was last used for something else than a fiber of a runtime, or
+/// cannot be read.
+pub(crate) fn look_at(stack: &Found, read: impl Fn(usize) -> Option<usize>) -> Option<Seen> {
+    /// What `prepare` lays out, where the frames of the trampoline and of [`enter`] are later.
+    const FIRST_FRAME: usize = 32;
+    let launch = stack.top() - size_of::<Launch>();
     let launch = launch - launch % 16;
     // A record begins with its function.
     let entry: context::Entry = enter;
     (read(launch)? == entry as usize).then_some(())?;
-    read(launch + core::mem::offset_of!(Launch, control))
+    let block = read(launch + core::mem::offset_of!(Launch, control))?;
+    Some(Seen { block, base: launch - stack.stagger() - FIRST_FRAME })
 }
 
 /// What a fiber whose stack is shared with the fibers after it must not have.

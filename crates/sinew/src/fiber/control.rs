@@ -565,6 +565,11 @@ impl Control {
         }
     }
 
+    /// Whether the pointer to what few fibers have is at an address.
+    pub(crate) fn is_extra(&self, address: usize) -> bool {
+        (&raw const self.extra).addr() == address
+    }
+
     /// What few fibers have, if this one ever had any of it.
     #[inline(always)]
     pub(crate) fn extra(&self) -> Option<&Extra> {

@@ -83,6 +83,11 @@ impl Life {
         word & REFERENCES == 0 || word & FINISHED != 0
     }
 
+    /// Whether nothing refers to the block: it has neither a fiber nor the result of one.
+    pub(crate) fn is_unused(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & REFERENCES == 0
+    }
+
     /// Whether the result is there to be read.
     #[inline(always)]
     pub(crate) fn is_finished(&self) -> bool {

@@ -189,9 +189,10 @@ pub(super) fn capture_running(
         let stack = sinew_context::stack::find_without_lock(at.stack)?;
         // In the middle of a switch the next fiber is the current one, and the stack is still that of the
         // one before. Stacks of first-class fibers do not say whose they are.
-        let whose = launch::fiber_on(stack.top(), |address| memory::word(address).ok());
+        let whose = launch::look_at(&stack, |address| memory::word(address).ok());
         let me = core::ptr::from_ref(control);
-        let runs = core::ptr::eq(carrier.current(), me) && whose.is_none_or(|who| who == me.addr());
+        let runs = core::ptr::eq(carrier.current(), me)
+            && whose.is_none_or(|seen| seen.block == me.addr());
         let len = (stack.range().end - at.stack).min(MOST);
         let place = control.context.look().map(|context| context.address());
         let saved = place

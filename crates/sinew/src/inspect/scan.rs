@@ -12,9 +12,11 @@ pub(super) struct Region {
     pub(super) start: usize,
     pub(super) end: usize,
     /// Whether below it there is memory that can be neither: it may be the stack of a thread.
-    guarded: bool,
+    pub(super) guarded: bool,
     /// Whether the kernel calls it the stack of the first thread.
     first_stack: bool,
+    /// Whether the kernel calls it the heap.
+    pub(super) heap: bool,
 }
 
 /// All such parts.
@@ -39,8 +41,8 @@ pub(super) fn regions() -> io::Result<Vec<Region>> {
         let name = fields.nth(3);
         // What devices have mapped is not for reading.
         if access.starts_with("rw") && !name.is_some_and(|name| name.starts_with("/dev/")) {
-            let first_stack = name == Some("[stack]");
-            regions.push(Region { start, end, guarded: barrier == start, first_stack });
+            let (first_stack, heap) = (name == Some("[stack]"), name == Some("[heap]"));
+            regions.push(Region { start, end, guarded: barrier == start, first_stack, heap });
         }
     }
     Ok(regions)
@@ -310,7 +312,7 @@ mod tests {
         }
         let scanner = Scanner::new();
         let start = memory.addr();
-        let region = |end| Region { start, end, guarded: false, first_stack: false };
+        let region = |end| Region { start, end, guarded: false, first_stack: false, heap: false };
         let file = scanner.pages.as_ref().unwrap();
         let few = start + (64 << 20);
         assert!(resident::read(file, scanner.page, start, few).unwrap().is_empty());

@@ -7,6 +7,7 @@ use super::snapshot::FiberInfo;
 use crate::carrier::crew::Phase;
 use crate::carrier::{Crew, thread};
 use crate::clock;
+use crate::fiber::WaitKind;
 use crate::report;
 use crate::spawn::{Fiber, FiberId, describe};
 use core::time::Duration;
@@ -38,7 +39,7 @@ pub(crate) fn start(crew: &Arc<Crew>, period: Duration) -> io::Result<Thread> {
     })
 }
 
-/// How many periods a fiber waits at a channel before it is looked whether anybody can wake it, and how
+/// How many periods a fiber waits at a channel or a semaphore before memory is searched for what could wake it, and how
 /// many lie between two such searches.
 const PATIENCE: u32 = 10;
 /// How many times as long as a search takes there is none.
@@ -47,8 +48,8 @@ const SHARE: u64 = 50;
 /// Who takes part, in which of its waits.
 type Member = (FiberId, u32);
 
-/// Reports fibers that have waited for so long at channels that nobody else has, but those in `told`, who
-/// were.
+/// Reports fibers that have waited for so long and that nothing can wake, except those in `told`, which were reported
+/// before.
 fn report_leaks(told: &mut BTreeSet<Member>, patience: Duration) {
     let suspects: HashSet<Member> = super::snapshot::fibers()
         .iter()
@@ -65,8 +66,9 @@ fn report_leaks(told: &mut BTreeSet<Member>, patience: Duration) {
         let Some(wait) = info.wait else { continue };
         if suspects.contains(&member) && told.insert(member) {
             let who = describe(info.fiber.control());
+            let thing = if wait.kind == WaitKind::Semaphore { "semaphore" } else { "channel" };
             report::say(format_args!(
-                "{who} waits for ever in {} at {:#x}: nobody else has that channel",
+                "{who} waits for ever in {} at {:#x}: only fibers that wait for ever have that {thing}",
                 wait.kind.operation(),
                 wait.address
             ));

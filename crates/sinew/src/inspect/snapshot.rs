@@ -90,6 +90,11 @@ impl FiberInfo {
         self.fiber.id()
     }
 
+    /// Whether it is still suspended in the wait that was seen.
+    pub(super) fn is_still_so(&self) -> bool {
+        self.epoch.is_some_and(|epoch| self.fiber.control().wake.is_waiting(epoch))
+    }
+
     /// Its name.
     ///
     /// # Examples

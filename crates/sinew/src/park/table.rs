@@ -137,6 +137,13 @@ pub(crate) fn prepare() {
     let _: &[Aligned] = &*TABLE;
 }
 
+/// Whether an address is in the table.
+#[cfg(not(sinew_loom))]
+pub(crate) fn is_within(address: usize) -> bool {
+    let start = (&raw const TABLE).addr();
+    (start..start + size_of_val(&TABLE)).contains(&address)
+}
+
 /// The bucket in which `key` is.
 #[inline(always)]
 pub(crate) fn bucket(key: Key) -> &'static SpinLock<Bucket> {

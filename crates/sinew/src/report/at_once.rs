@@ -58,17 +58,17 @@ mod linux {
 
     pub(super) fn write(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
         let part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-        // The offset -1, in two halves, means the position of the file.
+        // The offset -1, in two halves, means the position of the file. Each argument has the width that `syscall` reads.
         // SAFETY: one valid entry, which the kernel only reads.
         let written = unsafe {
             libc::syscall(
                 libc::SYS_pwritev2,
-                fd,
+                libc::c_long::from(fd),
                 &raw const part,
                 1_usize,
                 -1_i64,
                 -1_i64,
-                libc::RWF_NOWAIT,
+                libc::c_long::from(libc::RWF_NOWAIT),
             )
         };
         match count(written as libc::ssize_t) {

@@ -316,7 +316,7 @@ impl Builder {
     /// whether [all are asleep](crate::inspect::all_asleep), and reports each once to the
     /// [report hook](crate::set_report_hook), with the functions that they are in. Every ten periods, or more
     /// rarely if that takes long, it looks for fibers that [wait for ever](crate::inspect::leaks) at
-    /// channels that nobody else has.
+    /// channels and semaphores.
     ///
     /// # Examples
     /// ```

@@ -30,6 +30,9 @@ pub use error::{
 pub use oneshot::{OneshotReceiver, OneshotSender, oneshot};
 pub use watch::{WatchArm, WatchReceiver, WatchSender, watch};
 
+/// Bytes of what both ends of a channel share, whatever the type of its messages.
+pub(crate) const CORE_SIZE: usize = size_of::<Core<()>>();
+
 use self::core::{Core, Failure, UNBOUNDED};
 use super::moment;
 use crate::clock;
