@@ -1,4 +1,4 @@
-//! What other processes took of the machine while something was measured.
+//! How busy the machine is, and how much of that other processes are.
 
 use std::time::{Duration, Instant};
 
@@ -10,19 +10,37 @@ pub(crate) struct Noise {
 
 impl Noise {
     pub(crate) fn start() -> Noise {
-        Noise { start: Instant::now(), busy: machine(), own: own() }
+        Noise { start: Instant::now(), busy: busy(), own: own() }
     }
 
     /// Time that others kept processors busy, as a share of one processor.
     pub(crate) fn share(&self) -> f64 {
-        let busy = machine().saturating_sub(self.busy);
+        let busy = busy().saturating_sub(self.busy);
         let own = own().saturating_sub(self.own);
         busy.saturating_sub(own).as_secs_f64() / self.start.elapsed().as_secs_f64()
     }
 }
 
+/// The share of the processors' time that is not used from now on.
+pub(crate) struct Idle {
+    start: Instant,
+    busy: Duration,
+}
+
+impl Idle {
+    pub(crate) fn start() -> Idle {
+        Idle { start: Instant::now(), busy: busy() }
+    }
+
+    pub(crate) fn share(&self) -> f64 {
+        let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
+        let busy = busy().saturating_sub(self.busy).as_secs_f64() / processors as f64;
+        (1.0 - busy / self.start.elapsed().as_secs_f64()).max(0.0)
+    }
+}
+
 /// Time that all processors were busy, since the machine started.
-fn machine() -> Duration {
+fn busy() -> Duration {
     let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
     let first = stat.lines().next().unwrap_or_default();
     let ticks: Vec<u64> = first.split_whitespace().skip(1).filter_map(|n| n.parse().ok()).collect();

@@ -38,6 +38,12 @@ pub(crate) struct Used {
     pub(crate) system: Duration,
 }
 
+impl Used {
+    pub(crate) fn total(self) -> Duration {
+        self.user + self.system
+    }
+}
+
 impl Server {
     pub(crate) fn start(command: Command) -> Result<Server, String> {
         let mut process = Process::start(command)?;
@@ -95,7 +101,7 @@ fn converse(first: &str, used: impl Fn() -> Used) -> Result<(), String> {
 }
 
 /// Processor time of this process.
-fn used() -> Used {
+pub(crate) fn used() -> Used {
     // SAFETY: an all-zero `rusage` is valid, and the call fills it in.
     let usage = unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();

@@ -1,19 +1,23 @@
-//! Sends requests and waits for their answers: one thread with epoll.
+//! Sends requests and waits for their answers: threads with an epoll each.
 //!
 //! Each connection has one request under way and sends the next when it has been answered. After a
 //! quarter of the time, which warms up, all answers are awaited, and the measurement begins anew; at
 //! its end the last answers are awaited too. Requests per second are those that were answered in
 //! time; latency and processor time count all of them.
 //!
-//! The client stays on one processor. If it wandered, so would the threads of the server, and their
-//! figures would have two values rather than one.
+//! A single thread stays on the last processor, several threads stay on a processor each. If they
+//! wandered, so would the threads of the server, and their figures would have two values rather than
+//! one.
 
 use super::histogram::Histogram;
 use super::{COMPUTE, MESSAGE, PATIENCE, wait_for_start};
-use crate::floor::threads::{last_processor, stay_on};
+use crate::floor::threads::{processor_from_last, stay_on};
+use crate::server;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::Barrier;
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// Events that are taken at once.
@@ -31,7 +35,9 @@ struct Connection {
     compute_at: Option<Instant>,
 }
 
+/// One thread of the client, with its share of the connections.
 struct Client {
+    processor: usize,
     epoll: OwnedFd,
     connections: Vec<Connection>,
     /// Requests that compute, per second and connection.
@@ -39,7 +45,7 @@ struct Client {
     chance: u64,
 }
 
-/// What was answered.
+/// The requests that were answered.
 struct Answered {
     latency: Histogram,
     requests: u64,
@@ -47,71 +53,124 @@ struct Answered {
     computed: u64,
 }
 
-pub(super) fn run(port: u16, connections: usize, time: Duration, rate: f64) -> io::Result<()> {
-    stay_on(last_processor());
-    crate::server::allow_files();
-    let mut client = Client::connect(port, connections, rate)?;
-    client.exchange(time / 4)?;
+/// What the client does.
+pub(super) struct Task {
+    pub(super) port: u16,
+    pub(super) connections: usize,
+    pub(super) threads: usize,
+    pub(super) time: Duration,
+    /// Requests that compute, per second and connection.
+    pub(super) rate: f64,
+}
+
+pub(super) fn run(task: &Task) -> io::Result<()> {
+    server::allow_files();
+    let mut clients: Vec<Client> =
+        (0..task.threads).map(|number| Client::new(number, task)).collect::<io::Result<_>>()?;
+    for number in 0..task.connections {
+        // A server may deal its connections out to two threads in turn. Each thread of the client
+        // gets connections of both.
+        clients[number / 2 % task.threads].connect(task.port)?;
+    }
+    exchange_all(&mut clients, task.time / 4)?;
     wait_for_start()?;
-    let answered = client.exchange(time)?;
+    let before = server::used();
+    let answered = exchange_all(&mut clients, task.time)?;
     println!(
-        "{} {} {} {} {}",
-        answered.in_time as f64 / time.as_secs_f64(),
+        "{} {} {} {} {} {}",
+        answered.in_time as f64 / task.time.as_secs_f64(),
         answered.latency.quantile(0.50),
         answered.latency.quantile(0.99),
-        answered.computed as f64 / time.as_secs_f64(),
-        answered.requests
+        answered.computed as f64 / task.time.as_secs_f64(),
+        answered.requests,
+        (server::used().total() - before.total()).as_secs_f64()
     );
     Ok(())
 }
 
+/// All threads send requests for so long, and wait for all answers.
+fn exchange_all(clients: &mut [Client], time: Duration) -> io::Result<Answered> {
+    let begin = &Barrier::new(clients.len());
+    thread::scope(|scope| {
+        let mut threads = Vec::new();
+        for client in clients {
+            threads.push(scope.spawn(move || {
+                stay_on(client.processor);
+                begin.wait();
+                client.exchange(time)
+            }));
+        }
+        let mut all = Answered::default();
+        for thread in threads {
+            all.add(&thread.join().expect("it does not panic")?);
+        }
+        Ok(all)
+    })
+}
+
+impl Default for Answered {
+    fn default() -> Answered {
+        Answered { latency: Histogram::new(), requests: 0, in_time: 0, computed: 0 }
+    }
+}
+
+impl Answered {
+    fn add(&mut self, other: &Answered) {
+        self.latency.add(&other.latency);
+        self.requests += other.requests;
+        self.in_time += other.in_time;
+        self.computed += other.computed;
+    }
+}
+
 impl Client {
-    fn connect(port: u16, connections: usize, rate: f64) -> io::Result<Client> {
-        // SAFETY: no preconditions; what is returned is a new descriptor or an error.
+    /// The thread with this number, without connections.
+    fn new(number: usize, task: &Task) -> io::Result<Client> {
+        // SAFETY: no preconditions; the call returns a new descriptor or an error.
         let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
         if epoll < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: it is new, and nobody else's.
+        // SAFETY: the descriptor is new, and owned by nothing else.
         let epoll = unsafe { OwnedFd::from_raw_fd(epoll) };
-        let mut client = Client { epoll, connections: Vec::new(), rate, chance: 1 };
-        for number in 0..connections {
-            let stream = TcpStream::connect(("127.0.0.1", port))?;
-            stream.set_nodelay(true)?;
-            stream.set_nonblocking(true)?;
-            super::idle::reset_on_close(&stream);
-            let mut event = libc::epoll_event {
-                events: (libc::EPOLLIN | libc::EPOLLET) as u32,
-                u64: number as u64,
-            };
-            let descriptor = stream.as_raw_fd();
-            // SAFETY: both descriptors are open, and the event is valid.
-            let result = unsafe {
-                libc::epoll_ctl(
-                    client.epoll.as_raw_fd(),
-                    libc::EPOLL_CTL_ADD,
-                    descriptor,
-                    &mut event,
-                )
-            };
-            if result != 0 {
-                return Err(io::Error::last_os_error());
-            }
-            client.connections.push(Connection {
-                stream,
-                sent: Instant::now(),
-                computes: false,
-                compute_at: None,
-                received: 0,
-            });
+        Ok(Client {
+            // The first thread is on the last processor.
+            processor: processor_from_last(number),
+            epoll,
+            connections: Vec::new(),
+            rate: task.rate,
+            chance: 2 * number as u64 + 1,
+        })
+    }
+
+    /// Opens one more connection.
+    fn connect(&mut self, port: u16) -> io::Result<()> {
+        let stream = TcpStream::connect(("127.0.0.1", port))?;
+        stream.set_nodelay(true)?;
+        stream.set_nonblocking(true)?;
+        super::idle::reset_on_close(&stream);
+        let mut event = libc::epoll_event {
+            events: (libc::EPOLLIN | libc::EPOLLET) as u32,
+            u64: self.connections.len() as u64,
+        };
+        let (epoll, descriptor) = (self.epoll.as_raw_fd(), stream.as_raw_fd());
+        // SAFETY: both descriptors are open, and the event is valid.
+        if unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, descriptor, &mut event) } != 0 {
+            return Err(io::Error::last_os_error());
         }
-        Ok(client)
+        self.connections.push(Connection {
+            stream,
+            sent: Instant::now(),
+            computes: false,
+            compute_at: None,
+            received: 0,
+        });
+        Ok(())
     }
 
     /// Sends requests for so long, and waits for all answers.
     fn exchange(&mut self, time: Duration) -> io::Result<Answered> {
-        let mut answered =
-            Answered { latency: Histogram::new(), requests: 0, in_time: 0, computed: 0 };
+        let mut answered = Answered::default();
         let start = Instant::now();
         let end = start + time;
         for number in 0..self.connections.len() {

@@ -17,6 +17,11 @@ impl Histogram {
         self.counts[step_of(nanoseconds)] += 1;
     }
 
+    /// Adds all durations that another histogram counts.
+    pub(super) fn add(&mut self, other: &Histogram) {
+        self.counts.iter_mut().zip(&other.counts).for_each(|(count, more)| *count += more);
+    }
+
     /// The duration, in microseconds, that this share of all did not exceed.
     pub(super) fn quantile(&self, share: f64) -> f64 {
         let all: u64 = self.counts.iter().sum();

@@ -11,6 +11,7 @@ pub(crate) mod wrk;
 
 use crate::apart::Process;
 use crate::load::{CALM, mix};
+use crate::noise::Idle;
 use crate::server::{Server, allow_files};
 use std::hint::black_box;
 use std::process::Command;
@@ -61,13 +62,15 @@ const HTTP_SAMPLES: u32 = 50;
 /// What is done with a server.
 #[derive(Clone, Copy)]
 pub(crate) enum Load {
-    /// On so many connections one request each is under way at any time. Gives requests per second,
-    /// p50 and p99 of their latency in microseconds, and microseconds of user and of system time that
-    /// the server took for a request.
-    Echo(u64),
-    /// The same on 256 connections, each of which at times sends a request that takes 1 ms of
-    /// computing: so often that these alone ask for this share of the server's processors. Gives
-    /// requests per second, p50 and p99 in microseconds, and the requests that computed per second.
+    /// On each connection one request is under way at any time. Gives requests per second, p50 and p99
+    /// of their latency in microseconds, the microseconds of user and of system time that the server
+    /// takes for a request, the microseconds of processor time that the client takes for a request,
+    /// and the percentage of all processors' time that is not used.
+    Echo { connections: u64, threads: u64 },
+    /// The same from one thread on 256 connections, each of which at times sends a request that takes
+    /// 1 ms of computing: so often that these alone ask for this share of the server's processors.
+    /// Gives requests per second, p50 and p99 in microseconds, and the requests that computed per
+    /// second.
     Stall(f64),
     /// 18,000 connections are opened, and nothing is sent. Gives resident bytes and bytes of page
     /// tables for each.
@@ -80,15 +83,16 @@ impl Load {
     pub(crate) fn measure(self, server: &mut Server, sample: Duration) -> Result<Vec<f64>, String> {
         let time = SAMPLES * sample;
         match self {
-            Load::Echo(connections) => {
-                let (heard, user, system) = echo(server, connections, time, 0.0)?;
-                Ok(vec![heard.rate, heard.p50, heard.p99, user, system])
+            Load::Echo { connections, threads } => {
+                let heard = echo(server, [connections, threads], time, 0.0)?;
+                let Heard { rate, p50, p99, user, system, client, idle, .. } = heard;
+                Ok(vec![rate, p50, p99, user, system, client, idle])
             }
             Load::Stall(share) => {
                 // Requests of each connection per second: they take a millisecond, and there are a
                 // thousand on each processor.
                 let rate = share * PROCESSORS * 1e3 / STALLED as f64;
-                let (heard, ..) = echo(server, STALLED, time, rate)?;
+                let heard = echo(server, [STALLED, 1], time, rate)?;
                 Ok(vec![heard.rate, heard.p50, heard.p99, heard.computed])
             }
             Load::Idle => idle(server),
@@ -97,34 +101,48 @@ impl Load {
     }
 }
 
-/// What the client tells: its requests per second, their latency in microseconds, and how many of them
-/// computed per second.
+/// A measurement of an echo server.
 struct Heard {
+    /// Requests per second, and those of them that computed.
     rate: f64,
+    computed: f64,
+    /// Latency in microseconds.
     p50: f64,
     p99: f64,
-    computed: f64,
+    /// Microseconds of processor time for a request: of the server, and of the client.
+    user: f64,
+    system: f64,
+    client: f64,
+    /// Percentage of all processors' time that was not used.
+    idle: f64,
 }
 
-/// Also gives the microseconds of user and system time for each request.
 fn echo(
     server: &mut Server,
-    connections: u64,
+    [connections, threads]: [u64; 2],
     time: Duration,
     rate: f64,
-) -> Result<(Heard, f64, f64), String> {
-    let words = [connections.to_string(), time.as_millis().to_string(), rate.to_string()];
+) -> Result<Heard, String> {
+    let time = time.as_millis();
+    let words = [connections.to_string(), threads.to_string(), time.to_string(), rate.to_string()];
     let mut client = start("echo", server.port(), &words)?;
     let before = server.used()?;
+    let idle = Idle::start();
     client.tell("")?;
-    let [rate, p50, p99, computed, requests] = client.hear()?;
+    let [rate, p50, p99, computed, requests, used] = client.hear::<f64, 6>()?;
+    let idle = 100.0 * idle.share();
     let after = server.used()?;
     let each = |time: Duration| time.as_secs_f64() * 1e6 / requests;
-    Ok((
-        Heard { rate, p50, p99, computed },
-        each(after.user.saturating_sub(before.user)),
-        each(after.system.saturating_sub(before.system)),
-    ))
+    Ok(Heard {
+        rate,
+        computed,
+        p50,
+        p99,
+        user: each(after.user.saturating_sub(before.user)),
+        system: each(after.system.saturating_sub(before.system)),
+        client: used * 1e6 / requests,
+        idle,
+    })
 }
 
 fn idle(server: &mut Server) -> Result<Vec<f64>, String> {
@@ -171,8 +189,14 @@ pub(crate) fn run(words: &[String]) -> Result<(), String> {
     let port = number(1)? as u16;
     let result = match word(0)?.as_str() {
         "echo" => {
-            let time = Duration::from_millis(number(3)? as u64);
-            echo::run(port, number(2)? as usize, time, number(4)?)
+            let task = echo::Task {
+                port,
+                connections: number(2)? as usize,
+                threads: number(3)? as usize,
+                time: Duration::from_millis(number(4)? as u64),
+                rate: number(5)?,
+            };
+            echo::run(&task)
         }
         "idle" => idle::run(port, number(2)? as usize),
         other => return Err(format!("there is no client {other:?}")),

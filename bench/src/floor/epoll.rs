@@ -1,6 +1,6 @@
-//! A server with nothing but epoll: two threads, each with its own. It echoes, or answers HTTP.
+//! A server with nothing but epoll: one or two threads, each with its own. It echoes, or answers HTTP.
 //!
-//! One more thread accepts and deals the connections out in turn, so that both have as many. They
+//! One more thread accepts and deals the connections out in turn, so that all have as many. They
 //! could share the port with `SO_REUSEPORT`, but that deals by a hash, and not evenly.
 
 use crate::client::compute_if_asked;
@@ -11,24 +11,33 @@ use std::net::TcpStream;
 use std::os::fd::{FromRawFd, IntoRawFd, RawFd};
 use std::thread;
 
-pub(crate) const SETTINGS: &str =
+pub(crate) const TWO: &str =
     "2 threads with an epoll each, edge-triggered; connections dealt out in turn";
-
-const THREADS: usize = 2;
+pub(crate) const ONE: &str = "1 thread with an epoll, edge-triggered";
 
 /// Events that are taken at once.
 const EVENTS: usize = 512;
 
+/// Echoes with two threads.
 pub(crate) fn serve() -> u16 {
-    serve_by(|| {
+    serve_echo::<2>()
+}
+
+/// Echoes with one thread.
+pub(crate) fn serve_alone() -> u16 {
+    serve_echo::<1>()
+}
+
+fn serve_echo<const THREADS: usize>() -> u16 {
+    serve_by::<THREADS, _>(|| {
         let mut buffer = [0; 4096];
         move |stream: &TcpStream| echo(stream, &mut buffer)
     })
 }
 
-/// Calls what each thread makes for itself, with a connection that can be read; closes the connection
-/// if that returns false.
-pub(crate) fn serve_by<F: FnMut(&TcpStream) -> bool>(
+/// Each thread makes a handler with `make` and calls it with each connection that can be read. The
+/// connection is closed if the handler returns false.
+pub(crate) fn serve_by<const THREADS: usize, F: FnMut(&TcpStream) -> bool>(
     make: impl Fn() -> F + Copy + Send + 'static,
 ) -> u16 {
     let (listener, port) = listen();

@@ -19,7 +19,7 @@ const PREPARED: usize = 16;
 
 pub(crate) fn serve(answer: Answer) -> u16 {
     date::start();
-    epoll::serve_by(move || {
+    epoll::serve_by::<2, _>(move || {
         let mut responder = Responder::new(answer);
         move |stream: &TcpStream| responder.answer(stream)
     })

@@ -37,9 +37,12 @@ pub(crate) fn sleeping() -> Timed {
     Box::new(|count| Lap::run(count, || (0..count).for_each(|_| thread::sleep(SHORT))))
 }
 
-/// The last processor that the calling thread may use.
-pub(crate) fn last_processor() -> usize {
-    processors(&allowed()).next_back().unwrap_or(0)
+/// A processor that the calling thread may use, counted from the last one. After the first one the
+/// count begins again.
+pub(crate) fn processor_from_last(number: usize) -> usize {
+    let mut all: Vec<usize> = processors(&allowed()).collect();
+    all.reverse();
+    all.get(number % all.len().max(1)).copied().unwrap_or(0)
 }
 
 /// Keeps the calling thread on the first processor that it may use, until it is dropped.

@@ -13,6 +13,13 @@ use crate::target::{SUBJECT, Target};
 const FIO_PSYNC: &str = "fio-psync";
 const FIO_URING: &str = "fio-uring";
 
+/// The floor of an echo: the better of two threads and one.
+const FLOOR_ALONE: &str = "floor-1";
+const FLOORS: &[&str] = &[FLOOR, FLOOR_ALONE];
+
+/// The servers that are libraries.
+const PEERS: &[&str] = &[TOKIO, MAY, GO];
+
 /// sinew with fibers that wait for the first byte before they have a stack.
 const DEFERRED: &str = "deferred";
 
@@ -25,31 +32,48 @@ pub(crate) fn benchmarks() -> Vec<Benchmark> {
     all
 }
 
-fn echoes() -> [Benchmark; 3] {
+fn echoes() -> [Benchmark; 5] {
     [
-        echo("echo_1", "64 B TCP echo, 1 connection: requests per second", 1),
-        echo("echo_64", "64 B TCP echo, 64 connections: requests per second", 64),
-        echo("echo_1024", "64 B TCP echo, 1,024 connections: requests per second", 1_024),
+        echo("echo_1", "64 B TCP echo, 1 connection: requests per second", 1, 1),
+        echo("echo_64", "64 B TCP echo, 64 connections: requests per second", 64, 1),
+        echo("echo_1024", "64 B TCP echo, 1,024 connections: requests per second", 1_024, 1),
+        echo(
+            "echo_64_spread",
+            "64 B TCP echo, 64 connections of a client on both processors: requests per second",
+            64,
+            2,
+        ),
+        echo(
+            "echo_1024_spread",
+            "64 B TCP echo, 1,024 connections of a client on both processors: requests per second",
+            1_024,
+            2,
+        ),
     ]
 }
 
-fn echo(name: &'static str, what: &'static str, connections: u64) -> Benchmark {
-    let load = Load::Echo(connections);
+/// The client has so many connections and threads.
+fn echo(name: &'static str, what: &'static str, connections: u64, threads: u64) -> Benchmark {
+    let load = Load::Echo { connections, threads };
+    let for_both = |target: Target| [target, target.by(DEFERRED)];
+    let rate = [Target::at_least(0.98, FLOORS), Target::at_least(1.0, PEERS)].map(for_both);
+    let p99 = [at_most(1.15, FLOORS), at_most(1.2, PEERS)].map(for_both);
     Benchmark {
         unit: "requests/s",
         contenders: vec![
             server(SUBJECT, sinew_io::STARTED, sinew_io::serve_started, load),
             server(DEFERRED, sinew_io::SERVER, sinew_io::serve, load),
-            server(FLOOR, epoll::SETTINGS, epoll::serve, load),
+            server(FLOOR, epoll::TWO, epoll::serve, load),
+            server(FLOOR_ALONE, epoll::ONE, epoll::serve_alone, load),
             server(TOKIO, tokio_io::SERVER, tokio_io::serve, load),
             server(MAY, may_io::SERVER, may_io::serve, load),
             go_server(go::serve, load),
             server(THREADS, threads_io::SERVER, threads_io::serve, load),
         ],
-        targets: vec![Target::at_least(0.98, &[FLOOR])],
+        targets: rate.concat(),
         also: vec![
             also("p50", "the same: median latency", "us", vec![]),
-            also("p99", "the same: latency p99", "us", vec![at_most(1.15, &[FLOOR])]),
+            also("p99", "the same: latency p99", "us", p99.concat()),
             also(
                 "user",
                 "the same: user time of the server",
@@ -57,6 +81,8 @@ fn echo(name: &'static str, what: &'static str, connections: u64) -> Benchmark {
                 vec![at_most(0.5, &[MAY]), at_most(0.6, &[TOKIO])],
             ),
             also("system", "the same: system time of the server", "us/request", vec![]),
+            also("client", "the same: processor time of the client", "us/request", vec![]),
+            also("idle", "the same: time of the processors that was not used", "%", vec![]),
         ],
         ..empty(name, what)
     }
@@ -129,7 +155,7 @@ fn stall(name: &'static str, what: &'static str, share: f64, ratio: f64) -> Benc
         contenders: vec![
             server(SUBJECT, sinew_io::MIGRATABLE, sinew_io::serve_migratable, load),
             server("bound", sinew_io::SERVER, sinew_io::serve, load),
-            server(FLOOR, epoll::SETTINGS, epoll::serve, load),
+            server(FLOOR, epoll::TWO, epoll::serve, load),
             server(TOKIO, tokio_io::SERVER, tokio_io::serve, load),
             go_server(go::serve, load),
         ],
