@@ -5,8 +5,10 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
+/// The command, which hears signals also if these tests run in the background of a shell or under `nohup`.
 fn sinew(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_sinew"));
+    let mut command = Command::new("env");
+    command.args(["--default-signal=HUP,INT", env!("CARGO_BIN_EXE_sinew")]);
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
