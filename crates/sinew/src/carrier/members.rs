@@ -64,6 +64,8 @@ pub(crate) struct Carrier {
     pub(crate) slab: Slab,
     /// When the slab may be trimmed again.
     pub(super) trim_at: Cell<u64>,
+    /// Whether a fiber has run since the slab was trimmed.
+    pub(super) trim_due: Cell<bool>,
 
     pub(crate) inbox: Alone<Inbox<Control>>,
     pub(crate) deque: Deque<Control>,
@@ -126,6 +128,7 @@ impl Carrier {
             random: Cell::new(0),
             slab: Slab::new(),
             trim_at: Cell::new(0),
+            trim_due: Cell::new(false),
             inbox: Alone::new(Inbox::new()),
             deque: Deque::new(256),
             timers: SpinLock::new(Timers::new()),

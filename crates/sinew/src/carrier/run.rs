@@ -170,6 +170,7 @@ impl Carrier {
             }
             // SAFETY: taken out of a queue of this carrier, whose root we are.
             unsafe { self.go_from_root(&*next) };
+            self.trim_due.set(true);
             self.note_root();
         }
     }
@@ -348,11 +349,12 @@ impl Carrier {
         let watches = self.becomes_sentinel(crew);
         if !self.sees_work(crew) {
             metrics::add(&self.counters.slept, 1);
-            let timeout = self.timeout(round, watches);
+            let mut timeout = self.timeout(round, watches);
             self.count_stacks();
             if timeout.is_none_or(|timeout| timeout > LONG_SLEEP) {
                 self.give_stacks_back();
-                self.trim_slab();
+                let trim_in = self.trim_slab();
+                timeout = timeout.into_iter().chain(trim_in).min();
             }
             self.note_if_observed(Event::Sleep);
             self.rest(crew, timeout);
@@ -442,14 +444,23 @@ impl Carrier {
         }
     }
 
-    /// Gives back the memory of vacant control blocks, at most every second or so.
-    fn trim_slab(&self) {
-        let now = clock::now();
-        if now >= self.trim_at.get() {
-            self.trim_at.set(now.saturating_add(TRIM_EVERY));
-            // SAFETY: this is the carrier's thread, which owns the slab.
-            unsafe { self.slab.trim() };
+    /// Gives back the memory of vacant control blocks, at most every second or so. If the last time was more recent and
+    /// a fiber has run since, returns how long the carrier may sleep until it has to do so.
+    fn trim_slab(&self) -> Option<Duration> {
+        // SAFETY: this is the carrier's thread, which owns the slab.
+        if !self.trim_due.get() || !unsafe { self.slab.is_large() } {
+            return None;
         }
+        let now = clock::now();
+        let left = self.trim_at.get().saturating_sub(now);
+        if left > 0 {
+            return Some(Duration::from_nanos(left));
+        }
+        self.trim_at.set(now.saturating_add(TRIM_EVERY));
+        self.trim_due.set(false);
+        // SAFETY: this is the carrier's thread, which owns the slab.
+        unsafe { self.slab.trim() };
+        None
     }
 
     /// Sleeps in the user's hook, or in the driver.

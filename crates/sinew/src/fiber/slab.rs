@@ -176,14 +176,22 @@ impl Slab {
         self.free.set(block);
     }
 
+    /// Whether there are so many chunks with pages that a trim may give memory back.
+    ///
+    /// # Safety
+    /// The caller is the owner.
+    pub(crate) unsafe fn is_large(&self) -> bool {
+        cfg!(any(target_os = "linux", target_os = "android")) && self.chunks.get() >= FEW_CHUNKS
+    }
+
     /// Gives back the memory of chunks that have vacant blocks only. Takes as long as there are vacant blocks, some
     /// nanoseconds each.
     ///
     /// # Safety
     /// The caller is the owner.
     pub(crate) unsafe fn trim(&self) {
-        if !cfg!(any(target_os = "linux", target_os = "android")) || self.chunks.get() < FEW_CHUNKS
-        {
+        // SAFETY: the caller is the owner.
+        if !unsafe { self.is_large() } {
             return;
         }
         // ORDERING: Acquire: what the last users wrote; pairs with the Release in `return_to`.
