@@ -9,23 +9,23 @@ use crate::sync::select::{Arm, resume};
 use core::fmt;
 use core::pin::Pin;
 
-/// Receiving as one of several operations; see [`Receiver::arm`].
+/// A receive as an arm of [`select!`](crate::select); see [`Receiver::arm`].
 pub struct RecvArm<'a, T> {
     core: &'a Core<T>,
     hands: Hands<T>,
     node: Option<Node<Hands<T>>>,
 }
 
-/// Sending as one of several operations; see [`Sender::arm`].
+/// A send as an arm of [`select!`](crate::select); see [`Sender::arm`].
 pub struct SendArm<'a, T> {
     core: &'a Core<T>,
-    /// The message, until it was sent.
+    /// The message, until it is sent.
     hands: Hands<T>,
     node: Option<Node<Hands<T>>>,
 }
 
 impl<T> Receiver<T> {
-    /// Receiving as one of several operations, for [`select`](crate::sync::select).
+    /// Returns an arm that receives a message, for [`select`](crate::sync::select).
     ///
     /// # Examples
     /// ```
@@ -44,7 +44,7 @@ impl<T> Receiver<T> {
 }
 
 impl<T> Sender<T> {
-    /// Sending a message as one of several operations, for [`select`](crate::sync::select).
+    /// Returns an arm that sends `message`, for [`select`](crate::sync::select).
     ///
     /// # Examples
     /// ```
@@ -63,10 +63,10 @@ impl<T> Sender<T> {
 }
 
 impl<T> RecvArm<'_, T> {
-    /// What was received, after this arm was selected.
+    /// Returns the message that this arm received when it was selected.
     ///
     /// # Errors
-    /// If the channel is disconnected; or if this arm was not selected.
+    /// Fails if the channel is disconnected, or if this arm was not selected.
     ///
     /// # Examples
     /// ```
@@ -82,10 +82,10 @@ impl<T> RecvArm<'_, T> {
 }
 
 impl<T> SendArm<'_, T> {
-    /// Whether the message was sent, after this arm was selected.
+    /// Returns whether this arm sent its message when it was selected.
     ///
     /// # Errors
-    /// If all receivers are gone, or this arm was not selected: the message.
+    /// Returns the message if all receivers are gone, or if this arm was not selected.
     ///
     /// # Examples
     /// ```
@@ -113,7 +113,7 @@ impl<T> Arm for SendArm<'_, T> {}
 impl<T> sealed::Arm for RecvArm<'_, T> {
     fn attempt(&mut self) -> bool {
         if self.hands.get_mut().is_some() {
-            // Selected before, and not taken.
+            // An earlier `select` received this message, and the caller has not taken it.
             return true;
         }
         match self.core.receive(None) {
@@ -126,7 +126,7 @@ impl<T> sealed::Arm for RecvArm<'_, T> {
     }
 
     fn seems_ready(&self) -> bool {
-        // Selected before, and not taken: done already.
+        // An earlier `select` may have received a message that the caller has not taken.
         is_full(&self.hands) || self.core.seems_receivable()
     }
 
@@ -136,7 +136,7 @@ impl<T> sealed::Arm for RecvArm<'_, T> {
 
     fn enter(&mut self, Joint(wait): Joint<'_>) -> Entered {
         let node = self.node.insert(Node::one_of_several(wait, &self.hands));
-        // SAFETY: `select` does not move the arm before it has left it.
+        // SAFETY: `select` leaves the arm, which drops the node, before the arm may move.
         let node = unsafe { Pin::new_unchecked(&*node) };
         match self.core.select_receive(wait, node) {
             CoreEntered::Linked | CoreEntered::Grow => Entered::Linked,
@@ -172,7 +172,7 @@ impl<T> sealed::Arm for SendArm<'_, T> {
     }
 
     fn seems_ready(&self) -> bool {
-        // Sent before: done already.
+        // With empty hands, an earlier `select` has sent the message.
         !is_full(&self.hands) || self.core.seems_sendable()
     }
 
@@ -182,7 +182,7 @@ impl<T> sealed::Arm for SendArm<'_, T> {
 
     fn enter(&mut self, Joint(wait): Joint<'_>) -> Entered {
         let node = self.node.insert(Node::one_of_several(wait, &self.hands));
-        // SAFETY: `select` does not move the arm before it has left it.
+        // SAFETY: `select` leaves the arm, which drops the node, before the arm may move.
         let node = unsafe { Pin::new_unchecked(&*node) };
         match self.core.select_send(wait, node) {
             CoreEntered::Linked | CoreEntered::Grow => Entered::Linked,

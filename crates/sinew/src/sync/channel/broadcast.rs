@@ -1,16 +1,17 @@
-//! A channel whose every message goes to every receiver.
+//! A channel that delivers each message to every receiver.
 //!
 //! # Protocol
 //!
-//! The last messages are in a ring, under a lock, each with how many receivers have yet to see it;
-//! the one who sees it last takes it out. A receiver has the number of the message that it wants
-//! next. If that is no longer in the ring, the receiver has fallen behind, and goes on with the
-//! oldest that is.
+//! The last messages are in a ring, under a lock. Each message counts the receivers that have yet
+//! to see it; the last of them takes the message out. Each receiver has the number of the message
+//! that it wants next. If that message has left the ring, the receiver has fallen behind, and
+//! continues with the oldest message in the ring.
 //!
-//! A receiver that finds nothing waits for the next post of a futex; who sends, or is the last who
-//! could, posts when it has changed the ring. So a change is seen by the look, or ends the wait.
+//! A receiver that finds no message waits for the next post of a futex. A sender posts after it has
+//! changed the ring; the last sender also posts when it is dropped. So a receiver sees the change
+//! when it looks, or the post ends its wait.
 //!
-//! Under the lock nothing is cloned, dropped or allocated: messages are behind an `Arc` each.
+//! Under the lock nothing is cloned, dropped or allocated: each message is behind an `Arc`.
 
 use super::SendError;
 use crate::clock;
@@ -25,14 +26,14 @@ use std::collections::VecDeque;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
-/// A channel that holds the last `capacity` messages, each for every receiver. `send` never waits: a
-/// receiver that is too slow misses messages, and is told how many.
+/// Creates a channel that holds the last `capacity` messages, each for every receiver. `send` never
+/// waits. A receiver that is too slow misses messages, and learns how many.
 ///
-/// Room for all of them is made at once. Receivers share a message until each has its own clone, so
-/// messages that go to other threads must be `Send` and `Sync`.
+/// Room for `capacity` messages is allocated at once. Receivers share a message until each has its
+/// own clone, so messages that go to other threads must be `Send` and `Sync`.
 ///
 /// # Panics
-/// If the capacity is 0, or more than there is memory for.
+/// Panics if the capacity is 0, or more than there is memory for.
 ///
 /// # Examples
 /// ```
@@ -66,14 +67,14 @@ pub fn broadcast<T: Clone>(capacity: usize) -> (BroadcastSender<T>, BroadcastRec
 
 struct Shared<T> {
     ring: SpinLock<Ring<T>>,
-    /// Posted after every change that a receiver may wait for.
+    /// Posted after each change that a receiver may wait for.
     changed: Futex,
     senders: AtomicUsize,
 }
 
 struct Ring<T> {
     messages: VecDeque<Message<T>>,
-    /// The number of the first of them.
+    /// The number of the first message in `messages`.
     first: u64,
     capacity: usize,
     receivers: usize,
@@ -82,28 +83,28 @@ struct Ring<T> {
 }
 
 struct Message<T> {
-    /// Taken out by the last receiver that sees it.
+    /// The message. The last receiver that sees it takes it out.
     value: Option<Arc<T>>,
-    /// Receivers that have yet to see it.
+    /// How many receivers have yet to see the message.
     left: usize,
 }
 
-/// What a receiver finds.
+/// The result of a receiver's look for a message by number.
 enum Found<T> {
     Message(Arc<T>),
-    /// So many are gone.
+    /// This number of messages left the ring before the receiver saw them.
     Behind(u64),
     Nothing,
     Disconnected,
 }
 
 impl<T> Ring<T> {
-    /// The number that the next message will have.
+    /// Returns the number that the next message will have.
     fn end(&self) -> u64 {
         self.first + self.messages.len() as u64
     }
 
-    /// Adds a message; what falls out is the caller's.
+    /// Adds a message. Returns the message that falls out of the ring; the caller drops it.
     fn push(&mut self, value: Arc<T>) -> Option<Message<T>> {
         let oldest = if self.messages.len() == self.capacity {
             self.first += 1;
@@ -115,7 +116,7 @@ impl<T> Ring<T> {
         oldest
     }
 
-    /// The message with that number, for one of those who have not seen it.
+    /// Returns the message with this number to a receiver that has not seen it.
     fn see(&mut self, number: u64) -> Found<T> {
         let Some(index) = number.checked_sub(self.first) else {
             return Found::Behind(self.first - number);
@@ -133,22 +134,22 @@ impl<T> Ring<T> {
         }
     }
 
-    /// Whether there is something for who wants that number.
+    /// Returns whether a receiver that wants this number need not wait.
     fn has(&self, number: u64) -> bool {
         number < self.end() || self.disconnected
     }
 }
 
-/// The end of a [`broadcast`] channel that messages go into. Clones send to the same receivers.
+/// The sending end of a [`broadcast`] channel. Clones send to the same receivers.
 pub struct BroadcastSender<T> {
     shared: Arc<Shared<T>>,
 }
 
-/// The end of a [`broadcast`] channel that messages come out of. A clone gets what this one has yet
-/// to receive.
+/// The receiving end of a [`broadcast`] channel. A clone gets the messages that this receiver has
+/// yet to receive.
 pub struct BroadcastReceiver<T> {
     shared: Arc<Shared<T>>,
-    /// The number of the message that it wants.
+    /// The number of the message that this receiver wants next.
     next: u64,
 }
 
@@ -157,14 +158,14 @@ impl<T> RefUnwindSafe for BroadcastSender<T> {}
 impl<T> UnwindSafe for BroadcastReceiver<T> {}
 impl<T> RefUnwindSafe for BroadcastReceiver<T> {}
 
-/// Why a receiver of a [`broadcast`] channel has no message.
+/// Why a receiver of a [`broadcast`] channel got no message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BroadcastRecvError {
-    /// So many messages were gone before it came; the next try gets the oldest that is left.
+    /// The receiver missed this number of messages. Its next try gets the oldest message left.
     Lagged(u64),
-    /// None has come yet, or none in time.
+    /// There is no message, or none arrived in time.
     Empty,
-    /// All senders are gone, and all messages were received.
+    /// All senders are gone, and this receiver has no message left.
     Disconnected,
 }
 
@@ -185,10 +186,10 @@ impl fmt::Display for BroadcastRecvError {
 impl std::error::Error for BroadcastRecvError {}
 
 impl<T> BroadcastSender<T> {
-    /// Sends a message to all who receive at this moment; says how many that are.
+    /// Sends a message to all current receivers, and returns how many there are.
     ///
     /// # Errors
-    /// If there are none: the message.
+    /// Returns the message if there is no receiver.
     ///
     /// # Examples
     /// ```
@@ -214,12 +215,12 @@ impl<T> BroadcastSender<T> {
                 Ok(receivers)
             }
         };
-        // Last: it runs code of the user's.
+        // Drop last: the destructor is the user's code.
         drop(oldest);
         result
     }
 
-    /// One more receiver, of what is sent from now on.
+    /// Creates another receiver, for messages that are sent from now on.
     ///
     /// # Examples
     /// ```
@@ -234,7 +235,7 @@ impl<T> BroadcastSender<T> {
         BroadcastReceiver { shared: self.shared.clone(), next: ring.end() }
     }
 
-    /// How many receivers there are.
+    /// Returns the number of receivers.
     ///
     /// # Examples
     /// ```
@@ -255,7 +256,8 @@ impl<T> Clone for BroadcastSender<T> {
 
 impl<T> Drop for BroadcastSender<T> {
     fn drop(&mut self) {
-        // ORDERING: AcqRel: what others have sent comes before the end.
+        // ORDERING: AcqRel pairs with the `fetch_sub` of the other senders: their messages come
+        // before the end.
         if self.shared.senders.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.shared.ring.lock().disconnected = true;
             self.shared.changed.post();
@@ -264,10 +266,11 @@ impl<T> Drop for BroadcastSender<T> {
 }
 
 impl<T: Clone> BroadcastReceiver<T> {
-    /// Receives the next message, and waits for it.
+    /// Receives the next message, waiting until it arrives.
     ///
     /// # Errors
-    /// If messages were missed, or all senders are gone.
+    /// Fails if this receiver has missed messages, or if all senders are gone and no message is
+    /// left.
     ///
     /// # Examples
     /// ```
@@ -288,10 +291,11 @@ impl<T: Clone> BroadcastReceiver<T> {
         self.receive(clock::NEVER)
     }
 
-    /// Receives the next message, if it has come.
+    /// Receives the next message if it has arrived, without waiting.
     ///
     /// # Errors
-    /// If it has not, if messages were missed, or all senders are gone.
+    /// Fails if no message has arrived, if this receiver has missed messages, or if all senders are
+    /// gone.
     ///
     /// # Examples
     /// ```
@@ -316,10 +320,10 @@ impl<T: Clone> BroadcastReceiver<T> {
         }
     }
 
-    /// Receives the next message, and waits for it, at most for `timeout`.
+    /// Receives the next message, waiting at most `timeout`.
     ///
     /// # Errors
-    /// As [`recv`](Self::recv), and `Empty` if none came in time.
+    /// Fails as [`recv`](Self::recv) does, and with `Empty` if no message arrived in time.
     ///
     /// # Examples
     /// ```
@@ -349,8 +353,8 @@ impl<T: Clone> BroadcastReceiver<T> {
         }
     }
 
-    /// The messages that come, until all senders are gone; the number of those that were missed in
-    /// the place of those.
+    /// Returns an iterator that waits for messages, and ends when all senders are gone. Where
+    /// messages were missed, it yields their number as an `Err`.
     ///
     /// # Examples
     /// ```
@@ -369,7 +373,7 @@ impl<T: Clone> BroadcastReceiver<T> {
         })
     }
 
-    /// Receiving as one of several operations, for [`select`](crate::sync::select).
+    /// Returns an arm that receives a message, for [`select`](crate::sync::select).
     ///
     /// # Examples
     /// ```
@@ -386,7 +390,7 @@ impl<T: Clone> BroadcastReceiver<T> {
 }
 
 impl<T> BroadcastReceiver<T> {
-    /// How many messages are there for this receiver.
+    /// Returns the number of messages that this receiver can receive at once.
     ///
     /// # Examples
     /// ```
@@ -399,7 +403,7 @@ impl<T> BroadcastReceiver<T> {
         ring.end().saturating_sub(self.next.max(ring.first)) as usize
     }
 
-    /// Whether there is no message for this receiver.
+    /// Returns whether there is no message for this receiver.
     ///
     /// # Examples
     /// ```
@@ -424,7 +428,7 @@ impl<T> Clone for BroadcastReceiver<T> {
 
 impl<T> Drop for BroadcastReceiver<T> {
     fn drop(&mut self) {
-        /// Goes on if a message panics when it is dropped.
+        /// Continues with the remaining messages if the destructor of one panics.
         struct Rest<'a, T>(&'a mut BroadcastReceiver<T>, bool);
         impl<T> Drop for Rest<'_, T> {
             fn drop(&mut self) {
@@ -441,9 +445,9 @@ impl<T> Drop for BroadcastReceiver<T> {
 }
 
 impl<T> BroadcastReceiver<T> {
-    /// Passes over a message that it will not receive, or leaves if there is none; false then.
+    /// Skips a message. If none is left, removes this receiver from the ring and returns false.
     fn pass_over(&mut self) -> bool {
-        // Dropped at the end: that runs code of the user's.
+        // Dropped at the end of this function, without the lock: the destructor is the user's code.
         let found = {
             let mut ring = self.shared.ring.lock();
             if ring.end() <= self.next {
@@ -457,7 +461,7 @@ impl<T> BroadcastReceiver<T> {
     }
 }
 
-/// Receiving from a [`broadcast`] channel as one of several operations; see
+/// A receive from a [`broadcast`] channel as an arm of [`select!`](crate::select); see
 /// [`BroadcastReceiver::arm`].
 pub struct BroadcastArm<'a, T> {
     receiver: &'a mut BroadcastReceiver<T>,
@@ -465,10 +469,10 @@ pub struct BroadcastArm<'a, T> {
 }
 
 impl<T: Clone> BroadcastArm<'_, T> {
-    /// What [`recv`](BroadcastReceiver::recv) returns, after this arm was selected.
+    /// Receives the message for which this arm was selected.
     ///
     /// # Errors
-    /// As [`try_recv`](BroadcastReceiver::try_recv).
+    /// Fails as [`try_recv`](BroadcastReceiver::try_recv) does.
     ///
     /// # Examples
     /// ```

@@ -1,23 +1,27 @@
-//! What the two ends of a channel share.
+//! The state that the two ends of a channel share.
 //!
 //! # Protocol
 //!
-//! A queue of messages, a list of senders that wait for room, and a list of receivers that wait for
-//! messages, under one lock. Messages are handed over: a sender that finds a receiver waiting puts
-//! its message into that one's hands, and a receiver that makes room moves the message of the first
-//! sender that waits into the queue, or takes it. So senders wait only while the queue is full and
-//! receivers only while it is empty, no message is overtaken, and whoever was woken has nothing left
-//! to do.
+//! One lock guards a queue of messages, a list of senders that wait for room, and a list of
+//! receivers that wait for messages. Each waiter has *hands*, a cell for one message. A sender that
+//! finds a waiting receiver puts its message into that receiver's hands. A receiver that makes room
+//! in the queue moves the message of the first waiting sender there; if the queue is empty, the
+//! receiver takes the message itself. Hence:
 //!
-//! `park::list` says how a wait is granted and left. One that is cancelled or times out has neither
-//! sent nor received: its message is still in its hands.
+//! - Senders wait only while the queue is full, and receivers only while it is empty.
+//! - Messages stay in order.
+//! - A woken waiter has nothing left to do.
 //!
-//! When all senders or all receivers are gone, the channel is *disconnected*: all who wait are
-//! woken with their hands as they are. Messages in the queue can still be received; if nobody can,
-//! they are dropped at once.
+//! `park::list` describes how a waiter is granted its wait and how it leaves. A waiter that is
+//! cancelled or times out has neither sent nor received: a sender still has its message in its
+//! hands.
 //!
-//! No memory is taken or given back under the lock, and no message dropped: either may run code of
-//! the user's.
+//! When all senders or all receivers are gone, the channel is *disconnected*: all waiters are woken
+//! and their hands stay as they are. Receivers can still receive the messages in the queue. If no
+//! receiver is left, the messages are dropped at once.
+//!
+//! Nothing is allocated, freed or dropped under the lock, because allocators and destructors may be
+//! the user's code.
 
 use crate::carrier::Claimed;
 use crate::fiber::WaitKind;
@@ -27,26 +31,27 @@ use crate::primitive::{AtomicU64, AtomicUsize, Cell, Ordering, SpinLock};
 use core::pin::Pin;
 use std::collections::VecDeque;
 
-/// What a waiter holds in its hands: the message of a sender, or room for that of a receiver.
+/// A waiter's hands: the message of a waiting sender, or the place for the message of a receiver.
 pub(super) type Hands<T> = Cell<Option<T>>;
 
-/// The capacity of a channel that nobody limits.
+/// The capacity of an unbounded channel.
 pub(super) const UNBOUNDED: usize = usize::MAX;
 
-/// Messages that a bounded channel has room for from the beginning, at most.
+/// The most messages for which a bounded channel allocates room when it is created.
 const AT_ONCE: usize = 1024;
 
-/// What is noted: one change; below that a number of messages.
+/// The unit of the upper bits of `noted`, which count changes. The lower bits hold the number of
+/// messages, or the two marks below.
 const CHANGE: u64 = 1 << 40;
-/// Or, of a channel without room: somebody waits to send, to receive.
+/// Marks in the lower bits of `noted` if the capacity is 0: a sender waits, a receiver waits.
 const SENDING: u64 = 1;
 const RECEIVING: u64 = 1 << 1;
 
-/// What both ends of a channel have.
+/// The state of a channel, in an `Arc` that both ends have.
 pub(super) struct Core<T> {
     state: SpinLock<State<T>>,
-    /// For a look without the lock: how often something has changed, and in the lower bits how many
-    /// messages there are, or, where there never are any, who waits.
+    /// For a look without the lock. The upper bits count changes. The lower bits hold the number of
+    /// messages; if the capacity is 0, they tell which kinds of waiters there are.
     noted: AtomicU64,
     senders: AtomicUsize,
     receivers: AtomicUsize,
@@ -60,33 +65,35 @@ pub(super) struct State<T> {
     disconnected: bool,
 }
 
-// SAFETY: messages go from thread to thread, under the lock. Lists hold pointers only.
+// SAFETY: messages move between threads only under the lock, so `T: Send` suffices. The pointers in
+// the lists are used under the lock only.
 unsafe impl<T: Send> Send for Core<T> {}
-// SAFETY: the same.
+// SAFETY: shared access to messages happens under the lock only, so `T: Send` suffices here as
+// well.
 unsafe impl<T: Send> Sync for Core<T> {}
 
-/// Why nothing was sent or received.
+/// Why a message was not sent or received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Failure {
-    /// The queue is full, or empty.
+    /// The queue is full (for a sender) or empty (for a receiver), and the caller does not wait.
     NotNow,
     TimedOut,
     Disconnected,
 }
 
-/// What came of a try.
+/// The result of an attempt to send or receive.
 pub(super) enum Try<T> {
-    /// It is done, and somebody may have to be woken.
+    /// The attempt succeeded. The claimed waiter, if there is one, has to be resumed.
     Done(T, Option<Claimed>),
-    /// It has to wait.
+    /// The caller has to wait.
     Later,
-    /// The queue may grow, but has no room.
+    /// The channel may hold one more message, but the queue has to grow for it.
     Grow,
     Disconnected,
 }
 
 impl<T> State<T> {
-    /// Adds a message, if there is one, to a queue that has room for it.
+    /// Adds a message, if there is one, to a queue that has memory for it.
     #[inline(always)]
     fn push(&mut self, message: Option<T>) {
         debug_assert!(message.is_none() || self.queue.len() < self.queue.capacity());
@@ -95,7 +102,7 @@ impl<T> State<T> {
         }
     }
 
-    /// Sends the message in `hands`, if that is possible at once.
+    /// Sends the message in `hands`, if that is possible without waiting.
     #[inline(always)]
     fn send(&mut self, hands: &Hands<T>, capacity: usize) -> Try<()> {
         if self.disconnected {
@@ -114,11 +121,12 @@ impl<T> State<T> {
         Try::Done((), None)
     }
 
-    /// Receives a message, if there is one.
+    /// Receives a message, if that is possible without waiting.
     #[inline(always)]
     fn receive(&mut self) -> Try<T> {
         let message = self.queue.pop_front();
-        // There is room now; or there never is any, and a sender waits with its message.
+        // If there was a message, there is room for the first waiting sender's. Otherwise the
+        // capacity may be 0, and a waiting sender hands over its message.
         let (claimed, sent) = match self.sending.grant_one(Cell::take) {
             Some((claimed, sent)) => (Some(claimed), sent),
             None => (None, None),
@@ -137,20 +145,20 @@ impl<T> State<T> {
     }
 }
 
-/// What came of entering one of several waits.
+/// The result of entering one arm of a `select`.
 pub(super) enum Entered<T> {
-    /// It waits.
+    /// The node is linked: the arm waits.
     Linked,
-    /// It was done at once, and the whole wait ended for it.
+    /// The operation was done at once, and this arm ended the wait of the `select`.
     Done(T, Option<Claimed>),
-    /// Somebody has ended the wait in favour of another.
+    /// The wait has been ended in favour of another arm.
     Lost(Option<Claimed>),
-    /// The queue may grow, but has no room.
+    /// The channel may hold one more message, but the queue has to grow for it.
     Grow,
 }
 
 impl<T> State<T> {
-    /// Sends for one of several waits, or links its node.
+    /// Sends the message of an arm of a `select`, or links its node.
     fn select_send(
         &mut self,
         wait: &Wait,
@@ -165,7 +173,8 @@ impl<T> State<T> {
                 Entered::Lost(None)
             };
         }
-        // The other side first: if it turns out that we have been served elsewhere, it waits again.
+        // Claim the receiver first. If the wait of this `select` turns out to have been ended by
+        // another arm, the receiver is woken without a message and waits again.
         if let Some((receiver, claimed)) = self.receiving.claim_another(wait) {
             if !wait.claim_for_itself() {
                 return Entered::Lost(Some(claimed));
@@ -184,12 +193,12 @@ impl<T> State<T> {
             self.push(hands.take());
             return Entered::Done(true, None);
         }
-        // SAFETY: the node is pinned, and taken out before it goes.
+        // SAFETY: the node is pinned, and `leave_sending` unlinks it before the arm drops it.
         unsafe { self.sending.push(node) };
         Entered::Linked
     }
 
-    /// Receives for one of several waits, or links its node.
+    /// Receives for an arm of a `select`, or links its node.
     fn select_receive(&mut self, wait: &Wait, node: Pin<&Node<Hands<T>>>) -> Entered<Option<T>> {
         if !self.queue.is_empty() {
             if !wait.claim_for_itself() {
@@ -215,14 +224,15 @@ impl<T> State<T> {
                 Entered::Lost(None)
             };
         }
-        // SAFETY: the node is pinned, and taken out before it goes.
+        // SAFETY: the node is pinned, and `leave_receiving` unlinks it before the arm drops it.
         unsafe { self.receiving.push(node) };
         Entered::Linked
     }
 }
 
 impl<T> Core<T> {
-    /// Enters one of several waits to send; true if the message was sent.
+    /// Enters an arm of a `select` that sends. `Done(false)` means that the channel is
+    /// disconnected.
     pub(super) fn select_send(&self, wait: &Wait, node: Pin<&Node<Hands<T>>>) -> Entered<bool> {
         loop {
             match self.locked(|state| state.select_send(wait, node, self.capacity)) {
@@ -232,7 +242,8 @@ impl<T> Core<T> {
         }
     }
 
-    /// Enters one of several waits to receive; nothing if the channel is disconnected.
+    /// Enters an arm of a `select` that receives. `Done(None)` means that the channel is
+    /// disconnected.
     pub(super) fn select_receive(
         &self,
         wait: &Wait,
@@ -241,7 +252,7 @@ impl<T> Core<T> {
         self.locked(|state| state.select_receive(wait, node))
     }
 
-    /// Leaves one of several waits to send; true if it was granted.
+    /// Leaves an arm of a `select` that sends; returns whether the arm was granted.
     pub(super) fn leave_sending(&self, node: &Node<Hands<T>>) -> bool {
         if node.is_granted() {
             return true;
@@ -254,7 +265,7 @@ impl<T> Core<T> {
         node.is_granted()
     }
 
-    /// Leaves one of several waits to receive; true if it was granted.
+    /// Leaves an arm of a `select` that receives; returns whether the arm was granted.
     pub(super) fn leave_receiving(&self, node: &Node<Hands<T>>) -> bool {
         if node.is_granted() {
             return true;
@@ -267,7 +278,7 @@ impl<T> Core<T> {
         node.is_granted()
     }
 
-    /// A channel with one sender and one receiver.
+    /// Creates the state of a channel with one sender and one receiver.
     pub(super) fn new(capacity: usize) -> Core<T> {
         let room = if capacity == UNBOUNDED { 0 } else { capacity.min(AT_ONCE) };
         Core {
@@ -284,14 +295,14 @@ impl<T> Core<T> {
         }
     }
 
-    /// Whether receiving seems to be possible at once, by a look without the lock.
+    /// Looks without the lock whether a receive seems possible at once.
     pub(super) fn seems_receivable(&self) -> bool {
         let noted = self.noted() % CHANGE;
         let possible = if self.capacity == 0 { noted & SENDING != 0 } else { noted > 0 };
         possible || self.is_one_sided()
     }
 
-    /// Whether sending seems to be possible at once, by a look without the lock.
+    /// Looks without the lock whether a send seems possible at once.
     pub(super) fn seems_sendable(&self) -> bool {
         let noted = self.noted() % CHANGE;
         let possible =
@@ -299,18 +310,18 @@ impl<T> Core<T> {
         possible || self.is_one_sided()
     }
 
-    /// A number that changes with everything that such a look depends on.
+    /// Returns a number that changes whenever the lower bits of `noted` change.
     pub(super) fn version(&self) -> usize {
         (self.noted() / CHANGE) as usize
     }
 
     fn noted(&self) -> u64 {
-        // ORDERING: Acquire: who looks at several channels sees them in the order of its looks; pairs
-        // with the Release in `note`.
+        // ORDERING: Acquire orders the looks of one caller at several channels; pairs with the
+        // Release in `note` and `note_who_waits`.
         self.noted.load(Ordering::Acquire)
     }
 
-    /// Notes what has changed, under the lock.
+    /// Notes a change for looks without the lock. The caller holds the lock.
     #[inline(always)]
     fn note(&self, state: &State<T>) {
         let noted = self.noted.load(Ordering::Relaxed);
@@ -318,7 +329,7 @@ impl<T> Core<T> {
         if self.capacity == 0 {
             self.note_who_waits(state);
         } else if noted % CHANGE != len {
-            // ORDERING: Release: as in `noted`.
+            // ORDERING: Release pairs with the Acquire in `noted`.
             self.noted.store((noted & !(CHANGE - 1)).wrapping_add(CHANGE) | len, Ordering::Release);
         }
     }
@@ -328,7 +339,7 @@ impl<T> Core<T> {
         let waits = |list: &List<Hands<T>>, mark| if list.first().is_some() { mark } else { 0 };
         let who = waits(&state.sending, SENDING) | waits(&state.receiving, RECEIVING);
         let changes = self.noted.load(Ordering::Relaxed) & !(CHANGE - 1);
-        // ORDERING: Release: as in `noted`.
+        // ORDERING: Release pairs with the Acquire in `noted`.
         self.noted.store(changes.wrapping_add(CHANGE) | who, Ordering::Release);
     }
 
@@ -344,7 +355,7 @@ impl<T> Core<T> {
         (self.capacity != UNBOUNDED).then_some(self.capacity)
     }
 
-    /// Tries under the lock.
+    /// Runs `work` under the lock, and notes the change.
     #[inline(always)]
     fn locked<R>(&self, work: impl FnOnce(&mut State<T>) -> R) -> R {
         let mut state = self.state.lock();
@@ -353,7 +364,7 @@ impl<T> Core<T> {
         result
     }
 
-    /// Makes the queue larger.
+    /// Makes the queue larger. Allocates and frees outside of the lock.
     #[cold]
     fn grow(&self) {
         let len = self.len();
@@ -369,7 +380,7 @@ impl<T> Core<T> {
         drop(smaller);
     }
 
-    /// Sends, until the deadline; without one, only if that is possible at once.
+    /// Sends, waiting until `deadline`. With `None`, sends only if that is possible at once.
     #[inline]
     #[track_caller]
     pub(super) fn send(&self, message: T, deadline: Option<u64>) -> Result<(), (Failure, T)> {
@@ -432,7 +443,7 @@ impl<T> Core<T> {
         }
     }
 
-    /// Sends what a node has in its hands, or links it.
+    /// Sends the message in the hands of a node, or links the node. The caller holds the lock.
     #[inline(always)]
     pub(super) fn enter_sending(
         &self,
@@ -441,7 +452,7 @@ impl<T> Core<T> {
     ) -> Option<Try<()>> {
         match state.send(node.get_ref().payload(), self.capacity) {
             Try::Later => {
-                // SAFETY: the node is pinned, and taken out before it goes.
+                // SAFETY: `wait_in` pins the node, and unlinks it before its frame ends.
                 unsafe { state.sending.push(node) };
                 self.note(state);
                 None
@@ -453,11 +464,11 @@ impl<T> Core<T> {
         }
     }
 
-    /// Receives, until the deadline; without one, only if that is possible at once.
+    /// Receives, waiting until `deadline`. With `None`, receives only if that is possible at once.
     #[inline]
     #[track_caller]
     pub(super) fn receive(&self, deadline: Option<u64>) -> Result<T, Failure> {
-        // If there seems to be nothing, the wait is begun before the lock is taken.
+        // If the queue seems empty, begin the wait before taking the lock.
         if deadline.is_none() || self.len() > 0 {
             match self.locked(State::receive) {
                 Try::Done(message, claimed) => {
@@ -506,7 +517,7 @@ impl<T> Core<T> {
         }
     }
 
-    /// Receives, or links the node.
+    /// Receives for a node, or links the node. The caller holds the lock.
     #[inline(always)]
     pub(super) fn enter_receiving(
         &self,
@@ -515,7 +526,7 @@ impl<T> Core<T> {
     ) -> Option<Try<T>> {
         match state.receive() {
             Try::Later | Try::Grow => {
-                // SAFETY: the node is pinned, and taken out before it goes.
+                // SAFETY: `wait_in` pins the node, and unlinks it before its frame ends.
                 unsafe { state.receiving.push(node) };
                 self.note(state);
                 None
@@ -531,7 +542,8 @@ impl<T> Core<T> {
         self.state.lock().disconnected
     }
 
-    /// Wakes everybody: nothing will come any more, or nobody will take it.
+    /// Marks the channel as disconnected and wakes all waiters. Drops the messages if no receiver
+    /// is left.
     #[cold]
     fn disconnect(&self, drop_messages: bool) {
         let mut dropped = VecDeque::new();
@@ -566,14 +578,16 @@ impl<T> Core<T> {
     }
 
     pub(super) fn remove_sender(&self) {
-        // ORDERING: AcqRel: the last one disconnects after all that the others have sent.
+        // ORDERING: AcqRel pairs with the `fetch_sub` of the other senders: all that they sent is
+        // in the queue before the last sender disconnects.
         if self.senders.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.disconnect(false);
         }
     }
 
     pub(super) fn remove_receiver(&self) {
-        // ORDERING: as in `remove_sender`.
+        // ORDERING: AcqRel pairs with the `fetch_sub` of the other receivers, as in
+        // `remove_sender`.
         if self.receivers.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.disconnect(true);
         }
@@ -582,7 +596,7 @@ impl<T> Core<T> {
 
 fn count(handles: &AtomicUsize) {
     if handles.fetch_add(1, Ordering::Relaxed) > usize::MAX / 2 {
-        // As `Arc` does: only handles that are forgotten in a loop count so far.
+        // `Arc` aborts here as well. Only a loop that forgets handles gets this far.
         std::process::abort();
     }
 }

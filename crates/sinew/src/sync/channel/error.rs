@@ -1,4 +1,4 @@
-//! Why nothing was sent or received. What was not sent is given back.
+//! Errors of sending and receiving. An error of sending gives the message back.
 
 use core::fmt;
 
@@ -25,52 +25,52 @@ macro_rules! errors {
 }
 
 errors! {
-    /// All receivers are gone; the message.
+    /// All receivers are gone. Holds the message.
     SendError: "sending on a disconnected channel";
 }
 
-/// Why a message was not sent at once; the message.
+/// Why [`try_send`](super::Sender::try_send) failed. Holds the message.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum TrySendError<T> {
-    /// There is no room, or, if the channel has none, nobody waits for a message.
+    /// The channel is full; with capacity 0, no receiver waits.
     Full(T),
     /// All receivers are gone.
     Disconnected(T),
 }
 
-/// Why a message was not sent in time; the message.
+/// Why a send with a timeout or deadline failed. Holds the message.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum SendTimeoutError<T> {
-    /// There was no room all the time.
+    /// The channel did not have room in time.
     Timeout(T),
     /// All receivers are gone.
     Disconnected(T),
 }
 
-/// All senders are gone, and all messages were received.
+/// All senders are gone, and the channel is empty.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RecvError;
 
-/// Why no message was received at once.
+/// Why `try_recv` returned no message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TryRecvError {
-    /// There is none.
+    /// The channel is empty.
     Empty,
-    /// All senders are gone, and all messages were received.
+    /// All senders are gone, and the channel is empty.
     Disconnected,
 }
 
-/// Why no message was received in time.
+/// Why a receive with a timeout or deadline returned no message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RecvTimeoutError {
-    /// None came.
+    /// No message arrived in time.
     Timeout,
-    /// All senders are gone, and all messages were received.
+    /// All senders are gone, and the channel is empty.
     Disconnected,
 }
 
 impl<T> TrySendError<T> {
-    /// The message.
+    /// Returns the message.
     ///
     /// # Examples
     /// ```
@@ -85,7 +85,7 @@ impl<T> TrySendError<T> {
 }
 
 impl<T> SendTimeoutError<T> {
-    /// The message.
+    /// Returns the message.
     ///
     /// # Examples
     /// ```

@@ -1,4 +1,4 @@
-//! Models of messages between ends that come and go.
+//! Models of channels: senders and receivers that leave, time out and are cancelled.
 
 use super::{Receiver, RecvTimeoutError, SendTimeoutError, Sender, bounded, oneshot, unbounded};
 use crate::model::{Tracked, check, check_within, deadline_passes, spawn, spawn_cancellable};
@@ -12,7 +12,7 @@ fn receive(receiver: &Receiver<Tracked>) -> usize {
     receiver.recv().unwrap().get()
 }
 
-/// Messages come in order, each once, and then the end of the channel.
+/// Messages arrive in order, each once, and then the end of the channel.
 #[test]
 fn messages_come_in_order_and_then_the_end() {
     for capacity in [Some(0), Some(1), None] {
@@ -30,7 +30,7 @@ fn messages_come_in_order_and_then_the_end() {
     }
 }
 
-/// Two send and two receive: each message is received once.
+/// Two senders and two receivers: each message is received once.
 #[test]
 fn each_message_is_received_once() {
     for capacity in [0, 1] {
@@ -50,9 +50,9 @@ fn each_message_is_received_once() {
     }
 }
 
-/// Who waits for room is done as soon as there is some: its message need not be received for that.
+/// A sender that waits for room returns as soon as there is room, before its message is received.
 #[test]
-fn room_is_given_to_who_waits() {
+fn a_waiting_sender_is_given_room() {
     check(|| {
         let (sender, receiver) = bounded(1);
         send(&sender, 1);
@@ -63,7 +63,7 @@ fn room_is_given_to_who_waits() {
     });
 }
 
-/// The receiver goes while a message is sent: the sender has it back, or has sent it before.
+/// The receiver leaves during a send: the sender gets its message back, or has sent it before.
 #[test]
 fn a_message_is_sent_or_given_back() {
     for capacity in [0, 1] {
@@ -80,14 +80,14 @@ fn a_message_is_sent_or_given_back() {
             assert!(matches!(received, None | Some(1)));
             assert!(matches!(sent, Ok(()) | Err(1)));
             assert!(received.is_none() || sent.is_ok());
-            // Without room for it, what was not received was not sent.
+            // Without room in the queue, a message that was not received was not sent.
             assert!(received.is_some() || sent.is_err() || capacity == 1);
             assert!(again == Err(2) || received.is_some() && capacity == 1);
         });
     }
 }
 
-/// Everybody who waits is woken by the end of the channel.
+/// The end of the channel wakes all waiters.
 #[test]
 fn the_end_wakes_all() {
     check(|| {
@@ -132,9 +132,9 @@ fn both_sides_agree_whether_they_met() {
     });
 }
 
-/// A message does not go to a receiver that is cancelled: another gets it.
+/// A message does not go to a cancelled receiver: the other receiver gets it.
 #[test]
-fn no_message_is_lost_with_who_is_cancelled() {
+fn no_message_is_lost_with_a_cancelled_receiver() {
     check_within(2, || {
         let (sender, receiver) = bounded(0);
         let theirs = receiver.clone();
@@ -150,7 +150,7 @@ fn no_message_is_lost_with_who_is_cancelled() {
     });
 }
 
-/// A cancelled sender has not sent: the receiver gets the message of the other.
+/// A cancelled sender has not sent: the receiver gets the message of the other sender.
 #[test]
 fn a_cancelled_sender_has_not_sent() {
     check_within(2, || {
@@ -169,7 +169,7 @@ fn a_cancelled_sender_has_not_sent() {
     });
 }
 
-/// The one message comes, or the end.
+/// The receiver of a oneshot gets the message, or the end of the channel.
 #[test]
 fn a_oneshot_has_a_message_or_an_end() {
     check(|| {

@@ -1,17 +1,22 @@
-//! Messages between fibers and threads.
+//! Channels: messages between fibers and threads.
 //!
 //! | channel | holds |
 //! | --- | --- |
-//! | [`bounded`] | so many messages; with none, sender and receiver meet |
-//! | [`unbounded`] | any number |
-//! | [`oneshot`] | one, once |
-//! | [`broadcast`] | the last so many, each for every receiver |
-//! | [`watch`] | the last value, for all who watch it |
+//! | [`bounded`] | at most `capacity` messages; with capacity 0, sender and receiver meet |
+//! | [`unbounded`] | any number of messages |
+//! | [`oneshot`] | one message, sent once |
+//! | [`broadcast`] | the last `capacity` messages, each for every receiver |
+//! | [`watch`] | the last value, for every receiver |
 //!
-//! Any number of senders and receivers; but for the last two, each message is received once, first
-//! in, first out. When all senders are gone, receivers get what is left and then an error; when all
-//! receivers are gone, senders get their messages back. A fiber that is cancelled while it waits has
-//! neither sent nor received.
+//! A [`oneshot`] has one sender and one receiver. The other channels have any number of both. Each
+//! message of a [`bounded`], [`unbounded`] or [`oneshot`] channel is received once, in the order of
+//! sending.
+//!
+//! When all senders are gone, receivers get the remaining messages and then an error. When all
+//! receivers are gone, `send` returns its message in an error. A fiber that is cancelled while it
+//! waits has neither sent nor received.
+//!
+//! The protocol is described in `channel/core.rs`.
 
 mod arm;
 mod broadcast;
@@ -30,7 +35,7 @@ pub use error::{
 pub use oneshot::{OneshotReceiver, OneshotSender, oneshot};
 pub use watch::{WatchArm, WatchReceiver, WatchSender, watch};
 
-/// Bytes of what both ends of a channel share, whatever the type of its messages.
+/// Size in bytes of the state that both ends of a channel share, without the messages.
 pub(crate) const CORE_SIZE: usize = size_of::<Core<()>>();
 
 use self::core::{Core, Failure, UNBOUNDED};
@@ -42,8 +47,10 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// A channel that holds up to `capacity` messages. With none, a message goes from hand to hand:
-/// `send` waits until it was received.
+/// Creates a channel that holds up to `capacity` messages.
+///
+/// With a capacity of 0, the sender hands each message to a receiver: `send` waits until the
+/// message is received.
 ///
 /// # Examples
 /// ```
@@ -58,11 +65,11 @@ use std::time::Instant;
 /// assert_eq!(receiver.iter().sum::<u32>(), 45);
 /// ```
 pub fn bounded<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
-    // Nobody could fill more.
+    // `UNBOUNDED` has a meaning of its own. No channel could hold that many messages.
     ends(Core::new(capacity.min(UNBOUNDED - 1)))
 }
 
-/// A channel that holds any number of messages: `send` never waits.
+/// Creates a channel that holds any number of messages: `send` never waits.
 ///
 /// # Examples
 /// ```
@@ -82,12 +89,12 @@ fn ends<T>(core: Core<T>) -> (Sender<T>, Receiver<T>) {
     (Sender { core: core.clone() }, Receiver { core })
 }
 
-/// The end of a channel that messages go into.
+/// The sending end of a [`bounded`] or [`unbounded`] channel.
 pub struct Sender<T> {
     core: Arc<Core<T>>,
 }
 
-/// The end of a channel that messages come out of.
+/// The receiving end of a [`bounded`] or [`unbounded`] channel.
 pub struct Receiver<T> {
     core: Arc<Core<T>>,
 }
@@ -98,10 +105,10 @@ impl<T> UnwindSafe for Receiver<T> {}
 impl<T> RefUnwindSafe for Receiver<T> {}
 
 impl<T> Sender<T> {
-    /// Sends a message, and waits for room.
+    /// Sends a message, waiting while the channel is full.
     ///
     /// # Errors
-    /// If all receivers are gone: the message.
+    /// Returns the message if all receivers are gone.
     ///
     /// # Examples
     /// ```
@@ -116,10 +123,10 @@ impl<T> Sender<T> {
         self.core.send(message, Some(clock::NEVER)).map_err(|(_, message)| SendError(message))
     }
 
-    /// Sends a message if there is room.
+    /// Sends a message if the channel has room for it, without waiting.
     ///
     /// # Errors
-    /// If there is none, or all receivers are gone.
+    /// Returns the message if the channel is full, or if all receivers are gone.
     ///
     /// # Examples
     /// ```
@@ -136,10 +143,10 @@ impl<T> Sender<T> {
         })
     }
 
-    /// Sends a message, and waits for room, at most for `timeout`.
+    /// Sends a message, waiting at most `timeout` while the channel is full.
     ///
     /// # Errors
-    /// If that was over, or all receivers are gone.
+    /// Returns the message if `timeout` has passed, or if all receivers are gone.
     ///
     /// # Examples
     /// ```
@@ -155,10 +162,10 @@ impl<T> Sender<T> {
         self.send_till(message, moment(timeout))
     }
 
-    /// Sends a message, and waits for room, until `deadline`.
+    /// Sends a message, waiting until `deadline` at most while the channel is full.
     ///
     /// # Errors
-    /// If that has passed, or all receivers are gone.
+    /// Returns the message if `deadline` has passed, or if all receivers are gone.
     ///
     /// # Examples
     /// ```
@@ -180,7 +187,7 @@ impl<T> Sender<T> {
         })
     }
 
-    /// How many messages are on their way.
+    /// Returns the number of messages that were sent and not yet received.
     ///
     /// # Examples
     /// ```
@@ -192,7 +199,7 @@ impl<T> Sender<T> {
         self.core.len()
     }
 
-    /// Whether no message is on its way.
+    /// Returns whether all sent messages were received.
     ///
     /// # Examples
     /// ```
@@ -203,7 +210,7 @@ impl<T> Sender<T> {
         self.len() == 0
     }
 
-    /// How many messages the channel holds; `None` if any number.
+    /// Returns how many messages the channel can hold; `None` if the channel is unbounded.
     ///
     /// # Examples
     /// ```
@@ -214,7 +221,7 @@ impl<T> Sender<T> {
         self.core.capacity()
     }
 
-    /// Whether all receivers are gone.
+    /// Returns whether all receivers are gone.
     ///
     /// # Examples
     /// ```
@@ -228,10 +235,10 @@ impl<T> Sender<T> {
 }
 
 impl<T> Receiver<T> {
-    /// Receives a message, and waits for one.
+    /// Receives a message, waiting until one arrives.
     ///
     /// # Errors
-    /// If all senders are gone, and all messages were received.
+    /// Fails if all senders are gone and the channel is empty.
     ///
     /// # Examples
     /// ```
@@ -248,10 +255,10 @@ impl<T> Receiver<T> {
         self.core.receive(Some(clock::NEVER)).map_err(|_| RecvError)
     }
 
-    /// Receives a message if there is one.
+    /// Receives a message if the channel has one, without waiting.
     ///
     /// # Errors
-    /// If there is none, or there will never be.
+    /// Fails if the channel is empty, and tells whether all senders are gone.
     ///
     /// # Examples
     /// ```
@@ -269,10 +276,10 @@ impl<T> Receiver<T> {
         })
     }
 
-    /// Receives a message, and waits for one, at most for `timeout`.
+    /// Receives a message, waiting at most `timeout` for one.
     ///
     /// # Errors
-    /// If that was over, or there will never be one.
+    /// Fails if `timeout` has passed, or if all senders are gone and the channel is empty.
     ///
     /// # Examples
     /// ```
@@ -288,10 +295,10 @@ impl<T> Receiver<T> {
         self.receive_till(moment(timeout))
     }
 
-    /// Receives a message, and waits for one, until `deadline`.
+    /// Receives a message, waiting until `deadline` at most.
     ///
     /// # Errors
-    /// If that has passed, or there will never be one.
+    /// Fails if `deadline` has passed, or if all senders are gone and the channel is empty.
     ///
     /// # Examples
     /// ```
@@ -312,7 +319,8 @@ impl<T> Receiver<T> {
         })
     }
 
-    /// The messages as they come, until all senders are gone.
+    /// Returns an iterator that waits for messages, and ends when all senders are gone and the
+    /// channel is empty.
     ///
     /// # Examples
     /// ```
@@ -325,7 +333,7 @@ impl<T> Receiver<T> {
         Iter(self)
     }
 
-    /// The messages that are there.
+    /// Returns an iterator over the messages in the channel. It ends when the channel is empty.
     ///
     /// # Examples
     /// ```
@@ -337,7 +345,7 @@ impl<T> Receiver<T> {
         TryIter(self)
     }
 
-    /// How many messages are on their way.
+    /// Returns the number of messages that were sent and not yet received.
     ///
     /// # Examples
     /// ```
@@ -349,7 +357,7 @@ impl<T> Receiver<T> {
         self.core.len()
     }
 
-    /// Whether no message is on its way.
+    /// Returns whether all sent messages were received.
     ///
     /// # Examples
     /// ```
@@ -360,7 +368,7 @@ impl<T> Receiver<T> {
         self.len() == 0
     }
 
-    /// How many messages the channel holds; `None` if any number.
+    /// Returns how many messages the channel can hold; `None` if the channel is unbounded.
     ///
     /// # Examples
     /// ```
@@ -410,15 +418,15 @@ impl<T> fmt::Debug for Receiver<T> {
     }
 }
 
-/// The messages of a channel as they come; see [`Receiver::iter`].
+/// An iterator that waits for the messages of a channel; see [`Receiver::iter`].
 #[derive(Debug)]
 pub struct Iter<'a, T>(&'a Receiver<T>);
 
-/// The messages that are there; see [`Receiver::try_iter`].
+/// An iterator over the messages in a channel, without waiting; see [`Receiver::try_iter`].
 #[derive(Debug)]
 pub struct TryIter<'a, T>(&'a Receiver<T>);
 
-/// The messages of a channel as they come, with the channel.
+/// An iterator that owns its [`Receiver`], and waits for the messages of the channel.
 #[derive(Debug)]
 pub struct IntoIter<T>(Receiver<T>);
 

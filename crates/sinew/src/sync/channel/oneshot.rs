@@ -1,4 +1,7 @@
 //! A channel for one message.
+//!
+//! Both ends share a `Core` with room for one message. `send` consumes the sender, so it always
+//! finds room and never waits.
 
 use super::core::{Core, Failure};
 use super::{RecvError, RecvTimeoutError, TryRecvError};
@@ -9,7 +12,7 @@ use core::time::Duration;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use std::sync::Arc;
 
-/// A channel for one message: `send` never waits.
+/// Creates a channel for one message: `send` never waits.
 ///
 /// # Examples
 /// ```
@@ -22,12 +25,12 @@ pub fn oneshot<T>() -> (OneshotSender<T>, OneshotReceiver<T>) {
     (OneshotSender { core: core.clone() }, OneshotReceiver { core })
 }
 
-/// The end of a [`oneshot`] channel that the message goes into.
+/// The sending end of a [`oneshot`] channel.
 pub struct OneshotSender<T> {
     core: Arc<Core<T>>,
 }
 
-/// The end of a [`oneshot`] channel that the message comes out of.
+/// The receiving end of a [`oneshot`] channel.
 pub struct OneshotReceiver<T> {
     core: Arc<Core<T>>,
 }
@@ -41,7 +44,7 @@ impl<T> OneshotSender<T> {
     /// Sends the message.
     ///
     /// # Errors
-    /// If the receiver is gone: the message.
+    /// Returns the message if the receiver is gone.
     ///
     /// # Examples
     /// ```
@@ -53,7 +56,7 @@ impl<T> OneshotSender<T> {
         self.core.send(message, None).map_err(|(_, message)| message)
     }
 
-    /// Whether the receiver is gone, so that the message need not be made.
+    /// Returns whether the receiver is gone, so that the sender can skip making the message.
     ///
     /// # Examples
     /// ```
@@ -67,10 +70,10 @@ impl<T> OneshotSender<T> {
 }
 
 impl<T> OneshotReceiver<T> {
-    /// Waits for the message.
+    /// Receives the message, waiting until it arrives.
     ///
     /// # Errors
-    /// If the sender is gone without one.
+    /// Fails if the sender was dropped without sending.
     ///
     /// # Examples
     /// ```
@@ -83,10 +86,10 @@ impl<T> OneshotReceiver<T> {
         self.core.receive(Some(clock::NEVER)).map_err(|_| RecvError)
     }
 
-    /// The message, if it is there.
+    /// Receives the message if it has arrived, without waiting.
     ///
     /// # Errors
-    /// If it is not, or will never be.
+    /// Fails if the message has not arrived, and tells whether it still can.
     ///
     /// # Examples
     /// ```
@@ -104,10 +107,10 @@ impl<T> OneshotReceiver<T> {
         })
     }
 
-    /// Waits for the message, at most for `timeout`.
+    /// Receives the message, waiting at most `timeout`.
     ///
     /// # Errors
-    /// If that was over, or there will never be one.
+    /// Fails if `timeout` has passed, or if the message can no longer arrive.
     ///
     /// # Examples
     /// ```

@@ -1,10 +1,11 @@
-//! A value that some change and others watch.
+//! A channel that holds one value: senders change it, receivers watch it.
 //!
 //! # Protocol
 //!
-//! The value is under a `RwLock`, and has a version that is changed with it, under the lock. A
-//! receiver knows the version that it has seen. Who waits for another one reads the counter of a
-//! futex, looks at the version, and waits for the next post; who has changed the version posts.
+//! A `RwLock` guards the value. The value has a version, which senders change under the lock. Each
+//! receiver remembers the last version that it has seen. A receiver that waits for a newer version
+//! reads the counter of a futex, compares versions, and waits for the next post. A sender posts
+//! after it has changed the version, so the receiver sees the change or is woken by the post.
 
 use super::{RecvError, SendError};
 use crate::clock;
@@ -18,7 +19,8 @@ use core::fmt;
 use core::time::Duration;
 use std::sync::Arc;
 
-/// A channel that holds one value, the last: receivers look at it, and wait until it has changed.
+/// Creates a channel that holds the last value sent. Receivers look at the value, and wait for
+/// changes.
 ///
 /// # Examples
 /// ```
@@ -28,7 +30,7 @@ use std::sync::Arc;
 /// sinew::spawn(move || level.send("high").unwrap());
 /// watcher.changed().unwrap();
 /// assert_eq!(*watcher.borrow(), "high");
-/// assert!(watcher.changed().is_err()); // nobody is left to change it
+/// assert!(watcher.changed().is_err()); // all senders are gone
 /// ```
 pub fn watch<T>(value: T) -> (WatchSender<T>, WatchReceiver<T>) {
     let shared = Arc::new(Shared {
@@ -43,21 +45,21 @@ pub fn watch<T>(value: T) -> (WatchSender<T>, WatchReceiver<T>) {
 
 struct Shared<T> {
     value: RwLock<T>,
-    /// How often it was changed. Written under the lock.
+    /// Counts the changes of the value. Written under the lock.
     version: AtomicU64,
-    /// Posted after every change that a receiver may wait for.
+    /// Posted after each change that a receiver may wait for.
     changed: Futex,
     senders: AtomicUsize,
     receivers: AtomicUsize,
 }
 
 impl<T> Shared<T> {
-    /// Whether there is something to see for who has seen that version.
+    /// Returns whether a receiver that has seen version `seen` need not wait.
     fn is_ready(&self, seen: u64) -> bool {
         self.version() != seen || self.is_disconnected()
     }
 
-    /// Waits until there is a change, and marks it as seen; `None` if there is none by the deadline.
+    /// Waits for a change, and marks it as seen. Returns `None` if the deadline passes first.
     #[track_caller]
     fn wait_till(&self, seen: &mut u64, deadline: u64) -> Option<Result<(), RecvError>> {
         loop {
@@ -71,7 +73,7 @@ impl<T> Shared<T> {
         }
     }
 
-    /// Waits until there is a change, and marks it as seen.
+    /// Waits for a change, and marks it as seen.
     #[track_caller]
     fn wait(&self, seen: &mut u64) -> Result<(), RecvError> {
         loop {
@@ -81,9 +83,9 @@ impl<T> Shared<T> {
         }
     }
 
-    /// Marks a change as seen, if there is one.
+    /// Marks a change as seen, if there is one. Returns `None` if a receiver has to wait.
     fn look(&self, seen: &mut u64) -> Option<Result<(), RecvError>> {
-        // First: what the last sender changed is seen before its end.
+        // Load this before the version: then the last sender's change is seen before its end.
         let disconnected = self.is_disconnected();
         let version = self.version();
         if version != *seen {
@@ -94,12 +96,13 @@ impl<T> Shared<T> {
     }
 
     fn version(&self) -> u64 {
-        // ORDERING: Acquire: pairs with the Release in `send_if`.
+        // ORDERING: Acquire pairs with the Release in `send_if`.
         self.version.load(Ordering::Acquire)
     }
 
     fn is_disconnected(&self) -> bool {
-        // ORDERING: Acquire: pairs with the AcqRel of the last sender: its changes are seen first.
+        // ORDERING: Acquire pairs with the AcqRel in `WatchSender::drop`: the last sender's changes
+        // are seen before its end.
         self.senders.load(Ordering::Acquire) == 0
     }
 }
@@ -109,18 +112,19 @@ pub struct WatchSender<T> {
     shared: Arc<Shared<T>>,
 }
 
-/// The end of a [`watch`] channel that watches the value. A clone has seen what this one has.
+/// The end of a [`watch`] channel that watches the value. A clone starts with the same version
+/// marked as seen.
 pub struct WatchReceiver<T> {
     shared: Arc<Shared<T>>,
-    /// The version that it has seen.
+    /// The version that this receiver has seen.
     seen: u64,
 }
 
 impl<T> WatchSender<T> {
-    /// Replaces the value, and wakes all who wait for a change.
+    /// Replaces the value, and wakes all receivers that wait for a change.
     ///
     /// # Errors
-    /// If there is no receiver: the value.
+    /// Returns the value if there is no receiver.
     ///
     /// # Examples
     /// ```
@@ -139,7 +143,7 @@ impl<T> WatchSender<T> {
         Ok(())
     }
 
-    /// Replaces the value, whether or not somebody watches it, and returns the one before.
+    /// Replaces the value, even if there is no receiver, and returns the old value.
     ///
     /// # Examples
     /// ```
@@ -155,8 +159,8 @@ impl<T> WatchSender<T> {
         before.expect("the closure was called")
     }
 
-    /// Changes the value in place, and wakes all who wait for a change. If `change` panics, they are
-    /// not woken.
+    /// Changes the value in place, and wakes all receivers that wait for a change. If `change`
+    /// panics, no receiver is woken.
     ///
     /// # Examples
     /// ```
@@ -172,8 +176,8 @@ impl<T> WatchSender<T> {
         });
     }
 
-    /// Changes the value in place; those who wait are woken if `change` says so. Returns what it
-    /// said.
+    /// Changes the value in place, and wakes waiting receivers if `change` returns true. Returns
+    /// the result of `change`.
     ///
     /// # Examples
     /// ```
@@ -186,7 +190,8 @@ impl<T> WatchSender<T> {
         let mut value = self.shared.value.write();
         let changed = change(&mut value);
         if changed {
-            // ORDERING: Release: for those who look without the lock.
+            // ORDERING: Release pairs with the Acquire in `version`, for receivers that look
+            // without the lock.
             self.shared.version.fetch_add(1, Ordering::Release);
         }
         drop(value);
@@ -196,7 +201,7 @@ impl<T> WatchSender<T> {
         changed
     }
 
-    /// The value. It is not changed while the guard is kept.
+    /// Borrows the value. Senders wait while the guard is kept.
     ///
     /// # Examples
     /// ```
@@ -207,7 +212,7 @@ impl<T> WatchSender<T> {
         self.shared.value.read()
     }
 
-    /// One more receiver, which has seen the value as it is.
+    /// Creates another receiver, which has seen the current value.
     ///
     /// # Examples
     /// ```
@@ -221,7 +226,7 @@ impl<T> WatchSender<T> {
         WatchReceiver { shared: self.shared.clone(), seen: self.shared.version() }
     }
 
-    /// How many receivers there are.
+    /// Returns the number of receivers.
     ///
     /// # Examples
     /// ```
@@ -242,7 +247,8 @@ impl<T> Clone for WatchSender<T> {
 
 impl<T> Drop for WatchSender<T> {
     fn drop(&mut self) {
-        // ORDERING: AcqRel: what others have sent comes before the end.
+        // ORDERING: AcqRel pairs with the `fetch_sub` of the other senders, so their changes come
+        // before the end, and with the Acquire in `is_disconnected`.
         if self.shared.senders.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.shared.changed.post();
         }
@@ -250,11 +256,10 @@ impl<T> Drop for WatchSender<T> {
 }
 
 impl<T> WatchReceiver<T> {
-    /// Waits until the value has changed since this receiver last looked for changes, and marks that
-    /// as seen.
+    /// Waits for a change of the value that this receiver has not seen, and marks it as seen.
     ///
     /// # Errors
-    /// If it has not, and all senders are gone.
+    /// Fails if there is no such change and all senders are gone.
     ///
     /// # Examples
     /// ```
@@ -268,10 +273,11 @@ impl<T> WatchReceiver<T> {
         self.shared.wait(&mut self.seen)
     }
 
-    /// Waits until the value has changed, at most for `timeout`; false if that was over before.
+    /// Waits at most `timeout` for a change, and marks it as seen. Returns false if `timeout` has
+    /// passed.
     ///
     /// # Errors
-    /// As [`changed`](Self::changed).
+    /// Fails as [`changed`](Self::changed) does.
     ///
     /// # Examples
     /// ```
@@ -286,10 +292,10 @@ impl<T> WatchReceiver<T> {
         waited.map_or(Ok(false), |changed| changed.map(|()| true))
     }
 
-    /// Waits until `condition` is true of the value, and returns it.
+    /// Waits until `condition` is true for the value, and borrows the value.
     ///
     /// # Errors
-    /// If it is not, and all senders are gone.
+    /// Fails if the condition is false and all senders are gone.
     ///
     /// # Examples
     /// ```
@@ -305,7 +311,7 @@ impl<T> WatchReceiver<T> {
         let WatchReceiver { shared, seen } = self;
         loop {
             let value = shared.value.read();
-            // Not changed while the lock is held.
+            // The version cannot change while the lock is held.
             *seen = shared.version();
             if condition(&value) {
                 return Ok(value);
@@ -315,8 +321,8 @@ impl<T> WatchReceiver<T> {
         }
     }
 
-    /// The value, whether or not it has changed. It is not changed while the guard is kept: a fiber
-    /// that keeps it and sends waits for itself.
+    /// Borrows the value, without marking it as seen. Senders wait while the guard is kept, so a
+    /// fiber that sends while it keeps the guard waits for itself.
     ///
     /// # Examples
     /// ```
@@ -327,7 +333,7 @@ impl<T> WatchReceiver<T> {
         self.shared.value.read()
     }
 
-    /// The value, marked as seen.
+    /// Borrows the value, and marks it as seen.
     ///
     /// # Examples
     /// ```
@@ -339,12 +345,12 @@ impl<T> WatchReceiver<T> {
     #[track_caller]
     pub fn borrow_and_update(&mut self) -> RwLockReadGuard<'_, T> {
         let value = self.shared.value.read();
-        // Not changed while the lock is held.
+        // The version cannot change while the lock is held.
         self.seen = self.shared.version();
         value
     }
 
-    /// Whether the value has changed since this receiver last looked for changes.
+    /// Returns whether the value has changed since this receiver last marked it as seen.
     ///
     /// # Examples
     /// ```
@@ -354,7 +360,7 @@ impl<T> WatchReceiver<T> {
         self.shared.version() != self.seen
     }
 
-    /// Whether all senders are gone.
+    /// Returns whether all senders are gone.
     ///
     /// # Examples
     /// ```
@@ -366,7 +372,7 @@ impl<T> WatchReceiver<T> {
         self.shared.is_disconnected()
     }
 
-    /// Waiting for a change as one of several operations, for [`select`](crate::sync::select).
+    /// Returns an arm that waits for a change, for [`select`](crate::sync::select).
     ///
     /// # Examples
     /// ```
@@ -396,17 +402,18 @@ impl<T> Drop for WatchReceiver<T> {
     }
 }
 
-/// Waiting for a change as one of several operations; see [`WatchReceiver::arm`].
+/// The wait for a change as an arm of [`select!`](crate::select); see [`WatchReceiver::arm`].
 pub struct WatchArm<'a, T> {
     receiver: &'a mut WatchReceiver<T>,
     arm: SignalArm,
 }
 
 impl<T> WatchArm<'_, T> {
-    /// What [`changed`](WatchReceiver::changed) returns, after this arm was selected.
+    /// Marks the change as seen, after this arm was selected, as
+    /// [`changed`](WatchReceiver::changed) does.
     ///
     /// # Errors
-    /// If all senders are gone, or this arm was not selected.
+    /// Fails if the value has not changed: all senders are gone, or this arm was not selected.
     ///
     /// # Examples
     /// ```

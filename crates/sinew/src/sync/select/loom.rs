@@ -96,7 +96,7 @@ fn two_selects_that_cross_meet_once() {
 
 /// Who selects between both ends of one channel does not meet itself, but another.
 #[test]
-fn nobody_meets_itself() {
+fn a_select_does_not_meet_itself() {
     check(|| {
         fn meet((sender, receiver): &(Sender<Tracked>, Receiver<Tracked>), mine: usize) -> usize {
             let (mut send, mut receive) = (sender.arm(Tracked::new(mine)), receiver.arm());
@@ -114,7 +114,7 @@ fn nobody_meets_itself() {
 
 /// A plain receiver that a select wakes for nothing waits again, and gets the next message.
 #[test]
-fn who_is_woken_for_nothing_waits_again() {
+fn a_receiver_woken_for_nothing_waits_again() {
     check_within(2, || {
         let (a, b) = (bounded::<Tracked>(0), bounded::<Tracked>(0));
         let receivers = [a.1.clone(), b.1.clone()]
@@ -132,7 +132,7 @@ fn who_is_woken_for_nothing_waits_again() {
 
 /// There is room for a message when another arm has been done: it is given back all the same.
 #[test]
-fn what_is_not_selected_is_not_sent() {
+fn a_message_that_is_not_selected_is_not_sent() {
     check(|| {
         let (a, b) = (bounded::<Tracked>(0), bounded::<Tracked>(1));
         send(&b.0, 1);

@@ -29,7 +29,7 @@ fn one_permit_is_a_lock() {
 /// One who wants many gives up: who wants few and stood behind it is served although no permit is
 /// given back.
 #[test]
-fn who_gives_up_lets_others_be_served() {
+fn a_waiter_that_gives_up_lets_others_be_served() {
     check(|| {
         let permits = Arc::new(Semaphore::new(1));
         let theirs = permits.clone();
@@ -46,7 +46,7 @@ fn who_gives_up_lets_others_be_served() {
 /// The same with a permit that comes meanwhile: who is served sees what was written before it was
 /// added, although it is served by one who gave up.
 #[test]
-fn who_is_served_by_another_sees_what_was_written() {
+fn a_waiter_served_by_a_leaver_sees_earlier_writes() {
     check_within(2, || {
         let guarded = Arc::new((Semaphore::new(0), Tracked::new(0)));
         let theirs = guarded.clone();

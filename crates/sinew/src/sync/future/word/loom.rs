@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// The waiter sees what was set, and may drop the future at once: who set it does not come back.
 #[test]
-fn what_was_set_is_seen_and_the_future_may_go() {
+fn a_waiter_sees_the_value_and_the_future_may_go() {
     check(|| {
         let future = Kept::new(FiberFuture::new());
         let setter = spawn(move || future.set(Tracked::new(7)).unwrap());
