@@ -1,30 +1,30 @@
 //! Locks, signals and channels that suspend fibers.
 //!
-//! All of them work between fibers of one carrier, of different carriers and runtimes, and plain
-//! threads: a thread that waits is blocked, a fiber is suspended. No wait allocates. A cancelled
-//! fiber is unwound from its wait, and has then neither taken nor lost anything.
+//! All of them work between fibers of one carrier, fibers of different carriers and runtimes, and
+//! plain threads. A wait suspends a fiber and blocks a thread. No wait allocates. A cancelled fiber
+//! is unwound from its wait; it has then neither taken nor lost anything.
 //!
 //! | to | use |
 //! | --- | --- |
 //! | guard data | [`Mutex`], [`RwLock`] with a [`Priority`] or without, [`FairMutex`] |
 //! | lock by key | [`MultiLock`] |
 //! | wait until data has changed | [`Condvar`] |
-//! | let so many in at a time | [`Semaphore`] |
-//! | signal something, to one once, or to all on and off | [`Baton`], [`Event`] |
+//! | limit how many fibers enter at a time | [`Semaphore`] |
+//! | signal one waiter once, or all waiters on and off | [`Baton`], [`Event`] |
 //! | take turns by number | [`Sequencer`] |
 //! | pass one value | [`FiberFuture`] |
-//! | wait until all are done, or there | [`WaitGroup`], [`Barrier`] |
+//! | wait until all parts are done, or all fibers have arrived | [`WaitGroup`], [`Barrier`] |
 //! | do or make something once | [`Once`], [`OnceLock`], [`LazyLock`] |
 //! | pass messages | [`channel`] |
-//! | end many at once | [`CancellationToken`] |
+//! | end many fibers at once | [`CancellationToken`] |
 //! | wait for the first of several operations | [`select!`](crate::select) |
-//! | build a condition of one's own | [`Futex`] |
+//! | build a condition of your own | [`Futex`] |
 //!
 //! # Poisoning
 //!
-//! There is none. A cancelled fiber unwinds through its guards as a matter of course, and a lock
-//! that was poisoned by that would make every other user pay for it. Whoever must not leave data
-//! half changed masks the section ([`masked`](crate::masked)), or repairs it in a destructor.
+//! Locks are never poisoned. A cancelled fiber regularly unwinds through its guards, and poisoning
+//! would make all other users of the lock pay for that. Code that must not leave data half changed
+//! masks the section ([`masked`](crate::masked)), or repairs the data in a destructor.
 
 mod barrier;
 mod baton;
@@ -78,7 +78,7 @@ pub use wait_group::WaitGroup;
 use crate::clock;
 use core::time::Duration;
 
-/// The moment at which a timeout is over.
+/// Returns the moment at which a timeout that begins now ends.
 fn moment(timeout: Duration) -> u64 {
     clock::after(clock::now(), timeout)
 }

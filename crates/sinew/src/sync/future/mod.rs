@@ -1,6 +1,6 @@
-//! A value that one side makes and the other waits for.
+//! A value that one side sets once and the other side waits for.
 //!
-//! [`word`] has the protocol.
+//! [`word`] has the protocol, `subscription` the callbacks that need no allocation.
 
 mod subscription;
 pub(crate) mod word;
@@ -18,10 +18,11 @@ use core::time::Duration;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 use word::{Attached, Notice, Word, WordArm, second_waiter};
 
-/// A value that one side sets, once, and the other waits for: on a stack, in a struct, in an `Arc`,
-/// without memory of its own.
+/// A value that one side sets once and the other side waits for. It can live on a stack, in a
+/// struct or in an `Arc`, and allocates nothing.
 ///
-/// One waiter at a time, and one callback instead of it. With an error code it is 16 bytes.
+/// A future has one waiter at a time, or one callback instead of a waiter. A `FiberFuture<i32>` is
+/// 16 bytes.
 ///
 /// # Examples
 /// ```
@@ -40,15 +41,16 @@ pub struct FiberFuture<T> {
 
 const _: () = assert!(cfg!(sinew_loom) || size_of::<FiberFuture<i32>>() == 16);
 
-// SAFETY: a value crosses from who sets it, and is shared by reference after that.
+// SAFETY: `T: Send` lets the value move from the setter's thread. After that all threads have only
+// shared references, which `T: Sync` allows.
 unsafe impl<T: Send + Sync> Sync for FiberFuture<T> {}
-// SAFETY: the value goes along.
+// SAFETY: the value moves with the future, so `T: Send` suffices.
 unsafe impl<T: Send> Send for FiberFuture<T> {}
 impl<T: UnwindSafe> UnwindSafe for FiberFuture<T> {}
 impl<T: RefUnwindSafe + UnwindSafe> RefUnwindSafe for FiberFuture<T> {}
 
 impl<T> FiberFuture<T> {
-    /// One that is not set.
+    /// Creates a future that is not set.
     ///
     /// # Examples
     /// ```
@@ -58,10 +60,10 @@ impl<T> FiberFuture<T> {
         FiberFuture { word: Word::new(), value: UnsafeCell::new(MaybeUninit::uninit()) }
     }
 
-    /// Sets the value, and wakes who waits for it or calls the callback.
+    /// Sets the value, and wakes the waiter or calls the callback.
     ///
     /// # Errors
-    /// If it was set before: the value.
+    /// Returns the value if the future was set before.
     ///
     /// # Examples
     /// ```
@@ -74,7 +76,8 @@ impl<T> FiberFuture<T> {
         if !self.word.begin_setting() {
             return Err(value);
         }
-        // SAFETY: one has the right, and nobody reads before it is set.
+        // SAFETY: `begin_setting` gave this caller alone the right to write. No reader looks at the
+        // value before the word is set.
         unsafe {
             (*self.value.get()).write(value);
             Word::set(&raw const self.word);
@@ -82,7 +85,7 @@ impl<T> FiberFuture<T> {
         Ok(())
     }
 
-    /// Whether it is set.
+    /// Returns whether the value is set.
     ///
     /// # Examples
     /// ```
@@ -95,7 +98,7 @@ impl<T> FiberFuture<T> {
         self.word.is_set()
     }
 
-    /// The value, if it is set.
+    /// Returns the value if it is set.
     ///
     /// # Examples
     /// ```
@@ -106,14 +109,14 @@ impl<T> FiberFuture<T> {
     /// ```
     #[inline]
     pub fn get(&self) -> Option<&T> {
-        // SAFETY: written before it was set, and not changed after.
+        // SAFETY: the value was written before the word was set, and does not change after that.
         self.is_set().then(|| unsafe { (*self.value.get()).assume_init_ref() })
     }
 
-    /// Waits until it is set.
+    /// Waits until the value is set, and returns it.
     ///
     /// # Panics
-    /// If somebody else waits for it, or a callback was subscribed.
+    /// Panics if another fiber or thread waits for this future, or if it has a callback.
     ///
     /// # Examples
     /// ```
@@ -132,10 +135,10 @@ impl<T> FiberFuture<T> {
         self.get().expect("it was waited for")
     }
 
-    /// Waits until it is set, at most for `timeout`.
+    /// Waits at most `timeout` for the value. Returns `None` if it was not set in time.
     ///
     /// # Panics
-    /// As [`wait`](Self::wait).
+    /// Panics as [`wait`](Self::wait) does.
     ///
     /// # Examples
     /// ```
@@ -150,10 +153,10 @@ impl<T> FiberFuture<T> {
 
     /// Has the setter call `callback`; calls it at once if the value is set.
     ///
-    /// Takes memory for the callback; [`subscribe_pinned`](Self::subscribe_pinned) does not.
+    /// Allocates memory for the callback; [`subscribe_pinned`](Self::subscribe_pinned) does not.
     ///
     /// # Panics
-    /// If the future has a waiter or a callback.
+    /// Panics if the future has a waiter or a callback.
     ///
     /// # Examples
     /// ```
@@ -178,7 +181,7 @@ impl<T> FiberFuture<T> {
         }
     }
 
-    /// Makes it as new, and returns the value if it was set. Nobody can be waiting or setting it.
+    /// Returns the future to its initial state, and returns the value if it was set.
     ///
     /// # Examples
     /// ```
@@ -189,11 +192,12 @@ impl<T> FiberFuture<T> {
     /// future.set(8).unwrap();
     /// ```
     pub fn reset(&mut self) -> Option<T> {
-        // SAFETY: set, and taken out once: the mark is gone.
+        // SAFETY: the word was set, so the value is there. `reset` has cleared the word, so the
+        // value is read out once.
         self.word.reset().then(|| unsafe { self.value.get_mut().assume_init_read() })
     }
 
-    /// Waiting for the value as one of several operations, for [`select`](crate::sync::select).
+    /// Returns an arm that waits for the value, for [`select`](crate::sync::select).
     ///
     /// # Examples
     /// ```
@@ -210,15 +214,14 @@ impl<T> FiberFuture<T> {
     }
 }
 
-/// Something that is set once and that one waits for: a [`FiberFuture`], or a place in the order of
-/// others, such as [`SequencerTurn`](super::SequencerTurn) and
-/// [`FairMutexTicket`](super::FairMutexTicket).
+/// An object that is set once and has one waiter: a [`FiberFuture`], or a place in an order, such
+/// as [`SequencerTurn`](super::SequencerTurn) and [`FairMutexTicket`](super::FairMutexTicket).
 pub trait Waitable: sealed_waitable::Waitable {}
 
 pub(super) mod sealed_waitable {
-    /// What can be waited for has a word.
+    /// Gives access to the word that a waiter enters.
     pub trait Waitable {
-        /// The word.
+        /// Returns the word.
         fn word(&self) -> &super::Word;
     }
 }
@@ -231,11 +234,11 @@ impl<T> sealed_waitable::Waitable for FiberFuture<T> {
     }
 }
 
-/// Waits until one of several is set, and returns the index of one that is; `None` if there are
-/// none. The same may be there twice.
+/// Waits until one of several futures is set, and returns the index of a set one. Returns `None` if
+/// the slice is empty. The slice may contain a future twice.
 ///
 /// # Panics
-/// If somebody else waits for one of them, or a callback was subscribed to it.
+/// Panics if one of the futures has another waiter or a callback.
 ///
 /// # Examples
 /// ```
@@ -257,10 +260,10 @@ pub fn wait_for_multiple<W: Waitable + ?Sized>(futures: &[&W]) -> Option<usize> 
     word::wait_for_one(futures.len(), |index| futures[index].word())
 }
 
-/// Waits until something is set, at most for `timeout`; false if that was over before.
+/// Waits at most `timeout` until `future` is set; returns whether it is.
 ///
 /// # Panics
-/// If somebody else waits for it, or a callback was subscribed to it.
+/// Panics if `future` has another waiter or a callback.
 ///
 /// # Examples
 /// ```
@@ -294,7 +297,7 @@ impl<T: fmt::Debug> fmt::Debug for FiberFuture<T> {
     }
 }
 
-/// Waiting for a value as one of several operations; see [`FiberFuture::arm`].
+/// The wait for a value as an arm of [`select!`](crate::select); see [`FiberFuture::arm`].
 #[derive(Debug)]
 pub struct FutureArm<'a, T> {
     future: &'a FiberFuture<T>,
@@ -302,10 +305,10 @@ pub struct FutureArm<'a, T> {
 }
 
 impl<'a, T> FutureArm<'a, T> {
-    /// The value, after this arm was selected.
+    /// Returns the value, after this arm was selected.
     ///
     /// # Panics
-    /// If it is not set.
+    /// Panics if the value is not set.
     ///
     /// # Examples
     /// ```

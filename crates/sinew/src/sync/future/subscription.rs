@@ -1,15 +1,17 @@
-//! A callback that its owner has pinned, so that subscribing it takes no memory.
+//! A callback that its owner has pinned, so that subscribing allocates nothing.
 //!
 //! # Protocol
 //!
-//! The word of the future points to the [`Head`] of the subscription. The setter exchanges the word, takes the callback
-//! out of the subscription, marks it as taken, which is its last access there, and then calls the callback, which is
-//! on its own stack by then.
-//! An owner that drops the subscription takes it out of the word by a compare-exchange. If that fails, the setter has
-//! come to it or is about to; the owner waits for the mark, a few instructions away.
+//! The word of the future points to the [`Head`] of the subscription. The setter exchanges the
+//! word, moves the callback to its own stack, and marks it as taken. The mark is the setter's last
+//! access to the subscription. Then the setter calls the callback.
 //!
-//! A subscription that is forgotten stays in its place for ever, as everything that is pinned and not dropped. Its
-//! callback borrows nothing, so it may be called at any later time.
+//! An owner that drops the subscription takes it out of the word by a compare-exchange. If that
+//! fails, the setter has taken the callback or is about to, and the owner waits for the mark. The
+//! setter is then a few instructions away from it.
+//!
+//! A forgotten subscription stays in its place for ever, as all pinned values do that are not
+//! dropped. Its callback borrows nothing, so the setter may call it at any later time.
 
 use super::FiberFuture;
 use super::word::{Attached, Word, pause, second_waiter};
@@ -19,23 +21,24 @@ use core::fmt;
 use core::marker::PhantomPinned;
 use core::pin::Pin;
 
-/// A callback for [`FiberFuture::subscribe_pinned`], and its place.
+/// A callback for [`FiberFuture::subscribe_pinned`], and its place in memory.
 ///
-/// Dropping it takes the callback back, unless the value was set: then the callback was called, or the setter is about
-/// to.
+/// Dropping the subscription takes the callback back if the value is not set. Otherwise the
+/// callback has been called, or the setter is about to call it.
 #[repr(C)]
 pub struct Subscription<'f, F> {
     head: Head,
     callback: UnsafeCell<Option<F>>,
-    /// The future, if it was subscribed. Invariant: the future outlives the subscription.
+    /// The word of the future, once subscribed. Invariant: the future outlives the subscription.
     word: Cell<Option<&'f Word>>,
     _pinned: PhantomPinned,
 }
 
-/// The part of a subscription that the setter finds. Aligned, so that the word has room for its marks.
+/// The part of a subscription that the setter finds. The alignment leaves room for the marks of the
+/// word.
 #[repr(C, align(8))]
 pub(super) struct Head {
-    /// Takes the callback out and calls it.
+    /// Takes the callback out of the subscription and calls it.
     call: unsafe fn(*const Head),
     /// Whether the setter has taken the callback.
     taken: AtomicBool,
@@ -45,15 +48,17 @@ impl Head {
     /// Takes the callback out of a subscription and calls it.
     ///
     /// # Safety
-    /// The subscription stood in the word of a future, which the caller has set. It was not called before.
+    /// The caller alone may call this subscription: it has taken the head out of the word by
+    /// setting it, or it found the word set and the head was never entered. The callback has not
+    /// been called.
     pub(super) unsafe fn call(head: *const Head) {
-        // SAFETY: the subscription is there until its callback was taken.
+        // SAFETY: the owner keeps the subscription alive until the callback is marked as taken.
         unsafe { ((*head).call)(head) };
     }
 }
 
 impl<F: FnOnce() + Send + 'static> Subscription<'_, F> {
-    /// A callback that was not subscribed.
+    /// Creates a subscription that has not been subscribed.
     ///
     /// # Examples
     /// ```
@@ -70,14 +75,14 @@ impl<F: FnOnce() + Send + 'static> Subscription<'_, F> {
     }
 
     /// # Safety
-    /// As for [`Head::call`]; the head is of such a subscription.
+    /// As for [`Head::call`]. The head belongs to a subscription of this type.
     unsafe fn call(head: *const Head) {
-        // SAFETY: the head is the first field. The owner does not touch the callback while it is subscribed, and the
-        // place is there until the mark is set.
+        // SAFETY: the head is the first field of a `repr(C)` struct. The owner does not touch the
+        // callback after subscribing, and keeps the place alive until the mark is set.
         let callback = unsafe {
             let callback = (*(*head.cast::<Self>()).callback.get()).take();
-            // ORDERING: Release: the callback was taken; pairs with the Acquire in `drop`. The place may be gone
-            // after this.
+            // ORDERING: Release publishes that the callback was moved out; pairs with the Acquire
+            // in `drop`. The owner may free the place after this store.
             (*head).taken.store(true, Ordering::Release);
             callback
         };
@@ -88,10 +93,11 @@ impl<F: FnOnce() + Send + 'static> Subscription<'_, F> {
 }
 
 impl<T> FiberFuture<T> {
-    /// As [`subscribe`](Self::subscribe), with a callback that the caller has pinned: nothing is allocated.
+    /// Has the setter call a callback that the caller has pinned; calls it at once if the value is
+    /// set. Unlike [`subscribe`](Self::subscribe), it allocates nothing.
     ///
     /// # Panics
-    /// If the future has a waiter or a callback, and if the subscription was used before.
+    /// Panics if the future has a waiter or a callback, or if the subscription was used before.
     ///
     /// # Examples
     /// ```
@@ -107,7 +113,7 @@ impl<T> FiberFuture<T> {
     /// assert!(CALLED.is_posted());
     /// ```
     ///
-    /// The future has to live longer than the subscription:
+    /// The future has to outlive the subscription:
     /// ```compile_fail,E0597
     /// use sinew::sync::{FiberFuture, Subscription};
     /// use std::pin::pin;
@@ -117,7 +123,7 @@ impl<T> FiberFuture<T> {
     /// future.subscribe_pinned(subscription.into_ref());
     /// ```
     ///
-    /// The callback may be called after its place was leaked, so it borrows nothing:
+    /// The callback may be called after its place was leaked, so it must not borrow:
     /// ```compile_fail,E0597
     /// use sinew::sync::{FiberFuture, Subscription};
     ///
@@ -142,7 +148,8 @@ impl<T> FiberFuture<T> {
             Attached::Waiting => place.word.set(Some(&self.word)),
             Attached::Set => {
                 place.word.set(Some(&self.word));
-                // SAFETY: the value is set, and the subscription is not in the word: the call is ours.
+                // SAFETY: the value is set, so no setter comes any more, and the head was not
+                // entered into the word.
                 unsafe { Head::call(&raw const place.head) };
             }
             Attached::Taken(holder) => second_waiter(&self.word, &holder),
@@ -156,7 +163,8 @@ impl<F> Drop for Subscription<'_, F> {
         if word.detach_head(&raw const self.head) {
             return;
         }
-        // ORDERING: Acquire: the setter has taken the callback; pairs with the Release in `call`.
+        // ORDERING: Acquire pairs with the Release in `call`: the setter has moved the callback
+        // out.
         while !self.head.taken.load(Ordering::Acquire) {
             pause();
         }

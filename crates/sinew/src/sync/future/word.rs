@@ -1,27 +1,33 @@
-//! The word of everything that is set once and waited for by one.
+//! The word of an object that is set once and has one waiter.
 //!
 //! # The word
 //!
 //! ```text
 //!  63 62                               3 2 1 0
-//! |B |  who waits, or what to call      |M|C|S|
+//! |B |  the waiter, or what to call     |M|C|S|
 //! ```
 //!
-//! `S`: set; the value is there. `B`: somebody is about to set it, or tries in vain.
-//! Otherwise zero, or one who waits: the block of a fiber or thread and the low bits of the number of
-//! its wait; with `M` the wait is for several futures; with `C` it is no waiter but a notice, a
-//! pointer to a box; with both it is a pointer to the head of a subscription, which its owner has pinned.
+//! `S`: the value is set. `B`: a setter is about to set the value, or tries in vain to set it again.
 //!
-//! Setting is two steps: who sets `B` has the right to, writes the value, and exchanges the word for
-//! `S`. The exchange is the last access to the object; whoever was in the word is then woken or
-//! called. A waiter enters by a compare-exchange from zero, and leaves by one to zero; if that fails,
-//! it is being set.
+//! Without `S`, the other bits are zero or hold one waiter:
 //!
-//! Where there is no value, *posting* is the exchange alone, and anybody may, more than once.
+//! - without `C`: the block of a fiber or thread, and the low bits of the number of its wait. `M`
+//!   means that the wait is for several futures.
+//! - with `C` alone: a notice, as a pointer to a box.
+//! - with `C` and `M`: a pointer to the head of a subscription, which its owner has pinned.
 //!
-//! Only a subscription is on a stack, and its page says how it leaves. A block is never unmapped, and its wake word says whether
-//! the wait is still the one that was meant. One whose number agrees in the low bits, a multiple of
-//! 2^18 waits later, would be woken for nothing, and every wait looks whether it is over.
+//! Setting takes two steps. The first setter that sets `B` has the right to set: it writes the
+//! value, and then exchanges the word for `S`. The exchange is its last access to the object; after
+//! it the setter wakes or calls the waiter. A waiter enters by a compare-exchange from zero, and
+//! leaves by a compare-exchange to zero. If leaving fails, the word is being set.
+//!
+//! An object without a value needs the exchange alone: this is *posting*. Any fiber or thread may
+//! post, and more than once.
+//!
+//! After the exchange the setter uses only its copy of the word. A subscription is on a stack;
+//! `subscription` describes how it leaves. A block is never unmapped, and its wake word tells
+//! whether the wait is still the one in the word. A wait that comes a multiple of 2^18 waits later
+//! has the same low bits, and would be woken for nothing. So each wait checks whether it is over.
 
 use super::subscription::Head;
 use crate::cancel::{self, masked};
@@ -47,7 +53,7 @@ const NUMBER_SHIFT: u32 = 3 + BLOCK_BITS;
 const NUMBER_BITS: u32 = 18;
 const NUMBER: u64 = (1 << NUMBER_BITS) - 1;
 
-/// What whoever sets it does, if nobody waits.
+/// A notice in the word: the setter gives it instead of waking a fiber or thread.
 pub(crate) enum Notice {
     Call(Box<dyn FnOnce() + Send>),
     Wake(Waker),
@@ -66,16 +72,16 @@ impl Notice {
 #[derive(Debug)]
 pub struct Word(AtomicU64);
 
-/// What came of entering a wait, or a notice.
+/// The result of entering a wait or a notice.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Attached {
     Waiting,
     Set,
-    /// Somebody else waits.
+    /// The word has another waiter.
     Taken(Holder),
 }
 
-/// Who stands in the word.
+/// The waiter in a word.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Holder(u64);
 
@@ -84,7 +90,7 @@ impl fmt::Display for Holder {
         if self.0 & NOTICE != 0 {
             return f.write_str("a custom waiter");
         }
-        // It may have left meanwhile: no more than the number of whoever has the block is told.
+        // The waiter may have left by now. Print only the id of the block's current user.
         #[cfg(not(sinew_loom))]
         {
             let control = block(self.0);
@@ -96,35 +102,37 @@ impl fmt::Display for Holder {
     }
 }
 
-/// A wait as it stands in the word.
+/// Returns a wait as it stands in the word.
 fn encode(waiter: Waiter, multiple: bool) -> u64 {
     let block = waiter.control().expose_provenance() as u64 >> 6;
     let number = waiter.epoch().number() & NUMBER;
     block << 3 | number << NUMBER_SHIFT | if multiple { MULTIPLE } else { 0 }
 }
 
-/// The block of who waits.
+/// Returns the block of the waiter in the word.
 fn block(word: u64) -> &'static Control {
     let address = (word >> 3 & ((1 << BLOCK_BITS) - 1)) << 6;
-    // SAFETY: a block, which is never unmapped.
+    // SAFETY: the word holds the address of a block, and blocks are never unmapped.
     unsafe { &*core::ptr::with_exposed_provenance::<Control>(address as usize) }
 }
 
-/// Wakes or calls what stood in the word when it was set.
+/// Wakes or calls the waiter that was in the word when it was set.
 #[inline(never)]
 fn tell(word: u64) {
     if word & PINNED == PINNED {
-        // SAFETY: the head that `attach_head` put there, taken out once, by the exchange that has set the word.
+        // SAFETY: `attach_head` put this head into the word. The exchange that set the word took it
+        // out, so this is the only call.
         unsafe { Head::call(head_of(word)) };
     } else if word & NOTICE != 0 {
-        // SAFETY: the box that `subscribe` put there, taken out once.
+        // SAFETY: `subscribe` put this box into the word, and the exchange that set the word took
+        // it out.
         unsafe { take_notice(word) }.give();
     } else {
         wake(word);
     }
 }
 
-/// Wakes the wait that stood in the word.
+/// Wakes the wait that was in the word.
 fn wake(word: u64) {
     let control = block(word);
     let Some(epoch) = control.wake.waiting() else { return };
@@ -145,49 +153,52 @@ impl Word {
 
     #[inline]
     pub(crate) fn is_set(&self) -> bool {
-        // ORDERING: Acquire: the value; pairs with the Release in `set`.
+        // ORDERING: Acquire shows the value; pairs with the Release in `set` and `post`.
         self.0.load(Ordering::Acquire) & SET != 0
     }
 
-    /// Takes the right to set it; false if somebody has.
+    /// Takes the right to set the word. Returns false if another setter has it, or if the word is
+    /// set.
     pub(crate) fn begin_setting(&self) -> bool {
-        // ORDERING: Relaxed: only the right to write is decided here.
+        // ORDERING: Relaxed: this decides only which setter may write.
         let old = self.0.fetch_or(BUSY, Ordering::Relaxed);
         if old & SET != 0 {
-            // The mark means nothing any more; but the word shall say what it is.
+            // `B` has no meaning in a set word. Clear it, so that the word is `S` alone.
             self.0.fetch_and(!BUSY, Ordering::Relaxed);
         }
         old & (BUSY | SET) == 0
     }
 
-    /// Sets it, and wakes who waits for it or gives the notice. The word may be gone as soon as it
-    /// is set: it is not touched after that.
+    /// Sets the word, and wakes the waiter or gives the notice. The word may be freed as soon as it
+    /// is set, so this function does not touch it after that.
     ///
     /// # Safety
-    /// The caller has the right to.
+    /// `begin_setting` has returned true to the caller, and the caller has written the value, if
+    /// there is one. The word lives until it is set.
     pub(crate) unsafe fn set(word: *const Word) {
-        // SAFETY: not set yet, so that it is there.
-        // ORDERING: AcqRel: Release publishes the value, pairs with the Acquire in `is_set`; Acquire
-        // shows what the waiter or the subscriber wrote before it entered.
+        // SAFETY: the caller promised that the word lives until it is set.
+        // ORDERING: AcqRel: Release publishes the value, and pairs with the Acquire in `is_set`.
+        // Acquire shows the writes of the waiter or subscriber before it entered, and pairs with
+        // the Release in `attach`.
         let old = unsafe { (*word).0.swap(SET, Ordering::AcqRel) } & !BUSY;
         if old != 0 {
             tell(old);
         }
     }
 
-    /// Sets it, if it is not, and wakes who waits for it or gives the notice; for what is set without
-    /// a value. As after `set`, the word may be gone.
+    /// Sets a word without a value, if it is not set, and wakes the waiter or gives the notice. As
+    /// in `set`, the word may be freed as soon as it is set.
     #[inline(always)]
     pub(crate) fn post(&self) {
-        // ORDERING: AcqRel: Release publishes what the caller wrote before, pairs with the Acquire in
-        // `is_set`; Acquire as in `set`.
+        // ORDERING: AcqRel: Release publishes the caller's earlier writes, and pairs with the
+        // Acquire in `is_set`. Acquire pairs with the Release in `attach`, as in `set`.
         let old = self.0.swap(SET, Ordering::AcqRel);
         if old > SET {
             tell(old);
         }
     }
 
-    /// Waits until it is set, whatever it takes: neither unwinds nor gives up.
+    /// Waits until the word is set. Neither unwinds nor gives up.
     pub(crate) fn wait_anyhow(&self, kind: WaitKind, address: usize) {
         let begin = || Wait::begin_anyhow(kind, address);
         if let Err(holder) = masked(|| self.wait_as(begin, clock::NEVER, false)) {
@@ -195,7 +206,7 @@ impl Word {
         }
     }
 
-    /// Waits until it is set, or the deadline has passed.
+    /// Waits until the word is set or the deadline has passed.
     #[inline]
     #[track_caller]
     pub(crate) fn wait_till(&self, kind: WaitKind, address: usize, deadline: u64) {
@@ -204,7 +215,7 @@ impl Word {
         }
     }
 
-    /// Waits for the value at `self`, or until the deadline has passed.
+    /// Waits until the value of a future is set or the deadline has passed.
     #[inline]
     #[track_caller]
     pub(super) fn wait_for_value(&self, deadline: u64) {
@@ -222,10 +233,10 @@ impl Word {
         Ok(())
     }
 
-    /// Enters a wait that has just begun, calls `entered`, and suspends. True if it is set or the
-    /// deadline has passed, false if somebody woke the waiter for nothing.
+    /// Enters a wait that has just begun, calls `entered`, and suspends. Returns true if the word
+    /// is set or the deadline has passed, and false if the waiter was woken for nothing.
     ///
-    /// If it is set already, `entered` is called as well. It neither waits nor unwinds.
+    /// `entered` is called even if the word is set already. It must neither wait nor unwind.
     #[inline(always)]
     pub(crate) fn wait_once(
         &self,
@@ -263,70 +274,74 @@ impl Word {
         Ok(outcome == Outcome::TimedOut && deadline <= clock::now())
     }
 
-    /// Enters a wait.
+    /// Enters a wait or a notice.
     #[inline(always)]
     fn attach(&self, word: u64) -> Attached {
         loop {
-            // ORDERING: AcqRel: Release publishes the wait; Acquire as in `is_set`.
+            // ORDERING: AcqRel: Release publishes the wait, and pairs with the Acquire in `set` and
+            // `post`. Acquire pairs with their Release, as in `is_set`.
             match self.0.compare_exchange(0, word, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return Attached::Waiting,
                 Err(now) if now & SET != 0 => return Attached::Set,
                 Err(now) if now == word => return Attached::Waiting,
-                // It is being set: a moment.
+                // A setter is between its two steps: it needs a few more instructions.
                 Err(now) if now & BUSY != 0 => pause(),
                 Err(now) => return Attached::Taken(Holder(now)),
             }
         }
     }
 
-    /// Leaves a wait, unless it is being set.
+    /// Leaves a wait. If the word is being set, waits until it is.
     fn detach(&self, word: u64) {
-        // ORDERING: Acquire: as in `is_set`.
+        // ORDERING: Acquire pairs with the Release in `set` and `post`, as in `is_set`.
         let left = self.0.compare_exchange(word, 0, Ordering::Relaxed, Ordering::Acquire);
         if left.is_err_and(|now| now == word | BUSY) {
-            // It is there in a moment, and this may be the last chance to see it.
+            // The setter needs a few more instructions. This may be the caller's last look.
             while !self.is_set() {
                 pause();
             }
         }
     }
 
-    /// Enters a notice, to be given by whoever sets it; gives it back if nobody will.
+    /// Enters a notice, which the setter will give. Returns the notice if it could not be entered.
     pub(crate) fn subscribe(&self, notice: Notice) -> Result<(), (Attached, Notice)> {
         let word = Box::into_raw(Box::new(notice)).expose_provenance() as u64 | NOTICE;
         match self.attach(word) {
             Attached::Waiting => Ok(()),
-            // SAFETY: the box was not entered.
+            // SAFETY: the box did not get into the word, so this caller still owns it.
             other => Err((other, unsafe { take_notice(word) })),
         }
     }
 
-    /// Enters a subscription, to be called by the setter.
+    /// Enters a subscription, which the setter will call.
     pub(super) fn attach_head(&self, head: *const Head) -> Attached {
         self.attach(word_of(head))
     }
 
-    /// Takes a subscription out again. False if the setter has taken it, or is about to.
+    /// Takes a subscription out of the word. Returns false if the setter has taken it or is about
+    /// to.
     pub(super) fn detach_head(&self, head: *const Head) -> bool {
-        // ORDERING: Relaxed: what the subscription has is its owner's, who is the caller.
+        // ORDERING: Relaxed: only the owner, which is the caller, reads the subscription after
+        // this.
         self.0.compare_exchange(word_of(head), 0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// Makes it as new; true if it was set. Nothing can be waiting for it or setting it.
+    /// Clears the word; returns whether it was set. `&mut` excludes waiters and setters.
     pub(crate) fn reset(&mut self) -> bool {
         let word = self.0.load(Ordering::Relaxed);
         self.0.store(0, Ordering::Relaxed);
-        // A subscription that is still there was leaked: it borrows the future.
+        // A subscription that is still in the word was leaked, since it borrows the future. Leave
+        // it alone.
         if word & PINNED == NOTICE {
-            // SAFETY: the box that `subscribe` put there, taken out once.
+            // SAFETY: `subscribe` put this box into the word, and the word has been cleared.
             drop(unsafe { take_notice(word) });
         }
         word & SET != 0
     }
 }
 
-/// Waits until one of several is set, and returns the index of one that is; `None` if there are
-/// none. The same may be there twice.
+/// Waits until one of several words is set, and returns the index of a set one. Returns `None` if
+/// `count` is 0. Two indices may lead to one word.
 #[track_caller]
 pub(super) fn wait_for_one<'a>(count: usize, word: impl Fn(usize) -> &'a Word) -> Option<usize> {
     if count == 0 {
@@ -354,7 +369,8 @@ pub(super) fn wait_for_one<'a>(count: usize, word: impl Fn(usize) -> &'a Word) -
         let outcome = match stopped {
             None => wait.suspend(clock::NEVER),
             Some(_) => {
-                // Somebody may have been faster: then this stops until it is dispatched.
+                // A setter may have ended the wait first. Then `withdraw` suspends until this fiber
+                // is dispatched.
                 wait.withdraw();
                 Outcome::Notified
             }
@@ -369,11 +385,11 @@ pub(super) fn wait_for_one<'a>(count: usize, word: impl Fn(usize) -> &'a Word) -
     }
 }
 
-/// One of several waits of a `select!`.
+/// The wait for a word as an arm of a `select!`.
 #[derive(Debug)]
 pub(crate) struct WordArm<'a> {
     word: &'a Word,
-    /// The wait that was entered; zero if none is.
+    /// The wait as it stands in the word; zero if it has not been entered.
     entered: u64,
 }
 
@@ -404,27 +420,29 @@ impl<'a> WordArm<'a> {
         if entered != 0 && !self.word.is_set() {
             self.word.detach(entered);
         }
-        // What was set stays: it is no loss if another arm was granted something.
+        // A set word stays set, so nothing is lost if another arm is selected.
         if self.word.is_set() { Left::Ready } else { Left::Nothing }
     }
 }
 
-/// A subscription as it stands in the word.
+/// Returns a subscription as it stands in the word.
 fn word_of(head: *const Head) -> u64 {
     head.expose_provenance() as u64 | PINNED
 }
 
-/// The head of the subscription that stands in the word.
+/// Returns the head of the subscription in the word.
 fn head_of(word: u64) -> *const Head {
     core::ptr::with_exposed_provenance((word & !(BUSY | PINNED)) as usize)
 }
 
+/// Takes the notice out of its box.
+///
 /// # Safety
-/// The word holds a box that nobody else takes.
+/// The word holds a box from `subscribe`, and no other caller takes this box.
 #[cold]
 unsafe fn take_notice(word: u64) -> Notice {
     let address = (word & !(BUSY | NOTICE)) as usize;
-    // SAFETY: as the caller promised.
+    // SAFETY: the caller promised that the word holds a box, and that it alone takes this box.
     *unsafe { Box::from_raw(core::ptr::with_exposed_provenance_mut::<Notice>(address)) }
 }
 
@@ -434,8 +452,8 @@ pub(super) fn second_waiter(word: &Word, holder: &Holder) -> ! {
     panic!("the future at {word:p} has one waiter at a time, and {holder} already waits for it")
 }
 
-/// Whoever sets a future needs a few instructions more. It is on another thread, since nothing in
-/// them waits, and may have lost its CPU.
+/// Yields the thread while a setter is between its two steps. The setter runs on another thread,
+/// since nothing between the steps waits. It may have lost its CPU.
 #[cold]
 pub(super) fn pause() {
     yield_thread();

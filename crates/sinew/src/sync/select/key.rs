@@ -1,4 +1,4 @@
-//! Arms whose waiters are in the table.
+//! Arms that wait in the table of `park::table`: by key, and for posts of a futex.
 
 use super::sealed::{Entered, Joint};
 use crate::park::list::Node;
@@ -6,8 +6,8 @@ use crate::park::table::{self, Bucket, Entry, Key};
 use crate::sync::futex::Futex;
 use core::pin::Pin;
 
-/// One of several waits, for what the table has a key for. It is woken, and looks then whether it can
-/// be done: nothing is lost if the wait was ended for another.
+/// An arm that waits in the table under a key. Its user decides after `leave` whether the operation
+/// was done, or has become possible.
 pub(crate) struct KeyArm {
     entry: Entry,
     node: Option<Node<Entry>>,
@@ -18,13 +18,13 @@ impl KeyArm {
         KeyArm::with_word(key, 0)
     }
 
-    /// One whose entry has a number that means something to the other side.
+    /// Creates an arm with a number in its entry, for the waking side.
     pub(crate) fn with_word(key: Key, word: usize) -> KeyArm {
         KeyArm { entry: Entry::new(key, false, word), node: None }
     }
 
-    /// Enters the wait, unless `still`, which is asked under the lock of the table, says that there
-    /// is nothing to wait for: then it is done.
+    /// Enters the wait if `still`, called under the lock of the table, returns true. Otherwise the
+    /// operation is possible, and the arm ends the wait.
     pub(crate) fn enter(
         &mut self,
         wait: Joint<'_>,
@@ -33,25 +33,26 @@ impl KeyArm {
         if self.link(wait, still) { Entered::Linked } else { done(wait) }
     }
 
-    /// Enters the wait, unless `still` says that there is nothing to wait for; false then.
+    /// Enters the wait if `still`, called under the lock of the table, returns true. Returns that
+    /// result.
     pub(crate) fn link(
         &mut self,
         Joint(wait): Joint<'_>,
         still: impl FnOnce(&mut Bucket) -> bool,
     ) -> bool {
         let node = self.node.insert(Node::one_of_several(wait, &self.entry));
-        // SAFETY: `select` does not move the arm before it has left it.
+        // SAFETY: `select` leaves the arm, which drops the node, before the arm may move.
         let node = unsafe { Pin::new_unchecked(&*node) };
         let mut bucket = table::bucket(self.entry.key()).lock();
         let waits = still(&mut bucket);
         if waits {
-            // SAFETY: the node is pinned, and taken out before it goes.
+            // SAFETY: the node is pinned, and `leave` unlinks it before it drops the node.
             unsafe { bucket.push(node) };
         }
         waits
     }
 
-    /// Leaves the wait.
+    /// Leaves the wait, and tells how.
     pub(crate) fn leave(&mut self) -> Departure {
         let Some(node) = &self.node else { return Departure::NotThere };
         let departure = {
@@ -73,20 +74,20 @@ impl KeyArm {
 /// How an arm left its wait.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Departure {
-    /// It was not in the table any more, or never.
+    /// The arm was not in the table, or another side had taken it out without a grant.
     NotThere,
-    /// It waited, and nobody had come for it.
+    /// The arm was still waiting in the table.
     InVain,
-    /// What it waited for was given to it.
+    /// The arm was granted what it waited for.
     Granted,
 }
 
-/// An arm that can be done ends the wait for it, if nobody has ended it for another.
+/// Ends the wait in favour of an arm that can be done. Returns `Lost` if another arm has ended it.
 pub(crate) fn done(Joint(wait): Joint<'_>) -> Entered {
     if wait.claim_for_itself() { Entered::Done } else { Entered::Lost }
 }
 
-/// One of several waits, for what is announced by posts of a futex.
+/// An arm that waits for a condition. Posts of a futex announce each change of it.
 pub(crate) struct SignalArm(KeyArm);
 
 impl SignalArm {
@@ -94,8 +95,8 @@ impl SignalArm {
         SignalArm(KeyArm::new(Key::of(futex)))
     }
 
-    /// Enters the wait for the next post of the same futex, unless `ready` says that there is nothing
-    /// to wait for.
+    /// Enters the wait for the next post of `futex`, the one that the arm was created with. If
+    /// `ready` returns true, ends the wait instead.
     pub(crate) fn enter(
         &mut self,
         wait: Joint<'_>,
@@ -104,8 +105,9 @@ impl SignalArm {
     ) -> Entered {
         loop {
             let token = futex.get();
-            // What becomes ready after the look is posted after it. The other way round that is not
-            // so: a post may be of something that was seen before it came.
+            // A change after this look posts after it, so the wait does not miss the change. A post
+            // does not imply that the arm is ready: it may announce a change that the caller saw
+            // before the post. Hence the loop.
             if ready() {
                 return done(wait);
             }

@@ -1,4 +1,4 @@
-//! Models of waits for the first of several.
+//! Models of `select`: at most one arm is done, and the other arms are unaffected.
 
 use super::{Patience, select};
 use crate::model::{Tracked, check, check_within, deadline_passes, spawn, spawn_cancellable};
@@ -7,7 +7,7 @@ use crate::sync::channel::{Receiver, Sender, bounded, watch};
 use core::time::Duration;
 use std::sync::Arc;
 
-/// Receives from the first of two; says from which, and what.
+/// Receives from the first of two channels; returns the index of the channel and the message.
 fn receive_one(
     first: &Receiver<Tracked>,
     second: &Receiver<Tracked>,
@@ -24,7 +24,7 @@ fn send(sender: &Sender<Tracked>, number: usize) {
     sender.send(Tracked::new(number)).unwrap();
 }
 
-/// Two send: one message is taken, and the other stays where it is.
+/// Two senders: one message is taken, and the other stays in its channel.
 #[test]
 fn one_message_is_taken_and_the_other_stays() {
     for capacity in [0, 1] {
@@ -45,7 +45,7 @@ fn one_message_is_taken_and_the_other_stays() {
     }
 }
 
-/// Two that select meet over one of two channels, and agree over which.
+/// Two selects meet over one of two channels, and agree over which one.
 #[test]
 fn two_selects_meet_once() {
     check(|| {
@@ -72,7 +72,7 @@ fn two_selects_meet_once() {
     });
 }
 
-/// The same if they come to the channels in the opposite order.
+/// Two selects that enter the channels in opposite orders meet once.
 #[test]
 fn two_selects_that_cross_meet_once() {
     check(|| {
@@ -94,7 +94,7 @@ fn two_selects_that_cross_meet_once() {
     });
 }
 
-/// Who selects between both ends of one channel does not meet itself, but another.
+/// A select between both ends of one channel meets another select, and not itself.
 #[test]
 fn a_select_does_not_meet_itself() {
     check(|| {
@@ -130,7 +130,7 @@ fn a_receiver_woken_for_nothing_waits_again() {
     });
 }
 
-/// There is room for a message when another arm has been done: it is given back all the same.
+/// Room for a message appears after another arm was done: the message is given back.
 #[test]
 fn a_message_that_is_not_selected_is_not_sent() {
     check(|| {
@@ -155,7 +155,7 @@ fn a_message_that_is_not_selected_is_not_sent() {
     });
 }
 
-/// Patience runs out while somebody sends: the message was taken, or it was not sent.
+/// Patience runs out during a send: the message was taken, or it was not sent.
 #[test]
 fn a_timeout_takes_no_message() {
     check(|| {
@@ -170,7 +170,7 @@ fn a_timeout_takes_no_message() {
     });
 }
 
-/// A select is cancelled while somebody sends: the same.
+/// A select is cancelled during a send: it has taken the message, or another receiver gets it.
 #[test]
 fn a_cancelled_select_takes_no_message() {
     check(|| {
@@ -190,7 +190,8 @@ fn a_cancelled_select_takes_no_message() {
     });
 }
 
-/// An end of a channel and a future: what ends the wait is found, and the other one is not lost.
+/// The end of a channel and a future: the select finds the one that ended its wait, and the other
+/// one is not lost.
 #[test]
 fn a_future_and_the_end_of_a_channel() {
     check(|| {
@@ -211,7 +212,7 @@ fn a_future_and_the_end_of_a_channel() {
     });
 }
 
-/// A change that was seen before it was announced does not select the arm again.
+/// A change that was seen before its post does not select the arm again.
 #[test]
 fn a_late_announcement_selects_nothing() {
     check(|| {

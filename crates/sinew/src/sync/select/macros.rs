@@ -1,6 +1,6 @@
-//! `select!`.
+//! The macro `select!`.
 
-/// Waits for the first of several operations, and goes on with it.
+/// Waits for the first of several operations, and evaluates the expression of that arm.
 ///
 /// ```text
 /// select! {
@@ -15,15 +15,14 @@
 /// }
 /// ```
 ///
-/// If several can be done, one of them is chosen, each as likely as the others. What is waited for
-/// is borrowed until one arm was chosen: a channel that an expression makes has to be kept by a `let`
-/// before. The results are those of
-/// [`recv`](crate::sync::channel::Receiver::recv), [`send`](crate::sync::channel::Sender::send) and
-/// [`join`](crate::JoinHandle::join): an arm whose channel is disconnected can be done at once, with
-/// an error. Messages and times are computed before anything is waited for; a message that was not
-/// sent is dropped.
+/// If several operations are possible, each has the same chance. An arm borrows its object until
+/// one arm is chosen, so a channel that is made by an expression has to be bound by a `let` before.
+/// Each arm has the result of its method, such as [`recv`](crate::sync::channel::Receiver::recv),
+/// [`send`](crate::sync::channel::Sender::send) or [`join`](crate::JoinHandle::join). If a channel is
+/// disconnected, its arm is possible at once, and results in an error. Messages and times are
+/// computed before the wait. A message that was not sent is dropped.
 ///
-/// A pattern has to match every result. To keep a message that was not sent, make its arm before:
+/// A pattern has to match every result. To keep a message that was not sent, create its arm first:
 ///
 /// ```
 /// use sinew::sync::channel::bounded;
@@ -35,13 +34,17 @@
 /// assert_eq!(arm.take().unwrap_err().0, "message");
 /// ```
 ///
-/// `recv` takes receivers of every kind of channel that has messages. `wait` takes what is waited for
-/// without a message: a [`FiberFuture`](crate::sync::FiberFuture), a permit of a
-/// [`Semaphore`](crate::sync::Semaphore::arm), a place in an order
-/// ([`SequencerTurn`](crate::sync::SequencerTurn), also of an [`Event`](crate::sync::Event::enter),
-/// [`FairMutexTicket`](crate::sync::FairMutexTicket)), a
-/// [`CancellationToken`](crate::sync::CancellationToken), a
-/// [`WatchReceiver`](crate::sync::channel::WatchReceiver).
+/// `recv` takes a [`Receiver`](crate::sync::channel::Receiver) or a
+/// [`BroadcastReceiver`](crate::sync::channel::BroadcastReceiver). `wait` takes objects without
+/// messages:
+///
+/// - a [`FiberFuture`](crate::sync::FiberFuture),
+/// - a [`Semaphore`](crate::sync::Semaphore::arm), for one permit,
+/// - a place in an order: a [`SequencerTurn`](crate::sync::SequencerTurn), which an
+///   [`Event`](crate::sync::Event::enter) gives as well, or a
+///   [`FairMutexTicket`](crate::sync::FairMutexTicket),
+/// - a [`CancellationToken`](crate::sync::CancellationToken),
+/// - a [`WatchReceiver`](crate::sync::channel::WatchReceiver).
 ///
 /// # Examples
 /// ```

@@ -1,18 +1,22 @@
-//! Waiting for the first of several.
+//! Waiting for the first of several operations, the *arms* of a `select`.
 //!
 //! # Protocol
 //!
-//! One of the arms that seem ready, by a look without locks, is tried, each as likely as the others, and
-//! then the rest of them. If none can be done, one wait is begun and entered into every arm's list; who
-//! grants one of them has to claim the wait, by an exchange, so exactly one does. An
-//! arm that can be done while the arms are being entered claims the wait as well, for its own fiber,
-//! before it does it: the arms that were entered before may have been granted already. If it takes
-//! somebody on the other side for it, that one is claimed first; should it turn out then that the
-//! wait has been granted elsewhere, the other side is woken empty-handed and waits again.
+//! 1. *Try.* `select` picks one of the arms that seem ready, by a look without locks, each with the
+//!    same chance. It tries this arm first, and then the other arms that seem ready.
+//! 2. *Enter.* If no operation is possible, `select` begins one wait and enters it into the list of
+//!    every arm. A granter has to claim the wait by an exchange before it grants an arm, so exactly
+//!    one arm is granted. An arm may find its operation possible while arms are being entered. It
+//!    then claims the wait for its own fiber before it acts, because an arm that was entered
+//!    earlier may have been granted. If the operation needs a waiter on the other side, the arm
+//!    claims that waiter first. If its own wait has been claimed in the meantime, the other waiter
+//!    is woken without a grant and waits again.
+//! 3. *Leave.* All arms leave their lists, under the locks of those lists. A granted arm needs no
+//!    lock. The granted arm is the selected one.
 //!
-//! Then all arms are left, under their locks but for one that was granted, and that one is known.
+//! A `select` with `Patience::None` begins no wait; `attempt_now` describes how it decides.
 //!
-//! Who does not wait has to be sure: see `attempt_now`.
+//! `key.rs` has arms that wait in the table of `park::table`, `timer.rs` the arms for time.
 
 mod key;
 mod macros;
@@ -34,50 +38,52 @@ use core::time::Duration;
 pub(crate) mod sealed {
     use crate::park::Wait;
 
-    /// The wait that all arms share. Only this crate can have one.
+    /// The wait that all arms share. Only this crate can make one.
     #[derive(Clone, Copy)]
     #[expect(missing_debug_implementations, reason = "nobody can have one")]
     pub struct Joint<'a>(pub(crate) &'a Wait);
 
-    /// What came of entering an arm.
+    /// The result of entering an arm.
     #[derive(Debug)]
     pub enum Entered {
-        /// It waits.
+        /// The arm waits.
         Linked,
-        /// It can be done at that moment.
+        /// The operation becomes possible at this moment.
         Until(u64),
-        /// It was done at once.
+        /// The operation was done at once.
         Done,
         /// The wait has been ended for another arm.
         Lost,
-        /// Somebody else waits where only one can.
+        /// The object allows one waiter, and has another one.
         Misused,
     }
 
-    /// What an arm found when it was left.
+    /// The state of an arm when it leaves the wait.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub enum Left {
-        /// Nothing was done for it.
+        /// Nothing was done for the arm.
         Nothing,
-        /// It can be done, whether or not the wait was ended for it, and nothing is lost if not.
+        /// The operation is possible. It has not been done, so nothing is lost if another arm is
+        /// selected.
         Ready,
-        /// It was done.
+        /// The operation was done.
         Granted,
     }
 
-    /// What `select` does with an arm. It calls `leave` after each `enter`, before it returns.
+    /// The interface of `select` to an arm. `select` calls `leave` after each `enter`, before it
+    /// returns.
     pub trait Arm {
-        /// Does it if that is possible at once.
+        /// Does the operation if it is possible at once; returns whether it was done.
         fn attempt(&mut self) -> bool;
-        /// Whether it is worth an attempt, by a quick look. If it can be done at a moment when nothing
-        /// changes, this is true.
+        /// Returns whether an attempt seems worthwhile, by a quick look. While nothing changes, it
+        /// returns true if the operation is possible.
         fn seems_ready(&self) -> bool;
-        /// A number that changes when it can be done no longer. For what can be done for ever once it
-        /// can be, none is needed.
+        /// Returns a number that changes when the operation stops being possible. An operation that
+        /// stays possible needs no such number.
         fn version(&self) -> usize {
             0
         }
-        /// Does it at once or enters the wait. The arm stays where it is until it was left.
+        /// Does the operation at once, or enters the wait. The arm does not move until it has left.
         fn enter(&mut self, wait: Joint<'_>) -> Entered;
         /// Leaves the wait.
         fn leave(&mut self) -> Left;
@@ -86,31 +92,32 @@ pub(crate) mod sealed {
 
 use sealed::{Entered, Joint, Left};
 
-/// An operation that [`select!`](crate::select) can wait for with others.
+/// An operation that [`select!`](crate::select) can wait for together with others.
 ///
-/// Made by the `arm` methods of what can be waited for, such as
-/// [`Receiver::arm`](super::channel::Receiver::arm) and
+/// Arms are made by `arm` methods, such as [`Receiver::arm`](super::channel::Receiver::arm) and
 /// [`FiberFuture::arm`](super::FiberFuture::arm), and by [`after`] and [`at`].
 pub trait Arm: sealed::Arm {}
 
-/// How long to wait for an arm.
+/// How long [`select`] waits for an arm.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Patience {
-    /// Until one is done.
+    /// Waits until an operation is done.
     Forever,
-    /// Not at all.
+    /// Does not wait.
     None,
-    /// So long.
+    /// Waits at most this long.
     For(Duration),
 }
 
-/// Does the first of several operations that can be done, chosen at random if there are several;
-/// returns its index, or `None` if patience ran out.
+/// Waits until one of several operations is possible, does it, and returns its index. Returns
+/// `None` if patience runs out. If several operations are possible, `select` picks one at random.
 ///
-/// [`select!`](crate::select) is the form to use; this is for arms whose number is not known before.
+/// Prefer the macro [`select!`](crate::select). Use this function if the number of arms is not known
+/// at compile time.
 ///
 /// # Panics
-/// Without arms and for ever: that would never end.
+/// Panics if there are no arms and `patience` is `Forever`, since the wait would never end. Panics
+/// if an arm waits for a future that already has a waiter or a callback.
 ///
 /// # Examples
 /// ```
@@ -144,7 +151,7 @@ pub fn select(arms: &mut [&mut dyn Arm], patience: Patience) -> Option<usize> {
         let mut earliest = deadline;
         let wait = Wait::begin(WaitKind::Select, address);
         let who = wait.who();
-        // Arms are linked from here on: they must not go before they were left.
+        // From here on arms may be linked. A panic must not drop them before they have left.
         let guard = NeverUnwinds("select");
         let mut entered = 0;
         let (mut done, mut misused) = (None, false);
@@ -164,7 +171,7 @@ pub fn select(arms: &mut [&mut dyn Arm], patience: Patience) -> Option<usize> {
                 }
             }
         }
-        // Done at once, the wait has been ended, and is not suspended on.
+        // An arm that was done at once has ended the wait, so the fiber must not suspend.
         let outcome = if done.is_some() || misused && wait.claim_for_itself() {
             Outcome::Notified
         } else {
@@ -187,13 +194,13 @@ pub fn select(arms: &mut [&mut dyn Arm], patience: Patience) -> Option<usize> {
         if outcome == Outcome::TimedOut && deadline <= clock::now() {
             return None;
         }
-        // Woken for something else: wait again, in another order. Two that take each other in vain do
-        // not go on so.
+        // Woken for another reason: wait again. A new order keeps two selects from claiming each
+        // other in vain again and again.
         first = random(count);
     }
 }
 
-/// Does one of those that can be done at once, any of them as likely as the others.
+/// Does one of the operations that are possible at once, each with the same chance.
 fn attempt_one(arms: &mut [&mut dyn Arm]) -> Option<usize> {
     let count = arms.len();
     let ready = arms.iter().filter(|arm| arm.seems_ready()).count();
@@ -207,9 +214,9 @@ fn attempt_one(arms: &mut [&mut dyn Arm]) -> Option<usize> {
     in_turn(first, count, count).find(|&index| arms[index].seems_ready() && arms[index].attempt())
 }
 
-/// Does one of those that can be done at this moment. Tries again as long as something has changed
-/// while the arms were tried one after the other: if one could be done at every moment, though not the
-/// same one, it is found. Not for ever, since what changes all the time tells nobody anything.
+/// Does one of the operations that are possible at this moment. Tries again if an arm has changed
+/// during the attempts: some operation may be possible at every moment, but not always the same
+/// one. Gives up after 100 rounds, since arms may change without end.
 fn attempt_now(arms: &mut [&mut dyn Arm]) -> Option<usize> {
     let mut before = versions(arms);
     for _ in 0..100 {
@@ -225,12 +232,12 @@ fn attempt_now(arms: &mut [&mut dyn Arm]) -> Option<usize> {
     None
 }
 
-/// A number that changes with the version of any arm.
+/// Returns a number that changes with the version of each arm.
 fn versions(arms: &[&mut dyn Arm]) -> usize {
     arms.iter().fold(0, |sum, arm| sum.wrapping_add(arm.version()))
 }
 
-/// The first `most` of `count` arms, in turn, beginning with `first`.
+/// Returns the indices of `most` of `count` arms, in a cycle that begins with `first`.
 #[inline(always)]
 fn in_turn(first: usize, count: usize, most: usize) -> impl Iterator<Item = usize> {
     let mut next = first;
@@ -241,7 +248,7 @@ fn in_turn(first: usize, count: usize, most: usize) -> impl Iterator<Item = usiz
     })
 }
 
-/// A random number below `end`, good enough for fairness.
+/// Returns a random number below `end`, good enough for fairness.
 #[cfg(not(sinew_loom))]
 fn random(end: usize) -> usize {
     static STATE: AtomicU64 = AtomicU64::new(0);
@@ -257,11 +264,11 @@ fn random(end: usize) -> usize {
     ((u128::from(number) * end as u128) >> 64) as usize
 }
 
-/// In a model everything is repeatable.
+/// A model draws repeatable numbers.
 #[cfg(sinew_loom)]
 use crate::model::random;
 
-/// Makes whoever was claimed on the other side run.
+/// Resumes the waiter that an arm has claimed on the other side.
 pub(super) fn resume(claimed: Option<Claimed>) {
     if let Some(claimed) = claimed {
         claimed.resume();

@@ -1,4 +1,4 @@
-//! Moments as arms of `select!`.
+//! Timeouts and deadlines as arms of `select!`.
 
 use super::Arm;
 use super::sealed::{self, Entered, Joint, Left};
@@ -6,14 +6,14 @@ use crate::clock;
 use core::time::Duration;
 use std::time::Instant;
 
-/// A moment that [`select`](super::select) waits for with others; see [`after`] and [`at`].
+/// An arm of [`select`](super::select) that waits for a moment; see [`after`] and [`at`].
 #[derive(Clone, Debug)]
 pub struct TimerArm {
     deadline: u64,
 }
 
-/// An arm that can be done when `duration` is over, counted from now: in
-/// [`select!`](crate::select), `after(duration) => expression`.
+/// Returns an arm that is possible once `duration` has passed from now. In
+/// [`select!`](crate::select), write `after(duration) => expression`.
 ///
 /// # Examples
 /// ```
@@ -27,7 +27,7 @@ pub fn after(duration: Duration) -> TimerArm {
     TimerArm { deadline: clock::after(clock::now(), duration) }
 }
 
-/// An arm that can be done from `instant` on: in [`select!`](crate::select),
+/// Returns an arm that is possible from `instant` on. In [`select!`](crate::select), write
 /// `at(instant) => expression`.
 ///
 /// # Examples
@@ -43,7 +43,7 @@ pub fn at(instant: Instant) -> TimerArm {
 }
 
 impl TimerArm {
-    /// Nothing: it is over.
+    /// Returns nothing: a timer has no result.
     ///
     /// # Examples
     /// ```

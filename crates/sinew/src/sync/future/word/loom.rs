@@ -1,4 +1,4 @@
-//! Models of a value that is set while somebody waits for it.
+//! Models of a value that is set during a wait.
 
 use super::{Attached, Wait, WaitKind, Word, encode};
 use crate::clock;
@@ -8,7 +8,7 @@ use crate::sync::future::{FiberFuture, Subscription, wait_for_multiple};
 use core::time::Duration;
 use std::sync::Arc;
 
-/// The waiter sees what was set, and may drop the future at once: who set it does not come back.
+/// The waiter sees the value, and may drop the future at once: the setter does not touch it again.
 #[test]
 fn a_waiter_sees_the_value_and_the_future_may_go() {
     check(|| {
@@ -20,7 +20,7 @@ fn a_waiter_sees_the_value_and_the_future_may_go() {
     });
 }
 
-/// Two set it: one of them does, and the waiter gets that one's value.
+/// Two setters: one of them succeeds, and the waiter gets its value.
 #[test]
 fn one_of_two_sets_it() {
     check(|| {
@@ -35,8 +35,8 @@ fn one_of_two_sets_it() {
     });
 }
 
-/// A wait that times out while the future is being set returns the value or none; the next wait
-/// finds it.
+/// A wait that times out while the future is being set returns the value or `None`. The next wait
+/// finds the value.
 #[test]
 fn a_timeout_loses_no_value() {
     check(|| {
@@ -54,7 +54,7 @@ fn a_timeout_loses_no_value() {
     });
 }
 
-/// A cancelled wait leaves nothing behind: another can wait, and is woken.
+/// A cancelled wait leaves nothing behind: another fiber can wait, and is woken.
 #[test]
 fn a_cancelled_wait_leaves_nothing_behind() {
     check(|| {
@@ -74,8 +74,8 @@ fn a_cancelled_wait_leaves_nothing_behind() {
     });
 }
 
-/// Who waits for several is woken by the first, and the late wake of the second does not count for
-/// a later wait. Both may go at once.
+/// The first of several futures ends the wait. The late wake of the second does not end a later
+/// wait. Both futures may be dropped at once.
 #[test]
 fn the_first_of_several_ends_the_wait() {
     check(|| {
@@ -91,7 +91,7 @@ fn the_first_of_several_ends_the_wait() {
     });
 }
 
-/// One of two who want to wait is told that somebody does; nobody is forgotten.
+/// Of two waiters at most one enters and is woken. The other one is told, or finds the word set.
 #[test]
 fn a_second_waiter_is_told() {
     fn wait(word: &Word) -> Attached {
@@ -107,7 +107,7 @@ fn a_second_waiter_is_told() {
         }
         attached
     }
-    // Two that wait for a third to go on are more than loom can do without a bound.
+    // Two waiters and a setter are too much for loom without a bound.
     check_within(2, || {
         let word = Arc::new(Word::new());
         let other = {
@@ -118,7 +118,7 @@ fn a_second_waiter_is_told() {
             let word = word.clone();
             spawn(move || {
                 assert!(word.begin_setting());
-                // SAFETY: it has the right to.
+                // SAFETY: `begin_setting` returned true, and there is no value to write.
                 unsafe { Word::set(&raw const *word) };
             })
         };
@@ -129,7 +129,7 @@ fn a_second_waiter_is_told() {
     });
 }
 
-/// A callback is called once, by who sets the value or at once.
+/// A callback is called once: by the setter, or at once.
 #[test]
 fn a_callback_is_called_once() {
     check(|| {
@@ -150,8 +150,8 @@ fn a_callback_is_called_once() {
     });
 }
 
-/// A subscription that is dropped while the value is set: the callback is called once or not at all, and its place may
-/// go at once.
+/// A subscription is dropped while the value is set: the callback is called at most once, and its
+/// place may be freed at once.
 #[test]
 fn a_subscription_leaves_while_the_value_is_set() {
     check(|| {
@@ -171,13 +171,13 @@ fn a_subscription_leaves_while_the_value_is_set() {
         setter.join().unwrap();
         let called = seen.0.load(Ordering::Relaxed);
         assert!(called <= 1);
-        // Either the setter had the callback, or it was dropped; both have ended.
+        // The callback was called or dropped, so its clone is gone.
         assert_eq!(Arc::strong_count(&seen), 1);
         future.drop();
     });
 }
 
-/// A pinned callback that stays subscribed is called once, by the setter or at once.
+/// A pinned callback that stays subscribed is called once: by the setter, or at once.
 #[test]
 fn a_pinned_callback_is_called_once() {
     check(|| {
