@@ -1,13 +1,13 @@
-//! A place where a number of fibers wait for each other.
+//! A point where a number of fibers wait for each other.
 
 use crate::clock;
 use crate::fiber::WaitKind;
 use crate::park::list::{Ended, List, Terms, Wakes, wait_in};
 use crate::primitive::{Cell, SpinLock};
 
-/// A place where a number of fibers or threads wait until all are there; it can be used again.
+/// A point where a number of fibers or threads wait until all have arrived. It can be used again.
 ///
-/// One that is cancelled while it waits does not count as there.
+/// A fiber that is cancelled while it waits does not count as arrived.
 ///
 /// # Examples
 /// ```
@@ -31,19 +31,19 @@ pub struct Barrier {
 }
 
 struct Waiting {
-    /// Of the round that is not complete.
+    /// Waiters of the current round.
     count: usize,
-    /// Rounds that are complete. Who waits notes it: those of earlier rounds may pass.
+    /// The number of complete rounds. A waiter notes it on arrival, and may pass once it is higher.
     round: u64,
     list: List<Cell<u64>>,
 }
 
-/// What [`Barrier::wait`] says.
+/// The result of [`Barrier::wait`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BarrierWaitResult(bool);
 
 impl BarrierWaitResult {
-    /// Whether the caller is the one of its round that came last.
+    /// Returns whether the caller arrived last in its round.
     ///
     /// # Examples
     /// ```
@@ -55,7 +55,7 @@ impl BarrierWaitResult {
 }
 
 impl Barrier {
-    /// A barrier for so many; none is as one.
+    /// Creates a barrier for `size` fibers or threads. A size of 0 acts as 1.
     ///
     /// # Examples
     /// ```
@@ -66,7 +66,7 @@ impl Barrier {
         Barrier { size, waiting: SpinLock::new(Waiting { count: 0, round: 0, list: List::new() }) }
     }
 
-    /// Waits until all are there. One of them, the last, is told that it is the leader.
+    /// Waits until all have arrived. The last one to arrive is the leader.
     ///
     /// # Examples
     /// ```
@@ -92,7 +92,7 @@ impl Barrier {
                 }
                 waiting.count += 1;
                 node.payload().set(waiting.round);
-                // SAFETY: the node is pinned in `wait_in`, which takes it out before it goes.
+                // SAFETY: `wait_in` pins the node, and unlinks it before its frame ends.
                 unsafe { waiting.list.push(node) };
                 None
             },
@@ -115,7 +115,7 @@ impl Barrier {
         }
     }
 
-    /// Lets pass those of rounds before `round`, who stand in front.
+    /// Wakes the waiters of rounds before `round`. They are at the front of the list.
     fn release(&self, round: u64) {
         loop {
             let mut wakes = Wakes::none();
@@ -139,7 +139,7 @@ impl Barrier {
     }
 }
 
-// What a panic may leave behind in it is nothing of the user's.
+// A panic leaves none of the user's data behind in a barrier.
 impl std::panic::UnwindSafe for Barrier {}
 impl std::panic::RefUnwindSafe for Barrier {}
 

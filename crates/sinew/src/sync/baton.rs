@@ -1,4 +1,4 @@
-//! A signal that is given once, to one.
+//! A signal that is given once, to one waiter.
 
 use super::future::word::{Attached, Holder, Notice, Word};
 use super::moment;
@@ -15,14 +15,13 @@ use core::time::Duration;
 use std::task::Waker;
 use std::time::Instant;
 
-/// A signal for one: posted once, it lets the one pass who waits for it, or comes later, until it is
-/// reset.
+/// A signal for one waiter. After a post, the current wait and later ones return, until the baton
+/// is reset.
 ///
-/// The cheapest there is: one word, one exchange to wait and one to post. Anybody may post it, from
-/// any thread, more than once. Who waits may be a fiber or a thread, or a
-/// [custom waiter](Self::set_waiter), and is alone: for many, there is [`Event`](super::Event). When a
-/// wait has returned, whoever posted does not touch the baton any more, so that it may be on the stack
-/// of the one who waits.
+/// The cheapest signal of this module: one word, one exchange to wait and one to post. Any fiber or
+/// thread may post it, more than once. The waiter is one fiber, one thread, or one [custom
+/// waiter](Self::set_waiter); for many waiters there is [`Event`](super::Event). When a wait has
+/// returned, the poster does not touch the baton again, so the baton may be on the waiter's stack.
 ///
 /// # Examples
 /// ```
@@ -40,7 +39,7 @@ pub struct Baton(Word);
 const _: () = assert!(cfg!(sinew_loom) || size_of::<Baton>() == 8);
 
 impl Baton {
-    /// One that is not posted.
+    /// Creates a baton that is not posted.
     ///
     /// # Examples
     /// ```
@@ -50,10 +49,11 @@ impl Baton {
         Baton(Word::new())
     }
 
-    /// Lets the one pass who waits, or the next one. Nothing if it is posted.
+    /// Posts the baton: wakes the waiter, or lets a later wait return at once. Has no effect if the
+    /// baton is posted.
     ///
     /// # Panics
-    /// If the waker of a [custom waiter](Self::set_waiter) does: it is posted then.
+    /// Panics if the waker of a [custom waiter](Self::set_waiter) panics. The baton is posted then.
     ///
     /// # Examples
     /// ```
@@ -66,7 +66,7 @@ impl Baton {
         self.0.post();
     }
 
-    /// Whether it is posted.
+    /// Returns whether the baton is posted.
     ///
     /// # Examples
     /// ```
@@ -79,7 +79,8 @@ impl Baton {
         self.0.is_set()
     }
 
-    /// Does not wait: says whether it is posted, as [`is_posted`](Self::is_posted).
+    /// Returns whether the baton is posted, without waiting, as [`is_posted`](Self::is_posted)
+    /// does.
     ///
     /// # Examples
     /// ```
@@ -93,12 +94,12 @@ impl Baton {
         self.is_posted()
     }
 
-    /// Waits until it is posted.
+    /// Waits until the baton is posted.
     ///
-    /// A cancelled fiber is unwound from here, unless it was posted meanwhile.
+    /// A cancelled fiber is unwound from this wait, unless the baton was posted in the meantime.
     ///
     /// # Panics
-    /// If somebody else waits, who is not disturbed by that.
+    /// Panics if another fiber or thread waits. That waiter is not disturbed.
     ///
     /// # Examples
     /// ```
@@ -116,10 +117,10 @@ impl Baton {
         }
     }
 
-    /// Waits until it is posted, at most for `timeout`; false if that was over before.
+    /// Waits at most `timeout` until the baton is posted; returns whether it is.
     ///
     /// # Panics
-    /// As [`wait`](Self::wait).
+    /// Panics as [`wait`](Self::wait) does.
     ///
     /// # Examples
     /// ```
@@ -131,10 +132,10 @@ impl Baton {
         self.is_posted() || self.wait_slow(moment(timeout))
     }
 
-    /// Waits until it is posted; false if `deadline` has passed before.
+    /// Waits until the baton is posted, or until `deadline`; returns whether it is posted.
     ///
     /// # Panics
-    /// As [`wait`](Self::wait).
+    /// Panics as [`wait`](Self::wait) does.
     ///
     /// # Examples
     /// ```
@@ -149,7 +150,8 @@ impl Baton {
     #[inline(never)]
     #[track_caller]
     fn wait_slow(&self, deadline: u64) -> bool {
-        // A wait that a function has returned would be kept in memory.
+        // Branch here instead of in a function that returns a `Wait`: a returned `Wait` would be
+        // kept in memory.
         match Wait::begin_plainly(WaitKind::Event, ptr::from_ref(self).addr()) {
             Some(wait) => self.wait_in(wait, deadline),
             None => self.wait_specially(deadline),
@@ -174,7 +176,7 @@ impl Baton {
         }
     }
 
-    /// Somebody has woken the waiter for nothing.
+    /// Waits again after the waiter was woken for nothing.
     #[cold]
     #[inline(never)]
     #[track_caller]
@@ -189,15 +191,16 @@ impl Baton {
         }
     }
 
-    /// Waits until it is posted, as [`wait`](Self::wait), and calls `f` once the fiber has stopped: on the main
-    /// context of its [manager](crate::manager), before any other fiber runs.
+    /// Waits until the baton is posted, and calls `f` once the fiber has stopped. `f` runs on the
+    /// main context of the fiber's [manager](crate::manager), before any other fiber runs.
     ///
-    /// For what hands the baton to somebody who must find the fiber stopped, or needs a large stack. Anywhere
-    /// but in a fiber of a manager, `f` is called before the wait. A panic of `f` ends the wait, and goes on in
-    /// the caller. If the fiber is cancelled before it has stopped, `f` is dropped.
+    /// Use it if `f` hands the baton to code that must find the fiber stopped, or if `f` needs a
+    /// large stack. Anywhere but in a fiber of a manager, `f` is called before the wait. A panic of
+    /// `f` ends the wait and continues in the caller. If the fiber is cancelled before it has
+    /// stopped, `f` is dropped.
     ///
     /// # Panics
-    /// As [`wait`](Self::wait).
+    /// Panics as [`wait`](Self::wait) does.
     ///
     /// # Examples
     /// ```
@@ -222,10 +225,11 @@ impl Baton {
         self.wait_and_call(clock::NEVER, f);
     }
 
-    /// The same, at most for `timeout`; false if that was over before it was posted.
+    /// Waits at most `timeout` until the baton is posted, and calls `f` once the fiber has stopped,
+    /// as [`wait_with`](Self::wait_with) does. Returns whether the baton is posted.
     ///
     /// # Panics
-    /// As [`wait`](Self::wait).
+    /// Panics as [`wait`](Self::wait) does.
     ///
     /// # Examples
     /// ```
@@ -250,7 +254,8 @@ impl Baton {
         };
         let wait = Wait::begin(WaitKind::Event, ptr::from_ref(self).addr());
         let epoch = wait.waiter().epoch();
-        // SAFETY: it stays here until it is dropped, and is used in the fiber that runs.
+        // SAFETY: `parting` stays in this frame until it is dropped, and was made in the running
+        // fiber.
         let ended = self.0.wait_once(wait, deadline, true, || unsafe { parting.arm(epoch) });
         if let Err(holder) = &ended {
             second_waiter(holder);
@@ -261,11 +266,12 @@ impl Baton {
         if ended == Ok(true) { self.is_posted() } else { self.wait_again(deadline) }
     }
 
-    /// Has `waker` woken by whoever posts, once; at once if it is posted. If that never happens, it is
-    /// dropped with the baton. This is the one way to wait for it that allocates.
+    /// Has the poster wake `waker`, once; wakes it at once if the baton is posted. A waker that is
+    /// not woken is dropped with the baton. This is the only kind of wait for a baton that
+    /// allocates.
     ///
     /// # Panics
-    /// If somebody waits, or has set a waker before.
+    /// Panics if the baton has a waiter, or a waker that was set before.
     ///
     /// # Examples
     /// ```
@@ -299,7 +305,7 @@ impl Baton {
         }
     }
 
-    /// Makes it as new. Nobody can be waiting; a waker that was set is dropped.
+    /// Returns the baton to its initial state. Drops a waker that was set.
     ///
     /// # Examples
     /// ```

@@ -1,10 +1,10 @@
-//! Something that is the case, or is not.
+//! An event: a condition that is set and reset, with any number of waiters.
 
 use super::sequencer::{Sequencer, SequencerTurn, SequencerWait};
 use core::pin::Pin;
 use core::time::Duration;
 
-/// An event: set, it lets everybody pass who waits for it, until it is reset.
+/// An event. While it is set, all waits return at once; while it is not set, they wait.
 ///
 /// # Examples
 /// ```
@@ -21,14 +21,14 @@ use core::time::Duration;
 /// ready.reset();
 /// ```
 //
-// A sequencer whose counter is odd if the event is set: who waits, waits for the next odd value.
+// A sequencer with an odd counter while the event is set. A waiter waits for the next odd value.
 #[derive(Debug, Default)]
 pub struct Event(Sequencer);
 
 const _: () = assert!(cfg!(sinew_loom) || size_of::<Event>() <= 32);
 
 impl Event {
-    /// One that is not set.
+    /// Creates an event that is not set.
     ///
     /// # Examples
     /// ```
@@ -39,7 +39,7 @@ impl Event {
         Event(Sequencer::new())
     }
 
-    /// Whether it is set.
+    /// Returns whether the event is set.
     ///
     /// # Examples
     /// ```
@@ -52,7 +52,7 @@ impl Event {
         self.0.get() % 2 == 1
     }
 
-    /// Sets it: wakes all who wait. Nothing if it is set.
+    /// Sets the event and wakes all waiters. Has no effect if the event is set.
     ///
     /// # Examples
     /// ```
@@ -64,7 +64,7 @@ impl Event {
         self.0.advance(self.0.get() | 1);
     }
 
-    /// Resets it: who comes now waits. Nothing if it is not set.
+    /// Resets the event, so that later waits wait. Has no effect if the event is not set.
     ///
     /// # Examples
     /// ```
@@ -76,12 +76,12 @@ impl Event {
     pub fn reset(&self) {
         let now = self.0.get();
         if now % 2 == 1 {
-            // If somebody else was faster, it was reset.
+            // If the exchange fails, another caller has reset the event.
             self.0.advance_from(now, now + 1);
         }
     }
 
-    /// Waits until it is set. Who waits is let pass even if it is reset at once.
+    /// Waits until the event is set. A waiter is woken even if the event is reset at once.
     ///
     /// # Examples
     /// ```
@@ -96,7 +96,7 @@ impl Event {
         self.0.wait(self.0.get() | 1);
     }
 
-    /// Waits until it is set, at most for `timeout`; false if that was over before.
+    /// Waits at most `timeout` until the event is set; returns false if it was not set in time.
     ///
     /// # Examples
     /// ```
@@ -108,7 +108,7 @@ impl Event {
         self.0.wait_for(self.0.get() | 1, timeout)
     }
 
-    /// Enters a place into the wait: enter now, wait later.
+    /// Enters a place into the wait for the event: enter it now, and wait later.
     ///
     /// # Examples
     /// ```

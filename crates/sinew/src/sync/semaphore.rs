@@ -1,4 +1,4 @@
-//! A number of permits.
+//! A semaphore: a number of permits, taken and given back.
 
 mod arm;
 
@@ -14,14 +14,15 @@ use core::time::Duration;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Somebody waits.
+/// The mark in the word: there are waiters.
 const WAITERS: usize = 1;
-/// The permits are above the mark.
+/// One permit, in the bits above the mark.
 const ONE: usize = 2;
 
-/// Permits to be taken and given back: bounds how many do something at a time.
+/// A number of permits, which limits how many fibers or threads do something at a time.
 ///
-/// Fair: who comes first is served first, also if it wants many permits and those behind it few.
+/// The semaphore is fair: the first to arrive is served first, even if it wants many permits and
+/// those behind it want few.
 ///
 /// # Examples
 /// ```
@@ -41,9 +42,9 @@ const ONE: usize = 2;
 /// });
 /// ```
 //
-// One word: the permits, and in the lowest bit whether somebody waits. As long as somebody does,
-// permits are taken for it by who gives some back, under the lock of the table: those in its hands
-// first, which need not go through the word.
+// One word: the lowest bit tells whether there are waiters, and the other bits count permits. While
+// there are waiters, the fiber that adds permits takes them for the waiters, under the lock of the
+// table. It starts with the permits in its hand, which need not go through the word.
 pub struct Semaphore(AtomicUsize);
 
 impl core::fmt::Debug for Semaphore {
@@ -55,13 +56,13 @@ impl core::fmt::Debug for Semaphore {
 const _: () = assert!(cfg!(sinew_loom) || size_of::<Semaphore>() <= 16);
 
 impl Semaphore {
-    /// The most permits there can be.
+    /// The largest number of permits of a semaphore.
     pub const MAX_PERMITS: usize = usize::MAX / ONE / 2;
 
-    /// A semaphore with so many permits.
+    /// Creates a semaphore with `permits` permits.
     ///
     /// # Panics
-    /// If there are more than [`MAX_PERMITS`](Self::MAX_PERMITS).
+    /// Panics if `permits` is more than [`MAX_PERMITS`](Self::MAX_PERMITS).
     ///
     /// # Examples
     /// ```
@@ -73,7 +74,7 @@ impl Semaphore {
         Semaphore(AtomicUsize::new(permits * ONE))
     }
 
-    /// How many permits could be taken at this moment.
+    /// Returns the number of permits that are not taken.
     ///
     /// # Examples
     /// ```
@@ -85,7 +86,7 @@ impl Semaphore {
         self.0.load(Ordering::Relaxed) / ONE
     }
 
-    /// Takes a permit, and waits until there is one.
+    /// Takes a permit, waiting until there is one.
     ///
     /// # Examples
     /// ```
@@ -101,7 +102,8 @@ impl Semaphore {
         self.acquire_many(1)
     }
 
-    /// Takes so many permits at once. If there will never be so many, that waits for ever.
+    /// Takes `count` permits at once, waiting until there are enough. Waits for ever if there never
+    /// are.
     ///
     /// # Examples
     /// ```
@@ -117,7 +119,7 @@ impl Semaphore {
         Permits { semaphore: self, count }
     }
 
-    /// Takes a permit if there is one.
+    /// Takes a permit if there is one, without waiting.
     ///
     /// # Examples
     /// ```
@@ -127,7 +129,7 @@ impl Semaphore {
         self.try_acquire_many(1)
     }
 
-    /// Takes so many permits if there are.
+    /// Takes `count` permits if there are enough, without waiting.
     ///
     /// # Examples
     /// ```
@@ -137,7 +139,8 @@ impl Semaphore {
         self.try_take(count).then(|| Permits { semaphore: self, count })
     }
 
-    /// Takes so many permits; `None` if `timeout` is over before.
+    /// Takes `count` permits, waiting at most `timeout`. Returns `None` if there were not enough in
+    /// time.
     ///
     /// # Examples
     /// ```
@@ -152,7 +155,8 @@ impl Semaphore {
         taken.then(|| Permits { semaphore: self, count })
     }
 
-    /// Takes so many permits; `None` if `deadline` has passed before.
+    /// Takes `count` permits, waiting until `deadline` at most. Returns `None` if there were not
+    /// enough in time.
     ///
     /// # Examples
     /// ```
@@ -168,7 +172,7 @@ impl Semaphore {
         taken.then(|| Permits { semaphore: self, count })
     }
 
-    /// Takes so many permits, which keep the semaphore: they can be given to another fiber.
+    /// Takes `count` permits that keep the semaphore alive, so that they can move to another fiber.
     ///
     /// # Examples
     /// ```
@@ -193,8 +197,8 @@ impl Semaphore {
             if word & WAITERS != 0 || word / ONE < count {
                 return false;
             }
-            // ORDERING: Acquire: what was written before a permit was given back; pairs with the
-            // Release in `add`.
+            // ORDERING: Acquire shows the writes before a permit was given back; pairs with the
+            // Release in `add` and `settle`.
             match self.0.compare_exchange_weak(
                 word,
                 word - count * ONE,
@@ -236,18 +240,19 @@ impl Semaphore {
         }
     }
 
-    /// Whether one who comes now has to wait: only who is the first looks at the permits. Sets the
-    /// mark then, under the lock of the table.
+    /// Decides whether a new waiter for `count` permits has to wait, and sets the mark if so. Only
+    /// the first waiter looks at the permits; others queue behind it. The caller holds the lock of
+    /// the table.
     fn mark(&self, bucket: &mut Bucket, count: usize) -> bool {
         let first = bucket.queue(Key::of(self)).is_none();
         let mark = |word| (!first || word / ONE < count).then_some(word | WAITERS);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, mark).is_ok()
     }
 
-    /// Adds permits.
+    /// Adds `count` permits, and serves waiters with them.
     ///
     /// # Panics
-    /// If there would be more than [`MAX_PERMITS`](Self::MAX_PERMITS).
+    /// Panics if there would be more than [`MAX_PERMITS`](Self::MAX_PERMITS).
     ///
     /// # Examples
     /// ```
@@ -267,7 +272,8 @@ impl Semaphore {
             if word & WAITERS != 0 {
                 return self.serve(count);
             }
-            // ORDERING: Release: what the caller wrote before; pairs with the Acquire in `try_take`.
+            // ORDERING: Release publishes the caller's earlier writes; pairs with the Acquire in
+            // `try_take` and `settle`.
             match self.0.compare_exchange_weak(
                 word,
                 word + count * ONE,
@@ -280,7 +286,7 @@ impl Semaphore {
         }
     }
 
-    /// Serves those who wait with `hand` permits, and adds what is left of them.
+    /// Serves the waiters with `hand` permits, and adds the remaining ones to the word.
     #[cold]
     #[inline(never)]
     fn serve(&self, hand: usize) {
@@ -296,16 +302,16 @@ impl Semaphore {
         assert!(fits, "{count} permits more than a semaphore can have");
     }
 
-    /// Somebody has left: those behind it may be served.
+    /// Serves the waiters behind one that has left.
     fn left(&self, bucket: &mut Bucket) -> Wakes {
         let mut wakes = Wakes::none();
         self.settle(bucket, &mut wakes, 0);
         wakes
     }
 
-    /// Serves those who wait as long as there are permits for the first, beginning with `hand` that
-    /// the caller has, and puts what is left into the word; false if there is no room for that. Under
-    /// the lock of the table.
+    /// Serves waiters in order, as long as there are permits for the first one. Uses the caller's
+    /// `hand` permits first, and adds the remaining ones to the word. Returns false if the word has
+    /// no room for them. The caller holds the lock of the table.
     #[inline(always)]
     fn settle(&self, bucket: &mut Bucket, wakes: &mut Wakes, mut hand: usize) -> bool {
         let mut empty = true;
@@ -315,12 +321,13 @@ impl Semaphore {
             {
                 let count = first.payload().word.get();
                 if hand < count {
-                    // Nobody else takes any while the mark is set.
+                    // While the mark is set, permits leave the word only here.
                     let more = count - hand;
                     if self.available() < more {
                         break;
                     }
-                    // ORDERING: Acquire, for the one who is served: as in `try_take`.
+                    // ORDERING: Acquire on behalf of the served waiter; pairs with the Release in
+                    // `add` and `settle`.
                     self.0.fetch_sub(more * ONE, Ordering::Acquire);
                     hand = count;
                 }
@@ -338,14 +345,14 @@ impl Semaphore {
         let gone = if empty { self.0.load(Ordering::Relaxed) & WAITERS } else { 0 };
         let change = (hand * ONE).wrapping_sub(gone);
         if change != 0 {
-            // ORDERING: Release: as in `add`.
+            // ORDERING: Release pairs with the Acquire in `try_take` and above, as in `add`.
             self.0.fetch_add(change, Ordering::Release);
         }
         fits
     }
 }
 
-/// Permits of a [`Semaphore`], given back when they are dropped.
+/// Permits of a [`Semaphore`], given back when this value is dropped.
 #[derive(Debug)]
 #[must_use = "the permits are given back at once if they are not kept"]
 pub struct Permits<'a> {
@@ -373,7 +380,7 @@ impl Drop for Permits<'_> {
     }
 }
 
-/// Permits that keep their [`Semaphore`], given back when they are dropped.
+/// Permits that keep their [`Semaphore`] alive, given back when this value is dropped.
 #[derive(Debug)]
 #[must_use = "the permits are given back at once if they are not kept"]
 pub struct OwnedPermits {

@@ -1,31 +1,35 @@
-//! A counter that only grows, and those who wait for its values in order.
+//! A counter that only grows, and waiters for its values.
 //!
 //! # Protocol
 //!
-//! Those who wait have a node each, pinned where they keep it. Nodes come in through a stack without
-//! a lock (`requests`), and are kept in a heap by their tokens (`waiting`), which belongs to the
-//! *combiner*: whoever gets hold of the two low bits of `requests` first. Others leave their work
-//! where the combiner finds it, note that there is some, and go on:
+//! Each waiter has a node, pinned in the waiter's memory. New nodes go to a lock-free stack
+//! (`requests`). From there they go to a heap that is ordered by their tokens (`waiting`). The heap
+//! belongs to the *combiner*: the thread that changes the two low bits of `requests` from `FREE` to
+//! `BUSY`. Other threads leave their work where the combiner finds it, set `PENDING`, and continue.
 //!
 //! | state | meaning |
 //! | --- | --- |
-//! | `FREE` | nobody is the combiner |
-//! | `BUSY` | somebody is |
-//! | `PENDING` | somebody is, and has more to do than it has seen |
+//! | `FREE` | there is no combiner |
+//! | `BUSY` | there is a combiner |
+//! | `PENDING` | there is a combiner, and there is work that it has not seen |
 //!
-//! The combiner takes out the nodes that were cancelled, sorts the new ones in, and takes out those
-//! whose tokens the counter has reached, until it can go from `BUSY` to `FREE` in one exchange. Only
-//! then it tells those whom it has taken out: that may run a callback, which may come back here.
+//! The combiner removes the cancelled nodes, sorts new nodes into the heap, and removes the nodes
+//! with tokens that the counter has reached. It repeats this until it can change `BUSY` to `FREE`
+//! in one exchange. Only then it tells the removed nodes, because that may run a callback which
+//! uses the sequencer.
 //!
-//! *No value is missed.* Who enters pushes its node and then drains, and looks at the counter in
-//! doing so; who increments looks for nodes after it has incremented. All four are SeqCst.
+//! *No value is missed.* A waiter pushes its node, and then the combiner looks at the counter. An
+//! incrementer changes the counter, and then looks for nodes. All four accesses are SeqCst.
 //!
-//! *Cancellation.* A node has a word: `SORTED` while it is in the heap, `CANCELLED` once somebody asked
-//! for that, `OUT` when it was taken out to be told. Who cancels a sorted node pushes it to a second
-//! stack; one that is not sorted yet is found cancelled by the combiner when it sorts it in. A node
-//! that is to be told that its token was reached, and turns out to be cancelled, is left for the second
-//! stack, where it is or will be in a moment. So a node is in the hands of one side only when it is
-//! told, and may go as soon as it was.
+//! *Cancellation.* Each node has a word of marks. The combiner sets `SORTED` when it sorts the node
+//! in, and `OUT` when it takes the node out of the heap. A canceller sets `CANCELLED`. If the node
+//! is sorted, the canceller pushes it to a second stack (`cancels`). If it is not sorted yet, the
+//! combiner finds the mark when it sorts the node in. The combiner may also find the mark when it
+//! takes out a node with a reached token. It then leaves the node to the second stack, which has
+//! the node or will have it in a moment. So each node is told once, and may be freed as soon as it
+//! is told.
+//!
+//! `heap.rs` has the heap, `place.rs` the node with its public interface.
 
 mod heap;
 mod place;
@@ -53,27 +57,27 @@ const OUT: u32 = 1 << 2;
 /// How the wait for a value of a [`Sequencer`] ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reached {
-    /// The counter has the value, or is beyond it.
+    /// The counter has reached the value.
     Yes,
-    /// The wait was cancelled before.
+    /// The wait was cancelled before the counter reached the value.
     Cancelled,
 }
 
-/// From here on, an increment looks whether it is the last one. So many threads that have looked before and increment
-/// at the same time do not reach the end.
+/// From this value on, `increment` checks for overflow. Before it, an overflow would take 2^32
+/// threads between the comparison and the increment.
 const NEAR_THE_END: u64 = u64::MAX - (1 << 32);
 
-/// A counter that only grows, and those who wait for its values.
+/// A counter that only grows, and waiters for its values.
 ///
-/// Nothing increments it by itself: if fibers pass a turn on by number, one that may panic or be
-/// cancelled in its turn increments in a destructor.
+/// The counter does not advance by itself. If fibers pass turns on by number, a fiber that may
+/// panic or be cancelled during its turn should increment in a destructor.
 ///
 /// # Examples
 /// ```
 /// use sinew::sync::Sequencer;
 /// use std::sync::Mutex;
 ///
-/// // Fibers write in the order of their numbers, whoever is ready first.
+/// // Fibers write in the order of their numbers, whichever is ready first.
 /// let (turn, text) = (Sequencer::new(), Mutex::new(String::new()));
 /// sinew::scope(|s| {
 ///     for number in [2, 0, 1] {
@@ -89,16 +93,16 @@ const NEAR_THE_END: u64 = u64::MAX - (1 << 32);
 /// ```
 pub struct Sequencer {
     counter: AtomicU64,
-    /// Nodes that came in, linked; and the state of the combiner in the low bits.
+    /// The stack of new nodes, with the state of the combiner in the low bits.
     requests: AtomicPtr<Node>,
-    /// Nodes that were cancelled while they were sorted, linked.
+    /// The stack of nodes that were cancelled after they were sorted.
     cancels: AtomicPtr<Node>,
-    /// The heap. Changed by the combiner only.
+    /// The root of the heap. Only the combiner changes it.
     waiting: AtomicPtr<Node>,
 }
 
 impl Sequencer {
-    /// A counter at zero.
+    /// Creates a counter at zero.
     ///
     /// # Examples
     /// ```
@@ -114,7 +118,7 @@ impl Sequencer {
         }
     }
 
-    /// The counter.
+    /// Returns the value of the counter.
     ///
     /// # Examples
     /// ```
@@ -124,14 +128,14 @@ impl Sequencer {
     /// ```
     #[inline]
     pub fn get(&self) -> u64 {
-        // ORDERING: SeqCst: the page of this module; Acquire shows what was written before the counter
-        // was changed.
+        // ORDERING: SeqCst: see the page of this module. Acquire shows the writes before an
+        // increment.
         self.counter.load(Ordering::SeqCst)
     }
 
-    /// Adds one; wakes the waiters whose turn it is. Returns the new value.
+    /// Adds one, and wakes the waiters for the new value. Returns the new value.
     ///
-    /// The counter stays at `u64::MAX` once it has reached that.
+    /// The counter stays at `u64::MAX` once it is there.
     ///
     /// # Examples
     /// ```
@@ -142,13 +146,14 @@ impl Sequencer {
         if self.counter.load(Ordering::Relaxed) >= NEAR_THE_END {
             return self.increment_near_the_end();
         }
-        // ORDERING: SeqCst: the page of this module, here and in the two below; Release for `get`.
+        // ORDERING: SeqCst, here and in `advance` and `advance_from`: see the page of this module.
+        // Release pairs with the Acquire in `get`.
         let value = self.counter.fetch_add(1, Ordering::SeqCst) + 1;
         self.changed();
         value
     }
 
-    /// Adds one, unless that would make the counter start anew.
+    /// Adds one, unless the counter is at its maximum.
     #[cold]
     #[inline(never)]
     fn increment_near_the_end(&self) -> u64 {
@@ -160,8 +165,8 @@ impl Sequencer {
         }
     }
 
-    /// Brings the counter to `value`, if it is below that; wakes those whose turn it is. True if it
-    /// was below.
+    /// Raises the counter to `value`, and wakes the waiters for values up to that. Returns false if
+    /// the counter is not below `value`.
     ///
     /// # Examples
     /// ```
@@ -178,7 +183,7 @@ impl Sequencer {
         below
     }
 
-    /// Replaces the counter by a later value, if it is `old`.
+    /// Replaces the counter by a later value if it is `old`; returns whether it did.
     pub(super) fn advance_from(&self, old: u64, value: u64) -> bool {
         let changed =
             self.counter.compare_exchange(old, value, Ordering::SeqCst, Ordering::SeqCst).is_ok();
@@ -188,10 +193,11 @@ impl Sequencer {
         changed
     }
 
-    /// The counter has changed: looks whether that concerns anybody.
+    /// Looks for waiters after a change of the counter.
     #[inline(always)]
     fn changed(&self) {
-        // SeqCst, after the change: whoever enters meanwhile is seen, or sees the change.
+        // SeqCst, after the change: either this sees a new waiter's node, or the waiter sees the
+        // change.
         if !self.requests.load(Ordering::SeqCst).is_null()
             || !self.waiting.load(Ordering::SeqCst).is_null()
         {
@@ -199,7 +205,7 @@ impl Sequencer {
         }
     }
 
-    /// Waits until the counter is `token` at least.
+    /// Waits until the counter is at least `token`.
     ///
     /// # Examples
     /// ```
@@ -217,8 +223,7 @@ impl Sequencer {
         }
     }
 
-    /// Waits until the counter is `token` at least, at most for `timeout`; false if that was over
-    /// before.
+    /// Waits at most `timeout` until the counter is at least `token`; returns whether it is.
     ///
     /// # Examples
     /// ```
@@ -231,14 +236,15 @@ impl Sequencer {
             return true;
         }
         let place = pin!(SequencerWait::new());
-        // The loser is cancelled before this returns, by the destructor.
+        // If the timeout wins, the destructor of the place cancels the wait before this returns.
         self.enter(token, place).wait_for(timeout).is_some() || self.get() >= token
     }
 
-    /// Enters a place into the wait for `token`: it is told when the counter is that at least.
+    /// Enters a place into the wait for `token`. The place is told when the counter is at least
+    /// `token`.
     ///
     /// # Panics
-    /// If the place was entered before, and its wait is not over.
+    /// Panics if the place was entered before, and its wait is not over.
     ///
     /// # Examples
     /// ```
@@ -256,7 +262,8 @@ impl Sequencer {
     ) -> SequencerTurn<'a, 's> {
         if place.home.get().is_some() {
             assert!(place.future.is_set(), "the place waits for a value of a sequencer already");
-            // SAFETY: told, so that nobody else has a pointer to it; it is not moved.
+            // SAFETY: the place was told, so the sequencer has no pointer to it. The place is not
+            // moved.
             let place = unsafe { place.as_mut().get_unchecked_mut() };
             place.future.reset();
             place.word.store(0, Ordering::Relaxed);
@@ -272,8 +279,7 @@ impl Sequencer {
         SequencerTurn { place }
     }
 
-    /// Hands in a node, or the news that something has changed, and becomes the combiner if nobody
-    /// is.
+    /// Hands in a node, or only announces a change. Becomes the combiner if there is none.
     fn drain(&self, request: Option<&Node>) {
         let node = request.map_or(ptr::null(), ptr::from_ref);
         let mut word = self.requests.load(Ordering::Relaxed);
@@ -284,14 +290,14 @@ impl Sequencer {
             }
             let all = if request.is_some() { node.cast_mut() } else { list };
             let free = word.addr() & STATE == FREE;
-            // The combiner takes the nodes in the same exchange.
+            // The new combiner takes the nodes in this exchange.
             let new = if free {
                 ptr::without_provenance_mut(BUSY)
             } else {
                 all.map_addr(|address| address | PENDING)
             };
-            // ORDERING: SeqCst: the page of this module; Release publishes the node, Acquire shows
-            // those of others.
+            // ORDERING: SeqCst: see the page of this module. Release publishes the node; Acquire
+            // shows the nodes of other threads.
             match self.requests.compare_exchange_weak(
                 word,
                 new,
@@ -305,26 +311,27 @@ impl Sequencer {
         }
     }
 
-    /// What the combiner does, beginning with the nodes that it has taken.
+    /// Does the work of the combiner, beginning with the nodes that it has taken.
     #[cold]
     fn combine(&self, mut requests: *mut Node) {
         let busy = ptr::without_provenance_mut(BUSY);
-        // Those to be told, first come first served, and those that were cancelled.
+        // Nodes to tell, each list in the order in which its nodes were taken out.
         let (mut reached, mut cancelled) = (Told::new(), Told::new());
         loop {
             let mut cancels = self.cancels.load(Ordering::Relaxed);
             if !cancels.is_null() {
-                // ORDERING: Acquire: pairs with the Release in `cancel`.
+                // ORDERING: Acquire pairs with the Release in `cancel`.
                 cancels = self.cancels.swap(ptr::null_mut(), Ordering::Acquire);
             }
-            // SAFETY: nodes in the stacks and in the heap stay where they are until they were told.
+            // SAFETY: nodes in the stacks and in the heap stay in place until they are told.
             unsafe {
                 self.take_cancelled(cancels, &mut cancelled);
                 self.sort_in(requests, &mut cancelled);
                 self.take_reached(&mut reached);
             }
-            // ORDERING: SeqCst: the heap is seen by whoever finds this free; and what changed before
-            // it was PENDING is looked at in another round.
+            // ORDERING: SeqCst publishes the heap to the next combiner, which finds `FREE` in
+            // `drain`. A change that came before `PENDING` was set makes this exchange fail, and
+            // gets another round.
             let free = self.requests.compare_exchange(
                 busy,
                 ptr::null_mut(),
@@ -334,7 +341,8 @@ impl Sequencer {
             if free.is_ok() {
                 break;
             }
-            // ORDERING: SeqCst: as in `drain`. It also shows what was cancelled before.
+            // ORDERING: SeqCst as in `drain`. Acquire also shows the nodes that were pushed to
+            // `cancels` before `PENDING` was set.
             requests = self.requests.swap(busy, Ordering::SeqCst).map_addr(|word| word & !STATE);
         }
         reached.tell(Reached::Yes);
@@ -342,10 +350,10 @@ impl Sequencer {
     }
 
     unsafe fn take_cancelled(&self, mut node: Link, cancelled: &mut Told) {
-        // SAFETY: as in `combine`.
+        // SAFETY: nodes in `cancels` stay in place until they are told.
         while let Some(one) = unsafe { node.as_ref() } {
             node = one.cancel_link.get();
-            // ORDERING: Relaxed: the combiner's own bits.
+            // ORDERING: Relaxed: only combiners set `OUT`.
             if one.word.fetch_or(OUT, Ordering::Relaxed) & OUT == 0 {
                 self.remove(one);
             }
@@ -354,11 +362,11 @@ impl Sequencer {
     }
 
     unsafe fn sort_in(&self, mut node: Link, cancelled: &mut Told) {
-        // SAFETY: as in `combine`.
+        // SAFETY: nodes in the stack of requests stay in place until they are told.
         while let Some(one) = unsafe { node.as_ref() } {
             node = one.link.get();
-            // ORDERING: AcqRel: pairs with the one in `cancel`: either this sees the request, or
-            // that sees that the node is sorted.
+            // ORDERING: AcqRel pairs with the AcqRel in `cancel`. Either this sees `CANCELLED`, or
+            // the canceller sees `SORTED`.
             let word = one.word.fetch_or(SORTED, Ordering::AcqRel);
             if word & CANCELLED != 0 {
                 one.word.fetch_or(OUT, Ordering::Relaxed);
@@ -372,14 +380,14 @@ impl Sequencer {
     }
 
     unsafe fn take_reached(&self, reached: &mut Told) {
-        // SAFETY: as in `combine`.
+        // SAFETY: nodes in the heap stay in place until they are told.
         while let Some(first) = unsafe { self.waiting.load(Ordering::Relaxed).as_ref() } {
             if first.token.get() > self.get() {
                 break;
             }
             self.remove(first);
-            // ORDERING: AcqRel: as in `sort_in`. One that is cancelled at the same time is in the
-            // other stack, or will be in a moment.
+            // ORDERING: AcqRel pairs with the AcqRel in `cancel`. A node that is cancelled at this
+            // moment is in `cancels`, or will be in a moment.
             if first.word.fetch_or(OUT, Ordering::AcqRel) & CANCELLED == 0 {
                 reached.push(first);
             }
@@ -396,16 +404,17 @@ impl Sequencer {
             cut(node);
             meld(root, children)
         };
-        // ORDERING: SeqCst: whoever changes the counter looks whether anybody is here.
+        // ORDERING: SeqCst: `changed` looks here for waiters after it has changed the counter.
         self.waiting.store(root.cast_mut(), Ordering::SeqCst);
     }
 
-    /// Asks for a node to be taken out.
+    /// Asks the combiner to take a node out.
     fn cancel(&self, node: &Node) {
-        // ORDERING: AcqRel: as in `sort_in`.
+        // ORDERING: AcqRel pairs with the AcqRel in `sort_in` and `take_reached`.
         let word = node.word.fetch_or(CANCELLED, Ordering::AcqRel);
         if word & (CANCELLED | OUT) != 0 || word & SORTED == 0 {
-            // It was asked for before, or it is too late, or the combiner finds it when it sorts.
+            // The node was cancelled before, or it is out already, or the combiner will find the
+            // mark when it sorts the node in.
             return;
         }
         let mut first = self.cancels.load(Ordering::Relaxed);
@@ -426,7 +435,7 @@ impl Sequencer {
     }
 }
 
-/// Nodes to be told, in order, by their links.
+/// A list of nodes to tell, in order, through their `link` fields.
 struct Told {
     first: Link,
     last: Link,
@@ -439,7 +448,7 @@ impl Told {
 
     fn push(&mut self, node: &Node) {
         node.link.set(ptr::null());
-        // SAFETY: nodes stay until they were told.
+        // SAFETY: nodes stay in place until they are told, and `last` has not been told.
         match unsafe { self.last.as_ref() } {
             Some(last) => last.link.set(node),
             None => self.first = node,
@@ -449,7 +458,8 @@ impl Told {
 
     fn tell(self, what: Reached) {
         let mut next = self.first;
-        // SAFETY: as in `push`; nothing is read of a node after it was told.
+        // SAFETY: nodes stay in place until they are told. The link is read before the node is
+        // told.
         while let Some(node) = unsafe { next.as_ref() } {
             next = node.link.get();
             let _ = node.future.set(what);

@@ -1,4 +1,4 @@
-//! Cancelling many at once.
+//! A token that cancels many fibers at once.
 
 use super::futex::Futex;
 use super::moment;
@@ -11,11 +11,11 @@ use core::fmt;
 use core::time::Duration;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// Says that something is to end, to all who ask, wait or are attached.
+/// Asks many fibers and threads to end. They can check the token, wait for it, or be attached to it.
 ///
-/// Clones are the same token. Cancelling it cancels its children, and the fibers that are
-/// [attached](Self::attach) to it: their waits unwind them, as
-/// [`JoinHandle::cancel`](crate::JoinHandle::cancel) does. It stays cancelled.
+/// Clones are the same token. Cancelling a token also cancels its children and the fibers that are
+/// [attached](Self::attach) to it. An attached fiber is unwound from its current or next wait, as
+/// [`JoinHandle::cancel`](crate::JoinHandle::cancel) does it. A token stays cancelled.
 ///
 /// # Examples
 /// ```
@@ -40,22 +40,22 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 pub struct CancellationToken(Arc<Shared>);
 
 struct Shared {
-    /// Kept, so that its own parents reach this one also if nobody else has it any more.
+    /// The parent token. Keeping it alive lets its own ancestors reach this token through it.
     parent: Option<Arc<Shared>>,
-    /// Posted once.
+    /// Posted when the token is cancelled, once.
     cancelled: Futex,
-    /// A lock of the operating system's: nothing waits under it, and no code of the user's runs but
-    /// an allocator.
+    /// A lock of the standard library: no fiber waits under it, and no user code but an allocator
+    /// runs under it.
     dependents: Mutex<Dependents>,
 }
 
-/// Who is to be told.
+/// The children and fibers that a cancel has to tell.
 #[derive(Default)]
 struct Dependents {
-    /// Nobody is added any more.
+    /// Whether the token was cancelled. If so, no dependent is added.
     cancelled: bool,
-    /// Kept until they were told: whoever cancels the token as well sees to them too, so that they
-    /// are cancelled when it goes on.
+    /// Child tokens. They stay until they are told, so that a concurrent canceller tells them as
+    /// well: when its `cancel` returns, they are cancelled.
     children: Vec<Weak<Shared>>,
     fibers: Vec<FiberRef>,
 }
@@ -68,7 +68,7 @@ impl Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // One after the other: a long line of them would need as much stack.
+        // Drop the ancestors in a loop: recursion through a long chain would need much stack.
         let mut next = self.parent.take();
         while let Some(parent) = next {
             next = Arc::into_inner(parent).and_then(|mut parent| parent.parent.take());
@@ -76,21 +76,21 @@ impl Drop for Shared {
     }
 }
 
-/// Room for one more, in a list from which those are taken that are gone, now and then. They are the
-/// caller's to drop.
+/// Makes room in a full list by removing the dependents that are gone. Returns these; the caller
+/// drops them without the lock.
 fn make_room<T>(list: &mut Vec<T>, is_gone: impl Fn(&T) -> bool) -> Vec<T> {
     if list.len() < list.capacity() {
         return Vec::new();
     }
     let (gone, left): (Vec<T>, Vec<T>) = list.drain(..).partition(is_gone);
     *list = left;
-    // As many again come before the next look.
+    // Reserve as much again, so that the next scan comes only after as many additions.
     list.reserve(list.len().max(4));
     gone
 }
 
 impl CancellationToken {
-    /// One that is not cancelled.
+    /// Creates a token that is not cancelled.
     ///
     /// # Examples
     /// ```
@@ -108,7 +108,7 @@ impl CancellationToken {
         }))
     }
 
-    /// A token that is cancelled with this one, and can be cancelled alone.
+    /// Creates a token that is cancelled with this one, and can be cancelled alone.
     ///
     /// # Examples
     /// ```
@@ -136,7 +136,7 @@ impl CancellationToken {
         child
     }
 
-    /// Has a fiber cancelled with this token, at once if it is cancelled.
+    /// Attaches a fiber: it is cancelled with this token, or at once if the token is cancelled.
     pub(crate) fn attach_fiber(&self, fiber: FiberRef) {
         let mut fiber = Some(fiber);
         let gone = {
@@ -153,7 +153,7 @@ impl CancellationToken {
         }
     }
 
-    /// Cancels it, its children, and the fibers that are attached to one of them.
+    /// Cancels the token, its descendants, and all fibers that are attached to one of them.
     ///
     /// # Examples
     /// ```
@@ -173,7 +173,7 @@ impl CancellationToken {
                 tokens.extend(dependents.children.iter().filter_map(Weak::upgrade));
                 dependents.fibers.clone()
             };
-            // Without the lock: whoever is woken may be told by code that wants it.
+            // Without the lock: waking a waiter may run code that takes the lock.
             if token.cancelled.get() == 0 {
                 token.cancelled.post();
             }
@@ -186,7 +186,7 @@ impl CancellationToken {
         }
     }
 
-    /// Whether it was cancelled.
+    /// Returns whether the token was cancelled.
     ///
     /// # Examples
     /// ```
@@ -198,7 +198,7 @@ impl CancellationToken {
         self.0.cancelled.get() > 0
     }
 
-    /// Waits until it is cancelled.
+    /// Waits until the token is cancelled.
     ///
     /// # Examples
     /// ```
@@ -212,7 +212,7 @@ impl CancellationToken {
         self.0.cancelled.wait_till(1, clock::NEVER);
     }
 
-    /// Waits until it is cancelled, at most for `timeout`; false if that was over before.
+    /// Waits at most `timeout` until the token is cancelled; returns whether it is.
     ///
     /// # Examples
     /// ```
@@ -224,8 +224,7 @@ impl CancellationToken {
         self.0.cancelled.wait_till(1, moment(timeout))
     }
 
-    /// Waiting until it is cancelled as one of several operations, for
-    /// [`select`](crate::sync::select).
+    /// Returns an arm that waits until the token is cancelled, for [`select`](crate::sync::select).
     ///
     /// # Examples
     /// ```
@@ -242,7 +241,7 @@ impl CancellationToken {
         TokenArm { token: self, arm: SignalArm::new(&self.0.cancelled) }
     }
 
-    /// Something that cancels the token when it is dropped.
+    /// Returns a guard that cancels the token when the guard is dropped.
     ///
     /// # Examples
     /// ```
@@ -267,13 +266,13 @@ impl fmt::Debug for CancellationToken {
     }
 }
 
-/// Cancels a [`CancellationToken`] when it is dropped.
+/// A guard that cancels a [`CancellationToken`] when it is dropped.
 #[derive(Debug)]
 #[must_use = "the token is cancelled at once if this is not kept"]
 pub struct CancelOnDrop(Option<CancellationToken>);
 
 impl CancelOnDrop {
-    /// Leaves the token as it is.
+    /// Drops the guard without cancelling the token.
     ///
     /// # Examples
     /// ```
@@ -294,14 +293,15 @@ impl Drop for CancelOnDrop {
     }
 }
 
-/// Waiting until a token is cancelled as one of several operations; see [`CancellationToken::arm`].
+/// The wait for a cancelled token as an arm of [`select!`](crate::select); see
+/// [`CancellationToken::arm`].
 pub struct TokenArm<'a> {
     token: &'a CancellationToken,
     arm: SignalArm,
 }
 
 impl TokenArm<'_> {
-    /// Nothing: it is cancelled.
+    /// Returns nothing: a cancelled token has no result.
     ///
     /// # Examples
     /// ```

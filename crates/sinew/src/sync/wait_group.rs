@@ -1,11 +1,11 @@
-//! Waiting until all parts of some work are done.
+//! A group of parts of some work, and the wait until all parts are done.
 
 use super::futex::Futex;
 use crate::primitive::{AtomicUsize, Ordering};
 use core::time::Duration;
 use std::sync::Arc;
 
-/// Work in several parts: each has a clone, and the work is done when all clones are dropped.
+/// Work in several parts. Each part has a clone; the work is done when all clones are dropped.
 ///
 /// # Examples
 /// ```
@@ -34,17 +34,17 @@ struct Parts {
 }
 
 impl WaitGroup {
-    /// Work of one part: the value itself.
+    /// Creates a group with one part: the returned value.
     ///
     /// # Examples
     /// ```
-    /// sinew::sync::WaitGroup::new().wait(); // nobody else has a part
+    /// sinew::sync::WaitGroup::new().wait(); // this is the only part
     /// ```
     pub fn new() -> WaitGroup {
         WaitGroup(Arc::new(Parts { left: AtomicUsize::new(1), done: Futex::new() }))
     }
 
-    /// Ends this part, and waits until all are done.
+    /// Ends this part, and waits until all parts are done.
     ///
     /// # Examples
     /// ```
@@ -60,7 +60,8 @@ impl WaitGroup {
         parts.done.wait(1);
     }
 
-    /// The same, at most for `timeout`; false if that was over before.
+    /// Ends this part, and waits at most `timeout` until all parts are done; returns whether they
+    /// are.
     ///
     /// # Examples
     /// ```
@@ -93,7 +94,8 @@ impl Clone for WaitGroup {
 
 impl Drop for WaitGroup {
     fn drop(&mut self) {
-        // ORDERING: AcqRel: the last one has seen what all others did, and publishes it by the post.
+        // ORDERING: AcqRel pairs with the `fetch_sub` of the other parts: the last part sees their
+        // writes, and publishes them by the post.
         if self.0.left.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.0.done.post();
         }

@@ -1,4 +1,4 @@
-//! Models of a signal that is posted while one begins to wait for it, or leaves.
+//! Models of a baton that is posted while a waiter begins to wait, or leaves.
 
 use super::Baton;
 use crate::clock::NEVER;
@@ -11,7 +11,7 @@ use crate::primitive::{AtomicUsize, Ordering};
 use std::sync::Arc;
 use std::task::{RawWaker, RawWakerVTable, Waker};
 
-/// A baton, and what its posters write before.
+/// A baton, and data that its posters write before the post.
 #[derive(Debug)]
 struct Signal {
     baton: Baton,
@@ -35,12 +35,12 @@ impl Signal {
     }
 }
 
-/// A waker that counts in `signal` how often it was woken, and sees what was written before.
+/// Returns a waker that counts its wakes, and checks that it sees the writes before the post.
 fn waker(woken: &'static (Kept<Signal>, AtomicUsize)) -> Waker {
     const VTABLE: RawWakerVTable = RawWakerVTable::new(
         |_| unreachable!("nobody clones it"),
         |woken| {
-            // SAFETY: that of `waker`.
+            // SAFETY: `waker` made this pointer from a reference that lives for ever.
             let (signal, count) = unsafe { &*woken.cast::<(Kept<Signal>, AtomicUsize)>() };
             assert_eq!(signal.data.get(), 1);
             count.fetch_add(1, Ordering::Relaxed);
@@ -48,11 +48,12 @@ fn waker(woken: &'static (Kept<Signal>, AtomicUsize)) -> Waker {
         |_| unreachable!("nobody wakes it by reference"),
         |_| (),
     );
-    // SAFETY: the functions do what they shall, and what they are given lives for ever.
+    // SAFETY: the functions keep the contract of `RawWakerVTable`, and the reference lives for
+    // ever.
     unsafe { Waker::from_raw(RawWaker::new(core::ptr::from_ref(woken).cast(), &VTABLE)) }
 }
 
-/// A post is not missed, shows what was written before, and is the last that is done to the baton.
+/// A post is not missed, shows the writes before it, and is the poster's last access to the baton.
 #[test]
 fn a_post_is_not_missed_and_the_baton_may_go() {
     check(|| {
@@ -64,7 +65,7 @@ fn a_post_is_not_missed_and_the_baton_may_go() {
     });
 }
 
-/// A waiter leaves while it is posted: it counts as posted, or has left, and the next wait finds it.
+/// A waiter times out during a post: it counts as posted, or it has left and its next wait returns.
 #[test]
 fn a_timeout_and_a_post() {
     check(|| {
@@ -80,7 +81,7 @@ fn a_timeout_and_a_post() {
     });
 }
 
-/// A cancelled waiter leaves nothing behind: another can wait, and is woken.
+/// A cancelled waiter leaves nothing behind: another one can wait, and is woken.
 #[test]
 fn a_cancellation_and_a_post() {
     check(|| {
@@ -94,7 +95,7 @@ fn a_cancellation_and_a_post() {
     });
 }
 
-/// Two post: the waiter is woken once, and sees what the one wrote whom it has seen.
+/// Two posters: the waiter is woken once, and the baton is posted.
 #[test]
 fn two_post() {
     check(|| {
@@ -113,24 +114,24 @@ fn two_post() {
     });
 }
 
-/// A custom waiter is woken once, by who posts or at once.
+/// A custom waiter is woken once: by the poster, or at once.
 #[test]
 fn a_custom_waiter_is_woken_once() {
     check(|| {
         let signal = Signal::new();
         let woken = Kept::new((signal, AtomicUsize::new(0)));
         let poster = spawn(move || signal.post());
-        // SAFETY: kept as long as the execution.
+        // SAFETY: a `Kept` value lives as long as the execution.
         signal.baton.set_waiter(waker(unsafe { &*core::ptr::from_ref(&*woken) }));
         poster.join().unwrap();
         assert_eq!(woken.1.load(Ordering::Relaxed), 1);
     });
 }
 
-/// Of two who want to wait one is told, and the other is woken; or nobody has to wait.
+/// Of two waiters at most one is told that the other waits; the other is woken.
 #[test]
 fn a_second_waiter_is_told() {
-    /// Whether it was let wait.
+    /// Returns whether it was allowed to wait.
     fn wait(signal: Kept<Signal>) -> bool {
         let wait = Wait::begin(WaitKind::Event, 0);
         match signal.baton.0.wait_once(wait, NEVER, true, || ()) {

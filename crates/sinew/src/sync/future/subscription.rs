@@ -23,8 +23,8 @@ use core::pin::Pin;
 
 /// A callback for [`FiberFuture::subscribe_pinned`], and its place in memory.
 ///
-/// Dropping the subscription takes the callback back if the value is not set. Otherwise the
-/// callback has been called, or the setter is about to call it.
+/// Dropping the subscription also drops the callback if the value is not set. Otherwise the setter
+/// has called the callback, or is about to call it.
 #[repr(C)]
 pub struct Subscription<'f, F> {
     head: Head,
@@ -58,7 +58,7 @@ impl Head {
 }
 
 impl<F: FnOnce() + Send + 'static> Subscription<'_, F> {
-    /// Creates a subscription that has not been subscribed.
+    /// Creates a subscription that belongs to no future yet.
     ///
     /// # Examples
     /// ```

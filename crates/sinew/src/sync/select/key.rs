@@ -78,7 +78,7 @@ pub(crate) enum Departure {
     NotThere,
     /// The arm was still waiting in the table.
     InVain,
-    /// The arm was granted what it waited for.
+    /// The arm was granted: its operation was done.
     Granted,
 }
 

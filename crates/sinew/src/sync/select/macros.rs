@@ -18,8 +18,8 @@
 /// If several operations are possible, each has the same chance. An arm borrows its object until
 /// one arm is chosen, so a channel that is made by an expression has to be bound by a `let` before.
 /// Each arm has the result of its method, such as [`recv`](crate::sync::channel::Receiver::recv),
-/// [`send`](crate::sync::channel::Sender::send) or [`join`](crate::JoinHandle::join). If a channel is
-/// disconnected, its arm is possible at once, and results in an error. Messages and times are
+/// [`send`](crate::sync::channel::Sender::send) or [`join`](crate::JoinHandle::join). If a channel
+/// is disconnected, its arm is possible at once, and results in an error. Messages and times are
 /// computed before the wait. A message that was not sent is dropped.
 ///
 /// A pattern has to match every result. To keep a message that was not sent, create its arm first:

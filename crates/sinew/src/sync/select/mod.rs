@@ -112,8 +112,8 @@ pub enum Patience {
 /// Waits until one of several operations is possible, does it, and returns its index. Returns
 /// `None` if patience runs out. If several operations are possible, `select` picks one at random.
 ///
-/// Prefer the macro [`select!`](crate::select). Use this function if the number of arms is not known
-/// at compile time.
+/// Prefer the macro [`select!`](crate::select). Use this function if the number of arms is known
+/// only at run time.
 ///
 /// # Panics
 /// Panics if there are no arms and `patience` is `Forever`, since the wait would never end. Panics

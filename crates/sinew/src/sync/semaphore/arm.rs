@@ -1,4 +1,4 @@
-//! Taking permits as an arm of `select!`.
+//! Permits as an arm of `select!`.
 
 use super::{Permits, Semaphore};
 use crate::park::table::Key;
@@ -6,19 +6,19 @@ use crate::sync::select::sealed::{self, Entered, Joint, Left};
 use crate::sync::select::{Arm, Departure, KeyArm, done};
 use core::fmt;
 
-/// Taking permits as one of several operations; see [`Semaphore::arm`].
+/// An arm of [`select!`](crate::select) that takes permits; see [`Semaphore::arm`].
 ///
-/// Permits that it has taken and that were not taken out of it go back when it is dropped.
+/// A dropped arm gives back permits that were not taken out of it.
 pub struct SemaphoreArm<'a> {
     semaphore: &'a Semaphore,
     count: usize,
     arm: KeyArm,
-    /// Whether it has the permits.
+    /// Whether the arm has the permits.
     taken: bool,
 }
 
 impl Semaphore {
-    /// Taking a permit as one of several operations, for [`select`](crate::sync::select).
+    /// Returns an arm that takes a permit, for [`select`](crate::sync::select).
     ///
     /// # Examples
     /// ```
@@ -35,7 +35,7 @@ impl Semaphore {
         self.arm_many(1)
     }
 
-    /// Taking so many permits at once as one of several operations.
+    /// Returns an arm that takes `count` permits at once, for [`select`](crate::sync::select).
     ///
     /// # Examples
     /// ```
@@ -52,10 +52,10 @@ impl Semaphore {
 }
 
 impl<'a> SemaphoreArm<'a> {
-    /// The permits, after this arm was selected.
+    /// Returns the permits, after this arm was selected.
     ///
     /// # Panics
-    /// If it was not, or they were taken before.
+    /// Panics if this arm was not selected, or if its permits were taken before.
     ///
     /// # Examples
     /// ```
@@ -94,7 +94,7 @@ impl sealed::Arm for SemaphoreArm<'_> {
                 let entered = done(wait);
                 match entered {
                     Entered::Done => self.taken = true,
-                    // Another arm was faster.
+                    // Another arm has ended the wait: give the permits back.
                     _ => semaphore.add(count),
                 }
                 return entered;
@@ -109,7 +109,7 @@ impl sealed::Arm for SemaphoreArm<'_> {
         match self.arm.leave() {
             Departure::NotThere => Left::Nothing,
             Departure::InVain => {
-                // Those behind it may be served.
+                // The waiters behind this arm may be served now.
                 self.semaphore.serve(0);
                 Left::Nothing
             }

@@ -1,11 +1,11 @@
-//! Models of permits that are given back while others wait for them.
+//! Models of permits that are given back during waits for them.
 
 use super::Semaphore;
 use crate::clock::NEVER;
 use crate::model::{DEADLINE, Tracked, check, check_within, deadline_passes, spawn};
 use std::sync::Arc;
 
-/// One permit is a lock.
+/// A semaphore with one permit works as a lock.
 #[test]
 fn one_permit_is_a_lock() {
     check_within(2, || {
@@ -26,7 +26,7 @@ fn one_permit_is_a_lock() {
     });
 }
 
-/// One who wants many gives up: who wants few and stood behind it is served although no permit is
+/// A waiter for many permits gives up: a waiter for few behind it is served, although no permit is
 /// given back.
 #[test]
 fn a_waiter_that_gives_up_lets_others_be_served() {
@@ -43,8 +43,8 @@ fn a_waiter_that_gives_up_lets_others_be_served() {
     });
 }
 
-/// The same with a permit that comes meanwhile: who is served sees what was written before it was
-/// added, although it is served by one who gave up.
+/// A permit is added while the first waiter gives up. The second waiter, if the first one serves
+/// it, sees the writes before the permit was added.
 #[test]
 fn a_waiter_served_by_a_leaver_sees_earlier_writes() {
     check_within(2, || {
@@ -65,7 +65,7 @@ fn a_waiter_served_by_a_leaver_sees_earlier_writes() {
     });
 }
 
-/// A permit comes while the first of two gives up: it is served, or the other is.
+/// A permit is added while the first of two waiters gives up: one of the two gets the permit.
 #[test]
 fn no_permit_is_lost() {
     check_within(2, || {
@@ -85,8 +85,8 @@ fn no_permit_is_lost() {
     });
 }
 
-/// Two want a permit with something else: each permit is with one, and who leaves lets others be
-/// served.
+/// Two waiters, one of them in a `select`: each permit goes to one of them, and a waiter that
+/// leaves lets the other be served.
 #[test]
 fn a_permit_is_selected_once() {
     use crate::sync::{FiberFuture, Patience, select};

@@ -1,11 +1,12 @@
-//! A pairing heap of places, by their tokens. It belongs to the combiner.
+//! A pairing heap of places, ordered by their tokens. Only the combiner uses it.
 
 use super::place::{Link, Node};
 use core::ptr;
 
-/// Makes one heap of two.
+/// Merges two heaps into one.
 pub(super) fn meld(a: Link, b: Link) -> Link {
-    // SAFETY: nodes in the heap stay until they were told, and belong to the combiner.
+    // SAFETY: nodes in the heap stay in place until they are told, and only the combiner uses their
+    // links.
     let (first, second) = match unsafe { (a.as_ref(), b.as_ref()) } {
         (Some(a), Some(b)) => (a, b),
         (Some(one), None) | (None, Some(one)) => {
@@ -20,7 +21,7 @@ pub(super) fn meld(a: Link, b: Link) -> Link {
     let child = top.child.get();
     below.next.set(child);
     below.previous.set(top);
-    // SAFETY: the same.
+    // SAFETY: `child` is a node in the heap.
     if let Some(child) = unsafe { child.as_ref() } {
         child.previous.set(below);
     }
@@ -30,21 +31,21 @@ pub(super) fn meld(a: Link, b: Link) -> Link {
     top
 }
 
-/// Makes one heap of siblings: in pairs, then all of them.
+/// Merges siblings into one heap: first in pairs, then all pairs.
 pub(super) fn merge_pairs(mut first: Link) -> Link {
     let mut pairs: Link = ptr::null();
-    // SAFETY: as in `meld`.
+    // SAFETY: the siblings are nodes in the heap, as in `meld`.
     while let Some(one) = unsafe { first.as_ref() } {
         let other = one.next.get();
-        // SAFETY: the same.
+        // SAFETY: `other` is null or a sibling in the heap.
         first = unsafe { other.as_ref() }.map_or(ptr::null(), |other| other.next.get());
         let pair = meld(one, other);
-        // SAFETY: the same; a pair is not null.
+        // SAFETY: `one` is not null, so `meld` returns a node.
         unsafe { (*pair).next.set(pairs) };
         pairs = pair;
     }
     let mut root = ptr::null();
-    // SAFETY: the same.
+    // SAFETY: `pairs` links nodes of the heap.
     while let Some(pair) = unsafe { pairs.as_ref() } {
         pairs = pair.next.get();
         root = meld(root, pair);
@@ -55,7 +56,7 @@ pub(super) fn merge_pairs(mut first: Link) -> Link {
 /// Takes a node that is not the root away from its parent and siblings.
 pub(super) fn cut(node: &Node) {
     let (previous, next) = (node.previous.get(), node.next.get());
-    // SAFETY: as in `meld`.
+    // SAFETY: parents and siblings are nodes in the heap, as in `meld`.
     unsafe {
         if let Some(previous) = previous.as_ref() {
             if ptr::eq(previous.child.get(), node) {

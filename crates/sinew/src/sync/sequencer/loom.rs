@@ -1,7 +1,7 @@
-//! Models of the combiner: everyone is told once, nobody is forgotten.
+//! Models of the combiner: each place is told once, and no place is forgotten.
 //!
-//! Places are dropped as soon as they were told, so that whoever tells one twice, or looks at it
-//! after that, is noticed.
+//! Each place is dropped as soon as it is told. So a model notices a combiner that tells a place
+//! twice, or reads it after telling.
 
 use super::{Reached, Sequencer, SequencerWait};
 use crate::model::{Kept, check, check_within, deadline_passes, spawn, spawn_cancellable};
@@ -13,7 +13,7 @@ fn place() -> Place {
     Kept::new(SequencerWait::new())
 }
 
-/// Enters, waits, and lets the place go.
+/// Enters a place, waits, and drops the place.
 fn enter_and_wait(sequencer: Kept<Sequencer>, token: u64) -> Reached {
     let place = place();
     let reached = as_static(&sequencer).enter(token, place.pin()).wait();
@@ -22,11 +22,11 @@ fn enter_and_wait(sequencer: Kept<Sequencer>, token: u64) -> Reached {
 }
 
 fn as_static(sequencer: &Kept<Sequencer>) -> &'static Sequencer {
-    // SAFETY: what is kept lives as long as the execution.
+    // SAFETY: a `Kept` value lives as long as the execution.
     unsafe { &*core::ptr::from_ref::<Sequencer>(sequencer) }
 }
 
-/// Who enters while the counter is changed is told.
+/// A waiter that enters during an increment is told.
 #[test]
 fn no_value_is_missed() {
     check(|| {
@@ -38,7 +38,8 @@ fn no_value_is_missed() {
     });
 }
 
-/// Two enter while a third increments: whoever is the combiner sees to all of them.
+/// Two waiters enter while a third thread increments: the combiner serves both, on whichever
+/// thread.
 #[test]
 fn two_enter_while_the_counter_grows() {
     check(|| {
@@ -51,9 +52,9 @@ fn two_enter_while_the_counter_grows() {
     });
 }
 
-/// They take turns: each increments when it was told.
+/// Waiters take turns: each increments when it is told.
 #[test]
-fn they_take_turns() {
+fn waiters_take_turns() {
     check(|| {
         let sequencer = Kept::new(Sequencer::new());
         let others = [1, 2].map(|token| {
@@ -69,7 +70,7 @@ fn they_take_turns() {
     });
 }
 
-/// A place is cancelled while its value is reached: it is told one of the two, once.
+/// A place is cancelled while its value is reached: it is told once, and of one of the two.
 #[test]
 fn a_place_is_cancelled_while_its_value_is_reached() {
     check(|| {
@@ -85,7 +86,7 @@ fn a_place_is_cancelled_while_its_value_is_reached() {
     });
 }
 
-/// A place is cancelled by one thread and entered by another, while a third increments.
+/// One thread cancels a place while another enters one, and a third increments.
 #[test]
 fn a_place_is_cancelled_while_it_is_sorted_in() {
     check(|| {
@@ -103,7 +104,7 @@ fn a_place_is_cancelled_while_it_is_sorted_in() {
     });
 }
 
-/// Two places in the heap are cancelled at the same time; one that is left is told.
+/// Two places in the heap are cancelled at the same time; the remaining place is told.
 #[test]
 fn two_are_cancelled_and_one_is_told() {
     check_within(2, || {
@@ -129,7 +130,7 @@ fn two_are_cancelled_and_one_is_told() {
     });
 }
 
-/// A wait that times out takes its place back, also while it is being told.
+/// A wait that times out takes its place back, even while the place is being told.
 #[test]
 fn a_wait_that_times_out_takes_its_place_back() {
     check(|| {
@@ -143,7 +144,7 @@ fn a_wait_that_times_out_takes_its_place_back() {
     });
 }
 
-/// A cancelled fiber takes its place back while it is unwound.
+/// A cancelled fiber takes its place back during its unwinding.
 #[test]
 fn a_cancelled_fiber_takes_its_place_back() {
     check(|| {

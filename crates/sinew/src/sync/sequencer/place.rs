@@ -1,4 +1,4 @@
-//! Where one waits for a value of a sequencer.
+//! The place of one waiter in a sequencer, and the handle to wait with.
 
 use super::{Reached, Sequencer};
 use crate::fiber::WaitKind;
@@ -14,7 +14,7 @@ use core::time::Duration;
 
 /// A place to wait for a value of a [`Sequencer`]: enter it now, and wait later.
 ///
-/// Dropping it cancels the wait.
+/// Dropping the place cancels the wait.
 ///
 /// # Examples
 /// ```
@@ -28,7 +28,7 @@ use core::time::Duration;
 /// assert_eq!(turn.wait(), Reached::Yes);
 /// ```
 ///
-/// The sequencer lives longer than the place:
+/// The sequencer has to outlive the place:
 /// ```compile_fail,E0597
 /// let mut place = std::pin::pin!(sinew::sync::SequencerWait::new());
 /// let sequencer = sinew::sync::Sequencer::new();
@@ -38,30 +38,32 @@ pub struct SequencerWait<'s> {
     pub(super) future: FiberFuture<Reached>,
     pub(super) token: Cell<u64>,
     pub(super) word: AtomicU32,
-    /// The sequencer that it was entered into. With its lifetime: the destructor needs it.
+    /// The sequencer that the place was entered into. The lifetime lets the destructor use it.
     pub(super) home: Cell<Option<&'s Sequencer>>,
-    /// In the stack of requests, then in the list of those to be told.
+    /// The next node in the stack of requests, and later in the list of nodes to tell.
     pub(super) link: Cell<Link>,
     pub(super) cancel_link: Cell<Link>,
-    /// In the heap: the first child, the next sibling, and the previous sibling or the parent.
+    /// Links in the heap: the first child, the next sibling, and the previous sibling or the
+    /// parent.
     pub(super) child: Cell<Link>,
     pub(super) next: Cell<Link>,
     pub(super) previous: Cell<Link>,
     _pinned: PhantomPinned,
 }
 
-/// A node as others see it, whatever its lifetime: it is left before that ends.
+/// A place as the sequencer sees it, with its lifetime erased. The sequencer lets go of the place
+/// before that lifetime ends.
 pub(super) type Node = SequencerWait<'static>;
 pub(super) type Link = *const Node;
 
-// SAFETY: the atomics decide who touches the rest: the owner, until it is entered and after it was
-// told; the stacks and the combiner between.
+// SAFETY: the atomics decide which side may touch the other fields. The owner may until the place
+// is entered and after it is told; the stacks and the combiner may in between.
 unsafe impl Sync for SequencerWait<'_> {}
-// SAFETY: the same.
+// SAFETY: as for `Sync`, the atomics decide which side may touch the fields, on any thread.
 unsafe impl Send for SequencerWait<'_> {}
 
 impl<'s> SequencerWait<'s> {
-    /// A place that was not entered.
+    /// Creates a place that has not been entered.
     ///
     /// # Examples
     /// ```
@@ -83,10 +85,10 @@ impl<'s> SequencerWait<'s> {
         }
     }
 
-    /// As others see it.
+    /// Returns the place as the sequencer sees it.
     pub(super) fn node(&self) -> &Node {
-        // SAFETY: the lifetime is that of a reference which only the owner uses; others use the
-        // node until they have told it, and the destructor waits for that.
+        // SAFETY: only the field `home` has the lifetime, and only the owner uses it. The sequencer
+        // uses the node until it has told it, and the destructor waits for that.
         unsafe { &*ptr::from_ref(self).cast() }
     }
 
@@ -109,8 +111,8 @@ impl Drop for SequencerWait<'_> {
     fn drop(&mut self) {
         if self.home.get().is_some() && !self.future.is_set() {
             self.cancel();
-            // Whoever has taken it out is about to tell it. Not to be cut short: others have a
-            // pointer to it.
+            // The combiner is about to tell this place. The wait must not be cut short, because the
+            // combiner has a pointer to the place.
             self.future.word().wait_anyhow(WaitKind::Event, ptr::from_ref(self).addr());
         }
     }
@@ -123,7 +125,7 @@ pub struct SequencerTurn<'a, 's> {
 }
 
 impl<'a> SequencerTurn<'a, '_> {
-    /// Waits until the counter has the value, or the wait was cancelled.
+    /// Waits until the counter reaches the value, or the wait is cancelled.
     ///
     /// # Examples
     /// ```
@@ -141,7 +143,7 @@ impl<'a> SequencerTurn<'a, '_> {
         *self.place.get_ref().future.wait()
     }
 
-    /// Waits, at most for `timeout`.
+    /// Waits at most `timeout`. Returns `None` if the wait was not over in time.
     ///
     /// # Examples
     /// ```
@@ -158,7 +160,8 @@ impl<'a> SequencerTurn<'a, '_> {
         self.place.get_ref().future.wait_with_timeout(timeout).copied()
     }
 
-    /// Whether the wait is over, in one way or the other.
+    /// Returns whether the wait is over: the counter has reached the value, or the wait was
+    /// cancelled.
     ///
     /// # Examples
     /// ```
@@ -173,7 +176,8 @@ impl<'a> SequencerTurn<'a, '_> {
         self.place.future.is_set()
     }
 
-    /// Ends the wait, unless the value was reached. May be called while another waits for it.
+    /// Cancels the wait, unless the value was reached. May be called while another fiber waits with
+    /// it.
     ///
     /// # Examples
     /// ```
@@ -191,7 +195,7 @@ impl<'a> SequencerTurn<'a, '_> {
         self.place.cancel();
     }
 
-    /// Waiting as one of several operations, for [`select`](crate::sync::select).
+    /// Returns an arm that waits for the value, for [`select`](crate::sync::select).
     ///
     /// # Examples
     /// ```
