@@ -19,9 +19,10 @@ use std::time::Instant;
 /// is reset.
 ///
 /// The cheapest signal of this module: one word, one exchange to wait and one to post. Any fiber or
-/// thread may post it, more than once. The waiter is one fiber, one thread, or one [custom
-/// waiter](Self::set_waiter); for many waiters there is [`Event`](super::Event). When a wait has
-/// returned, the poster does not touch the baton again, so the baton may be on the waiter's stack.
+/// thread may post it, more than once. The waiter is one fiber, one thread, or one
+/// [custom waiter](Self::set_waiter); for many waiters there is [`Event`](super::Event). When a wait
+/// has returned, the poster does not touch the baton again, so the baton may be on the waiter's
+/// stack.
 ///
 /// # Examples
 /// ```
@@ -305,7 +306,7 @@ impl Baton {
         }
     }
 
-    /// Returns the baton to its initial state. Drops a waker that was set.
+    /// Resets the baton to its initial state. Drops a waker that was set.
     ///
     /// # Examples
     /// ```

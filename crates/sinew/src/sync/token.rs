@@ -11,11 +11,12 @@ use core::fmt;
 use core::time::Duration;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// Asks many fibers and threads to end. They can check the token, wait for it, or be attached to it.
+/// Asks many fibers and threads to end. They can check the token or wait for it, and fibers can be
+/// attached to it.
 ///
 /// Clones are the same token. Cancelling a token also cancels its children and the fibers that are
 /// [attached](Self::attach) to it. An attached fiber is unwound from its current or next wait, as
-/// [`JoinHandle::cancel`](crate::JoinHandle::cancel) does it. A token stays cancelled.
+/// after [`JoinHandle::cancel`](crate::JoinHandle::cancel). A token stays cancelled.
 ///
 /// # Examples
 /// ```
@@ -76,8 +77,8 @@ impl Drop for Shared {
     }
 }
 
-/// Makes room in a full list by removing the dependents that are gone. Returns these; the caller
-/// drops them without the lock.
+/// Makes room for one more in a list. If the list is full, removes the dependents that are gone and
+/// returns them; the caller drops them without the lock.
 fn make_room<T>(list: &mut Vec<T>, is_gone: impl Fn(&T) -> bool) -> Vec<T> {
     if list.len() < list.capacity() {
         return Vec::new();

@@ -295,7 +295,7 @@ impl<T: Clone> BroadcastReceiver<T> {
     ///
     /// # Errors
     /// Fails if no message has arrived, if this receiver has missed messages, or if all senders are
-    /// gone.
+    /// gone and no message is left.
     ///
     /// # Examples
     /// ```

@@ -65,11 +65,11 @@ pub(super) struct State<T> {
     disconnected: bool,
 }
 
-// SAFETY: messages move between threads only under the lock, so `T: Send` suffices. The pointers in
-// the lists are used under the lock only.
+// SAFETY: messages move between threads, which `T: Send` allows. The pointers in the lists are used
+// under the lock only.
 unsafe impl<T: Send> Send for Core<T> {}
-// SAFETY: shared access to messages happens under the lock only, so `T: Send` suffices here as
-// well.
+// SAFETY: one thread at a time accesses a message: under the lock, or as the waiter that was granted
+// it. So `T: Send` suffices.
 unsafe impl<T: Send> Sync for Core<T> {}
 
 /// Why a message was not sent or received.

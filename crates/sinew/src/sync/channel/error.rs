@@ -41,7 +41,7 @@ pub enum TrySendError<T> {
 /// Why a send with a timeout or deadline failed. Holds the message.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum SendTimeoutError<T> {
-    /// The channel did not have room in time.
+    /// The channel had no room in time; with capacity 0, no receiver came in time.
     Timeout(T),
     /// All receivers are gone.
     Disconnected(T),

@@ -181,7 +181,7 @@ impl<T> FiberFuture<T> {
         }
     }
 
-    /// Returns the future to its initial state, and returns the value if it was set.
+    /// Resets the future to its initial state, and returns the value if it was set.
     ///
     /// # Examples
     /// ```

@@ -7,7 +7,7 @@
 //! |B |  the waiter, or what to call     |M|C|S|
 //! ```
 //!
-//! `S`: the value is set. `B`: a setter is about to set the value, or tries in vain to set it twice.
+//! `S`: the value is set. `B`: a setter is about to set it, or tries in vain to set it twice.
 //!
 //! Without `S`, the other bits are zero or hold one waiter:
 //!

@@ -176,8 +176,8 @@ impl<'a> SequencerTurn<'a, '_> {
         self.place.future.is_set()
     }
 
-    /// Cancels the wait, unless the value was reached. May be called while another fiber waits with
-    /// it.
+    /// Cancels the wait, unless the value was reached. May be called while another fiber waits for
+    /// this turn.
     ///
     /// # Examples
     /// ```
