@@ -20,9 +20,9 @@ use std::time::Instant;
 ///
 /// The cheapest signal of this module: one word, one exchange to wait and one to post. Any fiber or
 /// thread may post it, more than once. The waiter is one fiber, one thread, or one
-/// [custom waiter](Self::set_waiter); for many waiters there is [`Event`](super::Event). When a wait
-/// has returned, the poster does not touch the baton again, so the baton may be on the waiter's
-/// stack.
+/// [custom waiter](Self::set_waiter); for many waiters there is [`Event`](super::Event). When a
+/// wait has returned, the poster does not touch the baton again, so the baton may be on the
+/// waiter's stack.
 ///
 /// # Examples
 /// ```

@@ -68,8 +68,8 @@ pub(super) struct State<T> {
 // SAFETY: messages move between threads, which `T: Send` allows. The pointers in the lists are used
 // under the lock only.
 unsafe impl<T: Send> Send for Core<T> {}
-// SAFETY: one thread at a time accesses a message: under the lock, or as the waiter that was granted
-// it. So `T: Send` suffices.
+// SAFETY: one thread at a time accesses a message: under the lock, or as the waiter that was
+// granted it. So `T: Send` suffices.
 unsafe impl<T: Send> Sync for Core<T> {}
 
 /// Why a message was not sent or received.

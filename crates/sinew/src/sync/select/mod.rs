@@ -98,7 +98,7 @@ use sealed::{Entered, Joint, Left};
 /// [`FiberFuture::arm`](super::FiberFuture::arm), and by [`after`] and [`at`].
 pub trait Arm: sealed::Arm {}
 
-/// How long [`select`] waits for an arm.
+/// How long [`select()`] waits for an arm.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Patience {
     /// Waits until an operation is done.
