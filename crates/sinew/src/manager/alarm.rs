@@ -1,8 +1,8 @@
-//! One thread that watches deadlines and descriptors for loops that cannot.
+//! One thread that watches deadlines and descriptors for loops that cannot watch them.
 //!
-//! An alarm goes off once for what it was set to, and is set again by the run that it causes. The thread looks at
-//! a copy of what is set: it may find that something has happened to a descriptor that is closed by now, or
-//! somebody else's. Then a loop runs for nothing.
+//! An alarm goes off once. The run of the manager that follows sets it again. The thread polls a
+//! copy of the alarms, so it may report a descriptor that was closed meanwhile, or a number that is
+//! in use for another file. A loop then runs once for nothing.
 
 use super::Rest;
 use crate::carrier::bell::{Bell, poll};
@@ -15,8 +15,8 @@ use std::time::Instant;
 
 type Hook = Arc<dyn Fn() + Send + Sync>;
 
-/// Calls something when a manager is to be run again, for a [`LoopController`](super::LoopController) whose loop
-/// cannot watch deadlines and descriptors itself.
+/// Calls a hook when a manager is to be run again, for a [`LoopController`](super::LoopController)
+/// whose loop cannot watch deadlines and descriptors itself.
 ///
 /// # Examples
 /// ```
@@ -51,7 +51,7 @@ fn set() -> MutexGuard<'static, Set> {
 }
 
 impl Alarm {
-    /// An alarm that calls `hook`, on a thread of its own.
+    /// Makes an alarm that calls `hook`, on a thread that all alarms of the process share.
     ///
     /// # Examples
     /// ```
@@ -66,8 +66,8 @@ impl Alarm {
         Alarm { number: set.numbers, hook }
     }
 
-    /// Sets it, once, to the deadline and to the descriptor of `rest`, whichever comes first. What it was set to
-    /// before is forgotten.
+    /// Sets the alarm to go off once, at the deadline of `rest` or when its descriptor is readable,
+    /// whichever comes first. Replaces the previous setting.
     ///
     /// # Examples
     /// ```
@@ -113,7 +113,8 @@ impl std::fmt::Debug for Alarm {
     }
 }
 
-/// Starts the thread; false if there is none to be had.
+/// Starts the thread. Returns false, after a report, if the system has no thread or descriptor for
+/// it.
 fn start() -> bool {
     let thread = crate::carrier::thread::start("sinew-alarm".into(), watch);
     let started = match (&thread, &*BELL) {
@@ -158,7 +159,7 @@ fn watch() {
     }
 }
 
-/// Takes out the alarms that go off: those that are ready, and those whose deadlines have passed.
+/// Takes out the alarms that go off: those in `ready`, and those whose deadlines have passed.
 fn due(ready: &[u64]) -> Vec<Hook> {
     let now = Instant::now();
     let mut set = set();

@@ -1,9 +1,10 @@
-//! The manager of a loop: found, or made.
+//! Finds the manager of a loop, or makes one.
 //!
-//! Two caches: one of the thread, and behind it one of the process. What the first has is the manager itself, which
-//! belongs to the thread; the second knows of all, for threads that have a loop's remote handle only. An entry goes
-//! when its loop does; one that is left, because somebody has dropped the manager in another way, is erased when it is
-//! come across.
+//! There are two caches. The thread's cache leads to the manager itself, which belongs to the
+//! thread. The cache of the process, behind it, knows the managers of all loops; it serves threads
+//! that have only a loop's remote handle. An entry is removed when its loop is destroyed. A stale
+//! entry, left behind because the manager was dropped in another way, is removed when a look-up
+//! meets it.
 
 use super::controller::ReactorLoopController;
 use super::core::{Core, Shared};
@@ -15,17 +16,18 @@ use core::any::TypeId;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 
-/// A loop that can have managers.
+/// A loop for which [`manager_for`] finds or makes managers.
 ///
-/// Implemented by [`EventLoop`]; for a loop of one's own, [`manager_for`] needs these three.
+/// [`EventLoop`] implements it. Implement it for your own loop to use `manager_for` there.
 pub trait Loop {
-    /// A number that no other loop of this kind has, and none that is gone had.
+    /// Returns the number of the loop. No other loop of this type has it, and none that was
+    /// destroyed had it.
     fn number(&self) -> u64;
 
-    /// What runs a new manager of the loop.
+    /// Makes the controller that runs a new manager in this loop.
     fn controller(&self) -> Box<dyn LoopController>;
 
-    /// Has `f` called when the loop goes, on its thread.
+    /// Registers `f`, to be called on the loop's thread when the loop is destroyed.
     fn on_destruction(&self, f: Box<dyn FnOnce()>);
 }
 
@@ -43,13 +45,14 @@ impl Loop for EventLoop {
     }
 }
 
-/// All managers of loops in the process.
+/// The managers of all loops in the process.
 static ALL: SpinLock<BTreeMap<Key, Weak<Shared>>> = SpinLock::new(BTreeMap::new());
 
-/// The manager of a loop: that which it has, or a new one with the usual options. It goes when the loop goes.
+/// Returns the manager of a loop, and makes it with the default options if there is none. The
+/// manager ends when the loop is destroyed.
 ///
 /// # Panics
-/// If there is no descriptor for a new one.
+/// If a new manager cannot be made, for lack of a descriptor for example.
 ///
 /// # Examples
 /// ```
@@ -66,11 +69,12 @@ pub fn manager_for<L: Loop + 'static>(event_loop: &L) -> ManagerHandle {
     manager_for_local::<(), L>(event_loop, Options::new())
 }
 
-/// The same, with options: a loop has a manager for each set of sizes, periods and measurements. The rest of the
-/// options, such as observers, is for a new one.
+/// Returns the manager of a loop with these options, and makes it if there is none. A loop has one
+/// manager for each combination of sizes, periods and measurements. The other options, such as
+/// observers, apply only when a new manager is made.
 ///
 /// # Panics
-/// If there cannot be a new one with these options.
+/// If a new manager cannot be made with these options.
 ///
 /// # Examples
 /// ```
@@ -86,10 +90,11 @@ pub fn manager_for_with<L: Loop + 'static>(event_loop: &L, options: Options) -> 
     manager_for_local::<(), L>(event_loop, options)
 }
 
-/// The same, of several that a loop has: one for each type `T`.
+/// Returns the manager of a loop for the type `T` with these options, and makes it if there is
+/// none. A loop has separate managers for each type; [`manager_for_with`] uses `()`.
 ///
 /// # Panics
-/// If there cannot be a new one with these options.
+/// If a new manager cannot be made with these options.
 ///
 /// # Examples
 /// ```
@@ -125,7 +130,8 @@ pub fn manager_for_local<T: 'static, L: Loop + 'static>(
     }
 }
 
-/// The manager of a loop on another thread, if it has one: that which [`manager_for`] gives there.
+/// Returns a remote handle to the manager that [`manager_for`] gives on the loop's thread, if the
+/// loop has one.
 ///
 /// # Examples
 /// ```
@@ -146,7 +152,7 @@ pub fn remote_for(event_loop: &LoopRemote) -> Option<RemoteHandle> {
     known.filter(|known| known.open.load(Ordering::Acquire)).map(RemoteHandle::new)
 }
 
-/// What this thread knows; what it knows wrongly is erased.
+/// Looks up the thread's cache. Removes the entry if its manager has ended.
 fn of_thread(key: Key) -> Option<ManagerHandle> {
     let core = Core::of_this_thread(current::cached_manager(key)?);
     match core.filter(|core| core.is_open()) {
@@ -158,7 +164,8 @@ fn of_thread(key: Key) -> Option<ManagerHandle> {
     }
 }
 
-/// Has the loop keep a manager, and the caches know it, until the loop goes.
+/// Hands the manager to the loop, which drops it when the loop is destroyed, and enters it in both
+/// caches until then.
 fn keep<L: Loop>(event_loop: &L, key: Key, manager: FiberManager) -> ManagerHandle {
     let handle = manager.handle();
     let shared = manager.shared();

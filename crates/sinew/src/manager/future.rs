@@ -1,4 +1,4 @@
-//! The result of a task.
+//! The result of a task, and the task's duty to deliver it.
 
 use super::core::Shared;
 use super::measure;
@@ -16,7 +16,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::Result;
 
-/// Where the result goes: the value first, then the signal.
+/// Where the task puts its result. The task writes `value` first, and then sets `done`.
 struct Slot<T> {
     value: SpinLock<Option<Result<T>>>,
     done: FiberFuture<()>,
@@ -30,10 +30,11 @@ impl<T> Slot<T> {
     }
 }
 
-/// The result of a task of a manager; see [`add_task_future`](super::ManagerHandle::add_task_future).
+/// The result of a manager's task; see [`add_task_future`](super::ManagerHandle::add_task_future).
 ///
-/// Waiting for it suspends a fiber and blocks a thread. It is a [`Future`] as well. A task that panicked, or was
-/// cancelled, has an error as [`JoinHandle::join`](crate::JoinHandle::join) has. Dropping this lets the task go on.
+/// Waiting for it suspends a fiber and blocks a thread; it can also be awaited as a [`Future`]. If
+/// the task panicked or was cancelled, the result is an error, as in
+/// [`JoinHandle::join`](crate::JoinHandle::join). Dropping the `TaskFuture` lets the task go on.
 ///
 /// A result that is not `Send` stays on the manager's thread:
 /// ```compile_fail,E0277
@@ -47,8 +48,8 @@ impl<T> Slot<T> {
 pub struct TaskFuture<T> {
     slot: Arc<Slot<T>>,
     fiber: Fiber,
-    /// Whom to wake, once it was polled. The signal knows it, but not the type of the result, which need not
-    /// be `Send`.
+    /// The waker of the last poll; unset until the first one. The callback subscribed to `done`
+    /// shares this cell alone: the callback has to be `Send`, and `T` need not be.
     waker: OnceCell<Arc<SpinLock<Option<Waker>>>>,
 }
 
@@ -57,7 +58,7 @@ impl<T> TaskFuture<T> {
         TaskFuture { slot: slot.0, fiber, waker: OnceCell::new() }
     }
 
-    /// Whether the task has ended.
+    /// Returns whether the task has ended.
     ///
     /// # Examples
     /// ```
@@ -77,7 +78,7 @@ impl<T> TaskFuture<T> {
     /// Waits until the task has ended.
     ///
     /// # Panics
-    /// On the manager's own thread outside of a fiber: the task could never end.
+    /// On the manager's own thread outside of a fiber, where the task could never end.
     ///
     /// # Examples
     /// ```
@@ -101,7 +102,7 @@ impl<T> TaskFuture<T> {
         }
     }
 
-    /// Waits until the task has ended, for at most `timeout`; says whether it has.
+    /// Waits until the task has ended, for at most `timeout`. Returns whether it has ended.
     ///
     /// # Examples
     /// ```
@@ -118,7 +119,7 @@ impl<T> TaskFuture<T> {
         self.slot.done.wait_with_timeout(timeout).is_some()
     }
 
-    /// Waits until the task has ended, and takes its result.
+    /// Waits until the task has ended, and returns its result.
     ///
     /// # Panics
     /// As [`wait`](Self::wait).
@@ -139,10 +140,10 @@ impl<T> TaskFuture<T> {
         self.take()
     }
 
-    /// Takes the result, if the task has ended.
+    /// Returns the result if the task has ended, without waiting.
     ///
     /// # Errors
-    /// This, if it has not.
+    /// This `TaskFuture`, if the task has not ended.
     ///
     /// # Examples
     /// ```
@@ -158,7 +159,8 @@ impl<T> TaskFuture<T> {
         if self.is_ready() { Ok(self.take()) } else { Err(self) }
     }
 
-    /// Has `callback` called when the task has ended, by whoever ends it; at once if it has.
+    /// Calls `callback` when the task ends, in the fiber or on the thread that ends it; at once if
+    /// it has ended already.
     ///
     /// # Examples
     /// ```
@@ -177,7 +179,7 @@ impl<T> TaskFuture<T> {
         self.slot.done.subscribe(callback);
     }
 
-    /// The fiber that runs the task.
+    /// Returns the fiber that runs the task.
     ///
     /// # Examples
     /// ```
@@ -273,10 +275,11 @@ impl<T> core::fmt::Debug for TaskFuture<T> {
     }
 }
 
-/// The other end of a [`Promised`].
+/// The receiving end of a [`Promised`].
 pub(super) struct Awaited<T>(Arc<Slot<T>>);
 
-/// The duty of a task to have a result: if it is dropped before, the task was cancelled.
+/// The duty of a task to deliver a result. If it is dropped undelivered, the task never ran, and
+/// the result is a cancellation.
 pub(super) struct Promised<T>(Option<Arc<Slot<T>>>);
 
 impl<T> Promised<T> {
@@ -285,7 +288,8 @@ impl<T> Promised<T> {
         (Promised(Some(slot.clone())), Awaited(slot))
     }
 
-    /// What runs in the fiber of the task.
+    /// Returns the closure for the task's fiber: it calls `f`, catches its panic, and delivers the
+    /// result.
     pub(super) fn kept_by(self, f: impl FnOnce() -> T) -> impl FnOnce() {
         move || measure::around(|| self.keep(f))
     }

@@ -1,25 +1,29 @@
-//! The stack of the thread itself, for what needs a large one.
+//! Calls from a fiber of a manager to the main context: the thread's own, large stack.
 
 use super::measure;
 use crate::cancel;
 use crate::carrier::current;
 use crate::park;
 
-/// Calls `f` on the stack of the thread, from a fiber of a manager, and goes straight on with its result: no other
-/// fiber runs in between. Anywhere else it calls `f` at once, on the caller's own stack.
+/// Calls `f` on the thread's own stack, from a fiber of a manager. The fiber goes on with the
+/// result at once: no other fiber runs in between. Anywhere else this calls `f` on the caller's own
+/// stack.
 ///
-/// For work that needs more stack than a fiber has. There the thread is a plain thread: waits block it, with all
-/// fibers. [Fiber-locals](crate::fiber_local) are those of the fiber. A panic of `f` goes on in the caller.
+/// It is for work that needs more stack than a fiber has. `f` runs on a plain thread: a wait in it
+/// blocks the thread, and all fibers of the manager. The [fiber-locals](crate::fiber_local) in `f`
+/// are those of the calling fiber. A panic of `f` goes on in the caller.
 ///
-/// A fiber of a [`Runtime`](crate::Runtime) stays on its stack too. The thread of a carrier has no main context: code on
-/// its stack is no fiber, so a wait there would block every fiber of the carrier, and a wait for one of them would
-/// never end. The owner of a loop takes that into account; a program that spawns fibers does not know
-/// with which neighbours its fiber shares the carrier. In a runtime, use a larger stack
-/// ([`Builder::stack_size`](crate::Builder::stack_size)), of which only the pages that are touched take memory, or
-/// [`blocking`](crate::blocking()), which calls a closure on the stack of another thread while the fiber waits.
+/// A fiber of a [`Runtime`](crate::Runtime) also calls `f` on its own stack, because the thread of
+/// a carrier has no main context. Code on the carrier's stack is not a fiber: a wait there would
+/// block every fiber of the carrier, and a wait for one of these fibers would never end. The owner
+/// of a loop takes that into account. A program that spawns fibers does not know which other fibers
+/// share the carrier. In a runtime, use a larger stack
+/// ([`Builder::stack_size`](crate::Builder::stack_size)), of which only the touched pages take
+/// memory, or [`blocking`](crate::blocking()), which calls a closure on another thread's stack
+/// while the fiber waits.
 ///
 /// # Panics
-/// In a hook, where a fiber cannot be left.
+/// In a hook or a predicate, where the fiber cannot be suspended.
 ///
 /// # Examples
 /// ```
@@ -45,7 +49,8 @@ pub fn run_in_main_context<R>(f: impl FnOnce() -> R) -> R {
     }
 }
 
-/// Whether the running code is in a fiber, of a manager or of a runtime, and not on the main context.
+/// Returns whether the running code is in a fiber, of a manager or of a runtime. False on the main
+/// context and on a plain thread.
 ///
 /// # Examples
 /// ```

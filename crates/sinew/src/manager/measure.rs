@@ -1,4 +1,4 @@
-//! How long a task runs, and how much of its stack it uses.
+//! Measures the running time of tasks, and how much of its stack a task uses.
 
 use super::core::Core;
 use crate::carrier::current;
@@ -14,9 +14,9 @@ crate::fiber_local! {
     static TIME: RefCell<Option<Rc<RunningTime>>> = RefCell::new(None);
 }
 
-/// How long a fiber has run, by the time that the processor has given to its thread.
+/// The processor time of a fiber, in nanoseconds of its thread's CPU clock.
 struct RunningTime {
-    /// Since when it runs, if it does.
+    /// When the fiber was last resumed; `None` while it is suspended.
     since: Cell<Option<u64>>,
     before: Cell<u64>,
 }
@@ -28,9 +28,9 @@ impl RunningTime {
     }
 }
 
-/// How long this thread has run.
+/// Returns the processor time that this thread has used, in nanoseconds.
 fn thread_time() -> u64 {
-    // SAFETY: all zeros is a valid value, which is filled in.
+    // SAFETY: all zeros is a valid `timespec`, and `clock_gettime` writes only to it.
     let time = unsafe {
         let mut time: libc::timespec = core::mem::zeroed();
         libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time);
@@ -50,8 +50,9 @@ impl Use for RunningTime {
     }
 }
 
-/// How long the running task has run so far, by the processor's time: without that in which it waited, or had
-/// something done on the main context; nothing if it is not [measured](super::TaskOptions::log_running_time).
+/// Returns the processor time that the running task has used so far. Time in which the task waited,
+/// or in which the main context ran a call for it, does not count. `None` if the task is not
+/// [measured](super::TaskOptions::log_running_time).
 ///
 /// # Examples
 /// ```
@@ -73,12 +74,12 @@ pub fn current_task_running_time() -> Option<Duration> {
 }
 
 fn running_time() -> Option<Rc<RunningTime>> {
-    // Whoever has none is not given one for the asking.
+    // A plain thread has no running time, and gets no fiber-local just for this query.
     let has = current::fiber().is_some() || !current::lender().is_null();
     has.then(|| TIME.with(|time| time.borrow().clone())).flatten()
 }
 
-/// Calls `f`, whose time is not that of the running task.
+/// Calls `f`, whose time does not count as running time of the task.
 pub(super) fn unmeasured<R>(f: impl FnOnce() -> R) -> R {
     let measured = current::fiber().is_some_and(|(_, me)| me.flags().has(Flags::SLOTS));
     let time = if measured { running_time() } else { None };
@@ -89,7 +90,7 @@ pub(super) fn unmeasured<R>(f: impl FnOnce() -> R) -> R {
     result
 }
 
-/// Runs a task, and measures what its manager wants to know.
+/// Runs a task, and measures it if its options or its manager ask for that.
 #[inline]
 pub(super) fn around(f: impl FnOnce()) {
     if !is_measured() {
@@ -108,14 +109,14 @@ fn is_measured() -> bool {
     current::fiber().is_some_and(|(_, me)| me.flags().has(Flags::MEASURED))
 }
 
-/// Runs a task, and measures its stack and its time, as it is wanted.
+/// Runs a task, and measures its stack, its time, or both, as its flags and its manager say.
 #[cold]
 fn measured(f: &mut dyn FnMut()) {
     let core = Core::current();
     let timed = current::fiber().is_some_and(|(_, me)| me.flags().has(Flags::TIMED));
     let log = timed || core.as_ref().is_some_and(|core| core.options.log_running_time);
     let record = core.filter(|core| core.is_recorded());
-    // The task's functions begin below this frame, or in it.
+    // The frames of the task lie below this one; inlined functions of the task lie in it.
     let mark = record.and_then(|core| Some((core, Painted::paint()?)));
     if log {
         let time =
@@ -131,7 +132,7 @@ fn measured(f: &mut dyn FnMut()) {
 }
 
 impl Core {
-    /// Whether the stack of the task that begins now is to be measured.
+    /// Counts a task that begins, and returns whether its stack is measured.
     fn is_recorded(&self) -> bool {
         let every = self.options.record_stack_every;
         if every == 0 {
@@ -154,23 +155,25 @@ impl Core {
     }
 }
 
-/// A task that comes closer than this to the end of its stack is reported.
+/// A task that leaves at most this many bytes of its stack unused is reported.
 const MARGIN: usize = 64;
 
-/// What fills a stack that is measured.
+/// The pattern that fills a stack before it is measured.
 const PAINT: u64 = 0xC0DE_5EED_0F1B_E25A;
 
-/// Left alone below the frame that paints: what it calls, and what a signal may need.
+/// Bytes below the painting frame that are not painted: frames of functions that it calls, and of
+/// signal handlers, may lie there.
 const ROOM: usize = 2048;
 
-/// A stack that was filled below the running frames.
+/// A stack that was painted below the frames in use.
 struct Painted(Found);
 
 impl Painted {
-    /// Fills the stack of the running fiber below the frames that are in use.
+    /// Paints the running fiber's stack below the frames in use. `None` if this is not possible.
     #[inline(never)]
     fn paint() -> Option<Painted> {
-        // AddressSanitizer keeps locals elsewhere, and watches what is done with the rest.
+        // AddressSanitizer keeps locals elsewhere, and reports writes to stack memory outside of
+        // frames.
         if cfg!(sinew_asan) {
             return None;
         }
@@ -180,8 +183,8 @@ impl Painted {
         let low = found.range().start.next_multiple_of(8);
         let end = here.saturating_sub(ROOM) & !7;
         for address in (low..end).step_by(8) {
-            // SAFETY: between the end of this fiber's own stack and its frames in use, where nothing is kept:
-            // whoever is called later overwrites what is there.
+            // SAFETY: the address is on this fiber's own stack, below every frame in use. Nothing
+            // is stored there, and later calls overwrite it.
             unsafe {
                 core::ptr::with_exposed_provenance_mut::<u64>(address).write_volatile(PAINT);
             }
@@ -189,13 +192,14 @@ impl Painted {
         Some(Painted(found))
     }
 
-    /// How many bytes of the stack were used since, or before.
+    /// Returns how many bytes of the stack are in use or were used since the painting.
     #[inline(never)]
     fn used(&self) -> usize {
         let range = self.0.range();
         let low = range.start.next_multiple_of(8);
         let is_painted = |address: &usize| {
-            // SAFETY: on this fiber's own stack, which is mapped for as long as it runs.
+            // SAFETY: the address is on this fiber's own stack, which is mapped while the fiber
+            // runs.
             unsafe { core::ptr::with_exposed_provenance::<u64>(*address).read_volatile() == PAINT }
         };
         let first = (low..range.end).step_by(8).find(|address| !is_painted(address));

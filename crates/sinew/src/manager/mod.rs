@@ -1,26 +1,28 @@
-//! Fibers inside somebody else's loop: on a thread that belongs to an event loop, a GUI, a game, a test, or an
+//! Runs fibers inside a loop that another library owns: an event loop, a GUI, a game, a test, or an
 //! async runtime.
 //!
-//! A [`Runtime`](crate::Runtime) has threads of its own. A [`FiberManager`] runs its fibers on the thread that made
-//! it, when that thread's loop calls it, and returns when none of them can go on. They are the same fibers: they
-//! spawn, wait, lock, sleep and read sockets as any other, among themselves and with fibers of runtimes and
-//! threads. What is [spawned](crate::spawn) in one is a task of the same manager.
+//! A [`Runtime`](crate::Runtime) has threads of its own. A [`FiberManager`] runs its fibers on the
+//! thread that made it, when that thread's loop calls it. It returns to the loop when no fiber can
+//! go on. Its fibers are ordinary fibers: they spawn, wait, lock, sleep and read sockets, among
+//! themselves and together with fibers of runtimes and with threads. A fiber that they
+//! [spawn](crate::spawn) is a task of the same manager.
 //!
-//! | the loop is | the controller |
+//! | the loop is | use |
 //! | --- | --- |
-//! | none yet | [`SimpleLoopController`] drives the manager alone |
-//! | something that takes closures | [`ExecutorLoopController`] posts the manager to it |
+//! | none yet | [`SimpleLoopController`], which drives the manager alone |
+//! | something that takes closures | [`ExecutorLoopController`], which posts the manager to it |
 //! | an [`EventLoop`] | [`manager_for`], or a [`ReactorLoopController`] |
-//! | one's own | a [`LoopController`] of one's own |
+//! | your own | your own [`LoopController`] |
 //!
-//! Outside of its fibers the thread is a plain thread, the *main context*: what waits there blocks it. From a fiber,
-//! [`run_in_main_context`] calls something there, on the thread's large stack.
+//! Outside of its fibers the thread is a plain thread, the *main context*. A wait there blocks the
+//! thread. A fiber calls a closure there, on the thread's large stack, with
+//! [`run_in_main_context`].
 //!
 //! # Order
 //!
-//! Ready fibers run first, in the order in which they became ready; then those that other threads have made
-//! ready; then tasks from other threads; until nothing is ready. A fiber that
-//! [yields](crate::yield_now) is ready again when all others have run, and the loop has had a turn.
+//! Ready fibers run first, in the order in which they became ready. Then come fibers that other
+//! threads have made ready, and then tasks from other threads, until nothing is ready. A fiber that
+//! [yields](crate::yield_now) is ready again after all others have run and the loop has had a turn.
 //!
 //! # Examples
 //! ```
@@ -80,10 +82,10 @@ pub use state::TaskState;
 
 use ::core::future::Future;
 
-/// The manager that runs here.
+/// Returns the manager that runs on this thread.
 ///
 /// # Panics
-/// If none does.
+/// If no manager runs on this thread.
 #[track_caller]
 fn here() -> ManagerHandle {
     match ManagerHandle::current() {
@@ -92,10 +94,10 @@ fn here() -> ManagerHandle {
     }
 }
 
-/// Adds a task to the manager that runs here; see [`ManagerHandle::add_task`].
+/// Adds a task to the manager that runs on this thread; see [`ManagerHandle::add_task`].
 ///
 /// # Panics
-/// If none does.
+/// If no manager runs on this thread.
 ///
 /// # Examples
 /// ```
@@ -112,10 +114,11 @@ pub fn add_task(f: impl FnOnce() + 'static) {
     here().add_task(f);
 }
 
-/// Adds a task to the manager that runs here; see [`ManagerHandle::add_task_future`].
+/// Adds a task to the manager that runs on this thread, and returns a future of its result; see
+/// [`ManagerHandle::add_task_future`].
 ///
 /// # Panics
-/// If none does.
+/// If no manager runs on this thread.
 ///
 /// # Examples
 /// ```
@@ -132,10 +135,11 @@ pub fn add_task_future<T: 'static>(f: impl FnOnce() -> T + 'static) -> TaskFutur
     here().add_task_future(f)
 }
 
-/// Adds an eager task to the manager that runs here; see [`ManagerHandle::add_task_eager`].
+/// Adds an eager task to the manager that runs on this thread; see
+/// [`ManagerHandle::add_task_eager`].
 ///
 /// # Panics
-/// If none does, and as there.
+/// If no manager runs on this thread, and as [`ManagerHandle::add_task_eager`].
 ///
 /// # Examples
 /// ```
@@ -152,10 +156,11 @@ pub fn add_task_eager(f: impl FnOnce() + 'static) {
     here().add_task_eager(f);
 }
 
-/// Adds a task with a final closure to the manager that runs here; see [`ManagerHandle::add_task_finally`].
+/// Adds a task with a final closure to the manager that runs on this thread; see
+/// [`ManagerHandle::add_task_finally`].
 ///
 /// # Panics
-/// If none does.
+/// If no manager runs on this thread.
 ///
 /// # Examples
 /// ```
@@ -175,8 +180,8 @@ pub fn add_task_finally<T: 'static>(
     here().add_task_finally(f, finally);
 }
 
-/// Waits for a future: suspends a fiber, of a manager or of a runtime, and blocks a thread. The same as
-/// [`block_on`](crate::block_on).
+/// Waits for a future: suspends the calling fiber, or blocks the calling thread. Does what
+/// [`block_on`](crate::block_on) does.
 ///
 /// # Examples
 /// ```

@@ -1,4 +1,4 @@
-//! Who is told what the fibers of a manager do.
+//! Observers of the fibers of a manager.
 
 use super::core::Core;
 use crate::carrier::embed::Moment;
@@ -6,11 +6,11 @@ use crate::park;
 use crate::spawn::FiberId;
 use std::rc::Rc;
 
-/// Somebody who is told when fibers of a manager start, stop, and become ready to run; see
+/// Receives calls when fibers of a manager start, stop, and become ready to run; see
 /// [`add_observer`](super::ManagerHandle::add_observer).
 ///
-/// Called between two fibers, on the manager's thread: waiting is an error there, and should be short. A panic
-/// is reported, and does no harm.
+/// The manager calls it between two fibers, on its own thread. The methods must not wait, and
+/// should be short. A panic in one of them is reported, and has no other effect.
 ///
 /// # Examples
 /// ```
@@ -36,17 +36,18 @@ use std::rc::Rc;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub trait Observer {
-    /// The fiber is about to run, for the first time or again.
+    /// Called when the fiber is about to run, for the first time or again.
     fn starting(&self, fiber: FiberId) {
         let _ = fiber;
     }
 
-    /// The fiber waited, or has yielded, and is ready to run.
+    /// Called when the fiber has become ready to run, after it waited or yielded.
     fn runnable(&self, fiber: FiberId) {
         let _ = fiber;
     }
 
-    /// The fiber has stopped: to wait, to yield, for the main context, or at its end.
+    /// Called when the fiber has stopped: to wait, to yield, for a call on the main context, or at
+    /// its end.
     fn stopped(&self, fiber: FiberId) {
         let _ = fiber;
     }
@@ -67,7 +68,7 @@ impl Core {
         drop(removed);
     }
 
-    /// Has the carrier tell those who are there now.
+    /// Makes the carrier call the present observers; switches the calls off if there are none.
     pub(super) fn heed_observers(self: &Rc<Self>) {
         let any = !self.observers.borrow().is_empty();
         let core = Rc::downgrade(self);

@@ -7,7 +7,7 @@ use core::time::Duration;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// What is called with the payload of a panic, and where it was.
+/// A function that gets the payload of a panic, and the place of the panic.
 pub(super) type PanicCallback = dyn Fn(&(dyn Any + Send), &str);
 
 /// Settings of a [`FiberManager`](super::FiberManager).
@@ -34,11 +34,12 @@ pub struct Options {
     pub(super) observers: Vec<Rc<dyn Observer>>,
 }
 
-/// Stacks that a manager keeps, if nothing else is said.
+/// The default of [`Options::max_pooled`].
 const MAX_POOLED: usize = 1000;
 
 impl Options {
-    /// Stacks of 256 KiB, of which up to 1,000 are kept.
+    /// Returns the default settings: stacks of 256 KiB, of which up to 1,000 are kept for later
+    /// fibers.
     ///
     /// # Examples
     /// ```
@@ -62,7 +63,7 @@ impl Options {
         }
     }
 
-    /// The settings that can be compared.
+    /// Returns the settings that tell managers of one loop apart, as numbers.
     pub(super) fn numbers(&self) -> [u64; 8] {
         let period = self.pool_resize_period.map_or(0, |period| period.as_nanos() as u64);
         [
@@ -77,7 +78,7 @@ impl Options {
         ]
     }
 
-    /// The name under which dumps and reports show the manager: `manager`, if not set.
+    /// Sets the name under which dumps and reports show the manager. The default is `manager`.
     ///
     /// # Examples
     /// ```
@@ -94,7 +95,8 @@ impl Options {
         self
     }
 
-    /// Bytes of the stack of each fiber, a multiple of the page and at least 16 KiB: 256 KiB if not set.
+    /// Sets the size of each fiber's stack in bytes: a multiple of the page size, at least 16 KiB.
+    /// The default is 256 KiB.
     ///
     /// # Examples
     /// ```
@@ -111,8 +113,8 @@ impl Options {
         self
     }
 
-    /// Pages below each stack that fault when it overflows. There are at least 64 KiB of them, also if this
-    /// says less.
+    /// Sets how many pages below each stack fault when the stack overflows. There are always at
+    /// least 64 KiB of them.
     ///
     /// # Examples
     /// ```
@@ -129,8 +131,9 @@ impl Options {
         self
     }
 
-    /// What happens when a [pinned](crate::pinned) fiber of the manager waits. If not set, the environment
-    /// variable `SINEW_PINNED` (`warn`, `error` or `silent`) decides, and without it the wait is reported.
+    /// Sets what happens when a [pinned](crate::pinned) fiber of the manager waits. If it is not
+    /// set, the environment variable `SINEW_PINNED` (`warn`, `error` or `silent`) decides; without
+    /// the variable, the wait is reported.
     ///
     /// # Examples
     /// ```
@@ -150,7 +153,7 @@ impl Options {
         self
     }
 
-    /// Stacks of fibers that have ended that are kept for the next ones: 1,000 if not set.
+    /// Sets how many stacks of ended fibers are kept for later fibers. The default is 1,000.
     ///
     /// # Examples
     /// ```
@@ -168,8 +171,9 @@ impl Options {
         self
     }
 
-    /// Every so often, gives back the stacks that nobody needed since the last time, down to
-    /// [`max_pooled`](Self::max_pooled). Until then all are kept. If not set, no more than that are ever kept.
+    /// Sets how often stacks are given back that were not needed since the last time, down to
+    /// [`max_pooled`](Self::max_pooled). In between, all stacks are kept. If no period is set, at
+    /// most `max_pooled` stacks are ever kept.
     ///
     /// # Examples
     /// ```
@@ -184,9 +188,9 @@ impl Options {
         self
     }
 
-    /// Measures how much of its stack every so many-th task has used; see
-    /// [`stack_high_water_mark`](super::ManagerHandle::stack_high_water_mark). None, if not set: measuring fills
-    /// the stack, all of it, before the task.
+    /// Measures the stack of every `tasks`-th task; see
+    /// [`stack_high_water_mark`](super::ManagerHandle::stack_high_water_mark). By default, no stack
+    /// is measured, because measuring fills the whole stack before the task begins.
     ///
     /// # Examples
     /// ```
@@ -204,7 +208,7 @@ impl Options {
         self
     }
 
-    /// Measures the [running time](super::current_task_running_time) of every task.
+    /// Sets whether the [running time](super::current_task_running_time) of every task is measured.
     ///
     /// # Examples
     /// ```
@@ -221,8 +225,8 @@ impl Options {
         self
     }
 
-    /// Called with what a task has panicked with, and with where that was. If not set, the
-    /// [report hook](crate::set_report_hook) is told.
+    /// Sets the function that gets the payload of a task's panic, and a text that says where the
+    /// panic happened. If it is not set, the [report hook](crate::set_report_hook) gets a report.
     ///
     /// # Examples
     /// ```
@@ -243,7 +247,7 @@ impl Options {
         self
     }
 
-    /// Somebody who is told of starts, stops and wakes of all fibers.
+    /// Adds an observer of all fibers' starts, stops and wakes.
     ///
     /// # Examples
     /// ```
@@ -305,7 +309,7 @@ pub struct TaskOptions {
 }
 
 impl TaskOptions {
-    /// Those of the manager.
+    /// Returns options that change nothing: the settings of the manager apply.
     ///
     /// # Examples
     /// ```
@@ -316,7 +320,7 @@ impl TaskOptions {
         TaskOptions::default()
     }
 
-    /// The name of the fiber, for dumps and reports.
+    /// Sets the name of the fiber, for dumps and reports.
     ///
     /// # Examples
     /// ```
@@ -328,7 +332,7 @@ impl TaskOptions {
         self
     }
 
-    /// Bytes of its stack: those of the manager's stacks if not set.
+    /// Sets the size of the task's stack in bytes. The default is the stack size of the manager.
     ///
     /// # Examples
     /// ```
@@ -340,7 +344,7 @@ impl TaskOptions {
         self
     }
 
-    /// Measures its [running time](super::current_task_running_time).
+    /// Sets whether the task's [running time](super::current_task_running_time) is measured.
     ///
     /// # Examples
     /// ```

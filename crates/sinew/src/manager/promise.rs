@@ -1,11 +1,12 @@
-//! A value that somebody else will have: a fiber waits for it.
+//! Waits for a value that a callback delivers.
 
 use crate::sync::channel::{OneshotSender, oneshot};
 use sinew_context::catch_panic;
 use std::fmt;
 use std::panic::AssertUnwindSafe;
 
-/// A promise of a value, made by [`await_with`]. Dropping it breaks it.
+/// The duty to deliver a value to a caller of [`await_with`]. Dropping it without a value breaks
+/// the promise.
 #[derive(Debug)]
 pub struct Promise<T>(OneshotSender<Result<T, Payload>>);
 
@@ -24,7 +25,7 @@ impl fmt::Display for BrokenPromise {
 impl std::error::Error for BrokenPromise {}
 
 impl<T> Promise<T> {
-    /// Keeps the promise; from any thread. What nobody waits for any more is dropped.
+    /// Delivers the value, from any thread. If the waiter is gone, the value is dropped.
     ///
     /// # Examples
     /// ```
@@ -36,9 +37,10 @@ impl<T> Promise<T> {
         let _ = self.0.send(Ok(value));
     }
 
-    /// Keeps the promise with the result of `f`. If `f` panics, the panic goes on in the waiter.
+    /// Delivers the result of `f`. If `f` panics, the panic goes on in the waiter.
     ///
-    /// If `f` runs in a first-class fiber that is dropped meanwhile, the fiber is unwound and the promise is broken.
+    /// If `f` runs in a first-class fiber that is dropped meanwhile, the fiber is unwound and the
+    /// promise is broken.
     ///
     /// # Examples
     /// ```
@@ -51,18 +53,19 @@ impl<T> Promise<T> {
     }
 }
 
-/// Calls `f` with a promise, and waits until it is kept.
+/// Calls `f` with a [`Promise`], and waits for the value that is delivered through it.
 ///
-/// In a fiber of a manager, `f` runs on the main context. On a plain thread, the thread waits.
+/// In a fiber of a manager, `f` runs on the main context. On a plain thread, the wait blocks the
+/// thread.
 ///
 /// # Errors
-/// If the promise was dropped.
+/// [`BrokenPromise`] if the promise was dropped without a value.
 ///
 /// # Examples
 /// ```
 /// use sinew::manager::{BrokenPromise, await_with};
 ///
-/// // Something that calls back, from wherever it likes.
+/// // An interface that calls back on another thread.
 /// fn request(done: impl FnOnce(u32) + Send + 'static) {
 ///     std::thread::spawn(move || done(7));
 /// }

@@ -1,4 +1,4 @@
-//! A manager, as other threads see it.
+//! The handle by which other threads use a manager.
 
 use super::core::Shared;
 use super::future::Promised;
@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 /// Adds tasks to a manager from any thread; see [`ManagerHandle::remote`](super::ManagerHandle::remote).
 ///
-/// Tasks inherit the [fiber-locals](crate::fiber_local) of who adds them. After the end of the manager, tasks
-/// are dropped without having run.
+/// A task inherits the [fiber-locals](crate::fiber_local) of the fiber or thread that adds it. A
+/// task that is added after the end of the manager is dropped without having run.
 #[derive(Clone)]
 pub struct RemoteHandle {
     shared: Arc<Shared>,
@@ -22,7 +22,7 @@ impl RemoteHandle {
         RemoteHandle { shared }
     }
 
-    /// Adds a task.
+    /// Adds a task, which runs on the manager's thread.
     ///
     /// # Examples
     /// ```
@@ -36,7 +36,7 @@ impl RemoteHandle {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     ///
-    /// What it captures crosses threads:
+    /// The closure's captures cross threads, so they must be `Send`:
     /// ```compile_fail,E0277
     /// use sinew::manager::{FiberManager, Options, SimpleLoopController};
     ///
@@ -48,7 +48,7 @@ impl RemoteHandle {
         self.add(TaskOptions::new(), f);
     }
 
-    /// Adds a task; the handle has its result.
+    /// Adds a task, which runs on the manager's thread, and returns a future of its result.
     ///
     /// # Examples
     /// ```
@@ -62,7 +62,7 @@ impl RemoteHandle {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     ///
-    /// So does its result:
+    /// The result crosses threads too:
     /// ```compile_fail,E0277
     /// use sinew::manager::{FiberManager, Options, SimpleLoopController};
     ///
@@ -89,12 +89,12 @@ impl RemoteHandle {
     ) -> TaskFuture<T> {
         let (promised, slot) = Promised::new(self.shared.clone());
         let control = self.submit(&options, 2, promised.kept_by(f));
-        // SAFETY: the second reference is ours.
+        // SAFETY: `submit` counted two references. The fiber has one, and this takes the other.
         let fiber = Fiber::from_ref(unsafe { FiberRef::from_counted(control) });
         TaskFuture::new(slot, fiber)
     }
 
-    /// Whether the manager was not dropped.
+    /// Returns whether the manager exists. False once it was dropped.
     ///
     /// # Examples
     /// ```
@@ -120,7 +120,8 @@ impl RemoteHandle {
     ) -> &'static crate::fiber::Control {
         let crew = &self.shared.crew;
         let traits = task::traits(crew, options);
-        // SAFETY: the closure is `Send` and borrows nothing; the caller has wrapped it in what catches its panic.
+        // SAFETY: the closure is `Send` and `'static`. It does not panic: `contained` and
+        // `kept_by`, which the callers wrap it in, catch the panic of the user's closure.
         unsafe { managed::submit_remote(crew, references, traits, f) }
     }
 }

@@ -1,9 +1,9 @@
-//! How far a task has come.
+//! The states of a task.
 
 use crate::fiber::life::STARTED;
 use crate::spawn::{Fiber, State};
 
-/// How far a fiber of a manager has come.
+/// The state of a fiber of a manager.
 ///
 /// ```text
 ///                        (4) yield_now           (7) all others have run
@@ -17,28 +17,29 @@ use crate::spawn::{Fiber, State};
 ///                             (6) main context        (9)
 /// ```
 ///
-/// The same, less finely, is [`State`]: what [`sinew::fibers`](crate::fibers) and dumps show.
+/// [`State`] is a coarser view of it, which [`sinew::fibers`](crate::fibers) and dumps show.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum TaskState {
-    /// Has no task: it has ended.
+    /// The fiber has ended, and has no task.
     Invalid,
-    /// Has been added, and has not run.
+    /// The task was added, and has not run.
     NotStarted,
-    /// Waited or yielded, and can go on.
+    /// The fiber has waited or yielded, and can go on.
     Ready,
-    /// Is running.
+    /// The fiber is running.
     Running,
-    /// Waits.
+    /// The fiber waits.
     Awaiting,
-    /// Has interrupted itself for something on the main context, or for an eager task; goes on right after it.
+    /// The fiber has interrupted itself for a call on the main context or for an eager task, and
+    /// goes on right after it.
     AwaitingImmediate,
-    /// Lets everything else run.
+    /// The fiber has yielded to all others.
     Yielded,
 }
 
 impl TaskState {
-    /// The state of a fiber at this moment.
+    /// Returns the state of a fiber at this moment.
     ///
     /// # Examples
     /// ```

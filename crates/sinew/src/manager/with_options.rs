@@ -1,4 +1,5 @@
-//! All forms of tasks, with options: [`ManagerHandle::add_task_with`] and its siblings.
+//! The methods that add tasks with options: [`ManagerHandle::add_task_future_with`] and its
+//! siblings.
 
 use super::future::TaskFuture;
 use super::handle::ManagerHandle;
@@ -7,7 +8,8 @@ use super::remote::RemoteHandle;
 use super::task::{self, Added};
 
 impl ManagerHandle {
-    /// As [`add_task_future`](Self::add_task_future), with options.
+    /// Adds a task with options, and returns a future of its result; see
+    /// [`add_task_future`](Self::add_task_future).
     ///
     /// # Panics
     /// If the stack size is out of range.
@@ -35,10 +37,10 @@ impl ManagerHandle {
         task::add_future(&core, Added::task(options), f)
     }
 
-    /// As [`add_task_eager`](Self::add_task_eager), with options.
+    /// Runs a task with options until it first waits; see [`add_task_eager`](Self::add_task_eager).
     ///
     /// # Panics
-    /// As there, and if the stack size is out of range.
+    /// As [`add_task_eager`](Self::add_task_eager), and if the stack size is out of range.
     ///
     /// # Examples
     /// ```
@@ -55,10 +57,11 @@ impl ManagerHandle {
         task::add(&core, Added::eager(options), f);
     }
 
-    /// As [`add_task_eager_future`](Self::add_task_eager_future), with options.
+    /// Runs a task with options until it first waits, and returns a future of its result; see
+    /// [`add_task_eager_future`](Self::add_task_eager_future).
     ///
     /// # Panics
-    /// As there, and if the stack size is out of range.
+    /// As [`add_task_eager`](Self::add_task_eager), and if the stack size is out of range.
     ///
     /// # Examples
     /// ```
@@ -79,7 +82,8 @@ impl ManagerHandle {
         task::add_future(&core, Added::eager(options), f)
     }
 
-    /// As [`add_task_finally`](Self::add_task_finally), with options for the task.
+    /// Adds a task with options, and calls `finally` with its result; see
+    /// [`add_task_finally`](Self::add_task_finally).
     ///
     /// # Panics
     /// If the stack size is out of range.
@@ -106,10 +110,11 @@ impl ManagerHandle {
         task::add_finally(&core, Added::task(options), f, finally);
     }
 
-    /// As [`add_task_finally_eager`](Self::add_task_finally_eager), with options for the task.
+    /// Runs a task with options until it first waits, and calls `finally` with its result; see
+    /// [`add_task_finally_eager`](Self::add_task_finally_eager).
     ///
     /// # Panics
-    /// As there, and if the stack size is out of range.
+    /// As [`add_task_eager`](Self::add_task_eager), and if the stack size is out of range.
     ///
     /// # Examples
     /// ```
@@ -133,7 +138,7 @@ impl ManagerHandle {
 }
 
 impl RemoteHandle {
-    /// As [`add_task_remote`](Self::add_task_remote), with options.
+    /// Adds a task with options from any thread; see [`add_task_remote`](Self::add_task_remote).
     ///
     /// # Panics
     /// If the stack size is out of range.
@@ -156,7 +161,8 @@ impl RemoteHandle {
         self.add(options, f);
     }
 
-    /// As [`add_task_remote_future`](Self::add_task_remote_future), with options.
+    /// Adds a task with options from any thread, and returns a future of its result; see
+    /// [`add_task_remote_future`](Self::add_task_remote_future).
     ///
     /// # Panics
     /// If the stack size is out of range.
