@@ -1,4 +1,7 @@
-//! The inside of a manager: its carrier, its controller, and what they tell each other.
+//! The inside of a manager: its carrier, its controller, and the calls between them.
+//!
+//! `README.md` of this module has the protocol by which the controller learns of work, and the
+//! proof that no wake is lost.
 
 use super::options::{Options, PanicCallback};
 use super::{LoopController, Observer, Rest, Runner};
@@ -20,22 +23,25 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::thread::ThreadId;
 
-/// What other threads may know of a manager.
+/// The part of a manager that other threads share.
 pub(super) struct Shared {
     pub(super) crew: Arc<Crew>,
-    /// Whether the controller has been told that there is something to do, and has not run since.
+    /// Whether the controller was told that there is something to do, and has not run the manager
+    /// since.
     pub(super) scheduled: AtomicBool,
-    /// Until the manager is dropped.
+    /// True until the manager is dropped.
     pub(super) open: AtomicBool,
     pub(super) thread: ThreadId,
-    /// Taken out when the manager ends: it may lead back to this.
+    /// The controller's remote hook. Taken out when the manager ends, because it may hold a
+    /// reference to this `Shared`.
     remote: SpinLock<Option<Arc<dyn Fn() + Send + Sync>>>,
 }
 
 impl Shared {
-    /// Tells the controller that there is something to do, unless it knows.
+    /// Tells the controller that there is something to do, unless it was told already.
     pub(super) fn schedule(&self) {
-        // ORDERING: AcqRel: whoever finds it set has put in its work before the run that clears it looks.
+        // ORDERING: AcqRel; pairs with the swap in `Core::run`. A caller that finds the flag set
+        // has queued its work before the run that clears the flag looks for work.
         if self.open.load(Ordering::Acquire) && !self.scheduled.swap(true, Ordering::AcqRel) {
             let remote = self.remote.lock().clone();
             if let Some(remote) = remote {
@@ -44,7 +50,7 @@ impl Shared {
         }
     }
 
-    /// Says whose thread this is, if it is not the manager's.
+    /// Panics if this is not the manager's thread.
     #[track_caller]
     pub(super) fn check_thread(&self) {
         let here = std::thread::current().id();
@@ -58,20 +64,20 @@ impl Shared {
     }
 }
 
-/// How far the end of a manager has come.
+/// The progress of a manager's end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum End {
     Open,
-    /// Dropped while it runs: it ends when that is over.
+    /// The manager was dropped while it ran, and ends when the outermost run has returned.
     Wanted,
     Begun,
-    /// No fiber is left. The carrier is given back with the last reference to the core.
+    /// No fiber is left. The last reference to the core gives the carrier back.
     Done,
-    /// Fibers are left that did not end in time. Everything stays as it is.
+    /// Some fibers did not end in time. The manager, its carrier and their stacks are leaked.
     Abandoned,
 }
 
-/// The inside of a manager; see the page of this module.
+/// The inside of a manager. It belongs to the manager's thread.
 pub(super) struct Core {
     pub(super) carrier: &'static Carrier,
     pub(super) crew: Arc<Crew>,
@@ -80,20 +86,20 @@ pub(super) struct Core {
     controller: OnceCell<Box<dyn LoopController>>,
     pub(super) observers: RefCell<Vec<Rc<dyn Observer>>>,
     pub(super) panic_callback: RefCell<Option<Rc<PanicCallback>>>,
-    /// Tasks until the next one whose stack is measured.
+    /// How many tasks begin until the next one whose stack is measured.
     pub(super) until_record: Cell<usize>,
     pub(super) high_water: Cell<usize>,
     end: Cell<End>,
-    /// What the controller was told last.
+    /// The last `Rest` that the controller was told.
     rest: Cell<Rest>,
     busy: Cell<bool>,
-    /// How many times the inbox is looked at before a sleep.
+    /// How many times `sleep` looks into the inbox before it sleeps.
     looks: Cell<u32>,
-    /// Whether the controller wanted to run it when it was running.
+    /// Whether the controller called while the manager was running.
     again: Cell<bool>,
-    /// Whether `run` is under way.
+    /// Whether `run` is in progress.
     pub(super) running: Cell<bool>,
-    /// When the pool was last looked at.
+    /// When the pool was last resized.
     resized: Cell<u64>,
 }
 
@@ -129,7 +135,8 @@ impl Core {
         let backend = environment::backend()?;
         let crew = Crew::new(1, settings, |bell| Box::new(Reactor::of_loop(backend, bell)))?;
         let carrier = crew.carriers[0];
-        // One is the carrier's spare. If the pool is resized, that is what limits it.
+        // The carrier's spare stack counts as one. With a resize period, the periodic resize limits
+        // the pool instead.
         let most = match options.pool_resize_period {
             Some(_) => usize::MAX,
             None => options.max_pooled.saturating_sub(1),
@@ -163,13 +170,14 @@ impl Core {
         let owner: Weak<dyn Any> = Rc::downgrade(&core) as Weak<dyn Any>;
         tenants::add(core.crew.number, owner.clone());
         carrier.embed(Arc::new(move || shared.schedule()), owner);
-        // From here on it has to be ended in order.
+        // From here on the carrier is in use, and only `shut_down` may end it.
         let guard = EndUnlessForgotten(&core);
         controller.attach(Runner::new(&core));
         *core.shared.remote.lock() = Some(controller.remote());
         let _ = core.controller.set(controller);
         core::mem::forget(guard);
-        // It may have got tasks before there was anybody to tell. Who did so has found no hook, and is seen here.
+        // Tasks may have been added before there was a controller to tell. The adder found neither
+        // a controller nor a remote hook, and left `scheduled` set.
         if core.shared.scheduled.swap(false, Ordering::AcqRel) || core.has_tasks() {
             core.settle(true);
         }
@@ -179,13 +187,13 @@ impl Core {
         Ok(core)
     }
 
-    /// The manager whose loop runs on this thread.
+    /// Returns the manager that runs on this thread, the innermost if several do.
     pub(super) fn current() -> Option<Rc<Core>> {
         let (carrier, _) = current::running()?;
         carrier.owner()?.upgrade()?.downcast::<Core>().ok()
     }
 
-    /// The manager with this number, if it belongs to this thread.
+    /// Returns the manager with this number, if it belongs to this thread.
     pub(super) fn of_this_thread(number: u32) -> Option<Rc<Core>> {
         tenants::find(number)?.upgrade()?.downcast::<Core>().ok()
     }
@@ -194,8 +202,8 @@ impl Core {
         self.end.get() == End::Open
     }
 
-    /// Whether everything is over: there is nothing to be seen or run. Somebody may have a reference still, who called
-    /// the controller that ended the manager.
+    /// Whether the manager has ended: nothing is left to look at or to run. A caller of the
+    /// controller may still hold a reference, if the controller dropped the manager in that call.
     pub(super) fn has_ended(&self) -> bool {
         self.end.get() == End::Done
     }
@@ -209,13 +217,15 @@ impl Core {
         );
     }
 
-    /// Whether a fiber of this manager runs, and not its main context, or a hook.
+    /// Whether a fiber of this manager runs; false on its main context and in a hook.
     pub(super) fn is_inside(&self) -> bool {
-        // SAFETY: blocks are never unmapped. That of a fiber that has ended is current in hooks only.
+        // SAFETY: control blocks are never unmapped. The current block belongs to an ended fiber
+        // only in a hook, and `is_aside` excludes hooks.
         !self.carrier.is_aside() && !unsafe { &*self.carrier.current() }.flags().has(Flags::ROOT)
     }
 
-    /// There is something to run.
+    /// Tells the controller that there is something to run, unless a step is in progress or the
+    /// controller was told already.
     #[inline(always)]
     pub(super) fn schedule(&self) {
         if !self.carrier.is_stepping() && !self.shared.scheduled.load(Ordering::Relaxed) {
@@ -226,10 +236,11 @@ impl Core {
     #[cold]
     fn schedule_now(&self) {
         if self.is_open() && !self.shared.scheduled.swap(true, Ordering::AcqRel) {
-            // Who makes the manager looks for what was to be run before it has a controller.
+            // Without a controller, `Core::new` is in progress, and looks at `scheduled` when it
+            // has one.
             let Some(controller) = self.controller.get() else { return };
             let schedule = || {
-                // There is something to run, so there are tasks.
+                // There is something to run, so the manager has tasks.
                 if !self.busy.replace(true) {
                     controller.keep_alive(true);
                 }
@@ -243,8 +254,8 @@ impl Core {
         }
     }
 
-    /// The same for one whose turn may come when it is running already: then nothing is done, and the next turn
-    /// comes when that is over.
+    /// Runs the ready fibers, for a loop that may call while the manager is running already. In
+    /// that case nothing happens here, and the controller is told again when the outer run is over.
     pub(super) fn run_in_turn(&self) {
         if self.carrier.is_entered() {
             self.run_later();
@@ -253,20 +264,20 @@ impl Core {
         }
     }
 
-    /// The controller is told again when what runs at present is over.
+    /// Arranges that the controller is told again when the run in progress is over.
     fn run_later(&self) {
         self.again.set(true);
         self.shared.scheduled.store(false, Ordering::Release);
     }
 
-    /// Runs what is ready, until nothing is.
+    /// Runs ready fibers until none is left.
     #[track_caller]
     pub(super) fn run(&self) {
         if matches!(self.end.get(), End::Done | End::Abandoned) {
             return;
         }
         if self.carrier.is_entered() {
-            // It was perhaps the one time that the controller was to do so.
+            // The controller may call only once each time it is told, so it has to be told again.
             self.run_later();
             panic!(
                 "the loop of the manager \"{}\" was run inside of itself, {}",
@@ -289,13 +300,15 @@ impl Core {
         self.running.set(true);
         let _running = Running(&self.running);
         self.carrier.silence();
-        // ORDERING: AcqRel: what was put in before is seen by what follows.
+        // ORDERING: AcqRel; pairs with the swap in `Shared::schedule`. The step below sees the work
+        // that was queued before the flag was set.
         self.shared.scheduled.swap(false, Ordering::AcqRel);
         let again = park::on_large_stack(|| self.carrier.step());
         self.settle(again);
     }
 
-    /// Tells the controller how things are, when fibers have run.
+    /// Tells the controller, after fibers have run, when to run the manager again and whether it
+    /// has tasks.
     pub(super) fn settle(&self, again: bool) {
         if self.carrier.is_entered() {
             return;
@@ -308,13 +321,13 @@ impl Core {
         if again | self.again.take() || self.carrier.is_due() {
             self.schedule_now();
         }
-        // Whenever it is called, the controller may end the manager.
+        // The controller may end the manager in any call to it.
         if !self.is_open() {
             return;
         }
         let mut rest = Rest { deadline: self.next_deadline(), fd: self.watched_fd() };
         if rest.fd.is_none() && self.crew.drivers[0].is_active() {
-            // Nothing says when something has happened.
+            // No descriptor reports events, so the loop has to look for them from time to time.
             let look = std::time::Instant::now() + LOOK;
             rest.deadline = Some(rest.deadline.map_or(look, |deadline| deadline.min(look)));
         }
@@ -333,7 +346,7 @@ impl Core {
         }
     }
 
-    /// How many tasks have not ended.
+    /// Returns how many tasks have not ended.
     pub(super) fn live(&self) -> usize {
         self.crew.live()
     }
@@ -342,7 +355,7 @@ impl Core {
         !self.crew.is_empty()
     }
 
-    /// When the manager is to be run again, if nothing happens before.
+    /// Returns when the manager is to be run again if nothing happens before.
     pub(super) fn next_deadline(&self) -> Option<std::time::Instant> {
         let mut next = self.carrier.next_deadline();
         if let Some(period) = self.options.pool_resize_period
@@ -353,19 +366,19 @@ impl Core {
         clock::to_instant(next)
     }
 
-    /// What has to be watched for the fibers, if any of them waits for a descriptor.
+    /// Returns the descriptor that the loop has to watch, if a fiber waits for one.
     fn watched_fd(&self) -> Option<RawFd> {
         self.crew.drivers[0].is_active().then(|| self.fd()).flatten()
     }
 
-    /// The same whether or not any of them does.
+    /// Returns the descriptor that reports events for fibers, whether or not a fiber waits for one.
     pub(super) fn fd(&self) -> Option<RawFd> {
         let driver = &self.crew.drivers[0];
         driver.open();
         driver.as_fd().map(|fd| fd.as_raw_fd())
     }
 
-    /// Sleeps until there may be something to do, at most for so long.
+    /// Sleeps until there may be something to do, at most for `timeout`.
     pub(super) fn sleep(&self, timeout: Option<Duration>) {
         if self.has_ended() {
             return;
@@ -382,7 +395,7 @@ impl Core {
         self.looks.set(looks.min(MOST_LOOKS));
     }
 
-    /// Gives back stacks that nobody has needed for a while.
+    /// Gives back stacks that were not needed during the last period.
     fn resize_pool(&self) {
         if self.options.max_pooled == 0 {
             self.carrier.drop_spare();
@@ -395,10 +408,11 @@ impl Core {
         }
     }
 
-    /// The manager is dropped: everything that is left is cancelled, and run until it has ended. True if it has,
-    /// within `timeout` if there is one.
+    /// Ends the manager: cancels all fibers, and runs them until they have ended. Returns whether
+    /// they have, within `timeout` if there is one.
     ///
-    /// If this is inside of what it ends, it ends when that is over.
+    /// If the manager is running, this only marks it, and returns false. The manager ends when the
+    /// outermost run has returned.
     pub(super) fn shut_down(&self, timeout: Option<Duration>) -> bool {
         match self.end.get() {
             End::Open | End::Wanted => {}
@@ -429,7 +443,8 @@ impl Core {
             }
             let until = deadline.min(self.carrier.next_deadline()).min(clock::after(now, round));
             self.sleep(clock::until(now, until));
-            // A fiber may have been made that was not seen.
+            // A new fiber may have escaped `cancel_all`, so the next round comes even if nothing
+            // happens.
             round = (round * 2).min(LAST_ROUND);
         }
         self.end.set(End::Done);
@@ -439,7 +454,7 @@ impl Core {
         true
     }
 
-    /// Tells the controller that there is nothing to be run any more.
+    /// Tells the controller that there is nothing left to run.
     fn tell_of_end(&self) {
         let remote = self.shared.remote.lock().take();
         let told = report::contain(|| {
@@ -462,12 +477,13 @@ impl Core {
     fn abandon(&self) -> bool {
         self.end.set(End::Abandoned);
         self.tell_of_end();
-        // Fibers are left, with stacks that others may have borrowed from: nothing is given back.
+        // The remaining fibers may have lent data on their stacks, so nothing is given back.
         core::mem::forget(self.crew.clone());
         false
     }
 
-    /// What has panicked, and where.
+    /// Hands the payload of a panic to the panic callback, or reports it if there is no callback.
+    /// `place` says where the panic happened. A cancellation is dropped silently.
     #[cold]
     pub(super) fn panicked(&self, payload: Box<dyn Any + Send>, place: &str) {
         if crate::cancel::is_cancel(&*payload) {
@@ -497,13 +513,14 @@ impl Core {
 impl Drop for Core {
     fn drop(&mut self) {
         if self.has_ended() {
-            // From here on the carrier may be anybody's: nobody can look at it by this.
+            // This was the last reference, so nothing reaches the carrier through the core. From
+            // here on another crew may use the carrier.
             let _ = self.crew.thread_ended();
         }
     }
 }
 
-/// Ends a manager of which the controller has panicked when it was told of it.
+/// Ends the manager if its controller panics while `Core::new` attaches it.
 struct EndUnlessForgotten<'a>(&'a Rc<Core>);
 
 impl Drop for EndUnlessForgotten<'_> {
@@ -512,20 +529,21 @@ impl Drop for EndUnlessForgotten<'_> {
     }
 }
 
-/// How long it takes at most until a loop notices what has happened, with a backend that has no descriptor to watch.
+/// The longest time until a loop notices an event, with a backend that has no descriptor to watch.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// Looks into the inbox before a sleep, at most: some ten microseconds; and how many there are at first.
+/// The most looks into the inbox before a sleep, which take some ten microseconds; and the fewest
+/// after a short sleep.
 const MOST_LOOKS: u32 = 1024;
 const FIRST_LOOKS: u32 = 64;
 /// A sleep that ended in less than this, in nanoseconds, was hardly worth it.
 const SHORT_SLEEP: u64 = 100_000;
 
-/// How long to sleep between two looks for fibers that were missed, at first and at last.
+/// The first and the longest pause between two rounds of `shut_down` that cancel fibers.
 const ROUND: Duration = Duration::from_millis(5);
 const LAST_ROUND: Duration = Duration::from_secs(1);
 
-/// The text of a panic.
+/// Returns the text of a panic's payload.
 fn message(payload: &(dyn Any + Send)) -> &str {
     payload
         .downcast_ref::<&str>()

@@ -1,4 +1,4 @@
-//! A closure becomes a task.
+//! Makes a task of a closure: a fiber of the manager, in a queue or run at once.
 
 use super::core::Core;
 use super::future::{Promised, TaskFuture};
@@ -14,11 +14,11 @@ use crate::spawn::{Fiber, describe};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
-/// Where a panic was, for the panic callback.
+/// The places of panics, for the panic callback.
 const IN_TASK: &str = "a task";
 const IN_FINALLY: &str = "the final closure of a task";
 
-/// How a task is added.
+/// The options of a new task, and whether it is eager.
 pub(super) struct Added {
     options: TaskOptions,
     eager: bool,
@@ -34,7 +34,7 @@ impl Added {
     }
 }
 
-/// What runs in the fiber of a task: what it panics with goes to the manager.
+/// Returns the closure for the task's fiber: it calls `f`, and hands its panic to the manager.
 pub(super) fn contained(f: impl FnOnce()) -> impl FnOnce() {
     move || {
         let run = || {
@@ -56,13 +56,14 @@ fn panicked(payload: Box<dyn core::any::Any + Send>, place: &str) {
     }
 }
 
-/// Adds a task without settings.
+/// Adds a task without options.
 #[inline]
 pub(super) fn add_plain(core: &Rc<Core>, f: impl FnOnce() + 'static) {
     let inherited = managed::inherited_here();
     core.assert_open();
-    // SAFETY: a core belongs to its thread, which is the carrier's as long as it is open. The closure borrows
-    // nothing, and what it panics with is caught. The fiber is ours until it is in the queue.
+    // SAFETY: a core stays on its thread, which is the carrier's while the manager is open. The
+    // closure is `'static`, and `contained` catches its panic. The fiber is in no queue before the
+    // push.
     unsafe {
         let control = managed::make(core.carrier, inherited, None, 1, contained(f));
         core.carrier.ready.push(control);
@@ -83,7 +84,7 @@ pub(super) fn add_future<T: 'static>(
 ) -> TaskFuture<T> {
     let (promised, slot) = Promised::new(core.shared.clone());
     let control = make(core, &added, 2, promised.kept_by(f));
-    // SAFETY: the second reference is ours.
+    // SAFETY: `make` counted two references. The fiber has one, and this takes the other.
     let fiber = Fiber::from_ref(unsafe { FiberRef::from_counted(control) });
     place(core, added.eager, control);
     TaskFuture::new(slot, fiber)
@@ -115,7 +116,7 @@ fn submit(core: &Rc<Core>, added: Added, references: u64, f: impl FnOnce() + 'st
     place(core, added.eager, control);
 }
 
-/// Makes the fiber of a task. The closure does not panic.
+/// Makes the fiber of a task. `f` must not panic.
 #[track_caller]
 fn make(
     core: &Rc<Core>,
@@ -124,15 +125,18 @@ fn make(
     f: impl FnOnce() + 'static,
 ) -> &'static Control {
     let (inherited, traits) = prepare(core, added);
-    // SAFETY: as in `add_plain`.
+    // SAFETY: a core stays on its thread, which is the carrier's while the manager is open;
+    // `prepare` has checked that. The closure is `'static` and does not panic.
     unsafe { managed::make(core.carrier, inherited, traits, references, f) }
 }
 
-/// What a task gets from the one who adds it.
+/// Returns the fiber-locals that a task inherits, and its traits. Panics if the task cannot be
+/// added.
 #[track_caller]
 fn prepare(core: &Core, added: &Added) -> (Option<Vec<Inherited>>, Option<Traits>) {
     let traits = traits(&core.crew, &added.options);
-    // What is inherited is copied by code of the user's, which may end the manager.
+    // The user's code copies inherited fiber-locals, and may end the manager. So `assert_open`
+    // comes after it.
     let inherited = managed::inherited_here();
     core.assert_open();
     if added.eager {
@@ -141,7 +145,7 @@ fn prepare(core: &Core, added: &Added) -> (Option<Vec<Inherited>>, Option<Traits
     (inherited, traits)
 }
 
-/// What the options of a task ask for, if they ask for anything.
+/// Returns what the options of a task ask for; `None` if they ask for nothing.
 ///
 /// # Panics
 /// If the stack size is out of range.
@@ -161,12 +165,12 @@ fn place(core: &Rc<Core>, eager: bool, control: &'static Control) {
     if eager {
         return run_eagerly(core, control);
     }
-    // SAFETY: this is the carrier's thread; the fiber is ours until it is in the queue.
+    // SAFETY: this is the carrier's thread, and the new fiber is in no queue.
     unsafe { core.carrier.ready.push(control) };
     core.schedule();
 }
 
-/// An eager task suspends the fiber that adds it.
+/// Panics if an eager task cannot run here: the adding fiber must be one that can be suspended.
 #[track_caller]
 fn check_eager(core: &Core) {
     if !core.carrier.is_entered() {
@@ -180,7 +184,8 @@ fn check_eager(core: &Core) {
     );
     let lender = core.carrier.lender();
     let me = if core.is_inside() || lender.is_null() { core.carrier.current() } else { lender };
-    // SAFETY: what runs has a block, and so has who has something done on the main context.
+    // SAFETY: the running fiber or root has a control block, and so has a fiber for which the main
+    // context runs a call. Blocks are never unmapped.
     let me = unsafe { &*me };
     assert!(
         !me.flags().has(Flags(Flags::PINNED.0 | Flags::NO_WAIT.0)),
@@ -192,11 +197,12 @@ fn check_eager(core: &Core) {
 fn run_eagerly(core: &Rc<Core>, control: &'static Control) {
     let carrier = core.carrier;
     if !core.is_inside() {
-        // SAFETY: this is the carrier's thread, and the fiber is ours.
+        // SAFETY: this is the carrier's thread, and the new fiber is in no queue. No fiber of the
+        // carrier runs, so none is in the middle of a wait.
         park::on_large_stack(|| unsafe { carrier.run_now(control) });
         return core.settle(false);
     }
-    // SAFETY: what runs has a block; it does not end before it goes on here.
+    // SAFETY: the running fiber has a control block, and does not end before it goes on here.
     let me = unsafe { &*carrier.current() };
     let unwinding = park::is_unwinding(carrier, me);
     if unwinding {
@@ -207,8 +213,9 @@ fn run_eagerly(core: &Rc<Core>, control: &'static Control) {
     if slots {
         slots::swap_out(me);
     }
-    // SAFETY: this is the carrier's thread, and the fiber is ours. No code of the user's runs in the middle of
-    // a wait but hooks, which were refused.
+    // SAFETY: this is the carrier's thread, and the new fiber is in no queue. The running fiber is
+    // in no wait: in the middle of a wait only hooks run the user's code, and `check_eager` refused
+    // those.
     unsafe { carrier.run_now(control) };
     if unwinding {
         carrier.unwinding.set(carrier.unwinding.get() - 1);
