@@ -1,4 +1,4 @@
-//! A loop of one's own, for threads that have none: callbacks, timers, and managers.
+//! An event loop for threads that have none: callbacks, timers, and managers.
 
 use super::Rest;
 use super::controller::Runner;
@@ -13,11 +13,11 @@ use std::rc::{Rc, Weak};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Instant;
 
-/// A loop of one thread that calls closures, after a while if they say so, and runs managers.
+/// A single-threaded loop that calls closures, at once or after a delay, and runs managers.
 ///
-/// Managers of it are made by [`manager_for`](super::manager_for), or with a
-/// [`ReactorLoopController`](super::ReactorLoopController): the loop sleeps where their fibers wait for
-/// descriptors and deadlines.
+/// [`manager_for`](super::manager_for) makes a manager in the loop, and so does a
+/// [`ReactorLoopController`](super::ReactorLoopController). While nothing is ready, the loop sleeps
+/// until a fiber's deadline passes or a descriptor that a fiber waits for has an event.
 ///
 /// # Examples
 /// ```
@@ -31,7 +31,7 @@ use std::time::Instant;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 ///
-/// It stays on its thread:
+/// The loop stays on its thread:
 /// ```compile_fail,E0277
 /// let event_loop = sinew::manager::EventLoop::new().unwrap();
 /// std::thread::spawn(move || event_loop.run());
@@ -46,23 +46,23 @@ type RemoteCallback = Box<dyn FnOnce() + Send>;
 pub(super) struct Inner {
     shared: Arc<Shared>,
     callbacks: RefCell<VecDeque<Callback>>,
-    /// Managers that callbacks of this turn have given tasks to: they run at its end.
+    /// Managers to which callbacks of this turn gave tasks. They run at the end of the turn.
     this_turn: RefCell<VecDeque<Runner>>,
-    /// Whether a callback of the loop runs.
+    /// Whether the loop is in a callback.
     in_callback: Cell<bool>,
     timers: RefCell<BTreeMap<(Instant, u64), Callback>>,
     timer_numbers: Cell<u64>,
-    /// Managers that wait for something, by number.
+    /// The managers that wait for a deadline or a descriptor, by number.
     resting: RefCell<BTreeMap<u64, (Rest, Runner)>>,
     kept: Cell<usize>,
     on_destruction: RefCell<Vec<Callback>>,
 }
 
-/// The part of a loop that other threads know.
+/// The part of a loop that other threads share.
 struct Shared {
     number: u64,
     bell: Bell,
-    /// Whether the bell is to be rung: set by the loop before it sleeps.
+    /// Whether other threads have to ring the bell. The loop sets it before it sleeps.
     asleep: AtomicBool,
     callbacks: Mutex<Option<Vec<RemoteCallback>>>,
     terminated: AtomicBool,
@@ -71,10 +71,10 @@ struct Shared {
 static NUMBERS: AtomicU64 = AtomicU64::new(1);
 
 impl EventLoop {
-    /// A loop of this thread.
+    /// Makes a loop of this thread.
     ///
     /// # Errors
-    /// If there is no descriptor for what wakes it.
+    /// If the system has no descriptor for the bell that wakes the loop.
     ///
     /// # Examples
     /// ```
@@ -105,8 +105,8 @@ impl EventLoop {
         })
     }
 
-    /// Runs until nothing keeps the loop: no callback, no timer, no manager with tasks, no [`KeepAlive`]; or until
-    /// it is [terminated](Self::terminate).
+    /// Runs until there is no callback, no timer, no manager with tasks and no [`KeepAlive`], or
+    /// until the loop is [terminated](Self::terminate).
     ///
     /// # Examples
     /// ```
@@ -123,7 +123,7 @@ impl EventLoop {
         }
     }
 
-    /// Runs until it is [terminated](Self::terminate), also if there is nothing to do.
+    /// Runs until the loop is [terminated](Self::terminate), even if there is nothing to do.
     ///
     /// # Examples
     /// ```
@@ -142,7 +142,8 @@ impl EventLoop {
         }
     }
 
-    /// Does what there is to do, without sleeping; true if something keeps the loop.
+    /// Runs one turn without sleeping. Returns whether [`run`](Self::run) would go on: whether
+    /// there is a callback, a timer, a manager with tasks or a [`KeepAlive`].
     ///
     /// # Examples
     /// ```
@@ -158,8 +159,8 @@ impl EventLoop {
         self.inner.is_kept()
     }
 
-    /// Has [`run`](Self::run) or [`run_forever`](Self::run_forever) return after what it does at present; the next
-    /// one, if none runs.
+    /// Makes [`run`](Self::run) or [`run_forever`](Self::run_forever) return after the present
+    /// turn. If neither is running, the next call returns at once.
     ///
     /// # Examples
     /// ```
@@ -178,8 +179,8 @@ impl EventLoop {
         self.inner.shared.terminated.swap(false, Ordering::Relaxed)
     }
 
-    /// Has `f` called by the loop, in its next turn if this is called by a callback. Tasks that `f` adds to managers of
-    /// the loop run in the turn in which it is called.
+    /// Queues `f` for the loop. If a callback queues it, `f` runs in the next turn. Tasks that `f`
+    /// adds to managers of the loop run in the turn that calls `f`.
     ///
     /// # Examples
     /// ```
@@ -194,7 +195,7 @@ impl EventLoop {
         self.inner.run_in_loop(Box::new(f));
     }
 
-    /// Has `f` called by the loop, `delay` from now.
+    /// Has the loop call `f` when `delay` has passed.
     ///
     /// # Examples
     /// ```
@@ -214,7 +215,8 @@ impl EventLoop {
         inner.timers.borrow_mut().insert((at, number), Box::new(f));
     }
 
-    /// Has `f` called when the loop is dropped, the last one first.
+    /// Registers `f`, to be called when the loop is dropped. The function that was registered last
+    /// is called first.
     ///
     /// # Examples
     /// ```
@@ -228,7 +230,7 @@ impl EventLoop {
         self.inner.on_destruction.borrow_mut().push(Box::new(f));
     }
 
-    /// Keeps [`run`](Self::run) from returning until it is dropped.
+    /// Returns a guard that keeps [`run`](Self::run) from returning until the guard is dropped.
     ///
     /// # Examples
     /// ```
@@ -244,7 +246,7 @@ impl EventLoop {
         KeepAlive::new(&self.inner)
     }
 
-    /// A handle for other threads.
+    /// Returns a handle for other threads.
     ///
     /// # Examples
     /// ```
@@ -260,7 +262,7 @@ impl EventLoop {
         LoopRemote { shared: self.inner.shared.clone() }
     }
 
-    /// A number that no other loop has.
+    /// The unique number of the loop.
     pub(super) fn number(&self) -> u64 {
         self.inner.shared.number
     }
@@ -273,9 +275,10 @@ impl Inner {
         self.callbacks.borrow_mut().push_back(f);
     }
 
-    /// Has a manager run: at the end of this turn, if one of its callbacks asks for that, and in the next one
-    /// otherwise. So a task that a callback adds runs in the same turn, while managers that wake each other, or
-    /// whose fibers yield, do not keep the loop from its timers and descriptors.
+    /// Queues a manager: for the end of this turn if one of its callbacks asks for that, and
+    /// otherwise for the next turn. So a task that a callback adds runs in the turn of the
+    /// callback, while managers that wake each other, or whose fibers yield, do not keep the loop
+    /// from its timers and descriptors.
     pub(super) fn run_manager(&self, runner: Runner) {
         if self.in_callback.get() && !runner.is_running() {
             self.this_turn.borrow_mut().push_back(runner);
@@ -286,7 +289,7 @@ impl Inner {
         }
     }
 
-    /// What a manager waits for; nothing if it waits for nothing, or is gone.
+    /// Notes the events that a manager waits for; `None` if it waits for none, or has ended.
     pub(super) fn rests(&self, number: u64, rest: Option<(Rest, Runner)>) {
         let before = match rest {
             Some(rest) => self.resting.borrow_mut().insert(number, rest),
@@ -303,17 +306,17 @@ impl Inner {
             || self.shared.has_callbacks()
     }
 
-    /// Does what there is to do; if that is nothing, sleeps until there is, if it may.
+    /// Runs one turn. If there is nothing to do and `sleeps` is set, sleeps first until there is.
     fn turn(&self, sleeps: bool) {
         self.take_remote();
-        // Managers of a turn that a panic has left run in this one.
+        // If a panic left an earlier turn, the managers of that turn run in this one.
         let idle = self.callbacks.borrow().is_empty() && self.this_turn.borrow().is_empty();
         if idle || !self.resting.borrow().is_empty() {
             self.watch(sleeps && idle);
             self.take_remote();
         }
         self.run_timers();
-        // Callbacks that they add are for the next turn.
+        // Callbacks that are added from here on run in the next turn.
         let count = self.callbacks.borrow().len();
         for _ in 0..count {
             let callback = self.callbacks.borrow_mut().pop_front();
@@ -321,7 +324,8 @@ impl Inner {
                 self.call(callback);
             }
         }
-        // They run outside of callbacks, so what they ask for is for the next turn, and this ends.
+        // Managers run outside of callbacks, so their requests are for the next turn, and this loop
+        // ends.
         loop {
             let runner = self.this_turn.borrow_mut().pop_front();
             match runner {
@@ -331,7 +335,8 @@ impl Inner {
         }
     }
 
-    /// Calls a callback, whose tasks run in this turn. A panic of it leaves the turn.
+    /// Calls a callback; tasks that it adds run in this turn. A panic of the callback leaves the
+    /// turn.
     fn call(&self, callback: Callback) {
         struct InCallback<'a>(&'a Cell<bool>, bool);
         impl Drop for InCallback<'_> {
@@ -339,7 +344,7 @@ impl Inner {
                 self.0.set(self.1);
             }
         }
-        // A callback may run the loop itself.
+        // A callback may run the loop, so the mark is restored, not cleared.
         let _inside = InCallback(&self.in_callback, self.in_callback.replace(true));
         callback();
     }
@@ -363,8 +368,8 @@ impl Inner {
         }
     }
 
-    /// Waits for what managers wait for, for timers, and for other threads; runs the managers for which something has
-    /// happened.
+    /// Waits for the events of managers, for timers, and for other threads. Then runs the managers
+    /// whose events have happened.
     fn watch(&self, sleeps: bool) {
         self.resting.borrow_mut().retain(|_, (_, runner)| !runner.is_gone());
         let mut fds = vec![polled(self.shared.bell.as_fd().as_raw_fd())];
@@ -415,10 +420,10 @@ impl Shared {
         callbacks.as_ref().is_some_and(|callbacks| !callbacks.is_empty())
     }
 
-    /// Sleeps in `poll`, unless there is something to do.
+    /// Calls `poll` with whether it may sleep: only if there is nothing to do.
     fn sleep(&self, poll: impl FnOnce(bool)) {
-        // ORDERING: SeqCst, here and in `ring`: either the look below sees what was put in, or who put it in sees
-        // that the loop sleeps.
+        // ORDERING: SeqCst; pairs with the swap in `ring`. Either the look below sees the callback
+        // or the termination, or the thread that put it in sees that the loop sleeps, and rings.
         self.asleep.store(true, Ordering::SeqCst);
         let may = !self.has_callbacks() && !self.terminated.load(Ordering::SeqCst);
         poll(may);
@@ -436,7 +441,7 @@ impl Shared {
 impl Drop for EventLoop {
     fn drop(&mut self) {
         loop {
-            // The callbacks may add more.
+            // A callback may register another one.
             let callback = self.inner.on_destruction.borrow_mut().pop();
             match callback {
                 Some(callback) => callback(),
@@ -459,7 +464,7 @@ impl std::fmt::Debug for EventLoop {
     }
 }
 
-/// Keeps a loop going; see [`EventLoop::keep_alive`].
+/// Keeps [`EventLoop::run`] from returning; see [`EventLoop::keep_alive`].
 pub struct KeepAlive {
     inner: Weak<Inner>,
 }
@@ -485,14 +490,14 @@ impl std::fmt::Debug for KeepAlive {
     }
 }
 
-/// A loop, as other threads see it; see [`EventLoop::remote`].
+/// A handle by which other threads use an [`EventLoop`]; see [`EventLoop::remote`].
 #[derive(Clone)]
 pub struct LoopRemote {
     shared: Arc<Shared>,
 }
 
 impl LoopRemote {
-    /// Has `f` called by the loop. False if the loop is gone; `f` is dropped then.
+    /// Has the loop call `f` on its thread. If the loop was dropped, drops `f` and returns false.
     ///
     /// # Examples
     /// ```
@@ -516,7 +521,7 @@ impl LoopRemote {
         true
     }
 
-    /// Has the loop return; see [`EventLoop::terminate`].
+    /// Makes the loop return; see [`EventLoop::terminate`].
     ///
     /// # Examples
     /// ```

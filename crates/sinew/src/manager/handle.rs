@@ -1,4 +1,4 @@
-//! What a thread holds of its manager.
+//! A manager, and the handle by which its own thread uses it.
 
 use super::core::{Core, Shared};
 use super::options::{Options, TaskOptions};
@@ -16,13 +16,14 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Runs fibers on the thread that made it, inside somebody else's loop.
+/// Runs fibers on the thread that made it, inside a loop that another library owns.
 ///
-/// It belongs to its thread, and [`ManagerHandle`], which it derefs to, has what can be done with it there;
-/// [`remote`](ManagerHandle::remote) is for other threads.
+/// A manager belongs to its thread. It derefs to [`ManagerHandle`], which has its methods;
+/// [`remote`](ManagerHandle::remote) returns a handle for other threads.
 ///
-/// Dropping it cancels the fibers that are left and runs them until they have ended, on this thread; inside
-/// of one of its fibers, or of something that runs on the main context, that is put off until the loop is left.
+/// Dropping the manager cancels the remaining fibers, and runs them on this thread until they have
+/// ended. A drop in one of its own fibers, or on the main context for one, takes effect when the
+/// loop returns.
 ///
 /// # Examples
 /// ```
@@ -41,7 +42,7 @@ use std::time::Instant;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 ///
-/// It stays on its thread:
+/// The manager stays on its thread:
 /// ```compile_fail,E0277
 /// use sinew::manager::{FiberManager, Options, SimpleLoopController};
 ///
@@ -53,10 +54,11 @@ pub struct FiberManager {
     handle: ManagerHandle,
 }
 
-/// A manager, as its own thread sees it. It does not keep the manager: after its end, adding a task is a
-/// panic, and there is nothing to be run.
+/// A handle by which a manager's own thread uses it. The handle does not keep the manager alive:
+/// after its end, adding a task panics, and there is nothing to run.
 ///
-/// So do its handles; [`remote`](Self::remote) is for others:
+/// The handle stays on the manager's thread. [`remote`](Self::remote) returns one for other
+/// threads:
 /// ```compile_fail,E0277
 /// use sinew::manager::{FiberManager, Options, SimpleLoopController};
 ///
@@ -71,10 +73,11 @@ pub struct ManagerHandle {
 }
 
 impl FiberManager {
-    /// A manager of the calling thread, that `controller` runs.
+    /// Makes a manager of the calling thread, which `controller` runs.
     ///
     /// # Errors
-    /// If there is no descriptor for what wakes it, or the options cannot be met.
+    /// If the system has no descriptor for the bell that wakes the manager, or cannot meet the
+    /// options.
     ///
     /// # Examples
     /// ```
@@ -99,7 +102,7 @@ impl FiberManager {
         Ok(FiberManager { core, handle })
     }
 
-    /// A handle of this thread's, which can be kept elsewhere.
+    /// Returns a handle for this thread, which can be kept independently of the manager.
     ///
     /// # Examples
     /// ```
@@ -120,10 +123,11 @@ impl FiberManager {
         &self.core.shared
     }
 
-    /// Ends the manager as dropping it does, but waits for its fibers for `timeout` only.
+    /// Ends the manager as dropping it does, but waits for its fibers at most for `timeout`.
     ///
     /// # Errors
-    /// If fibers are left: how many. They are leaked, with their stacks, and so is their thread when it ends.
+    /// The number of fibers that did not end. They are leaked, with their stacks. If one of them
+    /// has started, their thread never ends either.
     ///
     /// # Examples
     /// ```
@@ -163,7 +167,8 @@ impl ManagerHandle {
         ManagerHandle { core: Rc::downgrade(core), shared: core.shared.clone() }
     }
 
-    /// The manager whose fiber, or something of it on the main context, runs on this thread: the innermost.
+    /// Returns the manager whose fiber runs on this thread, or whose main context runs a call for a
+    /// fiber: the innermost if several do.
     ///
     /// # Examples
     /// ```
@@ -184,9 +189,10 @@ impl ManagerHandle {
         }
     }
 
-    /// Adds a task: a fiber that runs when the loop comes to it, after those that are ready.
+    /// Adds a task: a fiber that runs when the loop runs the manager, after the fibers that are
+    /// ready already.
     ///
-    /// Its panic goes to the [panic callback](Options::panic_callback).
+    /// A panic of `f` goes to the [panic callback](Options::panic_callback).
     ///
     /// # Examples
     /// ```
@@ -199,7 +205,7 @@ impl ManagerHandle {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     ///
-    /// A task may outlive the caller, and borrows nothing:
+    /// A task may outlive the caller, so it cannot borrow from it:
     /// ```compile_fail,E0597
     /// use sinew::manager::{FiberManager, Options, SimpleLoopController};
     ///
@@ -213,10 +219,10 @@ impl ManagerHandle {
         task::add_plain(&self.core(), f);
     }
 
-    /// Adds a task with settings of its own.
+    /// Adds a task with options.
     ///
     /// # Panics
-    /// If there can be no stack of the size that the options say.
+    /// If the stack size is out of range.
     ///
     /// # Examples
     /// ```
@@ -236,7 +242,7 @@ impl ManagerHandle {
         task::add(&core, Added::task(options), f);
     }
 
-    /// Adds a task; the handle has its result.
+    /// Adds a task, and returns a future of its result.
     ///
     /// # Examples
     /// ```
@@ -255,12 +261,14 @@ impl ManagerHandle {
         task::add_future(&core, Added::task(TaskOptions::new()), f)
     }
 
-    /// Runs a task before the caller goes on, until it first waits.
+    /// Adds an eager task: runs it until it first waits or ends, before the caller goes on.
     ///
-    /// In a fiber of this manager, that fiber goes on when the task waits or has ended, before any other.
+    /// If a fiber of this manager adds it, that fiber goes on when the task waits or has ended,
+    /// before any other fiber.
     ///
     /// # Panics
-    /// Where the running fiber of this manager may not be suspended: pinned, or in a hook.
+    /// Where the running fiber of this manager cannot be suspended: in a pinned region, in a hook,
+    /// or while it runs the loop of another manager.
     ///
     /// # Examples
     /// ```
@@ -281,7 +289,7 @@ impl ManagerHandle {
         task::add(&core, Added::eager(TaskOptions::new()), f);
     }
 
-    /// The same; the handle has its result.
+    /// Adds an eager task, which runs until it first waits, and returns a future of its result.
     ///
     /// # Panics
     /// As [`add_task_eager`](Self::add_task_eager).
@@ -303,10 +311,13 @@ impl ManagerHandle {
         task::add_future(&core, Added::eager(TaskOptions::new()), f)
     }
 
-    /// Adds a task; `finally` is called with its result, or with what it panicked with, on the main context.
+    /// Adds a task, and calls `finally` on the main context with its result, or with the payload of
+    /// its panic.
     ///
-    /// A panic of `finally` goes to the panic callback. If the task is ended before it began, or is cancelled,
-    /// `finally` is called with that; not if the manager is dropped before the task began.
+    /// A panic of `finally` goes to the panic callback. If the task is cancelled after it began,
+    /// `finally` gets the payload of the cancellation. If the task never begins, `finally` is
+    /// dropped without a call: the manager was dropped, the task was cancelled, or there was no
+    /// stack for it.
     ///
     /// # Examples
     /// ```
@@ -334,7 +345,8 @@ impl ManagerHandle {
         task::add_finally(&core, Added::task(TaskOptions::new()), f, finally);
     }
 
-    /// The same, and runs the task before the caller goes on.
+    /// Adds an eager task, which runs until it first waits, and calls `finally` on the main context
+    /// with its result; see [`add_task_finally`](Self::add_task_finally).
     ///
     /// # Panics
     /// As [`add_task_eager`](Self::add_task_eager).
@@ -358,7 +370,8 @@ impl ManagerHandle {
         task::add_finally(&core, Added::eager(TaskOptions::new()), f, finally);
     }
 
-    /// Calls `f` on the stack of the thread, which is large; see [`run_in_main_context`](super::run_in_main_context).
+    /// Calls `f` on the thread's own, large stack; see
+    /// [`run_in_main_context`](super::run_in_main_context).
     ///
     /// # Examples
     /// ```
@@ -379,7 +392,8 @@ impl ManagerHandle {
         super::run_in_main_context(f)
     }
 
-    /// Lets everything else that is ready run, and the loop do its own work; as [`sinew::yield_now`](crate::yield_now).
+    /// Lets all other ready fibers run, and then the loop do its own work; see
+    /// [`sinew::yield_now`](crate::yield_now).
     ///
     /// # Examples
     /// ```
@@ -396,16 +410,19 @@ impl ManagerHandle {
         crate::yield_now();
     }
 
-    /// Runs what is ready, until nothing is: first fibers that are ready, then those that other threads have
-    /// made ready, then tasks from other threads. What has yielded is ready for the next time.
+    /// Runs ready fibers until none is left: first the fibers that are ready, then those that other
+    /// threads have made ready, then tasks from other threads. A fiber that yields is ready for the
+    /// next call.
     ///
-    /// It goes on for as long as other threads bring more than it can run: who sends tasks without end bounds
-    /// how many are under way.
+    /// It goes on while other threads bring work faster than it runs. A sender of an endless stream
+    /// of tasks has to bound how many are in progress.
     ///
-    /// The [controller](LoopController) calls this; a loop of one's own may.
+    /// The [controller](LoopController) runs the manager in this way. Your own loop may call this
+    /// too.
     ///
     /// # Panics
-    /// Inside of itself: in a fiber of this manager, or on the main context for one.
+    /// If the manager is running already: in one of its fibers, on the main context for one, or in
+    /// an observer.
     ///
     /// # Examples
     /// ```
@@ -424,7 +441,7 @@ impl ManagerHandle {
         }
     }
 
-    /// Whether a fiber of this manager runs; false on the main context.
+    /// Returns whether a fiber of this manager runs; false on the main context.
     ///
     /// # Examples
     /// ```
@@ -438,7 +455,7 @@ impl ManagerHandle {
         self.look(false, |core| core.is_inside())
     }
 
-    /// The fiber of this manager that runs; none on the main context.
+    /// Returns the running fiber of this manager; `None` on the main context.
     ///
     /// # Examples
     /// ```
@@ -458,7 +475,7 @@ impl ManagerHandle {
         self.look(None, |core| core.is_inside().then(|| fiber(core.carrier.current())))
     }
 
-    /// The fiber of this manager that runs, or has something run on the main context.
+    /// Returns the fiber of this manager that runs, or for which the main context runs a call.
     ///
     /// # Examples
     /// ```
@@ -487,7 +504,7 @@ impl ManagerHandle {
         })
     }
 
-    /// Whether there are tasks that have not ended, ready or not.
+    /// Returns whether there are tasks that have not ended, ready or not.
     ///
     /// # Examples
     /// ```
@@ -502,7 +519,7 @@ impl ManagerHandle {
         self.look(false, |core| core.has_tasks())
     }
 
-    /// Whether there are tasks that could run now.
+    /// Returns whether there are tasks that could run now.
     ///
     /// # Examples
     /// ```
@@ -519,7 +536,7 @@ impl ManagerHandle {
         self.look(false, |core| core.carrier.queued() > 0 || core.carrier.is_due())
     }
 
-    /// How many tasks have not ended.
+    /// Returns how many tasks have not ended.
     ///
     /// # Examples
     /// ```
@@ -534,7 +551,8 @@ impl ManagerHandle {
         self.look(0, |core| core.live())
     }
 
-    /// Stacks that there are: those of fibers that have started, and those that are kept.
+    /// Returns how many stacks exist: the stacks of fibers that have started, and those that are
+    /// kept for later.
     ///
     /// # Examples
     /// ```
@@ -551,7 +569,7 @@ impl ManagerHandle {
         self.look(0, |core| core.crew.stacks_in_use())
     }
 
-    /// Stacks that are kept for fibers to come.
+    /// Returns how many stacks are kept for later fibers.
     ///
     /// # Examples
     /// ```
@@ -565,7 +583,7 @@ impl ManagerHandle {
         self.look(0, |core| core.carrier.pooled())
     }
 
-    /// How many fibers are ready to run, those that have yielded among them.
+    /// Returns how many fibers are ready to run, including those that have yielded.
     ///
     /// # Examples
     /// ```
@@ -581,7 +599,7 @@ impl ManagerHandle {
         self.look(0, |core| core.carrier.queued())
     }
 
-    /// The most bytes of its stack that a task has used, of those that were measured; see
+    /// Returns the most bytes of stack that a measured task has used; see
     /// [`Options::record_stack_every`].
     ///
     /// # Examples
@@ -614,7 +632,7 @@ impl ManagerHandle {
         drop(before);
     }
 
-    /// Has `observer` told of what fibers do from here on.
+    /// Adds an observer of the manager's fibers.
     ///
     /// # Examples
     /// ```
@@ -636,7 +654,7 @@ impl ManagerHandle {
         }
     }
 
-    /// Has `observer` told no longer.
+    /// Removes an observer, which is compared by its address.
     ///
     /// # Examples
     /// ```
@@ -658,7 +676,8 @@ impl ManagerHandle {
         }
     }
 
-    /// A handle for other threads. After the end of the manager, tasks that are added with it are dropped.
+    /// Returns a handle for other threads. A task that is added with it after the end of the
+    /// manager is dropped.
     ///
     /// # Examples
     /// ```
@@ -678,7 +697,8 @@ impl ManagerHandle {
         RemoteHandle::new(self.shared.clone())
     }
 
-    /// When the loop should be run again even if nothing happens before: the next deadline of a fiber.
+    /// Returns when the loop should run the manager again even if nothing happens before: the next
+    /// deadline of a fiber, or the next resize of the pool.
     ///
     /// # Examples
     /// ```
@@ -694,10 +714,10 @@ impl ManagerHandle {
         self.look(None, |core| core.next_deadline())
     }
 
-    /// A descriptor that is readable when something has happened to those that fibers wait for: a loop of one's
-    /// own watches it, and then calls [`loop_until_no_ready`](Self::loop_until_no_ready).
+    /// Returns a descriptor that is readable when a descriptor that a fiber waits for has an event.
+    /// Your own loop watches it, and then calls [`loop_until_no_ready`](Self::loop_until_no_ready).
     ///
-    /// It stays the same for as long as the manager lives. None if the backend has none.
+    /// The descriptor stays the same while the manager lives. `None` if the backend has none.
     ///
     /// # Examples
     /// ```
@@ -715,15 +735,16 @@ impl ManagerHandle {
         self.live().map_or(gone, |core| look(&core))
     }
 
-    /// The manager, if it has not ended.
+    /// Returns the manager, if it has not ended.
     fn live(&self) -> Option<Rc<Core>> {
         self.core.upgrade().filter(|core| !core.has_ended())
     }
 }
 
-/// A handle to a fiber of this thread that has not ended.
+/// Makes a handle to a fiber of this thread that has not ended.
 fn fiber(control: *const Control) -> Fiber {
-    // SAFETY: it runs here, or waits for something that does.
+    // SAFETY: the fiber runs on this thread, or waits for a call that does, so its block is
+    // occupied.
     Fiber::new(unsafe { &*control })
 }
 

@@ -1,11 +1,12 @@
-//! A loop that is known by its executor only.
+//! A controller for a loop that can only be asked to call a closure.
 
 use super::{LoopController, Rest, Runner};
 use crate::manager::alarm::Alarm;
 use core::cell::OnceCell;
 use std::sync::Arc;
 
-/// Something that calls closures, some time: any function that takes one, or a manager.
+/// Calls closures, usually later. Functions that take a boxed closure implement it, and so do
+/// managers and their handles.
 ///
 /// # Examples
 /// ```
@@ -17,7 +18,7 @@ use std::sync::Arc;
 /// run_on(&|f: Box<dyn FnOnce() + Send>| f());
 /// ```
 pub trait Executor {
-    /// Has `f` called.
+    /// Accepts `f`, to be called later or at once.
     fn execute(&self, f: Box<dyn FnOnce() + Send>);
 }
 
@@ -27,13 +28,14 @@ impl<F: Fn(Box<dyn FnOnce() + Send>)> Executor for F {
     }
 }
 
-/// Posts a manager to an executor whenever it has something to run.
+/// Posts a manager to an executor whenever the manager has something to run.
 ///
-/// The executor has to call what is posted on the manager's thread, and not at once: the queue of a GUI, of a game,
-/// or of an async runtime of one thread. Called on another thread, it panics there; called after the end of the
-/// manager, it does nothing.
+/// The executor has to call the posted closure on the manager's thread, and not at once. The queue
+/// of a GUI, of a game, or of a single-threaded async runtime does so. The closure panics if it is
+/// called on another thread, and does nothing after the end of the manager.
 ///
-/// Deadlines, and descriptors that fibers wait for, are watched by one thread for all of these in the process.
+/// One thread watches the fibers' deadlines and descriptors, for all controllers of this type in
+/// the process.
 ///
 /// # Examples
 /// ```
@@ -45,7 +47,7 @@ impl<F: Fn(Box<dyn FnOnce() + Send>)> Executor for F {
 /// let controller = ExecutorLoopController::new(move |f| drop(sender.send(f)));
 /// let manager = FiberManager::new(controller, Options::new())?;
 /// manager.add_task(|| sinew::sleep(Duration::from_millis(1)));
-/// // The loop that is there anyhow.
+/// // The loop of the program.
 /// while manager.has_tasks() {
 ///     queue.recv().unwrap()();
 /// }
@@ -62,7 +64,7 @@ struct Attached {
 }
 
 impl ExecutorLoopController {
-    /// Posts to `executor`.
+    /// Makes a controller that posts to `executor`.
     ///
     /// # Examples
     /// ```

@@ -1,4 +1,7 @@
-//! What connects a manager to a loop.
+//! Controllers: the connection between a manager and the loop that runs it.
+//!
+//! [`LoopController`] is the interface that a manager calls, and [`Runner`] the one that a loop
+//! calls. `README.md` of [`manager`](crate::manager) has the protocol between the two.
 
 mod executor;
 mod reactor;
@@ -17,13 +20,15 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What runs a manager: somebody's loop, as the manager sees it.
+/// The loop that runs a manager, as the manager sees it.
 ///
-/// All but what [`remote`](Self::remote) returns is called on the manager's thread, outside of fibers. A panic
-/// of one of these goes to whoever has called the manager.
+/// The manager calls all of these methods on its own thread, outside of fibers; only the function
+/// that [`remote`](Self::remote) returns is called on any thread. A panic in one of the methods
+/// goes to the caller of the manager.
 ///
-/// [`ExecutorLoopController`] is enough for most loops: it needs a way to have a closure called on the loop's
-/// thread. One of one's own can do without the thread that tells it of deadlines and descriptors.
+/// [`ExecutorLoopController`] is enough for most loops: it needs only a way to have a closure
+/// called on the loop's thread. A controller of your own can watch deadlines and descriptors in the
+/// loop itself, without the extra thread.
 ///
 /// # Examples
 /// ```
@@ -33,7 +38,7 @@ use std::time::Instant;
 /// use std::sync::Arc;
 /// use std::sync::atomic::{AtomicBool, Ordering};
 ///
-/// // A loop that has other things to do, and looks at a flag.
+/// // A loop that does other work, and looks at a flag.
 /// #[derive(Clone, Default)]
 /// struct Polled {
 ///     wanted: Arc<AtomicBool>,
@@ -65,34 +70,36 @@ use std::time::Instant;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub trait LoopController: 'static {
-    /// Called once, with what runs the manager.
+    /// Called once, with the [`Runner`] by which the loop runs the manager.
     fn attach(&self, runner: Runner);
 
-    /// There is something to run: the loop should call [`Runner::run`] soon, not from here. Called once, until it
-    /// has.
+    /// Called when there is something to run. The loop should call [`Runner::run`] soon, but not
+    /// from within this method. The manager does not call this again until it was run.
     fn schedule(&self);
 
-    /// The same as [`schedule`](Self::schedule), for any thread, also the manager's own.
+    /// Returns a function that does what [`schedule`](Self::schedule) does, and that may be called
+    /// on any thread, including the manager's own.
     ///
-    /// It is called in the middle of whatever wakes a fiber, as if on a thread that has none: it should be short, and
-    /// wait for nothing.
+    /// A waker calls the function in the middle of waking a fiber, as if on a plain thread. The
+    /// function should be short, and must not wait.
     fn remote(&self) -> Arc<dyn Fn() + Send + Sync>;
 
-    /// Nothing is ready: the loop should call [`Runner::run`] at the deadline, and when the descriptor is
-    /// readable. Replaces what was said before.
+    /// Called when nothing is ready. The loop should call [`Runner::run`] at the deadline, and when
+    /// the descriptor is readable. Each call replaces the one before.
     ///
-    /// Told after every run, also if nothing has changed, after an eager task that was added outside of one, and at the
-    /// end of the manager, with nothing to wait for. The descriptor stays open until then.
+    /// The manager calls this after a run, and after an eager task that was added outside of one,
+    /// even if nothing has changed; it may leave out an empty `rest` that follows an empty one. At
+    /// its end it calls this with an empty `rest`. The descriptor stays open until then.
     fn rest(&self, rest: Rest);
 
-    /// Whether there are tasks, so that the loop should go on. Told when that changes; a task from another thread counts
-    /// from the run that takes it in.
+    /// Called when the manager gets its first task, and when it has none left: the loop should go
+    /// on while `busy` is true. A task from another thread counts from the run that takes it in.
     fn keep_alive(&self, busy: bool) {
         let _ = busy;
     }
 }
 
-/// A controller that is shared with the loop.
+/// A controller that the loop shares with the manager.
 impl<C: LoopController + ?Sized> LoopController for Rc<C> {
     fn attach(&self, runner: Runner) {
         (**self).attach(runner);
@@ -115,17 +122,17 @@ impl<C: LoopController + ?Sized> LoopController for Rc<C> {
     }
 }
 
-/// What a manager waits for when nothing is ready.
+/// The events that a manager waits for when no fiber is ready.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Rest {
-    /// When it is to be run again, if not before.
+    /// When the manager is to be run again at the latest.
     pub deadline: Option<Instant>,
-    /// What to watch, if fibers wait for descriptors.
+    /// The descriptor to watch, if fibers wait for descriptors.
     pub fd: Option<RawFd>,
 }
 
-/// Runs a manager, for its controller. Does nothing when the manager is gone.
+/// Runs a manager, for its controller. Does nothing when the manager has ended.
 #[derive(Clone)]
 pub struct Runner {
     core: Weak<Core>,
@@ -137,10 +144,11 @@ impl Runner {
         Runner { core: Rc::downgrade(core), shared: core.shared.clone() }
     }
 
-    /// Runs what is ready, until nothing is; true if there are tasks left.
+    /// Runs ready fibers until none is left. Returns whether the manager still has tasks.
     ///
     /// # Panics
-    /// In a fiber of the manager.
+    /// If the manager is running already: in one of its fibers, on the main context for one, or in
+    /// an observer.
     ///
     /// # Examples
     /// ```
@@ -176,12 +184,12 @@ impl Runner {
         !core.has_ended() && core.has_tasks()
     }
 
-    /// The number of the manager, which no other has.
+    /// The unique number of the manager.
     fn number(&self) -> u64 {
         self.shared.crew.number.into()
     }
 
-    /// Whether the manager is gone.
+    /// Returns whether the manager has ended.
     ///
     /// # Examples
     /// ```
@@ -215,7 +223,7 @@ impl Runner {
         self.core.upgrade().is_none_or(|core| core.has_ended())
     }
 
-    /// The manager.
+    /// Returns a handle to the manager; `None` if the manager was dropped.
     ///
     /// # Examples
     /// ```
@@ -247,7 +255,8 @@ impl Runner {
         self.core.upgrade().map(|core| ManagerHandle::new(&core))
     }
 
-    /// Runs the manager, sent to its thread in a closure that may cross threads.
+    /// Returns a closure that runs the manager. It may cross threads, but has to be called on the
+    /// manager's thread.
     ///
     /// # Examples
     /// ```
@@ -273,7 +282,7 @@ impl Runner {
     /// let manager = FiberManager::new(Kept(runner.clone()), Options::new())?;
     /// let runner = runner.get().unwrap();
     /// manager.add_task(|| ());
-    /// let posted = runner.posted(); // goes wherever closures go, and comes back
+    /// let posted = runner.posted(); // may go through other threads, and comes back
     /// posted();
     /// assert!(!manager.has_tasks());
     /// # Ok::<(), std::io::Error>(())
@@ -291,8 +300,8 @@ impl Runner {
         }
     }
 
-    /// Tells the controller that there is something to run, unless it knows: for what watches deadlines and
-    /// descriptors on another thread.
+    /// Returns a function that tells the controller that there is something to run, unless it was
+    /// told already. A thread that watches deadlines and descriptors for the loop calls it.
     ///
     /// # Examples
     /// ```
@@ -319,7 +328,7 @@ impl Runner {
     /// let runner = runner.get().unwrap();
     /// # let _ = &manager;
     /// let scheduler = runner.scheduler();
-    /// std::thread::spawn(move || scheduler()).join().unwrap(); // calls what `remote` gave
+    /// std::thread::spawn(move || scheduler()).join().unwrap(); // calls the function from `remote`
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn scheduler(&self) -> Arc<dyn Fn() + Send + Sync> {
@@ -327,25 +336,27 @@ impl Runner {
         Arc::new(move || shared.schedule())
     }
 
-    /// Whether the controller was told that there is something to run, and has not run it since.
+    /// Whether the controller was told that there is something to run, and has not run the manager
+    /// since.
     fn is_scheduled(&self) -> bool {
         self.shared.scheduled.load(Ordering::Relaxed)
     }
 
-    /// Whether the manager runs what is ready, or tells its controller how things are after that.
+    /// Whether the manager is running fibers, or telling its controller the state after such a run.
     pub(super) fn is_running(&self) -> bool {
         self.core.upgrade().is_some_and(|core| core.running.get())
     }
 
-    /// Sleeps until there may be something to do: until `timeout` is over, something happens to a descriptor that a
-    /// fiber waits for, or [`waker`](Self::waker) is called.
+    /// Sleeps until there may be something to do: until `timeout` has passed, a descriptor that a
+    /// fiber waits for has an event, or the function from [`waker`](Self::waker) is called.
     fn sleep(&self, timeout: Option<Duration>) {
         if let Some(core) = self.core.upgrade() {
             core.sleep(timeout);
         }
     }
 
-    /// Ends a [`sleep`](Self::sleep), now or the next one.
+    /// Returns a function that ends the present [`sleep`](Self::sleep), or the next one if none is
+    /// in progress.
     fn waker(&self) -> Arc<dyn Fn() + Send + Sync> {
         let shared = self.shared.clone();
         Arc::new(move || shared.crew.carriers[0].ring_for_loop())

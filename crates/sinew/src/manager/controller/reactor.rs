@@ -1,4 +1,4 @@
-//! A manager in an [`EventLoop`].
+//! The controller of a manager in an [`EventLoop`].
 
 use super::{LoopController, Rest, Runner};
 use crate::manager::event_loop::{EventLoop, Inner as LoopInner, KeepAlive, LoopRemote};
@@ -6,9 +6,10 @@ use core::cell::{Cell, OnceCell, RefCell};
 use std::rc::{Rc, Weak};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Runs a manager in an [`EventLoop`], to which it may be attached later: until then, what there is to run waits.
+/// Runs a manager in an [`EventLoop`]. The loop may be attached later; until then, the manager's
+/// tasks wait.
 ///
-/// Tasks keep the loop going. Clones share the manager.
+/// The loop does not return while the manager has tasks. Clones share the manager.
 ///
 /// # Examples
 /// ```
@@ -32,7 +33,7 @@ pub struct ReactorLoopController {
 struct Inner {
     runner: OnceCell<Runner>,
     event_loop: RefCell<Weak<LoopInner>>,
-    /// Whether there was something to run before there was a loop.
+    /// Whether the manager had something to run while there was no loop.
     awaiting: Cell<bool>,
     rest: Cell<Rest>,
     busy: Cell<bool>,
@@ -40,7 +41,7 @@ struct Inner {
     remote: Arc<Mutex<Remote>>,
 }
 
-/// Where other threads find the loop.
+/// The loop, for other threads.
 #[derive(Default)]
 struct Remote {
     event_loop: Option<LoopRemote>,
@@ -48,7 +49,7 @@ struct Remote {
 }
 
 impl ReactorLoopController {
-    /// Without a loop.
+    /// Makes a controller without a loop.
     ///
     /// # Examples
     /// ```
@@ -63,7 +64,7 @@ impl ReactorLoopController {
         ReactorLoopController::default()
     }
 
-    /// In `event_loop`.
+    /// Makes a controller in `event_loop`.
     ///
     /// # Examples
     /// ```
@@ -81,10 +82,10 @@ impl ReactorLoopController {
         controller
     }
 
-    /// Has `event_loop` run the manager from here on.
+    /// Attaches the controller to `event_loop`, which runs the manager from here on.
     ///
     /// # Panics
-    /// If it is attached to a loop already.
+    /// If the controller is attached to a loop already.
     ///
     /// # Examples
     /// ```
@@ -113,7 +114,8 @@ impl ReactorLoopController {
         if let Some(runner) = inner.runner.get() {
             self.rest(inner.rest.get());
             self.keep_alive(inner.busy.get());
-            // What another loop was told has gone with it.
+            // A loop that was attached before may have been dropped with the request to run the
+            // manager.
             if awaiting || runner.is_scheduled() {
                 event_loop.inner.run_manager(runner.clone());
             }
@@ -143,7 +145,7 @@ impl LoopController for ReactorLoopController {
         Arc::new(move || {
             let mut remote = remote.lock().unwrap_or_else(PoisonError::into_inner);
             let event_loop = remote.event_loop.as_ref();
-            // If there is none, or it is gone, the next one is told.
+            // Without a loop, the next one that is attached runs the manager.
             let told = event_loop.is_some_and(|event_loop| event_loop.run_in_loop(posted.clone()));
             remote.awaiting |= !told;
         })

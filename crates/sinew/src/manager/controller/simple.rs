@@ -1,4 +1,4 @@
-//! A loop that does nothing else.
+//! A loop that runs one manager and nothing else.
 
 use super::{LoopController, Rest, Runner};
 use core::cell::{Cell, OnceCell};
@@ -6,10 +6,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Runs a manager and nothing else: for tests, and for threads that have no loop of their own.
+/// Runs one manager and nothing else: for tests, and for threads that have no loop.
 ///
-/// Sleeps while no fiber is ready, until a deadline passes, something happens to a descriptor, or another thread
-/// has something for it. Clones share the loop.
+/// While no fiber is ready, the loop sleeps until a deadline passes, a descriptor has an event, or
+/// another thread wakes a fiber or adds a task. Clones share the loop.
 ///
 /// # Examples
 /// ```
@@ -36,7 +36,7 @@ struct Inner {
 }
 
 impl SimpleLoopController {
-    /// A loop for one manager.
+    /// Makes a loop for one manager.
     ///
     /// # Examples
     /// ```
@@ -58,7 +58,7 @@ impl SimpleLoopController {
     /// Runs the manager until it has no tasks, or [`stop`](Self::stop) is called.
     ///
     /// # Panics
-    /// If no manager was made with this, or in a fiber of it.
+    /// If no manager was made with this controller, or if the manager is running already.
     ///
     /// # Examples
     /// ```
@@ -76,8 +76,8 @@ impl SimpleLoopController {
         self.run_until(|| false);
     }
 
-    /// Runs the manager until it has no tasks, `done` is true, or [`stop`](Self::stop) is called. `done` is asked
-    /// whenever nothing is ready.
+    /// Runs the manager until it has no tasks, `done` returns true, or [`stop`](Self::stop) is
+    /// called. The loop calls `done` whenever no fiber is ready.
     ///
     /// # Panics
     /// As [`run`](Self::run).
@@ -111,7 +111,7 @@ impl SimpleLoopController {
         inner.stopped.set(false);
     }
 
-    /// Runs what is ready, and does not sleep; true if there are tasks left.
+    /// Runs ready fibers without sleeping. Returns whether the manager still has tasks.
     ///
     /// # Panics
     /// As [`run`](Self::run).
@@ -131,7 +131,8 @@ impl SimpleLoopController {
         self.runner().run()
     }
 
-    /// Has [`run`](Self::run) return when it next has nothing ready, or at once if it is called later.
+    /// Makes [`run`](Self::run) return when no fiber is ready. If it is not running, the next `run`
+    /// returns after its first round of ready fibers.
     ///
     /// # Examples
     /// ```
@@ -152,7 +153,7 @@ impl SimpleLoopController {
         self.inner.stopped.set(true);
     }
 
-    /// Whether the manager has said that there is something to run.
+    /// Returns whether the manager has asked to be run, and has not run since.
     ///
     /// # Examples
     /// ```
@@ -176,7 +177,7 @@ impl LoopController for SimpleLoopController {
         assert!(set.is_ok(), "a SimpleLoopController runs one manager, and has one already");
     }
 
-    /// It looks whether it is scheduled before it sleeps.
+    /// Does nothing: the loop looks at `is_scheduled` before it sleeps.
     fn schedule(&self) {}
 
     fn remote(&self) -> Arc<dyn Fn() + Send + Sync> {
@@ -184,7 +185,7 @@ impl LoopController for SimpleLoopController {
     }
 
     fn rest(&self, rest: Rest) {
-        // It sleeps where descriptors are watched.
+        // The loop sleeps in the driver, which watches the descriptors itself.
         self.inner.deadline.set(rest.deadline);
     }
 }
