@@ -8,7 +8,8 @@ use crate::primitive::Ordering;
 use crate::spawn::{Fiber, managed};
 use std::sync::Arc;
 
-/// Adds tasks to a manager from any thread; see [`ManagerHandle::remote`](super::ManagerHandle::remote).
+/// Adds tasks to a manager from any thread; see
+/// [`ManagerHandle::remote`](super::ManagerHandle::remote).
 ///
 /// A task inherits the [fiber-locals](crate::fiber_local) of the fiber or thread that adds it. A
 /// task that is added after the end of the manager is dropped without having run.
