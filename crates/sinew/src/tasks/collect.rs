@@ -1,4 +1,5 @@
-//! All results, the first ones, or each as it comes.
+//! Functions that start tasks and wait for all results, for the first ones, or for each as it
+//! comes.
 
 use super::iterator::add_tasks;
 use super::task::{IntoTask, Parts, start};
@@ -8,12 +9,12 @@ use std::thread::Result;
 
 /// Runs all tasks and returns their results, in the order of the tasks.
 ///
-/// Waits until every task has ended. If some panicked, the panic of the first of them, by its place,
-/// goes on in the caller then, and the results are dropped.
+/// Waits until every task has ended. If tasks panicked, the results are dropped, and the panic of
+/// the task with the lowest index goes on in the caller.
 ///
 /// # Panics
-/// On a plain thread, in a migratable fiber, and in a [`pinned`](crate::pinned) region, which would keep
-/// the tasks from running.
+/// On a plain thread, in a migratable fiber, and in a [`pinned`](crate::pinned) region, where the
+/// tasks could not run.
 ///
 /// # Examples
 /// ```
@@ -21,7 +22,7 @@ use std::thread::Result;
 /// use std::rc::Rc;
 ///
 /// sinew::run(|| {
-///     let names = Rc::new(["ada", "grace", "mary"]); // need not be `Send`
+///     let names = Rc::new(["ada", "grace", "mary"]); // tasks need not be `Send`
 ///     let lengths = collect_all((0..3).map(|n| {
 ///         let names = names.clone();
 ///         move || names[n].len()
@@ -39,18 +40,19 @@ where
     local_carrier("collect_all");
     let tasks = tasks.into_iter().map(Parts::parts);
     let fibers: Vec<JoinHandle<T>> = tasks.map(|(settings, f)| start(settings, f)).collect();
-    // The last one was queued last: once it has ended, few of the others have to be waited for.
+    // Wait for the newest task first. It was queued last, so the others have mostly ended by then,
+    // and few more waits are needed.
     for fiber in fibers.iter().rev() {
         fiber.wait_for_end();
     }
     or_pass_on(fibers.into_iter().map(JoinHandle::join).collect())
 }
 
-/// Runs all tasks, and returns the places and results of the first `n` to end, in the order in which
-/// they ended.
+/// Runs all tasks, and returns the indices and results of the first `n` to end, in the order in
+/// which they ended.
 ///
-/// If some of those panicked, the panic of the one that ended first goes on in the caller, once all `n`
-/// have ended. The other tasks go on; nobody hears of their results.
+/// If some of these `n` panicked, the panic of the one that ended first goes on in the caller, once
+/// all `n` have ended. The other tasks go on, and their results are dropped.
 ///
 /// # Panics
 /// If there are fewer than `n` tasks, before any is started; and as [`collect_all`].
@@ -84,17 +86,18 @@ where
     tasks.reserve(n);
     let first = tasks.by_ref().take(n);
     let results = first.map(|(index, result)| result.map(|value| (index, value))).collect();
-    // What else has ended meanwhile is dropped before a panic goes on.
+    // Drop the other results that are there before a panic goes on.
     drop(tasks);
     or_pass_on(results)
 }
 
-/// Runs all tasks, and returns the place and the result of the first to end.
+/// Runs all tasks, and returns the index and the result of the first to end.
 ///
-/// If it panicked, the payload is the `Err`. The other tasks go on; nobody hears of their results.
+/// If that task panicked, the payload is the `Err`. The other tasks go on, and their results are
+/// dropped.
 ///
 /// # Panics
-/// Without tasks; and as [`collect_all`].
+/// If there are no tasks; and as [`collect_all`].
 ///
 /// # Examples
 /// ```
@@ -122,11 +125,11 @@ where
     }
 }
 
-/// Runs all tasks, and calls `f` with the place and the result of each when it has ended.
+/// Runs all tasks, and calls `f` with the index and the result of each when it has ended.
 ///
-/// `f` is called in the caller's fiber, in the order in which the tasks end. It is not called for a task
-/// that panicked; once all have ended, the panic of the first of those, by its place, goes on in the
-/// caller. If `f` itself panics, the caller is left at once, and the tasks go on.
+/// `f` runs in the caller's fiber, in the order in which the tasks end. It is not called for a task
+/// that panicked. Once all tasks have ended, the panic of the one with the lowest index goes on in
+/// the caller. If `f` itself panics, the caller is unwound at once, and the tasks go on.
 ///
 /// # Panics
 /// As [`collect_all`].
@@ -160,7 +163,7 @@ where
     }
 }
 
-/// What a task returned, or its panic.
+/// Returns the value of a task, or raises its panic in the caller.
 fn or_pass_on<T>(result: Result<T>) -> T {
     result.unwrap_or_else(|payload| cancel::pass_on(payload))
 }

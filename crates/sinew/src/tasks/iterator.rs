@@ -1,13 +1,14 @@
-//! Tasks whose results are taken as they come.
+//! An iterator over the results of tasks, in the order in which the tasks end.
 //!
-//! The iterator has the join handles of its tasks, in slots. Each task has an [`End`] that names its slot,
-//! and that puts it into the queue of [`Ends`] when it is dropped: when the closure has returned, was
-//! unwound, or was dropped because it never ran. So every task is in the queue once, in the order of the
-//! ends, whatever becomes of it. Who waits writes down how long the queue has to become, and then waits
-//! for a future which the task sets that makes it so: an end before the wait has begun is not missed.
+//! The iterator has the join handles of its tasks, in slots. Each task has an [`End`] with the
+//! index of its slot. Dropping the `End` puts that index into the queue of [`Ends`]: when the
+//! closure has returned, was unwound, or was dropped because it never ran. So every task enters the
+//! queue exactly once, in the order in which the tasks end. A waiter notes how long the queue has
+//! to become, and then waits for a future. The task whose end makes the queue that long sets the
+//! future, so an end that comes before the wait begins is not missed.
 //!
-//! A result is taken from the join handle only when the fiber has ended as well, so that a wait can be
-//! left at any time: the slot is still the first of the queue.
+//! The iterator takes a result from the join handle only when the fiber has ended as well. A wait
+//! can be left at any time, because the slot is still the first of the queue.
 
 use super::task::{IntoTask, start};
 use crate::park::can_yield;
@@ -19,7 +20,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use std::thread::Result;
 
-/// Starts tasks, and returns what gives their results in the order in which they end.
+/// Starts tasks, and returns an iterator over their results in the order in which they end.
 ///
 /// Does not wait.
 ///
@@ -56,24 +57,24 @@ where
 
 /// Tasks whose results are taken in the order in which they end; see [`add_tasks`].
 ///
-/// As an [`Iterator`] it gives pairs of a task's number and its result, and waits for the next one to end;
-/// tasks may be added after it has come to its end.
+/// As an [`Iterator`] it returns pairs of a task's number and its result, and waits for the next
+/// task to end. Tasks may be added after it has returned `None`.
 ///
-/// Dropping it leaves the tasks running. A caller that is unwound from a wait, by a
-/// [`timeout`](crate::timeout()) for example, has lost no result, and may wait again.
+/// Dropping it leaves the tasks running. A caller that is unwound from a wait, for example by a
+/// [`timeout`](crate::timeout()), has lost no result, and may wait again.
 #[must_use = "the tasks run in any case, but nobody has their results"]
 pub struct TaskIterator<T> {
     ends: Rc<Ends>,
-    /// The tasks whose results were not taken, and their numbers. A task names its slot when it ends.
+    /// The tasks whose results were not taken, with their numbers. A task that ends names its slot.
     slots: Vec<Option<(usize, JoinHandle<T>)>>,
-    /// The slots that are free.
+    /// The indices of the free slots.
     vacant: Vec<usize>,
     added: usize,
     last: Option<usize>,
 }
 
 impl<T: 'static> TaskIterator<T> {
-    /// One without tasks.
+    /// Makes an iterator without tasks.
     ///
     /// # Examples
     /// ```
@@ -90,7 +91,7 @@ impl<T: 'static> TaskIterator<T> {
         TaskIterator { ends, slots: Vec::new(), vacant: Vec::new(), added: 0, last: None }
     }
 
-    /// Starts one more task, and returns its number: how many were added before it.
+    /// Starts one more task, and returns its number: the count of tasks that were added before it.
     ///
     /// # Panics
     /// On a plain thread, and in a migratable fiber.
@@ -109,7 +110,7 @@ impl<T: 'static> TaskIterator<T> {
         local_carrier("TaskIterator::add_task");
         let (settings, f) = task.parts();
         let slot = self.vacant.last().copied().unwrap_or(self.slots.len());
-        // With room for all, no end has to take memory.
+        // Reserve room for every task, so that no `End` allocates when it is dropped.
         self.ends.queue.borrow_mut().reserve(self.slots.len() + 1);
         let starting = Starting { ends: &self.ends, slot };
         let ending = Ending { f, end: End { ends: self.ends.clone(), slot } };
@@ -125,13 +126,14 @@ impl<T: 'static> TaskIterator<T> {
         number
     }
 
-    /// Waits for the next task to end, if none has whose result was not taken, and returns its result.
+    /// Returns the result of the next task to end. Waits only if no task has ended whose result was
+    /// not taken.
     ///
-    /// If the task panicked, the payload is the `Err`. [`task_id`](Self::task_id) says then which it was.
-    /// A caller that is cancelled is unwound from here.
+    /// If the task panicked, the payload is the `Err`; [`task_id`](Self::task_id) then says which
+    /// task it was. A caller that is cancelled is unwound from here.
     ///
     /// # Panics
-    /// If there is no task, and as [`reserve`](Self::reserve).
+    /// If there is no task; and as [`reserve`](Self::reserve).
     ///
     /// # Examples
     /// ```
@@ -153,13 +155,14 @@ impl<T: 'static> TaskIterator<T> {
         }
     }
 
-    /// Waits until `n` results can be taken without waiting, or all that are left.
+    /// Waits until `n` results, or all that are left if these are fewer, can be taken without
+    /// waiting.
     ///
     /// A caller that is cancelled is unwound from here.
     ///
     /// # Panics
-    /// If it would wait for ever: in a [`pinned`](crate::pinned) region or outside of fibers, where the
-    /// tasks could not run meanwhile.
+    /// If the wait could never end: in a [`pinned`](crate::pinned) region or outside of fibers,
+    /// where the tasks cannot run meanwhile.
     ///
     /// # Examples
     /// ```
@@ -174,7 +177,8 @@ impl<T: 'static> TaskIterator<T> {
         self.ends.wait_for(n.min(self.left()));
     }
 
-    /// Asks all tasks that run to end; see [`JoinHandle::cancel`](crate::JoinHandle::cancel).
+    /// Cancels all tasks that have not ended; see
+    /// [`JoinHandle::cancel`](crate::JoinHandle::cancel).
     ///
     /// # Examples
     /// ```
@@ -190,7 +194,7 @@ impl<T: 'static> TaskIterator<T> {
 }
 
 impl<T> TaskIterator<T> {
-    /// Whether there is a task whose result was not taken.
+    /// Returns whether there is a task whose result was not taken.
     ///
     /// # Examples
     /// ```
@@ -205,7 +209,7 @@ impl<T> TaskIterator<T> {
         self.left() > 0
     }
 
-    /// Whether a task has ended whose result was not taken.
+    /// Returns whether a task has ended whose result was not taken.
     ///
     /// # Examples
     /// ```
@@ -220,7 +224,7 @@ impl<T> TaskIterator<T> {
         self.ends.count() > 0
     }
 
-    /// Whether there is a task that has not ended.
+    /// Returns whether there is a task that has not ended.
     ///
     /// # Examples
     /// ```
@@ -235,7 +239,7 @@ impl<T> TaskIterator<T> {
         self.left() > self.ends.count()
     }
 
-    /// The number of the task whose result was taken last; `None` if none was.
+    /// Returns the number of the task whose result was taken last; `None` if none was.
     ///
     /// # Examples
     /// ```
@@ -250,7 +254,7 @@ impl<T> TaskIterator<T> {
         self.last
     }
 
-    /// How many results were not taken.
+    /// The number of tasks whose results were not taken.
     fn left(&self) -> usize {
         self.slots.len() - self.vacant.len()
     }
@@ -267,8 +271,9 @@ impl<T: 'static> Iterator for TaskIterator<T> {
         self.ends.wait_for(1);
         let slot = self.ends.first()?;
         if let Some((_, fiber)) = &self.slots[slot] {
-            // Its closure has returned. What is left to do, such as dropping fiber-locals, may wait, and
-            // this wait may be left: nothing is taken before it is over.
+            // The closure has returned, but the fiber may still wait, for example in destructors of
+            // its fiber-locals. The caller may be unwound from this wait, so nothing is taken
+            // before it is over.
             fiber.wait_for_end();
         }
         self.ends.queue.borrow_mut().pop_front();
@@ -301,14 +306,15 @@ impl<T> fmt::Debug for TaskIterator<T> {
     }
 }
 
-/// What tasks tell their iterator. All of them are on one thread.
+/// The ends of tasks, which the tasks report to their iterator. All of them are on one thread.
 #[derive(Default)]
 struct Ends {
-    /// The slots of tasks that have ended and whose results were not taken, in the order of their ends.
+    /// The slots of the tasks that have ended and whose results were not taken, in the order in
+    /// which they ended.
     queue: RefCell<VecDeque<usize>>,
-    /// How long the queue has to become for the iterator to go on; zero if it does not wait.
+    /// The length of the queue for which the iterator waits; zero if it does not wait.
     wanted: Cell<usize>,
-    /// Set when that is so. A new one for each wait.
+    /// Set when the queue has reached that length. Each wait makes a new one.
     reached: RefCell<FiberFuture<()>>,
 }
 
@@ -326,7 +332,8 @@ impl Ends {
         let wanted = self.wanted.get();
         if wanted != 0 && self.count() >= wanted {
             self.wanted.set(0);
-            // Set before only if a wait was left, and nobody waits now.
+            // An error would mean that the future was set already, and then there is no waiter to
+            // wake.
             let _ = self.reached.borrow().set(());
         }
     }
@@ -341,14 +348,15 @@ impl Ends {
             "deadlock: a TaskIterator is waited for in a pinned region or outside of fibers, and its \
              tasks can only run on the same thread"
         );
-        // Nobody waits for the one before: whoever did has returned or was unwound.
+        // The previous future has no waiter: an earlier wait has returned or was unwound.
         *self.reached.borrow_mut() = FiberFuture::new();
         self.wanted.set(count);
         self.reached.borrow().wait();
     }
 }
 
-/// A closure, and what tells of its end. If it is dropped before it ran, the closure goes first.
+/// A closure, and the guard that reports its end. If this is dropped before the closure ran, the
+/// closure is dropped first.
 struct Ending<F> {
     f: F,
     end: End,
@@ -361,8 +369,8 @@ impl<F: FnOnce() -> T, T> Ending<F> {
     }
 }
 
-/// Tells of the end of a task when it is dropped: after its closure has returned or was unwound, or with
-/// the closure, if it never ran.
+/// Reports the end of a task when it is dropped: after its closure has returned or was unwound, or
+/// together with a closure that never ran.
 struct End {
     ends: Rc<Ends>,
     slot: usize,
@@ -374,8 +382,8 @@ impl Drop for End {
     }
 }
 
-/// Takes back the end of a task that was not started: its settings are not to be had, or a fiber-local that it was
-/// to inherit panicked.
+/// Removes the reported end of a task that could not be started: the system could not meet its
+/// settings, or a fiber-local panicked while it was inherited.
 struct Starting<'a> {
     ends: &'a Ends,
     slot: usize,

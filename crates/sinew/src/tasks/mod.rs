@@ -1,34 +1,35 @@
-//! Several tasks at once, and what becomes of their results.
+//! Runs several tasks at once, and collects their results.
 //!
-//! A task is a closure that runs in a fiber of its own, on the carrier of the fiber that starts it, as
-//! by [`spawn_local`](crate::spawn_local): it need not be `Send`, and no other thread takes part.
-//! [`Builder::task`](crate::Builder::task) gives a task a name, a stack size, or fiber-locals.
+//! A task is a closure that runs in its own fiber, on the carrier of the fiber that starts it, like
+//! a fiber of [`spawn_local`](crate::spawn_local). It need not be `Send`, and no other thread takes
+//! part. [`Builder::task`](crate::Builder::task) gives a task a name, a stack size, or
+//! fiber-locals.
 //!
 //! | to | use |
 //! | --- | --- |
-//! | have all results, in order | [`collect_all`] |
-//! | have the first so many, or the first | [`collect_n`], [`collect_any`] |
-//! | do something with each as it comes | [`for_each`] |
-//! | take them one by one, and add tasks meanwhile | [`add_tasks`], [`TaskIterator`] |
-//! | do for many at once what each asks for alone | [`BatchDispatcher`] |
-//! | the same, once, for a known set that may be on any thread | [`AtomicBatchDispatcher`] |
+//! | get all results, in order | [`collect_all`] |
+//! | get the first `n` results, or the first | [`collect_n`], [`collect_any`] |
+//! | handle each result as it comes | [`for_each`] |
+//! | take results one by one, and add tasks meanwhile | [`add_tasks`], [`TaskIterator`] |
+//! | answer many single requests with one call | [`BatchDispatcher`] |
+//! | answer a known set of requests, from any thread, with one call | [`AtomicBatchDispatcher`] |
 //!
-//! For tasks that may run on every carrier there are [`run_all`](crate::run_all) and
-//! [`Group`](crate::Group), and [`scope`](crate::scope()) for those that borrow.
+//! Tasks that may run on every carrier are for [`run_all`](crate::run_all) and
+//! [`Group`](crate::Group). Tasks that borrow are for [`scope`](crate::scope()).
 //!
 //! # Panics and cancellation
 //!
-//! A task that panics ends alone; what its panic means to the caller is said at each function. A task
-//! that was cancelled, or that there was no stack for, counts as one that panicked; the payload tells
-//! ([`is_cancel`](crate::is_cancel)).
+//! A panic ends only the task that panicked. Each function here says how it passes the panic to the
+//! caller. A task that was cancelled, or for which there was no stack, counts as one that panicked;
+//! [`is_cancel`](crate::is_cancel) recognizes the payload of a cancellation.
 //!
-//! A caller that is cancelled, or whose [`timeout`](crate::timeout()) is over, is unwound from its wait.
-//! Its tasks go on without it, and their results are dropped as they end. The same holds for tasks that
-//! were not waited for. Those who want them to end as well give them a
+//! A caller that is cancelled, or whose [`timeout`](crate::timeout()) has passed, is unwound from
+//! its wait. Its tasks go on without it, and their results are dropped when they end. Tasks whose
+//! results the caller did not wait for go on likewise. To end them too, give them a
 //! [`CancellationToken`](crate::sync::CancellationToken) or call [`TaskIterator::cancel`].
 //!
-//! On a plain thread, which has no carrier to run tasks on, every function here that starts one panics
-//! and says so.
+//! A plain thread has no carrier to run tasks on: every function here that starts a task panics
+//! there, and says so.
 
 mod collect;
 mod dispatch;

@@ -1,4 +1,4 @@
-//! What becomes a task: a closure, alone or with settings.
+//! The input of the functions in this module: a closure, alone or with settings.
 
 use crate::spawn::{Builder, JoinHandle, spawn_local};
 
@@ -11,10 +11,10 @@ pub struct Task<F> {
 }
 
 impl Builder {
-    /// Gives these settings to a closure that a function of [`tasks`](crate::tasks) starts.
+    /// Combines these settings with a closure, for a function of [`tasks`](crate::tasks) to start.
     ///
-    /// The function panics if the settings are not to be had, as [`spawn_local`](Self::spawn_local) returns an
-    /// error then.
+    /// That function panics if the system cannot meet the settings, where
+    /// [`spawn_local`](Self::spawn_local) would return an error.
     ///
     /// # Examples
     /// ```
@@ -33,7 +33,7 @@ impl Builder {
     }
 }
 
-/// What the functions of this module start: a closure without arguments, or a [`Task`].
+/// A task that the functions of this module can start: a closure without arguments, or a [`Task`].
 ///
 /// # Examples
 /// ```
@@ -57,7 +57,7 @@ pub trait IntoTask: Parts<Function: FnOnce() -> Self::Output> {
 mod sealed {
     use super::Builder;
 
-    /// A closure, and the settings of its fiber if it has any.
+    /// Splits a task into its closure and the settings of its fiber, if it has any.
     pub trait Parts {
         type Function;
 
@@ -94,7 +94,7 @@ impl<F: FnOnce() -> T, T> IntoTask for Task<F> {
 /// Starts `f` on the caller's carrier, with `settings` if there are any.
 ///
 /// # Panics
-/// If the settings are not to be had.
+/// If the system cannot meet the settings.
 #[track_caller]
 pub(super) fn start<T: 'static>(
     settings: Option<Builder>,

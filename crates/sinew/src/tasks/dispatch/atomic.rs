@@ -1,8 +1,8 @@
-//! One batch of a known set of values, which come from anywhere.
+//! Gathers one batch from a known set of tokens, which may be on any thread.
 //!
-//! The batch is complete when the dispatcher has committed it, or is gone, and every token was used or
-//! dropped. Whoever makes it so takes it out of the lock, and settles it without: exactly one does, since
-//! what is taken out is not there any more.
+//! The batch is complete when the dispatcher has committed it, or was dropped, and every token was
+//! used or dropped. The call that completes the batch takes it out under the lock, and settles it
+//! after the unlock. Exactly one call does so, because no later call finds the batch.
 
 use super::error::DispatchError;
 use super::future::{BatchFuture, Promise};
@@ -10,23 +10,27 @@ use super::{fail, run};
 use core::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Does with one call what several fibers or threads each contribute a value to, once all of them have.
+/// Gathers one value from each of several fibers or threads, and processes all of them with one
+/// call.
 ///
-/// Each contributes by a [token](Self::token). When the dispatcher was [committed](Self::commit) and every
-/// token was [used](BatchToken::dispatch), the dispatch function is called with all values, in the order in
-/// which the tokens were made, by whoever came last, and its results are given to those who wait.
+/// Each contributor has a [token](Self::token). When the dispatcher was [committed](Self::commit)
+/// and every token was [used](BatchToken::dispatch), the last of these calls runs the dispatch
+/// function with all values, in the order in which the tokens were made. Each future gets its
+/// result.
 ///
-/// Tokens go to other threads if values and results may. That includes the function, which runs where the
-/// last of them comes from; one that has to stay on its thread is for [`new_local`](Self::new_local).
+/// A token may go to another thread if values and results are `Send`. The function has to be `Send`
+/// too, because it runs where the last call is made; [`new_local`](Self::new_local) takes a
+/// function that stays on its thread.
 ///
 /// # Errors
-/// All futures of a batch end with the same [`DispatchError`], at the moment at which its function would
-/// have been called, if
-/// - tokens were dropped unused, such as by a fiber that panicked before it had a value,
+/// Every future of a batch ends with the same [`DispatchError`], at the moment at which the
+/// function would have been called, if
+/// - tokens were dropped unused, for example by a fiber that panicked before it had a value,
 /// - the dispatcher was dropped without a `commit`,
-/// - the function panics, or returns another number of results.
+/// - the function panics, or returns more or fewer results than it got values.
 ///
-/// What else could go wrong does not compile: a token is used up by its use, and the dispatcher by `commit`.
+/// Other misuse does not compile: `dispatch` consumes the token, and `commit` consumes the
+/// dispatcher.
 /// ```compile_fail,E0382
 /// let dispatcher = sinew::tasks::AtomicBatchDispatcher::new(|batch: Vec<u32>| batch);
 /// let token = dispatcher.token();
@@ -49,7 +53,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// use sinew::tasks::AtomicBatchDispatcher;
 ///
 /// let dispatcher = AtomicBatchDispatcher::new(|amounts: Vec<u32>| {
-///     // One transaction for all.
+///     // One transaction for all amounts.
 ///     let total: u32 = amounts.iter().sum();
 ///     amounts.into_iter().map(|amount| f64::from(amount) / f64::from(total)).collect()
 /// });
@@ -70,14 +74,15 @@ pub struct AtomicBatchDispatcher<V, R, F = dyn FnOnce(Vec<V>) -> Vec<R> + Send>(
 where
     F: FnOnce(Vec<V>) -> Vec<R> + ?Sized;
 
-/// `None` once the batch was complete.
+/// The batch; `None` once it was complete.
 type Shared<V, R, F> = Mutex<Option<Batch<V, R, F>>>;
 
 struct Batch<V, R, F: ?Sized> {
     dispatch: Box<F>,
-    /// For each token that was made: what it brought.
+    /// The value and the promise of each token, in the order in which the tokens were made; `None`
+    /// until the token is used.
     entries: Vec<Option<(V, Promise<R>)>>,
-    /// How many tokens were neither used nor dropped.
+    /// How many tokens were neither used nor dropped so far.
     out: usize,
     phase: Phase,
 }
@@ -87,12 +92,12 @@ enum Phase {
     /// Tokens may be made.
     Open,
     Committed,
-    /// The dispatcher is gone.
+    /// The dispatcher was dropped without a commit.
     Abandoned,
 }
 
 impl<V, R> AtomicBatchDispatcher<V, R> {
-    /// One for a batch that is given to `dispatch`.
+    /// Makes a dispatcher that gives its batch to `dispatch`.
     ///
     /// # Examples
     /// ```
@@ -111,7 +116,7 @@ impl<V, R> AtomicBatchDispatcher<V, R> {
 }
 
 impl<V, R> AtomicBatchDispatcher<V, R, dyn FnOnce(Vec<V>) -> Vec<R>> {
-    /// The same with a function that need not be `Send`: all tokens stay on this thread.
+    /// Makes a dispatcher with a function that need not be `Send`: all tokens stay on this thread.
     ///
     /// # Examples
     /// ```
@@ -150,7 +155,7 @@ impl<V, R, F: FnOnce(Vec<V>) -> Vec<R> + ?Sized> AtomicBatchDispatcher<V, R, F> 
         AtomicBatchDispatcher(Arc::new(Mutex::new(Some(batch))))
     }
 
-    /// The right to add a value to the batch, at the next place.
+    /// Returns a token: the right to add a value to the batch, at the next place.
     ///
     /// # Examples
     /// ```
@@ -169,7 +174,7 @@ impl<V, R, F: FnOnce(Vec<V>) -> Vec<R> + ?Sized> AtomicBatchDispatcher<V, R, F> 
         BatchToken { batch: Some(self.0.clone()), sequence: batch.entries.len() - 1 }
     }
 
-    /// So many tokens, for the next places.
+    /// Returns `count` tokens, for the next places.
     ///
     /// # Examples
     /// ```
@@ -186,10 +191,12 @@ impl<V, R, F: FnOnce(Vec<V>) -> Vec<R> + ?Sized> AtomicBatchDispatcher<V, R, F> 
         (0..count).map(|_| self.token()).collect()
     }
 
-    /// Says that there will be no more tokens: the batch is dispatched when all have been used.
+    /// Declares that no more tokens will be made: the batch is dispatched when all tokens have been
+    /// used.
     ///
-    /// If they have, the dispatch function is called by the caller, and may wait. Without any token it is
-    /// called without values; a panic goes on in the caller then, since there is no future to tell.
+    /// If all have been used already, this call runs the dispatch function, which may wait. Without
+    /// any token the function gets no values, and its panic goes on in the caller, because there is
+    /// no future to tell.
     ///
     /// # Examples
     /// ```
@@ -225,23 +232,24 @@ impl<V, R, F: FnOnce(Vec<V>) -> Vec<R> + ?Sized> fmt::Debug for AtomicBatchDispa
 
 /// The right to add one value to a batch; see [`AtomicBatchDispatcher::token`].
 ///
-/// Dropped unused, it fails the batch: the others need not wait for what will not come.
+/// A token that is dropped unused fails the batch, so that the other contributors do not wait for
+/// its value.
 #[must_use = "a token that is dropped unused fails its batch"]
 pub struct BatchToken<V, R, F = dyn FnOnce(Vec<V>) -> Vec<R> + Send>
 where
     F: FnOnce(Vec<V>) -> Vec<R> + ?Sized,
 {
-    /// `None` once it was used.
+    /// The batch; `None` once the token was used.
     batch: Option<Arc<Shared<V, R, F>>>,
     sequence: usize,
 }
 
 impl<V, R, F: FnOnce(Vec<V>) -> Vec<R> + ?Sized> BatchToken<V, R, F> {
-    /// Adds the value to the batch, and returns the future of its result.
+    /// Adds the value to the batch, and returns the future of its result. Consumes the token.
     ///
-    /// The last one calls the dispatch function, which may wait; the others do not wait here. If the caller
-    /// is cancelled in that function, it is unwound, and the futures of the batch end with
-    /// [`DispatchError::Cancelled`].
+    /// The last call of a committed batch runs the dispatch function, which may wait; the other
+    /// calls do not wait. If the caller is cancelled in the function, it is unwound, and the
+    /// futures of the batch end with [`DispatchError::Cancelled`].
     ///
     /// # Examples
     /// ```
@@ -253,7 +261,7 @@ impl<V, R, F: FnOnce(Vec<V>) -> Vec<R> + ?Sized> BatchToken<V, R, F> {
     /// });
     /// let (first, second) = (dispatcher.token(), dispatcher.token());
     /// dispatcher.commit();
-    /// let second = second.dispatch(2); // the order is that of the tokens
+    /// let second = second.dispatch(2); // values are in the order of the tokens
     /// let first = first.dispatch(1);
     /// assert_eq!((first.get(), second.get()), (Ok(2), Ok(1)));
     /// ```
@@ -268,7 +276,7 @@ impl<V, R, F: FnOnce(Vec<V>) -> Vec<R> + ?Sized> BatchToken<V, R, F> {
         future
     }
 
-    /// Its place in the batch, from zero.
+    /// Returns the place of the token in the batch, from zero.
     ///
     /// # Examples
     /// ```
@@ -299,7 +307,7 @@ impl<V, R, F: FnOnce(Vec<V>) -> Vec<R> + ?Sized> Batch<V, R, F> {
         self.phase != Phase::Open && self.out == 0
     }
 
-    /// Calls the dispatch function if nothing is missing, and settles every future.
+    /// Calls the dispatch function if no value is missing, and settles every future.
     fn settle(self) {
         let tokens = 0..self.entries.len();
         let dropped: Arc<[usize]> = tokens.filter(|&n| self.entries[n].is_none()).collect();
@@ -316,11 +324,11 @@ impl<V, R, F: FnOnce(Vec<V>) -> Vec<R> + ?Sized> Batch<V, R, F> {
 }
 
 fn lock<V, R, F: ?Sized>(shared: &Shared<V, R, F>) -> MutexGuard<'_, Option<Batch<V, R, F>>> {
-    // No code of the user's runs under the lock, so nothing is half changed.
+    // The user's code never runs under the lock, so a poisoned lock protects consistent data.
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Changes the batch, if it was not complete, and settles it if it is now.
+/// Changes the batch unless it was complete, and settles it if the change completes it.
 fn update<V, R, F>(shared: &Shared<V, R, F>, change: impl FnOnce(&mut Batch<V, R, F>))
 where
     F: FnOnce(Vec<V>) -> Vec<R> + ?Sized,

@@ -1,8 +1,8 @@
-//! Values that are asked for one by one, and worked on together.
+//! Gathers values that fibers of one carrier add one by one, and dispatches them together.
 //!
-//! The job that will dispatch a batch is its only owner; the dispatcher has a weak reference, by which
-//! values are added. A job that runs takes the batch for itself, and one that is dropped drops it: either
-//! way the reference leads nowhere then, and the next value begins a new batch.
+//! The job that will dispatch a batch is its only owner. The dispatcher adds values through a weak
+//! reference. A job that runs takes the batch out, and a job that is dropped drops it. In both
+//! cases the weak reference is dead from then on, and the next value begins a new batch.
 
 use super::future::{BatchFuture, Promise};
 use super::run;
@@ -14,15 +14,15 @@ use std::rc::{Rc, Weak};
 
 type Job = Box<dyn FnOnce()>;
 
-/// Gathers what many fibers of one carrier ask for, and does it with one call.
+/// Gathers requests of many fibers of one carrier, and answers them with one call.
 ///
-/// The first value that is [added](Self::add) has a fiber started, which comes after those that are ready
-/// on this carrier. What they add meanwhile is in the same batch. Then the dispatch function is called with
-/// all values, and its results, in the same order, are given to those who wait. It may wait; values that
-/// are added from then on are in the next batch.
+/// The first value that is [added](Self::add) starts a fiber, which runs after the fibers that are
+/// ready on this carrier. Values that these fibers add join the batch. Then the dispatch function
+/// is called with all values, and returns their results in the same order; each future gets its
+/// result. The function may wait. Values that are added from then on are in the next batch.
 ///
-/// It belongs to one carrier, and is shared there by reference or in an `Rc`, or in a thread-local. If it
-/// is dropped, a batch that was begun is dispatched nevertheless.
+/// A dispatcher belongs to one carrier. Fibers share it by reference, in an `Rc`, or in a
+/// thread-local. If it is dropped, a batch that was begun is dispatched nevertheless.
 ///
 /// # Examples
 /// ```
@@ -43,7 +43,7 @@ type Job = Box<dyn FnOnce()>;
 /// });
 /// ```
 pub struct BatchDispatcher<V, R> {
-    /// What runs a job; `None` for a new fiber.
+    /// Runs a job; `None` for a new fiber.
     executor: Option<Box<dyn Fn(Job)>>,
     dispatch: Rc<dyn Fn(Vec<V>) -> Vec<R>>,
     /// The batch that has not been dispatched.
@@ -56,7 +56,7 @@ struct Batch<V, R> {
 }
 
 impl<V: 'static, R: 'static> BatchDispatcher<V, R> {
-    /// One whose batches are dispatched in a fiber of their own.
+    /// Makes a dispatcher that dispatches each batch in a new fiber.
     ///
     /// # Examples
     /// ```
@@ -78,10 +78,11 @@ impl<V: 'static, R: 'static> BatchDispatcher<V, R> {
         }
     }
 
-    /// One whose batches are dispatched by `executor`: it is given a job for each, to be called when enough
-    /// has been gathered, on the same thread.
+    /// Makes a dispatcher that gives a job for each batch to `executor`, which calls the job on the
+    /// same thread when enough values have been gathered.
     ///
-    /// Futures of a job that is dropped end with [`DispatchError::Dropped`](super::DispatchError::Dropped).
+    /// If the job is dropped, its futures end with
+    /// [`DispatchError::Dropped`](super::DispatchError::Dropped).
     ///
     /// # Examples
     /// ```
@@ -96,7 +97,7 @@ impl<V: 'static, R: 'static> BatchDispatcher<V, R> {
     ///     |batch: Vec<u32>| batch.into_iter().map(|n| n * n).collect::<Vec<_>>(),
     /// );
     /// let (first, second) = (dispatcher.add(2), dispatcher.add(3));
-    /// jobs.take().into_iter().for_each(|job| job()); // one, for both
+    /// jobs.take().into_iter().for_each(|job| job()); // one job for both values
     /// assert_eq!((first.get(), second.get()), (Ok(4), Ok(9)));
     /// ```
     pub fn with_executor(
@@ -109,7 +110,8 @@ impl<V: 'static, R: 'static> BatchDispatcher<V, R> {
     /// Adds a value to the batch, and returns the future of its result. Does not wait.
     ///
     /// # Panics
-    /// If it begins a batch on a plain thread or in a migratable fiber, unless there is an executor.
+    /// If the value begins a batch on a plain thread or in a migratable fiber, unless the
+    /// dispatcher has an executor.
     ///
     /// # Examples
     /// ```
@@ -142,7 +144,7 @@ impl<V: 'static, R: 'static> BatchDispatcher<V, R> {
         *self.open.borrow_mut() = Rc::downgrade(&batch);
         let dispatch = self.dispatch.clone();
         let job = move || {
-            // `add` has the others, and gives each up before it returns.
+            // `add` holds a strong reference only until it returns, so this is the last one.
             if let Some(batch) = Rc::into_inner(batch) {
                 let Batch { values, promises } = batch.into_inner();
                 run(values, promises, |values| dispatch(values));

@@ -1,17 +1,17 @@
-//! Why a batch has no results.
+//! The reasons for which a batch has no results.
 
 use core::any::Any;
 use core::fmt;
 use std::error::Error;
 use std::sync::Arc;
 
-/// So many tokens are named in a message.
+/// How many tokens a message names at most.
 const NAMED: usize = 10;
 
-/// Why there is no result: the same for every future of a batch.
+/// The reason for which a batch has no results. Every future of the batch gets the same error.
 ///
-/// An error of the work itself is better told by the results: a dispatch function may return
-/// `Vec<Result<T, E>>`.
+/// Report errors of the work itself in the results: a dispatch function may return `Vec<Result<T,
+/// E>>`.
 ///
 /// # Examples
 /// ```
@@ -30,18 +30,20 @@ const NAMED: usize = 10;
 pub enum DispatchError {
     /// The dispatch function panicked, with this message if it had one.
     Panicked(Option<Arc<str>>),
-    /// The dispatch function returned another number of results than it was given values.
+    /// The dispatch function returned more or fewer results than it got values.
     WrongCount {
-        /// How many values it was given.
+        /// How many values the function got.
         values: usize,
-        /// How many results it returned.
+        /// How many results the function returned.
         results: usize,
     },
     /// The fiber in which the dispatch function ran was cancelled.
     Cancelled,
-    /// The batch was dropped before it was dispatched, by its executor, or with a fiber that did not begin.
+    /// The batch was dropped before it was dispatched: by its executor, or together with a fiber
+    /// that did not begin.
     Dropped,
-    /// These tokens of an [`AtomicBatchDispatcher`](super::AtomicBatchDispatcher) were dropped unused.
+    /// These tokens of an [`AtomicBatchDispatcher`](super::AtomicBatchDispatcher) were dropped
+    /// unused.
     TokensDropped(Arc<[usize]>),
     /// The [`AtomicBatchDispatcher`](super::AtomicBatchDispatcher) was dropped before its `commit`.
     NotCommitted,

@@ -1,4 +1,4 @@
-//! The result of one value of a batch, and the duty to give it.
+//! The future result of one value of a batch, and the dispatcher's duty to set it.
 
 use super::DispatchError;
 use crate::primitive::SpinLock;
@@ -9,11 +9,11 @@ use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 use std::sync::Arc;
 
-/// The result that a value of a batch will have; see [`BatchDispatcher`](super::BatchDispatcher) and
+/// The future result of one value of a batch; see [`BatchDispatcher`](super::BatchDispatcher) and
 /// [`AtomicBatchDispatcher`](super::AtomicBatchDispatcher).
 ///
-/// May be waited for in any fiber and on any thread to which the result may go, by one at a time, or be
-/// awaited as a [`Future`].
+/// Any fiber and any thread may wait for it, if the result may go there, but only one at a time. It
+/// can also be awaited as a [`Future`].
 ///
 /// # Examples
 /// ```
@@ -30,15 +30,16 @@ pub struct BatchFuture<R>(Arc<Outcome<R>>);
 
 struct Outcome<R> {
     settled: FiberFuture<()>,
-    /// There from before `settled` is set until it is taken.
+    /// Written before `settled` is set, and taken once.
     result: SpinLock<Option<Result<R, DispatchError>>>,
-    /// Who awaits it. Written before a last look at `settled`, and taken after that was set: whoever is
-    /// late sees what the other has done.
+    /// The waker of the task that awaits the result. The poller stores it before its last look at
+    /// `settled`, and the setter takes it after it has set `settled`. So either the poller sees the
+    /// result, or the setter sees the waker.
     waker: SpinLock<Option<Waker>>,
 }
 
 impl<R> BatchFuture<R> {
-    /// Whether the result is there, so that `get` returns at once.
+    /// Returns whether the result is there, so that `get` returns at once.
     ///
     /// # Examples
     /// ```
@@ -61,7 +62,7 @@ impl<R> BatchFuture<R> {
     /// A caller that is cancelled is unwound from here.
     ///
     /// # Panics
-    /// If somebody else waits for it.
+    /// If another fiber or thread waits for it.
     ///
     /// # Examples
     /// ```
@@ -79,7 +80,7 @@ impl<R> BatchFuture<R> {
         self.0.settled.wait();
     }
 
-    /// Waits until the result is there, at most for `timeout`; false if that was over before.
+    /// Waits until the result is there, for at most `timeout`. Returns whether it is there.
     ///
     /// # Panics
     /// As [`wait`](Self::wait).
@@ -105,7 +106,7 @@ impl<R> BatchFuture<R> {
     /// A caller that is cancelled is unwound from here.
     ///
     /// # Errors
-    /// If the batch has no results: why.
+    /// The reason, if the batch has no results.
     ///
     /// # Panics
     /// As [`wait`](Self::wait).
@@ -126,10 +127,10 @@ impl<R> BatchFuture<R> {
         self.take()
     }
 
-    /// The result if it is there, or the future again.
+    /// Returns the result if it is there, without waiting.
     ///
     /// # Errors
-    /// The future, if there is no result yet.
+    /// This future, if there is no result yet.
     ///
     /// # Examples
     /// ```
@@ -143,7 +144,7 @@ impl<R> BatchFuture<R> {
         if self.is_ready() { Ok(self.take()) } else { Err(self) }
     }
 
-    /// The result, which is there.
+    /// Takes the result, which is there.
     #[track_caller]
     fn take(&self) -> Result<R, DispatchError> {
         let result = self.0.result.lock().take();
@@ -152,7 +153,7 @@ impl<R> BatchFuture<R> {
 }
 
 /// # Panics
-/// If it is polled after it was ready.
+/// If it is polled again after it was ready.
 ///
 /// # Examples
 /// ```
@@ -170,7 +171,7 @@ impl<R> Future for BatchFuture<R> {
         if !self.is_ready() {
             let waker = context.waker().clone();
             let before = self.0.waker.lock().replace(waker);
-            // Not under the lock: a waker is code of the user's.
+            // Drop the old waker outside of the lock: a waker is the user's code.
             drop(before);
             if !self.is_ready() {
                 return Poll::Pending;
@@ -186,7 +187,8 @@ impl<R> fmt::Debug for BatchFuture<R> {
     }
 }
 
-/// The duty to give a future its result. Dropped, it tells the future so.
+/// The duty to give a future its result. Dropping it unsettled gives the future
+/// [`DispatchError::Dropped`].
 pub(super) struct Promise<R>(Option<Arc<Outcome<R>>>);
 
 impl<R> Promise<R> {
@@ -206,7 +208,7 @@ impl<R> Promise<R> {
     fn settle(&mut self, result: Result<R, DispatchError>) {
         let Some(outcome) = self.0.take() else { return };
         *outcome.result.lock() = Some(result);
-        // Nobody else can have set it.
+        // `settle` takes the outcome, so the future is set only here and only once.
         let _ = outcome.settled.set(());
         let waker = outcome.waker.lock().take();
         if let Some(waker) = waker {

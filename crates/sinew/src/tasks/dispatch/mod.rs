@@ -1,7 +1,9 @@
-//! Values that are worked on together, and a future for each.
+//! Dispatchers: they gather values into a batch, process it with one call, and return a future for
+//! each value.
 //!
-//! [`batch`] collects what is asked for while others run; [`atomic`] what a known set of tokens brings.
-//! Both end in [`run`], which settles every future of a batch, whatever the function does.
+//! [`batch`] gathers the values that fibers of one carrier add until its job runs. [`atomic`]
+//! gathers the values of a known set of tokens. Both end in [`run`], which settles every future of
+//! a batch, however the dispatch function ends.
 
 mod atomic;
 mod batch;
@@ -18,10 +20,11 @@ use future::Promise;
 use sinew_context::is_unwind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Calls the function with all values, and gives each future its result or all of them an error.
+/// Calls the function with all values. Gives each future its result, or all of them an error.
 ///
-/// A panic is told to the futures and goes no further. A cancellation of the caller goes on, and so does the unwinding
-/// of a first-class fiber that calls this, and a panic of which there is no future to tell.
+/// A panic becomes the error of the futures and goes no further. Three things go on in the caller:
+/// its cancellation, the unwinding of a first-class fiber that calls this, and a panic in a batch
+/// that has no futures.
 fn run<V, R>(values: Vec<V>, promises: Vec<Promise<R>>, f: impl FnOnce(Vec<V>) -> Vec<R>) {
     match catch_unwind(AssertUnwindSafe(|| f(values))) {
         Ok(results) if results.len() == promises.len() => {
@@ -48,7 +51,7 @@ fn run<V, R>(values: Vec<V>, promises: Vec<Promise<R>>, f: impl FnOnce(Vec<V>) -
     }
 }
 
-/// Gives the same error to all.
+/// Gives a copy of the error to every future.
 fn fail<R>(promises: impl IntoIterator<Item = Promise<R>>, error: &DispatchError) {
     promises.into_iter().for_each(|promise| promise.set(Err(error.clone())));
 }
