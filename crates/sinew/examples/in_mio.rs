@@ -1,7 +1,8 @@
-//! A manager inside a loop of one's own: the loop accepts connections, and a fiber serves each.
+//! Runs a manager inside a hand-written mio loop: the loop accepts connections, and a fiber serves
+//! each.
 //!
-//! The loop waits for its own listener, for the descriptor of the manager, for calls from other threads, and until
-//! the manager's deadline; then it runs the manager.
+//! The loop waits for its own listener, for the descriptor of the manager, for calls from other
+//! threads, and until the manager's deadline. Then it runs the manager.
 #![allow(clippy::print_stdout, reason = "it shows what happens")]
 
 use mio::net::TcpListener;
@@ -20,7 +21,7 @@ const LISTENER: Token = Token(0);
 const FIBERS: Token = Token(1);
 const CALL: Token = Token(2);
 
-/// What the loop knows of the manager.
+/// The state that the loop and the manager's controller share.
 struct State {
     runner: OnceCell<Runner>,
     registry: Registry,
@@ -38,7 +39,7 @@ impl LoopController for MioLoopController {
     }
 
     fn schedule(&self) {
-        self.0.wanted.set(true); // the loop looks before it waits
+        self.0.wanted.set(true); // the loop looks at it before it waits
     }
 
     fn remote(&self) -> Arc<dyn Fn() + Send + Sync> {
@@ -53,7 +54,7 @@ impl LoopController for MioLoopController {
                 self.0.registry.register(&mut SourceFd(&fd), FIBERS, Interest::READABLE)
             }
             (Some(fd), None) => self.0.registry.deregister(&mut SourceFd(&fd)),
-            _ => Ok(()), // it stays the same
+            _ => Ok(()), // the descriptor has not changed
         };
         registered.expect("mio watches the manager's descriptor");
     }
@@ -64,7 +65,7 @@ impl LoopController for MioLoopController {
 }
 
 impl State {
-    /// How long the loop may wait.
+    /// Returns how long the loop may wait.
     fn patience(&self) -> Option<Duration> {
         if self.wanted.get() {
             return Some(Duration::ZERO);
@@ -87,7 +88,7 @@ pub(crate) fn main() -> io::Result<()> {
     });
     let manager = FiberManager::new(MioLoopController(state.clone()), Options::new().name("echo"))?;
 
-    // The clients are a thread, which says when the loop has done enough.
+    // The clients run on a thread, which tells the loop when they are done.
     let ends = Arc::new(AtomicBool::new(false));
     let (address, remote, theirs) = (listener.local_addr()?, manager.remote(), ends.clone());
     let clients = std::thread::spawn(move || {
@@ -107,7 +108,8 @@ pub(crate) fn main() -> io::Result<()> {
                 accept(&listener, &manager)?;
             }
         }
-        // Something was called for, or happened, or is due: to run it for nothing costs little.
+        // A thread has called, a descriptor has an event, or a deadline has passed. A run without
+        // need costs little.
         state.wanted.set(false);
         state.runner.get().expect("the manager has attached itself").run();
     }
@@ -116,7 +118,7 @@ pub(crate) fn main() -> io::Result<()> {
     Ok(())
 }
 
-/// Has a fiber serve each connection that there is.
+/// Accepts all waiting connections, and adds a fiber to serve each.
 fn accept(listener: &TcpListener, manager: &FiberManager) -> io::Result<()> {
     loop {
         match listener.accept() {
@@ -133,7 +135,7 @@ fn accept(listener: &TcpListener, manager: &FiberManager) -> io::Result<()> {
     }
 }
 
-/// Echoes lines, in a fiber: it waits for the client as a thread would.
+/// Echoes lines, in a fiber, which waits for the client as a thread would.
 fn serve(mut stream: &sinew::net::TcpStream) -> io::Result<usize> {
     stream.set_read_timeout(Some(Duration::from_millis(100)))?;
     let mut lines = 0;
@@ -144,7 +146,7 @@ fn serve(mut stream: &sinew::net::TcpStream) -> io::Result<usize> {
     Ok(lines)
 }
 
-/// Two clients that talk, and one that has nothing to say.
+/// Runs two clients that send lines, and one that stays silent.
 fn ask(address: SocketAddr) -> io::Result<()> {
     let connect = || std::net::TcpStream::connect(address);
     let (mut first, mut second, mut silent) = (connect()?, connect()?, connect()?);

@@ -1,4 +1,5 @@
-//! A manager inside tokio: fibers and async tasks take turns on one thread, and talk to each other.
+//! Runs a manager inside tokio: fibers and async tasks take turns on one thread, and talk to each
+//! other.
 #![allow(clippy::print_stdout, reason = "it shows what happens")]
 
 use sinew::manager::{FiberManager, LoopController, Options, Rest, Runner, await_future};
@@ -49,13 +50,14 @@ impl LoopController for TokioLoopController {
         let mut watched = state.watched.borrow_mut();
         *watched = rest.fd.map(|fd| {
             watched.take().unwrap_or_else(|| {
-                // SAFETY: the manager closes it only after a call of this without it.
+                // SAFETY: before the manager closes the descriptor, it calls `rest` without it, and
+                // that call drops the registration.
                 let watched = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) };
                 watched.expect("tokio can watch it")
             })
         });
         if !state.runs.get() {
-            // An eager task has run, of which the local task does not know.
+            // An eager task has run outside of `drive`, which still waits by the old `rest`.
             state.wanted.notify_one();
         }
     }
@@ -65,7 +67,7 @@ impl LoopController for TokioLoopController {
     }
 }
 
-/// The local task.
+/// Drives the manager, in a local task.
 async fn drive(state: Rc<State>, runner: Runner) {
     while !runner.is_gone() {
         state.runs.set(true);
@@ -78,7 +80,7 @@ async fn drive(state: Rc<State>, runner: Runner) {
             }
             match state.watched.borrow().as_ref().map(|fd| fd.poll_read_ready(context)) {
                 Some(Poll::Ready(ready)) => {
-                    ready.unwrap().clear_ready(); // the run that follows takes all that there is
+                    ready.unwrap().clear_ready(); // the next run handles all events
                     Poll::Ready(())
                 }
                 Some(Poll::Pending) | None => Poll::Pending,
@@ -100,14 +102,14 @@ async fn talk() -> std::io::Result<()> {
     let controller = TokioLoopController::default();
     let manager = FiberManager::new(controller.clone(), Options::new().name("in tokio"))?;
 
-    // A fiber sleeps by its own timer while a task sleeps by tokio's.
+    // A fiber sleeps by sinew's timer while an async task sleeps by tokio's.
     let slept = manager.add_task_future(|| sinew::sleep(Duration::from_millis(30)));
     sleep(Duration::from_millis(10)).await;
     assert!(!slept.is_ready());
     slept.await.unwrap();
     println!("slept side by side");
 
-    // Numbers go from a task to a fiber, from there to another, and their sum comes back.
+    // Numbers go from an async task to a fiber, and from there to another. Their sum comes back.
     let (numbers, mut incoming) = mpsc::channel(4);
     spawn_local(async move {
         for number in 1..=1000_u64 {
@@ -116,7 +118,7 @@ async fn talk() -> std::io::Result<()> {
     });
     let (squares, squared) = sinew::sync::channel::bounded(4);
     manager.add_task(move || {
-        // The fiber waits, and tokio goes on.
+        // The fiber waits while tokio goes on.
         while let Some(number) = await_future(incoming.recv()) {
             squares.send(number * number).unwrap();
         }
@@ -125,7 +127,7 @@ async fn talk() -> std::io::Result<()> {
     assert_eq!(sum, 333_833_500);
     println!("the sum of the squares is {sum}");
 
-    // A fiber serves with sinew's sockets a client that has tokio's.
+    // A fiber with a socket of sinew serves a client with a socket of tokio.
     let listener = sinew::net::TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
     manager.add_task(move || {
@@ -144,7 +146,7 @@ async fn talk() -> std::io::Result<()> {
     assert_eq!(&answer, b"rebif");
     println!("a fiber answered {}", String::from_utf8_lossy(&answer));
 
-    // Another thread has a task run here, and waits for it as threads do.
+    // Another thread adds a task here, and blocks until it has ended.
     let (remote, (tells, told)) = (manager.remote(), oneshot::channel());
     std::thread::spawn(move || {
         let task = remote.add_task_remote_future(|| std::thread::current().id());
@@ -153,7 +155,7 @@ async fn talk() -> std::io::Result<()> {
     assert_eq!(told.await, Ok(std::thread::current().id()));
     println!("another thread had a task run here");
 
-    // What can end does, and the rest is cancelled.
+    // The sleeping fiber ends by itself. Dropping the manager cancels the stuck one.
     manager.add_task(|| sinew::sleep(Duration::from_millis(5)));
     let _ = controller.0.busy.subscribe().wait_for(|busy| !busy).await;
     let stuck = manager.add_task_eager_future(sinew::park);

@@ -1,6 +1,7 @@
-//! A program that is stuck, to be looked at: `fibers` and `fiber apply all bt` of `tools/gdb/sinew.py`.
+//! A program that is stuck, to be examined with the commands `fibers` and `fiber apply all bt` of
+//! `tools/gdb/sinew.py`.
 //!
-//! With an argument it aborts, and leaves a core file where those are wanted.
+//! With an argument it aborts, and leaves a core file if the system is set up for them.
 
 use std::io::Read;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! A program that works without unwinding: with `panic = "abort"`, a cancelled fiber learns of it by
-//! asking, and waits run their course.
+//! A program that works without unwinding. With `panic = "abort"`, a cancelled fiber has to ask
+//! whether it was cancelled, and cancellation does not end its waits.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,8 @@ fn main() {
         theirs.store(true, Ordering::Release);
         let mut naps = 0;
         while !sinew::is_cancelled() {
-            // With unwinding, the mask keeps the nap whole; without, it always is.
+            // With unwinding, the mask keeps a cancellation from ending the nap early. Without
+            // unwinding, no cancellation does.
             sinew::masked(|| sinew::sleep(Duration::from_millis(1)));
             naps += 1;
         }

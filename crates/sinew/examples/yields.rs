@@ -1,6 +1,7 @@
-//! Two fibers of one carrier that yield to each other, as often as asked: for counting instructions.
+//! Two fibers of one carrier yield to each other as often as the first argument says, for counting
+//! instructions.
 
-/// Runs both.
+/// Runs both fibers.
 fn main() {
     let count = std::env::args().nth(1).and_then(|count| count.parse().ok()).unwrap_or(1_000_000);
     let yields = move || (0..count).for_each(|_: u64| sinew::yield_now());

@@ -159,7 +159,7 @@ fn watch() {
     }
 }
 
-/// Takes out the alarms that go off: those in `ready`, and those whose deadlines have passed.
+/// Takes out the alarms that go off: those in `ready`, and those with a deadline that has passed.
 fn due(ready: &[u64]) -> Vec<Hook> {
     let now = Instant::now();
     let mut set = set();

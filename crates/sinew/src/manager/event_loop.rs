@@ -369,7 +369,7 @@ impl Inner {
     }
 
     /// Waits for the events of managers, for timers, and for other threads. Then runs the managers
-    /// whose events have happened.
+    /// that had an event.
     fn watch(&self, sleeps: bool) {
         self.resting.borrow_mut().retain(|_, (_, runner)| !runner.is_gone());
         let mut fds = vec![polled(self.shared.bell.as_fd().as_raw_fd())];

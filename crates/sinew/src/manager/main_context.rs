@@ -10,8 +10,8 @@ use crate::park;
 /// stack.
 ///
 /// It is for work that needs more stack than a fiber has. `f` runs on a plain thread: a wait in it
-/// blocks the thread, and all fibers of the manager. The [fiber-locals](crate::fiber_local) in `f`
-/// are those of the calling fiber. A panic of `f` goes on in the caller.
+/// blocks the thread, and all fibers of the manager. `f` sees the
+/// [fiber-locals](crate::fiber_local) of the calling fiber. A panic of `f` goes on in the caller.
 ///
 /// A fiber of a [`Runtime`](crate::Runtime) also calls `f` on its own stack, because the thread of
 /// a carrier has no main context. Code on the carrier's stack is not a fiber: a wait there would

@@ -79,7 +79,7 @@ fn running_time() -> Option<Rc<RunningTime>> {
     has.then(|| TIME.with(|time| time.borrow().clone())).flatten()
 }
 
-/// Calls `f`, whose time does not count as running time of the task.
+/// Calls `f`, and does not count its time as running time of the task.
 pub(super) fn unmeasured<R>(f: impl FnOnce() -> R) -> R {
     let measured = current::fiber().is_some_and(|(_, me)| me.flags().has(Flags::SLOTS));
     let time = if measured { running_time() } else { None };

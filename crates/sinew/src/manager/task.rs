@@ -145,7 +145,7 @@ fn prepare(core: &Core, added: &Added) -> (Option<Vec<Inherited>>, Option<Traits
     (inherited, traits)
 }
 
-/// Returns what the options of a task ask for; `None` if they ask for nothing.
+/// Returns the traits that the options of a task ask for; `None` if they ask for none.
 ///
 /// # Panics
 /// If the stack size is out of range.

@@ -1,4 +1,4 @@
-//! An iterator over the results of tasks, in the order in which the tasks end.
+//! The implementation of [`TaskIterator`].
 //!
 //! The iterator has the join handles of its tasks, in slots. Each task has an [`End`] with the
 //! index of its slot. Dropping the `End` puts that index into the queue of [`Ends`]: when the
@@ -55,7 +55,7 @@ where
     iterator
 }
 
-/// Tasks whose results are taken in the order in which they end; see [`add_tasks`].
+/// An iterator over the results of tasks, in the order in which the tasks end; see [`add_tasks`].
 ///
 /// As an [`Iterator`] it returns pairs of a task's number and its result, and waits for the next
 /// task to end. Tasks may be added after it has returned `None`.
@@ -65,7 +65,7 @@ where
 #[must_use = "the tasks run in any case, but nobody has their results"]
 pub struct TaskIterator<T> {
     ends: Rc<Ends>,
-    /// The tasks whose results were not taken, with their numbers. A task that ends names its slot.
+    /// The tasks with results to take, and their numbers. A task that ends names its slot.
     slots: Vec<Option<(usize, JoinHandle<T>)>>,
     /// The indices of the free slots.
     vacant: Vec<usize>,
@@ -126,8 +126,7 @@ impl<T: 'static> TaskIterator<T> {
         number
     }
 
-    /// Returns the result of the next task to end. Waits only if no task has ended whose result was
-    /// not taken.
+    /// Returns the result of the next task to end. Waits only if no result is there to take.
     ///
     /// If the task panicked, the payload is the `Err`; [`task_id`](Self::task_id) then says which
     /// task it was. A caller that is cancelled is unwound from here.
@@ -194,7 +193,7 @@ impl<T: 'static> TaskIterator<T> {
 }
 
 impl<T> TaskIterator<T> {
-    /// Returns whether there is a task whose result was not taken.
+    /// Returns whether there is a result to take, now or when its task has ended.
     ///
     /// # Examples
     /// ```
@@ -209,7 +208,7 @@ impl<T> TaskIterator<T> {
         self.left() > 0
     }
 
-    /// Returns whether a task has ended whose result was not taken.
+    /// Returns whether there is a result that can be taken without waiting.
     ///
     /// # Examples
     /// ```
@@ -254,7 +253,7 @@ impl<T> TaskIterator<T> {
         self.last
     }
 
-    /// The number of tasks whose results were not taken.
+    /// The number of results that were not taken.
     fn left(&self) -> usize {
         self.slots.len() - self.vacant.len()
     }
@@ -309,8 +308,7 @@ impl<T> fmt::Debug for TaskIterator<T> {
 /// The ends of tasks, which the tasks report to their iterator. All of them are on one thread.
 #[derive(Default)]
 struct Ends {
-    /// The slots of the tasks that have ended and whose results were not taken, in the order in
-    /// which they ended.
+    /// The slots of ended tasks with results to take, in the order in which the tasks ended.
     queue: RefCell<VecDeque<usize>>,
     /// The length of the queue for which the iterator waits; zero if it does not wait.
     wanted: Cell<usize>,

@@ -23,9 +23,9 @@
 //! caller. A task that was cancelled, or for which there was no stack, counts as one that panicked;
 //! [`is_cancel`](crate::is_cancel) recognizes the payload of a cancellation.
 //!
-//! A caller that is cancelled, or whose [`timeout`](crate::timeout()) has passed, is unwound from
-//! its wait. Its tasks go on without it, and their results are dropped when they end. Tasks whose
-//! results the caller did not wait for go on likewise. To end them too, give them a
+//! A caller is unwound from its wait if it is cancelled or its [`timeout`](crate::timeout()) has
+//! passed. Its tasks go on without it, and their results are dropped when they end. Tasks for which
+//! the caller did not wait go on likewise. To end them too, give them a
 //! [`CancellationToken`](crate::sync::CancellationToken) or call [`TaskIterator::cancel`].
 //!
 //! A plain thread has no carrier to run tasks on: every function here that starts a task panics
