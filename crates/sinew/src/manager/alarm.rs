@@ -2,7 +2,7 @@
 //!
 //! An alarm goes off once. The run of the manager that follows sets it again. The thread polls a
 //! copy of the alarms, so it may report a descriptor that was closed meanwhile, or a number that is
-//! in use for another file. A loop then runs once for nothing.
+//! in use for another file. A loop then runs once without need.
 
 use super::Rest;
 use crate::carrier::bell::{Bell, poll};

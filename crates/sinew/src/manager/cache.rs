@@ -2,9 +2,8 @@
 //!
 //! There are two caches. The thread's cache leads to the manager itself, which belongs to the
 //! thread. The cache of the process, behind it, knows the managers of all loops; it serves threads
-//! that have only a loop's remote handle. An entry is removed when its loop is destroyed. A stale
-//! entry, left behind because the manager was dropped in another way, is removed when a look-up
-//! meets it.
+//! that have only a loop's remote handle. An entry is removed when its loop is destroyed. A look-up
+//! ignores an entry whose manager has ended in another way; the next manager replaces it.
 
 use super::controller::ReactorLoopController;
 use super::core::{Core, Shared};

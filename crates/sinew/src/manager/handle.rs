@@ -414,8 +414,8 @@ impl ManagerHandle {
     /// threads have made ready, then tasks from other threads. A fiber that yields is ready for the
     /// next call.
     ///
-    /// It goes on while other threads bring work faster than it runs. A sender of an endless stream
-    /// of tasks has to bound how many are in progress.
+    /// It does not return while other threads bring work faster than it can run it. A sender of an
+    /// endless stream of tasks has to bound how many are in progress.
     ///
     /// The [controller](LoopController) runs the manager in this way. Your own loop may call this
     /// too.

@@ -172,8 +172,7 @@ impl Painted {
     /// Paints the running fiber's stack below the frames in use. `None` if this is not possible.
     #[inline(never)]
     fn paint() -> Option<Painted> {
-        // AddressSanitizer keeps locals elsewhere, and reports writes to stack memory outside of
-        // frames.
+        // AddressSanitizer keeps locals elsewhere, and watches accesses to the stack itself.
         if cfg!(sinew_asan) {
             return None;
         }

@@ -1,4 +1,4 @@
-//! The implementation of [`TaskIterator`].
+//! [`TaskIterator`]: the results of tasks, in the order in which the tasks end.
 //!
 //! The iterator has the join handles of its tasks, in slots. Each task has an [`End`] with the
 //! index of its slot. Dropping the `End` puts that index into the queue of [`Ends`]: when the

@@ -28,8 +28,8 @@
 //! the caller did not wait go on likewise. To end them too, give them a
 //! [`CancellationToken`](crate::sync::CancellationToken) or call [`TaskIterator::cancel`].
 //!
-//! A plain thread has no carrier to run tasks on: every function here that starts a task panics
-//! there, and says so.
+//! A plain thread has no carrier to run tasks on: there, every function of this module that starts
+//! a task panics.
 
 mod collect;
 mod dispatch;

@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// run_on(&|f: Box<dyn FnOnce() + Send>| f());
 /// ```
 pub trait Executor {
-    /// Accepts `f`, to be called later or at once.
+    /// Calls `f`, now or later.
     fn execute(&self, f: Box<dyn FnOnce() + Send>);
 }
 

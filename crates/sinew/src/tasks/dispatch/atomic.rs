@@ -80,7 +80,7 @@ type Shared<V, R, F> = Mutex<Option<Batch<V, R, F>>>;
 struct Batch<V, R, F: ?Sized> {
     dispatch: Box<F>,
     /// The value and the promise of each token, in the order in which the tokens were made; `None`
-    /// until the token is used.
+    /// for a token that was not used.
     entries: Vec<Option<(V, Promise<R>)>>,
     /// How many tokens were neither used nor dropped so far.
     out: usize,

@@ -1,4 +1,4 @@
-//! The reasons for which a batch has no results.
+//! The errors of a batch.
 
 use core::any::Any;
 use core::fmt;
@@ -8,10 +8,10 @@ use std::sync::Arc;
 /// How many tokens a message names at most.
 const NAMED: usize = 10;
 
-/// The reason for which a batch has no results. Every future of the batch gets the same error.
+/// The reason why a batch has no results. Every future of the batch gets the same error.
 ///
-/// Report errors of the work itself in the results: a dispatch function may return `Vec<Result<T,
-/// E>>`.
+/// Report errors of the work itself in the results: a dispatch function may return a vector of
+/// `Result<T, E>`.
 ///
 /// # Examples
 /// ```
