@@ -1,14 +1,15 @@
-//! Names of hosts become addresses, without blocking a carrier.
+//! Turns host names into addresses without blocking a carrier.
 
 use std::io;
 use std::net::{self, IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::{option, slice, vec};
 
-/// What can be turned into addresses: as `std::net::ToSocketAddrs`, for the same types.
+/// Converts a value to socket addresses: `std::net::ToSocketAddrs` for fibers, for the same types.
 ///
-/// Names are looked up on a thread that may [block](crate::blocking()), or, in a [pinned](crate::pinned)
-/// fiber, as the runtime's [policy](crate::runtime::Builder::pinned_wait) says; everything else needs no
-/// wait.
+/// A host name is looked up on a thread that may [block](crate::blocking()). A
+/// [pinned](crate::pinned) fiber looks it up on its carrier, under the runtime's
+/// [policy](crate::runtime::Builder::pinned_wait) for waits of pinned fibers. All other conversions
+/// do not wait.
 ///
 /// # Examples
 /// ```
@@ -19,13 +20,13 @@ use std::{option, slice, vec};
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub trait ToSocketAddrs {
-    /// The addresses, one after the other.
+    /// An iterator over the addresses.
     type Iter: Iterator<Item = SocketAddr>;
 
-    /// Looks the addresses up, if need be.
+    /// Returns the addresses, after looking up the host name if there is one.
     ///
     /// # Errors
-    /// If there are none, or they cannot be found out.
+    /// If the value is no valid address, or its host name cannot be resolved.
     ///
     /// # Examples
     /// ```
@@ -105,7 +106,7 @@ impl<T: ToSocketAddrs + ?Sized> ToSocketAddrs for &T {
     }
 }
 
-/// Does `attempt` with each address until it succeeds; the last error if it never does.
+/// Calls `attempt` with each address until one succeeds. Returns the last error if none does.
 pub(super) fn with_each<A, R>(
     addresses: A,
     mut attempt: impl FnMut(SocketAddr) -> io::Result<R>,

@@ -1,23 +1,22 @@
-//! A listener that cannot accept because something is used up.
+//! Slows down a listener that cannot accept because the system has run out of a resource.
 
 use crate::primitive::{AtomicU32, Ordering};
 use core::time::Duration;
 use std::io;
 
-/// Slows down a loop that accepts while there are no descriptors or no memory: the connection stays in
-/// the kernel's queue, so that the next attempt fails at once as well.
+/// Slows down a loop of accepts while there are no descriptors or there is no memory. The
+/// connection stays in the kernel's queue, so without a pause the next accept would fail at once.
 #[derive(Default, Debug)]
 pub(crate) struct Backoff {
     failures: AtomicU32,
 }
 
-/// The first pause; each one after it is twice as long, up to the last.
+/// The first pause. Each pause after it is twice as long, for [`DOUBLINGS`] steps.
 const FIRST: Duration = Duration::from_millis(1);
 const DOUBLINGS: u32 = 8;
 
 impl Backoff {
-    /// Passes a result on. If it says that something is used up, that takes a moment, longer each
-    /// time.
+    /// Returns `result`. If it is an error for lack of a resource, sleeps before, longer each time.
     pub(crate) fn pace<R>(&self, result: io::Result<R>) -> io::Result<R> {
         match &result {
             Err(error) if is_used_up(error) => {

@@ -1,5 +1,5 @@
-//! The two calls that a busy socket makes all the time, without what the C library puts around them
-//! for threads that are cancelled.
+//! Receiving and sending, the two system calls that a busy socket makes most. On 64-bit Linux they
+//! bypass the C library, which would add its handling of thread cancellation.
 
 pub(super) use imp::{receive, send};
 
@@ -8,10 +8,10 @@ mod imp {
     use std::io;
     use std::os::fd::{AsRawFd, BorrowedFd};
 
-    /// Receives what is there, up to the length of the buffer.
+    /// Receives the bytes that have arrived, up to the length of the buffer.
     #[inline]
     pub(crate) fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<usize> {
-        // SAFETY: a valid descriptor, and a buffer with its length.
+        // SAFETY: `socket` is an open descriptor; pointer and length describe `buffer`.
         let count = unsafe {
             libc::syscall(
                 libc::SYS_recvfrom,
@@ -29,7 +29,7 @@ mod imp {
     /// Sends as much of the buffer as there is room for.
     #[inline]
     pub(crate) fn send(socket: BorrowedFd<'_>, buffer: &[u8]) -> io::Result<usize> {
-        // SAFETY: a valid descriptor, and a buffer with its length.
+        // SAFETY: `socket` is an open descriptor; pointer and length describe `buffer`.
         let count = unsafe {
             libc::syscall(
                 libc::SYS_sendto,

@@ -1,15 +1,20 @@
 //! Sockets with the methods of `std::net`, for fibers.
 //!
-//! Changing `use std::net` to `use sinew::net` ports a program: names, signatures and errors are the
-//! same. Where a socket of the standard library would block its thread, a fiber is suspended. Plain
-//! threads use the same sockets, and block.
+//! Changing `use std::net` to `use sinew::net` ports a program: names, signatures and errors match
+//! the standard library. Where a socket of the standard library blocks its thread, a socket of this
+//! module suspends the fiber. Plain threads may use these sockets too, and block.
 //!
-//! What differs: [`close`](TcpStream::close) ends what others do with a socket; names of hosts are
-//! looked up by [`ToSocketAddrs`] of this module, on another thread; the descriptors are in
-//! non-blocking mode, which [`set_nonblocking`](TcpStream::set_nonblocking) does not change.
-//! `socket2::SockRef::from(&socket)` has the options for which there is no method.
+//! There are three differences:
 //!
-//! Unix sockets are in [`os::unix::net`](crate::os::unix::net).
+//! - [`close`](TcpStream::close) closes a socket while other fibers use it.
+//! - [`ToSocketAddrs`] of this module looks up host names on another thread.
+//! - The descriptors are in non-blocking mode. [`set_nonblocking`](TcpStream::set_nonblocking) does
+//!   not change that.
+//!
+//! Socket options without a method here are in `socket2::SockRef::from(&socket)`.
+//!
+//! Unix sockets are in [`os::unix::net`](crate::os::unix::net). Other descriptors are in
+//! [`io`](crate::io).
 
 mod addresses;
 mod backoff;

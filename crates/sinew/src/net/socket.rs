@@ -1,4 +1,6 @@
-//! What all sockets have in common: attempts with timeouts, copies, and closing.
+//! The parts that all sockets share: attempts with timeouts, copies, and closing.
+//!
+//! Every socket type of [`net`](super) holds a [`Socket`]. `io/attempt.rs` does the waiting.
 
 use super::backoff::Backoff;
 use crate::io::Async;
@@ -12,39 +14,41 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
 
-/// A socket of the standard library, and what the kernel would keep of its options if it were not in
-/// non-blocking mode.
+/// A socket of the standard library in non-blocking mode, with the options that the kernel ignores
+/// in that mode.
 #[derive(Debug)]
 pub(crate) struct Socket<T> {
     io: Async<T>,
-    /// Shared with its copies. Made when one of them is first set, or copied.
+    /// Shared with copies made by `try_clone`. Allocated when an option is first set, or the socket
+    /// is first copied.
     options: OnceLock<Arc<Options>>,
-    /// Of a listener that cannot accept.
+    /// Slows down a listener that cannot accept.
     backoff: Backoff,
-    /// Whether it may be something else than its type says: any descriptor can be made one.
+    /// Whether the socket was made from a descriptor that is not plain TCP. Users may convert any
+    /// descriptor to a `TcpStream`.
     is_foreign: bool,
 }
 
-/// Lets as many connections wait to be accepted as the system allows: the standard library asks for 128,
-/// and who comes when there are more is late by a second.
+/// Lets as many connections wait to be accepted as the system allows. The TCP listener of the
+/// standard library asks for 128, and a client that finds the queue full connects a second late.
 pub(crate) fn listen<T: AsFd>(listener: T) -> io::Result<T> {
     SockRef::from(&listener).listen(libc::c_int::MAX)?;
     Ok(listener)
 }
 
-/// Whether a socket is one of plain TCP.
+/// Whether the protocol of a socket is plain TCP.
 #[cfg(any(target_os = "linux", target_os = "android", target_os = "freebsd"))]
 fn is_tcp(socket: &SockRef<'_>) -> bool {
     matches!(socket.protocol(), Ok(Some(Protocol::TCP)))
 }
 
-/// Whether a socket is one of TCP: others do not have its options.
+/// Whether a socket is TCP: only TCP sockets have the option that this reads.
 #[cfg(not(any(target_os = "linux", target_os = "android", target_os = "freebsd")))]
 fn is_tcp(socket: &SockRef<'_>) -> bool {
     socket.tcp_nodelay().is_ok()
 }
 
-/// Options of one socket and its copies. Times are in nanoseconds, zero for none.
+/// Options of a socket and its copies. Timeouts are in nanoseconds; zero means none.
 #[derive(Default, Debug)]
 struct Options {
     read_timeout: AtomicU64,
@@ -62,7 +66,8 @@ impl Options {
 }
 
 impl<T: AsFd> Socket<T> {
-    /// Takes a socket as the standard library made it, with its timeouts.
+    /// Wraps a socket of the standard library. Puts it into non-blocking mode and keeps its
+    /// timeouts.
     pub(crate) fn from_std(inner: T) -> Socket<T> {
         let socket = Socket::new(Async::of_any_mode(inner));
         let kernel = SockRef::from(socket.io.get_ref());
@@ -77,7 +82,7 @@ impl<T: AsFd> Socket<T> {
         Socket { is_foreign, ..socket }
     }
 
-    /// Takes a socket that is in non-blocking mode.
+    /// Wraps a socket that is in non-blocking mode.
     pub(crate) fn from_nonblocking(inner: T) -> Socket<T> {
         Socket::new(Async::new_nonblocking(inner))
     }
@@ -86,8 +91,8 @@ impl<T: AsFd> Socket<T> {
         Socket { io, options: OnceLock::new(), backoff: Backoff::default(), is_foreign: false }
     }
 
-    /// Gives back the socket as the standard library has it: it blocks, unless it was asked not to,
-    /// and the kernel knows its timeouts.
+    /// Returns the socket as the standard library expects it: the kernel knows its timeouts, and it
+    /// blocks, unless the user has set it to non-blocking.
     pub(crate) fn into_std(self) -> T {
         if let Some(options) = self.options.get() {
             let kernel = SockRef::from(self.io.get_ref());
@@ -113,7 +118,7 @@ impl<T: AsFd> Socket<T> {
         self.io.source()
     }
 
-    /// Another one for the same socket, which `copy` makes.
+    /// Makes another handle to this socket. `copy` duplicates the descriptor.
     pub(crate) fn try_clone(
         &self,
         copy: impl FnOnce(&T) -> io::Result<T>,
@@ -124,7 +129,7 @@ impl<T: AsFd> Socket<T> {
         Ok(Socket { options: options.into(), is_foreign, ..Socket::from_nonblocking(inner) })
     }
 
-    /// How long an operation may take.
+    /// Returns how long an operation may wait.
     #[inline]
     pub(crate) fn limit(&self, direction: Direction) -> Limit {
         match self.options.get() {
@@ -133,7 +138,7 @@ impl<T: AsFd> Socket<T> {
         }
     }
 
-    /// Does an operation of the socket, waiting whenever it would block.
+    /// Runs `operation` on the socket, waiting whenever it would block.
     #[inline]
     pub(crate) fn attempt<R>(
         &self,
@@ -153,7 +158,9 @@ impl<T: AsFd> Socket<T> {
         unless_closed(self.source(), count)
     }
 
-    /// Reads up to `len` bytes from a TCP connection, which gives all there are at a time.
+    /// Reads up to `len` bytes from a TCP connection, waiting whenever it would block. A short read
+    /// of TCP takes all the bytes that are there, so [`attempt_read`] may leave out the next
+    /// attempt.
     #[inline]
     pub(crate) fn attempt_read_of_tcp(
         &self,
@@ -167,12 +174,13 @@ impl<T: AsFd> Socket<T> {
         attempt_read(self.source(), limit, len, || read(self.get()))
     }
 
-    /// Takes a datagram or a connection, waiting for one; `end` is the answer if the socket was shut
-    /// down and will get no more.
+    /// Receives a datagram or accepts a connection with `operation`, waiting until there is one.
+    /// Returns `end()` if the socket was shut down for receiving.
     ///
-    /// Linux tells that only to those who block: in non-blocking mode, a datagram socket or a Unix
-    /// listener says "would block" for ever, and is ready all the time. So who is woken and finds
-    /// nothing asks, as does who comes after a hang-up was reported, and will not be again.
+    /// Linux reports such a shutdown to blocking calls only. In non-blocking mode, a datagram
+    /// socket or a Unix listener fails with `WouldBlock` for ever although it is ready. So this
+    /// function asks the kernel in two cases: after a wake that found nothing, and after the
+    /// reactor has seen a hang-up, which the kernel does not report again.
     pub(crate) fn take_next<R>(
         &self,
         mut operation: impl FnMut(&T) -> io::Result<R>,
@@ -200,13 +208,14 @@ impl<T: AsFd> Socket<T> {
         })
     }
 
-    /// Accepts a connection, waiting for one: the new socket, in non-blocking mode, and the peer.
+    /// Accepts a connection, waiting until there is one. Returns the new socket, in non-blocking
+    /// mode, and the address of the peer.
     pub(crate) fn accept(&self) -> io::Result<(OwnedFd, SockAddr)> {
         let end = || Err(io::Error::from_raw_os_error(libc::EINVAL));
         self.backoff.pace(self.take_next(accept, end))
     }
 
-    /// Sets how long an operation may take: for ever without a timeout.
+    /// Sets how long an operation may wait. `None` means for ever.
     pub(crate) fn set_timeout(
         &self,
         direction: Direction,
@@ -220,7 +229,7 @@ impl<T: AsFd> Socket<T> {
                     "cannot set a 0 duration timeout",
                 ));
             }
-            // What does not fit is longer than anybody lives.
+            // A `u64` holds 584 years in nanoseconds, which stand for any longer timeout.
             Some(timeout) => u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX),
         };
         let options = self.options.get_or_init(Arc::default);
@@ -233,17 +242,18 @@ impl<T: AsFd> Socket<T> {
         (nanos != 0).then(|| Duration::from_nanos(nanos))
     }
 
-    /// Whether operations fail that cannot be done at once.
+    /// Sets whether operations fail with `WouldBlock` instead of waiting.
     pub(crate) fn set_nonblocking(&self, nonblocking: bool) {
         let options = self.options.get_or_init(Arc::default);
         options.nonblocking.store(nonblocking, Ordering::Relaxed);
     }
 
-    /// Closes the socket, although others may have it: what they wait for fails, and so does what they
-    /// begin. Its descriptor stays theirs, as that of nothing.
+    /// Closes the socket, even while other fibers or threads use it. Their waits fail, and so do
+    /// operations that they begin later. The descriptor number stays open until they drop the
+    /// socket, and refers to an unconnected socket.
     pub(crate) fn close(&self) -> io::Result<()> {
         self.source().close();
-        // Ends what threads wait for. The socket may be connected to nobody.
+        // Ends the waits of plain threads. An error means that the socket is not connected.
         let _ = SockRef::from(self.get()).shutdown(std::net::Shutdown::Both);
         let nothing = open(Domain::UNIX, Type::STREAM, None)?;
         replace(&OwnedFd::from(nothing), self.get())
@@ -263,7 +273,7 @@ impl Options {
     }
 }
 
-/// Makes a socket in non-blocking mode, which is not inherited.
+/// Makes a socket in non-blocking mode. Child processes do not inherit it.
 pub(crate) fn open(
     domain: Domain,
     kind: Type,
@@ -277,7 +287,7 @@ pub(crate) fn open(
     Ok(socket)
 }
 
-/// Makes two Unix sockets that are connected to each other, as [`open`] makes one.
+/// Makes two connected Unix sockets in non-blocking mode. Child processes do not inherit them.
 pub(crate) fn pair(kind: Type) -> io::Result<(socket2::Socket, socket2::Socket)> {
     #[cfg(not(target_vendor = "apple"))]
     let kind = kind.nonblocking();
@@ -289,14 +299,15 @@ pub(crate) fn pair(kind: Type) -> io::Result<(socket2::Socket, socket2::Socket)>
     Ok((one, other))
 }
 
-/// Makes the descriptor of `fd` one of what `with` is.
+/// Makes the descriptor number of `fd` refer to the file of `with`, and closes its previous file.
 fn replace(with: &OwnedFd, fd: &impl AsFd) -> io::Result<()> {
     let (with, fd) = (with.as_raw_fd(), fd.as_fd().as_raw_fd());
     let result = loop {
-        // SAFETY: both are valid. Whoever has the descriptor finds another file behind it.
+        // SAFETY: both descriptors are open. The number of `fd` stays open, so its users find
+        // another file and not a closed number.
         #[cfg(any(target_os = "linux", target_os = "android"))]
         let result = unsafe { libc::dup3(with, fd, libc::O_CLOEXEC) };
-        // SAFETY: the same.
+        // SAFETY: both descriptors are open, as for `dup3`.
         #[cfg(not(any(target_os = "linux", target_os = "android")))]
         let result = unsafe { libc::dup2(with, fd) };
         if result >= 0 || io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
@@ -306,25 +317,25 @@ fn replace(with: &OwnedFd, fd: &impl AsFd) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Accepts a connection: the new socket is in non-blocking mode and is not inherited.
+/// Accepts a connection. The new socket is in non-blocking mode; child processes do not inherit it.
 fn accept<T: AsFd>(listener: &T) -> io::Result<(OwnedFd, SockAddr)> {
     let fd = listener.as_fd().as_raw_fd();
     let accept = |storage: *mut SockAddrStorage, len: *mut libc::socklen_t| {
         let storage = storage.cast::<libc::sockaddr>();
-        // SAFETY: a valid descriptor, and room for an address with its length.
+        // SAFETY: `fd` is open; `storage` has room for an address, and `len` says how much.
         #[cfg(not(target_vendor = "apple"))]
         let accepted =
             unsafe { libc::accept4(fd, storage, len, libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK) };
-        // SAFETY: the same.
+        // SAFETY: `fd`, `storage` and `len` are valid, as for `accept4`.
         #[cfg(target_vendor = "apple")]
         let accepted = unsafe { libc::accept(fd, storage, len) };
         if accepted < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: a fresh descriptor.
+        // SAFETY: the kernel has just made this descriptor, and nothing else owns it.
         Ok(unsafe { OwnedFd::from_raw_fd(accepted) })
     };
-    // SAFETY: the kernel has written an address of the length that it says.
+    // SAFETY: if `accept` succeeds, the kernel has written an address and its length.
     let (accepted, address) = unsafe { SockAddr::try_init(accept) }?;
     #[cfg(target_vendor = "apple")]
     {
@@ -335,23 +346,23 @@ fn accept<T: AsFd>(listener: &T) -> io::Result<(OwnedFd, SockAddr)> {
     Ok((accepted, address))
 }
 
-/// Whether the side of a socket that receives was shut down.
+/// Whether the socket was shut down for receiving.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn gets_no_more(socket: &impl AsFd) -> bool {
     let fd = socket.as_fd().as_raw_fd();
     let mut entry = libc::pollfd { fd, events: libc::POLLRDHUP, revents: 0 };
-    // SAFETY: one entry. It only looks.
+    // SAFETY: the pointer is to one entry, and the count is 1.
     let count = unsafe { libc::poll(&raw mut entry, 1, 0) };
     count > 0 && entry.revents & libc::POLLRDHUP != 0
 }
 
-/// Other systems say so themselves.
+/// Always false: other systems report the shutdown to non-blocking calls as well.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 fn gets_no_more(_socket: &impl AsFd) -> bool {
     false
 }
 
-/// Connects a socket: waits until it is connected, or is not.
+/// Connects a socket, waiting until the attempt has succeeded or failed.
 pub(crate) fn connect<T: AsFd>(
     socket: &Socket<T>,
     address: &SockAddr,
@@ -372,7 +383,7 @@ pub(crate) fn connect<T: AsFd>(
             return Err(io::Error::new(io::ErrorKind::TimedOut, "connection timed out"));
         }
         tick = socket.source().tick(Direction::Write);
-        // Being woken does not mean that it is done.
+        // A wake does not mean that the attempt has ended.
         if let Some(error) = kernel.take_error()? {
             return Err(error);
         }
@@ -382,7 +393,8 @@ pub(crate) fn connect<T: AsFd>(
     }
 }
 
-/// The traits that sockets have because of their descriptors.
+/// Implements the descriptor traits of a socket, and its conversions from and to the standard
+/// library.
 macro_rules! descriptor {
     ($type:ident, $std:ty) => {
         impl std::os::fd::AsFd for $type {
@@ -404,15 +416,16 @@ macro_rules! descriptor {
         }
 
         impl From<$std> for $type {
-            /// Puts the socket into non-blocking mode. Its timeouts stay.
+            /// Puts the socket into non-blocking mode. It keeps its timeouts.
             fn from(socket: $std) -> $type {
                 $type { socket: crate::net::socket::Socket::from_std(socket) }
             }
         }
 
         impl From<$type> for $std {
-            /// The socket as the standard library has it: it blocks, unless it was asked not to.
-            /// Copies share the mode: one that stays with sinew would block its carrier.
+            /// Returns the socket as the standard library expects it: it blocks, unless
+            /// `set_nonblocking(true)` was called. Copies share this mode, so operations on a
+            /// remaining copy block the carrier.
             fn from(socket: $type) -> $std {
                 socket.socket.into_std()
             }
@@ -426,8 +439,9 @@ macro_rules! descriptor {
         }
 
         impl From<$type> for std::os::fd::OwnedFd {
-            /// The descriptor as the standard library has it: it blocks, unless it was asked not to.
-            /// Copies share the mode: one that stays with sinew would block its carrier.
+            /// Returns the descriptor as the standard library expects it: it blocks, unless
+            /// `set_nonblocking(true)` was called. Copies share this mode, so operations on a
+            /// remaining copy block the carrier.
             fn from(socket: $type) -> std::os::fd::OwnedFd {
                 socket.socket.into_std().into()
             }
@@ -441,7 +455,7 @@ macro_rules! descriptor {
 
         impl std::os::fd::FromRawFd for $type {
             unsafe fn from_raw_fd(fd: std::os::fd::RawFd) -> $type {
-                // SAFETY: as the caller promised.
+                // SAFETY: the caller promises that `fd` is open and that nothing else owns it.
                 unsafe { <std::os::fd::OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(fd) }.into()
             }
         }

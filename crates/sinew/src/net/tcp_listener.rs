@@ -1,4 +1,4 @@
-//! Accepting TCP connections.
+//! The listener of TCP connections.
 
 use super::addresses::{ToSocketAddrs, with_each};
 use super::socket::{self, Socket};
@@ -33,10 +33,11 @@ pub struct TcpListener {
 }
 
 impl TcpListener {
-    /// Listens at an address: the first of several that works. Port 0 means any that is free.
+    /// Listens at `address`. If it stands for several addresses, the first that works is used. Port
+    /// 0 means any free port.
     ///
     /// # Errors
-    /// If the address is in use, or not one of this machine.
+    /// If the address is in use, or does not belong to this machine.
     ///
     /// # Examples
     /// ```
@@ -47,7 +48,7 @@ impl TcpListener {
         with_each(address, net::TcpListener::bind).and_then(socket::listen).map(TcpListener::from)
     }
 
-    /// The address that it listens at.
+    /// Returns the address that the socket listens at.
     ///
     /// # Errors
     /// If the socket was closed.
@@ -62,10 +63,10 @@ impl TcpListener {
         self.socket.get().local_addr()
     }
 
-    /// Another one for the same socket: each connection is accepted by one of them.
+    /// Makes another handle to this socket. Each connection is accepted through one of the handles.
     ///
     /// # Errors
-    /// If there are no descriptors left.
+    /// If the process has no file descriptors left.
     ///
     /// # Examples
     /// ```
@@ -79,11 +80,13 @@ impl TcpListener {
         Ok(TcpListener { socket })
     }
 
-    /// Waits for the next connection, and accepts it. A cancelled fiber is unwound from here.
+    /// Accepts the next connection, parking the fiber until there is one. A cancelled fiber is
+    /// unwound from this wait.
     ///
     /// # Errors
-    /// If there are no descriptors left: that takes a moment, longer each time, so that a loop that
-    /// tries again does not spin. The connection is accepted when there are some again.
+    /// If the process has no file descriptors left. The call then pauses before it returns, longer
+    /// each time, so that a loop that tries again does not spin. The connection stays in the
+    /// kernel's queue until a later call accepts it.
     ///
     /// # Examples
     /// ```
@@ -107,7 +110,8 @@ impl TcpListener {
         Ok((TcpStream { socket }, address))
     }
 
-    /// The connections, one after the other, without an end.
+    /// Returns an iterator that accepts one connection after the other. It ends only when the
+    /// listener is [closed](Self::close).
     ///
     /// # Examples
     /// ```no_run
@@ -122,14 +126,14 @@ impl TcpListener {
         Incoming { listener: self }
     }
 
-    /// Closes the socket, although others may have it: those who wait for a connection get an error of
-    /// the kind `NotConnected`, and so does who asks for one later. The port is free.
+    /// Closes the socket, even while other fibers or threads use it. Accepts that wait fail with
+    /// `NotConnected`, and so do later ones. The port becomes free.
     ///
-    /// Copies made by [`try_clone`](Self::try_clone) accept no more on Linux, where the socket itself
-    /// stops to listen. Elsewhere they go on.
+    /// On Linux the socket itself stops listening, so copies made by [`try_clone`](Self::try_clone)
+    /// accept no more connections. On other systems the copies go on.
     ///
     /// # Errors
-    /// If there are no descriptors left.
+    /// If the process has no file descriptors left.
     ///
     /// # Examples
     /// ```
@@ -151,10 +155,10 @@ impl TcpListener {
         self.socket.close()
     }
 
-    /// Sets how many routers a packet may pass.
+    /// Sets how many routers a packet of this socket may pass.
     ///
     /// # Errors
-    /// If the system refuses.
+    /// If the system call fails.
     ///
     /// # Examples
     /// ```
@@ -167,10 +171,10 @@ impl TcpListener {
         self.socket.get().set_ttl(ttl)
     }
 
-    /// How many routers a packet may pass.
+    /// Returns how many routers a packet of this socket may pass.
     ///
     /// # Errors
-    /// If the system refuses.
+    /// If the system call fails.
     ///
     /// # Examples
     /// ```
@@ -182,10 +186,10 @@ impl TcpListener {
         self.socket.get().ttl()
     }
 
-    /// The error that the socket has met since this was last called, if any.
+    /// Returns and clears the pending error of the socket, if there is one.
     ///
     /// # Errors
-    /// If the system cannot say.
+    /// If the system call fails.
     ///
     /// # Examples
     /// ```
@@ -197,11 +201,11 @@ impl TcpListener {
         self.socket.get().take_error()
     }
 
-    /// Whether [`accept`](Self::accept) fails with `WouldBlock` instead of waiting, for this socket and
-    /// its copies. The descriptor is in non-blocking mode in either case.
+    /// Sets whether [`accept`](Self::accept) fails with `WouldBlock` instead of waiting. Copies of
+    /// this socket share the setting. The descriptor is in non-blocking mode in either case.
     ///
     /// # Errors
-    /// None; it is a `Result` because that of the standard library is.
+    /// Never fails. It returns a `Result` because the method of the standard library does.
     ///
     /// # Examples
     /// ```
@@ -216,8 +220,8 @@ impl TcpListener {
     }
 }
 
-/// The connections of a [`TcpListener`], one after the other, until it is
-/// [closed](TcpListener::close).
+/// An iterator that accepts the connections of a [`TcpListener`], one after the other. It ends only
+/// when the listener is [closed](TcpListener::close).
 #[derive(Debug)]
 pub struct Incoming<'a> {
     listener: &'a TcpListener,

@@ -16,8 +16,8 @@ use std::os::fd::AsFd;
 
 /// A TCP connection: `std::net::TcpStream` for fibers.
 ///
-/// One fiber may read while another writes, through references or copies. Dropping it closes the
-/// connection.
+/// One fiber may read while another writes, through references or copies. Dropping the last copy
+/// closes the connection.
 ///
 /// # Examples
 /// ```no_run
@@ -39,12 +39,13 @@ pub struct TcpStream {
 }
 
 impl TcpStream {
-    /// Connects to an address: to the first of several that works.
+    /// Connects to `address`. If it stands for several addresses, the first that works is used.
     ///
-    /// Waits until the connection is there or has failed. A cancelled fiber is unwound from here.
+    /// Waits until the connection is established or has failed. A cancelled fiber is unwound from
+    /// this wait.
     ///
     /// # Errors
-    /// If nobody listens there, or the name is not known.
+    /// If no listener accepts connections at the address, or the host name cannot be resolved.
     ///
     /// # Examples
     /// ```
@@ -62,10 +63,11 @@ impl TcpStream {
         with_each(address, |address| connect(address, Limit::None))
     }
 
-    /// Connects to an address, and gives up with `TimedOut` after `timeout`.
+    /// Connects to an address, waiting at most `timeout`.
     ///
     /// # Errors
-    /// As [`connect`](Self::connect); and if the timeout is zero.
+    /// As [`connect`](Self::connect). Also `TimedOut` if `timeout` is over, and `InvalidInput` if
+    /// `timeout` is zero.
     ///
     /// # Examples
     /// ```
@@ -89,10 +91,10 @@ impl TcpStream {
         connect(*address, Limit::Within(timeout))
     }
 
-    /// The address of the other side.
+    /// Returns the address of the other side.
     ///
     /// # Errors
-    /// If it is not connected.
+    /// If the socket is not connected.
     ///
     /// # Examples
     /// ```
@@ -107,7 +109,7 @@ impl TcpStream {
         self.socket.get().peer_addr()
     }
 
-    /// The address of this side.
+    /// Returns the address of this side.
     ///
     /// # Errors
     /// If the socket was closed.
@@ -125,10 +127,11 @@ impl TcpStream {
         self.socket.get().local_addr()
     }
 
-    /// Ends one direction, or both: who waits to read finds the end, who writes an error.
+    /// Shuts down one direction, or both. Readers then find the end of the stream, and writers get
+    /// an error.
     ///
     /// # Errors
-    /// If it is not connected.
+    /// If the socket is not connected.
     ///
     /// # Examples
     /// ```
@@ -148,13 +151,13 @@ impl TcpStream {
         self.socket.get().shutdown(how)
     }
 
-    /// Closes the connection, although others may have it: those who wait to read or write get an
-    /// error of the kind `NotConnected`, and so does who tries later.
+    /// Closes the connection, even while other fibers or threads use it. Reads and writes that wait
+    /// fail with `NotConnected`, and so do later ones.
     ///
-    /// Copies made by [`try_clone`](Self::try_clone) see the end of the connection.
+    /// Copies made by [`try_clone`](Self::try_clone) find the end of the connection.
     ///
     /// # Errors
-    /// If there are no descriptors left.
+    /// If the process has no file descriptors left.
     ///
     /// # Examples
     /// ```
@@ -179,10 +182,10 @@ impl TcpStream {
         self.socket.close()
     }
 
-    /// Another one for the same connection. Options and timeouts are shared.
+    /// Makes another handle to this connection. All handles share its options and timeouts.
     ///
     /// # Errors
-    /// If there are no descriptors left.
+    /// If the process has no file descriptors left.
     ///
     /// # Examples
     /// ```
@@ -199,7 +202,7 @@ impl TcpStream {
         Ok(TcpStream { socket })
     }
 
-    /// Sets how long a read may wait; for ever with `None`. One that takes longer fails with
+    /// Sets how long a read may wait. `None` means for ever. A read that waits longer fails with
     /// `WouldBlock`.
     ///
     /// # Errors
@@ -224,7 +227,7 @@ impl TcpStream {
         self.socket.set_timeout(Direction::Read, timeout)
     }
 
-    /// Sets how long a write may wait; for ever with `None`. One that takes longer fails with
+    /// Sets how long a write may wait. `None` means for ever. A write that waits longer fails with
     /// `WouldBlock`.
     ///
     /// # Errors
@@ -245,10 +248,10 @@ impl TcpStream {
         self.socket.set_timeout(Direction::Write, timeout)
     }
 
-    /// How long a read may wait.
+    /// Returns how long a read may wait. `None` means for ever.
     ///
     /// # Errors
-    /// None; it is a `Result` because that of the standard library is.
+    /// Never fails. It returns a `Result` because the method of the standard library does.
     ///
     /// # Examples
     /// ```
@@ -263,10 +266,10 @@ impl TcpStream {
         Ok(self.socket.timeout(Direction::Read))
     }
 
-    /// How long a write may wait.
+    /// Returns how long a write may wait. `None` means for ever.
     ///
     /// # Errors
-    /// None; it is a `Result` because that of the standard library is.
+    /// Never fails. It returns a `Result` because the method of the standard library does.
     ///
     /// # Examples
     /// ```
@@ -281,7 +284,8 @@ impl TcpStream {
         Ok(self.socket.timeout(Direction::Write))
     }
 
-    /// Waits for data and copies it without taking it: the next read gives the same.
+    /// Copies the next bytes into `buffer` without taking them, waiting until there are some. The
+    /// next read returns the same bytes.
     ///
     /// # Errors
     /// As for a read.
@@ -310,10 +314,10 @@ impl TcpStream {
         self.socket.attempt_read(|stream| stream.peek(buffer))
     }
 
-    /// Whether small pieces are sent at once, instead of being collected.
+    /// Sets whether small writes are sent at once instead of being collected (`TCP_NODELAY`).
     ///
     /// # Errors
-    /// If the system refuses.
+    /// If the system call fails.
     ///
     /// # Examples
     /// ```
@@ -329,10 +333,10 @@ impl TcpStream {
         self.socket.get().set_nodelay(nodelay)
     }
 
-    /// Whether small pieces are sent at once.
+    /// Returns whether small writes are sent at once instead of being collected (`TCP_NODELAY`).
     ///
     /// # Errors
-    /// If the system refuses.
+    /// If the system call fails.
     ///
     /// # Examples
     /// ```
@@ -347,10 +351,10 @@ impl TcpStream {
         self.socket.get().nodelay()
     }
 
-    /// Sets how many routers a packet may pass.
+    /// Sets how many routers a packet of this socket may pass.
     ///
     /// # Errors
-    /// If the system refuses.
+    /// If the system call fails.
     ///
     /// # Examples
     /// ```
@@ -366,10 +370,10 @@ impl TcpStream {
         self.socket.get().set_ttl(ttl)
     }
 
-    /// How many routers a packet may pass.
+    /// Returns how many routers a packet of this socket may pass.
     ///
     /// # Errors
-    /// If the system refuses.
+    /// If the system call fails.
     ///
     /// # Examples
     /// ```
@@ -384,10 +388,10 @@ impl TcpStream {
         self.socket.get().ttl()
     }
 
-    /// The error that the socket has met since this was last called, if any.
+    /// Returns and clears the pending error of the socket, if there is one.
     ///
     /// # Errors
-    /// If the system cannot say.
+    /// If the system call fails.
     ///
     /// # Examples
     /// ```
@@ -402,11 +406,11 @@ impl TcpStream {
         self.socket.get().take_error()
     }
 
-    /// Whether reads and writes fail with `WouldBlock` instead of waiting, for this socket and its
-    /// copies. The descriptor is in non-blocking mode in either case.
+    /// Sets whether reads and writes fail with `WouldBlock` instead of waiting. Copies of this
+    /// socket share the setting. The descriptor is in non-blocking mode in either case.
     ///
     /// # Errors
-    /// None; it is a `Result` because that of the standard library is.
+    /// Never fails. It returns a `Result` because the method of the standard library does.
     ///
     /// # Examples
     /// ```

@@ -1,4 +1,4 @@
-//! Datagrams over UDP.
+//! The UDP socket.
 
 use super::addresses::{ToSocketAddrs, with_each};
 use super::socket::{self, Socket};
@@ -11,7 +11,7 @@ use std::net;
 
 /// A UDP socket: `std::net::UdpSocket` for fibers.
 ///
-/// Several fibers may send and receive at a time; each datagram is received by one of them.
+/// Several fibers may send and receive at a time. One of them receives each datagram.
 ///
 /// # Examples
 /// ```
@@ -39,10 +39,11 @@ pub struct UdpSocket {
 }
 
 impl UdpSocket {
-    /// Makes a socket with an address: the first of several that works. Port 0 means any that is free.
+    /// Makes a socket with the address `address`. If that stands for several addresses, the first
+    /// that works is used. Port 0 means any free port.
     ///
     /// # Errors
-    /// If the address is in use, or not one of this machine.
+    /// If the address is in use, or does not belong to this machine.
     ///
     /// # Examples
     /// ```
@@ -53,12 +54,13 @@ impl UdpSocket {
         with_each(address, net::UdpSocket::bind).map(UdpSocket::from)
     }
 
-    /// Waits for a datagram: its length and who has sent it. What does not fit the buffer is lost. A
-    /// cancelled fiber is unwound from here.
+    /// Receives a datagram, parking the fiber until one arrives. Returns its length and the address
+    /// of its sender. Bytes that do not fit into `buffer` are lost. A cancelled fiber is unwound
+    /// from this wait.
     ///
     /// # Errors
-    /// If the read timeout is over; and on what the system has to report of datagrams that were sent
-    /// from here.
+    /// If the read timeout is over. Also if the system reports that a datagram sent earlier from
+    /// this socket was not delivered.
     ///
     /// # Examples
     /// ```
@@ -77,7 +79,8 @@ impl UdpSocket {
         self.socket.take_next(|socket| socket.recv_from(buffer), from_nobody)
     }
 
-    /// Waits for a datagram and copies it without taking it: its length and who has sent it.
+    /// Copies the next datagram into `buffer` without taking it, parking the fiber until one
+    /// arrives. Returns its length and the address of its sender.
     ///
     /// # Errors
     /// As [`recv_from`](Self::recv_from).
@@ -100,12 +103,13 @@ impl UdpSocket {
         self.socket.take_next(|socket| socket.peek_from(buffer), from_nobody)
     }
 
-    /// Sends a datagram to an address: to the first, if there are several. Waits if there is no room
-    /// in the system's buffers; a cancelled fiber is unwound from that.
+    /// Sends a datagram to `address`. If that stands for several addresses, the first is used.
+    /// Waits while there is no room in the system's buffers. A cancelled fiber is unwound from this
+    /// wait.
     ///
     /// # Errors
-    /// If it is too long, the address is of another kind than that of the socket, or the write timeout
-    /// is over.
+    /// If the datagram is too long, the address and the socket are of different kinds (IPv4 and
+    /// IPv6), or the write timeout is over.
     ///
     /// # Examples
     /// ```
@@ -125,10 +129,10 @@ impl UdpSocket {
         self.socket.attempt(Direction::Write, |socket| socket.send_to(buffer, address))
     }
 
-    /// The address that it is [connected](Self::connect) to.
+    /// Returns the address that the socket is [connected](Self::connect) to.
     ///
     /// # Errors
-    /// If it is not connected.
+    /// If the socket is not connected.
     ///
     /// # Examples
     /// ```
@@ -142,7 +146,7 @@ impl UdpSocket {
         self.socket.get().peer_addr()
     }
 
-    /// The address of this socket.
+    /// Returns the address of this socket.
     ///
     /// # Errors
     /// If the socket was closed.
@@ -157,10 +161,10 @@ impl UdpSocket {
         self.socket.get().local_addr()
     }
 
-    /// Another one for the same socket. Options and timeouts are shared.
+    /// Makes another handle to this socket. All handles share its options and timeouts.
     ///
     /// # Errors
-    /// If there are no descriptors left.
+    /// If the process has no file descriptors left.
     ///
     /// # Examples
     /// ```
@@ -174,14 +178,14 @@ impl UdpSocket {
         Ok(UdpSocket { socket })
     }
 
-    /// Closes the socket, although others may have it: those who wait for a datagram get an error of
-    /// the kind `NotConnected`, and so does who tries later.
+    /// Closes the socket, even while other fibers or threads use it. Receives and sends that wait
+    /// fail with `NotConnected`, and so do later ones.
     ///
-    /// Copies made by [`try_clone`](Self::try_clone) receive and send no more on Linux, where the
-    /// socket itself is shut down. Elsewhere they go on.
+    /// On Linux the socket itself is shut down, so copies made by [`try_clone`](Self::try_clone)
+    /// receive and send no more. On other systems the copies go on.
     ///
     /// # Errors
-    /// If there are no descriptors left.
+    /// If the process has no file descriptors left.
     ///
     /// # Examples
     /// ```
@@ -203,8 +207,8 @@ impl UdpSocket {
         self.socket.close()
     }
 
-    /// Sets how long a receive may wait; for ever with `None`. One that takes longer fails with
-    /// `WouldBlock`.
+    /// Sets how long a receive may wait. `None` means for ever. A receive that waits longer fails
+    /// with `WouldBlock`.
     ///
     /// # Errors
     /// If the timeout is zero.
@@ -226,7 +230,7 @@ impl UdpSocket {
         self.socket.set_timeout(Direction::Read, timeout)
     }
 
-    /// Sets how long a send may wait; for ever with `None`. One that takes longer fails with
+    /// Sets how long a send may wait. `None` means for ever. A send that waits longer fails with
     /// `WouldBlock`.
     ///
     /// # Errors
@@ -245,10 +249,10 @@ impl UdpSocket {
         self.socket.set_timeout(Direction::Write, timeout)
     }
 
-    /// How long a receive may wait.
+    /// Returns how long a receive may wait. `None` means for ever.
     ///
     /// # Errors
-    /// None; it is a `Result` because that of the standard library is.
+    /// Never fails. It returns a `Result` because the method of the standard library does.
     ///
     /// # Examples
     /// ```
@@ -260,10 +264,10 @@ impl UdpSocket {
         Ok(self.socket.timeout(Direction::Read))
     }
 
-    /// How long a send may wait.
+    /// Returns how long a send may wait. `None` means for ever.
     ///
     /// # Errors
-    /// None; it is a `Result` because that of the standard library is.
+    /// Never fails. It returns a `Result` because the method of the standard library does.
     ///
     /// # Examples
     /// ```
@@ -275,10 +279,10 @@ impl UdpSocket {
         Ok(self.socket.timeout(Direction::Write))
     }
 
-    /// Whether datagrams may be sent to a broadcast address.
+    /// Sets whether datagrams may be sent to a broadcast address.
     ///
     /// # Errors
-    /// If the system refuses.
+    /// If the system call fails.
     ///
     /// # Examples
     /// ```
@@ -291,10 +295,10 @@ impl UdpSocket {
         self.socket.get().set_broadcast(broadcast)
     }
 
-    /// Whether datagrams may be sent to a broadcast address.
+    /// Returns whether datagrams may be sent to a broadcast address.
     ///
     /// # Errors
-    /// If the system refuses.
+    /// If the system call fails.
     ///
     /// # Examples
     /// ```
@@ -306,10 +310,10 @@ impl UdpSocket {
         self.socket.get().broadcast()
     }
 
-    /// Whether multicast datagrams that are sent from here come back to this machine.
+    /// Sets whether IPv4 multicast datagrams sent from this socket come back to this machine.
     ///
     /// # Errors
-    /// If the socket is not of IPv4.
+    /// If the socket does not use IPv4.
     ///
     /// # Examples
     /// ```
@@ -322,10 +326,10 @@ impl UdpSocket {
         self.socket.get().set_multicast_loop_v4(multicast_loop_v4)
     }
 
-    /// Whether multicast datagrams that are sent from here come back to this machine.
+    /// Returns whether IPv4 multicast datagrams sent from this socket come back to this machine.
     ///
     /// # Errors
-    /// If the socket is not of IPv4.
+    /// If the socket does not use IPv4.
     ///
     /// # Examples
     /// ```
@@ -337,10 +341,10 @@ impl UdpSocket {
         self.socket.get().multicast_loop_v4()
     }
 
-    /// Sets how many routers a multicast datagram may pass: one means that it stays in this network.
+    /// Sets how many routers a multicast datagram may pass. With 1 it stays in the local network.
     ///
     /// # Errors
-    /// If the socket is not of IPv4.
+    /// If the socket does not use IPv4.
     ///
     /// # Examples
     /// ```
@@ -353,10 +357,10 @@ impl UdpSocket {
         self.socket.get().set_multicast_ttl_v4(multicast_ttl_v4)
     }
 
-    /// How many routers a multicast datagram may pass.
+    /// Returns how many routers a multicast datagram may pass.
     ///
     /// # Errors
-    /// If the socket is not of IPv4.
+    /// If the socket does not use IPv4.
     ///
     /// # Examples
     /// ```
@@ -368,10 +372,10 @@ impl UdpSocket {
         self.socket.get().multicast_ttl_v4()
     }
 
-    /// Whether multicast datagrams that are sent from here come back to this machine.
+    /// Sets whether IPv6 multicast datagrams sent from this socket come back to this machine.
     ///
     /// # Errors
-    /// If the socket is not of IPv6.
+    /// If the socket does not use IPv6.
     ///
     /// # Examples
     /// ```no_run
@@ -384,10 +388,10 @@ impl UdpSocket {
         self.socket.get().set_multicast_loop_v6(multicast_loop_v6)
     }
 
-    /// Whether multicast datagrams that are sent from here come back to this machine.
+    /// Returns whether IPv6 multicast datagrams sent from this socket come back to this machine.
     ///
     /// # Errors
-    /// If the socket is not of IPv6.
+    /// If the socket does not use IPv6.
     ///
     /// # Examples
     /// ```no_run
@@ -399,10 +403,10 @@ impl UdpSocket {
         self.socket.get().multicast_loop_v6()
     }
 
-    /// Sets how many routers a packet may pass.
+    /// Sets how many routers a packet of this socket may pass.
     ///
     /// # Errors
-    /// If the system refuses.
+    /// If the system call fails.
     ///
     /// # Examples
     /// ```
@@ -415,10 +419,10 @@ impl UdpSocket {
         self.socket.get().set_ttl(ttl)
     }
 
-    /// How many routers a packet may pass.
+    /// Returns how many routers a packet of this socket may pass.
     ///
     /// # Errors
-    /// If the system refuses.
+    /// If the system call fails.
     ///
     /// # Examples
     /// ```
@@ -430,11 +434,11 @@ impl UdpSocket {
         self.socket.get().ttl()
     }
 
-    /// Receives what is sent to the group `multiaddr`, at the interface with the address `interface`:
-    /// at one that the system chooses if that is unspecified.
+    /// Joins the multicast group `multiaddr` at the interface with the address `interface`. The
+    /// system chooses the interface if that address is unspecified.
     ///
     /// # Errors
-    /// If it is no multicast address, or there is no such interface.
+    /// If `multiaddr` is no multicast address, or there is no such interface.
     ///
     /// # Examples
     /// ```no_run
@@ -448,11 +452,11 @@ impl UdpSocket {
         self.socket.get().join_multicast_v4(multiaddr, interface)
     }
 
-    /// Receives what is sent to the group `multiaddr`, at the interface with the number `interface`: at
-    /// one that the system chooses if that is zero.
+    /// Joins the multicast group `multiaddr` at the interface with the number `interface`. The
+    /// system chooses the interface if that number is zero.
     ///
     /// # Errors
-    /// If it is no multicast address, or there is no such interface.
+    /// If `multiaddr` is no multicast address, or there is no such interface.
     ///
     /// # Examples
     /// ```no_run
@@ -466,10 +470,10 @@ impl UdpSocket {
         self.socket.get().join_multicast_v6(multiaddr, interface)
     }
 
-    /// The opposite of [`join_multicast_v4`](Self::join_multicast_v4).
+    /// Leaves a multicast group that [`join_multicast_v4`](Self::join_multicast_v4) joined.
     ///
     /// # Errors
-    /// If it is not a member.
+    /// If the socket is not a member of the group.
     ///
     /// # Examples
     /// ```no_run
@@ -485,10 +489,10 @@ impl UdpSocket {
         self.socket.get().leave_multicast_v4(multiaddr, interface)
     }
 
-    /// The opposite of [`join_multicast_v6`](Self::join_multicast_v6).
+    /// Leaves a multicast group that [`join_multicast_v6`](Self::join_multicast_v6) joined.
     ///
     /// # Errors
-    /// If it is not a member.
+    /// If the socket is not a member of the group.
     ///
     /// # Examples
     /// ```no_run
@@ -504,10 +508,10 @@ impl UdpSocket {
         self.socket.get().leave_multicast_v6(multiaddr, interface)
     }
 
-    /// The error that the socket has met since this was last called, if any.
+    /// Returns and clears the pending error of the socket, if there is one.
     ///
     /// # Errors
-    /// If the system cannot say.
+    /// If the system call fails.
     ///
     /// # Examples
     /// ```
@@ -519,11 +523,11 @@ impl UdpSocket {
         self.socket.get().take_error()
     }
 
-    /// Sets whom [`send`](Self::send) sends to: the first of several addresses that works. Only what
-    /// comes from there is received from now on.
+    /// Connects the socket to `address`: [`send`](Self::send) sends there, and only datagrams from
+    /// there are received. If `address` stands for several addresses, the first that works is used.
     ///
     /// # Errors
-    /// If the system knows no way there.
+    /// If the system has no route to the address.
     ///
     /// # Examples
     /// ```
@@ -538,12 +542,12 @@ impl UdpSocket {
         with_each(address, |address| self.socket.get().connect(address))
     }
 
-    /// Sends a datagram to the address that the socket is [connected](Self::connect) to. Waits if there
-    /// is no room in the system's buffers; a cancelled fiber is unwound from that.
+    /// Sends a datagram to the address that the socket is [connected](Self::connect) to. Waits
+    /// while there is no room in the system's buffers. A cancelled fiber is unwound from this wait.
     ///
     /// # Errors
-    /// If it is not connected, or the datagram is too long; `ConnectionRefused` if an earlier one found
-    /// nobody.
+    /// If the socket is not connected, the datagram is too long, or the write timeout is over.
+    /// `ConnectionRefused` if an earlier datagram found no receiver.
     ///
     /// # Examples
     /// ```
@@ -561,12 +565,12 @@ impl UdpSocket {
         self.socket.attempt(Direction::Write, |socket| socket.send(buffer))
     }
 
-    /// Waits for a datagram: its length. What does not fit the buffer is lost. A cancelled fiber is
-    /// unwound from here.
+    /// Receives a datagram, parking the fiber until one arrives. Returns its length. Bytes that do
+    /// not fit into `buffer` are lost. A cancelled fiber is unwound from this wait.
     ///
     /// # Errors
-    /// If the read timeout is over; `ConnectionRefused` if what was sent to the address that the socket
-    /// is [connected](Self::connect) to found nobody.
+    /// If the read timeout is over. `ConnectionRefused` if an earlier datagram to the
+    /// [connected](Self::connect) address found no receiver.
     ///
     /// # Examples
     /// ```
@@ -586,7 +590,8 @@ impl UdpSocket {
         self.socket.take_next(|socket| socket.recv(buffer), || Ok(0))
     }
 
-    /// Waits for a datagram and copies it without taking it: its length.
+    /// Copies the next datagram into `buffer` without taking it, parking the fiber until one
+    /// arrives. Returns its length.
     ///
     /// # Errors
     /// As [`recv`](Self::recv).
@@ -609,11 +614,11 @@ impl UdpSocket {
         self.socket.take_next(|socket| socket.peek(buffer), || Ok(0))
     }
 
-    /// Whether operations fail with `WouldBlock` instead of waiting, for this socket and its copies.
-    /// The descriptor is in non-blocking mode in either case.
+    /// Sets whether operations fail with `WouldBlock` instead of waiting. Copies of this socket
+    /// share the setting. The descriptor is in non-blocking mode in either case.
     ///
     /// # Errors
-    /// None; it is a `Result` because that of the standard library is.
+    /// Never fails. It returns a `Result` because the method of the standard library does.
     ///
     /// # Examples
     /// ```
@@ -628,8 +633,8 @@ impl UdpSocket {
     }
 }
 
-/// What the standard library makes of the end of a socket that was shut down: a datagram of no bytes,
-/// which comes from no address.
+/// The error for a receive from a socket that was shut down. The standard library gives it too: it
+/// gets a datagram of zero bytes without an address.
 fn from_nobody() -> io::Result<(usize, SocketAddr)> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, "invalid argument"))
 }

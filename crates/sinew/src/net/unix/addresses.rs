@@ -1,4 +1,4 @@
-//! Addresses of Unix sockets, between the standard library's and the system's.
+//! Conversion of Unix socket addresses between the standard library and `socket2`.
 
 use socket2::SockAddr;
 #[cfg(target_os = "android")]
@@ -8,14 +8,14 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::SocketAddr;
 use std::{io, path::Path};
 
-/// The address of a path.
+/// Makes an address of a path.
 pub(super) fn of_path(path: &Path) -> io::Result<SockAddr> {
-    // The standard library refuses more than socket2 does: zero bytes in the middle.
+    // The standard library also refuses zero bytes inside of the path, which `socket2` accepts.
     SocketAddr::from_pathname(path)?;
     SockAddr::unix(path)
 }
 
-/// An address of the standard library, for the system.
+/// Converts an address of the standard library to one of `socket2`.
 pub(super) fn to_system(address: &SocketAddr) -> io::Result<SockAddr> {
     if let Some(path) = address.as_pathname() {
         return SockAddr::unix(path);
@@ -30,7 +30,7 @@ pub(super) fn to_system(address: &SocketAddr) -> io::Result<SockAddr> {
     SockAddr::unix(Path::new(""))
 }
 
-/// An address of the system, for the standard library.
+/// Converts an address of `socket2` to one of the standard library.
 pub(super) fn from_system(address: &SockAddr) -> io::Result<SocketAddr> {
     if let Some(path) = address.as_pathname() {
         return SocketAddr::from_pathname(path);
@@ -42,7 +42,7 @@ pub(super) fn from_system(address: &SockAddr) -> io::Result<SocketAddr> {
     unnamed()
 }
 
-/// The address of a socket that has none.
+/// Makes the address of a socket that has no name.
 pub(super) fn unnamed() -> io::Result<SocketAddr> {
     SocketAddr::from_pathname("")
 }
@@ -56,20 +56,20 @@ mod tests {
     }
 
     #[test]
-    fn paths_stay_what_they_are() {
+    fn a_path_survives_the_round_trip() {
         let address = SocketAddr::from_pathname("/some/path").unwrap();
         assert_eq!(round_trip(&address).as_pathname(), Some(Path::new("/some/path")));
     }
 
     #[test]
-    fn no_name_stays_none() {
+    fn an_unnamed_address_survives_the_round_trip() {
         assert!(unnamed().unwrap().is_unnamed());
         assert!(round_trip(&unnamed().unwrap()).is_unnamed());
     }
 
     #[test]
     #[cfg(any(target_os = "linux", target_os = "android"))]
-    fn abstract_names_stay_what_they_are() {
+    fn an_abstract_name_survives_the_round_trip() {
         for name in [&b"some name"[..], b"with\0zero", b"\0"] {
             let address = SocketAddr::from_abstract_name(name).unwrap();
             assert_eq!(round_trip(&address).as_abstract_name(), Some(name));

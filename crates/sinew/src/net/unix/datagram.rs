@@ -1,4 +1,4 @@
-//! Datagrams between Unix sockets.
+//! The Unix socket for datagrams.
 
 use super::addresses::unnamed;
 use crate::clock;
@@ -17,8 +17,8 @@ use std::path::Path;
 
 /// A Unix socket for datagrams: `std::os::unix::net::UnixDatagram` for fibers.
 ///
-/// Several fibers may send and receive at a time; each datagram is received by one of them. None is
-/// lost: who sends waits while the queue of the receiver is full.
+/// Several fibers may send and receive at a time. One of them receives each datagram. No datagram
+/// is lost: the sender waits while the receiver's queue is full.
 ///
 /// # Examples
 /// ```
@@ -41,10 +41,10 @@ pub struct UnixDatagram {
 }
 
 impl UnixDatagram {
-    /// Makes a socket with a path, of which it makes the file.
+    /// Makes a socket with the address `path`, and a file there.
     ///
     /// # Errors
-    /// If there is something with this path (`AddrInUse`), or it cannot be made.
+    /// `AddrInUse` if there is something at this path. Other errors if the file cannot be made.
     ///
     /// # Examples
     /// ```
@@ -82,7 +82,7 @@ impl UnixDatagram {
     /// Makes a socket without an address.
     ///
     /// # Errors
-    /// If there are no descriptors left.
+    /// If the process has no file descriptors left.
     ///
     /// # Examples
     /// ```
@@ -95,10 +95,10 @@ impl UnixDatagram {
         Ok(UnixDatagram::from_nonblocking(socket.into()))
     }
 
-    /// Makes two that are connected to each other.
+    /// Makes two sockets that are connected to each other.
     ///
     /// # Errors
-    /// If there are no descriptors left.
+    /// If the process has no file descriptors left.
     ///
     /// # Examples
     /// ```
@@ -111,13 +111,13 @@ impl UnixDatagram {
         Ok((UnixDatagram::from_nonblocking(one), UnixDatagram::from_nonblocking(other)))
     }
 
-    /// Takes a socket that is in non-blocking mode.
+    /// Wraps a socket that is in non-blocking mode.
     fn from_nonblocking(socket: net::UnixDatagram) -> UnixDatagram {
         UnixDatagram { socket: Socket::from_nonblocking(socket) }
     }
 
-    /// Sets whom [`send`](Self::send) sends to, by its path. Only what comes from there is received
-    /// from now on.
+    /// Connects to the socket at `path`: [`send`](Self::send) sends there, and only datagrams from
+    /// there are received.
     ///
     /// # Errors
     /// If there is no such socket.
@@ -139,8 +139,8 @@ impl UnixDatagram {
         self.socket.get().connect(path)
     }
 
-    /// Sets whom [`send`](Self::send) sends to, by its address. Only what comes from there is received
-    /// from now on.
+    /// Connects to the socket at `address`: [`send`](Self::send) sends there, and only datagrams
+    /// from there are received.
     ///
     /// # Errors
     /// If there is no such socket.
@@ -160,10 +160,10 @@ impl UnixDatagram {
         self.socket.get().connect_addr(address)
     }
 
-    /// Another one for the same socket. Options and timeouts are shared.
+    /// Makes another handle to this socket. All handles share its options and timeouts.
     ///
     /// # Errors
-    /// If there are no descriptors left.
+    /// If the process has no file descriptors left.
     ///
     /// # Examples
     /// ```
@@ -176,10 +176,10 @@ impl UnixDatagram {
         Ok(UnixDatagram { socket })
     }
 
-    /// The address of this socket.
+    /// Returns the address of this socket.
     ///
     /// # Errors
-    /// If the system refuses.
+    /// If the system call fails.
     ///
     /// # Examples
     /// ```
@@ -196,10 +196,10 @@ impl UnixDatagram {
         self.socket.get().local_addr()
     }
 
-    /// The address that it is [connected](Self::connect) to.
+    /// Returns the address that the socket is [connected](Self::connect) to.
     ///
     /// # Errors
-    /// If it is not connected.
+    /// If the socket is not connected.
     ///
     /// # Examples
     /// ```
@@ -211,10 +211,11 @@ impl UnixDatagram {
         self.socket.get().peer_addr()
     }
 
-    /// Waits for a datagram: its length and who has sent it. What does not fit the buffer is lost. A
-    /// cancelled fiber is unwound from here.
+    /// Receives a datagram, parking the fiber until one arrives. Returns its length and the address
+    /// of its sender. Bytes that do not fit into `buffer` are lost. A cancelled fiber is unwound
+    /// from this wait.
     ///
-    /// Gives 0 if the socket was [shut down](Self::shutdown).
+    /// Returns a length of 0 if the socket was [shut down](Self::shutdown).
     ///
     /// # Errors
     /// If the read timeout is over.
@@ -237,10 +238,10 @@ impl UnixDatagram {
         self.socket.take_next(|socket| socket.recv_from(buffer), end)
     }
 
-    /// Waits for a datagram: its length. What does not fit the buffer is lost. A cancelled fiber is
-    /// unwound from here.
+    /// Receives a datagram, parking the fiber until one arrives. Returns its length. Bytes that do
+    /// not fit into `buffer` are lost. A cancelled fiber is unwound from this wait.
     ///
-    /// Gives 0 if the socket was [shut down](Self::shutdown).
+    /// Returns a length of 0 if the socket was [shut down](Self::shutdown).
     ///
     /// # Errors
     /// If the read timeout is over.
@@ -260,12 +261,12 @@ impl UnixDatagram {
         self.socket.take_next(|socket| socket.recv(buffer), || Ok(0))
     }
 
-    /// Sends a datagram to the socket with a path. Waits while the queue of that socket is full; a
-    /// cancelled fiber is unwound from that.
+    /// Sends a datagram to the socket at `path`. Waits while the queue of that socket is full. A
+    /// cancelled fiber is unwound from this wait.
     ///
     /// # Errors
-    /// If there is no such socket, the datagram is too long, or the write timeout is over; and if there
-    /// is no descriptor left to wait with.
+    /// If there is no such socket, the datagram is too long, or the write timeout is over. Also if
+    /// the process has no file descriptor left: waiting needs one.
     ///
     /// # Examples
     /// ```
@@ -285,8 +286,8 @@ impl UnixDatagram {
         self.send_elsewhere(|socket| socket.send_to(buffer, path), |socket| socket.connect(path))
     }
 
-    /// Sends a datagram to the socket with an address. Waits while the queue of that socket is full; a
-    /// cancelled fiber is unwound from that.
+    /// Sends a datagram to the socket at `address`. Waits while the queue of that socket is full. A
+    /// cancelled fiber is unwound from this wait.
     ///
     /// # Errors
     /// As [`send_to`](Self::send_to).
@@ -312,12 +313,12 @@ impl UnixDatagram {
         )
     }
 
-    /// Sends a datagram to whom the socket is [connected](Self::connect) to. Waits while the queue of
-    /// that socket is full; a cancelled fiber is unwound from that.
+    /// Sends a datagram to the socket that this one is [connected](Self::connect) to. Waits while
+    /// the queue of that socket is full. A cancelled fiber is unwound from this wait.
     ///
     /// # Errors
-    /// If it is not connected, the datagram is too long, the other side is gone, or the write timeout
-    /// is over.
+    /// If the socket is not connected, the datagram is too long, the other side is gone, or the
+    /// write timeout is over.
     ///
     /// # Examples
     /// ```
@@ -332,8 +333,8 @@ impl UnixDatagram {
         self.socket.attempt(Direction::Write, |socket| socket.send(buffer))
     }
 
-    /// Sets how long a receive may wait; for ever with `None`. One that takes longer fails with
-    /// `WouldBlock`.
+    /// Sets how long a receive may wait. `None` means for ever. A receive that waits longer fails
+    /// with `WouldBlock`.
     ///
     /// # Errors
     /// If the timeout is zero.
@@ -355,7 +356,7 @@ impl UnixDatagram {
         self.socket.set_timeout(Direction::Read, timeout)
     }
 
-    /// Sets how long a send may wait; for ever with `None`. One that takes longer fails with
+    /// Sets how long a send may wait. `None` means for ever. A send that waits longer fails with
     /// `WouldBlock`.
     ///
     /// # Errors
@@ -374,10 +375,10 @@ impl UnixDatagram {
         self.socket.set_timeout(Direction::Write, timeout)
     }
 
-    /// How long a receive may wait.
+    /// Returns how long a receive may wait. `None` means for ever.
     ///
     /// # Errors
-    /// None; it is a `Result` because that of the standard library is.
+    /// Never fails. It returns a `Result` because the method of the standard library does.
     ///
     /// # Examples
     /// ```
@@ -389,10 +390,10 @@ impl UnixDatagram {
         Ok(self.socket.timeout(Direction::Read))
     }
 
-    /// How long a send may wait.
+    /// Returns how long a send may wait. `None` means for ever.
     ///
     /// # Errors
-    /// None; it is a `Result` because that of the standard library is.
+    /// Never fails. It returns a `Result` because the method of the standard library does.
     ///
     /// # Examples
     /// ```
@@ -404,11 +405,11 @@ impl UnixDatagram {
         Ok(self.socket.timeout(Direction::Write))
     }
 
-    /// Whether operations fail with `WouldBlock` instead of waiting, for this socket and its copies.
-    /// The descriptor is in non-blocking mode in either case.
+    /// Sets whether operations fail with `WouldBlock` instead of waiting. Copies of this socket
+    /// share the setting. The descriptor is in non-blocking mode in either case.
     ///
     /// # Errors
-    /// None; it is a `Result` because that of the standard library is.
+    /// Never fails. It returns a `Result` because the method of the standard library does.
     ///
     /// # Examples
     /// ```
@@ -422,10 +423,10 @@ impl UnixDatagram {
         Ok(())
     }
 
-    /// The error that the socket has met since this was last called, if any.
+    /// Returns and clears the pending error of the socket, if there is one.
     ///
     /// # Errors
-    /// If the system cannot say.
+    /// If the system call fails.
     ///
     /// # Examples
     /// ```
@@ -437,7 +438,7 @@ impl UnixDatagram {
         self.socket.get().take_error()
     }
 
-    /// Ends one direction, or both: who waits to receive gets 0 bytes, who sends an error.
+    /// Shuts down one direction, or both. Receivers then get 0 bytes, and senders get an error.
     ///
     /// # Errors
     /// If the socket was closed.
@@ -458,13 +459,13 @@ impl UnixDatagram {
         self.socket.get().shutdown(how)
     }
 
-    /// Closes the socket, although others may have it: those who wait for a datagram get an error of
-    /// the kind `NotConnected`, and so does who tries later.
+    /// Closes the socket, even while other fibers or threads use it. Receives and sends that wait
+    /// fail with `NotConnected`, and so do later ones.
     ///
     /// Copies made by [`try_clone`](Self::try_clone) are shut down as well.
     ///
     /// # Errors
-    /// If there are no descriptors left.
+    /// If the process has no file descriptors left.
     ///
     /// # Examples
     /// ```
@@ -487,7 +488,8 @@ impl UnixDatagram {
         self.socket.close()
     }
 
-    /// Sends to another socket than the one this is connected to, if it is connected at all.
+    /// Sends to an address, whether or not this socket is connected. `send` sends the datagram;
+    /// `connect` connects a second socket to that address, to wait for room there.
     fn send_elsewhere(
         &self,
         mut send: impl FnMut(&net::UnixDatagram) -> io::Result<usize>,
@@ -513,23 +515,26 @@ impl UnixDatagram {
         }
     }
 
-    /// Waits until there may be room for what is sent to the socket that `connect` connects to.
+    /// Waits until there may be room in the queue of the receiver. `connect` connects a socket to
+    /// it.
     ///
-    /// On Linux, the queue of the receiver is what is usually full. A socket does not become ready when
-    /// there is room in that of another one, unless it is connected to it: so a second socket is, for
-    /// as long as this waits.
+    /// On Linux the full queue is usually the receiver's. Room in that queue makes only those
+    /// sockets ready that are connected to the receiver. So this function connects a second socket
+    /// for the time of the wait.
     fn wait_for_room(
         &self,
         connect: impl Fn(&net::UnixDatagram) -> io::Result<()>,
         deadline: u64,
     ) -> io::Result<()> {
         let there: net::UnixDatagram = socket::open(Domain::UNIX, Type::DGRAM, None)?.into();
-        // If it cannot be connected, sending fails as well and says why; or the receiver listens to
-        // nobody but this socket, and then takes whatever that has room for.
+        // If the second socket cannot connect, there are two cases. Either sending fails as well,
+        // and its error says why. Or the receiver is connected to this socket and takes datagrams
+        // from no other; then only the buffer of this socket limits sending, and the wait is for
+        // this socket.
         let connected = connect(&there).is_ok();
         let there = Async::new_nonblocking(there);
         if connected && !crate::io::is_writable(&there)? {
-            // That this socket was closed does not end the wait for another one.
+            // Closing this socket does not end a wait for the second one, so the wait is short.
             let soon = clock::after(clock::now(), LOOK);
             wait_until(there.source(), Direction::Write, deadline.min(soon))?;
         } else {
@@ -539,7 +544,7 @@ impl UnixDatagram {
     }
 }
 
-/// How long it may take until who waits for another socket notices that its own was closed.
+/// The longest time until a sender that waits for a second socket notices that its own was closed.
 const LOOK: Duration = Duration::from_millis(50);
 
 impl fmt::Debug for UnixDatagram {

@@ -1,4 +1,4 @@
-//! Accepting connections of Unix sockets.
+//! The listener of Unix socket connections.
 
 use super::UnixStream;
 use super::addresses::from_system;
@@ -10,7 +10,7 @@ use std::path::Path;
 
 /// A Unix socket that accepts connections: `std::os::unix::net::UnixListener` for fibers.
 ///
-/// The file of its path stays when it is dropped, as with the standard library.
+/// Dropping the listener does not remove the file at its path, as in the standard library.
 ///
 /// # Examples
 /// ```
@@ -37,10 +37,10 @@ pub struct UnixListener {
 }
 
 impl UnixListener {
-    /// Listens at a path, of which it makes the file.
+    /// Listens at `path`, and makes a file there.
     ///
     /// # Errors
-    /// If there is something with this path (`AddrInUse`), or it cannot be made.
+    /// `AddrInUse` if there is something at this path. Other errors if the file cannot be made.
     ///
     /// # Examples
     /// ```
@@ -74,11 +74,13 @@ impl UnixListener {
         net::UnixListener::bind_addr(address).and_then(socket::listen).map(UnixListener::from)
     }
 
-    /// Waits for the next connection, and accepts it. A cancelled fiber is unwound from here.
+    /// Accepts the next connection, parking the fiber until there is one. A cancelled fiber is
+    /// unwound from this wait.
     ///
     /// # Errors
-    /// If there are no descriptors left: that takes a moment, longer each time, so that a loop that
-    /// tries again does not spin. The connection is accepted when there are some again.
+    /// If the process has no file descriptors left. The call then pauses before it returns, longer
+    /// each time, so that a loop that tries again does not spin. The connection stays in the
+    /// kernel's queue until a later call accepts it.
     ///
     /// # Examples
     /// ```
@@ -100,10 +102,10 @@ impl UnixListener {
         Ok((stream, from_system(&address)?))
     }
 
-    /// Another one for the same socket: each connection is accepted by one of them.
+    /// Makes another handle to this socket. Each connection is accepted through one of the handles.
     ///
     /// # Errors
-    /// If there are no descriptors left.
+    /// If the process has no file descriptors left.
     ///
     /// # Examples
     /// ```
@@ -121,10 +123,10 @@ impl UnixListener {
         Ok(UnixListener { socket })
     }
 
-    /// The address that it listens at.
+    /// Returns the address that the socket listens at.
     ///
     /// # Errors
-    /// If the system refuses.
+    /// If the system call fails.
     ///
     /// # Examples
     /// ```
@@ -140,11 +142,11 @@ impl UnixListener {
         self.socket.get().local_addr()
     }
 
-    /// Whether [`accept`](Self::accept) fails with `WouldBlock` instead of waiting, for this socket and
-    /// its copies. The descriptor is in non-blocking mode in either case.
+    /// Sets whether [`accept`](Self::accept) fails with `WouldBlock` instead of waiting. Copies of
+    /// this socket share the setting. The descriptor is in non-blocking mode in either case.
     ///
     /// # Errors
-    /// None; it is a `Result` because that of the standard library is.
+    /// Never fails. It returns a `Result` because the method of the standard library does.
     ///
     /// # Examples
     /// ```
@@ -162,10 +164,10 @@ impl UnixListener {
         Ok(())
     }
 
-    /// The error that the socket has met since this was last called, if any.
+    /// Returns and clears the pending error of the socket, if there is one.
     ///
     /// # Errors
-    /// If the system cannot say.
+    /// If the system call fails.
     ///
     /// # Examples
     /// ```
@@ -181,7 +183,8 @@ impl UnixListener {
         self.socket.get().take_error()
     }
 
-    /// The connections, one after the other, without an end.
+    /// Returns an iterator that accepts one connection after the other. It ends only when the
+    /// listener is [closed](Self::close).
     ///
     /// # Examples
     /// ```no_run
@@ -196,14 +199,14 @@ impl UnixListener {
         Incoming { listener: self }
     }
 
-    /// Closes the socket, although others may have it: those who wait for a connection get an error of
-    /// the kind `NotConnected`, and so does who asks for one later. The file of the path stays.
+    /// Closes the socket, even while other fibers or threads use it. Accepts that wait fail with
+    /// `NotConnected`, and so do later ones. The file at the path stays.
     ///
-    /// Copies made by [`try_clone`](Self::try_clone) accept no more on Linux, where the socket itself
-    /// is shut down. Elsewhere they go on.
+    /// On Linux the socket itself is shut down, so copies made by [`try_clone`](Self::try_clone)
+    /// accept no more connections. On other systems the copies go on.
     ///
     /// # Errors
-    /// If there are no descriptors left.
+    /// If the process has no file descriptors left.
     ///
     /// # Examples
     /// ```
@@ -228,7 +231,8 @@ impl UnixListener {
     }
 }
 
-/// The connections of a [`UnixListener`], one after the other, without an end.
+/// An iterator that accepts the connections of a [`UnixListener`], one after the other. It ends
+/// only when the listener is [closed](UnixListener::close).
 #[derive(Debug)]
 #[must_use = "iterators are lazy and do nothing unless consumed"]
 pub struct Incoming<'a> {

@@ -1,4 +1,4 @@
-//! Unix sockets, which [`os::unix::net`](crate::os::unix::net) shows.
+//! Unix sockets. [`os::unix::net`](crate::os::unix::net) exports them.
 
 mod addresses;
 mod datagram;

@@ -1,4 +1,4 @@
-//! A connection of Unix sockets.
+//! The connection of two Unix sockets.
 
 use super::addresses::{of_path, to_system};
 use crate::io::attempt::Limit;
@@ -13,10 +13,10 @@ use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::os::unix::net::{self, SocketAddr};
 use std::path::Path;
 
-/// A connection of Unix sockets: `std::os::unix::net::UnixStream` for fibers.
+/// A connection of two Unix sockets: `std::os::unix::net::UnixStream` for fibers.
 ///
-/// One fiber may read while another writes, through references or copies. Dropping it closes the
-/// connection.
+/// One fiber may read while another writes, through references or copies. Dropping the last copy
+/// closes the connection.
 ///
 /// # Examples
 /// ```
@@ -40,10 +40,10 @@ pub struct UnixStream {
 impl UnixStream {
     /// Connects to the listener at a path.
     ///
-    /// Waits while the listener's queue is full. A cancelled fiber is unwound from that.
+    /// Waits while the listener's queue is full. A cancelled fiber is unwound from this wait.
     ///
     /// # Errors
-    /// If nobody listens there.
+    /// If no listener accepts connections there.
     ///
     /// # Examples
     /// ```
@@ -64,10 +64,10 @@ impl UnixStream {
 
     /// Connects to the listener at an address.
     ///
-    /// Waits while the listener's queue is full. A cancelled fiber is unwound from that.
+    /// Waits while the listener's queue is full. A cancelled fiber is unwound from this wait.
     ///
     /// # Errors
-    /// If nobody listens there.
+    /// If no listener accepts connections there.
     ///
     /// # Examples
     /// ```
@@ -85,12 +85,12 @@ impl UnixStream {
         connect(&to_system(address)?)
     }
 
-    /// Makes two that are connected to each other.
+    /// Makes two streams that are connected to each other.
     ///
     /// Between fibers of one process, a [`channel`](crate::sync::channel) costs less.
     ///
     /// # Errors
-    /// If there are no descriptors left.
+    /// If the process has no file descriptors left.
     ///
     /// # Examples
     /// ```
@@ -102,15 +102,15 @@ impl UnixStream {
         Ok((UnixStream::from_nonblocking(one.into()), UnixStream::from_nonblocking(other.into())))
     }
 
-    /// Takes a socket that is in non-blocking mode.
+    /// Wraps a socket that is in non-blocking mode.
     pub(super) fn from_nonblocking(stream: net::UnixStream) -> UnixStream {
         UnixStream { socket: Socket::from_nonblocking(stream) }
     }
 
-    /// Another one for the same connection. Options and timeouts are shared.
+    /// Makes another handle to this connection. All handles share its options and timeouts.
     ///
     /// # Errors
-    /// If there are no descriptors left.
+    /// If the process has no file descriptors left.
     ///
     /// # Examples
     /// ```
@@ -123,10 +123,10 @@ impl UnixStream {
         Ok(UnixStream { socket })
     }
 
-    /// The address of this side.
+    /// Returns the address of this side.
     ///
     /// # Errors
-    /// If the system refuses.
+    /// If the system call fails.
     ///
     /// # Examples
     /// ```
@@ -138,10 +138,10 @@ impl UnixStream {
         self.socket.get().local_addr()
     }
 
-    /// The address of the other side.
+    /// Returns the address of the other side.
     ///
     /// # Errors
-    /// If it is not connected.
+    /// If the socket is not connected.
     ///
     /// # Examples
     /// ```
@@ -153,7 +153,7 @@ impl UnixStream {
         self.socket.get().peer_addr()
     }
 
-    /// Sets how long a read may wait; for ever with `None`. One that takes longer fails with
+    /// Sets how long a read may wait. `None` means for ever. A read that waits longer fails with
     /// `WouldBlock`.
     ///
     /// # Errors
@@ -176,7 +176,7 @@ impl UnixStream {
         self.socket.set_timeout(Direction::Read, timeout)
     }
 
-    /// Sets how long a write may wait; for ever with `None`. One that takes longer fails with
+    /// Sets how long a write may wait. `None` means for ever. A write that waits longer fails with
     /// `WouldBlock`.
     ///
     /// # Errors
@@ -195,10 +195,10 @@ impl UnixStream {
         self.socket.set_timeout(Direction::Write, timeout)
     }
 
-    /// How long a read may wait.
+    /// Returns how long a read may wait. `None` means for ever.
     ///
     /// # Errors
-    /// None; it is a `Result` because that of the standard library is.
+    /// Never fails. It returns a `Result` because the method of the standard library does.
     ///
     /// # Examples
     /// ```
@@ -210,10 +210,10 @@ impl UnixStream {
         Ok(self.socket.timeout(Direction::Read))
     }
 
-    /// How long a write may wait.
+    /// Returns how long a write may wait. `None` means for ever.
     ///
     /// # Errors
-    /// None; it is a `Result` because that of the standard library is.
+    /// Never fails. It returns a `Result` because the method of the standard library does.
     ///
     /// # Examples
     /// ```
@@ -225,11 +225,11 @@ impl UnixStream {
         Ok(self.socket.timeout(Direction::Write))
     }
 
-    /// Whether reads and writes fail with `WouldBlock` instead of waiting, for this socket and its
-    /// copies. The descriptor is in non-blocking mode in either case.
+    /// Sets whether reads and writes fail with `WouldBlock` instead of waiting. Copies of this
+    /// socket share the setting. The descriptor is in non-blocking mode in either case.
     ///
     /// # Errors
-    /// None; it is a `Result` because that of the standard library is.
+    /// Never fails. It returns a `Result` because the method of the standard library does.
     ///
     /// # Examples
     /// ```
@@ -245,10 +245,10 @@ impl UnixStream {
         Ok(())
     }
 
-    /// The error that the socket has met since this was last called, if any.
+    /// Returns and clears the pending error of the socket, if there is one.
     ///
     /// # Errors
-    /// If the system cannot say.
+    /// If the system call fails.
     ///
     /// # Examples
     /// ```
@@ -260,10 +260,11 @@ impl UnixStream {
         self.socket.get().take_error()
     }
 
-    /// Ends one direction, or both: who waits to read finds the end, who writes an error.
+    /// Shuts down one direction, or both. Readers then find the end of the stream, and writers get
+    /// an error.
     ///
     /// # Errors
-    /// If it is not connected.
+    /// If the socket is not connected.
     ///
     /// # Examples
     /// ```
@@ -282,13 +283,13 @@ impl UnixStream {
         self.socket.get().shutdown(how)
     }
 
-    /// Closes the connection, although others may have it: those who wait to read or write get an
-    /// error of the kind `NotConnected`, and so does who tries later.
+    /// Closes the connection, even while other fibers or threads use it. Reads and writes that wait
+    /// fail with `NotConnected`, and so do later ones.
     ///
-    /// Copies made by [`try_clone`](Self::try_clone) see the end of the connection.
+    /// Copies made by [`try_clone`](Self::try_clone) find the end of the connection.
     ///
     /// # Errors
-    /// If there are no descriptors left.
+    /// If the process has no file descriptors left.
     ///
     /// # Examples
     /// ```
@@ -313,15 +314,15 @@ impl UnixStream {
     }
 }
 
-/// Connects to a listener. If its queue is full, this waits until it is not, as a connect that blocks
-/// does.
+/// Connects to a listener. Waits while its queue is full, as a blocking connect does.
 ///
-/// Linux has no way to wait for that without blocking: a connect in non-blocking mode is not begun but
-/// fails, and nothing becomes ready when there is room. Blocking another thread in its place could not
-/// be cancelled, and would take one thread for each who waits: if all of the pool wait for a listener
-/// that needs one of them to get on, they wait for ever. So it is tried again, after pauses that grow
-/// such that who waits for long costs little. The price is that it may come late by a pause, and that
-/// those who wait are not served in turn.
+/// Linux cannot wait for room in the queue without blocking a thread: a non-blocking connect fails
+/// at once, and nothing becomes ready when there is room. A blocking connect on a pool thread could
+/// not be cancelled. It would also take one thread for each waiter: if every thread of the pool
+/// waits for a listener that itself needs a pool thread, they wait for ever.
+///
+/// So this function tries again after pauses. The pauses grow, so a long wait costs little. The
+/// price: a waiter may be late by one pause, and waiters are not served in order.
 fn connect(address: &SockAddr) -> io::Result<UnixStream> {
     let stream =
         UnixStream::from_nonblocking(socket::open(Domain::UNIX, Type::STREAM, None)?.into());
@@ -337,8 +338,8 @@ fn connect(address: &SockAddr) -> io::Result<UnixStream> {
     }
 }
 
-/// The first pause before another attempt to connect; each one after it is twice as long, up to the
-/// last.
+/// The first pause before another attempt to connect. Each pause after it is twice as long, up to
+/// [`LAST_PAUSE`].
 const FIRST_PAUSE: Duration = Duration::from_micros(250);
 const LAST_PAUSE: Duration = Duration::from_millis(32);
 
@@ -352,8 +353,8 @@ impl Read for UnixStream {
     }
 }
 
-/// A read that gave less than was asked for says nothing of what is left: it also stops where a
-/// descriptor was passed. So no attempt is left out.
+/// Every read tries the system call. After a short read the stream need not be empty: a read also
+/// stops where a descriptor was passed. So no attempt may be left out.
 impl Read for &UnixStream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if buffer.is_empty() {
