@@ -1,4 +1,4 @@
-//! How folders are made.
+//! Making directories with options.
 
 use super::paths::with;
 use std::fs;
@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
-/// How a folder is to be made: `std::fs::DirBuilder` for fibers.
+/// Options for making a directory: `std::fs::DirBuilder` for fibers.
 ///
 /// The trait [`DirBuilderExt`] of the standard library adds `mode`.
 ///
@@ -25,7 +25,8 @@ use std::path::Path;
 pub struct DirBuilder(fs::DirBuilder);
 
 impl DirBuilder {
-    /// Makes folders with the usual permissions, one at a time.
+    /// Makes a builder with the default options: the usual permissions, and not
+    /// [`recursive`](Self::recursive).
     ///
     /// # Examples
     /// ```
@@ -39,7 +40,7 @@ impl DirBuilder {
         DirBuilder(fs::DirBuilder::new())
     }
 
-    /// Whether those on the way are made too, and one that is there is no error.
+    /// Sets whether parent directories are made too. Then directories that exist are no error.
     ///
     /// # Examples
     /// ```
@@ -53,10 +54,10 @@ impl DirBuilder {
         self
     }
 
-    /// Makes a folder.
+    /// Makes a directory at `path`.
     ///
     /// # Errors
-    /// If it cannot be made.
+    /// If the directory cannot be made.
     ///
     /// # Examples
     /// ```

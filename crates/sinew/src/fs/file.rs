@@ -14,12 +14,13 @@ use std::time::SystemTime;
 
 /// An open file: `std::fs::File` for fibers.
 ///
-/// What is in memory is read and written directly; for a disk the fiber waits, and others run. Several
-/// fibers may use one file by reference, best with [`read_at`](Self::read_at) and
-/// [`write_at`](Self::write_at), which do not depend on where the file stands. Dropping it closes it.
+/// Bytes in memory are read and written directly. For bytes on a disk the fiber is suspended, and
+/// other fibers run. Several fibers may share one file by reference, best with
+/// [`read_at`](Self::read_at) and [`write_at`](Self::write_at), which do not use the file position.
+/// Dropping the `File` closes it.
 ///
-/// A FIFO, a terminal or a device is waited for until it is ready; a cancelled fiber is unwound from
-/// there. One that was opened with `O_NONBLOCK` is not waited for.
+/// Reads and writes of a FIFO, a terminal or a device wait until it is ready. A cancelled fiber is
+/// unwound from this wait. With `O_NONBLOCK` they do not wait.
 ///
 /// # Examples
 /// ```
@@ -48,11 +49,11 @@ pub struct File {
 impl File {
     /// Opens a file for reading.
     ///
-    /// Waits without blocking the carrier; a cancelled fiber waits until it is open. So does the opening of a
-    /// FIFO that nobody has opened for writing.
+    /// Waits without blocking the carrier. A cancelled fiber waits until the file is open, even for
+    /// a FIFO that no process has opened for writing.
     ///
     /// # Errors
-    /// If there is none, or it may not be read.
+    /// If there is no such file, or the caller may not read it.
     ///
     /// # Examples
     /// ```
@@ -68,10 +69,10 @@ impl File {
         OpenOptions::new().read(true).open(path)
     }
 
-    /// Opens a file for writing, without what was in it; makes it if there is none.
+    /// Opens a file for writing and removes its contents. Makes the file if there is none.
     ///
     /// # Errors
-    /// If it cannot be made, or may not be written.
+    /// If the file cannot be made, or the caller may not write it.
     ///
     /// # Examples
     /// ```
@@ -85,10 +86,10 @@ impl File {
         OpenOptions::new().write(true).create(true).truncate(true).open(path)
     }
 
-    /// Makes a file that was not there, for reading and writing.
+    /// Makes a new file, and opens it for reading and writing.
     ///
     /// # Errors
-    /// `AlreadyExists` if there is one; or if it cannot be made.
+    /// `AlreadyExists` if there is something at this path. Other errors if the file cannot be made.
     ///
     /// # Examples
     /// ```
@@ -103,7 +104,7 @@ impl File {
         OpenOptions::new().read(true).write(true).create_new(true).open(path)
     }
 
-    /// What a file is to be opened for; the same as [`OpenOptions::new`].
+    /// Returns new options for opening a file, as [`OpenOptions::new`] does.
     ///
     /// # Examples
     /// ```
@@ -115,13 +116,13 @@ impl File {
         OpenOptions::new()
     }
 
-    /// Reads at `offset`, and leaves the file where it stands. Returns how many bytes there were: zero at
-    /// the end.
+    /// Reads at `offset`, and does not change the file position. Returns the number of bytes read:
+    /// zero at the end of the file.
     ///
-    /// A cancelled fiber is unwound from here if nothing was read.
+    /// A cancelled fiber is unwound from this wait if no byte was read.
     ///
     /// # Errors
-    /// If the file cannot be read there.
+    /// If the file cannot be read at this offset.
     ///
     /// # Examples
     /// ```
@@ -140,10 +141,11 @@ impl File {
         transfer::read(self.inner.as_fd(), &self.kind, &mut [IoSliceMut::new(buffer)], Some(offset))
     }
 
-    /// Fills `buffer` with what is at `offset`, and leaves the file where it stands.
+    /// Fills `buffer` with the bytes at `offset`, and does not change the file position.
     ///
     /// # Errors
-    /// `UnexpectedEof` if the file ends before; or if it cannot be read.
+    /// `UnexpectedEof` if the file ends before `buffer` is full. Other errors if the file cannot be
+    /// read.
     ///
     /// # Examples
     /// ```
@@ -159,12 +161,13 @@ impl File {
         FileExt::read_exact_at(self, buffer, offset)
     }
 
-    /// Writes at `offset`, and leaves the file where it stands. Returns how many bytes were written.
+    /// Writes at `offset`, and does not change the file position. Returns the number of bytes
+    /// written.
     ///
-    /// A cancelled fiber is unwound from here if nothing was written.
+    /// A cancelled fiber is unwound from this wait if no byte was written.
     ///
     /// # Errors
-    /// If the file cannot be written there.
+    /// If the file cannot be written at this offset.
     ///
     /// # Examples
     /// ```
@@ -181,10 +184,10 @@ impl File {
         transfer::write(self.inner.as_fd(), &self.kind, &[IoSlice::new(buffer)], Some(offset))
     }
 
-    /// Writes all of `buffer` at `offset`, and leaves the file where it stands.
+    /// Writes all of `buffer` at `offset`, and does not change the file position.
     ///
     /// # Errors
-    /// If the file cannot be written there; some of it may have been.
+    /// If the file cannot be written at this offset. A part of `buffer` may have been written.
     ///
     /// # Examples
     /// ```
@@ -200,12 +203,12 @@ impl File {
         FileExt::write_all_at(self, buffer, offset)
     }
 
-    /// Has everything written to the disk, data and what is known of the file.
+    /// Waits until the data and the metadata of the file are on the disk.
     ///
-    /// A fiber that is cancelled meanwhile is unwound from here only if the kernel had not begun.
+    /// A fiber that is cancelled meanwhile is unwound only if the kernel has not begun.
     ///
     /// # Errors
-    /// If that fails.
+    /// If the system call fails.
     ///
     /// # Examples
     /// ```
@@ -220,10 +223,11 @@ impl File {
         transfer::sync(self.inner.as_fd(), false)
     }
 
-    /// Has the data written to the disk, and what is needed to find it again.
+    /// Waits until the data of the file is on the disk, with the metadata that is needed to read
+    /// it.
     ///
     /// # Errors
-    /// If that fails.
+    /// If the system call fails.
     ///
     /// # Examples
     /// ```
@@ -238,10 +242,11 @@ impl File {
         transfer::sync(self.inner.as_fd(), true)
     }
 
-    /// Cuts the file off, or appends zeros, so that it has `size` bytes. It stays where it stands.
+    /// Sets the length of the file to `size` bytes: cuts it off, or appends zeros. Does not change
+    /// the file position.
     ///
     /// # Errors
-    /// If it is not open for writing, or the size is not possible.
+    /// If the file is not open for writing, or cannot have this size.
     ///
     /// # Examples
     /// ```
@@ -256,10 +261,10 @@ impl File {
         blocking(|| self.inner.set_len(size))
     }
 
-    /// What is known of the file: its length, times, permissions.
+    /// Returns the metadata of the file: its length, times, permissions.
     ///
     /// # Errors
-    /// If the file system does not say.
+    /// If the system call fails.
     ///
     /// # Examples
     /// ```
@@ -271,10 +276,10 @@ impl File {
         self.asked(|| self.inner.metadata())
     }
 
-    /// Changes who may do what with the file.
+    /// Changes the permissions of the file.
     ///
     /// # Errors
-    /// If the caller may not change that.
+    /// If the caller may not change them.
     ///
     /// # Examples
     /// ```
@@ -291,10 +296,10 @@ impl File {
         blocking(|| self.inner.set_permissions(permissions))
     }
 
-    /// Changes when the file was read and written last.
+    /// Changes the times of the last read and the last write of the file.
     ///
     /// # Errors
-    /// If the caller may not change that.
+    /// If the caller may not change them.
     ///
     /// # Examples
     /// ```
@@ -312,10 +317,10 @@ impl File {
         blocking(|| self.inner.set_times(times))
     }
 
-    /// Changes when the file was written last.
+    /// Changes the time of the last write of the file.
     ///
     /// # Errors
-    /// If the caller may not change that.
+    /// If the caller may not change them.
     ///
     /// # Examples
     /// ```
@@ -332,10 +337,10 @@ impl File {
         self.set_times(FileTimes::new().set_modified(time))
     }
 
-    /// Another handle of the same open file: both share where it stands.
+    /// Makes another handle to this open file. Both share the file position.
     ///
     /// # Errors
-    /// If there are no descriptors left.
+    /// If the process has no file descriptors left.
     ///
     /// # Examples
     /// ```
@@ -353,13 +358,14 @@ impl File {
         self.inner.try_clone().map(File::from)
     }
 
-    /// Asks the kernel something about the open file: directly, if there is nothing to wait for.
+    /// Runs a question to the kernel about the open file: directly if the answer needs no wait,
+    /// otherwise on a thread that may block.
     pub(super) fn asked<R: Send>(&self, question: impl FnOnce() -> R + Send) -> R {
         if self.kind.is_local() { question() } else { blocking(question) }
     }
 }
 
-/// The methods of the same names, for what takes any file.
+/// Calls the methods of [`File`] with the same names, for code that accepts any `FileExt`.
 impl FileExt for File {
     fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         File::read_at(self, buffer, offset)
@@ -427,7 +433,7 @@ impl IntoRawFd for File {
 
 impl FromRawFd for File {
     unsafe fn from_raw_fd(fd: RawFd) -> File {
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller promises that `fd` is open and that nothing else owns it.
         File::from(unsafe { fs::File::from_raw_fd(fd) })
     }
 }

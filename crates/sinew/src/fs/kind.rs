@@ -1,20 +1,20 @@
-//! What kind of file one is, and so how its bytes are moved.
+//! The kind of an open file, which decides how its bytes are moved.
 
 use super::transfer::Way;
 use crate::primitive::{AtomicBool, AtomicUsize, Ordering};
 use crate::reactor::Direction;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// See the page of `transfer`.
+/// The kind of an open file. The page of `transfer` has the table of kinds and ways.
 #[derive(Debug)]
 pub(super) struct Kind {
     way: Way,
-    /// Whether the file system answers from memory what is asked of a file that is open.
+    /// Whether the file system answers questions about an open file from memory.
     local: bool,
-    /// Whether the file system has refused to do without waiting, by direction.
+    /// Whether calls that must not wait are useless for this file, by direction.
     slow: [AtomicBool; 2],
-    /// Transfers that other threads do where the file stands. The kernel lets nobody else use the
-    /// position meanwhile.
+    /// The number of transfers at the file position that other threads are doing. The kernel makes
+    /// all other users of the position wait meanwhile.
     lent: AtomicUsize,
 }
 
@@ -28,7 +28,8 @@ impl Kind {
         } else {
             Way::Cached
         };
-        // The kernel tries not to wait for locks and memory then, but does wait for the disk.
+        // With `O_DIRECT`, a call that must not wait avoids waiting for locks and memory, but still
+        // waits for the disk.
         let slow = way == Way::Cached && bypasses_cache(fd);
         Kind {
             way,
@@ -42,7 +43,7 @@ impl Kind {
         self.way
     }
 
-    /// Whether a call about the file as it is, rather than its bytes, has nothing to wait for.
+    /// Whether a call about the open file, not about its bytes, returns without a wait.
     pub(super) fn is_local(&self) -> bool {
         self.local && !self.is_position_lent()
     }
@@ -55,12 +56,12 @@ impl Kind {
         self.slow[direction as usize].store(true, Ordering::Relaxed);
     }
 
-    /// Whether another thread uses the position of the file.
+    /// Whether another thread is using the file position.
     pub(super) fn is_position_lent(&self) -> bool {
         self.lent.load(Ordering::Relaxed) > 0
     }
 
-    /// Notes that another thread uses the position of the file while `f` runs.
+    /// Notes that another thread uses the file position while `f` runs.
     pub(super) fn lend_position<R>(&self, f: impl FnOnce() -> R) -> R {
         struct Lent<'a>(&'a AtomicUsize);
         impl Drop for Lent<'_> {
@@ -79,18 +80,18 @@ fn is_pollable(fd: BorrowedFd<'_>) -> bool {
     !matches!(kind, None | Some(libc::S_IFREG | libc::S_IFDIR | libc::S_IFBLK))
 }
 
-/// What the kernel knows of an open file.
+/// Returns the kernel's `stat` of an open file.
 pub(super) fn status(fd: BorrowedFd<'_>) -> Option<libc::stat> {
-    // SAFETY: zeroed is a valid value; a valid descriptor.
+    // SAFETY: the struct is plain integers, so zeros are valid; `fd` is open.
     unsafe {
         let mut status = core::mem::zeroed::<libc::stat>();
         (libc::fstat(fd.as_raw_fd(), &raw mut status) == 0).then_some(status)
     }
 }
 
-/// The flags that a file was opened with, or has been given since.
+/// Returns the flags that a file was opened with, with later changes.
 pub(super) fn flags(fd: BorrowedFd<'_>) -> libc::c_int {
-    // SAFETY: a valid descriptor.
+    // SAFETY: `fd` is open, and the command takes no pointer.
     unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) }
 }
 
@@ -104,8 +105,9 @@ fn bypasses_cache(_fd: BorrowedFd<'_>) -> bool {
     false
 }
 
-/// Whether the bytes of a file are in memory, and whether what is known of it is, as long as it is
-/// open. What is not listed may have to ask another machine or process.
+/// Returns whether the bytes of a file are in memory, and whether its metadata is in memory as long
+/// as the file is open. A file system that is not listed may have to ask another machine or
+/// process.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn where_it_is(fd: BorrowedFd<'_>) -> (bool, bool) {
     const TMPFS: i64 = 0x0102_1994;
@@ -115,13 +117,13 @@ fn where_it_is(fd: BorrowedFd<'_>) -> (bool, bool) {
     const BTRFS: i64 = 0x9123_683e;
     const F2FS: i64 = 0xf2f5_2010;
     const PIPES: i64 = 0x5049_5045;
-    // SAFETY: zeroed is a valid value; a valid descriptor.
+    // SAFETY: the struct is plain integers, so zeros are valid; `fd` is open.
     let file_system = unsafe {
         let mut status = core::mem::zeroed::<libc::statfs>();
         if libc::fstatfs(fd.as_raw_fd(), &raw mut status) < 0 {
             return (false, false);
         }
-        // A word of the kernel, which some platforms sign.
+        // The kernel has an unsigned word here, which some platforms declare as signed.
         status.f_type as i64 & 0xffff_ffff
     };
     match file_system {

@@ -1,4 +1,4 @@
-//! What is in a folder.
+//! Listing the entries of a directory.
 
 use super::paths::with;
 use super::{FileType, Metadata};
@@ -11,13 +11,15 @@ use std::io;
 use std::os::unix::fs::DirEntryExt;
 use std::path::{Path, PathBuf};
 
-/// Lists what is in a folder, in no particular order and without `.` and `..`.
+/// Returns an iterator over the entries of a directory, in no particular order and without `.` and
+/// `..`.
 ///
-/// A thread that may block reads some entries at a time. A fiber that is cancelled meanwhile waits for
-/// them.
+/// A thread that may block reads the entries, a batch at a time. A fiber that is cancelled
+/// meanwhile waits until the batch is read.
 ///
 /// # Errors
-/// If there is no such folder, or it may not be read. Each entry may be an error as well.
+/// If there is no such directory, or the caller may not read it. Each entry may be an error as
+/// well.
 ///
 /// # Examples
 /// ```
@@ -37,24 +39,24 @@ pub fn read_dir<P: AsRef<Path>>(path: P) -> io::Result<ReadDir> {
     })
 }
 
-/// The entries of a folder; see [`read_dir`].
+/// An iterator over the entries of a directory; see [`read_dir`].
 pub struct ReadDir {
     inner: fs::ReadDir,
-    /// Entries on their way, in order.
+    /// Entries that were read and not yet returned, in order.
     fetched: VecDeque<io::Result<DirEntry>>,
     ended: bool,
 }
 
-// Entries on their way are given out in order, whatever happened in between.
+// A panic cannot break the order of the entries that were read and not yet returned.
 impl std::panic::UnwindSafe for ReadDir {}
 impl std::panic::RefUnwindSafe for ReadDir {}
 
-/// How many entries are read at a time.
+/// The number of entries in a batch.
 const BATCH: usize = 64;
 
 impl ReadDir {
-    /// Reads some more entries, up to the first that is an error: what comes after it is not asked for
-    /// before it was seen.
+    /// Reads more entries. Stops after an error: the entries after it are read only when the caller
+    /// has seen the error and asks for more.
     fn fetch(&mut self) {
         while !self.ended && self.fetched.len() < BATCH {
             match self.inner.next() {
@@ -88,10 +90,10 @@ impl fmt::Debug for ReadDir {
     }
 }
 
-/// One of the entries of a folder: a name, and where it is.
+/// An entry of a directory, with its name and path.
 pub struct DirEntry {
     inner: fs::DirEntry,
-    /// Mostly the folder says.
+    /// Set if the directory itself has stored the type, as most do.
     file_type: Option<FileType>,
 }
 
@@ -101,7 +103,7 @@ impl DirEntry {
         DirEntry { inner, file_type }
     }
 
-    /// The path: that of the folder as it was opened, and the name.
+    /// Returns the path of the entry: the path given to [`read_dir`], followed by the name.
     ///
     /// # Examples
     /// ```
@@ -113,7 +115,7 @@ impl DirEntry {
         self.inner.path()
     }
 
-    /// The name, without the folder.
+    /// Returns the name of the entry, without its directory.
     ///
     /// # Examples
     /// ```
@@ -125,10 +127,11 @@ impl DirEntry {
         self.inner.file_name()
     }
 
-    /// What is known of the file, or of the symbolic link if it is one.
+    /// Returns the metadata of the entry. Does not follow symbolic links: returns the metadata of
+    /// the link.
     ///
     /// # Errors
-    /// If it is gone.
+    /// If the entry is gone.
     ///
     /// # Examples
     /// ```
@@ -140,10 +143,10 @@ impl DirEntry {
         blocking(|| self.inner.metadata())
     }
 
-    /// Whether it is a file, a folder, a symbolic link or something else.
+    /// Returns the type of the entry: a file, a directory, a symbolic link, or another kind.
     ///
     /// # Errors
-    /// If the folder does not say, and the file is gone.
+    /// If the directory does not store the type, and the entry is gone.
     ///
     /// # Examples
     /// ```

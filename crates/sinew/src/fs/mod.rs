@@ -1,12 +1,15 @@
 //! Files with the methods of `std::fs`, for fibers.
 //!
-//! Bytes go by the way that keeps the carrier least: from memory directly, from a disk by the ring of
-//! the kernel or a thread that may block. Whatever is done by name is done by such a thread. Other
-//! fibers run meanwhile. Plain threads block. A [pinned](crate::pinned) fiber blocks its carrier, which
-//! [`pinned_wait`](crate::runtime::Builder::pinned_wait) has reported, refused by a panic, or passed over.
+//! Each transfer of bytes takes the way that keeps the carrier least. Bytes in memory are copied
+//! directly. For bytes on a disk, the kernel's ring (`io_uring`) or a thread that may block does
+//! the work, and other fibers run meanwhile. Every operation by name runs on such a thread.
 //!
-//! A fiber that is cancelled is unwound from reading and writing if nothing was moved. What is done by
-//! a thread is waited for: the next wait raises.
+//! Plain threads block. A [pinned](crate::pinned) fiber blocks its carrier;
+//! [`pinned_wait`](crate::runtime::Builder::pinned_wait) decides whether that is reported, a panic,
+//! or silent.
+//!
+//! A cancelled fiber is unwound from a read or write only if no byte was moved. It waits for work
+//! that a thread has begun, and is unwound from its next wait.
 
 mod builder;
 mod file;

@@ -1,8 +1,9 @@
-//! What a file is opened for.
+//! Opening files with options.
 //!
-//! A thread opens it, also if the kernel has the name in memory. To ask for no more than that
-//! (`RESOLVE_CACHED`) does not keep a FIFO from waiting for its other side, nor a file system from
-//! asking a server; to find out first what it is, and to open just that, takes five calls.
+//! A thread that may block opens the file, even if the kernel has the path in memory.
+//! `RESOLVE_CACHED`, which opens only such paths, would not help: opening a FIFO still waits for
+//! its other side, and a network file system still asks its server. Finding out the kind of the
+//! file first, and then opening exactly that file, takes five system calls.
 
 use super::File;
 use super::paths::with;
@@ -11,7 +12,7 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-/// What a file is to be opened for: `std::fs::OpenOptions` for fibers.
+/// Options for opening a file: `std::fs::OpenOptions` for fibers.
 ///
 /// The trait [`OpenOptionsExt`] of the standard library adds `mode` and `custom_flags`.
 ///
@@ -30,7 +31,7 @@ use std::path::Path;
 pub struct OpenOptions(fs::OpenOptions);
 
 impl OpenOptions {
-    /// Nothing yet: say for what.
+    /// Makes options with nothing set. At least one kind of access must be set before opening.
     ///
     /// # Examples
     /// ```
@@ -43,7 +44,7 @@ impl OpenOptions {
         OpenOptions(fs::OpenOptions::new())
     }
 
-    /// Whether it is opened for reading.
+    /// Sets whether the file is opened for reading.
     ///
     /// # Examples
     /// ```
@@ -55,7 +56,7 @@ impl OpenOptions {
         self
     }
 
-    /// Whether it is opened for writing; what is there is overwritten.
+    /// Sets whether the file is opened for writing. Writes overwrite its contents.
     ///
     /// # Examples
     /// ```
@@ -69,7 +70,8 @@ impl OpenOptions {
         self
     }
 
-    /// Whether it is opened for writing at the end, wherever that is at the time of each write.
+    /// Sets whether the file is opened for appending. Each write goes to the end that the file has
+    /// at that time.
     ///
     /// # Examples
     /// ```
@@ -88,7 +90,7 @@ impl OpenOptions {
         self
     }
 
-    /// Whether it is opened without what was in it; needs writing.
+    /// Sets whether opening removes the contents of the file. Needs [`write`](Self::write).
     ///
     /// # Examples
     /// ```
@@ -102,7 +104,8 @@ impl OpenOptions {
         self
     }
 
-    /// Whether it is opened and made if there is none; needs writing or appending.
+    /// Sets whether the file is made if there is none. Needs [`write`](Self::write) or
+    /// [`append`](Self::append).
     ///
     /// # Examples
     /// ```
@@ -116,7 +119,8 @@ impl OpenOptions {
         self
     }
 
-    /// Whether it is opened only if there is none, and made; needs writing or appending.
+    /// Sets whether the file must be new: opening makes it, and fails if it exists. Needs
+    /// [`write`](Self::write) or [`append`](Self::append).
     ///
     /// # Examples
     /// ```
@@ -132,12 +136,12 @@ impl OpenOptions {
 
     /// Opens the file.
     ///
-    /// Waits without blocking the carrier. A fiber that is cancelled meanwhile waits until it is open, also
-    /// for the other side of a FIFO.
+    /// Waits without blocking the carrier. A fiber that is cancelled meanwhile waits until the file
+    /// is open, even for the other side of a FIFO.
     ///
     /// # Errors
-    /// As in the standard library: `NotFound`, `PermissionDenied`, `AlreadyExists`, or `InvalidInput` if
-    /// the options contradict each other.
+    /// As in the standard library: `NotFound`, `PermissionDenied`, `AlreadyExists`, or
+    /// `InvalidInput` if the options contradict each other.
     ///
     /// # Examples
     /// ```

@@ -1,7 +1,7 @@
-//! What is done to files by name.
+//! Operations on files by name.
 //!
-//! Each is done by a thread that may block: any folder on the way may have to be read from a disk. A
-//! fiber that is cancelled meanwhile waits until it is done.
+//! Each of them runs on a thread that may block, because any directory of the path may have to be
+//! read from a disk. A fiber that is cancelled meanwhile waits until the operation is done.
 
 use super::{Metadata, Permissions};
 use crate::blocking;
@@ -9,10 +9,10 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// What is known of a file: its length, times, permissions. Follows symbolic links.
+/// Returns the metadata of a file: its length, times, permissions. Follows symbolic links.
 ///
 /// # Errors
-/// If there is no such file, or a folder on the way may not be entered.
+/// If there is no such file, or the caller may not enter a directory of the path.
 ///
 /// # Examples
 /// ```
@@ -23,7 +23,8 @@ pub fn metadata<P: AsRef<Path>>(path: P) -> io::Result<Metadata> {
     with(path, |path| fs::metadata(path))
 }
 
-/// What is known of a file, or of the symbolic link if it is one.
+/// Returns the metadata of a file. Does not follow symbolic links: returns the metadata of the
+/// link.
 ///
 /// # Errors
 /// As [`metadata`].
@@ -40,10 +41,11 @@ pub fn symlink_metadata<P: AsRef<Path>>(path: P) -> io::Result<Metadata> {
     with(path, |path| fs::symlink_metadata(path))
 }
 
-/// Whether there is such a file. Follows symbolic links.
+/// Returns whether there is a file at this path. Follows symbolic links.
 ///
 /// # Errors
-/// If that cannot be known: a folder on the way may not be entered, say.
+/// If the answer cannot be found, for example because the caller may not enter a directory of the
+/// path.
 ///
 /// # Examples
 /// ```
@@ -55,7 +57,7 @@ pub fn exists<P: AsRef<Path>>(path: P) -> io::Result<bool> {
     with(path, |path| fs::exists(path))
 }
 
-/// The path from the root, without symbolic links.
+/// Returns the absolute path of a file, with all symbolic links resolved.
 ///
 /// # Errors
 /// If there is no such file.
@@ -70,10 +72,10 @@ pub fn canonicalize<P: AsRef<Path>>(path: P) -> io::Result<PathBuf> {
     with(path, |path| fs::canonicalize(path))
 }
 
-/// Where a symbolic link leads.
+/// Returns the path that a symbolic link points to.
 ///
 /// # Errors
-/// If it is none.
+/// If there is no symbolic link at this path.
 ///
 /// # Examples
 /// ```
@@ -87,10 +89,10 @@ pub fn read_link<P: AsRef<Path>>(path: P) -> io::Result<PathBuf> {
     with(path, |path| fs::read_link(path))
 }
 
-/// Changes who may do what with a file.
+/// Changes the permissions of a file.
 ///
 /// # Errors
-/// If there is none, or the caller may not change that.
+/// If there is no such file, or the caller may not change its permissions.
 ///
 /// # Examples
 /// ```
@@ -107,7 +109,7 @@ pub fn set_permissions<P: AsRef<Path>>(path: P, permissions: Permissions) -> io:
     with(path, |path| fs::set_permissions(path, permissions))
 }
 
-/// Gives a file another name, in place of the one that has it.
+/// Renames a file. Replaces the file at `to`, if there is one.
 ///
 /// # Errors
 /// If there is no such file, or the two are on different file systems.
@@ -127,10 +129,10 @@ pub fn rename<P: AsRef<Path>, Q: AsRef<Path>>(from: P, to: Q) -> io::Result<()> 
     with(from, |from| fs::rename(from, to))
 }
 
-/// Gives a file one more name.
+/// Makes a hard link: `link` becomes another name of the file `original`.
 ///
 /// # Errors
-/// If there is no such file, or there is one at `link`.
+/// If there is no such file, or there is something at `link`.
 ///
 /// # Examples
 /// ```
@@ -151,7 +153,7 @@ pub fn hard_link<P: AsRef<Path>, Q: AsRef<Path>>(original: P, link: Q) -> io::Re
 /// Removes a file, or a symbolic link.
 ///
 /// # Errors
-/// If there is none, or it is a folder.
+/// If there is no such file, or it is a directory.
 ///
 /// # Examples
 /// ```
@@ -165,10 +167,10 @@ pub fn remove_file<P: AsRef<Path>>(path: P) -> io::Result<()> {
     with(path, |path| fs::remove_file(path))
 }
 
-/// Makes a folder.
+/// Makes a directory.
 ///
 /// # Errors
-/// If there is something of that name, or no folder to put it in.
+/// If there is something at this path, or its parent directory does not exist.
 ///
 /// # Examples
 /// ```
@@ -182,10 +184,10 @@ pub fn create_dir<P: AsRef<Path>>(path: P) -> io::Result<()> {
     with(path, |path| fs::create_dir(path))
 }
 
-/// Makes a folder, and those on the way to it. One that is there is no error.
+/// Makes a directory, and its parent directories. Directories that exist are no error.
 ///
 /// # Errors
-/// If one of them cannot be made.
+/// If one of the directories cannot be made.
 ///
 /// # Examples
 /// ```
@@ -199,10 +201,10 @@ pub fn create_dir_all<P: AsRef<Path>>(path: P) -> io::Result<()> {
     with(path, |path| fs::create_dir_all(path))
 }
 
-/// Removes an empty folder.
+/// Removes an empty directory.
 ///
 /// # Errors
-/// If it is not empty, or none.
+/// If there is no such directory, or it is not empty.
 ///
 /// # Examples
 /// ```
@@ -216,12 +218,12 @@ pub fn remove_dir<P: AsRef<Path>>(path: P) -> io::Result<()> {
     with(path, |path| fs::remove_dir(path))
 }
 
-/// Removes a folder and all that is in it. Symbolic links are removed, not followed.
+/// Removes a directory and its contents. Symbolic links are removed, not followed.
 ///
-/// A fiber that is cancelled meanwhile waits until all is gone.
+/// A fiber that is cancelled meanwhile waits until everything is removed.
 ///
 /// # Errors
-/// If something cannot be removed; other things may have been.
+/// If an entry cannot be removed. Other entries may have been removed.
 ///
 /// # Examples
 /// ```
@@ -235,7 +237,7 @@ pub fn remove_dir_all<P: AsRef<Path>>(path: P) -> io::Result<()> {
     with(path, |path| fs::remove_dir_all(path))
 }
 
-/// Does something with a path where it may block.
+/// Runs `work` with a path on a thread that may block.
 pub(crate) fn with<P: AsRef<Path>, R: Send>(path: P, work: impl FnOnce(&Path) -> R + Send) -> R {
     let path = path.as_ref();
     blocking(|| work(path))

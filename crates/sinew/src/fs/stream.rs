@@ -1,4 +1,4 @@
-//! A file as a stream of bytes.
+//! Reading, writing and seeking a file as a stream of bytes.
 
 use super::File;
 use super::transfer;
@@ -19,7 +19,7 @@ impl Read for &File {
         bytes.try_reserve(self.remaining())?;
         loop {
             if bytes.len() == bytes.capacity() {
-                // The end is expected here: no more memory before it turns out not to be.
+                // The file probably ends here. Probe with a small buffer before allocating more.
                 let mut probe = [0; PROBE];
                 let count = self.read(&mut probe)?;
                 if count == 0 {
@@ -34,7 +34,7 @@ impl Read for &File {
             if count == 0 {
                 return Ok(bytes.len() - before);
             }
-            // SAFETY: that many bytes have been given a value.
+            // SAFETY: the read has initialized `count` bytes of the spare capacity.
             unsafe { bytes.set_len(bytes.len() + count) };
         }
     }
@@ -43,7 +43,7 @@ impl Read for &File {
         let mut bytes = Vec::new();
         let result = self.read_to_end(&mut bytes);
         let more = String::from_utf8(bytes).map_err(|_| not_text());
-        // What was read before an error is there, as in the standard library.
+        // Text that was read before an error is appended, as in the standard library.
         match more {
             Ok(more) if text.is_empty() => *text = more,
             Ok(more) => text.push_str(&more),
@@ -53,10 +53,10 @@ impl Read for &File {
     }
 }
 
-/// Bytes that are read to see whether a file ends.
+/// The number of bytes that are read to find out whether the file ends.
 const PROBE: usize = 32;
 
-/// What is said of text that is not UTF-8.
+/// Makes the error for text that is not UTF-8.
 pub(super) fn not_text() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, "stream did not contain valid UTF-8")
 }
@@ -82,7 +82,8 @@ impl Seek for &File {
 }
 
 impl File {
-    /// How many bytes there are from where the file stands to its end; zero if that is not known.
+    /// Returns the number of bytes from the file position to the end of the file, or zero if it is
+    /// not known.
     fn remaining(&self) -> usize {
         let size_and_position = || {
             let size = self.inner.metadata().ok()?.len();
@@ -94,7 +95,7 @@ impl File {
     }
 }
 
-/// The same as of a reference.
+/// Reads as `&File` does.
 impl Read for File {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         (&*self).read(buffer)
@@ -113,7 +114,7 @@ impl Read for File {
     }
 }
 
-/// The same as of a reference.
+/// Writes as `&File` does.
 impl Write for File {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
         (&*self).write(buffer)
@@ -128,7 +129,7 @@ impl Write for File {
     }
 }
 
-/// The same as of a reference.
+/// Seeks as `&File` does.
 impl Seek for File {
     fn seek(&mut self, position: SeekFrom) -> io::Result<u64> {
         (&*self).seek(position)

@@ -1,19 +1,20 @@
-//! Bytes to and from a file, by the way that keeps the carrier least.
+//! Moves bytes to and from a file by the way that keeps the carrier least.
 //!
 //! | file | way |
 //! | --- | --- |
 //! | in memory (`tmpfs`, `ramfs`) | a direct call: there is nothing to wait for |
 //! | on a disk | a direct call that fails if it would have to wait, then the slow way |
-//! | that, where the file system knows no such call, and past the cache (`O_DIRECT`) | the slow way |
-//! | a pipe, a terminal, a device | a direct call that fails if it would have to wait; when it is ready, again |
+//! | on a disk, without support for such calls, or with `O_DIRECT` | the slow way |
+//! | a pipe, a terminal, a device | a direct call that fails if it would have to wait; again when it is ready |
 //!
-//! The slow way is the ring of the carrier, or a thread that may block where there is none. Where a
-//! file stands is changed by threads only: a ring takes no lock for it, so that two who write at the
-//! same time would write to the same place. What is appended goes to the end in any case.
+//! The slow way is the ring of the carrier, or a thread that may block if there is no ring. A
+//! transfer at the file position never uses the ring: the ring takes no lock of the position, so
+//! two concurrent writers would write to the same place. An appending write may use it, because it
+//! goes to the end in any case.
 //!
-//! A regular file gives and takes as much at a time as it does in the standard library: what a call
-//! that does not wait has left is done by the slow way. A fiber that is cancelled is unwound before
-//! any byte was moved, or not at all.
+//! A transfer of a regular file moves as many bytes as in the standard library: if a call that must
+//! not wait moves a part, the slow way moves the rest. A cancelled fiber is unwound only before any
+//! byte is moved.
 
 use super::kind::{self, Kind};
 use crate::cancel;
@@ -23,19 +24,19 @@ use core::mem::MaybeUninit;
 use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 
-/// Reads into `buffers`, at `offset` or where the file stands.
+/// Reads into `buffers`, at `offset` or at the file position.
 pub(super) fn read(
     fd: BorrowedFd<'_>,
     kind: &Kind,
     buffers: &mut [IoSliceMut<'_>],
     offset: Option<u64>,
 ) -> io::Result<usize> {
-    // Slices have the layout of `iovec`, as their documentation says.
+    // `IoSliceMut` has the layout of `iovec`, as its documentation guarantees.
     let buffers = (buffers.as_ptr().cast::<libc::iovec>(), buffers.len());
     transfer(fd, kind, Transfer { direction: Direction::Read, buffers, offset })
 }
 
-/// Reads where the file stands, and returns how many bytes of `buffer` have a value then.
+/// Reads at the file position. Returns the number of bytes of `buffer` that are initialized then.
 pub(super) fn read_spare(
     fd: BorrowedFd<'_>,
     kind: &Kind,
@@ -46,7 +47,7 @@ pub(super) fn read_spare(
     transfer(fd, kind, Transfer { direction: Direction::Read, buffers, offset: None })
 }
 
-/// Writes from `buffers`, at `offset` or where the file stands.
+/// Writes from `buffers`, at `offset` or at the file position.
 pub(super) fn write(
     fd: BorrowedFd<'_>,
     kind: &Kind,
@@ -57,7 +58,7 @@ pub(super) fn write(
     transfer(fd, kind, Transfer { direction: Direction::Write, buffers, offset })
 }
 
-/// How bytes are moved; see the page of this module.
+/// How bytes are moved. The page of this module has the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Way {
     Direct,
@@ -65,10 +66,10 @@ pub(super) enum Way {
     WhenReady,
 }
 
-/// The most buffers that one call takes.
+/// The largest number of buffers in one call.
 const MOST: usize = 1024;
 
-/// One call: which way, what, and where.
+/// One call: its direction, its buffers, and its offset. No offset means the file position.
 #[derive(Clone, Copy)]
 struct Transfer {
     direction: Direction,
@@ -76,13 +77,13 @@ struct Transfer {
     offset: Option<u64>,
 }
 
-// SAFETY: the buffers are borrowed by the caller, who waits for the call to be done.
+// SAFETY: the caller borrows the buffers, and waits until the call is done.
 unsafe impl Send for Transfer {}
-// SAFETY: the same.
+// SAFETY: as for `Send`; shared references only copy the pointer.
 unsafe impl Sync for Transfer {}
 
 fn transfer(fd: BorrowedFd<'_>, kind: &Kind, transfer: Transfer) -> io::Result<usize> {
-    // Also because all ones would be the place where the file stands.
+    // Refuses an offset that no file has. To the ring, all ones would mean the file position.
     transfer.offset.map_or(Ok(0), position)?;
     take_turns();
     loop {
@@ -98,18 +99,19 @@ fn transfer(fd: BorrowedFd<'_>, kind: &Kind, transfer: Transfer) -> io::Result<u
     }
 }
 
-/// What became of a call that was not to wait.
+/// The outcome of a call that must not wait.
 enum AtOnce {
     Done(io::Result<usize>),
     WouldWait,
-    /// The kernel cannot tell, of this file or at all; or the call is wrong, and fails again.
+    /// The kernel does not support such calls, for this file or at all. Or the call is wrong, and
+    /// fails again the slow way.
     Unknown,
 }
 
 impl Transfer {
-    /// On a disk.
+    /// Moves bytes of a file on a disk.
     fn cached(self, fd: BorrowedFd<'_>, kind: &Kind) -> io::Result<usize> {
-        // Whoever has lent the position makes others wait who use it.
+        // While another thread uses the position, the kernel makes other users of it wait.
         let lent = self.offset.is_none() && kind.is_position_lent();
         if !kind.is_slow(self.direction)
             && !lent
@@ -120,7 +122,7 @@ impl Transfer {
         self.slowly(fd, kind)
     }
 
-    /// On a disk, the slow way.
+    /// Moves bytes of a file on a disk by the slow way.
     fn slowly(self, fd: BorrowedFd<'_>, kind: &Kind) -> io::Result<usize> {
         let fd_number = fd.as_raw_fd();
         if (self.offset.is_some() || self.appends(fd))
@@ -132,18 +134,19 @@ impl Transfer {
         if self.offset.is_some() { direct() } else { kind.lend_position(direct) }
     }
 
-    /// Whether it writes at the end, wherever the file stands.
+    /// Whether the call appends, regardless of the file position.
     fn appends(self, fd: BorrowedFd<'_>) -> bool {
         self.direction == Direction::Write && kind::flags(fd) & libc::O_APPEND != 0
     }
 
-    /// What a call that did not wait has left, if it is not that the file ends there.
+    /// Moves the rest by the slow way after a call that must not wait has moved `count` bytes. Does
+    /// nothing if all is moved or the file ends there.
     fn rest(self, fd: BorrowedFd<'_>, kind: &Kind, count: usize) -> io::Result<usize> {
-        // SAFETY: the slice is borrowed by the caller.
+        // SAFETY: pointer and length come from a slice that the caller borrows for the whole call.
         let buffers = unsafe { core::slice::from_raw_parts(self.buffers.0, self.buffers.1) };
         let buffers = &buffers[..buffers.len().min(MOST)];
         let total: usize = buffers.iter().map(|part| part.iov_len).sum();
-        // A wait that is refused panics, and the caller would not learn that bytes have been moved.
+        // A refused wait panics, and the panic would hide from the caller that bytes were moved.
         if count == 0 || count >= total || crate::park::is_refused() || self.ends(fd, count) {
             return Ok(count);
         }
@@ -162,12 +165,13 @@ impl Transfer {
             buffers: (left.as_ptr(), left.len()),
             offset: self.offset.map(|at| at + count as u64),
         };
-        // Some bytes have been moved, and the caller has to know.
+        // Masked: a cancellation would hide from the caller that bytes were moved.
         let more = cancel::masked(|| rest.slowly(fd, kind));
         Ok(count + more.unwrap_or(0))
     }
 
-    /// Whether the file ends after the `count` bytes that were read, or is one that has no end.
+    /// Whether the file ends after the `count` bytes that were read. True if its size or position
+    /// is not known.
     fn ends(self, fd: BorrowedFd<'_>, count: usize) -> bool {
         if self.direction == Direction::Write {
             return false;
@@ -179,14 +183,15 @@ impl Transfer {
         kind::status(fd).is_none_or(|status| end >= status.st_size as u64)
     }
 
-    /// Of a pipe, a terminal, or a device.
+    /// Moves bytes of a pipe, a terminal, or a device, waiting until it is ready.
     fn when_ready(self, fd: BorrowedFd<'_>, kind: &Kind) -> io::Result<usize> {
         let fd_number = fd.as_raw_fd();
-        // SAFETY: the slice is borrowed by the caller.
+        // SAFETY: pointer and length come from a slice that the caller borrows for the whole call.
         let buffers = unsafe { core::slice::from_raw_parts(self.buffers.0, self.buffers.1) };
         let empty = buffers.iter().all(|part| part.iov_len == 0);
         if empty || (self.offset.is_some() && stands_at(fd).is_none()) {
-            // Not to be waited for, but an error perhaps; one if there are no positions.
+            // There is nothing to wait for. The call may fail, and does if the file has no
+            // positions.
             return crate::blocking(|| self.direct(fd_number));
         }
         loop {
@@ -203,7 +208,7 @@ impl Transfer {
                         return result;
                     }
                     self.wait(fd)?;
-                    // Somebody else may have been faster.
+                    // May block: another fiber or process may have been faster.
                     return crate::blocking(|| self.direct(fd_number));
                 }
             }
@@ -217,7 +222,7 @@ impl Transfer {
         }
     }
 
-    /// The call, if it can be done without waiting.
+    /// Makes the call if that is possible without waiting.
     fn at_once(self, fd: RawFd, kind: &Kind) -> AtOnce {
         loop {
             let result = self.without_waiting(fd);
@@ -229,22 +234,22 @@ impl Transfer {
                     kind.set_slow(self.direction);
                     return AtOnce::Unknown;
                 }
-                // What old kernels say of flags that they do not know.
+                // Old kernels return this for flags that they do not know.
                 Some(libc::EINVAL) => return AtOnce::Unknown,
                 _ => return AtOnce::Done(result),
             }
         }
     }
 
-    /// The call as it is: it may block the thread.
+    /// Makes the plain call, which may block the thread.
     fn direct(self, fd: RawFd) -> io::Result<usize> {
         let (buffers, count) = self.buffers;
         if count == 1 {
-            // SAFETY: there is one.
+            // SAFETY: `buffers` points to one `iovec`, as `count` says.
             return self.direct_one(fd, unsafe { *buffers });
         }
         let count = count.min(MOST) as libc::c_int;
-        // SAFETY: the descriptor and the buffers are borrowed for the time of the call.
+        // SAFETY: the caller borrows the descriptor and the buffers for the time of the call.
         let result = unsafe {
             match (self.direction, self.offset) {
                 (Direction::Read, None) => libc::readv(fd, buffers, count),
@@ -256,10 +261,10 @@ impl Transfer {
         usize::try_from(result).map_err(|_| io::Error::last_os_error())
     }
 
-    /// The same for one buffer, which the kernel need not look up.
+    /// Makes the plain call with one buffer, so that the kernel need not read an array of them.
     fn direct_one(self, fd: RawFd, buffer: libc::iovec) -> io::Result<usize> {
         let (base, len) = (buffer.iov_base, buffer.iov_len);
-        // SAFETY: the descriptor and the buffer are borrowed for the time of the call.
+        // SAFETY: the caller borrows the descriptor and the buffer for the time of the call.
         let result = unsafe {
             match (self.direction, self.offset) {
                 (Direction::Read, None) => libc::read(fd, base, len),
@@ -276,7 +281,7 @@ impl Transfer {
         let (buffers, count) = self.buffers;
         let count = count.min(MOST) as libc::c_int;
         let at = self.offset.map_or(Ok(-1), position)?;
-        // SAFETY: the descriptor and the buffers are borrowed for the time of the call.
+        // SAFETY: the caller borrows the descriptor and the buffers for the time of the call.
         let result = unsafe {
             match self.direction {
                 Direction::Read => libc::preadv2(fd, buffers, count, at, libc::RWF_NOWAIT),
@@ -291,7 +296,8 @@ impl Transfer {
         Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP))
     }
 
-    /// The call on the ring, if there is one.
+    /// Makes the call on the ring of the carrier. Returns `None` if there is no ring, or it does
+    /// not take the call.
     #[cfg(target_os = "linux")]
     fn on_ring(self, fd: RawFd) -> Option<io::Result<usize>> {
         use crate::fiber::WaitKind;
@@ -299,13 +305,14 @@ impl Transfer {
         use io_uring::{opcode, types};
         let ((buffers, count), fd_of_ring) = (self.buffers, types::Fd(fd));
         let count = count.min(MOST) as u32;
-        // All ones: where the file stands.
+        // All ones mean the file position.
         let at = self.offset.unwrap_or(u64::MAX);
         let entry = match self.direction {
             Direction::Read => opcode::Readv::new(fd_of_ring, buffers, count).offset(at).build(),
             Direction::Write => opcode::Writev::new(fd_of_ring, buffers, count).offset(at).build(),
         };
-        // SAFETY: the buffers are borrowed until this returns, or unwinds.
+        // SAFETY: the caller borrows the buffers until this returns or unwinds, as `perform`
+        // requires.
         let result = unsafe { ring::perform(entry, WaitKind::Blocking, fd as usize) };
         result.map(|result| result.map(|count| count as usize))
     }
@@ -316,9 +323,9 @@ impl Transfer {
     }
 }
 
-/// Where a file stands; `None` if it has no positions.
+/// Returns the position of a file, or `None` if it has no positions.
 fn stands_at(fd: BorrowedFd<'_>) -> Option<u64> {
-    // SAFETY: a valid descriptor.
+    // SAFETY: `fd` is open, and the call takes no pointer.
     let at = unsafe { libc::lseek(fd.as_raw_fd(), 0, libc::SEEK_CUR) };
     u64::try_from(at).ok()
 }
@@ -330,7 +337,8 @@ fn position(offset: u64) -> io::Result<libc::off_t> {
     })
 }
 
-/// Has the kernel write a file to its disk: all of it, or all that is needed to read its data.
+/// Waits until the kernel has written a file to its disk: its data and metadata, or only the data
+/// and the metadata that is needed to read it.
 pub(super) fn sync(fd: BorrowedFd<'_>, data_only: bool) -> io::Result<()> {
     let fd = fd.as_raw_fd();
     loop {
@@ -350,17 +358,17 @@ fn sync_once(fd: RawFd, data_only: bool) -> io::Result<()> {
         let flags =
             if data_only { types::FsyncFlags::DATASYNC } else { types::FsyncFlags::empty() };
         let entry = opcode::Fsync::new(types::Fd(fd)).flags(flags).build();
-        // SAFETY: the entry points to nothing.
+        // SAFETY: the entry contains no pointers.
         if let Some(result) = unsafe { ring::perform(entry, WaitKind::Blocking, fd as usize) } {
             return result.map(drop);
         }
     }
     crate::blocking(|| {
         #[cfg(not(target_vendor = "apple"))]
-        // SAFETY: a valid descriptor.
+        // SAFETY: `fd` is open, and the call takes no pointer.
         let result = unsafe { if data_only { libc::fdatasync(fd) } else { libc::fsync(fd) } };
         #[cfg(target_vendor = "apple")]
-        // SAFETY: a valid descriptor.
+        // SAFETY: `fd` is open, and the call takes no pointer.
         let result =
             unsafe { if data_only { libc::fsync(fd) } else { libc::fcntl(fd, libc::F_FULLFSYNC) } };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }

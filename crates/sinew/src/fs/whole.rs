@@ -1,7 +1,8 @@
-//! Whole files at once.
+//! Reading, writing and copying whole files.
 //!
-//! A thread that may block opens the file, moves the bytes, and closes it: one way there and back. What
-//! is no regular file is only opened there, and then waited for as a [`File`] is.
+//! A thread that may block opens the file, moves the bytes, and closes it, so the fiber waits once.
+//! If the file is not a regular file, the thread only opens it, and the fiber reads or writes it as
+//! a [`File`].
 
 use super::File;
 use super::paths::with;
@@ -13,7 +14,7 @@ use std::path::Path;
 /// Reads a whole file.
 ///
 /// # Errors
-/// If there is none, or it cannot be read.
+/// If there is no such file, or it cannot be read.
 ///
 /// # Examples
 /// ```
@@ -41,7 +42,7 @@ pub fn read<P: AsRef<Path>>(path: P) -> io::Result<Vec<u8>> {
 /// Reads a whole file of text.
 ///
 /// # Errors
-/// As [`read`]; `InvalidData` if it is not UTF-8.
+/// As [`read`]. Also `InvalidData` if the file is not UTF-8.
 ///
 /// # Examples
 /// ```
@@ -53,10 +54,10 @@ pub fn read_to_string<P: AsRef<Path>>(path: P) -> io::Result<String> {
     String::from_utf8(read(path)?).map_err(|_| not_text())
 }
 
-/// Writes a whole file: makes it, or replaces what was in it.
+/// Writes a whole file: makes it, or replaces its contents.
 ///
 /// # Errors
-/// If it cannot be written; some of it may have been.
+/// If the file cannot be written. A part of `contents` may have been written.
 ///
 /// # Examples
 /// ```
@@ -80,13 +81,13 @@ pub fn write<P: AsRef<Path>, C: AsRef<[u8]>>(path: P, contents: C) -> io::Result
     special.map_or(Ok(()), |file| File::from(file).write_all(contents))
 }
 
-/// Copies the contents of a file and its permissions, in place of the file that is there. Returns how
-/// many bytes there were.
+/// Copies the contents and the permissions of the file `from` to the file `to`, and replaces that
+/// file if it exists. Returns the number of bytes copied.
 ///
-/// A fiber that is cancelled meanwhile waits until all is copied.
+/// A fiber that is cancelled meanwhile waits until everything is copied.
 ///
 /// # Errors
-/// If one cannot be read or the other not be written; some of it may have been.
+/// If `from` cannot be read, or `to` cannot be written. A part may have been written.
 ///
 /// # Examples
 /// ```

@@ -1,4 +1,4 @@
-//! Types of other libraries, as something that fibers can wait for.
+//! Lets fibers wait for the descriptors of types from other libraries.
 
 use super::attempt::{Limit, attempt};
 use super::waiting::wait_until;
@@ -8,14 +8,15 @@ use core::time::Duration;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-/// Something with a descriptor, such that fibers wait where it would block.
+/// Wraps a value that has a descriptor, so that fibers wait where its operations would block.
 ///
 /// The descriptor is put into non-blocking mode. [`read_with`](Self::read_with) and
-/// [`write_with`](Self::write_with) do any operation of `T`, and try again when it says that it would
-/// block. If `T` reads and writes, so does this, also by reference: one fiber may read while another
-/// writes.
+/// [`write_with`](Self::write_with) run any operation of `T`, and wait and try again when it fails
+/// with `WouldBlock`. If `&T` implements `Read` or `Write`, so do `Async<T>` and `&Async<T>`: one
+/// fiber may read while another writes.
 ///
-/// The descriptor must stay the same as long as this exists. If it does not, waits may last for ever.
+/// The value must keep its descriptor as long as the `Async` exists. Otherwise waits may last for
+/// ever.
 ///
 /// # Examples
 /// ```
@@ -39,13 +40,13 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 /// ```
 #[derive(Debug)]
 pub struct Async<T> {
-    /// Goes before the descriptor does.
+    /// Declared first: it must be dropped before the descriptor is closed.
     source: Source,
     inner: T,
 }
 
 impl<T: AsFd> Async<T> {
-    /// Puts the descriptor of `inner` into non-blocking mode, and waits for it from now on.
+    /// Wraps `inner`, and puts its descriptor into non-blocking mode.
     ///
     /// # Errors
     /// If the mode cannot be set.
@@ -61,8 +62,8 @@ impl<T: AsFd> Async<T> {
         Ok(Async::new_nonblocking(inner))
     }
 
-    /// The same for a descriptor that is in non-blocking mode already. If it is not, operations block
-    /// the whole carrier.
+    /// Wraps `inner`, whose descriptor is in non-blocking mode already. If it is not, operations
+    /// block the whole carrier.
     ///
     /// # Examples
     /// ```
@@ -75,20 +76,20 @@ impl<T: AsFd> Async<T> {
         Async { source: Source::new(inner.as_fd().as_raw_fd()), inner }
     }
 
-    /// The same as [`new`](Self::new), for descriptors of which the kernel changes the mode in any
-    /// case: sockets and pipes.
+    /// Wraps a socket or a pipe as [`new`](Self::new) does. The kernel never refuses to change the
+    /// mode of these.
     pub(crate) fn of_any_mode(inner: T) -> Async<T> {
         Async::new(inner).expect("the mode of a socket or pipe can be changed")
     }
 
-    /// Gives back what was wrapped, such that it blocks.
+    /// Returns the wrapped value, with its descriptor in blocking mode. Only for sockets and pipes.
     pub(crate) fn into_blocking(self) -> T {
         let inner = self.into_inner();
         set_nonblocking(inner.as_fd(), false).expect("the mode of a socket or pipe can be changed");
         inner
     }
 
-    /// Waits until there is something to read; false if `timeout` is over before.
+    /// Waits until there is something to read. Returns false if `timeout` is over before.
     ///
     /// # Errors
     /// If the descriptor cannot be waited for.
@@ -106,7 +107,7 @@ impl<T: AsFd> Async<T> {
         self.wait(Direction::Read, timeout)
     }
 
-    /// Waits until there is room to write; false if `timeout` is over before.
+    /// Waits until there is room to write. Returns false if `timeout` is over before.
     ///
     /// # Errors
     /// If the descriptor cannot be waited for.
@@ -127,11 +128,11 @@ impl<T: AsFd> Async<T> {
         wait_until(&self.source, direction, deadline)
     }
 
-    /// Does an operation that reads: while it fails with `WouldBlock`, the fiber waits until there is
-    /// something to read.
+    /// Runs an operation that reads. Whenever it fails with `WouldBlock`, waits until there is
+    /// something to read and runs it again.
     ///
     /// # Errors
-    /// Those of the operation.
+    /// If the operation fails with another error.
     ///
     /// # Examples
     /// ```
@@ -149,11 +150,11 @@ impl<T: AsFd> Async<T> {
         attempt(&self.source, Direction::Read, || Limit::None, || operation(&self.inner))
     }
 
-    /// Does an operation that writes: while it fails with `WouldBlock`, the fiber waits until there
-    /// is room.
+    /// Runs an operation that writes. Whenever it fails with `WouldBlock`, waits until there is
+    /// room and runs it again.
     ///
     /// # Errors
-    /// Those of the operation.
+    /// If the operation fails with another error.
     ///
     /// # Examples
     /// ```
@@ -172,7 +173,7 @@ impl<T: AsFd> Async<T> {
 }
 
 impl<T> Async<T> {
-    /// What was wrapped.
+    /// Returns a reference to the wrapped value.
     ///
     /// # Examples
     /// ```
@@ -187,7 +188,7 @@ impl<T> Async<T> {
         &self.inner
     }
 
-    /// Gives back what was wrapped. Its descriptor is still in non-blocking mode.
+    /// Returns the wrapped value. Its descriptor is still in non-blocking mode.
     ///
     /// # Examples
     /// ```
@@ -275,10 +276,10 @@ where
     }
 }
 
-/// Puts a descriptor into non-blocking mode, or takes it out.
+/// Puts a descriptor into non-blocking mode, or into blocking mode.
 pub(crate) fn set_nonblocking(fd: BorrowedFd<'_>, nonblocking: bool) -> io::Result<()> {
     let fd = fd.as_raw_fd();
-    // SAFETY: a valid descriptor.
+    // SAFETY: `fd` is borrowed, so it is open. These commands take no pointers.
     unsafe {
         let flags = libc::fcntl(fd, libc::F_GETFL);
         if flags < 0 {

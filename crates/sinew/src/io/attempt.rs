@@ -1,4 +1,7 @@
-//! Trying an operation until it does not block.
+//! Runs an operation on a non-blocking descriptor, and waits whenever it would block.
+//!
+//! Sockets, pipes and [`Async`](super::Async) read and write through this module.
+//! `reactor/README.md` shows why no wake is lost between an attempt and its wait.
 
 use super::faults;
 use crate::carrier::current;
@@ -7,14 +10,14 @@ use crate::reactor::{Direction, Source, Tick};
 use core::time::Duration;
 use std::io;
 
-/// How long an operation may take.
+/// How long an operation may wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Limit {
-    /// As long as it takes.
+    /// It waits as long as it takes.
     None,
-    /// It fails if it cannot be done at once.
+    /// It does not wait: it fails if it would block.
     AtOnce,
-    /// So long, counted from its first wait.
+    /// It waits at most this long, counted from its first wait.
     Within(Duration),
 }
 
@@ -27,11 +30,11 @@ impl Limit {
     }
 }
 
-/// Does `operation`, waiting whenever it would block. It fails with `WouldBlock` when the limit is
-/// reached, as operations with a timeout do in the standard library. The limit is asked for when it is needed: it
-/// may be somewhere in memory that was not touched for long.
+/// Runs `operation`, waiting whenever it would block. Fails with `WouldBlock` when the limit is
+/// reached, as operations with a timeout do in the standard library. Calls `limit` only if the
+/// first attempt fails: the limit may be in memory that has left the cache.
 ///
-/// Raises if the fiber is cancelled, but not after the operation was done.
+/// Raises the cancellation of the fiber, but never after the operation has succeeded.
 #[inline]
 pub(crate) fn attempt<R>(
     source: &Source,
@@ -47,7 +50,7 @@ pub(crate) fn attempt<R>(
     }
 }
 
-/// What comes after an attempt that failed: most do not.
+/// Continues after a first attempt that failed. Most first attempts succeed.
 #[cold]
 fn persist<R>(
     source: &Source,
@@ -77,8 +80,9 @@ fn persist<R>(
     }
 }
 
-/// Reads `len` bytes at most from a stream that gives all it has: if it gave less than was asked
-/// for, the next attempt is left out (see the page of the reactor).
+/// Reads at most `len` bytes from a stream that is empty after a short read. If the last read was
+/// short and no event has followed, this call leaves out its first attempt and waits at once. See
+/// "The attempt that is left out" in `reactor/README.md`.
 #[inline]
 pub(crate) fn attempt_read(
     source: &Source,
@@ -90,8 +94,9 @@ pub(crate) fn attempt_read(
         return Ok(0);
     }
     take_turns();
-    // Nothing but a harvest takes back the note that the stream is empty. So it counts once, before a
-    // wait: who may not wait has to try, and so has a thread, of whose wait no harvest knows.
+    // Only a harvest clears the note that the stream is empty, so the note replaces one attempt,
+    // before a wait. A caller that may not wait has to try. A caller that has waited has to try as
+    // well: no harvest knows of the wait of a plain thread.
     let mut tick = source.tick(Direction::Read);
     if source.is_drained(tick) {
         match limit() {
@@ -111,7 +116,8 @@ pub(crate) fn attempt_read(
     }
 }
 
-/// Notes what a read says of the stream.
+/// Notes that the stream is empty if the read was short. Returns its count, or an error if the
+/// socket was closed.
 #[inline(always)]
 fn has_read(source: &Source, tick: Tick, len: usize, count: usize) -> io::Result<usize> {
     if count > 0 && count < len {
@@ -120,7 +126,7 @@ fn has_read(source: &Source, tick: Tick, len: usize, count: usize) -> io::Result
     unless_closed(source, count)
 }
 
-/// What comes after a read that failed.
+/// Continues after a first read that failed or was left out.
 #[cold]
 fn persist_reading(
     source: &Source,
@@ -136,7 +142,7 @@ fn persist_reading(
             io::ErrorKind::WouldBlock => {
                 let deadline = *deadline.get_or_insert_with(|| limit.deadline());
                 if !source.wait(Direction::Read, tick, deadline)? {
-                    // Something may be there that no harvest has reported.
+                    // Tries a last time: there may be data that no harvest has reported.
                     limit = Limit::AtOnce;
                 }
             }
@@ -151,14 +157,15 @@ fn persist_reading(
     }
 }
 
-/// What a read of a stream says that got `count` bytes. Closing a socket shuts it down, so that who
-/// reads at that moment finds nothing: that is not the end of what the other side has sent.
+/// Returns the `count` of a read from a stream, or an error if the socket was closed. Closing shuts
+/// the socket down, so a read at that moment gets 0 bytes although the other side has not ended the
+/// stream.
 #[inline]
 pub(crate) fn unless_closed(source: &Source, count: usize) -> io::Result<usize> {
     if count == 0 && source.is_closed() { Err(Source::closed()) } else { Ok(count) }
 }
 
-/// Does an operation once, or what may happen instead of it.
+/// Runs an operation once, or fails in its place if `faults` says so.
 #[inline(always)]
 fn faulty<R>(
     source: &Source,
@@ -176,7 +183,7 @@ fn faulty<R>(
     operation()
 }
 
-/// What the standard library says of a timeout.
+/// Makes the error that the standard library returns when a timeout is over.
 pub(crate) fn would_block() -> io::Error {
     io::Error::from_raw_os_error(libc::EAGAIN)
 }
@@ -186,11 +193,11 @@ fn explain(source: &Source, error: io::Error) -> io::Error {
     if source.is_closed() { Source::closed() } else { error }
 }
 
-/// Lets others run now and then, if the carrier's fibers do one operation after the other without
-/// having to wait.
+/// Yields once in a while, so that fibers that never have to wait let other fibers of their carrier
+/// run.
 #[inline]
 pub(crate) fn take_turns() {
-    // SAFETY: carriers live for ever.
+    // SAFETY: the pointer is null or to a carrier, and carriers are never freed.
     if let Some(carrier) = unsafe { current::carrier().as_ref() } {
         let left = carrier.operations.get();
         if left > 0 {
@@ -202,7 +209,7 @@ pub(crate) fn take_turns() {
     }
 }
 
-/// Operations in a row.
+/// The number of operations on one carrier between two yields.
 const TURN: u32 = 32;
 
 #[cold]

@@ -1,17 +1,17 @@
-//! From a reader to a writer.
+//! Copying from a reader to a writer.
 
 use std::io::{self, Read, Write};
 
-/// Bytes on their way.
+/// The size of the buffer, in bytes.
 const ROOM: usize = 64 * 1024;
 
-/// Copies everything from a reader to a writer, and returns how many bytes that were.
+/// Copies everything from a reader to a writer. Returns the number of bytes copied.
 ///
-/// Like `std::io::copy`, with more bytes at a time: few waits, and none of them on the fiber's stack.
-/// What was interrupted is tried again.
+/// Like `std::io::copy`, with a larger buffer that is not on the fiber's stack: copies of 64 KiB at
+/// a time need fewer waits. Interrupted calls are tried again.
 ///
 /// # Errors
-/// Those of the reader and the writer. What was written until then stays written.
+/// If the reader or the writer fails. The bytes that were written before stay written.
 ///
 /// # Examples
 /// ```

@@ -1,7 +1,7 @@
-//! What may go wrong with any call, made to happen often: with `--cfg sinew_faults`, for tests.
+//! Faults that any system call may have, made frequent with `--cfg sinew_faults`, for tests.
 //!
-//! Calls are interrupted; they would block at one moment and not at the next; they get or give fewer
-//! bytes than they could. None of that may lose or repeat a byte.
+//! Calls are interrupted. Calls would block at one moment and not at the next. Calls move fewer
+//! bytes than they could. None of these faults may lose or repeat a byte.
 
 #[cfg(not(sinew_faults))]
 pub(crate) use none::{blocks, interrupts, shorten, shorten_mut};
@@ -10,25 +10,25 @@ pub(crate) use some::{blocks, interrupts, shorten, shorten_mut};
 
 #[cfg(not(sinew_faults))]
 mod none {
-    /// Whether a call is to be interrupted.
+    /// Whether the next call is to fail as interrupted.
     #[inline(always)]
     pub(crate) fn interrupts() -> bool {
         false
     }
 
-    /// Whether a call is to block, with an event that follows at once.
+    /// Whether the next call is to fail with `WouldBlock`, followed at once by an event.
     #[inline(always)]
     pub(crate) fn blocks() -> bool {
         false
     }
 
-    /// What a call is to write of a buffer.
+    /// The part of `buffer` that the next call is to write.
     #[inline(always)]
     pub(crate) fn shorten(buffer: &[u8]) -> &[u8] {
         buffer
     }
 
-    /// What a call is to read into a buffer.
+    /// The part of `buffer` that the next call is to read into.
     #[inline(always)]
     pub(crate) fn shorten_mut(buffer: &mut [u8]) -> &mut [u8] {
         buffer
@@ -39,7 +39,7 @@ mod none {
 mod some {
     use crate::primitive::{AtomicU64, Ordering};
 
-    /// The next of some random numbers (splitmix).
+    /// The next number of a pseudo-random sequence (splitmix).
     fn random() -> u64 {
         static STATE: AtomicU64 = AtomicU64::new(0);
         let mut x = STATE.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);

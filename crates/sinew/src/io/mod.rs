@@ -1,14 +1,20 @@
 //! Waiting for descriptors, and reading and writing them.
 //!
-//! [`net`](crate::net) has sockets with the methods of the standard library. This is for everything
-//! else that the kernel can wait for: [`wait_readable`] and [`wait_writable`] for a descriptor that
-//! somebody else has, [`Async`] for a type of another library, [`poll`] for several at once, and
-//! [`pipe`]. [`LineLog`] is for output whose reader may stop reading.
+//! [`net`](crate::net) has sockets with the methods of the standard library. This module is for all
+//! other descriptors that the kernel can wait for:
 //!
-//! A fiber that waits is suspended; a plain thread blocks. A fiber that is cancelled is unwound from
-//! its wait, never from an operation that was done: no byte that was read by one call is lost. What
-//! consists of several calls may lose what the first ones have read; [`timeout`](crate::timeout) says
-//! which. Fibers that do many operations without having to wait let others run now and then.
+//! - [`wait_readable`] and [`wait_writable`] wait for a descriptor that other code owns.
+//! - [`Async`] wraps a type of another library.
+//! - [`poll`] waits for several descriptors at once.
+//! - [`pipe`] makes a pipe, and [`stdin`] reads standard input.
+//! - [`LineLog`] writes lines to a reader that may stop reading.
+//!
+//! A fiber that waits is suspended; a plain thread blocks. A cancelled fiber is unwound from its
+//! wait, never from an operation that has succeeded: one call loses no byte that it has read. A
+//! method that makes several calls, such as `read_line`, may lose the bytes of its first calls;
+//! [`timeout`](crate::timeout) lists these methods.
+//!
+//! A fiber that does many operations without having to wait yields to other fibers now and then.
 
 mod adapter;
 pub(crate) mod attempt;

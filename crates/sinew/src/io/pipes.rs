@@ -8,13 +8,13 @@ use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
-/// Makes a pipe: what is written to one end is read from the other.
+/// Makes a pipe: bytes written to the [`PipeWriter`] are read from the [`PipeReader`].
 ///
-/// For other processes, and for what wants descriptors. Between fibers, a
+/// Use it with other processes, and with code that needs descriptors. Between fibers, a
 /// [`channel`](crate::sync::channel) costs less.
 ///
 /// # Errors
-/// If there are no descriptors left.
+/// If the process has no file descriptors left.
 ///
 /// # Examples
 /// ```
@@ -39,8 +39,8 @@ pub fn pipe() -> io::Result<(PipeReader, PipeWriter)> {
     Ok((reader, writer))
 }
 
-/// The end of a pipe of this process that is read from, as the other end knows it: its descriptor, or
-/// a negative number once it is gone.
+/// The reading end of a pipe, as the writing end in this process knows it: its descriptor, or -1
+/// once the reading end is dropped.
 #[derive(Debug)]
 struct Near {
     far: Arc<AtomicI32>,
@@ -58,25 +58,27 @@ impl Drop for Near {
     }
 }
 
-/// The end of a [`pipe`] that is read from.
+/// The reading end of a [`pipe`].
 #[derive(Debug)]
 pub struct PipeReader {
-    /// If the other end may be in this process. Goes before the descriptor does.
+    /// Set if the writing end may be in this process. Declared first: it must be dropped before the
+    /// descriptor is closed.
     near: Option<Near>,
     io: Async<io::PipeReader>,
 }
 
-/// The end of a [`pipe`] that is written to.
+/// The writing end of a [`pipe`].
 #[derive(Debug)]
 pub struct PipeWriter {
     io: Async<io::PipeWriter>,
-    /// The other end, if it may be in this process.
+    /// The descriptor of the reading end, if it may be in this process; see [`Near`].
     far: Option<Arc<AtomicI32>>,
 }
 
 impl PipeWriter {
-    /// Notes that something was written. A fiber that waits for it here runs as soon as this one waits:
-    /// if it is the number's next owner, it tries in vain and waits again.
+    /// Wakes a reader of this carrier after a write, and returns the result of the write. The
+    /// reader runs as soon as the writing fiber waits. The descriptor number may have a new owner:
+    /// then a fiber of that owner tries in vain and waits again.
     fn wrote(&self, result: io::Result<usize>) -> io::Result<usize> {
         if let (Ok(1..), Some(far)) = (&result, &self.far) {
             let fd = far.load(Ordering::Relaxed);
@@ -93,10 +95,10 @@ impl PipeReader {
         &self.io
     }
 
-    /// Another one for the same end. Each byte is read by one of them.
+    /// Makes another handle to this end. Each byte is read through one of the handles.
     ///
     /// # Errors
-    /// If there are no descriptors left.
+    /// If the process has no file descriptors left.
     ///
     /// # Examples
     /// ```
@@ -110,10 +112,11 @@ impl PipeReader {
 }
 
 impl PipeWriter {
-    /// Another one for the same end. The reader finds the end when all are gone.
+    /// Makes another handle to this end. The reader finds the end of the data when all handles are
+    /// dropped.
     ///
     /// # Errors
-    /// If there are no descriptors left.
+    /// If the process has no file descriptors left.
     ///
     /// # Examples
     /// ```
@@ -181,8 +184,9 @@ impl Read for PipeReader {
 
 impl Read for &PipeReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        // After each attempt that gave less than was asked for there may be more: the next packet of
-        // a writer who has set the mode for packets, which may be a child, and is not to be seen here.
+        // A short read does not mean that the pipe is empty. A writer in packet mode (`O_DIRECT`)
+        // makes reads stop at the end of a packet. That writer may be a child process, whose mode
+        // is not visible here.
         (&self.io).read(faults::shorten_mut(buffer))
     }
 
@@ -234,14 +238,15 @@ macro_rules! descriptor {
         }
 
         impl From<$type> for OwnedFd {
-            /// The descriptor, which blocks.
+            /// Returns the descriptor, in blocking mode.
             fn from(pipe: $type) -> OwnedFd {
                 pipe.io.into_blocking().into()
             }
         }
 
         impl From<$type> for std::process::Stdio {
-            /// For a child; takes the pipe out of non-blocking mode, which that would not expect.
+            /// Hands the pipe to a child process. Takes it out of non-blocking mode, which a child
+            /// does not expect.
             fn from(pipe: $type) -> std::process::Stdio {
                 pipe.io.into_blocking().into()
             }

@@ -1,4 +1,4 @@
-//! Several descriptors at once.
+//! Waiting for several descriptors at once.
 
 use crate::clock;
 use crate::reactor::several::{self, Entry};
@@ -7,26 +7,27 @@ use core::time::Duration;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-/// What a descriptor is polled for.
+/// The readiness that a [`poll`] waits for, of one descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Interest {
-    /// Something to read.
+    /// There is something to read.
     Readable,
-    /// Room to write.
+    /// There is room to write.
     Writable,
-    /// Either.
+    /// There is something to read, or room to write.
     Both,
 }
 
-/// One of the descriptors of a [`poll`], and what was found.
+/// One of the descriptors of a [`poll`], with the result of the last poll.
 pub struct PollFd<'fd> {
     entry: Entry,
     _fd: PhantomData<BorrowedFd<'fd>>,
 }
 
 impl<'fd> PollFd<'fd> {
-    /// A descriptor, and what is wanted of it. Hang-ups and errors are found in any case.
+    /// Makes an entry that waits for `interest` of a descriptor. A poll reports hang-ups and errors
+    /// in any case.
     ///
     /// # Examples
     /// ```
@@ -45,7 +46,8 @@ impl<'fd> PollFd<'fd> {
         PollFd { entry: Entry::new(fd.as_fd().as_raw_fd(), wanted), _fd: PhantomData }
     }
 
-    /// Whether the last poll found something to read, the end, or an error that a read would give.
+    /// Returns whether the last poll found something to read, the end of the data, or an error that
+    /// a read would return.
     ///
     /// # Examples
     /// ```
@@ -62,7 +64,7 @@ impl<'fd> PollFd<'fd> {
         self.entry.ready() & (libc::POLLIN | libc::POLLHUP | libc::POLLERR) != 0
     }
 
-    /// Whether the last poll found room to write, or an error that a write would give.
+    /// Returns whether the last poll found room to write, or an error that a write would return.
     ///
     /// # Examples
     /// ```
@@ -78,7 +80,7 @@ impl<'fd> PollFd<'fd> {
         self.entry.ready() & (libc::POLLOUT | libc::POLLHUP | libc::POLLERR) != 0
     }
 
-    /// Whether the last poll found that the other side is gone.
+    /// Returns whether the last poll found that the other side is gone.
     ///
     /// # Examples
     /// ```
@@ -95,7 +97,7 @@ impl<'fd> PollFd<'fd> {
         self.entry.ready() & libc::POLLHUP != 0
     }
 
-    /// Whether the last poll found an error.
+    /// Returns whether the last poll found an error.
     ///
     /// # Examples
     /// ```
@@ -122,11 +124,11 @@ impl std::fmt::Debug for PollFd<'_> {
     }
 }
 
-/// Waits until one of several descriptors is ready, and returns how many are; zero if `timeout` is
-/// over before.
+/// Waits until at least one of several descriptors is ready. Returns how many are ready, or zero if
+/// `timeout` is over before.
 ///
-/// The entries tell what was found. Regular files are always ready. With a timeout of zero it only
-/// looks. A cancelled fiber is unwound from here.
+/// The methods of each entry tell the result. Regular files are always ready. With a timeout of
+/// zero this call does not wait. A cancelled fiber is unwound from this wait.
 ///
 /// # Errors
 /// If a descriptor cannot be waited for.

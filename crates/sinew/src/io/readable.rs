@@ -1,22 +1,23 @@
-//! What a fiber can be started by.
+//! Sources that start a fiber when they become readable.
 
 use super::{Async, PipeReader};
 use crate::reactor::Source;
 use std::sync::Arc;
 
-/// Something that becomes readable, for [`spawn_when_readable`](crate::spawn_when_readable): the
-/// sockets of [`net`](crate::net), a [`PipeReader`], everything else in an [`Async`], and what several
-/// share in an [`Arc`].
+/// A source that becomes readable, for [`spawn_when_readable`](crate::spawn_when_readable): a
+/// socket of [`net`](crate::net), a [`PipeReader`], or another descriptor in an [`Async`]. An
+/// [`Arc`] of a source and a [`Within`] are sources too.
 pub trait Readable: sealed::HasSource {}
 
 impl<S: sealed::HasSource> Readable for S {}
 
-/// Only types of this crate: a descriptor must be watched by the slot that its owner gives up.
+/// Only types of this crate are sources. Each of them owns the [`Source`] of its descriptor, and so
+/// ends the registration before it closes the descriptor.
 pub(crate) mod sealed {
     use super::Source;
 
     pub trait HasSource {
-        /// What is waited for.
+        /// Returns the registration of the descriptor to wait for.
         fn source(&self) -> &Source;
     }
 }
@@ -39,8 +40,8 @@ impl<S: sealed::HasSource> sealed::HasSource for Arc<S> {
     }
 }
 
-/// Something that is read from through a part of it: a connection that has its socket among other things, for
-/// instance.
+/// A source that is a part of another value: the socket of a connection that has other fields too,
+/// for instance.
 ///
 /// # Examples
 /// ```
@@ -83,7 +84,7 @@ pub struct Within<W, S> {
 }
 
 impl<W, S> Within<W, S> {
-    /// Something, and how the part of it is found that is read from.
+    /// Makes a source of `whole`. `part` returns the part of it that becomes readable.
     ///
     /// # Examples
     /// ```
@@ -96,7 +97,7 @@ impl<W, S> Within<W, S> {
         Within { whole, part }
     }
 
-    /// All of it.
+    /// Returns a reference to the whole value.
     ///
     /// # Examples
     /// ```
@@ -109,7 +110,7 @@ impl<W, S> Within<W, S> {
         &self.whole
     }
 
-    /// All of it, to be changed.
+    /// Returns a mutable reference to the whole value.
     ///
     /// # Examples
     /// ```
@@ -123,7 +124,7 @@ impl<W, S> Within<W, S> {
         &mut self.whole
     }
 
-    /// All of it, alone.
+    /// Returns the whole value.
     ///
     /// # Examples
     /// ```

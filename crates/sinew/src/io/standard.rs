@@ -12,22 +12,23 @@ pub struct Stdin {
     input: &'static Mutex<BufReader<Input>>,
 }
 
-/// The standard input, for one fiber or thread at a time.
+/// Exclusive access to the standard input, for one fiber or thread; see [`Stdin::lock`].
 #[derive(Debug)]
 pub struct StdinLock {
     input: MutexGuard<'static, BufReader<Input>>,
 }
 
-/// The descriptor. Its mode is not changed: other processes may have it too.
+/// The descriptor of the standard input. It stays in the mode that it has: other processes may
+/// share it.
 #[derive(Debug)]
 struct Input {
     source: Source,
 }
 
-/// The standard input of the process. A fiber that reads waits until there is something; other fibers
-/// run meanwhile.
+/// Returns the standard input of the process. A fiber that reads from it is suspended until there
+/// is data.
 ///
-/// It has a buffer of its own, apart from that of `std::io::stdin`: do not mix the two.
+/// Its buffer is separate from the buffer of `std::io::stdin`: do not mix the two.
 ///
 /// # Examples
 /// ```no_run
@@ -46,7 +47,8 @@ pub fn stdin() -> Stdin {
 }
 
 impl Stdin {
-    /// Has it alone, with the methods of `BufRead`.
+    /// Locks the standard input for this fiber or thread, and gives access to the methods of
+    /// `BufRead`. Waits while another fiber or thread has the lock.
     ///
     /// # Examples
     /// ```no_run
@@ -60,11 +62,11 @@ impl Stdin {
         StdinLock { input: self.input.lock() }
     }
 
-    /// Appends a line to `line`, with its end, and returns how many bytes that were: zero at the end
-    /// of the input.
+    /// Reads a line, with its line ending, and appends it to `line`. Returns the number of bytes
+    /// read: zero at the end of the input.
     ///
     /// # Errors
-    /// If it cannot be read, or is not UTF-8.
+    /// If the input cannot be read, or is not UTF-8.
     ///
     /// # Examples
     /// ```no_run
@@ -76,7 +78,8 @@ impl Stdin {
         self.lock().read_line(line)
     }
 
-    /// The lines, without their ends. Nobody else reads while this exists.
+    /// Returns an iterator over the lines, without their line endings. It holds the lock until it
+    /// is dropped.
     ///
     /// # Examples
     /// ```no_run
@@ -119,7 +122,7 @@ impl Read for Input {
                 Err(error) if error.raw_os_error() == Some(libc::EBADF) => return Ok(0),
                 result => result?,
             };
-            // SAFETY: a valid buffer with its length.
+            // SAFETY: pointer and length describe `buffer`.
             let count =
                 unsafe { libc::read(self.source.fd(), buffer.as_mut_ptr().cast(), buffer.len()) };
             if let Ok(count) = usize::try_from(count) {
@@ -127,7 +130,7 @@ impl Read for Input {
             }
             let error = io::Error::last_os_error();
             match error.kind() {
-                // Somebody else was faster, if the mode is non-blocking.
+                // In non-blocking mode, `WouldBlock` means that another reader was faster.
                 io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => {}
                 _ => return Err(error),
             }

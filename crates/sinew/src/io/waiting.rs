@@ -1,4 +1,4 @@
-//! Waiting for a descriptor that somebody else has.
+//! Waiting for a descriptor that other code owns.
 
 use crate::clock;
 use crate::reactor::{Direction, Source, look};
@@ -6,15 +6,15 @@ use core::time::Duration;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Waits until there is something to read from a descriptor, or the end of it; false if `timeout` is
-/// over before. Without one it waits for as long as it takes.
+/// Waits until a read from a descriptor finds data or the end. Returns false if `timeout` is over
+/// before. `None` means no timeout.
 ///
-/// Works for whatever the kernel can wait for: sockets, pipes, terminals, `eventfd`, `timerfd`,
-/// `inotify`, devices. Regular files and directories are always ready. With a timeout of zero it only
-/// looks. A cancelled fiber is unwound from here.
+/// Works for every descriptor that the kernel can wait for: sockets, pipes, terminals, `eventfd`,
+/// `timerfd`, `inotify`, devices. Regular files and directories are always ready. With a timeout of
+/// zero this call does not wait. A cancelled fiber is unwound from this wait.
 ///
-/// Another fiber or process may be faster: a read after it should not block, so the descriptor should
-/// be in non-blocking mode if it is shared.
+/// Another fiber or process may read the data first. So put a shared descriptor into non-blocking
+/// mode: then the read after this wait cannot block.
 ///
 /// # Errors
 /// If the descriptor cannot be waited for.
@@ -37,7 +37,8 @@ pub fn wait_readable(fd: impl AsFd, timeout: Option<Duration>) -> io::Result<boo
     wait(fd, Direction::Read, timeout)
 }
 
-/// Waits until a descriptor can be written to; see [`wait_readable`].
+/// Waits until a descriptor can be written to. Returns false if `timeout` is over before; see
+/// [`wait_readable`].
 ///
 /// # Errors
 /// If the descriptor cannot be waited for.
@@ -55,11 +56,11 @@ pub fn wait_writable(fd: impl AsFd, timeout: Option<Duration>) -> io::Result<boo
     wait(fd, Direction::Write, timeout)
 }
 
-/// Whether there is something to read from a descriptor at this moment, or the end of it. Does not
+/// Returns whether a read from a descriptor would find data or the end at this moment. Does not
 /// wait.
 ///
 /// # Errors
-/// If the descriptor cannot be asked.
+/// If the system call fails.
 ///
 /// # Examples
 /// ```
@@ -75,10 +76,10 @@ pub fn is_readable(fd: impl AsFd) -> io::Result<bool> {
     look(fd.as_fd().as_raw_fd(), Direction::Read)
 }
 
-/// Whether a descriptor can be written to at this moment. Does not wait.
+/// Returns whether a descriptor can be written to at this moment. Does not wait.
 ///
 /// # Errors
-/// If the descriptor cannot be asked.
+/// If the system call fails.
 ///
 /// # Examples
 /// ```
@@ -96,7 +97,7 @@ fn wait(fd: impl AsFd, direction: Direction, timeout: Option<Duration>) -> io::R
     wait_until(&source, direction, deadline)
 }
 
-/// Waits until `source` is ready; false if the deadline passes before.
+/// Waits until `source` is ready. Returns false if the deadline passes before.
 pub(crate) fn wait_until(source: &Source, direction: Direction, deadline: u64) -> io::Result<bool> {
     loop {
         let tick = source.tick(direction);

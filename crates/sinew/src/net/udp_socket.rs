@@ -11,7 +11,7 @@ use std::net;
 
 /// A UDP socket: `std::net::UdpSocket` for fibers.
 ///
-/// Several fibers may send and receive at a time. One of them receives each datagram.
+/// Several fibers may send and receive at a time. Each datagram goes to exactly one of them.
 ///
 /// # Examples
 /// ```

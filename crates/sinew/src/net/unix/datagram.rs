@@ -17,8 +17,8 @@ use std::path::Path;
 
 /// A Unix socket for datagrams: `std::os::unix::net::UnixDatagram` for fibers.
 ///
-/// Several fibers may send and receive at a time. One of them receives each datagram. No datagram
-/// is lost: the sender waits while the receiver's queue is full.
+/// Several fibers may send and receive at a time. Each datagram goes to exactly one of them. No
+/// datagram is lost: the sender waits while the receiver's queue is full.
 ///
 /// # Examples
 /// ```
