@@ -119,7 +119,7 @@ impl File {
     /// Reads at `offset`, and does not change the file position. Returns the number of bytes read:
     /// zero at the end of the file.
     ///
-    /// A cancelled fiber is unwound from this wait if no byte was read.
+    /// A cancelled fiber is unwound from this call if no byte was read.
     ///
     /// # Errors
     /// If the file cannot be read at this offset.
@@ -164,7 +164,7 @@ impl File {
     /// Writes at `offset`, and does not change the file position. Returns the number of bytes
     /// written.
     ///
-    /// A cancelled fiber is unwound from this wait if no byte was written.
+    /// A cancelled fiber is unwound from this call if no byte was written.
     ///
     /// # Errors
     /// If the file cannot be written at this offset.
@@ -358,7 +358,7 @@ impl File {
         self.inner.try_clone().map(File::from)
     }
 
-    /// Runs a question to the kernel about the open file: directly if the answer needs no wait,
+    /// Runs `question`, a call about the open file: directly if the kernel answers without waiting,
     /// otherwise on a thread that may block.
     pub(super) fn asked<R: Send>(&self, question: impl FnOnce() -> R + Send) -> R {
         if self.kind.is_local() { question() } else { blocking(question) }

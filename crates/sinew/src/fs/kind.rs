@@ -11,7 +11,7 @@ pub(super) struct Kind {
     way: Way,
     /// Whether the file system answers questions about an open file from memory.
     local: bool,
-    /// Whether calls that must not wait are useless for this file, by direction.
+    /// Whether calls that must not wait are unsupported or useless for this file, by direction.
     slow: [AtomicBool; 2],
     /// The number of transfers at the file position that other threads are doing. The kernel makes
     /// all other users of the position wait meanwhile.

@@ -93,7 +93,8 @@ impl fmt::Debug for ReadDir {
 /// An entry of a directory, with its name and path.
 pub struct DirEntry {
     inner: fs::DirEntry,
-    /// Set if the directory itself has stored the type, as most do.
+    /// The type, which most directories store. `None` if it could not be found out when the entry
+    /// was read.
     file_type: Option<FileType>,
 }
 

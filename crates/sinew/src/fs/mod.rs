@@ -1,6 +1,6 @@
 //! Files with the methods of `std::fs`, for fibers.
 //!
-//! Each transfer of bytes takes the way that keeps the carrier least. Bytes in memory are copied
+//! Each transfer of bytes takes the way that occupies the carrier least. Bytes in memory are copied
 //! directly. For bytes on a disk, the kernel's ring (`io_uring`) or a thread that may block does
 //! the work, and other fibers run meanwhile. Every operation by name runs on such a thread.
 //!
@@ -8,8 +8,8 @@
 //! [`pinned_wait`](crate::runtime::Builder::pinned_wait) decides whether that is reported, a panic,
 //! or silent.
 //!
-//! A cancelled fiber is unwound from a read or write only if no byte was moved. It waits for work
-//! that a thread has begun, and is unwound from its next wait.
+//! A cancelled fiber is unwound from a read or write only if no byte was moved. If a thread does
+//! the work, the fiber waits until that is done, and is unwound from its next wait.
 
 mod builder;
 mod file;

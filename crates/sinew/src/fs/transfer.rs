@@ -1,16 +1,16 @@
-//! Moves bytes to and from a file by the way that keeps the carrier least.
+//! Moves bytes to and from a file by the way that occupies the carrier least.
 //!
 //! | file | way |
 //! | --- | --- |
 //! | in memory (`tmpfs`, `ramfs`) | a direct call: there is nothing to wait for |
-//! | on a disk | a direct call that fails if it would have to wait, then the slow way |
+//! | on a disk | a direct call that must not wait (`RWF_NOWAIT`), then the slow way |
 //! | on a disk, without support for such calls, or with `O_DIRECT` | the slow way |
-//! | a pipe, a terminal, a device | a direct call that fails if it would have to wait; again when it is ready |
+//! | a pipe, a terminal, a device | a direct call that must not wait, and again when it is ready |
 //!
-//! The slow way is the ring of the carrier, or a thread that may block if there is no ring. A
-//! transfer at the file position never uses the ring: the ring takes no lock of the position, so
-//! two concurrent writers would write to the same place. An appending write may use it, because it
-//! goes to the end in any case.
+//! The slow way is the ring of the carrier, or a thread that may block if there is no ring. On a
+//! disk, a transfer at the file position never uses the ring: the ring takes no lock of the
+//! position, so two concurrent writers would write to the same place. An appending write may use
+//! it, because it goes to the end in any case.
 //!
 //! A transfer of a regular file moves as many bytes as in the standard library: if a call that must
 //! not wait moves a part, the slow way moves the rest. A cancelled fiber is unwound only before any

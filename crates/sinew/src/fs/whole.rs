@@ -81,7 +81,7 @@ pub fn write<P: AsRef<Path>, C: AsRef<[u8]>>(path: P, contents: C) -> io::Result
     special.map_or(Ok(()), |file| File::from(file).write_all(contents))
 }
 
-/// Copies the contents and the permissions of the file `from` to the file `to`, and replaces that
+/// Copies the contents and the permissions of the file `from` to the file `to`, and overwrites that
 /// file if it exists. Returns the number of bytes copied.
 ///
 /// A fiber that is cancelled meanwhile waits until everything is copied.

@@ -633,8 +633,8 @@ impl UdpSocket {
     }
 }
 
-/// The error for a receive from a socket that was shut down. The standard library gives it too: it
-/// gets a datagram of zero bytes without an address.
+/// The error for a receive from a socket that was shut down. The standard library returns this
+/// error because it finds a datagram of zero bytes without an address.
 fn from_nobody() -> io::Result<(usize, SocketAddr)> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, "invalid argument"))
 }
