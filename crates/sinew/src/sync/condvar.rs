@@ -1,4 +1,7 @@
-//! Waiting until guarded data has changed.
+//! Waiting until data under a lock has changed.
+//!
+//! A waiter enters the list before it unlocks, so it misses no notification of a change. `guard`
+//! says which locks a condition variable works with.
 
 use super::guard::Guard;
 use super::moment;
@@ -11,10 +14,10 @@ use std::time::Instant;
 
 /// A condition variable, for the [guards](Guard) of any lock.
 ///
-/// As [`std::sync::Condvar`], with the guard by reference; what is said of locking below is, for a guard to read,
-/// sharing the lock. A wait may end without a notification,
-/// and others may have changed the data before the lock was taken again: look at what you wait for
-/// in a loop, or use [`wait_while`](Self::wait_while).
+/// Works like [`std::sync::Condvar`], but takes the guard by reference. With a read guard, "locks"
+/// below means "locks for reading". A wait may end without a notification, and other fibers may
+/// change the data before the waiter has locked again. So check the condition in a loop, or use
+/// [`wait_while`](Self::wait_while).
 ///
 /// # Examples
 /// ```
@@ -37,13 +40,13 @@ pub struct Condvar {
 
 struct Waiting {
     list: List<Cell<u64>>,
-    /// How often all were notified: who enters the list notes it, so that one call does not wake
-    /// those who come while it is under way.
+    /// Counts the calls of `notify_all`. A waiter notes it on entering the list, so that a call
+    /// does not wake waiters that enter while the call is under way.
     round: u64,
 }
 
 impl Condvar {
-    /// One that nobody waits for.
+    /// Creates a condition variable without waiters.
     ///
     /// # Examples
     /// ```
@@ -54,7 +57,7 @@ impl Condvar {
         Condvar { waiting: SpinLock::new(Waiting { list: List::new(), round: 0 }) }
     }
 
-    /// Unlocks, waits to be notified, and locks again.
+    /// Unlocks, waits for a notification, and locks again.
     ///
     /// A cancelled fiber locks again before it is unwound.
     ///
@@ -79,8 +82,10 @@ impl Condvar {
         self.wait_till(guard, clock::NEVER);
     }
 
-    /// As [`wait`](Self::wait), at most for `timeout`; false if that was over. Who leaves for that, or
-    /// because it is cancelled, has used up no notification: the next one gets it.
+    /// Waits as [`wait`](Self::wait) does, but at most for `timeout`. Returns false if the time
+    /// runs out.
+    ///
+    /// A waiter that times out or is cancelled uses up no notification: the next waiter gets it.
     ///
     /// # Examples
     /// ```
@@ -95,7 +100,8 @@ impl Condvar {
         self.wait_till(guard, moment(timeout))
     }
 
-    /// As [`wait_for`](Self::wait_for), until `deadline`.
+    /// Waits as [`wait`](Self::wait) does, but until `deadline` at the latest. Returns false if the
+    /// deadline passes.
     ///
     /// # Examples
     /// ```
@@ -110,8 +116,9 @@ impl Condvar {
         self.wait_till(guard, clock::at(deadline))
     }
 
-    /// Waits as long as `condition` is true of the data. A guard that may not change the data, or has none, is
-    /// given to the condition itself.
+    /// Waits as long as `condition` is true of the data.
+    ///
+    /// If the guard may not change the data, or has none, the condition gets the guard instead.
     ///
     /// # Examples
     /// ```
@@ -139,8 +146,8 @@ impl Condvar {
         }
     }
 
-    /// Waits as long as `condition` is true of the data, at most for `timeout`; false if that was
-    /// over and it still is.
+    /// Waits as long as `condition` is true of the data, but at most for `timeout`. Returns false
+    /// if the time runs out and `condition` is still true.
     ///
     /// # Examples
     /// ```
@@ -173,8 +180,8 @@ impl Condvar {
 
     #[track_caller]
     fn wait_till<G: Guard>(&self, guard: &mut G, deadline: u64) -> bool {
-        /// Locks again, also if the wait is left by unwinding. That wait is not cut short: the owner of the
-        /// guard relies on it.
+        /// Locks again, also when the wait unwinds. The wait for the lock cannot be cut short: the
+        /// owner of the guard relies on holding the lock.
         struct Relock<'a, G: Guard>(&'a G, bool);
         impl<G: Guard> Drop for Relock<'_, G> {
             fn drop(&mut self) {
@@ -191,15 +198,16 @@ impl Condvar {
             &Cell::new(0),
             |waiting, node| -> Option<()> {
                 node.payload().set(waiting.round);
-                // SAFETY: the node is pinned in `wait_after`, which takes it out before it goes.
+                // SAFETY: `wait_after` pins the node, and takes it out of the list before the
+                // node's frame ends.
                 unsafe { waiting.list.push(node) };
                 None
             },
             || {
                 if !relock.1 {
                     relock.1 = true;
-                    // SAFETY: `relock` takes the lock again before this returns or is unwound, and nothing
-                    // uses the guard before: the caller has lent it exclusively.
+                    // SAFETY: `relock` locks again before this function returns or unwinds. Until
+                    // then nothing uses the guard: the caller has lent it exclusively.
                     unsafe { guard.unlock() };
                 }
             },
@@ -214,7 +222,7 @@ impl Condvar {
         ended != Ended::TimedOut
     }
 
-    /// Wakes one who waits. True if there was one.
+    /// Wakes one waiter. Returns whether there was one.
     ///
     /// # Examples
     /// ```
@@ -226,7 +234,7 @@ impl Condvar {
         granted.map(|(claimed, ())| claimed.resume()).is_some()
     }
 
-    /// Wakes all who wait at this moment; says how many.
+    /// Wakes all fibers and threads that wait at this moment. Returns their number.
     ///
     /// # Examples
     /// ```
@@ -264,7 +272,7 @@ impl Condvar {
     }
 }
 
-// What a panic may leave behind in it is nothing of the user's.
+// It holds no data of the user's that a panic could leave half changed.
 impl std::panic::UnwindSafe for Condvar {}
 impl std::panic::RefUnwindSafe for Condvar {}
 

@@ -1,4 +1,4 @@
-//! A counter that can be waited for.
+//! A counter that fibers can wait for: the building block for other conditions.
 
 use super::moment;
 use crate::clock;
@@ -9,20 +9,20 @@ use crate::primitive::{AtomicU64, Ordering};
 use core::hint::spin_loop;
 use core::time::Duration;
 
-/// Somebody waits.
+/// Set if there may be waiters.
 const WAITERS: u64 = 1;
-/// The counter is above the mark.
+/// The counter's unit: the counter lies above the mark.
 const ONE: u64 = 2;
 
-/// Pauses before a waiter stops, if nobody waits yet.
+/// Pauses of a newcomer before it waits, if no other waiter is there yet.
 const SPINS: u32 = if cfg!(sinew_loom) { 0 } else { 16 };
 
-/// A counter that others wait for: the building block for conditions of one's own, as the Linux
-/// call of that name is.
+/// A counter that fibers and threads wait for: a building block for other conditions, like the
+/// Linux call of that name.
 ///
-/// Who waits reads the counter, looks at the condition, and waits for the next value; who has
-/// changed the condition increments the counter. A change between the look and the wait is not
-/// missed, because the counter is not the same any more.
+/// A waiter reads the counter, checks its condition, and waits for the counter's next value. A
+/// fiber that has changed the condition increments the counter. The waiter misses no change between
+/// its check and its wait, because the counter has moved on.
 ///
 /// # Examples
 /// ```
@@ -45,17 +45,18 @@ const SPINS: u32 = if cfg!(sinew_loom) { 0 } else { 16 };
 /// });
 /// ```
 //
-// One word: the counter in the upper 63 bits, and whether somebody waits in the lowest. A waiter
-// sets the mark under the lock of the table, as it is entered there, by a compare-exchange that
-// fails if the counter has come far enough. Who posts clears the mark with the increment, then takes
-// that lock: so it finds the waiter, or the waiter finds the counter changed.
+// One word: the counter in the upper 63 bits, and in the lowest bit a mark that there are waiters.
+// A waiter sets the mark under the lock of the bucket, as it enters the table, by a
+// compare-exchange that fails if the counter has reached its value. A poster increments the counter
+// and clears the mark in one exchange, then takes that lock. So the poster finds the waiter, or the
+// waiter finds the counter changed.
 #[derive(Debug)]
 pub struct Futex(AtomicU64);
 
 const _: () = assert!(cfg!(sinew_loom) || size_of::<Futex>() == 8);
 
 impl Futex {
-    /// A counter at zero.
+    /// Creates a counter at zero.
     ///
     /// # Examples
     /// ```
@@ -65,7 +66,7 @@ impl Futex {
         Futex(AtomicU64::new(0))
     }
 
-    /// The counter: how often it was posted.
+    /// Returns the counter: the number of posts.
     ///
     /// # Examples
     /// ```
@@ -75,17 +76,17 @@ impl Futex {
     /// ```
     #[inline]
     pub fn get(&self) -> u64 {
-        // ORDERING: Acquire: what was written before the post; pairs with the Release in `post`.
+        // ORDERING: Acquire shows the writes before the post; pairs with the Release in `post`.
         self.0.load(Ordering::Acquire) / ONE
     }
 
-    /// Waits until the counter is `token` at least.
+    /// Waits until the counter is at least `token`.
     ///
     /// # Examples
     /// ```
     /// let futex = sinew::sync::Futex::new();
     /// futex.post();
-    /// futex.wait(1); // at once
+    /// futex.wait(1); // returns at once
     /// ```
     #[track_caller]
     pub fn wait(&self, token: u64) {
@@ -110,7 +111,8 @@ impl Futex {
         self.wait(self.get() + 1);
     }
 
-    /// As [`wait`](Self::wait), at most for `timeout`; false if that was over before.
+    /// Waits until the counter is at least `token`, but at most for `timeout`. Returns false if the
+    /// time runs out.
     ///
     /// # Examples
     /// ```
@@ -127,7 +129,7 @@ impl Futex {
         let entry = Entry::new(Key::of(self), false, token as usize);
         let mut spins = 0;
         loop {
-            // ORDERING: Acquire: as in `get`.
+            // ORDERING: Acquire; as in `get`.
             let word = self.0.load(Ordering::Acquire);
             if word / ONE >= token {
                 return true;
@@ -139,20 +141,21 @@ impl Futex {
             }
             let still = |_: &mut Bucket| self.mark(token);
             let terms = Terms::new(WaitKind::Event, self, deadline);
-            // A mark that nobody stands for costs the next post a look.
+            // A mark that is left without a waiter costs the next post one look at the table.
             if table::wait(&entry, terms, still, |_| Wakes::none()) == Ended::TimedOut {
                 return self.get() >= token;
             }
         }
     }
 
-    /// Sets the mark, under the lock of the table; false if the counter is `token` at least.
+    /// Sets the mark, under the lock of the bucket. Returns false if the counter is at least
+    /// `token`.
     pub(super) fn mark(&self, token: u64) -> bool {
         let mark = |word| (word / ONE < token).then_some(word | WAITERS);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, mark).is_ok()
     }
 
-    /// Increments the counter and wakes all who wait.
+    /// Increments the counter and wakes all waiters.
     ///
     /// # Examples
     /// ```
@@ -166,7 +169,7 @@ impl Futex {
         let mut word = self.0.load(Ordering::Relaxed);
         loop {
             let new = (word & !WAITERS).wrapping_add(ONE);
-            // ORDERING: Release: what the caller wrote before; pairs with the Acquire in `get`.
+            // ORDERING: Release publishes the caller's writes; pairs with the Acquire in `get`.
             match self.0.compare_exchange_weak(word, new, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => break,
                 Err(now) => word = now,
@@ -177,8 +180,8 @@ impl Futex {
         }
     }
 
-    /// Increments the counter and wakes one of those who wait for a value that it has reached; the
-    /// others of those wait for another post.
+    /// Increments the counter and wakes one waiter whose value the counter has reached. Other
+    /// waiters whose value it has reached stay asleep until another post.
     ///
     /// # Examples
     /// ```
@@ -189,7 +192,7 @@ impl Futex {
     /// });
     /// ```
     pub fn post_one(&self) {
-        // ORDERING: Release: as in `post`.
+        // ORDERING: Release; as in `post`.
         let word = self.0.fetch_add(ONE, Ordering::Release);
         let counter = (word / ONE + 1) as usize;
         if word & WAITERS == 0 {

@@ -1,4 +1,5 @@
-//! Guards that can be unlocked and locked again in their place: what a [`Condvar`](super::Condvar) waits with.
+//! Guards that can unlock their lock and lock it again in place, which [`Condvar`](super::Condvar)
+//! needs for waiting.
 
 use super::multi_lock::MultiLockGuard;
 use crate::cancel::masked;
@@ -7,12 +8,14 @@ use lock_api::{
     RwLockWriteGuard,
 };
 
-/// A guard with which a [`Condvar`](super::Condvar) waits: of [`Mutex`](super::Mutex),
-/// [`FairMutex`](super::FairMutex), [`MultiLock`](super::MultiLock), of [`RwLock`](super::RwLock) to write, to read, or
-/// to read and upgrade; and of any other lock that is made with `lock_api`.
+/// A guard that a [`Condvar`](super::Condvar) can wait with.
 ///
-/// Guards of a *part* of the data, such as [`MappedMutexGuard`](super::MappedMutexGuard), are not among them: while
-/// the lock is free others may remove the part.
+/// Implemented by the guards of [`Mutex`](super::Mutex), [`FairMutex`](super::FairMutex) and
+/// [`MultiLock`](super::MultiLock), by the read, write and upgradable guards of
+/// [`RwLock`](super::RwLock), and by the guards of any other lock made with `lock_api`.
+///
+/// Guards of a *part* of the data, such as [`MappedMutexGuard`](super::MappedMutexGuard), do not
+/// implement it: while the lock is free, another fiber may remove that part.
 ///
 /// # Examples
 /// ```
@@ -31,27 +34,29 @@ pub trait Guard: sealed::Guard {}
 
 pub(super) mod sealed {
     /// # Safety
-    /// `unlock` frees a lock that the guard has, and `relock` takes the same one again. The guard gives access to
-    /// what the lock guards, and to nothing that others may remove while it is free.
+    /// `unlock` frees the lock that the guard holds, and `relock` locks that lock again. The guard
+    /// gives access only to data that the lock protects, and to nothing that another fiber may
+    /// remove while the lock is free.
     pub unsafe trait Guard {
-        /// What a condition looks at: the data; if the guard may not change them, the guard itself.
+        /// The argument of a condition: the data, or the guard itself if it may not change the
+        /// data.
         type Seen: ?Sized;
 
-        /// What a condition looks at.
+        /// Returns the argument of a condition.
         fn seen(&mut self) -> &mut Self::Seen;
 
         /// Frees the lock.
         ///
         /// # Safety
-        /// The lock is taken again before the guard is used or dropped.
+        /// The caller calls [`relock`](Guard::relock) before it uses or drops the guard.
         unsafe fn unlock(&self);
 
-        /// Takes the lock again. The wait for it cannot be cut short.
+        /// Locks again. The wait for the lock can be neither cancelled nor cut short.
         fn relock(&self);
     }
 }
 
-/// Locks by `lock`, unless `try_lock` is enough; cannot be cancelled meanwhile.
+/// Locks with `try_lock`, or else with `lock` while cancellation is masked.
 fn relock(try_lock: impl FnOnce() -> bool, lock: impl FnOnce()) {
     if !try_lock() {
         masked(lock);
@@ -60,7 +65,7 @@ fn relock(try_lock: impl FnOnce() -> bool, lock: impl FnOnce()) {
 
 impl<R: RawMutex, T: ?Sized> Guard for MutexGuard<'_, R, T> {}
 
-// SAFETY: both work on the guard's own lock, which guards all the data.
+// SAFETY: both functions use the guard's own lock, which protects all of the data.
 unsafe impl<R: RawMutex, T: ?Sized> sealed::Guard for MutexGuard<'_, R, T> {
     type Seen = T;
 
@@ -69,12 +74,12 @@ unsafe impl<R: RawMutex, T: ?Sized> sealed::Guard for MutexGuard<'_, R, T> {
     }
 
     unsafe fn unlock(&self) {
-        // SAFETY: the guard has the lock; the rest is the caller's promise.
+        // SAFETY: the guard holds the lock, and the caller locks again before it uses the guard.
         unsafe { MutexGuard::mutex(self).raw().unlock() };
     }
 
     fn relock(&self) {
-        // SAFETY: the lock stays locked for the guard.
+        // SAFETY: `raw` is used only to lock, never to unlock under the guard.
         let raw = unsafe { MutexGuard::mutex(self).raw() };
         relock(|| raw.try_lock(), || raw.lock());
     }
@@ -82,7 +87,7 @@ unsafe impl<R: RawMutex, T: ?Sized> sealed::Guard for MutexGuard<'_, R, T> {
 
 impl<R: RawRwLock, T: ?Sized> Guard for RwLockWriteGuard<'_, R, T> {}
 
-// SAFETY: both work on the guard's own lock, which guards all the data.
+// SAFETY: both functions use the guard's own lock, which protects all of the data.
 unsafe impl<R: RawRwLock, T: ?Sized> sealed::Guard for RwLockWriteGuard<'_, R, T> {
     type Seen = T;
 
@@ -91,12 +96,13 @@ unsafe impl<R: RawRwLock, T: ?Sized> sealed::Guard for RwLockWriteGuard<'_, R, T
     }
 
     unsafe fn unlock(&self) {
-        // SAFETY: the guard has the lock; the rest is the caller's promise.
+        // SAFETY: the guard holds the lock for writing, and the caller locks again before it uses
+        // the guard.
         unsafe { RwLockWriteGuard::rwlock(self).raw().unlock_exclusive() };
     }
 
     fn relock(&self) {
-        // SAFETY: the lock stays locked for the guard.
+        // SAFETY: `raw` is used only to lock, never to unlock under the guard.
         let raw = unsafe { RwLockWriteGuard::rwlock(self).raw() };
         relock(|| raw.try_lock_exclusive(), || raw.lock_exclusive());
     }
@@ -104,7 +110,7 @@ unsafe impl<R: RawRwLock, T: ?Sized> sealed::Guard for RwLockWriteGuard<'_, R, T
 
 impl<R: RawRwLock, T: ?Sized> Guard for RwLockReadGuard<'_, R, T> {}
 
-// SAFETY: both work on the guard's own lock, which guards all the data.
+// SAFETY: both functions use the guard's own lock, which protects all of the data.
 unsafe impl<R: RawRwLock, T: ?Sized> sealed::Guard for RwLockReadGuard<'_, R, T> {
     type Seen = Self;
 
@@ -113,12 +119,13 @@ unsafe impl<R: RawRwLock, T: ?Sized> sealed::Guard for RwLockReadGuard<'_, R, T>
     }
 
     unsafe fn unlock(&self) {
-        // SAFETY: the guard shares the lock; the rest is the caller's promise.
+        // SAFETY: the guard holds the lock for reading, and the caller locks again before it uses
+        // the guard.
         unsafe { RwLockReadGuard::rwlock(self).raw().unlock_shared() };
     }
 
     fn relock(&self) {
-        // SAFETY: the lock stays shared for the guard.
+        // SAFETY: `raw` is used only to lock, never to unlock under the guard.
         let raw = unsafe { RwLockReadGuard::rwlock(self).raw() };
         relock(|| raw.try_lock_shared(), || raw.lock_shared());
     }
@@ -126,7 +133,7 @@ unsafe impl<R: RawRwLock, T: ?Sized> sealed::Guard for RwLockReadGuard<'_, R, T>
 
 impl<R: RawRwLockUpgrade, T: ?Sized> Guard for RwLockUpgradableReadGuard<'_, R, T> {}
 
-// SAFETY: both work on the guard's own lock, which guards all the data.
+// SAFETY: both functions use the guard's own lock, which protects all of the data.
 unsafe impl<R: RawRwLockUpgrade, T: ?Sized> sealed::Guard for RwLockUpgradableReadGuard<'_, R, T> {
     type Seen = Self;
 
@@ -135,12 +142,13 @@ unsafe impl<R: RawRwLockUpgrade, T: ?Sized> sealed::Guard for RwLockUpgradableRe
     }
 
     unsafe fn unlock(&self) {
-        // SAFETY: the guard has the upgradable share; the rest is the caller's promise.
+        // SAFETY: the guard holds the upgradable read lock, and the caller locks again before it
+        // uses the guard.
         unsafe { RwLockUpgradableReadGuard::rwlock(self).raw().unlock_upgradable() };
     }
 
     fn relock(&self) {
-        // SAFETY: the upgradable share stays with the guard.
+        // SAFETY: `raw` is used only to lock, never to unlock under the guard.
         let raw = unsafe { RwLockUpgradableReadGuard::rwlock(self).raw() };
         relock(|| raw.try_lock_upgradable(), || raw.lock_upgradable());
     }
@@ -148,7 +156,7 @@ unsafe impl<R: RawRwLockUpgrade, T: ?Sized> sealed::Guard for RwLockUpgradableRe
 
 impl Guard for MultiLockGuard<'_> {}
 
-// SAFETY: both work on the guard's own key, which guards nothing that a reference leads to.
+// SAFETY: both functions use the guard's own key. The guard gives access to no data.
 unsafe impl sealed::Guard for MultiLockGuard<'_> {
     type Seen = Self;
 

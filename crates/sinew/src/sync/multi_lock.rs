@@ -1,15 +1,16 @@
-//! Locks by key.
+//! Locks by key, without a lock object for each key.
 //!
 //! # Protocol
 //!
-//! Who holds a key has an entry in the waiter table, the first in the key's queue; those who wait
-//! for it stand behind. A key whose queue is empty is free. Unlocking takes the own entry out and
-//! claims the wait of the next, which stays where it is and holds the key from then on; one that is
-//! leaving is taken out, and the one after it tried. All under the lock of the bucket.
+//! A key with an empty queue in the waiter table is free. The holder of a key has the first entry
+//! in its queue; the waiters stand behind it. Unlocking takes the holder's entry out and claims the
+//! wait of the next entry. That entry stays in place, and its waiter holds the key from then on. If
+//! the claim fails, because that waiter is leaving, its entry is taken out and the next one is
+//! tried. All of this happens under the lock of the bucket.
 //!
-//! An entry lies with its owner: in the frame of the closure form, or in a pinned slot, which takes
-//! it out when it is dropped. So a guard that is forgotten keeps its key locked until its slot goes,
-//! and leaves nothing behind that points to it.
+//! An entry lies with its owner: in the frame of the closure form, or in a pinned slot. Dropping
+//! the slot takes the entry out. So a guard that is forgotten keeps its key locked until its slot
+//! is dropped, and no dangling entry stays in the table.
 
 use super::moment;
 use crate::cancel;
@@ -29,10 +30,12 @@ use core::pin::{Pin, pin};
 use core::time::Duration;
 use std::collections::hash_map::DefaultHasher;
 
-/// A lock for each key: who has one excludes others from the same key, and first come is first
-/// served. For work that must be serial by row, by account, by file, without a lock object for each.
+/// A lock for each key: the holder of a key excludes all others from that key. Waiters are served
+/// first come, first served.
 ///
-/// Not reentrant: locking a key again that one has oneself panics.
+/// For work that must be serial by row, by account or by file, without a lock object for each.
+///
+/// Not reentrant: locking a key that the caller already holds panics.
 ///
 /// # Examples
 /// ```
@@ -55,12 +58,13 @@ use std::collections::hash_map::DefaultHasher;
 /// ```
 #[derive(Debug)]
 pub struct MultiLock {
-    /// Its number; zero until it is first used. Not its address: keys may stay locked when it goes.
+    /// The lock's number, or zero before the first use. The address would not do: keys may stay
+    /// locked when the lock is dropped.
     number: AtomicU64,
 }
 
 impl MultiLock {
-    /// One with all keys free.
+    /// Creates a lock with all keys free.
     ///
     /// # Examples
     /// ```
@@ -71,10 +75,10 @@ impl MultiLock {
         MultiLock { number: AtomicU64::new(0) }
     }
 
-    /// Runs `f` with the key locked, and waits until it is free.
+    /// Runs `f` with the key locked, waiting until the key is free.
     ///
     /// # Panics
-    /// If the caller has the key already.
+    /// If the caller already holds the key.
     ///
     /// # Examples
     /// ```
@@ -88,7 +92,7 @@ impl MultiLock {
         f()
     }
 
-    /// Runs `f` with the key locked, if it is free.
+    /// Runs `f` with the key locked, if the key is free. Does not wait.
     ///
     /// # Examples
     /// ```
@@ -101,10 +105,11 @@ impl MultiLock {
         Some(f())
     }
 
-    /// Runs `f` with the key locked that stands for `key`: the two that have the same hash are one.
+    /// Runs `f` with the hash of `key` locked, waiting until it is free. Two keys with the same
+    /// hash exclude each other.
     ///
     /// # Panics
-    /// If the caller has the key already.
+    /// If the caller already holds the key.
     ///
     /// # Examples
     /// ```
@@ -116,10 +121,11 @@ impl MultiLock {
         self.with(BuildHasherDefault::<DefaultHasher>::default().hash_one(key), f)
     }
 
-    /// Locks a key until the guard is dropped; the slot holds the place in the queue.
+    /// Locks a key until the guard is dropped, waiting until the key is free. The slot is the
+    /// caller's place in the queue.
     ///
     /// # Panics
-    /// If the caller has the key already, or the slot holds another.
+    /// If the caller already holds the key, or if the slot is in use for another.
     ///
     /// # Examples
     /// ```
@@ -139,7 +145,7 @@ impl MultiLock {
         MultiLockGuard { slot, bound: PhantomData }
     }
 
-    /// Locks a key if it is free.
+    /// Locks a key if it is free. Does not wait.
     ///
     /// # Examples
     /// ```
@@ -159,7 +165,7 @@ impl MultiLock {
         Some(MultiLockGuard { slot, bound: PhantomData })
     }
 
-    /// Locks a key, and waits until it is free, at most for `timeout`.
+    /// Locks a key, waiting at most `timeout`. Returns `None` if the time runs out.
     ///
     /// # Panics
     /// As [`lock`](Self::lock).
@@ -206,20 +212,21 @@ impl MultiLock {
 /// How long a caller waits for a key.
 #[derive(Clone, Copy)]
 enum Patience {
-    /// Not at all.
+    /// It does not wait.
     None,
-    /// Until a moment, or until it is cancelled.
+    /// It waits until the deadline passes or it is cancelled.
     Till(u64),
-    /// As long as it takes: it is not cut short.
+    /// It waits for as long as it takes, and is not cut short.
     Endless,
 }
 
-/// Puts the slot into the queue of the key, and waits until it is the first. False if that took too long.
+/// Puts the slot into the queue of the key, and waits until the slot is first. Returns false if the
+/// patience runs out.
 #[track_caller]
 fn enter(key: Key, slot: Pin<&MultiLockSlot>, patience: Patience) -> bool {
     let me = current::block().addr();
-    // SAFETY: the slot belongs to the caller, who has it pinned and not in use, and is not
-    // shared before it is in the queue.
+    // SAFETY: the caller has the slot pinned and unused. The slot's fields are not shared before
+    // its node is in the queue.
     let place = unsafe { &mut *slot.place.get() };
     assert!(place.node.is_none(), "the slot of a MultiLock holds another key still");
     let entry = &*place.entry.insert(Entry::new(key, false, me));
@@ -232,7 +239,7 @@ fn enter(key: Key, slot: Pin<&MultiLockSlot>, patience: Patience) -> bool {
         match holder {
             None => {
                 let node = &*place.node.insert(Node::marker(entry));
-                // SAFETY: the slot is pinned, and takes the node out before it goes.
+                // SAFETY: the slot is pinned, and takes the node out before it is dropped.
                 unsafe { bucket.push(Pin::new_unchecked(node)) };
                 return true;
             }
@@ -254,7 +261,7 @@ fn enter(key: Key, slot: Pin<&MultiLockSlot>, patience: Patience) -> bool {
     };
     let endless = matches!(patience, Patience::Endless);
     loop {
-        // An observer finds the key in the entry, and its holder in the queue.
+        // The inspector finds the key in the entry, and the key's holder in the queue.
         let address = core::ptr::from_ref(entry).addr();
         let wait = match endless {
             true => Wait::begin_anyhow(WaitKind::Key, address),
@@ -265,7 +272,7 @@ fn enter(key: Key, slot: Pin<&MultiLockSlot>, patience: Patience) -> bool {
         let at_once = {
             let mut bucket = bucket.lock();
             let free = bucket.queue(key).is_none();
-            // SAFETY: as above.
+            // SAFETY: the slot is pinned, and takes the node out before it is dropped.
             unsafe { bucket.push(Pin::new_unchecked(node)) };
             free
         };
@@ -279,7 +286,7 @@ fn enter(key: Key, slot: Pin<&MultiLockSlot>, patience: Patience) -> bool {
         }
         {
             let mut bucket = bucket.lock();
-            // A thread may be granted the key when it has just seen that its wait ended.
+            // A thread may see the end of its wait before the key is granted to it.
             if node.is_granted() {
                 return true;
             }
@@ -303,7 +310,7 @@ impl Default for MultiLock {
     }
 }
 
-/// A place in the queue of a key of a [`MultiLock`]. Pin it, and lock with it.
+/// A place in the queue of a key of a [`MultiLock`]. Pin it, then pass it to a `lock` function.
 ///
 /// # Examples
 /// ```
@@ -321,14 +328,14 @@ pub struct MultiLockSlot {
 }
 
 struct Place {
-    /// Before the node, which points to it.
+    /// Declared before the node, which points to it.
     entry: Option<Entry>,
-    /// There while the slot holds a key or waits for one.
+    /// Present while the slot holds a key or waits for one.
     node: Option<Node<Entry>>,
 }
 
 impl MultiLockSlot {
-    /// A slot that is in no queue.
+    /// Creates a slot that is in no queue.
     ///
     /// # Examples
     /// ```
@@ -342,9 +349,10 @@ impl MultiLockSlot {
         }
     }
 
-    /// Gives up the key, if there is one, to the next who waits for it.
+    /// Gives the key up, if the slot holds one, and grants it to the first waiter.
     fn release(&self) {
-        // SAFETY: nobody but the owner touches the place; others touch the node, under the lock.
+        // SAFETY: only the owner touches the place. Other threads touch only the node, under the
+        // lock of the bucket.
         let place = unsafe { &mut *self.place.get() };
         let (Some(entry), Some(node)) = (&place.entry, &place.node) else { return };
         let key = entry.key();
@@ -361,7 +369,8 @@ impl MultiLockSlot {
                     break;
                 }
                 let next: *const Node<Entry> = next;
-                // SAFETY: alive while the lock is held: its waiter has to take that to leave.
+                // SAFETY: the node is alive while the bucket is locked: its waiter takes that lock
+                // before it leaves.
                 queue.remove(unsafe { &*next });
             }
         }
@@ -378,7 +387,7 @@ impl Default for MultiLockSlot {
 
 impl Drop for MultiLockSlot {
     fn drop(&mut self) {
-        // If the guard was forgotten.
+        // Needed if the guard was forgotten.
         self.release();
     }
 }
@@ -389,24 +398,25 @@ impl fmt::Debug for MultiLockSlot {
     }
 }
 
-/// A locked key of a [`MultiLock`], until it is dropped.
+/// A locked key of a [`MultiLock`]. Dropping the guard unlocks the key.
 #[derive(Debug)]
 #[must_use = "the key is unlocked at once if the guard is not kept"]
 pub struct MultiLockGuard<'a> {
     slot: Pin<&'a MultiLockSlot>,
-    /// It stays with the fiber that locked.
+    /// Makes the guard `!Send`: it stays with the fiber that locked.
     bound: PhantomData<*const ()>,
 }
 
 impl MultiLockGuard<'_> {
-    /// Unlocks the key, until [`lock_again`](Self::lock_again).
+    /// Unlocks the key, until [`lock_again`](Self::lock_again) is called.
     pub(super) fn unlock_for_a_while(&self) {
         self.slot.release();
     }
 
-    /// Locks the key again, as the last who came.
+    /// Locks the key again, at the end of its queue.
     pub(super) fn lock_again(&self) {
-        // SAFETY: only the owner of the guard, which this is, touches the place; it is in no queue.
+        // SAFETY: only the owner of the guard, which is the caller, touches the place. Its node is
+        // in no queue.
         let entry = unsafe { &(*self.slot.place.get()).entry };
         let key = entry.as_ref().expect("a guard has had its key").key();
         enter(key, self.slot, Patience::Endless);

@@ -1,4 +1,7 @@
-//! Mutual exclusion.
+//! A lock that one fiber or thread holds at a time.
+//!
+//! The algorithm is in `raw`; the `lock_api` crate supplies the guards. Next: `fair_mutex`, which
+//! serves waiters in their order of arrival.
 
 use super::moment;
 use super::raw::RawLock;
@@ -9,10 +12,10 @@ use core::time::Duration;
 use lock_api::GuardNoSend;
 use std::time::Instant;
 
-/// A lock without data: the algorithm of [`Mutex`], for those who build their own with `lock_api`.
+/// A lock without data: the algorithm of [`Mutex`], for building other locks with `lock_api`.
 ///
-/// Unfair: who comes may be faster than who was woken, but not for longer than a millisecond, or than
-/// once on one carrier.
+/// Unfair: a newcomer may take the lock before a woken waiter does. A waiter that was overtaken is
+/// handed the lock at the next unlock on its own carrier, or at any unlock after a millisecond.
 ///
 /// # Examples
 /// ```
@@ -24,7 +27,7 @@ use std::time::Instant;
 #[derive(Debug)]
 pub struct RawMutex(RawLock);
 
-// SAFETY: the lock has one owner at a time.
+// SAFETY: a lock held exclusively excludes every other holder, as `raw` explains.
 unsafe impl lock_api::RawMutex for RawMutex {
     const INIT: RawMutex = RawMutex(RawLock::new());
     type GuardMarker = GuardNoSend;
@@ -42,7 +45,7 @@ unsafe impl lock_api::RawMutex for RawMutex {
 
     #[inline]
     unsafe fn unlock(&self) {
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller holds the lock.
         unsafe { self.0.unlock() };
     }
 
@@ -51,15 +54,15 @@ unsafe impl lock_api::RawMutex for RawMutex {
     }
 }
 
-// SAFETY: as above.
+// SAFETY: `unlock_fair` also leaves the lock with at most one holder.
 unsafe impl lock_api::RawMutexFair for RawMutex {
     unsafe fn unlock_fair(&self) {
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller holds the lock.
         unsafe { self.0.unlock_fair() };
     }
 }
 
-// SAFETY: as above.
+// SAFETY: both functions return true only if the caller holds the lock.
 unsafe impl lock_api::RawMutexTimed for RawMutex {
     type Duration = Duration;
     type Instant = Instant;
@@ -77,17 +80,18 @@ unsafe impl lock_api::RawMutexTimed for RawMutex {
 
 /// Data that one fiber or thread uses at a time.
 ///
-/// As [`std::sync::Mutex`], but who waits for it is suspended, if it is a fiber, and it is never
-/// [poisoned](crate::sync#poisoning). Locking what the caller itself has locked panics.
+/// Works like [`std::sync::Mutex`], with two differences: a fiber that waits for the lock is
+/// suspended, and the lock is never [poisoned](crate::sync#poisoning). Locking a mutex that the
+/// caller already holds panics.
 ///
-/// A wait in a method of this type can be cancelled, and is cut short by
-/// [`timeout`](crate::timeout()). The guards are those of `lock_api`, and so is what this derefs to:
-/// **through the `Deref`, or code that is generic over `lock_api`, a wait for the lock cannot be
-/// cancelled**, because guards that unlock for a while (`unlocked`, `bump`) rely on having the lock
-/// when they go on.
+/// A wait in a method of this type can be cancelled, and [`timeout`](crate::timeout()) cuts it
+/// short. The guards and the `Deref` target are types of `lock_api`. **Through the `Deref`, or in
+/// code that is generic over `lock_api`, a wait without a timeout cannot be cancelled**: guards
+/// that unlock for a while (`unlocked`, `bump`) rely on holding the lock when they continue.
 ///
-/// Unfair: who comes may be faster than who was woken, but not for longer than a millisecond, or than
-/// once on one carrier. [`FairMutex`](super::FairMutex) serves in the order of coming.
+/// Unfair: a newcomer may take the lock before a woken waiter does. A waiter that was overtaken is
+/// handed the lock at the next unlock on its own carrier, or at any unlock after a millisecond.
+/// [`FairMutex`](super::FairMutex) serves waiters in their order of arrival.
 ///
 /// # Examples
 /// ```
@@ -105,7 +109,7 @@ unsafe impl lock_api::RawMutexTimed for RawMutex {
 /// assert_eq!(*total.lock(), 55);
 /// ```
 ///
-/// A guard stays with the fiber that locked:
+/// A guard cannot be sent to another fiber:
 /// ```compile_fail,E0277
 /// let mutex = Box::leak(Box::new(sinew::sync::Mutex::new(0)));
 /// let guard = mutex.lock();
@@ -115,7 +119,7 @@ unsafe impl lock_api::RawMutexTimed for RawMutex {
 pub struct Mutex<T: ?Sized>(lock_api::Mutex<RawMutex, T>);
 
 impl<T> Mutex<T> {
-    /// An unlocked one.
+    /// Creates an unlocked mutex.
     ///
     /// # Examples
     /// ```
@@ -126,7 +130,7 @@ impl<T> Mutex<T> {
         Mutex(lock_api::Mutex::new(value))
     }
 
-    /// The data.
+    /// Consumes the mutex and returns its data.
     ///
     /// # Examples
     /// ```
@@ -138,10 +142,10 @@ impl<T> Mutex<T> {
 }
 
 impl<T: ?Sized> Mutex<T> {
-    /// Locks, and waits until that is possible.
+    /// Locks the mutex, waiting until it is free.
     ///
     /// # Panics
-    /// If the caller has it locked.
+    /// If the caller already holds the lock.
     ///
     /// # Examples
     /// ```
@@ -152,14 +156,15 @@ impl<T: ?Sized> Mutex<T> {
     #[inline]
     #[track_caller]
     pub fn lock(&self) -> MutexGuard<'_, T> {
-        // SAFETY: locked, or unwound from.
+        // SAFETY: `lock` with deadline `NEVER` returns only when the caller holds the lock; a
+        // cancelled wait unwinds before the guard is made.
         unsafe {
             self.0.raw().0.lock(clock::NEVER);
             self.0.make_guard_unchecked()
         }
     }
 
-    /// Locks if nobody has it locked.
+    /// Locks the mutex if it is free. Does not wait.
     ///
     /// # Examples
     /// ```
@@ -172,10 +177,11 @@ impl<T: ?Sized> Mutex<T> {
         self.0.try_lock()
     }
 
-    /// Locks; `None` if `timeout` is over before.
+    /// Locks the mutex, waiting at most `timeout`. Returns `None` if the mutex did not become free
+    /// in time.
     ///
     /// # Panics
-    /// If the caller has it locked.
+    /// If the caller already holds the lock.
     ///
     /// # Examples
     /// ```
@@ -189,10 +195,11 @@ impl<T: ?Sized> Mutex<T> {
         self.0.try_lock_for(timeout)
     }
 
-    /// Locks; `None` if `deadline` has passed before.
+    /// Locks the mutex, waiting until `deadline` at the latest. Returns `None` if the mutex did not
+    /// become free in time.
     ///
     /// # Panics
-    /// If the caller has it locked.
+    /// If the caller already holds the lock.
     ///
     /// # Examples
     /// ```
@@ -206,7 +213,7 @@ impl<T: ?Sized> Mutex<T> {
         self.0.try_lock_until(deadline)
     }
 
-    /// The data: nobody can have it locked.
+    /// Returns a mutable reference to the data. Does not lock: `&mut self` excludes other users.
     ///
     /// # Examples
     /// ```
@@ -238,8 +245,8 @@ impl<T: ?Sized> Deref for Mutex<T> {
     }
 }
 
-/// The right to the data of a [`Mutex`], until it is dropped.
+/// Access to the data of a [`Mutex`]. Dropping the guard unlocks the mutex.
 pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, RawMutex, T>;
 
-/// The right to a part of the data of a [`Mutex`].
+/// Access to a part of the data of a [`Mutex`]. Dropping the guard unlocks the mutex.
 pub type MappedMutexGuard<'a, T> = lock_api::MappedMutexGuard<'a, RawMutex, T>;

@@ -1,4 +1,6 @@
-//! What is done once, and values that are made once.
+//! Actions that run once, and values that are made once.
+//!
+//! [`Once`] is a flag and a lock; [`OnceLock`] and [`LazyLock`] are built on it.
 
 use super::raw::RawLock;
 use crate::cancel::masked;
@@ -10,10 +12,10 @@ use core::mem::MaybeUninit;
 use core::ops::Deref;
 use std::panic::{RefUnwindSafe, UnwindSafe};
 
-/// Something that is done once, however many ask for it.
+/// An action that runs once, however many callers request it.
 ///
-/// Those who come meanwhile wait. If it panics, or its fiber is cancelled in it, it was not done, and
-/// the next one tries: there is no poisoning.
+/// Callers that arrive while it runs wait for its end. If the action panics, or its fiber is
+/// cancelled in it, it counts as not run, and the next caller runs it: there is no poisoning.
 ///
 /// # Examples
 /// ```
@@ -31,7 +33,7 @@ pub struct Once {
 }
 
 impl Once {
-    /// Something that was not done yet.
+    /// Creates a `Once` whose action has not run.
     ///
     /// # Examples
     /// ```
@@ -41,7 +43,7 @@ impl Once {
         Once { done: AtomicBool::new(false), lock: RawLock::new() }
     }
 
-    /// Whether it was done.
+    /// Returns whether the action has run to its end.
     ///
     /// # Examples
     /// ```
@@ -51,14 +53,15 @@ impl Once {
     /// ```
     #[inline]
     pub fn is_completed(&self) -> bool {
-        // ORDERING: Acquire: what was done; pairs with the Release in `try_call_once`.
+        // ORDERING: Acquire shows the effects of the action; pairs with the Release in
+        // `try_call_once`.
         self.done.load(Ordering::Acquire)
     }
 
-    /// Does it with `f`, unless it was done. When this returns, it was.
+    /// Runs `f`, unless an action has already run. When this returns, an action has run.
     ///
     /// # Panics
-    /// If `f` asks for the same: that would never end.
+    /// If `f` calls this `Once` again, which would be a deadlock.
     ///
     /// # Examples
     /// ```
@@ -84,7 +87,7 @@ impl Once {
         struct Unlock<'a>(&'a RawLock);
         impl Drop for Unlock<'_> {
             fn drop(&mut self) {
-                // SAFETY: locked below.
+                // SAFETY: locked below, before the value is made.
                 unsafe { self.0.unlock() };
             }
         }
@@ -92,7 +95,8 @@ impl Once {
         let _unlock = Unlock(&self.lock);
         if !self.is_completed() {
             f()?;
-            // ORDERING: Release: what was done; pairs with the Acquire in `is_completed`.
+            // ORDERING: Release publishes the effects of the action; pairs with the Acquire in
+            // `is_completed`.
             self.done.store(true, Ordering::Release);
         }
         Ok(())
@@ -107,7 +111,7 @@ impl Default for Once {
 
 /// A value that is written once.
 ///
-/// As [`std::sync::OnceLock`], but those who wait for the value are suspended, if they are fibers.
+/// Works like [`std::sync::OnceLock`], but a fiber that waits for the value is suspended.
 ///
 /// # Examples
 /// ```
@@ -123,15 +127,16 @@ pub struct OnceLock<T> {
     value: UnsafeCell<MaybeUninit<T>>,
 }
 
-// SAFETY: a reference gives out `&T`, and lets a `T` of another thread in.
+// SAFETY: a shared reference gives out `&T` (`Sync`), and takes in a `T` from another thread
+// (`Send`).
 unsafe impl<T: Send + Sync> Sync for OnceLock<T> {}
-// SAFETY: the value goes along.
+// SAFETY: sending the cell sends the value.
 unsafe impl<T: Send> Send for OnceLock<T> {}
 impl<T: UnwindSafe + RefUnwindSafe> RefUnwindSafe for OnceLock<T> {}
 impl<T: UnwindSafe> UnwindSafe for OnceLock<T> {}
 
 impl<T> OnceLock<T> {
-    /// One without a value.
+    /// Creates a cell without a value.
     ///
     /// # Examples
     /// ```
@@ -141,7 +146,7 @@ impl<T> OnceLock<T> {
         OnceLock { once: Once::new(), value: UnsafeCell::new(MaybeUninit::uninit()) }
     }
 
-    /// The value, if there is one.
+    /// Returns the value, or `None` if it was not written yet.
     ///
     /// # Examples
     /// ```
@@ -149,11 +154,12 @@ impl<T> OnceLock<T> {
     /// ```
     #[inline]
     pub fn get(&self) -> Option<&T> {
-        // SAFETY: written before it was completed, and not changed after.
+        // SAFETY: the value was written before the `Once` completed, and does not change after
+        // that.
         self.once.is_completed().then(|| unsafe { (*self.value.get()).assume_init_ref() })
     }
 
-    /// The value, if there is one.
+    /// Returns a mutable reference to the value, or `None` if it was not written yet.
     ///
     /// # Examples
     /// ```
@@ -166,10 +172,10 @@ impl<T> OnceLock<T> {
         self.once.is_completed().then(|| unsafe { self.value.get_mut().assume_init_mut() })
     }
 
-    /// Writes the value; gives it back if there is one already.
+    /// Writes the value.
     ///
     /// # Errors
-    /// If there is a value already.
+    /// Gives `value` back if the cell already has one.
     ///
     /// # Examples
     /// ```
@@ -184,10 +190,10 @@ impl<T> OnceLock<T> {
         value.map_or(Ok(()), Err)
     }
 
-    /// The value, made by `f` if there is none.
+    /// Returns the value, running `f` to make it if there is none.
     ///
     /// # Panics
-    /// If `f` asks for the same value: that would never end.
+    /// If `f` accesses this cell in a way that waits for the value, which would be a deadlock.
     ///
     /// # Examples
     /// ```
@@ -203,10 +209,11 @@ impl<T> OnceLock<T> {
         }
     }
 
-    /// The value, made by `f` if there is none and `f` succeeds.
+    /// Returns the value, running `f` to make it if there is none. The cell stays empty if `f`
+    /// fails.
     ///
     /// # Errors
-    /// If `f` fails.
+    /// The error of `f`.
     ///
     /// # Examples
     /// ```
@@ -220,16 +227,17 @@ impl<T> OnceLock<T> {
         if !self.once.is_completed() {
             self.once.try_call_once(|| {
                 let value = f()?;
-                // SAFETY: once, and nobody looks before it is completed.
+                // SAFETY: this runs once, under the lock of the `Once`; no other caller reads the
+                // value before the `Once` completes.
                 unsafe { (*self.value.get()).write(value) };
                 Ok(())
             })?;
         }
-        // SAFETY: as in `get`.
+        // SAFETY: the `Once` has completed, so the value was written and does not change.
         Ok(unsafe { (*self.value.get()).assume_init_ref() })
     }
 
-    /// Takes the value out.
+    /// Takes the value out, leaving the cell empty.
     ///
     /// # Examples
     /// ```
@@ -239,11 +247,12 @@ impl<T> OnceLock<T> {
     /// ```
     pub fn take(&mut self) -> Option<T> {
         let done = core::mem::take(&mut self.once).is_completed();
-        // SAFETY: written, and given out once: the mark is gone.
+        // SAFETY: the value was written. It is read once: `self.once` is new again and says that
+        // there is none.
         done.then(|| unsafe { self.value.get_mut().assume_init_read() })
     }
 
-    /// The value, if there is one.
+    /// Consumes the cell and returns its value, if there is one.
     ///
     /// # Examples
     /// ```
@@ -294,10 +303,10 @@ impl<T: fmt::Debug> fmt::Debug for OnceLock<T> {
     }
 }
 
-/// A value that is made when it is first used.
+/// A value that is made at its first use.
 ///
-/// As [`std::sync::LazyLock`]. The function that makes it is [masked](crate::masked): it is not cut
-/// short by cancellation, because it is there only once.
+/// Works like [`std::sync::LazyLock`]. The function that makes the value is
+/// [masked](crate::masked): a cancellation does not cut it short, because it can run only once.
 ///
 /// # Examples
 /// ```
@@ -311,12 +320,13 @@ pub struct LazyLock<T, F = fn() -> T> {
     make: Cell<Option<F>>,
 }
 
-// SAFETY: the function is taken out by the one who makes the value.
+// SAFETY: `make` is taken out only under the lock of the `Once`, by the caller that makes the
+// value.
 unsafe impl<T: Send + Sync, F: Send> Sync for LazyLock<T, F> {}
 impl<T: UnwindSafe + RefUnwindSafe, F: UnwindSafe> RefUnwindSafe for LazyLock<T, F> {}
 
 impl<T, F: FnOnce() -> T> LazyLock<T, F> {
-    /// A value to be made by `make`.
+    /// Creates a value that `make` will make.
     ///
     /// # Examples
     /// ```
@@ -327,10 +337,10 @@ impl<T, F: FnOnce() -> T> LazyLock<T, F> {
         LazyLock { value: OnceLock::new(), make: Cell::new(Some(make)) }
     }
 
-    /// Makes the value, if it was not made.
+    /// Returns the value, making it if this is its first use.
     ///
     /// # Panics
-    /// If the function that makes it panicked before.
+    /// If the function that makes the value panicked before.
     ///
     /// # Examples
     /// ```

@@ -1,16 +1,18 @@
-//! Who comes first at a [`RwLock`](super::RwLock) for which readers and writers wait.
+//! Whether readers or writers come first at a [`RwLock`](super::RwLock).
 //!
-//! A part of the lock's type: a lock has one order for as long as it lives, so that its word need not
-//! tell, and the ways in and out of a lock that nobody waits for are the same instructions for all.
+//! The order is a type parameter of the lock. It is fixed for the lock's lifetime, so the lock word
+//! does not store it. Locking and unlocking without waiters are the same instructions for every
+//! order. `README.md` of this folder gives the reasons.
 //!
-//! Next: `raw`, which lets waiters in by it.
+//! Next: `raw`, which lets waiters in by this order.
 
 use core::fmt;
 
-/// Who comes first at a [`RwLock`](super::RwLock) for which both readers and writers wait.
+/// The order in which a [`RwLock`](super::RwLock) serves waiting readers and writers.
 ///
-/// [`InTurn`] unless something else is asked for, by [`RwLock::with_priority`](super::RwLock::with_priority)
-/// or in the type. There are no others than those of this module.
+/// [`InTurn`] is the default. [`RwLock::with_priority`](super::RwLock::with_priority) or the lock's
+/// type selects another order. The trait is sealed: the three types of this module are the only
+/// orders.
 ///
 /// # Examples
 /// ```
@@ -24,25 +26,27 @@ use core::fmt;
 /// ```
 pub trait Priority: order::Order + Copy + Default + fmt::Debug + Send + Sync + 'static {}
 
-/// First come, first served, and those who read and stand beside each other are served together.
+/// Serves readers and writers in their order of arrival. Readers that are adjacent in the queue are
+/// let in together.
 ///
-/// Who comes to read while somebody waits to write stands behind that one. Nobody waits for ever.
+/// A reader that arrives while a writer waits queues behind that writer. No waiter starves.
 ///
 /// # Examples
 /// ```
 /// use sinew::sync::{InTurn, RwLock};
 ///
-/// let lock: RwLock<u32, InTurn> = RwLock::new(7); // the same as RwLock<u32>
+/// let lock: RwLock<u32, InTurn> = RwLock::new(7); // equal to RwLock<u32>
 /// assert_eq!(*lock.read(), 7);
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct InTurn;
 
-/// Who reads comes before who writes: it gets in whenever nobody writes, however many wait to.
+/// Serves readers before writers: a reader gets in whenever no writer holds the lock, even while
+/// writers wait.
 ///
-/// So a fiber that reads may read again without a deadlock. Whoever waits to write, or to
-/// [upgrade](super::RwLockUpgradableReadGuard), waits until for once nobody reads, and may do so for ever
-/// if there are always some who do.
+/// So a fiber that reads may lock for reading again without a deadlock. A writer, or a reader that
+/// [upgrades](super::RwLockUpgradableReadGuard), waits until no other reader holds the lock. If new
+/// readers keep arriving, it may wait for ever.
 ///
 /// # Examples
 /// ```
@@ -54,17 +58,17 @@ pub struct InTurn;
 /// let theirs = lock.clone();
 /// let writer = sinew::spawn(move || *theirs.write() = 2);
 /// sinew::wait_until(|| writer.fiber().waits_for().is_some(), None);
-/// assert_eq!(*first, *lock.read()); // although somebody waits to write
+/// assert_eq!(*first, *lock.read()); // although a writer waits
 /// drop(first);
 /// writer.join().unwrap();
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct ReadersFirst;
 
-/// Who writes comes before who reads, also before those who have waited for longer.
+/// Serves writers before readers, even before readers that have waited longer.
 ///
-/// Nobody new reads while somebody waits to write, and who unlocks hands the lock over to the first of
-/// those. Who waits to read does so for ever if there are always some who wait to write.
+/// No new reader gets in while a writer waits. An unlock hands the lock to the first waiting
+/// writer. If new writers keep arriving, a reader may wait for ever.
 ///
 /// # Examples
 /// ```
@@ -85,7 +89,7 @@ pub struct ReadersFirst;
 pub struct WritersFirst;
 
 pub(super) mod order {
-    /// What the lock has to know of a [`Priority`](super::Priority).
+    /// The constants by which the lock implements a [`Priority`](super::Priority).
     pub trait Order {
         const READERS_FIRST: bool = false;
         const WRITERS_FIRST: bool = false;

@@ -1,4 +1,7 @@
-//! One who writes, or many who read.
+//! A lock that one writer or many readers hold at a time.
+//!
+//! The algorithm is in `raw`, the orders of serving are in `priority`; the `lock_api` crate
+//! supplies the guards.
 
 use super::moment;
 use super::priority::{InTurn, Priority};
@@ -10,9 +13,9 @@ use core::time::Duration;
 use lock_api::GuardNoSend;
 use std::time::Instant;
 
-/// A lock without data: the algorithm of [`RwLock`], for those who build their own with `lock_api`.
+/// A lock without data: the algorithm of [`RwLock`], for building other locks with `lock_api`.
 ///
-/// `P` says who comes first if both readers and writers wait: see [`Priority`].
+/// `P` decides whether waiting readers or waiting writers come first: see [`Priority`].
 ///
 /// # Examples
 /// ```
@@ -25,7 +28,7 @@ use std::time::Instant;
 #[derive(Debug)]
 pub struct RawRwLock<P: Priority = InTurn>(RawLock<P>);
 
-// SAFETY: the lock has one owner at a time, or is shared.
+// SAFETY: the lock has either one exclusive holder or shared holders, as `raw` explains.
 unsafe impl<P: Priority> lock_api::RawRwLock for RawRwLock<P> {
     const INIT: RawRwLock<P> = RawRwLock(RawLock::new());
     type GuardMarker = GuardNoSend;
@@ -43,7 +46,7 @@ unsafe impl<P: Priority> lock_api::RawRwLock for RawRwLock<P> {
 
     #[inline]
     unsafe fn unlock_shared(&self) {
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller holds the lock for reading.
         unsafe { self.0.unlock_shared() };
     }
 
@@ -60,7 +63,7 @@ unsafe impl<P: Priority> lock_api::RawRwLock for RawRwLock<P> {
 
     #[inline]
     unsafe fn unlock_exclusive(&self) {
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller holds the lock for writing.
         unsafe { self.0.unlock() };
     }
 
@@ -73,29 +76,29 @@ unsafe impl<P: Priority> lock_api::RawRwLock for RawRwLock<P> {
     }
 }
 
-// SAFETY: as above.
+// SAFETY: fair unlocking gives up only the lock that the caller holds.
 unsafe impl<P: Priority> lock_api::RawRwLockFair for RawRwLock<P> {
     unsafe fn unlock_shared_fair(&self) {
-        // Those who wait are let in, by their order, whenever the last reader leaves.
-        // SAFETY: as the caller promised.
+        // The last reader to leave always lets waiters in by their order. SAFETY: the caller holds
+        // the lock for reading.
         unsafe { self.0.unlock_shared() };
     }
 
     unsafe fn unlock_exclusive_fair(&self) {
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller holds the lock for writing.
         unsafe { self.0.unlock_fair() };
     }
 }
 
-// SAFETY: as above.
+// SAFETY: `downgrade` turns exclusive access into shared access in one step.
 unsafe impl<P: Priority> lock_api::RawRwLockDowngrade for RawRwLock<P> {
     unsafe fn downgrade(&self) {
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller holds the lock for writing.
         unsafe { self.0.downgrade(false) };
     }
 }
 
-// SAFETY: as above.
+// SAFETY: recursive reading still excludes a writer that holds the lock.
 unsafe impl<P: Priority> lock_api::RawRwLockRecursive for RawRwLock<P> {
     #[track_caller]
     fn lock_shared_recursive(&self) {
@@ -107,7 +110,7 @@ unsafe impl<P: Priority> lock_api::RawRwLockRecursive for RawRwLock<P> {
     }
 }
 
-// SAFETY: as above.
+// SAFETY: each function returns true only if the caller holds the lock.
 unsafe impl<P: Priority> lock_api::RawRwLockTimed for RawRwLock<P> {
     type Duration = Duration;
     type Instant = Instant;
@@ -133,7 +136,7 @@ unsafe impl<P: Priority> lock_api::RawRwLockTimed for RawRwLock<P> {
     }
 }
 
-// SAFETY: as above.
+// SAFETY: at most one holder is upgradable, and it upgrades only when it is the last reader.
 unsafe impl<P: Priority> lock_api::RawRwLockUpgrade for RawRwLock<P> {
     #[track_caller]
     fn lock_upgradable(&self) {
@@ -145,36 +148,36 @@ unsafe impl<P: Priority> lock_api::RawRwLockUpgrade for RawRwLock<P> {
     }
 
     unsafe fn unlock_upgradable(&self) {
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller holds the upgradable read lock.
         unsafe { self.0.unlock_upgradable() };
     }
 
     #[track_caller]
     unsafe fn upgrade(&self) {
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller holds the upgradable read lock.
         unsafe { self.0.upgrade(clock::NEVER) };
     }
 
     unsafe fn try_upgrade(&self) -> bool {
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller holds the upgradable read lock.
         unsafe { self.0.try_upgrade() }
     }
 }
 
-// SAFETY: as above.
+// SAFETY: both functions give up only rights that the caller has.
 unsafe impl<P: Priority> lock_api::RawRwLockUpgradeDowngrade for RawRwLock<P> {
     unsafe fn downgrade_upgradable(&self) {
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller holds the upgradable read lock.
         unsafe { self.0.downgrade_upgradable() };
     }
 
     unsafe fn downgrade_to_upgradable(&self) {
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller holds the lock for writing.
         unsafe { self.0.downgrade(true) };
     }
 }
 
-// SAFETY: as above.
+// SAFETY: each function returns true only if the caller holds the lock in the requested way.
 unsafe impl<P: Priority> lock_api::RawRwLockUpgradeTimed for RawRwLock<P> {
     #[track_caller]
     fn try_lock_upgradable_for(&self, timeout: Duration) -> bool {
@@ -188,37 +191,38 @@ unsafe impl<P: Priority> lock_api::RawRwLockUpgradeTimed for RawRwLock<P> {
 
     #[track_caller]
     unsafe fn try_upgrade_for(&self, timeout: Duration) -> bool {
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller holds the upgradable read lock.
         unsafe { self.0.try_upgrade() || self.0.upgrade(moment(timeout)) }
     }
 
     #[track_caller]
     unsafe fn try_upgrade_until(&self, timeout: Instant) -> bool {
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller holds the upgradable read lock.
         unsafe { self.0.try_upgrade() || self.0.upgrade(clock::at(timeout)) }
     }
 }
 
-/// Data that one writes at a time, or many read.
+/// Data that one writer or many readers use at a time.
 ///
-/// As [`std::sync::RwLock`], but who waits for it is suspended, if it is a fiber, and it is never
-/// [poisoned](crate::sync#poisoning). A fiber that reads already and reads again may wait for a
-/// writer that waits for it; [`read_recursive`](Self::read_recursive) does not.
+/// Works like [`std::sync::RwLock`], with two differences: a fiber that waits for the lock is
+/// suspended, and the lock is never [poisoned](crate::sync#poisoning). A fiber that reads and locks
+/// for reading again may deadlock with a writer that waits in between;
+/// [`read_recursive`](Self::read_recursive) does not.
 ///
-/// While somebody waits to write, nobody new reads; otherwise waiters come first in, first out. That
-/// is [`InTurn`]; [`ReadersFirst`](super::ReadersFirst) and [`WritersFirst`](super::WritersFirst) put
-/// one kind before the other, by [`with_priority`](Self::with_priority).
+/// By default ([`InTurn`]) no new reader gets in while a writer waits, and waiters are served first
+/// in, first out. [`with_priority`](Self::with_priority) selects
+/// [`ReadersFirst`](super::ReadersFirst) or [`WritersFirst`](super::WritersFirst) instead.
 ///
-/// A wait in a method of this type can be cancelled, and is cut short by
-/// [`timeout`](crate::timeout()). The guards are those of `lock_api`, and so is what this derefs to:
-/// **through the `Deref`, or code that is generic over `lock_api`, a wait for the lock cannot be
-/// cancelled**, because guards that unlock for a while (`unlocked`, `bump`) rely on having the lock
-/// when they go on.
-/// `RwLockUpgradableReadGuard::upgrade` can be, and has the right to read when it is unwound.
+/// A wait in a method of this type can be cancelled, and [`timeout`](crate::timeout()) cuts it
+/// short. The guards and the `Deref` target are types of `lock_api`. **Through the `Deref`, or in
+/// code that is generic over `lock_api`, a wait without a timeout cannot be cancelled**: guards
+/// that unlock for a while (`unlocked`, `bump`) rely on holding the lock when they continue.
+/// `RwLockUpgradableReadGuard::upgrade` can be cancelled; its guard still holds the read lock while
+/// it unwinds.
 ///
-/// A fiber that has it locked to write and locks it again panics. One that reads and then waits to
-/// write, or that has the right to write next and wants it again, waits for itself, for ever: who
-/// reads is counted, not known.
+/// A fiber that holds the lock for writing and locks it again panics. The lock counts its readers
+/// but does not know them. So a reader that locks for writing waits for itself, for ever; so does
+/// the holder of the upgradable read lock when it requests that lock again.
 ///
 /// # Examples
 /// ```
@@ -237,7 +241,7 @@ unsafe impl<P: Priority> lock_api::RawRwLockUpgradeTimed for RawRwLock<P> {
 pub struct RwLock<T: ?Sized, P: Priority = InTurn>(lock_api::RwLock<RawRwLock<P>, T>);
 
 impl<T> RwLock<T> {
-    /// An unlocked one.
+    /// Creates an unlocked lock that serves readers and writers [`InTurn`].
     ///
     /// # Examples
     /// ```
@@ -250,8 +254,7 @@ impl<T> RwLock<T> {
 }
 
 impl<T, P: Priority> RwLock<T, P> {
-    /// An unlocked one at which readers come before writers, or writers before readers: see
-    /// [`Priority`].
+    /// Creates an unlocked lock that serves readers and writers by the given [`Priority`].
     ///
     /// # Examples
     /// ```
@@ -265,7 +268,7 @@ impl<T, P: Priority> RwLock<T, P> {
         RwLock(lock_api::RwLock::new(value))
     }
 
-    /// The data.
+    /// Consumes the lock and returns its data.
     ///
     /// # Examples
     /// ```
@@ -277,10 +280,10 @@ impl<T, P: Priority> RwLock<T, P> {
 }
 
 impl<T: ?Sized, P: Priority> RwLock<T, P> {
-    /// Locks to read, and waits until that is possible.
+    /// Locks for reading, waiting until that is possible.
     ///
     /// # Panics
-    /// If the caller has it locked to write.
+    /// If the caller already holds the lock for writing.
     ///
     /// # Examples
     /// ```
@@ -290,14 +293,15 @@ impl<T: ?Sized, P: Priority> RwLock<T, P> {
     #[inline]
     #[track_caller]
     pub fn read(&self) -> RwLockReadGuard<'_, T, P> {
-        // SAFETY: locked, or unwound from.
+        // SAFETY: `lock_shared` with deadline `NEVER` returns only when the caller holds the lock;
+        // a cancelled wait unwinds before the guard is made.
         unsafe {
             self.0.raw().0.lock_shared(clock::NEVER, false);
             self.0.make_read_guard_unchecked()
         }
     }
 
-    /// Locks to read if that is possible at once.
+    /// Locks for reading if that is possible at once. Does not wait.
     ///
     /// # Examples
     /// ```
@@ -310,10 +314,10 @@ impl<T: ?Sized, P: Priority> RwLock<T, P> {
         self.0.try_read()
     }
 
-    /// Locks to read; `None` if `timeout` is over before.
+    /// Locks for reading, waiting at most `timeout`. Returns `None` if the time runs out.
     ///
     /// # Panics
-    /// If the caller has it locked to write.
+    /// If the caller already holds the lock for writing.
     ///
     /// # Examples
     /// ```
@@ -327,10 +331,11 @@ impl<T: ?Sized, P: Priority> RwLock<T, P> {
         self.0.try_read_for(timeout)
     }
 
-    /// Locks to read; `None` if `deadline` has passed before.
+    /// Locks for reading, waiting until `deadline` at the latest. Returns `None` if the deadline
+    /// passes.
     ///
     /// # Panics
-    /// If the caller has it locked to write.
+    /// If the caller already holds the lock for writing.
     ///
     /// # Examples
     /// ```
@@ -344,7 +349,9 @@ impl<T: ?Sized, P: Priority> RwLock<T, P> {
         self.0.try_read_until(deadline)
     }
 
-    /// Locks to read, also if somebody waits to write: the caller may be reading already.
+    /// Locks for reading even while a writer waits, so the caller may already be a reader.
+    ///
+    /// Waits while a writer holds the lock.
     ///
     /// # Examples
     /// ```
@@ -354,17 +361,17 @@ impl<T: ?Sized, P: Priority> RwLock<T, P> {
     /// ```
     #[track_caller]
     pub fn read_recursive(&self) -> RwLockReadGuard<'_, T, P> {
-        // SAFETY: locked, or unwound from.
+        // SAFETY: as in `read`.
         unsafe {
             self.0.raw().0.lock_shared(clock::NEVER, true);
             self.0.make_read_guard_unchecked()
         }
     }
 
-    /// Locks to write, and waits until that is possible.
+    /// Locks for writing, waiting until that is possible.
     ///
     /// # Panics
-    /// If the caller has it locked to write.
+    /// If the caller already holds the lock for writing.
     ///
     /// # Examples
     /// ```
@@ -374,14 +381,15 @@ impl<T: ?Sized, P: Priority> RwLock<T, P> {
     #[inline]
     #[track_caller]
     pub fn write(&self) -> RwLockWriteGuard<'_, T, P> {
-        // SAFETY: locked, or unwound from.
+        // SAFETY: `lock` with deadline `NEVER` returns only when the caller holds the lock; a
+        // cancelled wait unwinds before the guard is made.
         unsafe {
             self.0.raw().0.lock(clock::NEVER);
             self.0.make_write_guard_unchecked()
         }
     }
 
-    /// Locks to write if that is possible at once.
+    /// Locks for writing if that is possible at once. Does not wait.
     ///
     /// # Examples
     /// ```
@@ -394,10 +402,10 @@ impl<T: ?Sized, P: Priority> RwLock<T, P> {
         self.0.try_write()
     }
 
-    /// Locks to write; `None` if `timeout` is over before.
+    /// Locks for writing, waiting at most `timeout`. Returns `None` if the time runs out.
     ///
     /// # Panics
-    /// If the caller has it locked to write.
+    /// If the caller already holds the lock for writing.
     ///
     /// # Examples
     /// ```
@@ -411,10 +419,11 @@ impl<T: ?Sized, P: Priority> RwLock<T, P> {
         self.0.try_write_for(timeout)
     }
 
-    /// Locks to write; `None` if `deadline` has passed before.
+    /// Locks for writing, waiting until `deadline` at the latest. Returns `None` if the deadline
+    /// passes.
     ///
     /// # Panics
-    /// If the caller has it locked to write.
+    /// If the caller already holds the lock for writing.
     ///
     /// # Examples
     /// ```
@@ -428,10 +437,12 @@ impl<T: ?Sized, P: Priority> RwLock<T, P> {
         self.0.try_write_until(deadline)
     }
 
-    /// Locks to read, and to be the next who writes, and waits until that is possible.
+    /// Locks for reading with the right to upgrade to writing, waiting until that is possible.
+    ///
+    /// At most one reader at a time has this right. Other readers may read meanwhile.
     ///
     /// # Panics
-    /// If the caller has it locked to write.
+    /// If the caller already holds the lock for writing.
     ///
     /// # Examples
     /// ```
@@ -441,14 +452,16 @@ impl<T: ?Sized, P: Priority> RwLock<T, P> {
     #[inline]
     #[track_caller]
     pub fn upgradable_read(&self) -> RwLockUpgradableReadGuard<'_, T, P> {
-        // SAFETY: locked, or unwound from.
+        // SAFETY: `lock_upgradable` with deadline `NEVER` returns only when the caller holds the
+        // lock; a cancelled wait unwinds before the guard is made.
         unsafe {
             self.0.raw().0.lock_upgradable(clock::NEVER);
             self.0.make_upgradable_guard_unchecked()
         }
     }
 
-    /// Locks to read, and to be the next who writes if that is possible at once.
+    /// Locks for reading with the right to upgrade to writing, if that is possible at once. Does
+    /// not wait.
     ///
     /// # Examples
     /// ```
@@ -461,10 +474,11 @@ impl<T: ?Sized, P: Priority> RwLock<T, P> {
         self.0.try_upgradable_read()
     }
 
-    /// Locks to read, and to be the next who writes; `None` if `timeout` is over before.
+    /// Locks for reading with the right to upgrade to writing, waiting at most `timeout`. Returns
+    /// `None` if the time runs out.
     ///
     /// # Panics
-    /// If the caller has it locked to write.
+    /// If the caller already holds the lock for writing.
     ///
     /// # Examples
     /// ```
@@ -481,10 +495,11 @@ impl<T: ?Sized, P: Priority> RwLock<T, P> {
         self.0.try_upgradable_read_for(timeout)
     }
 
-    /// Locks to read, and to be the next who writes; `None` if `deadline` has passed before.
+    /// Locks for reading with the right to upgrade to writing, waiting until `deadline` at the
+    /// latest. Returns `None` if the deadline passes.
     ///
     /// # Panics
-    /// If the caller has it locked to write.
+    /// If the caller already holds the lock for writing.
     ///
     /// # Examples
     /// ```
@@ -501,7 +516,7 @@ impl<T: ?Sized, P: Priority> RwLock<T, P> {
         self.0.try_upgradable_read_until(deadline)
     }
 
-    /// The data: nobody can have it locked.
+    /// Returns a mutable reference to the data. Does not lock: `&mut self` excludes other users.
     ///
     /// # Examples
     /// ```
@@ -533,20 +548,20 @@ impl<T: ?Sized, P: Priority> Deref for RwLock<T, P> {
     }
 }
 
-/// The right to read the data of a [`RwLock`], until it is dropped.
+/// Access to read the data of a [`RwLock`]. Dropping the guard unlocks the lock.
 pub type RwLockReadGuard<'a, T, P = InTurn> = lock_api::RwLockReadGuard<'a, RawRwLock<P>, T>;
 
-/// The right to the data of a [`RwLock`], until it is dropped.
+/// Access to write the data of a [`RwLock`]. Dropping the guard unlocks the lock.
 pub type RwLockWriteGuard<'a, T, P = InTurn> = lock_api::RwLockWriteGuard<'a, RawRwLock<P>, T>;
 
-/// The right to read the data of a [`RwLock`], and to be the next who writes it.
+/// Access to read the data of a [`RwLock`], with the right to upgrade to writing.
 pub type RwLockUpgradableReadGuard<'a, T, P = InTurn> =
     lock_api::RwLockUpgradableReadGuard<'a, RawRwLock<P>, T>;
 
-/// The right to read a part of the data of a [`RwLock`].
+/// Access to read a part of the data of a [`RwLock`].
 pub type MappedRwLockReadGuard<'a, T, P = InTurn> =
     lock_api::MappedRwLockReadGuard<'a, RawRwLock<P>, T>;
 
-/// The right to a part of the data of a [`RwLock`].
+/// Access to write a part of the data of a [`RwLock`].
 pub type MappedRwLockWriteGuard<'a, T, P = InTurn> =
     lock_api::MappedRwLockWriteGuard<'a, RawRwLock<P>, T>;

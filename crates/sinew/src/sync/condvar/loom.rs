@@ -1,4 +1,4 @@
-//! Models of notifications while waiters come and go.
+//! Models of notifications that race with waiters.
 
 use super::Condvar;
 use crate::clock::NEVER;
@@ -9,7 +9,7 @@ use crate::sync::raw::RawLock;
 use core::time::Duration;
 use std::sync::Arc;
 
-/// Things to be taken by those who wait.
+/// A number of things that the waiters take.
 struct Things {
     count: Mutex<usize>,
     changed: Condvar,
@@ -31,7 +31,7 @@ impl Things {
         *count -= 1;
     }
 
-    /// Takes one in time; otherwise it was not notified.
+    /// Takes a thing and returns true; returns false on a timeout, which uses up no notification.
     fn take_in_time(&self) -> bool {
         let mut count = self.count.lock();
         while *count == 0 {
@@ -44,7 +44,7 @@ impl Things {
     }
 }
 
-/// A notification after the data has changed is not missed.
+/// A waiter does not miss a notification that follows a change of the data.
 #[test]
 fn a_notification_is_not_missed() {
     check(|| {
@@ -57,7 +57,7 @@ fn a_notification_is_not_missed() {
     });
 }
 
-/// All who wait are notified.
+/// `notify_all` wakes all waiters.
 #[test]
 fn all_are_notified() {
     check(|| {
@@ -73,10 +73,10 @@ fn all_are_notified() {
     });
 }
 
-/// A notification is not used up by one who is cancelled: the other gets it. Who is cancelled has
-/// the lock while it is unwound.
+/// A cancelled waiter uses up no notification: the other waiter gets it. The cancelled waiter holds
+/// the lock while it unwinds.
 #[test]
-fn a_notification_is_not_lost_with_who_is_cancelled() {
+fn a_cancelled_waiter_uses_up_no_notification() {
     check_within(2, || {
         let things = Things::new();
         let theirs = things.clone();
@@ -93,9 +93,9 @@ fn a_notification_is_not_lost_with_who_is_cancelled() {
     });
 }
 
-/// The same for one who times out.
+/// A waiter that times out uses up no notification: the other waiter gets it.
 #[test]
-fn a_notification_is_not_lost_with_who_times_out() {
+fn a_timed_out_waiter_uses_up_no_notification() {
     check_within(2, || {
         let things = Things::new();
         let theirs = things.clone();
@@ -112,10 +112,10 @@ fn a_notification_is_not_lost_with_who_times_out() {
     });
 }
 
-/// A lock whose own waits can be left by unwinding.
+/// A lock whose waits can be left by unwinding.
 struct Leaving(RawLock);
 
-// SAFETY: the lock has one owner at a time.
+// SAFETY: `RawLock` has one owner at a time.
 unsafe impl lock_api::RawMutex for Leaving {
     const INIT: Leaving = Leaving(RawLock::new());
     type GuardMarker = lock_api::GuardNoSend;
@@ -130,12 +130,13 @@ unsafe impl lock_api::RawMutex for Leaving {
 
     unsafe fn unlock(&self) {
         assert!(self.0.is_exclusive(), "unlocked by one who does not have it");
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller holds the lock.
         unsafe { self.0.unlock() };
     }
 }
 
-/// Who is cancelled after it was notified has the lock again all the same, whatever the lock.
+/// A waiter that is cancelled after its notification holds the lock again, even if the lock's own
+/// wait can be left by unwinding.
 #[test]
 fn the_lock_is_held_again_whatever_happens() {
     check(|| {
@@ -148,7 +149,7 @@ fn the_lock_is_held_again_whatever_happens() {
             }
             *count += 1;
         });
-        // It waits now.
+        // The waiter waits.
         yield_thread();
         let mut count = both.0.lock();
         *count += 1;

@@ -1,4 +1,4 @@
-//! Models of a counter that is posted while others begin to wait.
+//! Models of posts that race with waiters.
 
 use super::Futex;
 use crate::clock::NEVER;
@@ -24,7 +24,7 @@ impl Posted {
     }
 }
 
-/// A post is not missed, and shows what was written before.
+/// A waiter misses no post, and sees the data written before it.
 #[test]
 fn a_post_is_not_missed() {
     check(|| {
@@ -39,7 +39,7 @@ fn a_post_is_not_missed() {
     });
 }
 
-/// A post wakes everybody.
+/// A post wakes all waiters.
 #[test]
 fn a_post_wakes_all() {
     check(|| {
@@ -54,7 +54,7 @@ fn a_post_wakes_all() {
     });
 }
 
-/// Each of two posts wakes one.
+/// Two calls of `post_one` wake two waiters.
 #[test]
 fn two_posts_wake_two() {
     check(|| {
@@ -70,7 +70,7 @@ fn two_posts_wake_two() {
     });
 }
 
-/// A waiter times out while it is posted to; who comes after it is not affected.
+/// A waiter times out during a post. A second wait finds the counter.
 #[test]
 fn a_timeout_and_a_post() {
     check(|| {
@@ -89,9 +89,9 @@ fn a_timeout_and_a_post() {
     });
 }
 
-/// A post to one does not go to one who has given up before: the other is woken.
+/// `post_one` does not wake a waiter that has timed out: it wakes the other.
 #[test]
-fn a_post_goes_to_one_who_waits() {
+fn post_one_skips_a_waiter_that_timed_out() {
     check(|| {
         let posted = Posted::new();
         let theirs = posted.clone();
@@ -102,16 +102,16 @@ fn a_post_goes_to_one_who_waits() {
         posted.data.add(1);
         posted.futex.post_one();
         if timed.join().unwrap() {
-            // It may have been the one.
+            // The timed waiter may have taken the post.
             posted.futex.post_one();
         }
         assert!(other.join().unwrap());
     });
 }
 
-/// The same for one who is cancelled.
+/// `post_one` does not wake a cancelled waiter: it wakes the other.
 #[test]
-fn a_post_does_not_go_to_one_who_is_cancelled() {
+fn post_one_skips_a_cancelled_waiter() {
     check(|| {
         let posted = Posted::new();
         let theirs = posted.clone();
