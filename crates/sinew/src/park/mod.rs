@@ -1,12 +1,13 @@
-//! A fiber stops, and something makes it run again: the one mechanism under every wait.
+//! The mechanism under every wait: a fiber stops, and a waker makes it run again.
 //!
-//! A wait is begun, registered with whoever will end it, and then suspended on. README.md of this
-//! folder says why no wake is lost on the way.
+//! A wait is begun, registered with its wakers, and then suspended. `README.md` of this folder says
+//! why no wake is lost on the way.
 //!
-//! OS threads wait by the same calls: a *proxy*, a control block of their own, stands for them, and
-//! suspending it blocks the thread. So does a pinned fiber.
+//! OS threads wait through these functions too. A *proxy*, a control block of the thread's own,
+//! stands for the thread, and suspending it blocks the thread. A pinned fiber also waits by
+//! blocking its thread.
 //!
-//! Next: `time`, `spawn` and whatever else registers a [`Waiter`].
+//! Next: `time`, `spawn` and the other modules that register a [`Waiter`].
 
 pub(crate) mod list;
 mod on_root;
@@ -38,41 +39,43 @@ use core::ptr;
 use core::time::Duration;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 
-/// Whom to wake, and from which of its waits.
+/// A fiber or thread to be woken, and the wait from which to wake it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waiter {
     control: *const Control,
     epoch: Epoch,
 }
 
-// SAFETY: control blocks are never unmapped, and an epoch that is over matches nothing.
+// SAFETY: control blocks are never unmapped, and the epoch of an ended wait matches nothing.
 unsafe impl Send for Waiter {}
 
 impl Waiter {
-    /// Nobody. Not to be woken.
+    /// A placeholder that must not be woken.
     const NONE: Waiter = Waiter { control: ptr::null(), epoch: Epoch::NEVER };
 
-    /// Ends the wait, if nobody has: true for exactly one caller.
+    /// Ends the wait and makes the waiter run, unless the wait was ended before. Returns true to
+    /// exactly one caller.
     #[inline(always)]
     pub(crate) fn wake(self) -> bool {
         // SAFETY: control blocks are never unmapped.
         carrier::wake(unsafe { &*self.control }, self.epoch, Outcome::Notified)
     }
 
-    /// Ends the wait, if nobody has; the waiter runs after those that are ready.
+    /// Ends the wait, unless it was ended before; the waiter runs after the fibers that are ready.
     #[cfg(target_os = "linux")]
     pub(crate) fn wake_in_turn(self) -> bool {
         self.claim().map(Claimed::resume_in_turn).is_some()
     }
 
-    /// Ends the wait, if nobody has; the caller makes the waiter run.
+    /// Ends the wait, unless it was ended before. The caller makes the waiter run.
     #[inline(always)]
     pub(crate) fn claim(self) -> Option<Claimed> {
         // SAFETY: control blocks are never unmapped.
         carrier::claim(unsafe { &*self.control }, self.epoch, Outcome::Notified)
     }
 
-    /// The same for who has taken the wait out of the only place where it was registered.
+    /// Ends the wait as [`claim`](Self::claim) does, for a caller that has taken the wait out of
+    /// the only place where it was registered.
     #[inline(always)]
     pub(crate) fn claim_alone(self) -> Option<Claimed> {
         // SAFETY: control blocks are never unmapped.
@@ -88,20 +91,21 @@ impl Waiter {
     }
 }
 
-/// A wait that has begun. It must be suspended on or withdrawn.
+/// A wait that has begun. It must be suspended, withdrawn or abandoned.
 ///
-/// Plain words without a destructor: one that had to be dropped would be kept in memory across the
-/// switch. Nor is one on a usual way given to a function that is not inlined, which would put it into
-/// memory as well: see [`long_way`].
+/// It has no destructor: a value that must be dropped would be kept in memory across the switch.
+/// For the same reason the usual path passes no reference to it to a function that is not inlined:
+/// see [`long_way`].
 #[must_use]
 pub(crate) struct Wait {
     control: &'static Control,
-    /// Null if a thread waits; its proxy is counted then.
+    /// Null if a thread waits. The wait then has a counted reference to the thread's proxy.
     carrier: *const Carrier,
     epoch: Epoch,
-    /// The fiber, if it is pinned and waits as its thread.
+    /// The fiber, if it is pinned and waits by blocking its thread.
     pinned: Option<&'static Control>,
-    /// Whether this wait has set `UNWINDING`, and takes it back. A migratable fiber is bound meanwhile.
+    /// Whether this wait has set `UNWINDING` and must clear it. A migratable fiber is bound to its
+    /// thread until then.
     marked: bool,
 }
 
@@ -118,7 +122,8 @@ impl Wait {
         Wait::begin_of(current::fiber(), kind, address)
     }
 
-    /// The same, of a fiber that the caller has looked up.
+    /// Begins a wait of the running fiber, which the caller has looked up; of the thread if it is
+    /// `None`.
     #[inline(always)]
     #[track_caller]
     pub(crate) fn begin_of(
@@ -132,7 +137,8 @@ impl Wait {
         }
     }
 
-    /// The same, of a fiber to which nothing special applies; nothing if something does.
+    /// Begins a wait of a fiber that has no [special](SPECIAL) flags. Returns `None` if the fiber
+    /// has one, or if a thread runs.
     #[inline(always)]
     pub(crate) fn begin_plainly(kind: WaitKind, address: usize) -> Option<Wait> {
         #[cfg(sinew_force_yield)]
@@ -190,8 +196,9 @@ impl Wait {
             pinned::about_to_block(carrier, control, kind, false);
             return Wait::begin_as_thread(Some(control), kind, address);
         }
-        // A migratable fiber stays where it is while it unwinds: the count of panics is the
-        // thread's. Who looks at it from another thread must find that before it finds the wait.
+        // A migratable fiber stays on its thread while it unwinds, because the count of panics
+        // belongs to the thread. Other threads must see that it does not migrate before they see
+        // the wait.
         let marked = flags.has(Flags::MIGRATABLE) && std::thread::panicking();
         if marked {
             control.clear_flags(Flags::MIGRATABLE);
@@ -200,60 +207,60 @@ impl Wait {
         control.record_wait(kind, address, carrier.now.get());
         let epoch = control.wake.begin();
         if flags.has(Flags::MIGRATABLE) {
-            // ORDERING: SeqCst fence; pairs with the one in `cancel::request`: either we see the
-            // request before we stop, or it sees that we wait.
+            // ORDERING: SeqCst fence; pairs with the one in `cancel::request`. Either this wait
+            // sees the request before it stops, or the canceller sees the wait.
             fence(Ordering::SeqCst);
         }
         Wait { control, carrier, epoch, pinned: None, marked }
     }
 
     fn begin_as_thread(pinned: Option<&'static Control>, kind: WaitKind, address: usize) -> Wait {
-        // SAFETY: the reference is given up when the wait has ended; blocks are never unmapped.
+        // SAFETY: `ended` gives the reference up when the wait is over; blocks are never unmapped.
         let control: &'static Control = unsafe { &*current::proxy().into_counted() };
         control.record_wait(kind, address, clock::now());
         if let Some(fiber) = pinned {
-            // Before the wait begins: a look that finds this wait does not find the deadline of an earlier one.
-            // ORDERING: Release; as in `publish_deadline`.
+            // Before the wait begins, so that an observer of this wait does not see the deadline of
+            // an earlier one. ORDERING: Release; as in `publish_deadline`.
             fiber.extra_or_new().pinned_until.store(clock::NEVER, Ordering::Release);
         }
         let epoch = control.wake.begin();
         let mut marked = false;
         if let Some(fiber) = pinned {
-            // In a hook in the middle of a wait, the wait around this one may have set it already.
+            // A hook may run in the middle of an outer wait, which may have set the flag.
             marked = std::thread::panicking() && !fiber.flags().has(Flags::UNWINDING);
             if marked {
                 fiber.set_flags(Flags::UNWINDING);
             }
-            // The record of the wait around this one does not change before that wait has ended.
+            // The record of an outer wait does not change before that wait has ended.
             if fiber.wake.waiting().is_none() {
                 fiber.record_wait(kind, address, clock::now());
             }
             let extra = fiber.extra_or_new();
-            // ORDERING: Release: who reads it sees that the wait before is over; pairs with the Acquire in
-            // `wake_pinned`.
+            // ORDERING: Release: a reader of the new epoch sees that the previous wait is over;
+            // pairs with the Acquire in `wake_pinned`.
             extra.pinned_epoch.store(epoch.bits(), Ordering::Release);
             // ORDERING: Release publishes the epoch; pairs with the Acquire in `wake_pinned`.
             extra.pinned_as.store(ptr::from_ref(control).cast_mut(), Ordering::Release);
-            // ORDERING: SeqCst fence; pairs with the ones in `cancel::request` and `unpark`.
+            // ORDERING: SeqCst fence; pairs with the one in `cancel::request`.
             fence(Ordering::SeqCst);
         }
         Wait { control, carrier: ptr::null(), epoch, pinned, marked }
     }
 
-    /// Whom to wake.
+    /// Returns the waiter to register.
     #[inline(always)]
     pub(crate) fn waiter(&self) -> Waiter {
         Waiter { control: self.control, epoch: self.epoch }
     }
 
-    /// The block of whoever waits: the fiber, also if it is pinned, or the thread's proxy.
+    /// Returns the block of the waiter: the fiber, also if it is pinned, or the thread's proxy.
     #[inline(always)]
     pub(crate) fn who(&self) -> &'static Control {
         self.pinned.unwrap_or(self.control)
     }
 
-    /// Ends the wait, if nobody has, in favour of something that its own fiber does: it must not be
-    /// suspended on then.
+    /// Ends the wait in favour of an action of its own fiber, unless it was ended before. If it
+    /// returns true, the wait must not be suspended.
     pub(crate) fn claim_for_itself(&self) -> bool {
         let won = self.control.wake.claim(self.epoch, Outcome::Notified);
         if won {
@@ -267,33 +274,33 @@ impl Wait {
     pub(crate) fn abandon(self) {
         let Wait { control, carrier, epoch, pinned, marked } = self;
         let plain = !carrier.is_null() && !control.flags().has(Flags::ROAMING) && !marked;
-        // What else might end it comes on this thread, when the fiber does not run.
+        // Otherwise only its own thread could end the wait, while the fiber does not run.
         if !plain || !control.wake.claim_alone(epoch, Outcome::Notified) {
             withdraw(control, carrier, epoch, pinned, marked);
         }
     }
 
-    /// Ends a wait that turned out not to be needed. False if somebody has woken the waiter
-    /// meanwhile; that wake is used up.
+    /// Ends a wait that is not needed. Returns false if a waker has ended the wait meanwhile; that
+    /// wake is used up.
     pub(crate) fn withdraw(self) -> bool {
         if self.control.wake.claim(self.epoch, Outcome::Notified) {
             self.ended();
             return true;
         }
-        // It is in a queue, or will be in a moment: stop until it is dispatched from there.
+        // The fiber is in a queue, or will be in a moment: stop until it is dispatched from there.
         self.suspend(clock::NEVER);
         false
     }
 
-    /// Stops until somebody wakes the waiter, the deadline passes, or the fiber is cancelled.
+    /// Stops until a waker ends the wait, the deadline passes, or the fiber is cancelled.
     ///
-    /// Does not raise: what an interruption means is the caller's to decide.
+    /// Does not raise a cancellation: the caller decides about the outcome.
     #[inline(always)]
     pub(crate) fn suspend(self, deadline: u64) -> Outcome {
         self.suspend_for(deadline, None)
     }
 
-    /// The same; what is waited for is the end of `newest`, which had not started.
+    /// Suspends until `newest`, an unstarted fiber, has ended. The carrier may run it next.
     #[inline(always)]
     pub(crate) fn suspend_for(self, deadline: u64, newest: Option<&Control>) -> Outcome {
         let flags = self.control.flags();
@@ -306,7 +313,7 @@ impl Wait {
             let Wait { control, carrier, epoch, pinned, marked } = self;
             return long_way(control, carrier, epoch, pinned, marked, deadline);
         }
-        // SAFETY: carriers live for ever; the fiber runs on it, and is registered.
+        // SAFETY: carriers live for ever. The fiber runs on this one, and its wait is registered.
         unsafe {
             match newest {
                 Some(newest) => dispatch::suspend_for(&*self.carrier, self.control, newest),
@@ -327,7 +334,7 @@ impl Wait {
         let deaf = DEAF || unwinding || control.flags().has(Flags::MASKED);
         let deadline = if deaf { deadline } else { deadline.min(scope_deadline(control)) };
         if !deaf && control.life.marks() & CANCELLED != 0 {
-            // Whoever was faster has put us into a queue already.
+            // If the claim fails, a waker was faster and has queued this fiber.
             if control.wake.claim(self.epoch, Outcome::Interrupted) {
                 self.ended();
                 return Outcome::Interrupted;
@@ -336,8 +343,9 @@ impl Wait {
             && deadline <= carrier.now.get()
             && control.wake.claim(self.epoch, Outcome::TimedOut)
         {
-            // It has passed already; but a loop around such a wait must let others run.
-            // SAFETY: the claim succeeded, and this is its carrier's thread; the fiber stops next.
+            // The deadline has passed. The fiber still goes through the queue: a loop around such a
+            // wait must let other fibers run. SAFETY: the claim succeeded, this is the carrier's
+            // thread, and the fiber stops next.
             unsafe {
                 if carrier.is_embedded() {
                     carrier.behind_all(control);
@@ -361,17 +369,17 @@ impl Wait {
         if slots {
             slots::swap_out(control);
         }
-        // SAFETY: the fiber runs on its carrier, and is registered.
+        // SAFETY: the fiber runs on its carrier, and its wait is registered or ended.
         unsafe { dispatch::suspend(carrier, control) };
         if unwinding {
-            // It was not moved meanwhile.
+            // An unwinding fiber does not migrate, so this is still its carrier.
             carrier.unwinding.set(carrier.unwinding.get() - 1);
             control.clear_flags(Flags::UNWINDING);
         }
         self.ended();
         let outcome = control.wake.outcome();
         if timed && outcome != Outcome::TimedOut {
-            // On the carrier where it was set, wherever the fiber is now.
+            // The timer belongs to the carrier on which it was set, even if the fiber has migrated.
             carrier.timers.lock().leave();
         }
         if slots {
@@ -408,20 +416,23 @@ impl Wait {
         outcome
     }
 
-    /// Begins a wait of a thread, or of a pinned fiber, that goes on in
-    /// [`suspend_polling`](Self::suspend_polling).
+    /// Begins a wait of a thread, or of a pinned fiber, that
+    /// [`suspend_polling`](Self::suspend_polling) suspends.
     ///
     /// # Panics
     /// As [`begin`](Self::begin).
     #[track_caller]
     pub(crate) fn begin_polling(kind: WaitKind, address: usize) -> Wait {
-        // Set first: who learns of the wait finds it. Left set by a panic, it rings in vain.
+        // Set first, so that a waker that learns of the wait sees it. If a panic leaves it set, a
+        // later waker rings in vain.
         current::proxy().set_flags(Flags::POLLS);
         Wait::begin(kind, address)
     }
 
-    /// Blocks the thread in `poll`, with a descriptor that becomes readable when the wait was ended
-    /// and for at most as long as it is told, until that returns true.
+    /// Blocks the thread in `poll` until the wait has ended; a result of true ends it.
+    ///
+    /// `poll` gets a descriptor that becomes readable when another thread ends the wait, and the
+    /// longest time that it may take.
     pub(crate) fn suspend_polling(
         self,
         deadline: u64,
@@ -435,7 +446,7 @@ impl Wait {
         if !deaf && self.pinned.is_some_and(|fiber| fiber.life.marks() & CANCELLED != 0) {
             control.wake.claim(self.epoch, Outcome::Interrupted);
         }
-        // Nobody else ends the wait of a plain thread.
+        // Only the thread itself ends the wait of a plain thread, so that needs no bell.
         let bell = if self.pinned.is_some() { bell_of(control) } else { None };
         while control.wake.is_waiting(self.epoch) {
             let now = clock::now();
@@ -460,17 +471,17 @@ impl Wait {
         outcome
     }
 
-    /// Shows the deadline of a pinned fiber's wait to `inspect`. The deadlines of other fibers are among the timers
-    /// of their carriers.
+    /// Publishes the deadline of a pinned fiber's wait for `inspect`. The deadlines of other fibers
+    /// are among the timers of their carriers.
     fn publish_deadline(&self, deadline: u64) {
         if let Some(extra) = self.pinned.and_then(Control::extra) {
-            // ORDERING: Release publishes that the wait before is over; pairs with the Acquire fence in
-            // `inspect::snapshot::pinned_wait_of`.
+            // ORDERING: Release publishes that the previous wait is over; pairs with the Acquire
+            // fence in `inspect::snapshot::pinned_wait_of`.
             extra.pinned_until.store(deadline, Ordering::Release);
         }
     }
 
-    /// Puts back what `begin` changed.
+    /// Undoes the changes of `begin`.
     fn ended(&self) {
         if self.marked {
             self.who().clear_flags(Flags::UNWINDING);
@@ -486,14 +497,15 @@ impl Wait {
             self.control.set_flags(Flags::MIGRATABLE);
         }
         if self.carrier.is_null() {
-            // SAFETY: counted in `begin_as_thread`. The wait has ended, so its outcome was read.
+            // SAFETY: `begin_as_thread` counted the reference. The wait has ended, and its outcome
+            // was read.
             drop(unsafe { FiberRef::from_counted(self.control) });
         }
     }
 }
 
-/// [`Wait::suspend_long_way`] of a wait that is in registers, and would not be if this were given its
-/// address.
+/// Calls [`Wait::suspend_long_way`] with the fields of the wait by value. A reference would force
+/// the wait out of registers.
 #[inline(never)]
 fn long_way(
     control: &'static Control,
@@ -506,7 +518,7 @@ fn long_way(
     Wait { control, carrier, epoch, pinned, marked }.suspend_long_way(deadline)
 }
 
-/// [`Wait::withdraw`], likewise.
+/// Calls [`Wait::withdraw`] with the fields of the wait by value, as [`long_way`] does.
 #[cold]
 #[inline(never)]
 fn withdraw(
@@ -519,30 +531,30 @@ fn withdraw(
     Wait { control, carrier, epoch, pinned, marked }.withdraw();
 }
 
-/// What makes the beginning of a wait special.
+/// Flags that make the beginning of a wait take [`Wait::begin_special`].
 const SPECIAL: Flags = Flags(Flags::PINNED.0 | Flags::NO_WAIT.0 | Flags::MIGRATABLE.0);
-/// What makes suspending take the longer way.
+/// Flags that make suspending take [`long_way`].
 const LONG_WAY: Flags = Flags(
     Flags::SLOTS.0 | Flags::PANICKED.0 | Flags::DEADLINE.0 | Flags::MASKED.0 | Flags::MIGRATABLE.0,
 );
 
-/// How often a thread that has no bell looks whether its wait was ended.
+/// How often a thread without a bell checks whether its wait was ended.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// The bell of a thread's proxy, unless there is no descriptor left for one.
+/// Returns the bell of a thread's proxy, or `None` if there is no descriptor left for one.
 fn bell_of(proxy: &Control) -> Option<&Bell> {
     let bell = &proxy.extra_or_new().bell;
     if bell.get().is_none() {
-        // Only the thread itself makes one.
+        // Only the thread itself makes its bell.
         let _ = bell.set(Bell::new().ok()?);
     }
     bell.get()
 }
 
-/// Whether no wait can be told of a cancellation, because nothing can be unwound.
+/// Whether waits ignore cancellation because this build cannot unwind.
 const DEAF: bool = cfg!(panic = "abort");
 
-/// The nearest deadline of the scopes that a fiber or thread is in.
+/// Returns the nearest deadline of the scopes that a fiber or thread is in.
 fn scope_deadline(who: &Control) -> u64 {
     if !who.flags().has(Flags::DEADLINE) {
         return clock::NEVER;
@@ -550,15 +562,15 @@ fn scope_deadline(who: &Control) -> u64 {
     who.extra().map_or(clock::NEVER, |extra| extra.deadline.get())
 }
 
-/// Whether the running fiber is being unwound, or may be.
+/// Returns whether the running fiber is unwinding, or may be.
 ///
-/// The standard library counts panics per thread. While no neighbour is suspended in the middle of
-/// an unwinding, the count is the fiber's own. While one is, a fiber counts as unwinding if a panic
-/// was seen to begin in it: by the panic hook, by sinew-context, which unwinds first-class fibers, or by
-/// whatever of ours raised or passed one on. If
-/// panics were seen to end that nobody saw begin (another hook has replaced ours), every fiber
-/// counts as unwinding then. One that counts wrongly hears of its cancellation when nobody on the
-/// thread unwinds any more.
+/// The standard library counts panics per thread. While no other fiber of the thread is suspended
+/// in the middle of an unwinding, the count belongs to the running fiber. While one is, the running
+/// fiber counts as unwinding if a panic was seen to begin in it: by the panic hook, by
+/// sinew-context, which unwinds first-class fibers, or by the code of sinew that raised the panic
+/// or passed it on. If a panic ended whose beginning was not seen (another hook has replaced
+/// sinew's), every fiber counts as unwinding then. A fiber that counts wrongly hears of its
+/// cancellation when no fiber of the thread unwinds any more.
 pub(crate) fn is_unwinding(carrier: &Carrier, control: &Control) -> bool {
     if !std::thread::panicking() {
         control.clear_flags(Flags::PANICKED);
@@ -570,10 +582,10 @@ pub(crate) fn is_unwinding(carrier: &Carrier, control: &Control) -> bool {
         || PANICS_UNSEEN.load(Ordering::Relaxed)
 }
 
-/// Whether a panic ended that nobody saw begin.
+/// Whether a panic has ended whose beginning was not seen.
 static PANICS_UNSEEN: AtomicBool = AtomicBool::new(false);
 
-/// A panic with this payload ends a fiber.
+/// Notes that a panic with this payload has ended a fiber.
 #[cold]
 pub(crate) fn panic_ended(control: &Control, payload: &(dyn core::any::Any + Send)) {
     if !cancel::is_cancel(payload) {

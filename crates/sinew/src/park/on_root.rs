@@ -1,4 +1,7 @@
-//! What a fiber of a manager has done on the stack of its thread.
+//! Work that a fiber of a manager does on its thread's own stack, the root.
+//!
+//! [`on_root`] switches there at once. [`Parting`] does its work there after the fiber has stopped
+//! in a wait. `manager/README.md` says why the fiber does not go on meanwhile.
 
 use super::is_unwinding;
 use crate::carrier::{self, Carrier, current};
@@ -8,11 +11,11 @@ use core::any::Any;
 use core::ptr;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
-/// Calls `f` on the root, from a fiber of a carrier in a foreign loop, and goes straight on. Anywhere else it calls
-/// `f` at once.
+/// Calls `f` on the root if the caller is a fiber of an embedded carrier, which a foreign loop
+/// steps; then continues in the fiber. Anywhere else it calls `f` in place.
 ///
 /// # Panics
-/// In a hook, where a fiber cannot be left.
+/// In a hook or a predicate: a switch away from the fiber is impossible there.
 #[track_caller]
 pub(crate) fn on_root<R>(f: impl FnOnce() -> R) -> std::thread::Result<R> {
     let (carrier, me) = match current::fiber() {
@@ -23,13 +26,15 @@ pub(crate) fn on_root<R>(f: impl FnOnce() -> R) -> std::thread::Result<R> {
         !me.flags().has(Flags::NO_WAIT) && !carrier.is_telling(),
         "the main context was asked for in a predicate or a hook, where a fiber cannot be left"
     );
-    // SAFETY: the fiber runs on the carrier. No code of the user's runs in the middle of a wait but hooks, which
-    // were refused.
+    // SAFETY: the fiber runs on the carrier. No wait of it is under way: only hooks run user code
+    // in the middle of a wait, and the assertion refused those.
     unsafe { call(carrier, me, f) }
 }
 
-/// Calls `f`, which does not panic: on the root, from a fiber of a carrier in a foreign loop that can be left. What
-/// the fibers of another carrier are run from is a large stack then.
+/// Calls `f`, which does not panic, on the root if the caller is a fiber of an embedded carrier
+/// that can be switched away from. Anywhere else it calls `f` in place.
+///
+/// So when a fiber steps another carrier, that carrier's fibers are run from a large stack.
 #[inline]
 pub(crate) fn on_large_stack<R>(f: impl FnOnce() -> R) -> R {
     match current::fiber() {
@@ -38,7 +43,7 @@ pub(crate) fn on_large_stack<R>(f: impl FnOnce() -> R) -> R {
                 && !me.flags().has(Flags::NO_WAIT)
                 && !carrier.is_telling() =>
         {
-            // SAFETY: as in `on_root`.
+            // SAFETY: as in `on_root`; the guard of this arm has excluded hooks.
             match unsafe { call(carrier, me, f) } {
                 Ok(result) => result,
                 Err(payload) => resume_unwind(payload),
@@ -57,11 +62,12 @@ unsafe fn call<R>(
 ) -> std::thread::Result<R> {
     let unwinding = is_unwinding(carrier, me);
     if unwinding {
-        // What runs there must not take this for its own.
+        // Code on the root must not take the fiber's unwinding for its own.
         me.set_flags(Flags::UNWINDING);
         carrier.unwinding.set(carrier.unwinding.get() + 1);
     }
-    // SAFETY: as the caller promised.
+    // SAFETY: the caller promises that `me` runs on the carrier and that no wait of it is under
+    // way.
     let result = unsafe { carrier.on_root(me, f) };
     if unwinding {
         carrier.unwinding.set(carrier.unwinding.get() - 1);
@@ -70,8 +76,8 @@ unsafe fn call<R>(
     result
 }
 
-/// Something that is done on the root when the running fiber has stopped in a wait. It lies in the frame of the
-/// wait.
+/// Work to be done on the root when the running fiber has stopped in a wait. It lies in the frame
+/// of the wait.
 pub(crate) struct Parting<F: FnOnce()> {
     carrier: &'static Carrier,
     me: &'static Control,
@@ -81,7 +87,8 @@ pub(crate) struct Parting<F: FnOnce()> {
 }
 
 impl<F: FnOnce()> Parting<F> {
-    /// Gives the work back anywhere but in a fiber of a carrier in a foreign loop that may stop.
+    /// Creates the work. Gives it back unless the caller is a fiber of an embedded carrier that may
+    /// be suspended.
     pub(crate) fn new(work: F) -> Result<Self, F> {
         let special = Flags(Flags::PINNED.0 | Flags::NO_WAIT.0);
         match current::fiber() {
@@ -92,23 +99,25 @@ impl<F: FnOnce()> Parting<F> {
         }
     }
 
-    /// The running fiber stops next, in this wait; or it does not, and calls [`finish`](Self::finish), or
-    /// unwinds.
+    /// Arranges that the work runs on the root when the fiber stops in the wait of this `epoch`. If
+    /// the fiber does not stop in it, it calls [`finish`](Self::finish) or unwinds.
     ///
     /// # Safety
-    /// `self` stays where it is until it is dropped. The fiber that it was made in runs.
+    /// `self` stays where it is until it is dropped. The caller is the fiber in which `self` was
+    /// made.
     pub(crate) unsafe fn arm(&mut self, epoch: Epoch) {
         self.epoch = epoch;
         let (carrier, me) = (self.carrier, self.me);
-        // SAFETY: it is taken back at the latest when `self` is dropped.
+        // SAFETY: `drop` withdraws the call at the latest, so `self` outlives it.
         unsafe { carrier.call_once_stopped(me, Self::run, ptr::from_mut(self).cast()) };
     }
 
     /// # Safety
-    /// `data` is one of these, of a fiber that has stopped.
+    /// `data` points to a `Parting<F>` of a fiber that has stopped.
     unsafe fn run(data: *mut ()) {
-        // SAFETY: the fiber has stopped since this was armed. It may be woken, but does not go on before this
-        // returns: no loop of its carrier runs inside of another, and an eager task goes back to the root.
+        // SAFETY: the fiber has stopped since this was armed. It may be woken, but does not go on
+        // before this returns: loops of its carrier do not nest, and an eager task returns to the
+        // root.
         let this = unsafe { &mut *data.cast::<Self>() };
         let Some(work) = this.work.take() else { return };
         if let Err(payload) = catch_unwind(AssertUnwindSafe(work)) {
@@ -117,7 +126,8 @@ impl<F: FnOnce()> Parting<F> {
         }
     }
 
-    /// The wait is over. If the fiber did not stop in it, the work is done now.
+    /// Withdraws the call when the wait is over. If the fiber did not stop in the wait, does the
+    /// work here.
     ///
     /// # Errors
     /// The panic of the work.

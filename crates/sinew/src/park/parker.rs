@@ -1,11 +1,12 @@
 //! `park` and `unpark`: a token that one fiber or thread waits for.
 //!
-//! The token is the primitive's own word: `EMPTY`, `NOTIFIED`, `PINNED`, or the epoch of the wait that parks.
-//! Parking is one compare-exchange from `EMPTY` to the epoch; unparking one exchange to `NOTIFIED`, and if an epoch
-//! was there, a claim of that wait.
+//! The token is a word of its own: `EMPTY`, `NOTIFIED`, `PINNED`, or the epoch of the wait that
+//! parks. Parking is one compare-exchange from `EMPTY` to the epoch. Unparking is one exchange to
+//! `NOTIFIED`, and a claim of the wait if the exchange returned an epoch.
 //!
-//! Each fiber and thread has a token of its own, for `park`. A wait for a future has another one, its [`Signal`]: a
-//! `park` or a second `block_on` inside a poll must not take the wake of the first.
+//! Each fiber and thread has a token for `park`. A wait for a future has a separate one, its
+//! [`Signal`]: a `park` or a second `block_on` inside a poll must not take the wake of the outer
+//! wait.
 
 use super::{Wait, carrier};
 use crate::cancel;
@@ -19,16 +20,16 @@ use std::task::Wake;
 
 const EMPTY: u64 = 0;
 const NOTIFIED: u64 = 1;
-/// A pinned fiber parks: its thread's proxy waits.
+/// A pinned fiber is parked: the proxy of its thread waits.
 const PINNED: u64 = 2;
 
 /// Stops the running fiber until [`Fiber::unpark`](crate::Fiber::unpark) is called on it.
 ///
-/// Returns at once if that happened before; one call lets one `park` pass, however many come
-/// before it. A plain thread is stopped likewise; its handle is [`current`](crate::current).
+/// Returns at once if `unpark` was called before. Several calls before one `park` count as one. A
+/// plain thread is stopped in the same way; [`current`](crate::current) gives its handle.
 ///
-/// As with [`std::thread::park`], it may return without an `unpark`, so the caller looks at what it
-/// waits for in a loop. A cancelled fiber is unwound from here.
+/// As with [`std::thread::park`], the call may return without an `unpark`, so the caller checks its
+/// condition in a loop. A cancelled fiber is unwound from here.
 ///
 /// # Examples
 /// ```
@@ -53,13 +54,13 @@ pub fn park() {
     park_until(WaitKind::Park, clock::NEVER, |who| &who.token);
 }
 
-/// As [`park`], but returns after `timeout` at the latest.
+/// Stops the running fiber until it is unparked, but at most for `timeout`. See [`park`].
 ///
 /// # Examples
 /// ```
 /// use std::time::Duration;
 ///
-/// sinew::park_timeout(Duration::from_millis(1)); // nobody unparks: returns after a millisecond
+/// sinew::park_timeout(Duration::from_millis(1)); // no unpark comes: returns after a millisecond
 /// ```
 #[track_caller]
 pub fn park_timeout(timeout: Duration) {
@@ -81,22 +82,22 @@ fn park_until<'a>(
         return park_pinned(wait, token, deadline);
     }
     let epoch = wait.waiter().epoch().bits();
-    // ORDERING: AcqRel: Release publishes the wait, whose epoch `unpark` finds; Acquire shows what
-    // was written before an `unpark` that came first.
+    // ORDERING: AcqRel. Release publishes the wait, whose epoch `notify` finds; Acquire shows the
+    // writes before an `unpark` that came first. Both pair with the AcqRel in `notify`.
     if token.compare_exchange(EMPTY, epoch, Ordering::AcqRel, Ordering::Acquire).is_err() {
-        // ORDERING: Acquire: another may have come since, whose writes must be seen.
+        // ORDERING: Acquire: another `unpark` may have come since, and its writes must be seen.
         token.swap(EMPTY, Ordering::Acquire);
         wait.withdraw();
         return cancel::check_here(who);
     }
     let outcome = wait.suspend(deadline);
-    // Whatever ended the wait, the token is used up.
-    // ORDERING: Acquire: pairs with the Release in `unpark`.
+    // The token is used up, whatever ended the wait. ORDERING: Acquire; pairs with the Release in
+    // `notify`.
     token.swap(EMPTY, Ordering::Acquire);
     cancel::settle(who, outcome);
 }
 
-/// Parks a pinned fiber: the thread sleeps, and looks at the fiber's token when it is woken.
+/// Parks a pinned fiber: its thread sleeps, and checks the fiber's token when it is woken.
 #[cold]
 #[track_caller]
 fn park_pinned(wait: Wait, token: &AtomicU64, deadline: u64) {
@@ -112,31 +113,34 @@ fn park_pinned(wait: Wait, token: &AtomicU64, deadline: u64) {
     cancel::settle(who, outcome);
 }
 
-/// Lets the next `park` of `control` pass, or the one under way.
+/// Lets the `park` that `control` is in return, or else its next one.
 pub(crate) fn unpark(control: &Control) {
     notify(&control.token, || control);
 }
 
-/// Sets a token, and wakes the one that waits for it.
+/// Sets a token, and wakes the fiber or thread that waits for it.
 #[inline(always)]
 fn notify<'a>(token: &AtomicU64, who: impl FnOnce() -> &'a Control) {
-    // ORDERING: AcqRel: Release publishes what the caller wrote before; Acquire shows the wait.
+    // ORDERING: AcqRel. Release publishes the caller's writes; Acquire shows the wait. Both pair
+    // with the exchanges in `park_until`.
     match token.swap(NOTIFIED, Ordering::AcqRel) {
         EMPTY | NOTIFIED => {}
         PINNED => wake_pinned(who(), Outcome::Notified),
-        // The token was the only place where the wait was registered, and we have taken it.
+        // The wait was registered only in the token, and the swap took it out, as `wake_alone`
+        // requires.
         epoch => {
             carrier::wake_alone(who(), Epoch::from_bits(epoch), Outcome::Notified);
         }
     }
 }
 
-/// The token of one wait for a future, which its wakers set.
+/// The token of one wait for a future; the future's wakers set it.
 ///
-/// It serves one call of `block_on` at a time: it is reused only when no waker is left that could set it.
+/// It serves one call of `block_on` at a time, and is reused only when no waker is left that could
+/// set it.
 pub(crate) struct Signal {
     token: AtomicU64,
-    /// The fiber or thread that waits. Written before the token says that it does.
+    /// The fiber or thread that waits. The waiter writes it before it registers in the token.
     who: AtomicPtr<Control>,
 }
 
@@ -145,26 +149,27 @@ impl Signal {
         Signal { token: AtomicU64::new(EMPTY), who: AtomicPtr::new(core::ptr::null_mut()) }
     }
 
-    /// Forgets a wake that came too late for the wait before.
+    /// Discards a wake that came too late for the previous wait.
     pub(crate) fn reset(&mut self) {
         self.token.store(EMPTY, Ordering::Relaxed);
     }
 
-    /// Suspends the running fiber, or blocks the thread, until the signal is given. Returns at once if it was given
-    /// since the last call.
+    /// Suspends the running fiber, or blocks the thread, until the signal is given. Returns at once
+    /// if it was given since the last call.
     #[track_caller]
     pub(crate) fn wait(&self) {
         park_until(WaitKind::Future, clock::NEVER, |who| {
-            // ORDERING: Relaxed: published by the exchange of the token in `park_until`.
+            // ORDERING: Relaxed: the exchange of the token in `park_until` publishes it.
             self.who.store(core::ptr::from_ref(who).cast_mut(), Ordering::Relaxed);
             &self.token
         });
     }
 
-    /// Ends the wait under way, or the next.
+    /// Ends the wait under way, or else the next one.
     fn give(&self) {
-        // SAFETY: read only if the token says that a fiber waits; the waiter publishes the pointer before that. Blocks
-        // are never unmapped; if the wait has ended meanwhile, its epoch matches nothing.
+        // SAFETY: the pointer is read only if the token shows a waiter, which wrote it before it
+        // registered. Blocks are never unmapped. If the wait has ended meanwhile, its epoch matches
+        // nothing.
         notify(&self.token, || unsafe { &*self.who.load(Ordering::Relaxed) });
     }
 }
@@ -179,20 +184,22 @@ impl Wake for Signal {
     }
 }
 
-/// Wakes the thread of a pinned fiber that waits as its thread. May end a later wait of the same
-/// fiber than was meant: every wait looks whether it is over.
+/// Wakes a pinned fiber that waits by blocking its thread.
+///
+/// May end a later wait of the fiber than the caller meant. That is harmless: every wait checks
+/// whether it is over.
 pub(crate) fn wake_pinned(fiber: &Control, outcome: Outcome) {
     let Some(extra) = fiber.extra() else { return };
     let proxy = extra.pinned_as.load(Ordering::Acquire);
     // SAFETY: blocks are never unmapped.
     let Some(proxy) = (unsafe { proxy.as_ref() }) else { return };
-    // ORDERING: Acquire, so that the look after it is one.
+    // ORDERING: Acquire keeps the second load of `pinned_as` after this one.
     let epoch = Epoch::from_bits(extra.pinned_epoch.load(Ordering::Acquire));
     if !core::ptr::eq(extra.pinned_as.load(Ordering::Relaxed), proxy) {
-        // It has gone on, and perhaps to another thread: the number would be that of somebody else's wait.
+        // The fiber has gone on, perhaps on another thread: the epoch may belong to another wait.
         return;
     }
-    // The flags are set before the wait begins, so they are read after it was seen.
+    // The flags are set before the wait begins, so they are read after the wait was seen.
     if outcome == Outcome::Interrupted && fiber.flags().has(Flags::DEAF) {
         return;
     }

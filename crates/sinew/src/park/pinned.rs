@@ -1,18 +1,21 @@
-//! Regions in which a fiber keeps its carrier.
+//! Regions in which a fiber is not suspended.
+//!
+//! A wait in such a region blocks the carrier's thread. The runtime's policy decides whether that
+//! is silent, reported or an error.
 
 use crate::carrier::crew::PinnedWait;
 use crate::carrier::{Carrier, current};
 use crate::fiber::{Control, Flags, WaitKind};
 use crate::report;
 
-/// Runs `f` with the running fiber pinned: it is not suspended until `f` returns.
+/// Runs `f` with the running fiber pinned: the fiber is not suspended until `f` returns.
 ///
-/// For code that cannot bear to have other fibers of the thread run in between: foreign libraries
-/// with state in thread-locals, locks of the operating system. A wait inside blocks the carrier and
-/// all its fibers, and so do [`blocking`](crate::blocking()), files and lookups of names;
-/// [`runtime::Builder::pinned_wait`](crate::runtime::Builder::pinned_wait) decides
-/// whether that is reported, an error, or silent. [`yield_now`](crate::yield_now) inside is an
-/// error. Regions nest. On a plain thread this just calls `f`.
+/// For code that breaks when other fibers of the thread run in between: foreign libraries with
+/// state in thread-locals, locks of the operating system. A wait inside blocks the carrier and all
+/// its fibers. So do [`blocking`](crate::blocking()), files and lookups of names.
+/// [`runtime::Builder::pinned_wait`](crate::runtime::Builder::pinned_wait) decides whether such a
+/// wait is reported, an error, or silent. [`yield_now`](crate::yield_now) inside panics. Regions
+/// nest. On a plain thread this just calls `f`.
 ///
 /// # Examples
 /// ```
@@ -27,7 +30,7 @@ pub fn pinned<R>(f: impl FnOnce() -> R) -> R {
     in_region(Flags::PINNED, f)
 }
 
-/// Runs `f`, in which every wait is an error: a predicate or a hook.
+/// Runs `f`, a predicate or a hook, in which every wait is an error.
 pub(crate) fn without_waiting<R>(f: impl FnOnce() -> R) -> R {
     in_region(Flags(Flags::PINNED.0 | Flags::NO_WAIT.0), f)
 }
@@ -47,7 +50,7 @@ fn in_region<R>(flags: Flags, f: impl FnOnce() -> R) -> R {
     f()
 }
 
-/// Whether the running code could be suspended: it is in a fiber, and not pinned.
+/// Returns whether the running code could be suspended: it is in a fiber that is not pinned.
 ///
 /// # Examples
 /// ```
@@ -69,19 +72,21 @@ pub(crate) fn blocks_here(kind: WaitKind) {
     }
 }
 
-/// Whether the running fiber is pinned and its runtime refuses waits of pinned fibers.
+/// Returns whether the running fiber is pinned and its runtime refuses waits of pinned fibers.
 pub(crate) fn is_refused() -> bool {
     current::fiber()
         .is_some_and(|(carrier, control)| control.flags().has(Flags::PINNED) && refuses(carrier))
 }
 
-/// Whether a wait of a pinned fiber panics. A second panic would end the process, so an unwinding fiber may wait.
+/// Returns whether a wait of a pinned fiber panics. An unwinding fiber may wait: a second panic
+/// would end the process.
 fn refuses(carrier: &Carrier) -> bool {
     carrier.crew().settings.pinned_wait == PinnedWait::Error && !std::thread::panicking()
 }
 
-/// Applies the policy to a pinned fiber that is about to block its carrier. `must` says that the caller cannot be
-/// unwound: then the policy `Error` reports instead.
+/// Applies the policy to a pinned fiber that is about to block its carrier.
+///
+/// `must` says that the caller cannot be unwound: the policy `Error` then reports instead.
 #[track_caller]
 pub(super) fn about_to_block(carrier: &Carrier, control: &Control, kind: WaitKind, must: bool) {
     let operation = kind.operation();

@@ -1,13 +1,14 @@
 //! Context slots: thread-locals of foreign code that belong to a fiber while it runs.
 //!
-//! A slot's hook exchanges the thread-local's content with a place that is given to it. While a
-//! fiber that uses the slot runs, its value is in the thread-local and the carrier's in the place;
-//! while it is suspended, the other way round. That also holds after a migration: what is exchanged
-//! is always the content of the thread that runs the hook.
+//! A slot's hook exchanges the content of the thread-local with a place that it is given. While a
+//! fiber that uses the slot runs, the thread-local has the fiber's value and the place has the
+//! carrier's. While the fiber is suspended, it is the other way round. This also holds after a
+//! migration: the hook always exchanges the content of the thread that it runs on.
 //!
-//! A hook is code of the user's that runs in the middle of a switch. What it throws is kept and
-//! raised by the wait when that has been left in order; what it does to the list of uses, by way of
-//! first-class fibers, is of no harm: uses are counted, and the list is walked by position.
+//! A hook is user code that runs in the middle of a switch. If it panics, the payload is kept, and
+//! the wait raises it after it has taken back its registration. A hook can change the list of uses,
+//! by way of first-class fibers. That does no harm: each use is an `Rc`, and the list is walked by
+//! position.
 
 use crate::carrier::current;
 use crate::fiber::extra::Extra;
@@ -18,13 +19,13 @@ use core::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
-/// A thread-local of other code that shall follow a fiber.
+/// A thread-local of other code that follows a fiber.
 ///
-/// Some libraries keep state in thread-locals that they expect to find again later in the same flow
-/// of control: a current span, a locale, an error code. Fibers of one thread would get in each
-/// other's way there. A slot says how to exchange the state with a value; while
-/// [`enter`](Self::enter) runs, the state is the fiber's own, and is exchanged at each of its
-/// switches. Fibers that use no slot pay nothing.
+/// Some libraries keep state in thread-locals and expect to find it again later in the same flow of
+/// control: a current span, a locale, an error code. Fibers of one thread would overwrite each
+/// other's state there. A slot has a function that exchanges the state with a value. While
+/// [`enter`](Self::enter) runs, the state is the fiber's own, and each switch of the fiber
+/// exchanges it. Fibers that use no slot pay nothing.
 ///
 /// # Examples
 /// ```
@@ -38,7 +39,7 @@ use std::rc::Rc;
 ///     let fibers = [1, 2].map(|depth| {
 ///         sinew::spawn_local(move || {
 ///             SLOT.enter(depth, || {
-///                 sinew::yield_now(); // the other one runs, on the same thread
+///                 sinew::yield_now(); // the other fiber runs, on the same thread
 ///                 assert_eq!(DEPTH.get(), depth);
 ///             })
 ///         })
@@ -73,10 +74,10 @@ impl<T: 'static> Use for UseOf<T> {
 }
 
 impl<T: 'static> ContextSlot<T> {
-    /// A slot whose hook exchanges what it is given with the thread's state.
+    /// Creates a slot. Its hook exchanges the value that it is given with the thread's state.
     ///
-    /// The hook runs at each switch and must not wait. A panic in it is raised in the fiber, out of
-    /// the wait.
+    /// The hook runs at each switch and must not wait. If it panics in a switch, the fiber's wait
+    /// raises that panic.
     ///
     /// # Examples
     /// ```
@@ -91,9 +92,10 @@ impl<T: 'static> ContextSlot<T> {
         ContextSlot { exchange }
     }
 
-    /// Runs `f` with `value` as the state, and gives back what the state is at the end.
+    /// Runs `f` with `value` as the state. Returns the result and the state at the end.
     ///
-    /// On a plain thread the state is `value` while `f` runs, and is put back afterwards.
+    /// On a plain thread the state is `value` while `f` runs, and the old state is restored
+    /// afterwards.
     ///
     /// # Panics
     /// If the hook panics, or loses the value.
@@ -109,7 +111,7 @@ impl<T: 'static> ContextSlot<T> {
     /// assert_eq!((last, STATE.get()), (2, 0));
     /// ```
     pub fn enter<R>(&'static self, value: T, f: impl FnOnce() -> R) -> (R, T) {
-        /// Puts the state back when `f` unwinds.
+        /// Restores the state when `f` unwinds.
         struct Leave<'a>(&'a Rc<dyn Use>, Option<&'static Control>);
         impl Leave<'_> {
             fn leave(&self) {
@@ -143,7 +145,8 @@ impl<T: 'static> ContextSlot<T> {
     }
 }
 
-/// Runs `f` in the running fiber, with `entry` told of each switch away from it, and of each back.
+/// Runs `f` in the running fiber. `entry.exchange` is called at each switch away from the fiber and
+/// at each switch back.
 pub(crate) fn with_use<R>(entry: Rc<dyn Use>, f: impl FnOnce() -> R) -> R {
     struct Forget(&'static Control, Rc<dyn Use>);
     impl Drop for Forget {
@@ -177,13 +180,14 @@ fn forget(control: &Control, entry: &Rc<dyn Use>) {
     drop(removed);
 }
 
-/// Works on the list of uses. `f` must not run code of the user's.
+/// Calls `f` with the list of uses. `f` must not run user code.
 fn with_uses<R>(extra: &Extra, f: impl FnOnce(&mut Vec<Rc<dyn Use>>) -> R) -> R {
-    // SAFETY: the list belongs to the fiber, whose thread we are on, and `f` is a few moves.
+    // SAFETY: the list belongs to the fiber, and this is the fiber's thread. `f` only moves
+    // entries, so it does not call this function again.
     f(unsafe { &mut *extra.slots.get() })
 }
 
-/// Runs the hooks of all uses, in the order of `positions`.
+/// Runs the hooks of all uses: the outermost first if `inwards`, otherwise the innermost first.
 fn exchange_all(control: &Control, inwards: bool) {
     let Some(extra) = control.extra() else { return };
     let count = with_uses(extra, |uses| uses.len());
@@ -191,8 +195,8 @@ fn exchange_all(control: &Control, inwards: bool) {
         let position = if inwards { step } else { count - 1 - step };
         let Some(used) = with_uses(extra, |uses| uses.get(position).cloned()) else { continue };
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| used.exchange())) {
-            // The first one counts; the wait raises it when it has been left. The unwinding of a first-class fiber
-            // must not be lost, so it comes before a panic.
+            // The first panic is kept, and the wait raises it at its end. The unwinding of a
+            // first-class fiber must not be lost, so it replaces a panic.
             let before = extra.pending_panic.take();
             let (kept, lost) = match before {
                 Some(first) if !sinew_context::is_unwind(&*panic) => (first, Some(panic)),
@@ -205,12 +209,12 @@ fn exchange_all(control: &Control, inwards: bool) {
     }
 }
 
-/// Puts the carrier's states back, before the fiber is suspended. Innermost first.
+/// Restores the carrier's states before the fiber is suspended. Innermost first.
 pub(crate) fn swap_out(control: &Control) {
     exchange_all(control, false);
 }
 
-/// Puts the fiber's states in place, when it runs again. Outermost first.
+/// Restores the fiber's states when it runs again. Outermost first.
 pub(crate) fn swap_in(control: &Control) {
     exchange_all(control, true);
 }

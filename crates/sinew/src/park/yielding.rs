@@ -1,4 +1,4 @@
-//! Letting others run.
+//! Letting the other fibers of a carrier run.
 
 use super::{is_unwinding, slots};
 use crate::cancel;
@@ -7,10 +7,10 @@ use crate::clock;
 use crate::fiber::state::Outcome;
 use crate::fiber::{Control, Flags};
 
-/// Lets the other ready fibers of this carrier run before it goes on.
+/// Lets the other ready fibers of this carrier run before the caller continues.
 ///
-/// Costs a few nanoseconds. On a plain thread it is [`std::thread::yield_now`]. A cancelled fiber
-/// is unwound from here.
+/// Costs a few nanoseconds. On a plain thread it calls [`std::thread::yield_now`]. A cancelled
+/// fiber is unwound from here.
 ///
 /// # Panics
 /// If the fiber is [pinned](crate::pinned).
@@ -28,15 +28,15 @@ use crate::fiber::{Control, Flags};
 #[inline(always)]
 #[track_caller]
 pub fn yield_now() {
-    // Always inlined: on its own, the function would save and restore six registers that its caller
-    // seldom uses.
+    // Always inlined: out of line, the function would save and restore six registers that its
+    // caller seldom uses.
     let Some((carrier, me)) = current::running() else {
         return std::thread::yield_now();
     };
     if me.flags().has(Flags::SLOW_YIELD) || std::thread::panicking() {
         return yield_the_long_way(carrier, me);
     }
-    // SAFETY: a running fiber is in no queue; it runs on its carrier.
+    // SAFETY: `me` runs on `carrier`, and a running fiber is in no queue.
     unsafe { dispatch::go_behind(carrier, me) };
 }
 
@@ -59,7 +59,8 @@ fn yield_the_long_way(carrier: &'static Carrier, me: &'static Control) {
     cancel::check_here(me);
 }
 
-/// Lets others run, whatever the fiber is in.
+/// Lets the other fibers run, also if the caller is unwinding or uses context slots. Does not raise
+/// a cancellation.
 pub(crate) fn let_others_run(carrier: &Carrier, me: &Control) {
     let unwinding = is_unwinding(carrier, me);
     let rebind = unwinding && me.flags().has(Flags::MIGRATABLE);
@@ -74,7 +75,7 @@ pub(crate) fn let_others_run(carrier: &Carrier, me: &Control) {
     if slots {
         slots::swap_out(me);
     }
-    // SAFETY: a running fiber is in no queue; it runs on its carrier.
+    // SAFETY: `me` runs on `carrier`, and a running fiber is in no queue.
     unsafe {
         if me.flags().has(Flags::EMBEDDED) {
             carrier.behind_all(me);
@@ -95,8 +96,8 @@ pub(crate) fn let_others_run(carrier: &Carrier, me: &Control) {
     }
 }
 
-/// Lets others run before each wait, for tests: what a wait is about may change meanwhile. Not in a manager, which
-/// promises in which turn a fiber goes on.
+/// Lets other fibers run before each wait, for tests: they may change the awaited condition. Not in
+/// a manager, which promises the order in which fibers run.
 #[cfg(sinew_force_yield)]
 pub(crate) fn before_a_wait() {
     if let Some((carrier, me)) = current::fiber()
@@ -106,7 +107,7 @@ pub(crate) fn before_a_wait() {
     }
 }
 
-/// Whether the deadline of a scope that `who` is in has passed.
+/// Returns whether the deadline of a scope that `who` is in has passed.
 pub(crate) fn deadline_passed(who: &Control) -> bool {
     super::scope_deadline(who) != clock::NEVER && super::scope_deadline(who) <= clock::now()
 }
