@@ -12,10 +12,11 @@
 //! was given is lost, and nothing has to be passed on. The waiter is made to run when the lock was
 //! released.
 //!
-//! A waiter that finds itself granted needs no lock. A thread may see that its wait was claimed
-//! before it was given anything; like one that leaves for another reason it takes the lock, and then
-//! knows: it was granted, or it unlinks itself, or somebody who tried in vain has done that. It
-//! returns, or raises, after that: nodes never dangle.
+//! A waiter that finds its node granted needs no lock. A thread may see that its wait was claimed
+//! before its node is granted. It then takes the lock, like a waiter that leaves for another
+//! reason, and finds one of three cases: its node is granted; or the node is still linked, and the
+//! waiter unlinks it; or a granter has unlinked it and then failed to claim the wait. The waiter
+//! returns or raises only after that, so nodes never dangle.
 
 use super::{Wait, Waiter};
 use crate::cancel;
@@ -31,10 +32,10 @@ use core::ptr;
 
 /// One waiter in a list.
 pub(crate) struct Node<P> {
-    /// What the two sides have to say to each other. The granter touches it under the lock.
+    /// Data that the waiter and the granter exchange. The granter touches it under the lock.
     payload: *const P,
     waiter: Waiter,
-    /// Whether the wait is registered in other lists as well.
+    /// Whether the wait is registered in other lists too.
     several: bool,
     granted: AtomicBool,
     linked: Cell<bool>,
@@ -48,7 +49,8 @@ impl<P> Node<P> {
         Node::of(wait.waiter(), payload, false)
     }
 
-    /// One of several nodes of the same wait: others may end it, so that it takes an exchange.
+    /// Creates one of several nodes of a wait. Claiming it takes a compare-exchange, because a
+    /// granter in another list may end the wait.
     pub(crate) fn one_of_several(wait: &Wait, payload: &P) -> Node<P> {
         Node::of(wait.waiter(), payload, true)
     }
@@ -67,41 +69,41 @@ impl<P> Node<P> {
         }
     }
 
-    /// A node that stands in a list and does not wait: it is never claimed.
+    /// Creates a node that stands in a list without a wait. It is never claimed.
     pub(crate) fn marker(payload: &P) -> Node<P> {
         Node::of(Waiter::NONE, payload, false)
     }
 
-    /// What the waiter brought.
+    /// Returns the waiter's payload.
     #[inline(always)]
     pub(crate) fn payload(&self) -> &P {
-        // SAFETY: it outlives the node: both belong to the waiter, who made it first.
+        // SAFETY: the payload outlives the node: both belong to the waiter, which made the payload
+        // first.
         unsafe { &*self.payload }
     }
 
-    /// Who waits.
     pub(crate) fn waiter(&self) -> Waiter {
         self.waiter
     }
 
-    /// Ends the wait of a node that was taken out of its list, if nobody has.
+    /// Ends the wait of a node that was taken out of its list, unless the wait was ended before.
     #[inline(always)]
     pub(crate) fn claim(&self) -> Option<Claimed> {
         if self.several { self.waiter.claim() } else { self.waiter.claim_alone() }
     }
 
-    /// Marks a node whose wait was claimed: the waiter has what it waited for. Nobody else touches
-    /// the node after this, or the payload.
+    /// Marks a claimed node: its waiter has been served. After this the granter touches neither the
+    /// node nor the payload.
     #[inline(always)]
     pub(crate) fn grant(&self) {
-        // ORDERING: Release: what was given; pairs with the Acquire in `is_granted`.
+        // ORDERING: Release publishes the gift; pairs with the Acquire in `is_granted`.
         self.granted.store(true, Ordering::Release);
     }
 
-    /// Whether the waiter has what it waited for.
+    /// Returns whether a granter has served the waiter.
     #[inline(always)]
     pub(crate) fn is_granted(&self) -> bool {
-        // ORDERING: Acquire: pairs with the Release in `grant`.
+        // ORDERING: Acquire; pairs with the Release in `grant`.
         self.granted.load(Ordering::Acquire)
     }
 
@@ -110,15 +112,15 @@ impl<P> Node<P> {
     }
 }
 
-/// Waiters in the order of their coming.
+/// Waiters in their order of arrival.
 ///
-/// One word: the first one's link to its predecessor leads to the last.
+/// One word: `previous` of the first node points to the last node.
 pub(crate) struct List<P> {
     pub(super) first: *const Node<P>,
 }
 
-// SAFETY: nodes are touched under the lock of the object. Whether payloads may go from thread to
-// thread is up to whoever has the list.
+// SAFETY: nodes are touched under the lock of the object. The owner of the list decides whether its
+// payloads may go from thread to thread.
 unsafe impl<P> Send for List<P> {}
 
 impl<P> List<P> {
@@ -129,18 +131,18 @@ impl<P> List<P> {
     /// Appends a node.
     ///
     /// # Safety
-    /// The node is in no list, and stays where it is until it was taken out of this one.
+    /// The node is in no list. It stays where it is until it is taken out of this list.
     #[inline(always)]
     pub(crate) unsafe fn push(&mut self, node: Pin<&Node<P>>) {
         let node = node.get_ref();
         node.linked.set(true);
         node.next.set(ptr::null());
-        // SAFETY: what is linked is alive.
+        // SAFETY: linked nodes are alive.
         match unsafe { self.first.as_ref() } {
             Some(first) => {
                 let last = first.previous.replace(node);
                 node.previous.set(last);
-                // SAFETY: the same.
+                // SAFETY: linked nodes are alive.
                 unsafe { (*last).next.set(node) };
             }
             None => {
@@ -150,15 +152,15 @@ impl<P> List<P> {
         }
     }
 
-    /// Puts a node before the others.
+    /// Puts a node before all others.
     ///
     /// # Safety
-    /// As for [`push`](Self::push).
+    /// The node is in no list. It stays where it is until it is taken out of this list.
     pub(crate) unsafe fn push_first(&mut self, node: Pin<&Node<P>>) {
         let node = node.get_ref();
         node.linked.set(true);
         node.next.set(self.first);
-        // SAFETY: what is linked is alive.
+        // SAFETY: linked nodes are alive.
         let last = match unsafe { self.first.as_ref() } {
             Some(first) => first.previous.replace(node),
             None => node,
@@ -167,43 +169,43 @@ impl<P> List<P> {
         self.first = node;
     }
 
-    /// Takes out the first.
+    /// Takes out the first node.
     #[inline(always)]
     pub(crate) fn pop<'a>(&mut self) -> Option<&'a Node<P>> {
-        // SAFETY: what is linked is alive, and stays so while the lock is held: its waiter has to
-        // take that before it leaves.
+        // SAFETY: a linked node is alive, and stays alive while the lock is held: its waiter takes
+        // the lock before it leaves.
         let first = unsafe { self.first.as_ref()? };
         self.remove(first);
         Some(first)
     }
 
-    /// Takes out a node that is in this list.
+    /// Takes out a node of this list.
     #[inline(always)]
     pub(crate) fn remove(&mut self, node: &Node<P>) {
         debug_assert!(node.linked.get());
         node.linked.set(false);
         let (previous, next) = (node.previous.get(), node.next.get());
-        // SAFETY: what is linked is alive, and a list with something in it has a first.
+        // SAFETY: linked nodes are alive, and a list that is not empty has a first node.
         unsafe {
             if ptr::eq(self.first, node) {
                 self.first = next;
             } else {
                 (*previous).next.set(next);
             }
-            // The last one is known to the first.
+            // The first node points to the last.
             if let Some(after) = next.as_ref().or(self.first.as_ref()) {
                 after.previous.set(previous);
             }
         }
     }
 
-    /// The first one, which stays.
+    /// Returns the first node without taking it out.
     pub(crate) fn first(&self) -> Option<&Node<P>> {
-        // SAFETY: what is linked is alive.
+        // SAFETY: linked nodes are alive.
         unsafe { self.first.as_ref() }
     }
 
-    /// How many there are.
+    /// Counts the nodes.
     pub(crate) fn count(&self) -> usize {
         let mut count = 0;
         self.find(|_| {
@@ -213,10 +215,10 @@ impl<P> List<P> {
         count
     }
 
-    /// The first one of which `is` is true, which stays.
+    /// Returns the first node of which `is` is true, without taking it out.
     pub(crate) fn find(&self, mut is: impl FnMut(&P) -> bool) -> Option<&Node<P>> {
         let mut next = self.first;
-        // SAFETY: what is linked is alive.
+        // SAFETY: linked nodes are alive.
         while let Some(node) = unsafe { next.as_ref() } {
             if is(node.payload()) {
                 return Some(node);
@@ -226,8 +228,8 @@ impl<P> List<P> {
         None
     }
 
-    /// Takes out the first whose wait can be ended, and ends it; `give` then gives it what it waits
-    /// for. The caller makes it run when it has released the lock.
+    /// Takes out nodes until the wait of one can be ended, ends that wait, and calls `give` to
+    /// serve the waiter. The caller makes the waiter run after it has released the lock.
     #[inline(always)]
     pub(crate) fn grant_one<R>(&mut self, give: impl FnOnce(&P) -> R) -> Option<(Claimed, R)> {
         let (node, claimed) = self.claim_one()?;
@@ -236,8 +238,8 @@ impl<P> List<P> {
         Some((claimed, given))
     }
 
-    /// Takes out the first whose wait can be ended, and ends it. Made to run without being granted
-    /// anything, it waits again.
+    /// Takes out nodes until the wait of one can be ended, and ends that wait. A waiter that is
+    /// made to run without a grant waits again.
     #[inline(always)]
     fn claim_one<'a>(&mut self) -> Option<(&'a Node<P>, Claimed)> {
         while let Some(node) = self.pop() {
@@ -248,10 +250,11 @@ impl<P> List<P> {
         None
     }
 
-    /// The same, but for nodes of the wait of the caller itself.
+    /// Takes out nodes until the wait of one can be ended, and ends that wait. Skips the nodes of
+    /// the caller, which waits in `wait`.
     pub(crate) fn claim_another<'a>(&mut self, wait: &Wait) -> Option<(&'a Node<P>, Claimed)> {
         let mut next = self.first;
-        // SAFETY: what is linked is alive, and stays so while the lock is held.
+        // SAFETY: a linked node is alive, and stays alive while the lock is held.
         while let Some(node) = unsafe { next.as_ref() } {
             next = node.next.get();
             if node.waiter.control() == wait.waiter().control() {
@@ -266,15 +269,15 @@ impl<P> List<P> {
     }
 }
 
-/// Waiters whose waits have ended under a lock, to be made to run when it was released.
+/// Waiters that were claimed under a lock, to be made to run after its release.
 pub(crate) struct Wakes {
-    /// The first `len` are there.
+    /// The first `len` elements are initialized.
     claimed: [MaybeUninit<Claimed>; Wakes::MOST],
     len: usize,
 }
 
 impl Wakes {
-    /// How many there is room for.
+    /// The capacity.
     const MOST: usize = 16;
 
     #[inline(always)]
@@ -286,29 +289,30 @@ impl Wakes {
         self.len == Wakes::MOST
     }
 
-    /// Adds one. There is room for it.
+    /// Adds a waiter. The caller has checked that there is room.
     pub(crate) fn push(&mut self, claimed: Claimed) {
         self.claimed[self.len].write(claimed);
         self.len += 1;
     }
 
-    /// Makes all of them run, once, after those that are ready.
+    /// Empties the set and makes its waiters run after the fibers that are ready.
     #[inline(always)]
     pub(crate) fn resume_in_turn(&mut self) {
         for claimed in &self.claimed[..core::mem::take(&mut self.len)] {
-            // SAFETY: one of the first.
+            // SAFETY: one of the first `len` elements.
             unsafe { claimed.assume_init() }.resume_in_turn();
         }
     }
 
-    /// Makes all of them run, once. True if there was room for no more, and there may be others.
+    /// Empties the set and makes its waiters run. Returns whether the set was full: then there may
+    /// be more waiters to wake.
     //
-    // By reference: there is room for many, and moving that would cost more than waking one.
+    // By reference: moving the whole array would cost more than waking one waiter.
     #[inline(always)]
     pub(crate) fn resume(&mut self) -> bool {
         let full = self.is_full();
         for claimed in &self.claimed[..core::mem::take(&mut self.len)] {
-            // SAFETY: one of the first.
+            // SAFETY: one of the first `len` elements.
             unsafe { claimed.assume_init() }.resume();
         }
         full
@@ -320,20 +324,20 @@ impl Wakes {
 pub(crate) enum Ended<R> {
     /// There was nothing to wait for.
     AtOnce(R),
-    /// Somebody gave what was waited for.
+    /// A granter has served the waiter.
     Granted,
     /// The deadline passed.
     TimedOut,
 }
 
-/// What a wait is for, until when it may last, and what else its end depends on.
+/// The object and the limits of a wait.
 #[derive(Clone, Copy)]
 pub(crate) struct Terms {
     pub(crate) kind: WaitKind,
     pub(crate) address: usize,
     pub(crate) deadline: u64,
-    /// Whether the wait must not be left by unwinding: it blocks the thread where a fiber may not
-    /// wait. The caller masks it as well.
+    /// Whether the wait must not be left by unwinding. It then blocks the thread where a fiber may
+    /// not wait. The caller masks cancellation as well.
     pub(crate) must: bool,
 }
 
@@ -343,13 +347,15 @@ impl Terms {
     }
 }
 
-/// Waits in a list. `enter` is called under the lock: it finds that there is nothing to wait for,
-/// or links the node. `leave` takes it out again, if nobody has, and may wake others for that; it is
-/// called without a node as long as there may be more to wake.
+/// Waits in a list.
 ///
-/// Raises if the waiter is cancelled, but not if it has been given something: what was asked of it
-/// meanwhile is then raised by its next wait. What runs under the lock must not panic, nor run code
-/// of the user's.
+/// `enter` is called under the lock. It links the node, or returns a result if there is nothing to
+/// wait for. `leave` is called under the lock with a node that is still linked and takes it out. It
+/// may end the waits of others in turn; while there may be more of these, it is called again
+/// without a node.
+///
+/// Raises if the waiter is cancelled, unless a granter has served it: then its next wait raises the
+/// cancellation. Code under the lock must neither panic nor run user code.
 #[inline(always)]
 #[track_caller]
 pub(crate) fn wait_in<S, P, R>(
@@ -362,7 +368,7 @@ pub(crate) fn wait_in<S, P, R>(
     wait_after(lock, terms, payload, enter, || (), leave)
 }
 
-/// The same, with something to be done between entering the list and suspending.
+/// Waits in a list as [`wait_in`] does, and calls `then` between entering the list and suspending.
 #[inline(always)]
 #[track_caller]
 pub(crate) fn wait_after<S, P, R>(
@@ -386,7 +392,8 @@ pub(crate) fn wait_after<S, P, R>(
     }
 }
 
-/// The same once, of a wait that has just begun: nothing if the waiter was woken for something else.
+/// Goes once through the loop of [`wait_after`], with a wait that has just begun. Returns `None` if
+/// the waiter was woken for another reason.
 #[inline(always)]
 #[track_caller]
 pub(crate) fn wait_begun<S, P, R>(
@@ -407,7 +414,7 @@ pub(crate) fn wait_begun<S, P, R>(
         return Some(Ended::AtOnce(result));
     }
     {
-        // The node is linked, so that this frame must not go.
+        // The node is linked, so this frame must not go.
         let guard = NeverUnwinds("a lock that was unlocked");
         then();
         core::mem::forget(guard);
@@ -425,7 +432,7 @@ pub(crate) fn wait_begun<S, P, R>(
     (outcome == Outcome::TimedOut && terms.deadline <= clock::now()).then_some(Ended::TimedOut)
 }
 
-/// Ends the process if something unwinds that must not: somebody has a pointer to its frame.
+/// Aborts the process if a frame unwinds to which another thread may have a pointer.
 pub(crate) struct NeverUnwinds(pub(crate) &'static str);
 
 impl Drop for NeverUnwinds {
@@ -434,7 +441,7 @@ impl Drop for NeverUnwinds {
     }
 }
 
-/// Takes the node out of the list, if it is there; true if it was granted.
+/// Takes the node out of the list, if it is still there. Returns whether it was granted.
 #[cold]
 fn leave_list<S, P>(
     lock: &SpinLock<S>,

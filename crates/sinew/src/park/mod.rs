@@ -274,7 +274,8 @@ impl Wait {
     pub(crate) fn abandon(self) {
         let Wait { control, carrier, epoch, pinned, marked } = self;
         let plain = !carrier.is_null() && !control.flags().has(Flags::ROAMING) && !marked;
-        // Otherwise only its own thread could end the wait, while the fiber does not run.
+        // Only this thread can end a plain wait that is not registered, and only while the fiber
+        // does not run.
         if !plain || !control.wake.claim_alone(epoch, Outcome::Notified) {
             withdraw(control, carrier, epoch, pinned, marked);
         }
@@ -568,7 +569,7 @@ fn scope_deadline(who: &Control) -> u64 {
 /// in the middle of an unwinding, the count belongs to the running fiber. While one is, the running
 /// fiber counts as unwinding if a panic was seen to begin in it: by the panic hook, by
 /// sinew-context, which unwinds first-class fibers, or by the code of sinew that raised the panic
-/// or passed it on. If a panic ended whose beginning was not seen (another hook has replaced
+/// or passed it on. If a panic has ended that was not seen to begin (another hook has replaced
 /// sinew's), every fiber counts as unwinding then. A fiber that counts wrongly hears of its
 /// cancellation when no fiber of the thread unwinds any more.
 pub(crate) fn is_unwinding(carrier: &Carrier, control: &Control) -> bool {
@@ -582,7 +583,7 @@ pub(crate) fn is_unwinding(carrier: &Carrier, control: &Control) -> bool {
         || PANICS_UNSEEN.load(Ordering::Relaxed)
 }
 
-/// Whether a panic has ended whose beginning was not seen.
+/// Whether a panic has ended that was not seen to begin.
 static PANICS_UNSEEN: AtomicBool = AtomicBool::new(false);
 
 /// Notes that a panic with this payload has ended a fiber.

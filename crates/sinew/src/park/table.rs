@@ -1,11 +1,11 @@
-//! Who waits for what, by address: for objects that have no room for a list of their own.
+//! Waiters by address, for objects that have no room for a list of their own.
 //!
-//! The table has a fixed number of buckets, each under its lock. In a bucket there is a queue for
-//! every key that somebody waits for; a queue's head lies in the entry of its first waiter, and
-//! moves to the next one when that leaves. So nothing is allocated, waiters of one key come first
-//! in, first out, and many waiters of one key do not slow others of the same bucket down.
+//! The table has a fixed number of buckets, each under its lock. A bucket has a queue for each key
+//! that has waiters. The head of a queue lies in the entry of its first waiter, and moves to the
+//! next entry when that waiter leaves. So nothing is allocated, the waiters of a key are served
+//! first in, first out, and many waiters of one key do not slow down other keys of the bucket.
 //!
-//! `list` has the protocol by which waits are entered, granted and left.
+//! `list` has the protocol by which waiters enter, are granted and leave.
 
 use super::list::{Ended, List, Node, Terms, Wakes, wait_in};
 use crate::primitive::{Cell, SpinLock};
@@ -13,17 +13,19 @@ use core::cell::UnsafeCell;
 use core::pin::Pin;
 use core::ptr;
 
-/// Buckets; those that are never used are never resident.
+/// Number of buckets. Buckets that are never used are never resident.
 const BUCKETS: usize = if cfg!(sinew_loom) { 1 } else { 4096 };
 
-/// What is waited for: an address, and what tells apart the objects that live there one after the
-/// other, for those who cannot be sure that nobody waits when one goes.
+/// The object of a wait: an address and a generation.
+///
+/// The generation tells apart several queues of one object, or objects that live at one address in
+/// turn and may have waiters when they are dropped.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct Key {
     address: usize,
     generation: u64,
-    /// What the bucket is chosen by; follows from the others.
+    /// Selects the bucket. Computed from the other fields.
     spread: u64,
 }
 
@@ -39,41 +41,41 @@ impl Key {
         Key::with_generation(ptr::from_ref(object).cast::<()>().addr(), 0)
     }
 
-    /// One of several keys of an object, all in the same bucket.
+    /// Returns one of several keys of an object. All of them are in one bucket.
     pub(crate) fn with_generation(address: usize, generation: u64) -> Key {
         Key { address, generation, spread: address as u64 >> 3 }
     }
 
-    /// The key whose bytes these are; of any others, one for which nobody waits.
+    /// Rebuilds a key from its bytes. Bytes that are no key's give a key without waiters.
     pub(crate) fn from_bytes(bytes: [u8; size_of::<Key>()]) -> Key {
-        // SAFETY: three numbers without padding, of which any are allowed.
+        // SAFETY: a key is three integers without padding, and any bit pattern is valid.
         unsafe { core::mem::transmute(bytes) }
     }
 
-    /// One of many keys of something that has a number in the place of an address, which cannot be
-    /// taken for one.
+    /// Returns one of many keys of an object that has a number instead of an address. The result
+    /// has an odd address, so it is no key of an aligned object.
     pub(crate) fn numbered(number: u64, key: u64) -> Key {
         let spread = number.wrapping_add(key.wrapping_mul(0xD6E8_FEB8_6659_FD93));
         Key { address: number as usize * 2 + 1, generation: key, spread }
     }
 
-    /// Which of its object's keys this is.
+    /// Returns the number of the key within its object.
     pub(crate) fn number(self) -> u64 {
         self.generation
     }
 }
 
-/// What a waiter says of itself.
+/// A waiter's data in the table.
 pub(crate) struct Entry {
     key: Key,
-    /// Of two kinds of waiters, which it is: those who want the object for themselves, or to share
-    /// it. Others are all of one kind.
+    /// Whether the waiter wants to share the object. False for a waiter that wants it exclusively,
+    /// and for all waiters of objects that cannot be shared.
     pub(crate) shares: bool,
-    /// A number that means something to the two sides.
+    /// A number that the waiter and the granter exchange.
     pub(crate) word: Cell<usize>,
-    /// Whether it is to stand before the others.
+    /// Whether the waiter goes to the front of the queue.
     pub(crate) ahead: Cell<bool>,
-    /// Who is to be the owner of what is handed over.
+    /// The owner to be written into a lock that is handed over to this waiter.
     pub(crate) heir: Cell<usize>,
     queue: UnsafeCell<Head>,
 }
@@ -83,7 +85,7 @@ impl Entry {
         self.key
     }
 
-    /// Where in an entry its key is, for those who look from outside.
+    /// Offset of the key in an entry. `inspect` copies the key from there.
     pub(crate) const KEY: usize = core::mem::offset_of!(Entry, key);
 
     pub(crate) fn new(key: Key, shares: bool, word: usize) -> Entry {
@@ -93,10 +95,10 @@ impl Entry {
     }
 }
 
-/// The head of a queue. Only that in the first entry of a queue is used.
+/// The head of a queue. Only the head in the first entry of a queue is in use.
 struct Head {
     waiters: List<Entry>,
-    /// How many of them share, and how many do not.
+    /// How many waiters do not share, and how many do.
     counts: [usize; 2],
     next: *const Node<Entry>,
     previous: *const Node<Entry>,
@@ -108,7 +110,7 @@ impl Head {
     }
 }
 
-/// Queues of several keys: the first entry of each, linked.
+/// Queues of several keys: the first entries of all queues, linked.
 pub(crate) struct Bucket {
     first: *const Node<Entry>,
 }
@@ -131,20 +133,20 @@ const fn empty() -> [Aligned; BUCKETS] {
     [const { Aligned(SpinLock::new(Bucket { first: ptr::null() })) }; BUCKETS]
 }
 
-/// Makes the table of an execution.
+/// Makes the table of one loom execution.
 #[cfg(sinew_loom)]
 pub(crate) fn prepare() {
     let _: &[Aligned] = &*TABLE;
 }
 
-/// Whether an address is in the table.
+/// Returns whether an address is in the table.
 #[cfg(not(sinew_loom))]
 pub(crate) fn is_within(address: usize) -> bool {
     let start = (&raw const TABLE).addr();
     (start..start + size_of_val(&TABLE)).contains(&address)
 }
 
-/// The bucket in which `key` is.
+/// Returns the bucket of `key`.
 #[inline(always)]
 pub(crate) fn bucket(key: Key) -> &'static SpinLock<Bucket> {
     let spread = key.spread.wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -152,10 +154,10 @@ pub(crate) fn bucket(key: Key) -> &'static SpinLock<Bucket> {
 }
 
 impl Bucket {
-    /// The first waiter for `key`.
+    /// Returns the first waiter for `key`.
     fn head(&self, key: Key) -> Option<&Node<Entry>> {
         let mut next = self.first;
-        // SAFETY: what is linked is alive; heads are changed under the lock.
+        // SAFETY: linked entries are alive, and heads change only under the lock.
         unsafe {
             while let Some(node) = next.as_ref() {
                 if node.payload().key == key {
@@ -167,19 +169,20 @@ impl Bucket {
         None
     }
 
-    /// The queue of `key`, if anybody waits for it.
+    /// Returns the queue of `key`, if it has waiters.
     pub(crate) fn queue(&mut self, key: Key) -> Option<Queue<'_>> {
         let head = ptr::from_ref(self.head(key)?);
         Some(Queue { bucket: self, head })
     }
 
-    /// Appends a waiter, or puts it before the others, as it says.
+    /// Appends a waiter, or puts it at the front if its entry says `ahead`.
     ///
     /// # Safety
-    /// As for [`List::push`].
+    /// The node is in no list. It stays where it is until it is taken out of the bucket.
     pub(crate) unsafe fn push(&mut self, node: Pin<&Node<Entry>>) {
         let entry = node.get_ref().payload();
-        // SAFETY: heads are changed under the lock.
+        // SAFETY: linked entries are alive, and heads change only under the lock. The caller keeps
+        // the node in place.
         unsafe {
             let head = match self.queue(entry.key) {
                 Some(queue) if entry.ahead.get() => return queue.push_first(node),
@@ -199,7 +202,7 @@ impl Bucket {
         }
     }
 
-    /// Takes out a waiter that is in the bucket.
+    /// Takes out a waiter of this bucket.
     pub(crate) fn remove(&mut self, node: &Node<Entry>) {
         let key = node.payload().key;
         if let Some(mut queue) = self.queue(key) {
@@ -208,7 +211,7 @@ impl Bucket {
     }
 }
 
-/// Those who wait for one key. At least one does when it is made.
+/// The waiters for one key. There is at least one when the value is made.
 pub(crate) struct Queue<'a> {
     bucket: &'a mut Bucket,
     head: *const Node<Entry>,
@@ -216,41 +219,41 @@ pub(crate) struct Queue<'a> {
 
 impl Queue<'_> {
     fn head(&self) -> Option<*mut Head> {
-        // SAFETY: what is linked is alive.
+        // SAFETY: linked entries are alive.
         unsafe { self.head.as_ref() }.map(|node| node.payload().queue.get())
     }
 
-    /// The first waiter.
+    /// Returns the first waiter.
     pub(crate) fn first(&self) -> Option<&Node<Entry>> {
-        // SAFETY: what is linked is alive.
+        // SAFETY: linked entries are alive.
         unsafe { self.head.as_ref() }
     }
 
-    /// How many waiters share, or do not.
+    /// Counts the waiters that share, or those that do not.
     pub(crate) fn count(&self, shares: bool) -> usize {
-        // SAFETY: heads are changed under the lock, which the caller has.
+        // SAFETY: heads change only under the lock, which the caller holds.
         self.head().map_or(0, |head| unsafe { (*head).counts[usize::from(shares)] })
     }
 
-    /// Takes out a waiter that is in the queue.
+    /// Takes out a waiter of this queue.
     pub(crate) fn remove(&mut self, node: &Node<Entry>) {
         let Some(head) = self.head() else { return };
-        // SAFETY: heads are changed under the lock; what is linked is alive.
+        // SAFETY: heads change only under the lock, and linked entries are alive.
         unsafe {
             (*head).counts[usize::from(node.payload().shares)] -= 1;
             (*head).waiters.remove(node);
             if ptr::eq(node, self.head) {
-                // What is left behind is written anew before it is used again.
+                // The old head is written anew before it is used again.
                 self.pass_on(&*head);
             }
         }
     }
 
-    /// Puts a waiter before the others.
+    /// Puts a waiter before all others.
     unsafe fn push_first(mut self, node: Pin<&Node<Entry>>) {
         let Some(head) = self.head() else { return };
-        // SAFETY: heads are changed under the lock; what is linked is alive; the rest is the
-        // caller's promise.
+        // SAFETY: heads change only under the lock, and linked entries are alive. The caller keeps
+        // the node in place.
         unsafe {
             (*head).counts[usize::from(node.payload().shares)] += 1;
             (*head).waiters.push_first(node);
@@ -258,11 +261,12 @@ impl Queue<'_> {
         }
     }
 
-    /// Moves the head of the queue to the waiter that is now the first, if there is one.
+    /// Moves the head of the queue into the first waiter's entry, or unlinks the queue if it is
+    /// empty.
     unsafe fn pass_on(&mut self, head: &Head) {
         let first = head.waiters.first;
         let (previous, next) = (head.previous, head.next);
-        // SAFETY: heads are changed under the lock; what is linked is alive.
+        // SAFETY: heads change only under the lock, and linked entries are alive.
         unsafe {
             let (before, after) = match first.as_ref() {
                 Some(node) => {
@@ -282,17 +286,17 @@ impl Queue<'_> {
         self.head = first;
     }
 
-    /// Takes out the first waiter, ends its wait, and lets `give` tell it more; false if the wait has
-    /// been ended.
+    /// Takes out the first waiter, ends its wait, and calls `give` to serve it. Returns false if
+    /// the wait was ended before.
     pub(crate) fn grant_first(&mut self, wakes: &mut Wakes, give: impl FnOnce(&Entry)) -> bool {
         self.grant(self.head, wakes, give)
     }
 
-    /// Takes out the first waiter of which `is` is true and whose wait can be ended, and ends it;
-    /// false if there is none.
+    /// Takes out waiters of which `is` is true until the wait of one can be ended, and ends that
+    /// wait. Returns false if there is none.
     pub(crate) fn grant_one(&mut self, wakes: &mut Wakes, is: impl Fn(&Entry) -> bool) -> bool {
         while let Some(head) = self.head() {
-            // SAFETY: heads are changed under the lock; what is linked is alive.
+            // SAFETY: heads change only under the lock, and linked entries are alive.
             let found = unsafe { (*head).waiters.find(&is).map(ptr::from_ref) };
             let Some(found) = found else { return false };
             if self.grant(found, wakes, |_| ()) {
@@ -308,8 +312,9 @@ impl Queue<'_> {
         wakes: &mut Wakes,
         give: impl FnOnce(&Entry),
     ) -> bool {
-        // SAFETY: alive as long as the lock is held, also when it is not linked any more: its waiter
-        // has to take the lock before it leaves, or was claimed by us.
+        // SAFETY: the node is alive while the lock is held, also after it is unlinked: its waiter
+        // takes the lock before it leaves, unless it finds a grant, which only this function gives
+        // below.
         let Some(node) = (unsafe { node.as_ref() }) else { return false };
         self.remove(node);
         let Some(claimed) = node.claim() else { return false };
@@ -320,8 +325,10 @@ impl Queue<'_> {
     }
 }
 
-/// Waits for `key`. `still` is asked under the lock of the bucket: if it says no, there is nothing
-/// to wait for. `left` is told under the lock when the waiter leaves without being granted.
+/// Waits for the key of `entry`.
+///
+/// `still` is called under the lock of the bucket; false means that there is nothing to wait for.
+/// `left` is called under the lock when the waiter leaves without a grant.
 #[inline(always)]
 #[track_caller]
 pub(crate) fn wait(
@@ -338,7 +345,7 @@ pub(crate) fn wait(
             if !still(bucket) {
                 return Some(());
             }
-            // SAFETY: the node is pinned in `wait_in`, which takes it out before it goes.
+            // SAFETY: `wait_in` pins the node, and takes it out before the node's frame ends.
             unsafe { bucket.push(node) };
             None
         },
@@ -351,7 +358,7 @@ pub(crate) fn wait(
     )
 }
 
-/// Wakes up to `most` of those who wait for `key`, the first ones first; says how many.
+/// Wakes up to `most` waiters for `key`, the first ones first. Returns their number.
 pub(crate) fn release(key: Key, most: usize) -> usize {
     let mut count = 0;
     loop {
@@ -369,7 +376,7 @@ pub(crate) fn release(key: Key, most: usize) -> usize {
     }
 }
 
-/// Wakes everybody who waits for the end of a fiber.
+/// Wakes all waiters for the end of a fiber.
 pub(crate) fn release_finished(address: usize, id: u64) {
     release(Key::with_generation(address, id), usize::MAX);
 }
