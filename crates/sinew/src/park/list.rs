@@ -1,16 +1,16 @@
-//! Who waits for one thing, in order: a list whose entries lie on the waiters' own stacks.
+//! Lists of waiters in their order of arrival, with entries on the waiters' own stacks.
 //!
 //! # Protocol
 //!
-//! The list is guarded by a lock of the object that is waited for. The waiter *begins* its wait,
-//! takes the lock, links its [`Node`] unless there is nothing to wait for, and suspends.
+//! A lock of the object that is waited for guards the list. The waiter *begins* its wait, takes the
+//! lock, links its [`Node`] unless there is nothing to wait for, and suspends.
 //!
-//! Whoever has something to give takes a node out of the list, *claims* its wait, and only then
-//! gives: it writes to the payload and, as the last thing it does to the node, marks it as granted,
-//! all under the lock. A claim that fails means that the waiter leaves for another reason, by its
-//! deadline or because it was cancelled, and gets nothing: the next one is tried. So nothing that
-//! was given is lost, and nothing has to be passed on. The waiter is made to run when the lock was
-//! released.
+//! A granter is a fiber or thread that has something to give. Under the lock it takes a node out of
+//! the list, *claims* its wait, and only then gives: it writes to the payload and, as its last
+//! access to the node, marks the node as granted. If the claim fails, the waiter is leaving,
+//! because of its deadline or a cancellation. It gets nothing, and the granter tries the next node.
+//! So nothing that was given is lost, and nothing has to be passed on. The granter makes the waiter
+//! run after it has released the lock.
 //!
 //! A waiter that finds its node granted needs no lock. A thread may see that its wait was claimed
 //! before its node is granted. It then takes the lock, like a waiter that leaves for another
