@@ -1,4 +1,6 @@
-//! Mutual exclusion in the order of coming.
+//! A lock that one fiber or thread holds at a time, served in the order of arrival.
+//!
+//! The algorithm is in `raw`. `ticket` separates taking a turn from waiting for it.
 
 mod raw;
 mod ticket;
@@ -15,8 +17,7 @@ use lock_api::GuardNoSend;
 use raw::Lock;
 use std::time::Instant;
 
-/// A lock without data: the algorithm of [`FairMutex`], for those who build their own with
-/// `lock_api`.
+/// A lock without data: the algorithm of [`FairMutex`], for building other locks with `lock_api`.
 ///
 /// # Examples
 /// ```
@@ -28,7 +29,7 @@ use std::time::Instant;
 #[derive(Debug)]
 pub struct RawFairMutex(Lock);
 
-// SAFETY: the lock has one owner at a time.
+// SAFETY: the lock has one owner at a time, as `raw` explains.
 unsafe impl lock_api::RawMutex for RawFairMutex {
     const INIT: RawFairMutex = RawFairMutex(Lock::new());
     type GuardMarker = GuardNoSend;
@@ -48,7 +49,7 @@ unsafe impl lock_api::RawMutex for RawFairMutex {
 
     #[inline]
     unsafe fn unlock(&self) {
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller holds the lock.
         unsafe { self.0.unlock() };
     }
 
@@ -57,15 +58,15 @@ unsafe impl lock_api::RawMutex for RawFairMutex {
     }
 }
 
-// SAFETY: as above.
+// SAFETY: every unlock of this lock is fair.
 unsafe impl lock_api::RawMutexFair for RawFairMutex {
     unsafe fn unlock_fair(&self) {
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller holds the lock.
         unsafe { self.0.unlock() };
     }
 }
 
-// SAFETY: as above.
+// SAFETY: both functions return true only if the caller holds the lock.
 unsafe impl lock_api::RawMutexTimed for RawFairMutex {
     type Duration = Duration;
     type Instant = Instant;
@@ -81,12 +82,12 @@ unsafe impl lock_api::RawMutexTimed for RawFairMutex {
     }
 }
 
-/// Data that one fiber or thread uses at a time, in the order in which they come.
+/// Data that one fiber or thread uses at a time, in the order of arrival.
 ///
-/// Slower than [`Mutex`](super::Mutex) if it is contended: the lock goes from hand to hand, and
-/// nobody takes it while the next one wakes up. As there, locking what the caller itself has locked
-/// panics, waits in methods of this type can be cancelled, and there is no poisoning. A waiter that
-/// leaves passes its turn.
+/// Slower than [`Mutex`](super::Mutex) under contention: each unlock hands the lock to the next
+/// waiter, and the lock is idle until that waiter has woken up. As with `Mutex`, locking a mutex
+/// that the caller already holds panics, waits in methods of this type can be cancelled, and there
+/// is no poisoning. A waiter that leaves passes its turn on.
 ///
 /// # Examples
 /// ```
@@ -104,11 +105,11 @@ unsafe impl lock_api::RawMutexTimed for RawFairMutex {
 #[derive(Default)]
 pub struct FairMutex<T: ?Sized>(lock_api::Mutex<RawFairMutex, T>);
 
-/// The right to the data of a [`FairMutex`], until it is dropped.
+/// Access to the data of a [`FairMutex`]. Dropping the guard unlocks the mutex.
 pub type FairMutexGuard<'a, T> = lock_api::MutexGuard<'a, RawFairMutex, T>;
 
 impl<T> FairMutex<T> {
-    /// An unlocked one.
+    /// Creates an unlocked mutex.
     ///
     /// # Examples
     /// ```
@@ -119,7 +120,7 @@ impl<T> FairMutex<T> {
         FairMutex(lock_api::Mutex::new(value))
     }
 
-    /// The data.
+    /// Consumes the mutex and returns its data.
     ///
     /// # Examples
     /// ```
@@ -131,10 +132,10 @@ impl<T> FairMutex<T> {
 }
 
 impl<T: ?Sized> FairMutex<T> {
-    /// Locks when it is the caller's turn.
+    /// Locks the mutex, waiting for the caller's turn.
     ///
     /// # Panics
-    /// If the caller has it locked.
+    /// If the caller already holds the lock.
     ///
     /// # Examples
     /// ```
@@ -145,7 +146,8 @@ impl<T: ?Sized> FairMutex<T> {
     #[inline]
     #[track_caller]
     pub fn lock(&self) -> FairMutexGuard<'_, T> {
-        // SAFETY: locked, or unwound from.
+        // SAFETY: the lock is held here: a wait without a deadline returns only with the lock, and
+        // a cancelled wait unwinds before the guard is made.
         unsafe {
             let lock = &self.0.raw().0;
             if !lock.try_lock() {
@@ -155,7 +157,7 @@ impl<T: ?Sized> FairMutex<T> {
         }
     }
 
-    /// Locks if nobody has it locked.
+    /// Locks the mutex if it is free. Does not wait.
     ///
     /// # Examples
     /// ```
@@ -168,10 +170,11 @@ impl<T: ?Sized> FairMutex<T> {
         self.0.try_lock()
     }
 
-    /// Locks when it is the caller's turn; `None` if `timeout` is over before.
+    /// Locks the mutex, waiting at most `timeout` for the caller's turn. Returns `None` if the time
+    /// runs out.
     ///
     /// # Panics
-    /// If the caller has it locked.
+    /// If the caller already holds the lock.
     ///
     /// # Examples
     /// ```
@@ -185,10 +188,11 @@ impl<T: ?Sized> FairMutex<T> {
         self.0.try_lock_for(timeout)
     }
 
-    /// Locks when it is the caller's turn; `None` if `deadline` has passed before.
+    /// Locks the mutex, waiting until `deadline` at the latest. Returns `None` if the deadline
+    /// passes before the caller's turn.
     ///
     /// # Panics
-    /// If the caller has it locked.
+    /// If the caller already holds the lock.
     ///
     /// # Examples
     /// ```
@@ -202,8 +206,10 @@ impl<T: ?Sized> FairMutex<T> {
         self.0.try_lock_until(deadline)
     }
 
-    /// Takes a ticket, and does not wait: who comes later is behind it, also if that is the caller. To
-    /// `lock` while one has a ticket that one has not waited for is to wait for ever.
+    /// Takes a ticket without waiting. All later arrivals are behind it, including later calls of
+    /// the caller.
+    ///
+    /// A caller that has a ticket for which it has not waited, and calls `lock`, waits for ever.
     ///
     /// # Panics
     /// If the place has a turn that was not used.
@@ -227,12 +233,13 @@ impl<T: ?Sized> FairMutex<T> {
         &'m self,
         place: Pin<&'a mut FairMutexPlace<'m>>,
     ) -> FairMutexTicket<'a, 'm, T> {
-        // SAFETY: the turn is used or given up by its place.
+        // SAFETY: the lock is unlocked only by a turn that owns it: its guard unlocks it, or its
+        // place when the turn is given up.
         let lock = unsafe { &self.0.raw().0 };
         FairMutexTicket::new(&self.0, lock, place)
     }
 
-    /// The data: nobody can have it locked.
+    /// Returns a mutable reference to the data. Does not lock: `&mut self` excludes other users.
     ///
     /// # Examples
     /// ```

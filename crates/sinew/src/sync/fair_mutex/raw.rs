@@ -2,17 +2,17 @@
 //!
 //! # Protocol
 //!
-//! One word: the block of the owner, and in the lowest bit whether somebody waits; zero is unlocked.
-//! Those who wait have a *turn* each, in a list under a lock of its own. Who unlocks while somebody
-//! waits makes the first one the owner, and then tells it: the lock is never free as long as somebody
-//! waits, so nobody comes before the others.
+//! The lock word is the control block of the owner, with a mark in the lowest bit that there are
+//! waiters; zero is unlocked. Each waiter has a *turn*, in a list under a lock of its own. An owner
+//! that unlocks while there are waiters makes the first waiter the owner, and then tells it. So the
+//! lock is never free while there are waiters, and no newcomer overtakes them.
 //!
-//! The mark is set under the lock of the list, by an exchange that fails if the lock has become free.
-//! So who unlocks sees the mark, or is not seen to have the lock.
+//! A waiter sets the mark under the lock of the list, by an exchange that fails if the lock has
+//! become free. So the unlocker sees the mark, or the waiter sees that the lock is free.
 //!
-//! A turn stays where it is until it was taken out of the list, and, if the one who unlocked did
-//! that, until it was told: that is the last access to it. One that is given up is taken out of the
-//! list; if it has become the owner by then, it unlocks.
+//! A turn stays in place until it is taken out of the list. If the unlocker took it out, the turn
+//! also stays until it is told, which is the last access to it. A turn that is given up is taken
+//! out of the list; if it has become the owner by then, it unlocks.
 
 use crate::carrier::current;
 use crate::fiber::WaitKind;
@@ -24,41 +24,41 @@ use core::fmt;
 use core::marker::PhantomPinned;
 use core::pin::{Pin, pin};
 
-/// Somebody waits.
+/// Set if there are waiters.
 const WAITERS: usize = 1;
-/// In the place of an owner: one who has a ticket, and was not seen to wait for its turn.
+/// Stands for an owner that holds a ticket and has not been seen to wait for its turn.
 const SOMEBODY: usize = 2;
 
-/// The word and the list; see the page of this module. The word is first: who waits names its address, and
-/// whoever looks finds the owner there.
+/// The word and the list; see the page of this module. The word is first: a waiter records the
+/// lock's address, and `inspect` finds the owner there.
 #[repr(C)]
 pub(super) struct Lock {
     word: AtomicUsize,
     turns: SpinLock<List<Told>>,
 }
 
-/// What others see of a turn.
+/// The part of a turn that other threads see.
 struct Told {
-    /// Set when the turn has come: whoever took it has the lock.
+    /// Set when the turn has come: its taker holds the lock.
     word: Word,
-    /// Who took it.
+    /// The taker of the turn.
     who: Cell<usize>,
 }
 
-/// A place in the order of those who want the lock.
+/// A place in the order of arrival.
 pub(super) struct Turn<'m> {
-    /// The lock that it was entered into, until it was used. With its lifetime: the destructor needs
-    /// it.
+    /// The lock that the turn was entered into, until the turn is used. It carries the lifetime of
+    /// the lock, which the destructor needs.
     home: Cell<Option<&'m Lock>>,
     told: Told,
     node: Option<Node<Told>>,
     _pinned: PhantomPinned,
 }
 
-// SAFETY: what others touch is under the lock of the list, or atomic.
+// SAFETY: other threads touch the turn only under the lock of the list, or through atomics.
 unsafe impl Send for Turn<'_> {}
-// SAFETY: the same; the cells are used by the one who has the turn, by `&mut` or through a ticket that
-// stays with its fiber.
+// SAFETY: other threads touch the turn only under the lock of the list, or through atomics. Its
+// taker uses the cells through `&mut`, or through a ticket that stays with its fiber.
 unsafe impl Sync for Turn<'_> {}
 
 fn me() -> usize {
@@ -85,17 +85,18 @@ impl Lock {
 
     #[inline]
     fn try_lock_for(&self, who: usize) -> bool {
-        // ORDERING: Acquire: what was written under the lock; pairs with the Release of unlocking.
+        // ORDERING: Acquire shows the writes under the lock; pairs with the Release in `unlock` and
+        // `pass_on`.
         self.word.compare_exchange(0, who, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// The owner, of whom nothing was known, is the caller.
+    /// Records the caller as the owner, in the place of `SOMEBODY`.
     fn name_owner(&self) {
         let name = |word| Some(word & WAITERS | me());
         let _ = self.word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, name);
     }
 
-    /// Locks when it is the caller's turn; false if the deadline has passed before.
+    /// Locks when it is the caller's turn. Returns false if the deadline passes first.
     #[cold]
     #[inline(never)]
     #[track_caller]
@@ -105,7 +106,7 @@ impl Lock {
         turn.as_ref().wait(deadline)
     }
 
-    /// The same, and neither unwinds nor gives up.
+    /// Locks when it is the caller's turn. Neither unwinds nor gives up.
     #[cold]
     #[inline(never)]
     #[track_caller]
@@ -120,11 +121,11 @@ impl Lock {
     }
 
     /// # Safety
-    /// The caller has the lock.
+    /// The caller holds the lock.
     #[inline]
     pub(super) unsafe fn unlock(&self) {
         let word = self.word.load(Ordering::Relaxed);
-        // ORDERING: Release: what was written under the lock; pairs with the Acquire of locking.
+        // ORDERING: Release publishes the writes under the lock; pairs with the Acquire of locking.
         if word & WAITERS != 0
             || self.word.compare_exchange(word, 0, Ordering::Release, Ordering::Relaxed).is_err()
         {
@@ -132,7 +133,7 @@ impl Lock {
         }
     }
 
-    /// Makes the first who waits the owner, and tells it.
+    /// Makes the first waiter the owner, and tells it.
     #[cold]
     fn pass_on(&self) {
         let next = {
@@ -140,12 +141,13 @@ impl Lock {
             let next = turns.pop();
             let mark = if turns.first().is_some() { WAITERS } else { 0 };
             let owner = next.map_or(0, |turn| turn.payload().who.get() | mark);
-            // ORDERING: Release: as in `unlock`; for a heir the word of its turn does it.
+            // ORDERING: Release; as in `unlock`. For a new owner, the word of its turn publishes
+            // the writes.
             self.word.store(owner, Ordering::Release);
             next.map(|turn| &raw const turn.payload().word)
         };
         if let Some(word) = next {
-            // SAFETY: a turn is there until its word was set, and nobody else sets it.
+            // SAFETY: a turn exists until its word is set, and only this unlocker sets it.
             unsafe {
                 (*word).begin_setting();
                 Word::set(word);
@@ -164,30 +166,30 @@ impl<'m> Turn<'m> {
         }
     }
 
-    /// Takes a turn: the lock, if it is free, or the last place of those who wait.
+    /// Takes a turn: the lock if it is free, or else the last place in the list.
     ///
     /// # Panics
-    /// If it was taken before, and not used.
+    /// If the turn was entered before and not used.
     #[track_caller]
     pub(super) fn enter(self: Pin<&mut Self>, lock: &'m Lock) {
-        // The place may be given to others before the turn has come.
+        // The ticket's holder becomes known when it waits for the turn.
         self.enter_as(lock, SOMEBODY);
     }
 
     #[track_caller]
     fn enter_as(self: Pin<&mut Self>, lock: &'m Lock, who: usize) {
         assert!(self.home.get().is_none(), "the place has a turn already, which was not used");
-        // SAFETY: it is not moved.
+        // SAFETY: the value is not moved.
         let this = unsafe { self.get_unchecked_mut() };
         this.told.word.reset();
         this.told.who.set(who);
         this.home.set(Some(lock));
         let node = &*this.node.insert(Node::marker(&this.told));
-        // SAFETY: a part of what is pinned.
+        // SAFETY: the node is a field of the pinned turn.
         let node = unsafe { Pin::new_unchecked(node) };
         if lock.try_lock_for(who) || lock.enter(node) {
             this.told.word.begin_setting();
-            // SAFETY: nobody else has seen the turn.
+            // SAFETY: no other thread has seen the turn.
             unsafe { Word::set(&raw const this.told.word) };
         }
     }
@@ -196,8 +198,8 @@ impl<'m> Turn<'m> {
         &self.told.word
     }
 
-    /// Waits until the turn has come, and uses it up: the caller has the lock. False if the deadline
-    /// has passed before; then the turn is kept.
+    /// Waits until the turn has come, and uses it up: the caller then holds the lock. Returns false
+    /// if the deadline passes first; the turn is kept then.
     #[track_caller]
     pub(super) fn wait(self: Pin<&Self>, deadline: u64) -> bool {
         let Some(home) = self.home.get() else { panic!("the turn was used before") };
@@ -216,13 +218,15 @@ impl<'m> Turn<'m> {
         come
     }
 
-    /// The turn has come, and whoever took it has the lock.
+    /// Marks the turn as used. It has come, and its taker holds the lock.
     pub(super) fn use_up(&self) {
         self.home.set(None);
     }
 
-    /// Whether the owner is the caller, so that the turn would never come. The owner may also be this
-    /// turn, which is told so in a moment: then it does not stand in the list any more.
+    /// Returns whether the caller is the owner, so that the turn would never come.
+    ///
+    /// The word also names the caller if this turn has just become the owner and is about to be
+    /// told. In that case the turn is not in the list any more.
     fn waits_for_itself(&self, lock: &Lock) -> bool {
         let waits = || {
             let _turns = lock.turns.lock();
@@ -233,25 +237,25 @@ impl<'m> Turn<'m> {
 }
 
 impl Lock {
-    /// Appends a turn; true if the lock was free and is the caller's now.
+    /// Appends a turn. Returns true if the lock was free, and is the caller's now.
     fn enter(&self, node: Pin<&Node<Told>>) -> bool {
         let mut turns = self.turns.lock();
         let mut word = self.word.load(Ordering::Relaxed);
         loop {
             let new = if word == 0 { node.get_ref().payload().who.get() } else { word | WAITERS };
-            // ORDERING: Acquire: as in `try_lock`.
+            // ORDERING: Acquire; as in `try_lock_for`.
             match self.word.compare_exchange_weak(word, new, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(0) => return true,
                 Ok(_) => break,
                 Err(now) => word = now,
             }
         }
-        // SAFETY: the turn is pinned, and takes its node out before it goes.
+        // SAFETY: the turn is pinned, and takes its node out before it is dropped.
         unsafe { turns.push(node) };
         false
     }
 
-    /// Takes a turn out; false if its time has come.
+    /// Takes a turn out of the list. Returns false if the turn was taken out because it has come.
     fn leave(&self, node: &Node<Told>) -> bool {
         let mut turns = self.turns.lock();
         if !node.is_linked() {
@@ -270,10 +274,10 @@ impl Drop for Turn<'_> {
         let Some(home) = self.home.get() else { return };
         let left = self.node.as_ref().is_some_and(|node| home.leave(node));
         if !left {
-            // It is the owner, and is told in a moment. Not to be cut short: others have a pointer
-            // to it.
+            // The turn is the owner, and is told in a moment. This wait must not be cut short: the
+            // unlocker has a pointer to the turn.
             self.told.word.wait_anyhow(WaitKind::Lock, home.address());
-            // SAFETY: whoever took the turn has the lock, and there is no guard.
+            // SAFETY: this turn owns the lock, and there is no guard.
             unsafe { home.unlock() };
         }
     }

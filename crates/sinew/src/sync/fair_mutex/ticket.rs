@@ -1,4 +1,4 @@
-//! A turn that is taken now and waited for later.
+//! Tickets: a turn that is taken now and waited for later.
 
 use super::raw::{Lock, Turn};
 use super::{FairMutexGuard, RawFairMutex};
@@ -13,10 +13,10 @@ use core::marker::PhantomData;
 use core::pin::Pin;
 use core::time::Duration;
 
-/// Where a turn of a [`FairMutex`](super::FairMutex) is kept; see
+/// The memory that keeps a turn of a [`FairMutex`](super::FairMutex); see
 /// [`enter`](super::FairMutex::enter).
 ///
-/// Dropping it gives the turn up: the next one has it.
+/// Dropping it gives the turn up to the next waiter.
 ///
 /// # Examples
 /// ```
@@ -26,13 +26,13 @@ use core::time::Duration;
 /// let mutex = FairMutex::new(());
 /// {
 ///     let place = pin!(FairMutexPlace::new());
-///     let ticket = mutex.enter(place); // nobody has it: the turn has come
+///     let ticket = mutex.enter(place); // the mutex was free: the turn has come
 ///     assert!(mutex.try_lock().is_none());
 /// }
 /// assert!(mutex.try_lock().is_some());
 /// ```
 ///
-/// The mutex lives longer than the place:
+/// The mutex must outlive the place:
 /// ```compile_fail,E0597
 /// let mut place = std::pin::pin!(sinew::sync::FairMutexPlace::new());
 /// let mutex = sinew::sync::FairMutex::new(());
@@ -41,7 +41,7 @@ use core::time::Duration;
 pub struct FairMutexPlace<'m>(Turn<'m>);
 
 impl<'m> FairMutexPlace<'m> {
-    /// A place without a turn.
+    /// Creates a place without a turn.
     ///
     /// # Examples
     /// ```
@@ -65,9 +65,11 @@ impl fmt::Debug for FairMutexPlace<'_> {
     }
 }
 
-/// A turn of a [`FairMutex`](super::FairMutex), which comes in the order in which tickets were taken.
+/// A turn of a [`FairMutex`](super::FairMutex). Turns come in the order in which tickets were
+/// taken.
 ///
-/// It stays with the fiber that took it, as a guard does. Dropped, it leaves the turn to its place.
+/// A ticket, like a guard, cannot be sent to another fiber. Dropping the ticket does not give the
+/// turn up: dropping its place does.
 ///
 /// ```compile_fail,E0277
 /// let mutex = sinew::sync::FairMutex::new(());
@@ -90,16 +92,16 @@ impl<'a, 'm, T: ?Sized> FairMutexTicket<'a, 'm, T> {
         lock: &'m Lock,
         place: Pin<&'a mut FairMutexPlace<'m>>,
     ) -> Self {
-        // SAFETY: a part of what is pinned, pinned with it.
+        // SAFETY: the turn is a field of the pinned place, and is pinned with it.
         let mut turn = unsafe { place.map_unchecked_mut(|place| &mut place.0) };
         turn.as_mut().enter(lock);
         FairMutexTicket { mutex, turn: turn.into_ref(), stays: PhantomData }
     }
 
-    /// Waits until the turn has come.
+    /// Waits for the turn, and returns the guard.
     ///
     /// # Panics
-    /// If the caller has the mutex locked.
+    /// If the caller already holds the mutex.
     ///
     /// # Examples
     /// ```
@@ -113,14 +115,15 @@ impl<'a, 'm, T: ?Sized> FairMutexTicket<'a, 'm, T> {
     #[track_caller]
     pub fn wait(self) -> FairMutexGuard<'m, T> {
         self.turn.wait(clock::NEVER);
-        // SAFETY: locked, or unwound from.
+        // SAFETY: without a deadline, `wait` returns only with the lock; a cancelled wait unwinds
+        // before the guard is made.
         unsafe { self.mutex.make_guard_unchecked() }
     }
 
-    /// Waits until the turn has come, at most for `timeout`.
+    /// Waits for the turn, but at most for `timeout`, and returns the guard.
     ///
     /// # Errors
-    /// If that was over before: the ticket, which has kept its turn.
+    /// The ticket, which has kept its turn, if the time runs out.
     ///
     /// # Examples
     /// ```
@@ -136,14 +139,14 @@ impl<'a, 'm, T: ?Sized> FairMutexTicket<'a, 'm, T> {
     #[track_caller]
     pub fn wait_for(self, timeout: Duration) -> Result<FairMutexGuard<'m, T>, Self> {
         if self.turn.wait(moment(timeout)) {
-            // SAFETY: locked.
+            // SAFETY: `wait` returned true, so the caller holds the lock.
             Ok(unsafe { self.mutex.make_guard_unchecked() })
         } else {
             Err(self)
         }
     }
 
-    /// Whether the turn has come, so that [`wait`](Self::wait) returns at once.
+    /// Returns whether the turn has come, so that [`wait`](Self::wait) returns at once.
     ///
     /// # Examples
     /// ```
@@ -158,8 +161,8 @@ impl<'a, 'm, T: ?Sized> FairMutexTicket<'a, 'm, T> {
         self.turn.word().is_set()
     }
 
-    /// Waiting for the turn as one of several operations, for [`select`](crate::sync::select). When
-    /// it was selected, [`wait`](Self::wait) returns at once.
+    /// Returns an arm for [`select`](crate::sync::select) that waits for the turn. After it was
+    /// selected, [`wait`](Self::wait) returns at once.
     ///
     /// # Examples
     /// ```
@@ -192,12 +195,12 @@ impl<T: ?Sized> fmt::Debug for FairMutexTicket<'_, '_, T> {
     }
 }
 
-/// Waiting for a turn as one of several operations; see [`FairMutexTicket::arm`].
+/// An arm that waits for a turn; see [`FairMutexTicket::arm`].
 #[derive(Debug)]
 pub struct TicketArm<'a>(WordArm<'a>);
 
 impl TicketArm<'_> {
-    /// Nothing: the ticket gives the guard.
+    /// Does nothing: the ticket gives the guard.
     ///
     /// # Examples
     /// ```

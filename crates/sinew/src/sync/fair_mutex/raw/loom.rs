@@ -6,7 +6,7 @@ use crate::model::{DEADLINE, Tracked, check, check_within, deadline_passes, spaw
 use std::pin::pin;
 use std::sync::Arc;
 
-/// Locks, changes what is guarded, unlocks.
+/// Locks, changes the guarded data, unlocks.
 fn add(guarded: &(Lock, Tracked), deadline: u64) -> bool {
     let locked = guarded.0.try_lock() || guarded.0.lock_slow(deadline);
     if locked {
@@ -32,7 +32,7 @@ fn one_at_a_time() {
     });
 }
 
-/// A turn is given up while it comes: the one behind it has the lock all the same.
+/// A turn is given up while it comes: the next turn still gets the lock.
 #[test]
 fn an_abandoned_turn_is_passed_on() {
     check(|| {
@@ -55,7 +55,7 @@ fn an_abandoned_turn_is_passed_on() {
     });
 }
 
-/// A turn times out while it comes: it has the lock, or the one behind it has.
+/// A turn times out while it comes: it has the lock, or a later turn gets the lock.
 #[test]
 fn a_turn_times_out_while_it_comes() {
     check_within(2, || {
