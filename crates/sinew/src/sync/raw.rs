@@ -1,43 +1,47 @@
 //! The lock under `Mutex` and `RwLock`: one word, shared and exclusive.
 //!
+//! A *writer* wants the lock exclusively, a *reader* shares it. A mutex has writers only.
+//!
 //! # Layout
 //!
 //! ```text
 //!  63                                3 2 1 0
-//! |  owner, or how many share it      |E|X|S|
+//! |  owner, or number of readers      |E|X|S|
 //! ```
 //!
-//! `E`: held by one, whose control block the upper bits name (an address, whose low bits are zero).
-//! Without it they are a number: how many share the lock, and in the highest bit whether one of them
-//! may become the owner. `X`, `S` are marks: somebody waits to have it alone, to share it. Zero is
-//! unlocked.
+//! `E`: held by one owner. The upper bits are the address of the owner's control block, and the low
+//! bits of that address are zero. Without `E`, the upper bits count the readers that hold the lock,
+//! and the highest bit says that one of them is *upgradable*: it may become the owner. `X` and `S`
+//! are marks: writers wait, readers wait. Zero is unlocked.
 //!
 //! # Rules
 //!
-//! - Locking is one compare-exchange. Who comes may be faster than who was woken. A waiter that was
-//!   overtaken is *handed* the lock, that is, made the owner by the one who unlocks: at once if it is
-//!   a fiber of the same carrier, since that is cheap, and after a millisecond if it is not, since the
-//!   lock would be idle until its carrier has woken up.
-//! - While somebody waits to have it alone, nobody new shares it. Waiters come first in, first out;
-//!   those who share and stand beside each other get it together. That is the order [`InTurn`]; with
-//!   another [`Priority`] those who share have a queue of their own, which comes first or last:
-//!   - `ReadersFirst`: who shares does not stand back, and who unlocks lets all of those in, as one of
-//!     them, before it leaves.
-//!   - `WritersFirst`: who wants it alone is handed the lock.
+//! - Locking is one compare-exchange. A newcomer may lock before a woken waiter does. A waiter that
+//!   was overtaken is *handed* the lock: the unlocker makes it the owner. If the waiter is a fiber
+//!   of the unlocker's carrier, this happens at the next unlock, since it is cheap there. Otherwise
+//!   it happens after a millisecond, since a lock that is handed over is idle until the waiter's
+//!   carrier has woken up.
+//! - While a writer waits, no new reader gets in. Waiters are served first in, first out; readers
+//!   that are adjacent in the queue are let in together. That is the order [`InTurn`]. With another
+//!   [`Priority`], readers have a queue of their own, which comes first or last:
+//!   - `ReadersFirst`: readers ignore waiting writers. An unlocker becomes a reader, lets in all
+//!     waiting readers, and then leaves.
+//!   - `WritersFirst`: an unlocker hands the lock to a waiting writer.
 //!
-//!   Either way the lock is never free, nor without its mark, while somebody waits who comes first:
-//!   nobody slips in between.
-//! - A mark is set under the lock of the table, as the waiter is entered there, by a compare-exchange
-//!   that fails if the lock has become free for it. Who unlocks a marked lock takes the lock of the
-//!   table, wakes, and computes the marks anew from who is left. So a waiter is seen, or sees.
-//! - Who unlocks for one who wants the lock alone leaves no marks behind: others who come and go
-//!   need not look at the table as long as that one is on its way. It is the *heir* to the marks: it
-//!   sets them when it locks, or as it waits again. If a lock is free and others wait, then an heir
-//!   is on its way, or somebody who was woken with the marks in place.
-//! - A waiter that leaves by its deadline or by cancellation computes the marks anew as well, and
-//!   wakes those who stood back for it.
-//! - A waiter spins for a little while before it stops if nobody waits yet and the owner runs on
-//!   another carrier. Those who share are not known, so there is nothing to spin for.
+//!   With either, while a waiter of the preferred kind waits, the lock is never free and never
+//!   without its mark. So no newcomer slips in between.
+//! - A waiter sets its mark under the lock of the bucket, as it enters the table, by a
+//!   compare-exchange that fails if the lock has become free for it. The unlocker of a marked lock
+//!   takes the lock of the bucket, wakes waiters, and computes the marks anew from the waiters that
+//!   are left. So the unlocker sees the waiter, or the waiter sees the unlocked word.
+//! - An unlocker that wakes a writer leaves no marks in the word. So newcomers that lock and unlock
+//!   need not look at the table while that writer is on its way. The writer is the *heir* to the
+//!   marks: it sets them when it locks, or when it waits again. If a lock is free and has waiters,
+//!   then an heir is on its way, or a waiter that was woken with the marks in place.
+//! - A waiter that leaves by its deadline or by cancellation also computes the marks anew, and
+//!   wakes the waiters that it has kept out.
+//! - A waiter spins briefly before it suspends, if there are no other waiters and the owner runs on
+//!   another carrier. Readers are counted but not known, so nothing spins for them.
 
 use crate::cancel::masked;
 use crate::carrier::current;
@@ -58,40 +62,42 @@ const SHARED_WAITERS: usize = 1;
 const EXCLUSIVE_WAITERS: usize = 1 << 1;
 const EXCLUSIVE: usize = 1 << 2;
 const WAITERS: usize = SHARED_WAITERS | EXCLUSIVE_WAITERS;
-/// One who shares.
+/// One reader.
 const ONE: usize = 1 << 3;
-/// One of those who share may become the owner.
+/// One of the readers may become the owner.
 const UPGRADABLE: usize = 1 << (usize::BITS - 1);
 
-/// Pauses before a waiter stops.
+/// Pauses of a waiter before it suspends.
 const SPINS: u32 = 16;
 
-/// Pauses after somebody else was faster.
+/// Pauses after a lost race for the word.
 const PAUSES: u32 = 8;
 
-/// What the word of a waiter's entry says when it is entered: that it waits, that it was overtaken, that
-/// this has gone on for too long, or that it wants to share as the one who may become the owner.
+/// States of a waiter in its entry's word when it enters: it waits; it was overtaken; it was
+/// overtaken for too long; it wants to become the upgradable reader.
 const NORMAL: usize = 0;
 const OVERTAKEN: usize = 1;
 const STARVED: usize = 2;
 const RIGHT: usize = 3;
-/// And when its wait was granted: that it has the lock; or that it is to try, and sets the marks.
+/// States in the entry's word after a grant: the waiter owns the lock; or it must try to lock, and
+/// set the marks.
 const HANDED: usize = 4;
 const HEIR: usize = 5;
 
-/// How long a waiter may be overtaken by others, in nanoseconds.
+/// How long newcomers may overtake a waiter, in nanoseconds.
 const PATIENCE: u64 = 1_000_000;
 
-/// How long a lock may be waited for.
+/// How long a caller waits for a lock.
 #[derive(Clone, Copy)]
 struct Limit {
     deadline: u64,
-    /// Whether the wait must not be left by unwinding: a guard relies on having the lock again.
+    /// Whether the wait must not be left by unwinding, because a guard relies on holding the lock
+    /// again.
     must: bool,
 }
 
 impl Limit {
-    /// For ever, and it must not be left.
+    /// Waits for ever, and must not be left.
     const NONE: Limit = Limit { deadline: clock::NEVER, must: true };
 
     #[inline(always)]
@@ -100,8 +106,8 @@ impl Limit {
     }
 }
 
-/// A guard relies on having the lock again, and its own fiber has it: waiting would never end, and a
-/// panic would leave a guard without its lock.
+/// Aborts: a guard relies on locking again, and its own fiber holds the lock. Waiting would never
+/// end, and a panic would leave the guard without its lock.
 #[cold]
 #[track_caller]
 pub(super) fn never_again<T>(lock: &T) -> ! {
@@ -112,7 +118,7 @@ pub(super) fn never_again<T>(lock: &T) -> ! {
     ));
 }
 
-/// Runs a wait that is not to be cut short, out of line.
+/// Runs a wait, out of line, that must not be cut short.
 #[cold]
 #[inline(never)]
 #[track_caller]
@@ -129,7 +135,7 @@ impl<P> fmt::Debug for RawLock<P> {
     }
 }
 
-/// Who tries to lock it: the block of the fiber or of the thread's proxy.
+/// Returns the caller as it is named in the word: the block of the fiber or of the thread's proxy.
 #[inline(always)]
 fn me() -> usize {
     current::block().expose_provenance()
@@ -139,21 +145,21 @@ fn owner(word: usize) -> *const Control {
     ptr::with_exposed_provenance(word & !(ONE - 1))
 }
 
-/// One more who shares, as long as they can be counted.
+/// Adds a reader to the word. Aborts if the count is about to overflow.
 #[inline(always)]
 fn more(word: usize, what: usize) -> usize {
     if word << 1 >> (usize::BITS - 1) != 0 {
-        // Only guards that are forgotten in a loop count so far.
+        // The count gets here only if guards are forgotten in a loop.
         std::process::abort();
     }
     word + what
 }
 
 impl<P: Priority> RawLock<P> {
-    /// Whether some come first, so that there are two queues.
+    /// Whether one kind comes first, so that there are two queues.
     const PRIORITY: bool = P::READERS_FIRST || P::WRITERS_FIRST;
 
-    /// What keeps out who would share the lock.
+    /// Bits that keep a new reader out.
     const CLOSED: usize = if P::READERS_FIRST { EXCLUSIVE } else { EXCLUSIVE | EXCLUSIVE_WAITERS };
 
     pub(super) const fn new() -> RawLock<P> {
@@ -172,13 +178,14 @@ impl<P: Priority> RawLock<P> {
         Key::of(self)
     }
 
-    /// Where those wait who share the lock and want to become its owner. In the same bucket.
+    /// Returns the key of the queue for an upgradable reader that wants to become the owner. It is
+    /// in the bucket of `key`.
     fn upgrade_key(&self) -> Key {
         Key::with_generation(ptr::from_ref(self).addr(), 1)
     }
 
-    /// Where those wait who would share the lock: with the others, if they come in turn. In the same
-    /// bucket.
+    /// Returns the key of the queue for waiting readers: the writers' queue if they come in turn.
+    /// It is in the bucket of `key`.
     fn sharing_key(&self) -> Key {
         let generation = if Self::PRIORITY { 2 } else { 0 };
         Key::with_generation(ptr::from_ref(self).addr(), generation)
@@ -190,7 +197,7 @@ impl<P: Priority> RawLock<P> {
         self.take_free(me, 0, 0) || self.try_lock_marked(me)
     }
 
-    /// Makes the caller the owner if nobody has the lock, and others are on their way to it.
+    /// Makes the caller the owner if the lock is free, also if there are marks.
     #[cold]
     fn try_lock_marked(&self, me: usize) -> bool {
         loop {
@@ -201,16 +208,16 @@ impl<P: Priority> RawLock<P> {
         }
     }
 
-    /// Makes the caller the owner if nobody has the lock and the marks are `marks`; sets those of
-    /// `duty` as well.
+    /// Makes the caller the owner if the lock is free and its marks are `marks`. Also sets the
+    /// marks of `duty`.
     #[inline(always)]
     fn take_free(&self, me: usize, marks: usize, duty: usize) -> bool {
         let mine = me | EXCLUSIVE | marks | duty;
-        // ORDERING: Acquire: what was written under the lock; pairs with the Release of unlocking.
+        // ORDERING: Acquire shows the writes under the lock; pairs with the Release of unlocking.
         self.0.compare_exchange(marks, mine, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Locks for the caller alone; false if the deadline passed before.
+    /// Locks exclusively. Returns false if the deadline passes first.
     #[inline(always)]
     #[track_caller]
     pub(super) fn lock(&self, deadline: u64) -> bool {
@@ -218,8 +225,8 @@ impl<P: Priority> RawLock<P> {
         self.take_free(me, 0, 0) || self.lock_slow(me, Limit::till(deadline))
     }
 
-    /// Locks for the caller alone, and neither unwinds nor gives up: guards that unlock for a while
-    /// rely on having the lock when they go on.
+    /// Locks exclusively. Neither unwinds nor gives up: guards that unlock for a while rely on
+    /// holding the lock when they continue.
     #[inline(always)]
     #[track_caller]
     pub(super) fn lock_anyhow(&self) {
@@ -253,7 +260,8 @@ impl<P: Priority> RawLock<P> {
             self.forbid_relocking(me, word, limit);
             let held = |word: usize| word & !WAITERS != 0;
             if duty != 0 {
-                // At once: what a wait begins with may take a while, a report for instance.
+                // Set the marks right away: beginning a wait may take a while, for instance to
+                // report something.
                 let _bucket = table::bucket(self.key()).lock();
                 if !self.mark(WAITERS, held) {
                     continue;
@@ -266,7 +274,7 @@ impl<P: Priority> RawLock<P> {
                 Ended::Granted => {
                     duty = if entry.word.get() == HEIR { WAITERS } else { 0 };
                     spins = 0;
-                    // If it has to wait again, it has not lost its place.
+                    // A woken waiter that has to wait again keeps its place.
                     entry.ahead.set(true);
                     entry.word.set(OVERTAKEN);
                     if self.is_locked() {
@@ -283,7 +291,8 @@ impl<P: Priority> RawLock<P> {
         }
     }
 
-    /// Sets a mark, unless `blocked` is not true of the word. Under the lock of the table.
+    /// Sets a mark, under the lock of the bucket. Returns false if `blocked` is not true of the
+    /// word.
     fn mark(&self, mark: usize, blocked: impl Fn(usize) -> bool) -> bool {
         loop {
             let word = self.0.load(Ordering::Relaxed);
@@ -308,7 +317,8 @@ impl<P: Priority> RawLock<P> {
         self.try_share(Self::CLOSED, ONE)
     }
 
-    /// The same, also if somebody waits to have the lock alone: the caller may share it already.
+    /// Locks for reading if no writer holds the lock, even if writers wait: the caller may already
+    /// be a reader.
     pub(super) fn try_lock_shared_again(&self) -> bool {
         self.try_share(EXCLUSIVE, ONE)
     }
@@ -317,17 +327,18 @@ impl<P: Priority> RawLock<P> {
         self.try_share(Self::CLOSED | UPGRADABLE, ONE | UPGRADABLE)
     }
 
-    /// Shares the lock, unless one of the bits of `unless` is set.
+    /// Locks for reading, unless one of the bits of `unless` is set.
     #[inline(always)]
     fn try_share(&self, unless: usize, what: usize) -> bool {
         let mut word = self.0.load(Ordering::Relaxed);
         loop {
             if word & unless != 0 {
-                // The highest bit of an owner's address means nothing.
+                // If there is an owner, the highest bit belongs to its address; the result is false
+                // either way.
                 return false;
             }
             let new = more(word, what);
-            // ORDERING: Acquire: as in `take_free`.
+            // ORDERING: Acquire; as in `take_free`.
             match self.0.compare_exchange(word, new, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => return true,
                 Err(_) => word = self.look_again(),
@@ -335,8 +346,8 @@ impl<P: Priority> RawLock<P> {
         }
     }
 
-    /// The word, after a moment: if all who share it tried again at once, it would change processors
-    /// with every one of them.
+    /// Returns the word after a pause. If all readers retried at once, every retry would move the
+    /// cache line to another processor.
     #[cold]
     fn look_again(&self) -> usize {
         for _ in 0..PAUSES {
@@ -345,8 +356,9 @@ impl<P: Priority> RawLock<P> {
         self.0.load(Ordering::Relaxed)
     }
 
-    /// Shares the lock; false if the deadline passed before. With `again`, the caller may share it
-    /// already, and does not stand back for those who want it alone.
+    /// Locks for reading. Returns false if the deadline passes first.
+    ///
+    /// With `again`, the caller may already be a reader, and waiting writers do not keep it out.
     #[inline(always)]
     #[track_caller]
     pub(super) fn lock_shared(&self, deadline: u64, again: bool) -> bool {
@@ -354,7 +366,7 @@ impl<P: Priority> RawLock<P> {
         self.try_share(unless, ONE) || self.share_slow(Limit::till(deadline), unless, ONE)
     }
 
-    /// Shares the lock, as [`lock_anyhow`](Self::lock_anyhow) locks it.
+    /// Locks for reading. Like [`lock_anyhow`](Self::lock_anyhow), neither unwinds nor gives up.
     #[inline(always)]
     #[track_caller]
     pub(super) fn lock_shared_anyhow(&self, again: bool) {
@@ -364,14 +376,14 @@ impl<P: Priority> RawLock<P> {
         }
     }
 
-    /// Shares the lock as the one who may become its owner, as [`lock_anyhow`](Self::lock_anyhow)
-    /// locks it.
+    /// Locks as the upgradable reader. Like [`lock_anyhow`](Self::lock_anyhow), neither unwinds nor
+    /// gives up.
     #[track_caller]
     pub(super) fn lock_upgradable_anyhow(&self) {
         anyhow(|| self.share_with_right(Limit::NONE));
     }
 
-    /// Shares the lock as the one who may become its owner.
+    /// Locks as the upgradable reader. Returns false if the deadline passes first.
     #[track_caller]
     pub(super) fn lock_upgradable(&self, deadline: u64) -> bool {
         self.share_with_right(Limit::till(deadline))
@@ -388,7 +400,7 @@ impl<P: Priority> RawLock<P> {
     #[inline(never)]
     #[track_caller]
     fn share_slow(&self, limit: Limit, unless: usize, what: usize) -> bool {
-        // One who wants the right to become the owner stands alone in the queue.
+        // In the queue, a waiter for the right to upgrade counts as one that does not share.
         let shares = what == ONE;
         let mark = if shares { SHARED_WAITERS } else { EXCLUSIVE_WAITERS };
         let state = if shares { NORMAL } else { RIGHT };
@@ -423,7 +435,7 @@ impl<P: Priority> RawLock<P> {
         self.0.compare_exchange_weak(old, new, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
-    /// Locking what one has locked oneself would never end.
+    /// Panics or aborts if the caller is the owner: waiting for itself would never end.
     #[track_caller]
     fn forbid_relocking(&self, me: usize, word: usize, limit: Limit) {
         if word & EXCLUSIVE == 0 || owner(word).addr() != me {
@@ -446,21 +458,21 @@ impl<P: Priority> RawLock<P> {
             return self.unlock_slow(false);
         }
         if Self::PRIORITY {
-            // ORDERING: Release: as below.
+            // ORDERING: Release; as below.
             if self.0.compare_exchange(word, 0, Ordering::Release, Ordering::Relaxed).is_err() {
-                // Somebody came to wait in between, and keeps its mark.
+                // A waiter has set its mark in between, and the mark is still there.
                 self.unlock_slow(false);
             }
             return;
         }
-        // ORDERING: Release: what was written under the lock; pairs with the Acquire of locking.
+        // ORDERING: Release publishes the writes under the lock; pairs with the Acquire of locking.
         if self.0.swap(0, Ordering::Release) & WAITERS != 0 {
-            // Somebody came to wait in between, and its mark is gone.
+            // A waiter has set its mark in between, and the swap has removed the mark.
             self.wake_waiters();
         }
     }
 
-    /// Unlocks and hands the lock to the first waiter, if there is one.
+    /// Unlocks, and hands the lock to the first waiter, if there is one.
     ///
     /// # Safety
     /// The caller is the owner.
@@ -476,16 +488,17 @@ impl<P: Priority> RawLock<P> {
             let mut bucket = table::bucket(self.key()).lock();
             if P::READERS_FIRST && bucket.queue(self.sharing_key()).is_some() {
                 drop(bucket);
-                // SAFETY: the caller is the owner, and then one of those who share.
+                // SAFETY: the caller is the owner, and after `downgrade` it is a reader.
                 return unsafe {
                     self.downgrade(false);
                     self.unlock_shared();
                 };
             }
             if !self.pass_on(&mut bucket, &mut wakes, fair) {
-                // Nobody but waiters changes the word of a lock that is held by one: a mark that is
-                // overwritten here is missed by its waiter under the lock of the bucket.
-                // ORDERING: Release: as in `unlock`.
+                // Only waiters change the word of an owned lock, and only under the lock of the
+                // bucket, which is held here. If this store removes the mark of an heir that has
+                // not entered the table, the heir sets the mark again under that lock when it
+                // enters. ORDERING: Release; as in `unlock`.
                 self.0.store(self.marks(&mut bucket), Ordering::Release);
                 self.settle_into(&mut bucket, &mut wakes);
             }
@@ -495,8 +508,9 @@ impl<P: Priority> RawLock<P> {
         }
     }
 
-    /// Unlocks for the first waiter, if it wants the lock alone: it is woken, and may be overtaken;
-    /// or it was before, and is handed the lock.
+    /// Unlocks for the first waiter if that is a writer. Wakes the writer, and newcomers may
+    /// overtake it; or hands it the lock if it was overtaken before. Returns false, without
+    /// unlocking, if the first waiter is no writer.
     fn pass_on(&self, bucket: &mut Bucket, wakes: &mut Wakes, fair: bool) -> bool {
         let Some(mut queue) = bucket.queue(self.key()) else { return false };
         while let Some(first) = queue.first() {
@@ -507,12 +521,13 @@ impl<P: Priority> RawLock<P> {
             }
             let near = || is_near(first.waiter().control());
             let late = state == STARVED || state == OVERTAKEN && near();
-            // The thread of a guest may be the next who wants the lock, and the guest cannot go on then.
+            // A guest is a fiber in a foreign loop. The loop's thread may be the next to want the
+            // lock; the guest could not go on then.
             let handed =
                 fair || P::WRITERS_FIRST || late && !current::is_guest(first.waiter().control());
             let (word, told) = if handed {
-                // With both marks, whoever waits: a thread may go on as soon as it is granted the
-                // lock, and they are computed anew when it unlocks.
+                // With both marks, needed or not: a woken thread may go on as soon as it is granted
+                // the lock. Its unlock computes the marks anew.
                 (entry.heir.get() | EXCLUSIVE | WAITERS, HANDED)
             } else if queue.count(false) + queue.count(true) > 1 {
                 (0, HEIR)
@@ -521,9 +536,8 @@ impl<P: Priority> RawLock<P> {
             };
             let told = queue.grant_first(wakes, |entry| {
                 entry.word.set(told);
-                // Nobody but waiters changes the word of a lock that is held by one: as in
-                // `unlock_slow`.
-                // ORDERING: Release: as in `unlock`.
+                // Only waiters change the word of an owned lock, and only under the lock of the
+                // bucket: see `unlock_slow`. ORDERING: Release; as in `unlock`.
                 self.0.store(word, Ordering::Release);
             });
             if told {
@@ -534,44 +548,45 @@ impl<P: Priority> RawLock<P> {
     }
 
     /// # Safety
-    /// The caller shares the lock.
+    /// The caller holds the lock as a reader.
     #[inline(always)]
     pub(super) unsafe fn unlock_shared(&self) {
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller is a reader.
         unsafe { self.share_less(ONE) };
     }
 
     /// # Safety
-    /// The caller shares the lock as the one who may become its owner.
+    /// The caller holds the lock as the upgradable reader.
     pub(super) unsafe fn unlock_upgradable(&self) {
         if self.is_exclusive() {
-            // Locked alone by the same fiber, which forgot that guard: there is nothing to give up.
+            // The fiber holds the lock exclusively, and has forgotten that guard: there is nothing
+            // to give up.
             return;
         }
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller is the upgradable reader.
         unsafe { self.share_less(ONE | UPGRADABLE) };
     }
 
-    /// Gives up the right to become the owner, and goes on sharing.
+    /// Gives up the right to become the owner, and stays a reader.
     ///
     /// # Safety
-    /// The caller has the right.
+    /// The caller is the upgradable reader.
     pub(super) unsafe fn downgrade_upgradable(&self) {
         if self.is_exclusive() {
             // As in `unlock_upgradable`.
             return;
         }
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller is the upgradable reader.
         unsafe { self.share_less(UPGRADABLE) };
     }
 
     #[inline(always)]
     unsafe fn share_less(&self, what: usize) {
-        // ORDERING: Release: what the caller read was read before; pairs with the Acquire of whoever
-        // locks it alone.
+        // ORDERING: Release keeps the caller's reads before it; pairs with the Acquire of the next
+        // owner.
         let word = self.0.fetch_sub(what, Ordering::Release) - what;
-        // Others who share it keep everybody waiting, but for the one who may become the owner and
-        // those who want that right.
+        // Readers that stay keep all waiters out, with two exceptions: the upgradable reader can
+        // upgrade when it is the last, and another waiter can get the right when it is given up.
         let few = word & !WAITERS == 0 || word & !WAITERS == ONE | UPGRADABLE;
         if word & WAITERS != 0 && (few || what & UPGRADABLE != 0) {
             self.wake_waiters();
@@ -593,14 +608,16 @@ impl<P: Priority> RawLock<P> {
         wakes
     }
 
-    /// Lets in whoever may come in, and computes the marks anew. Under the lock of the bucket.
+    /// Lets in the waiters that may come in, and computes the marks anew. Runs under the lock of
+    /// the bucket.
     fn settle_into(&self, bucket: &mut Bucket, wakes: &mut Wakes) {
         loop {
-            // The marks go into the very word because of which the others wait on. Into another they
-            // might come too late: whoever had the lock has unlocked it without them.
+            // The marks must go into the very word that keeps the remaining waiters out. In a later
+            // word they might come too late: the holder may have unlocked already, without seeing
+            // them.
             let word = self.let_in(bucket, wakes);
             if word & EXCLUSIVE != 0 && word & WAITERS == WAITERS {
-                // Handed over with both marks; they are computed anew when it is unlocked.
+                // Handed over with both marks. The next unlock computes them anew.
                 return;
             }
             let new = word & !WAITERS | self.marks(bucket);
@@ -610,7 +627,7 @@ impl<P: Priority> RawLock<P> {
         }
     }
 
-    /// Lets in whoever may come in; returns the word by which nobody else may.
+    /// Lets in the waiters that may come in. Returns the word that keeps out all others.
     fn let_in(&self, bucket: &mut Bucket, wakes: &mut Wakes) -> usize {
         loop {
             let word = self.0.load(Ordering::Relaxed);
@@ -619,7 +636,7 @@ impl<P: Priority> RawLock<P> {
             }
             let holders = word & !WAITERS;
             if word & EXCLUSIVE != 0 {
-                // The owner sees to them.
+                // The owner lets waiters in when it unlocks.
                 return word;
             }
             if P::READERS_FIRST && self.let_one_share(bucket, wakes, word) {
@@ -650,7 +667,7 @@ impl<P: Priority> RawLock<P> {
                 _ => ONE,
             };
             if !entry.shares && what == ONE {
-                // It wants the lock alone.
+                // The first waiter is a writer.
                 if holders != 0 {
                     return word;
                 }
@@ -658,11 +675,11 @@ impl<P: Priority> RawLock<P> {
                     self.hand_over(&mut queue, wakes, word);
                     continue;
                 }
-                // It is woken, and may be overtaken; but not for too long.
+                // The writer is woken, and newcomers may overtake it, but not for too long.
                 let owned = entry.heir.get() | EXCLUSIVE | WAITERS;
                 let others = queue.count(false) + queue.count(true) > 1;
                 let give = |entry: &Entry| {
-                    // ORDERING: Acquire: as in `take_free`.
+                    // ORDERING: Acquire; as in `take_free`.
                     if entry.word.get() == STARVED
                         && self
                             .0
@@ -671,7 +688,8 @@ impl<P: Priority> RawLock<P> {
                     {
                         entry.word.set(HANDED);
                     } else if others {
-                        // A thread may have locked and unlocked before the marks are there.
+                        // A woken thread may lock and unlock before `settle_into` sets the marks,
+                        // so it sets them itself.
                         entry.word.set(HEIR);
                     }
                 };
@@ -683,7 +701,7 @@ impl<P: Priority> RawLock<P> {
             if what & holders & UPGRADABLE != 0 {
                 return word;
             }
-            // ORDERING: Acquire, for the one who is let in: as in `take_free`.
+            // ORDERING: Acquire on behalf of the waiter that is let in; as in `take_free`.
             let counted = self.0.compare_exchange(
                 word,
                 more(word, what),
@@ -696,22 +714,25 @@ impl<P: Priority> RawLock<P> {
         }
     }
 
-    /// Makes the first of a queue the owner of a lock that nobody else has, unless the word has changed
-    /// or that one has left: it is the owner before its wait ends, so that nobody is faster.
+    /// Makes the first waiter of a queue the owner of a free lock, or of one that only this waiter
+    /// holds. Does nothing if the word has changed or the waiter has left.
+    ///
+    /// The waiter becomes the owner before its wait ends, so no newcomer overtakes it.
     fn hand_over(&self, queue: &mut Queue<'_>, wakes: &mut Wakes, word: usize) {
         let Some(first) = queue.first() else { return };
         let owned = first.payload().heir.get() | EXCLUSIVE | WAITERS;
-        // ORDERING: Acquire: as in `take_free`.
+        // ORDERING: Acquire; as in `take_free`.
         let taken = self.0.compare_exchange(word, owned, Ordering::Acquire, Ordering::Relaxed);
         if taken.is_ok() && !queue.grant_first(wakes, |entry| entry.word.set(HANDED)) {
-            // It has left. Nobody else changes the word of a lock that is held by one.
-            // ORDERING: Release: what the Acquire above has seen, for the next.
+            // The waiter has left. No other thread changes the word of an owned lock without the
+            // lock of the bucket. ORDERING: Release passes the writes that the Acquire above has
+            // seen to the next holder.
             self.0.store(word, Ordering::Release);
         }
     }
 
-    /// Lets in one of the queue of those who would share, unless the word has changed; false if none
-    /// of them may come in. The right to become the owner keeps out only those who want it as well.
+    /// Lets in one waiter of the readers' queue, unless the word has changed. Returns false if none
+    /// of them may come in. An upgradable reader keeps out only the waiters for that right.
     fn let_one_share(&self, bucket: &mut Bucket, wakes: &mut Wakes, word: usize) -> bool {
         let Some(mut queue) = bucket.queue(self.sharing_key()) else { return false };
         let shares = queue.count(true) > 0;
@@ -720,7 +741,7 @@ impl<P: Priority> RawLock<P> {
         }
         let what = if shares { ONE } else { ONE | UPGRADABLE };
         let new = more(word, what);
-        // ORDERING: Acquire, for the one who is let in: as in `take_free`.
+        // ORDERING: Acquire on behalf of the waiter that is let in; as in `take_free`.
         let counted = self.0.compare_exchange(word, new, Ordering::Acquire, Ordering::Relaxed);
         if counted.is_ok() && !queue.grant_one(wakes, |entry| entry.shares == shares) {
             self.0.fetch_sub(what, Ordering::Relaxed);
@@ -728,7 +749,7 @@ impl<P: Priority> RawLock<P> {
         true
     }
 
-    /// The marks that say who waits.
+    /// Computes the marks from the queues.
     fn marks(&self, bucket: &mut Bucket) -> usize {
         let (mut alone, mut share) = (0, 0);
         if let Some(queue) = bucket.queue(self.key()) {
@@ -737,7 +758,7 @@ impl<P: Priority> RawLock<P> {
         if Self::PRIORITY
             && let Some(queue) = bucket.queue(self.sharing_key())
         {
-            // Those who want the right to become the owner stand here.
+            // Waiters for the right to upgrade are in this queue.
             alone += queue.count(false);
             share += queue.count(true);
         }
@@ -747,28 +768,29 @@ impl<P: Priority> RawLock<P> {
         marks(alone, share)
     }
 
-    /// The owner becomes one of those who share.
+    /// Turns the owner into a reader, an upgradable one if `upgradable`.
     ///
     /// # Safety
     /// The caller is the owner.
     pub(super) unsafe fn downgrade(&self, upgradable: bool) {
         let what = if upgradable { ONE | UPGRADABLE } else { ONE };
         let mut bucket = table::bucket(self.key()).lock();
-        // ORDERING: Release: as in `unlock_slow`.
+        // ORDERING: Release; as in `unlock_slow`.
         self.0.store(what | self.marks(&mut bucket), Ordering::Release);
         drop(bucket);
         self.wake_waiters();
     }
 
-    /// Becomes the owner, if nobody else shares the lock.
+    /// Turns the upgradable reader into the owner, if it is the only reader.
     ///
     /// # Safety
-    /// The caller has the right to become the owner.
+    /// The caller is the upgradable reader.
     pub(super) unsafe fn try_upgrade(&self) -> bool {
         let mut word = self.0.load(Ordering::Relaxed);
         while word & !WAITERS == ONE | UPGRADABLE {
             let mine = me() | EXCLUSIVE | word & WAITERS;
-            // ORDERING: Acquire: what the last of those who shared it read was read before.
+            // ORDERING: Acquire keeps the reads of earlier readers before it; pairs with the
+            // Release in `share_less`.
             match self.0.compare_exchange_weak(word, mine, Ordering::Acquire, Ordering::Relaxed) {
                 Ok(_) => return true,
                 Err(now) => word = now,
@@ -777,21 +799,21 @@ impl<P: Priority> RawLock<P> {
         false
     }
 
-    /// Becomes the owner when nobody else shares the lock; false if the deadline passed before, and
-    /// the caller still has the right.
+    /// Turns the upgradable reader into the owner, waiting until it is the only reader. Returns
+    /// false if the deadline passes first; the caller is then still the upgradable reader.
     ///
     /// # Safety
-    /// As for `try_upgrade`.
+    /// The caller is the upgradable reader.
     #[track_caller]
     pub(super) unsafe fn upgrade(&self, deadline: u64) -> bool {
         let entry = Entry::new(self.upgrade_key(), false, NORMAL);
         entry.heir.set(me());
         loop {
-            // SAFETY: as the caller promised.
+            // SAFETY: the caller is the upgradable reader.
             if unsafe { self.try_upgrade() } {
                 return true;
             }
-            // Nobody new shares it while this one waits, unless those come first.
+            // The mark keeps new readers out while the caller waits, unless readers come first.
             let blocked = |word| word & !WAITERS != ONE | UPGRADABLE;
             let still = || self.mark(EXCLUSIVE_WAITERS, blocked);
             match self.wait(&entry, Limit::till(deadline), still) {
@@ -803,23 +825,23 @@ impl<P: Priority> RawLock<P> {
     }
 }
 
-/// The marks that say that so many wait to have the lock alone, and to share it.
+/// Returns the marks for these numbers of waiting writers and readers.
 fn marks(alone: usize, share: usize) -> usize {
     let mark = |count: usize, mark| if count > 0 { mark } else { 0 };
     mark(alone, EXCLUSIVE_WAITERS) | mark(share, SHARED_WAITERS)
 }
 
-/// Whether a waiter is a fiber that runs on the same carrier as the caller, as far as a look tells.
+/// Returns whether a waiter is a fiber of the caller's carrier, as far as a racy look tells.
 fn is_near(waiter: *const Control) -> bool {
     let here = current::carrier();
     // SAFETY: control blocks are never unmapped.
     !here.is_null() && ptr::eq(unsafe { (*waiter).carrier() }, here)
 }
 
-/// Whether nobody waits yet, and the owner runs elsewhere at this moment.
+/// Returns whether there are no waiters yet and the owner runs on another carrier at this moment.
 fn worth_spinning(word: usize) -> bool {
-    // SAFETY: the upper bits of an exclusive lock are the address of a block, and those are never
-    // unmapped.
+    // SAFETY: the upper bits of an owned lock are the address of a control block, and blocks are
+    // never unmapped.
     word & EXCLUSIVE != 0
         && word & WAITERS == 0
         && unsafe { current::runs_elsewhere(&*owner(word)) }

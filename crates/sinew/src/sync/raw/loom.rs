@@ -1,4 +1,4 @@
-//! Models of the lock: who is in at the same time, and that nobody waits for ever.
+//! Models of the lock: it excludes, and every waiter gets it.
 
 mod priority;
 
@@ -11,7 +11,7 @@ use crate::primitive::{Ordering, yield_thread};
 use crate::sync::priority::{InTurn, Priority};
 use std::sync::Arc;
 
-/// A lock and what it guards.
+/// A lock and its data.
 struct Guarded<P = InTurn> {
     lock: RawLock<P>,
     data: Tracked,
@@ -28,10 +28,10 @@ impl<P: Priority> Guarded<P> {
         Arc::new(Guarded { lock: RawLock::new(), data: Tracked::new(0) })
     }
 
-    /// Adds one, with the lock, and unlocks.
+    /// Adds one under the lock, and unlocks.
     fn add(&self) {
         self.data.add(1);
-        // SAFETY: the caller has locked it.
+        // SAFETY: the caller holds the lock.
         unsafe { self.lock.unlock() };
     }
 
@@ -45,15 +45,15 @@ impl<P: Priority> Guarded<P> {
         self.read()
     }
 
-    /// Reads, sharing the lock, and unlocks.
+    /// Reads as a reader, and unlocks.
     fn read(&self) -> usize {
         let value = self.data.get();
-        // SAFETY: the caller shares it.
+        // SAFETY: the caller is a reader.
         unsafe { self.lock.unlock_shared() };
         value
     }
 
-    /// Nobody has it, nobody waits, and so many were in.
+    /// Checks that the lock is free, that it has no marks, and that the data is `count`.
     fn ends_with(&self, count: usize) {
         assert_eq!(self.lock.0.load(Ordering::Relaxed), 0, "marks for nobody");
         assert_eq!(self.data.get(), count);
@@ -92,7 +92,8 @@ fn three_want_it_alone() {
     }
 }
 
-/// Two want it alone and one shares it: both marks are set and cleared, and everybody gets it.
+/// A writer and a reader wait while the lock is held: both marks are set and cleared, and both
+/// waiters get the lock.
 #[test]
 fn both_kinds_wait() {
     for near in [false, true] {
@@ -114,7 +115,7 @@ fn both_kinds_wait() {
     }
 }
 
-/// Those who share are in together, and who wants it alone comes after them or before.
+/// Readers share the lock, and a writer comes before or after them.
 #[test]
 fn two_share_and_one_does_not() {
     check_within(2, || {
@@ -129,9 +130,9 @@ fn two_share_and_one_does_not() {
     });
 }
 
-/// Who was overtaken is handed the lock: data and marks are right also then.
+/// An overtaken waiter is handed the lock: data and marks are right.
 #[test]
-fn who_was_overtaken_is_handed_it() {
+fn an_overtaken_waiter_is_handed_the_lock() {
     for near in [false, true] {
         check(move || {
             if near {
@@ -150,9 +151,10 @@ fn who_was_overtaken_is_handed_it() {
     }
 }
 
-/// The same if a third one waits behind it.
+/// A waiter is handed the lock while another waits behind it: all get the lock, and the marks are
+/// right.
 #[test]
-fn who_is_handed_it_sees_to_the_others() {
+fn a_handed_over_lock_reaches_the_other_waiters() {
     for near in [false, true] {
         check_within(2, move || {
             if near {
@@ -174,8 +176,8 @@ fn who_is_handed_it_sees_to_the_others() {
     }
 }
 
-/// A waiter times out while it is woken, or handed the lock: it has the lock and says so, or does
-/// not have it.
+/// A waiter times out while it is woken or handed the lock: it holds the lock and returns true, or
+/// does not hold it.
 #[test]
 fn a_waiter_times_out_while_it_is_woken() {
     for fair in [false, true] {
@@ -201,10 +203,9 @@ fn a_waiter_times_out_while_it_is_woken() {
     }
 }
 
-/// One who was let in to share gives up at the same time: it shares the lock and says so, or is not
-/// counted.
+/// A reader times out while it is let in: it holds the lock and returns true, or is not counted.
 #[test]
-fn one_who_shares_times_out_while_it_is_let_in() {
+fn a_reader_times_out_while_it_is_let_in() {
     check(|| {
         let guarded = Guarded::new();
         assert!(guarded.lock.try_lock());
@@ -222,15 +223,15 @@ fn one_who_shares_times_out_while_it_is_let_in() {
     });
 }
 
-/// Two share the lock before one who was woken for it: that one is handed it when both have left.
+/// Two readers overtake a woken writer: the writer gets the lock when both have left.
 #[test]
-fn who_was_overtaken_by_two_comes_after_both() {
+fn a_writer_overtaken_by_two_readers_comes_after_both() {
     check_within(2, || {
         let guarded = Guarded::new();
         assert!(guarded.lock.try_lock());
         let theirs = guarded.clone();
         let writer = spawn(move || theirs.add_locked());
-        // It waits now.
+        // The writer waits.
         yield_thread();
         guarded.add();
         assert!(guarded.lock.lock_shared(NEVER, false));
@@ -243,9 +244,10 @@ fn who_was_overtaken_by_two_comes_after_both() {
     });
 }
 
-/// One who stands behind it gives up meanwhile: it is not handed the lock while others share that.
+/// A waiter behind an overtaken writer gives up: the writer is not handed the lock while readers
+/// hold it.
 #[test]
-fn who_was_overtaken_waits_for_those_who_share() {
+fn an_overtaken_writer_waits_for_readers() {
     check_within(2, || {
         let guarded = Guarded::new();
         assert!(guarded.lock.try_lock());
@@ -254,7 +256,7 @@ fn who_was_overtaken_waits_for_those_who_share() {
         yield_thread();
         guarded.add();
         assert!(guarded.lock.lock_shared(NEVER, false));
-        // It was overtaken now, and waits again.
+        // The writer was overtaken, and waits again.
         yield_thread();
         let theirs = guarded.clone();
         let timed = spawn(move || {
@@ -272,7 +274,7 @@ fn who_was_overtaken_waits_for_those_who_share() {
     });
 }
 
-/// The first of two waiters times out while it is woken: the other gets the lock all the same.
+/// The first of two waiters times out while it is woken: the other still gets the lock.
 #[test]
 fn a_timeout_passes_the_lock_on() {
     check(|| {
@@ -296,7 +298,7 @@ fn a_timeout_passes_the_lock_on() {
     });
 }
 
-/// The first of two waiters is cancelled while it is woken: the other gets the lock all the same.
+/// The first of two waiters is cancelled while it is woken: the other still gets the lock.
 #[test]
 fn a_cancelled_waiter_passes_the_lock_on() {
     check(|| {
@@ -314,10 +316,10 @@ fn a_cancelled_waiter_passes_the_lock_on() {
     });
 }
 
-/// One who would share stands back for one who wants it alone. When that one gives up, it is let in
-/// although the lock is not unlocked.
+/// A waiting writer keeps a reader out. When the writer gives up, the reader is let in, although
+/// the lock is not unlocked.
 #[test]
-fn who_gives_up_lets_in_who_stood_back() {
+fn a_writer_that_gives_up_lets_readers_in() {
     check(|| {
         let guarded = Guarded::new();
         assert!(guarded.lock.try_lock_shared());
@@ -334,10 +336,10 @@ fn who_gives_up_lets_in_who_stood_back() {
     });
 }
 
-/// The same: who is let in sees what was written, although it was let in by one who never had the
-/// lock.
+/// A reader that is let in sees earlier writes, even if a waiter that never held the lock lets it
+/// in.
 #[test]
-fn who_is_let_in_sees_what_was_written() {
+fn a_reader_that_is_let_in_sees_earlier_writes() {
     check_within(2, || {
         let guarded = Guarded::new();
         let theirs = guarded.clone();
@@ -360,9 +362,9 @@ fn who_is_let_in_sees_what_was_written() {
     });
 }
 
-/// Who may become the owner waits for the others to leave; nobody is in with it then.
+/// An upgrade waits until the other readers have left, and then excludes all.
 #[test]
-fn an_upgrade_waits_for_those_who_share() {
+fn an_upgrade_waits_for_readers() {
     check_within(2, || {
         let guarded = Guarded::new();
         assert!(guarded.lock.try_lock_upgradable());
@@ -371,7 +373,7 @@ fn an_upgrade_waits_for_those_who_share() {
         let leaving = spawn(move || theirs.read());
         let theirs = guarded.clone();
         let coming = spawn(move || theirs.read_shared());
-        // SAFETY: it has the right.
+        // SAFETY: the caller is the upgradable reader.
         assert!(unsafe { guarded.lock.upgrade(NEVER) });
         guarded.add();
         assert_eq!(leaving.join().unwrap(), 0);
@@ -380,7 +382,7 @@ fn an_upgrade_waits_for_those_who_share() {
     });
 }
 
-/// An upgrade that times out keeps the right, and lets those in who stood back.
+/// An upgrade that times out keeps its right, and lets in the readers that it has kept out.
 #[test]
 fn an_upgrade_that_times_out_keeps_the_right() {
     check_within(2, || {
@@ -393,12 +395,12 @@ fn an_upgrade_that_times_out_keeps_the_right() {
             assert_eq!(theirs.read_shared(), 0);
             theirs.read()
         });
-        // SAFETY: it has the right.
+        // SAFETY: the caller is the upgradable reader.
         let upgraded = unsafe { guarded.lock.upgrade(DEADLINE) };
         if upgraded {
             guarded.add();
         } else {
-            // SAFETY: it still has the right.
+            // SAFETY: after the timeout the caller is still the upgradable reader.
             unsafe { guarded.lock.unlock_upgradable() };
         }
         assert_eq!(other.join().unwrap(), 0);
@@ -406,7 +408,7 @@ fn an_upgrade_that_times_out_keeps_the_right() {
     });
 }
 
-/// An owner that goes on sharing lets others in who want to share.
+/// An owner that downgrades lets readers in.
 #[test]
 fn a_downgrade_lets_others_share() {
     check(|| {

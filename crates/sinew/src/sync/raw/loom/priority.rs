@@ -1,4 +1,5 @@
-//! The same for locks at which some come first: that they do, and that the others get it all the same.
+//! Models of the lock with a priority: the preferred kind comes first, and the other kind still
+//! gets the lock.
 
 use super::{EXCLUSIVE_WAITERS, Guarded, SHARED_WAITERS};
 use crate::clock::NEVER;
@@ -7,7 +8,7 @@ use crate::primitive::{AtomicBool, Ordering};
 use crate::sync::priority::{Priority, ReadersFirst, WritersFirst};
 use std::sync::Arc;
 
-/// One wants it alone and one shares it, while a third has it.
+/// A writer and a reader wait while a third thread holds the lock.
 fn both_kinds_wait<P: Priority>() {
     check_within(2, || {
         let guarded = Guarded::with(P::default());
@@ -24,7 +25,7 @@ fn both_kinds_wait<P: Priority>() {
 }
 
 #[test]
-fn both_kinds_wait_whoever_comes_first() {
+fn both_kinds_wait_with_either_priority() {
     both_kinds_wait::<ReadersFirst>();
     both_kinds_wait::<WritersFirst>();
 }
@@ -43,14 +44,15 @@ fn two_share_and_one_does_not<P: Priority>() {
 }
 
 #[test]
-fn two_share_and_one_does_not_whoever_comes_first() {
+fn two_share_and_one_does_not_with_either_priority() {
     two_share_and_one_does_not::<ReadersFirst>();
     two_share_and_one_does_not::<WritersFirst>();
 }
 
-/// Whoever finds the lock free after somebody waited to share it finds that this one has been in.
+/// Readers first: a newcomer that sees a waiting reader, and then locks, finds that the reader has
+/// been in.
 #[test]
-fn nobody_is_faster_than_who_shares() {
+fn a_newcomer_does_not_overtake_a_reader() {
     check_within(2, || {
         let guarded = Guarded::with(ReadersFirst);
         assert!(guarded.lock.try_lock());
@@ -78,9 +80,10 @@ fn nobody_is_faster_than_who_shares() {
     });
 }
 
-/// The same if it was waited for alone, whether the lock was held alone or shared.
+/// Writers first: a reader that sees a waiting writer, and then gets in, finds that the writer has
+/// been in. The lock was held exclusively or shared.
 #[test]
-fn nobody_who_shares_is_faster_than_who_wants_it_alone() {
+fn a_reader_does_not_overtake_a_writer() {
     for shared in [false, true] {
         check_within(2, move || {
             let guarded = Guarded::with(WritersFirst);
@@ -92,7 +95,7 @@ fn nobody_who_shares_is_faster_than_who_wants_it_alone() {
                 let waits = theirs.lock.0.load(Ordering::Relaxed) & EXCLUSIVE_WAITERS != 0;
                 if theirs.lock.try_lock_shared() {
                     let seen = theirs.read();
-                    // Added by the one who waited.
+                    // The waiting writer has added to it.
                     assert!(!waits || seen == if shared { 1 } else { 2 });
                 }
             });
@@ -108,9 +111,9 @@ fn nobody_who_shares_is_faster_than_who_wants_it_alone() {
     }
 }
 
-/// Who shares gets in although somebody waits to have it alone: also if it shares it already.
+/// Readers first: a reader gets in although a writer waits, even if it already reads.
 #[test]
-fn who_shares_may_share_again() {
+fn a_reader_may_read_again() {
     check(|| {
         let guarded = Guarded::with(ReadersFirst);
         assert!(guarded.lock.try_lock_shared());
@@ -123,7 +126,7 @@ fn who_shares_may_share_again() {
     });
 }
 
-/// The one who comes first gives up, or is cancelled, as it is handed the lock or let in.
+/// The preferred waiter times out or is cancelled while it is handed the lock or let in.
 fn times_out<P: Priority>(shares: bool, cancelled: bool) {
     check_within(2, move || {
         let guarded = Guarded::with(P::default());
@@ -145,7 +148,7 @@ fn times_out<P: Priority>(shares: bool, cancelled: bool) {
         });
         let theirs = guarded.clone();
         let stays = spawn(move || {
-            // Of the other kind.
+            // A waiter of the other kind.
             if shares {
                 theirs.add_locked();
                 return 1;
@@ -165,16 +168,16 @@ fn times_out<P: Priority>(shares: bool, cancelled: bool) {
 }
 
 #[test]
-fn who_comes_first_leaves_while_it_is_let_in() {
+fn a_preferred_waiter_leaves_while_it_is_let_in() {
     for cancelled in [false, true] {
         times_out::<ReadersFirst>(true, cancelled);
         times_out::<WritersFirst>(false, cancelled);
     }
 }
 
-/// One who would share stands back for one who wants it alone, and is let in when that one gives up.
+/// A waiting writer keeps a reader out, and the reader is let in when the writer gives up.
 #[test]
-fn who_gives_up_lets_in_who_stood_back() {
+fn a_writer_that_gives_up_lets_readers_in() {
     check_within(2, || {
         let guarded = Guarded::with(WritersFirst);
         assert!(guarded.lock.try_lock_shared());
@@ -199,7 +202,7 @@ fn upgrade<P: Priority>() {
         let leaving = spawn(move || theirs.read());
         let theirs = guarded.clone();
         let coming = spawn(move || theirs.read_shared());
-        // SAFETY: it has the right.
+        // SAFETY: the caller is the upgradable reader.
         assert!(unsafe { guarded.lock.upgrade(NEVER) });
         guarded.add();
         assert_eq!(leaving.join().unwrap(), 0);
@@ -209,7 +212,7 @@ fn upgrade<P: Priority>() {
 }
 
 #[test]
-fn an_upgrade_waits_for_those_who_share() {
+fn an_upgrade_waits_for_readers() {
     upgrade::<ReadersFirst>();
     upgrade::<WritersFirst>();
 }
@@ -226,12 +229,12 @@ fn upgrade_in_time<P: Priority>() {
         });
         let theirs = guarded.clone();
         let writer = spawn(move || theirs.add_locked());
-        // SAFETY: it has the right.
+        // SAFETY: the caller is the upgradable reader.
         let upgraded = unsafe { guarded.lock.upgrade(DEADLINE) };
         if upgraded {
             guarded.add();
         } else {
-            // SAFETY: it still has the right.
+            // SAFETY: after the timeout the caller is still the upgradable reader.
             unsafe { guarded.lock.unlock_upgradable() };
         }
         assert_eq!(other.join().unwrap(), 0);
@@ -240,14 +243,16 @@ fn upgrade_in_time<P: Priority>() {
     });
 }
 
-/// An upgrade that times out as it is handed the lock has it and says so, or keeps the right.
+/// An upgrade that times out while it is handed the lock owns the lock and returns true, or keeps
+/// its right.
 #[test]
 fn an_upgrade_that_times_out_keeps_the_right() {
     upgrade_in_time::<ReadersFirst>();
     upgrade_in_time::<WritersFirst>();
 }
 
-/// The right to become the owner is given up, and somebody waits for it behind one who wants the lock.
+/// The upgradable reader leaves while a writer waits for the lock and another waiter for the right
+/// to upgrade.
 fn right_is_passed_on<P: Priority>() {
     check_within(2, || {
         let guarded = Guarded::with(P::default());
@@ -257,11 +262,11 @@ fn right_is_passed_on<P: Priority>() {
         let theirs = guarded.clone();
         let wants = spawn(move || {
             assert!(theirs.lock.lock_upgradable(NEVER));
-            // SAFETY: it has the right.
+            // SAFETY: it is the upgradable reader.
             unsafe { theirs.lock.downgrade_upgradable() };
             theirs.read()
         });
-        // SAFETY: it has the right.
+        // SAFETY: the caller is the upgradable reader.
         unsafe { guarded.lock.unlock_upgradable() };
         writer.join().unwrap();
         wants.join().unwrap();
