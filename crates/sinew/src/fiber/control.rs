@@ -1,21 +1,23 @@
-//! The control block: all that is known of one fiber.
+//! The control block: everything the runtime knows of one fiber.
 //!
-//! Three cache lines. The first has what dispatching and waiting need; the second what joining needs;
-//! the third holds the closure until the fiber starts, and the result from its end until it is
-//! taken. What few fibers have (a name, locals, a scope) is in [`Extra`].
+//! Three cache lines. The first has the fields for dispatching and waiting, the second those for
+//! joining. The third holds the closure until the fiber starts, and the result from its end until
+//! it is taken. Data that few fibers have (a name, locals, a scope) is in [`Extra`].
 //!
-//! # Who may touch what
+//! # Access to the fields
 //!
-//! A block is *type-stable*: it is recycled, never unmapped, so its atomics may be read by anybody
-//! who ever had a pointer to it. The plain fields belong to
+//! A block is *type-stable*: it is recycled, never unmapped. So any thread that ever had a pointer
+//! to it may read its atomics. The plain fields belong to
 //!
-//! - the one who makes the fiber, until it is submitted;
-//! - then the one who holds it: the queue it is in, the carrier that takes it out of there;
-//! - from its start on the thread of its carrier; for a migratable fiber the thread that runs it
+//! - the maker of the fiber, until it is submitted;
+//! - then the holder of the fiber: the queue it is in, the carrier that takes it out of there;
+//! - from its start on, the thread of its carrier; for a migratable fiber, the thread that runs it
 //!   or has taken it out of a queue;
-//! - after its end, the holder of the join handle (result), and the last holder of a reference.
+//! - after its end, the holder of the join handle (the result) and the holder of the last
+//!   reference.
 //!
-//! An OS thread that waits has a block as well, its *proxy*, of which only the wait is used.
+//! An OS thread that waits has a block as well, its *proxy*. Only the fields for the wait are used
+//! in it.
 
 use super::extra::Extra;
 use super::life::Life;
@@ -32,38 +34,41 @@ use sinew_context::context::Context;
 /// A fiber's control block; see the page of this module.
 #[repr(C, align(64))]
 pub(crate) struct Control {
-    /// Where the fiber goes on.
+    /// The context in which the fiber continues.
     pub(crate) context: Place,
-    /// The next one in the queue that this one is in.
+    /// The next block in this block's queue.
     link: AtomicPtr<Control>,
-    /// Decides who ends the wait.
+    /// Decides which waker ends the wait.
     pub(crate) wake: WakeWord,
-    /// The carrier that dispatches it: null until it starts, then the one it is bound to; set from
-    /// the beginning if it is `AFFINE`; for a migratable fiber, or one that rests, the one that ran it last.
+    /// The carrier that dispatches the fiber. Null until the fiber starts, then the carrier it is
+    /// bound to. Set from the beginning for an `AFFINE` fiber. For a migratable or resting fiber,
+    /// the carrier that ran it last.
     pub(super) carrier: AtomicPtr<Carrier>,
     pub(crate) life: Life,
-    /// What makes a wait or a yield take the longer way. Belongs to the fiber's thread.
+    /// Conditions that make a wait or a yield take the longer path. Belongs to the fiber's thread.
     pub(super) flags: AtomicU32,
-    /// When it was made, in milliseconds or so.
+    /// When the fiber was made, in units of about a millisecond.
     born: AtomicU32,
-    /// What it waits for: the kind in the upper byte, since when below.
+    /// The recorded wait: its kind in the upper byte, its beginning below.
     pub(super) wait: AtomicU64,
     pub(super) wait_address: AtomicU64,
 
-    /// How to run it. Constant from birth to the end of the block.
+    /// The functions of the closure's type. Constant as long as the fiber has the block.
     pub(crate) vtable: Cell<&'static Vtable>,
-    /// Whom to wake at the end, and its epoch: written before `JOINING` or `JOINED_HERE` is set.
+    /// The joiner to wake at the end, and its epoch. Written before `JOINING` or `JOINED_HERE` is
+    /// set.
     joiner: AtomicPtr<Control>,
     joiner_epoch: AtomicU64,
-    /// Lazily made; stays with the block when it is recycled.
+    /// Made on demand. Stays with the block when the block is recycled.
     pub(super) extra: AtomicPtr<Extra>,
     /// Never used twice.
     pub(super) id: AtomicU64,
-    /// The number of the crew that it belongs to. Zero for proxies.
+    /// The number of the fiber's crew. Zero for proxies.
     pub(crate) crew: AtomicU32,
-    /// The lower half of the number of its first wait: the block may have served others before.
+    /// The low half of the number of the fiber's first wait: the block may have served other fibers
+    /// before.
     first_wait: AtomicU32,
-    /// The word of `park` and `unpark`.
+    /// The token of `park` and `unpark`.
     pub(crate) token: AtomicU64,
     message_link: AtomicPtr<Control>,
 
@@ -72,11 +77,11 @@ pub(crate) struct Control {
 
 const _: () = assert!(size_of::<Control>() == 192);
 
-// SAFETY: who may touch the plain fields is laid down above.
+// SAFETY: the page of this module says which thread may touch the plain fields at which time.
 unsafe impl Sync for Control {}
 
-// SAFETY: a fiber is in one queue at a time, by the state of its wait; it is a message once, by
-// the mark `CANCELLED`, which is set once.
+// SAFETY: the wait's state keeps a fiber in one queue at a time. A fiber is a message at most once,
+// because the mark `CANCELLED` is set once.
 unsafe impl Linked for Control {
     #[inline(always)]
     fn link(&self) -> &AtomicPtr<Control> {
@@ -88,70 +93,72 @@ unsafe impl Linked for Control {
     }
 }
 
-/// What makes a fiber's waits special.
+/// Properties of a fiber that change how it waits, yields and is woken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Flags(pub(crate) u32);
 
 impl Flags {
-    /// May not be suspended: `pinned`, or a hook of the user's runs.
+    /// May not be suspended: it is in `pinned`, or runs a hook of the user's.
     pub(crate) const PINNED: Flags = Flags(1);
     /// Cancellation is postponed.
     pub(crate) const MASKED: Flags = Flags(1 << 1);
     /// Uses context slots, which are swapped at each switch.
     pub(crate) const SLOTS: Flags = Flags(1 << 2);
-    /// A panic began in this fiber since the thread was last seen without one.
+    /// A panic has begun in this fiber since its thread was last seen without one.
     pub(crate) const PANICKED: Flags = Flags(1 << 3);
-    /// Moves between carriers.
+    /// May move between carriers.
     pub(crate) const MIGRATABLE: Flags = Flags(1 << 4);
-    /// Was made to move between carriers, whether or not it may at present.
+    /// Was made to move between carriers, even if it may not at present.
     pub(crate) const ROAMING: Flags = Flags(1 << 14);
-    /// Its carrier has told it that it was cancelled. Set on its own thread, so that a yield has one
-    /// word to look at.
+    /// Its carrier has told it of its cancellation. Set on the fiber's own thread, so that a yield
+    /// has only one word to check.
     pub(crate) const TOLD: Flags = Flags(1 << 16);
-    /// `joiner` names a fiber of the same carrier, which is to be woken at the end.
+    /// `joiner` names a fiber of the same carrier that is to be woken at the end.
     pub(crate) const JOINED_HERE: Flags = Flags(1 << 17);
-    /// A panic of a context slot's hook is to be raised when the wait has been left.
+    /// A panic of a context slot's hook is to be raised at the end of the wait.
     pub(crate) const PENDING: Flags = Flags(1 << 15);
     /// Inside a deadline scope.
     pub(crate) const DEADLINE: Flags = Flags(1 << 5);
-    /// Its stack is of a size of its own.
+    /// Has its own stack size.
     pub(crate) const SIZED: Flags = Flags(1 << 6);
-    /// Not a fiber but a thread.
+    /// Stands for a thread, not a fiber.
     pub(crate) const PROXY: Flags = Flags(1 << 7);
-    /// May only run on the carrier that the builder named.
+    /// May run only on the carrier that the builder named.
     pub(crate) const AFFINE: Flags = Flags(1 << 8);
-    /// A migratable fiber that has not left its stack yet: nobody may resume it.
+    /// A migratable fiber that has not left its stack yet: no carrier may resume it.
     pub(crate) const ON_STACK: Flags = Flags(1 << 9);
-    /// The one that the carrier's own loop runs as.
+    /// Stands for the carrier's own loop.
     pub(crate) const ROOT: Flags = Flags(1 << 10);
-    /// A predicate or a hook runs: even blocking the thread is an error.
+    /// Runs a predicate or a hook: even blocking the thread is an error.
     pub(crate) const NO_WAIT: Flags = Flags(1 << 11);
-    /// A cancellation was raised in it before: it was caught, and is raised again.
+    /// A cancellation was raised in it before. It was caught, and is raised again.
     pub(crate) const RAISED: Flags = Flags(1 << 12);
-    /// A proxy whose thread waits in the kernel for descriptors, and for the bell in `Extra`.
+    /// A proxy of a thread that waits in the kernel for descriptors and for the bell in `Extra`.
     pub(crate) const POLLS: Flags = Flags(1 << 18);
-    /// A proxy whose thread sleeps until somebody ends its wait: no deadline does.
+    /// A proxy of a thread that sleeps without a deadline until a waker ends its wait.
     pub(crate) const ASLEEP: Flags = Flags(1 << 19);
     /// Suspended in the middle of an unwinding.
     pub(crate) const UNWINDING: Flags = Flags(1 << 13);
 
-    /// On a carrier that somebody else's loop steps.
+    /// Belongs to an embedded carrier, which a foreign loop steps.
     pub(crate) const EMBEDDED: Flags = Flags(1 << 21);
-    /// Has yielded, on such a carrier, and is not ready before all others have run.
+    /// Has yielded on an embedded carrier, and is not ready before all other fibers have run.
     pub(crate) const YIELDED: Flags = Flags(1 << 22);
-    /// Has interrupted itself for something on the root of such a carrier, or for another fiber.
+    /// Has interrupted itself, on an embedded carrier, for work on the root or for another fiber.
     pub(crate) const IMMEDIATE: Flags = Flags(1 << 23);
-    /// A task of which its manager wants to know how much stack it uses, or how long it runs.
+    /// A task of which its manager measures the stack or the run time.
     pub(crate) const MEASURED: Flags = Flags(1 << 24);
-    /// The latter was asked for this one in particular.
+    /// Run time was requested for this task.
     pub(crate) const TIMED: Flags = Flags(1 << 25);
 
-    /// Runs again and again, and is unstarted in between: what is true of its carrier is true until it rests.
+    /// Runs again and again, and is unstarted in between: it is bound to a carrier only until it
+    /// rests.
     pub(crate) const RECURRING: Flags = Flags(1 << 26);
-    /// Its closure has returned, and is to run again: it rests as soon as nothing of it is on the stack.
+    /// Its closure has returned and is to run again: the fiber rests as soon as nothing of it is on
+    /// the stack.
     pub(crate) const RESTS: Flags = Flags(1 << 27);
 
-    /// What an unstarted fiber may have.
+    /// Flags that an unstarted fiber may have.
     const OF_UNSTARTED: Flags = Flags(
         Flags::ROAMING.0
             | Flags::SIZED.0
@@ -163,18 +170,19 @@ impl Flags {
             | Flags::OBSERVED.0,
     );
 
-    /// Somebody wants to know when it is woken, and knows its name.
+    /// An observer, which knows the fiber's name, wants to know when it is woken.
     pub(crate) const OBSERVED: Flags = Flags(1 << 20);
 
-    /// What makes waking a fiber on its own carrier more than a push.
+    /// Flags that make waking a fiber on its own carrier more than a push.
     pub(crate) const NOT_PLAIN: Flags = Flags(Flags::MIGRATABLE.0 | Flags::OBSERVED.0);
-    /// And what makes others able to end its wait meanwhile, or want to know.
+    /// Flags with which another thread may end the fiber's wait, or an observer wants to know of
+    /// it.
     pub(crate) const NOT_ALONE: Flags = Flags(Flags::ROAMING.0 | Flags::OBSERVED.0);
 
-    /// What keeps a cancellation from ending a wait.
+    /// Flags that keep a cancellation from ending a wait.
     pub(crate) const DEAF: Flags = Flags(Flags::MASKED.0 | Flags::UNWINDING.0);
 
-    /// What makes `yield_now` more than two moves.
+    /// Flags that make `yield_now` take the longer path.
     pub(crate) const SLOW_YIELD: Flags = Flags(
         Flags::PINNED.0
             | Flags::SLOTS.0
@@ -193,7 +201,7 @@ impl Flags {
     }
 }
 
-/// What a fiber waits for.
+/// The event that a fiber waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 #[non_exhaustive]
@@ -202,7 +210,7 @@ pub enum WaitKind {
     None = 0,
     /// A moment: `sleep` and `sleep_until`.
     Sleep,
-    /// Somebody who calls `unpark`.
+    /// A call of `unpark`.
     Park,
     /// The end of another fiber.
     Join,
@@ -212,29 +220,29 @@ pub enum WaitKind {
     Future,
     /// The children of a scope.
     Scope,
-    /// A lock, to have it alone or, of a `RwLock`, to share it.
+    /// A lock: exclusively, or shared for a reader of a `RwLock`.
     Lock,
     /// A key of a `MultiLock`.
     Key,
     /// A condition variable.
     Condvar,
-    /// A `Futex`, an `Event`, a `Sequencer` or what is built on them.
+    /// A `Futex`, an `Event`, a `Sequencer`, or a primitive built on them.
     Event,
-    /// A `FiberFuture`, or several.
+    /// One or several `FiberFuture`s.
     Value,
     /// Permits of a semaphore.
     Semaphore,
     /// A channel: room to send.
     Send,
-    /// A channel: something to receive.
+    /// A channel: a message to receive.
     Receive,
-    /// The first of several, in `select!`.
+    /// The first of several operations, in `select!`.
     Select,
     /// A descriptor: something to read, or a connection to accept.
     Readable,
     /// A descriptor: room to write, or a connection to be made.
     Writable,
-    /// Work that blocks, on another thread.
+    /// Blocking work on another thread.
     Blocking,
 }
 
@@ -264,7 +272,7 @@ impl WaitKind {
         ALL.get(usize::from(bits)).copied().unwrap_or(WaitKind::None)
     }
 
-    /// As an operation, for messages.
+    /// Names the operation, for messages.
     pub(crate) fn operation(self) -> &'static str {
         match self {
             WaitKind::None => "nothing",
@@ -291,17 +299,18 @@ impl WaitKind {
 
 const KIND_SHIFT: u32 = 56;
 
-/// In the place of a kind: the wait has ended, and when is noted in its place.
+/// In the place of a kind: the wait has ended, and the lower bits say when.
 const WOKEN: u64 = 0xFF;
 
-/// The birth of a fiber is kept in units of about a millisecond.
+/// Shift from nanoseconds to the units of a fiber's birth, about a millisecond.
 const BIRTH_SHIFT: u32 = 20;
 
-/// Where a fiber goes on: nothing before it first runs, and from the beginning of a wait until it has
-/// stopped; stale while it runs otherwise.
+/// The context in which a fiber continues.
 ///
-/// So whoever finds that a wait has begun, then a place here, and then that the wait has not ended, knows
-/// that the fiber has not run in between, and what is on its stack.
+/// Empty before the fiber first runs, and from the beginning of a wait until the fiber has stopped.
+/// Stale while the fiber runs otherwise. So an observer that finds first a begun wait, then a
+/// context here, and then that the wait has not ended, knows that the fiber has not run in between,
+/// and may read its stack.
 pub(crate) struct Place(AtomicPtr<()>);
 
 impl Place {
@@ -309,30 +318,30 @@ impl Place {
         Place(AtomicPtr::new(ptr::null_mut()))
     }
 
-    /// For who may resume the fiber.
+    /// Returns the context, for a carrier that may resume the fiber.
     #[inline(always)]
     pub(crate) fn get(&self) -> Option<Context> {
         let place = ptr::NonNull::new(self.0.load(Ordering::Relaxed));
-        // SAFETY: only contexts are put here.
+        // SAFETY: `set` stores only contexts.
         place.map(|place| unsafe { Context::from_ptr(place) })
     }
 
-    /// For anybody else.
+    /// Returns the context, for an observer.
     pub(crate) fn look(&self) -> Option<Context> {
-        // ORDERING: Acquire: what is on the stack; pairs with the Release in `set`.
+        // ORDERING: Acquire shows the content of the stack; pairs with the Release in `set`.
         let place = ptr::NonNull::new(self.0.load(Ordering::Acquire));
         // SAFETY: as in `get`.
         place.map(|place| unsafe { Context::from_ptr(place) })
     }
 
-    /// The fiber has stopped.
+    /// Stores the context of the fiber, which has stopped.
     #[inline(always)]
     pub(crate) fn set(&self, context: Context) {
         // ORDERING: Release; pairs with the Acquire in `look`.
         self.0.store(context.as_ptr().as_ptr(), Ordering::Release);
     }
 
-    /// The fiber is about to stop, or is a new one.
+    /// Empties the place: the fiber is about to stop, or is new.
     #[inline(always)]
     fn clear(&self) {
         self.0.store(ptr::null_mut(), Ordering::Relaxed);
@@ -340,7 +349,7 @@ impl Place {
 }
 
 impl Control {
-    /// A block without a fiber.
+    /// Creates a block without a fiber.
     pub(crate) fn vacant() -> Control {
         Control {
             context: Place::new(),
@@ -365,13 +374,13 @@ impl Control {
         }
     }
 
-    /// Makes zeros a vacant block again, none of whose waits was among the first `epochs`.
+    /// Turns zeroed memory into a vacant block again. Its next wait has a number above `epochs`.
     pub(super) fn revive(&self, epochs: u64) {
         self.wake.restart(epochs);
         self.vtable.set(&Vtable::NONE);
     }
 
-    /// Makes a vacant block a fiber that has not been submitted, with `references`.
+    /// Turns a vacant block into a fiber with `references` that has not been submitted.
     #[inline(always)]
     pub(crate) fn occupy(
         &self,
@@ -393,7 +402,7 @@ impl Control {
         self.life.begin(references);
     }
 
-    /// Notes when it was made, if who made it did not know.
+    /// Records when the fiber was made, if its maker did not know the time.
     #[inline(always)]
     pub(crate) fn set_born(&self, now: u64) {
         self.born.store((now >> BIRTH_SHIFT) as u32, Ordering::Relaxed);
@@ -409,40 +418,43 @@ impl Control {
         Flags(self.flags.load(Ordering::Relaxed))
     }
 
-    /// Sets flags. Only the thread that the fiber belongs to calls this.
+    /// Sets flags. Only the thread that owns the fiber calls this.
     #[inline(always)]
     pub(crate) fn set_flags(&self, flags: Flags) {
         self.flags.store(self.flags().0 | flags.0, Ordering::Relaxed);
     }
 
-    /// Clears flags. Only the thread that the fiber belongs to calls this.
+    /// Clears flags. Only the thread that owns the fiber calls this.
     #[inline(always)]
     pub(crate) fn clear_flags(&self, flags: Flags) {
         self.flags.store(self.flags().0 & !flags.0, Ordering::Relaxed);
     }
 
-    /// Puts those of `mask` back to what they were in `before`.
+    /// Restores the flags of `mask` from `before`.
     pub(crate) fn restore_flags(&self, before: Flags, mask: Flags) {
         let kept = self.flags().0 & !mask.0;
         self.flags.store(kept | before.0 & mask.0, Ordering::Relaxed);
     }
 
-    /// Makes the flags those of an unstarted fiber again. Only the thread that the fiber belongs to calls this,
-    /// as its last act.
+    /// Resets the flags to those of an unstarted fiber. Only the thread that owns the fiber calls
+    /// this, as its last act.
     pub(crate) fn reset_flags(&self) {
         let kept = self.flags().0 & Flags::OF_UNSTARTED.0;
         let moves = Flags(kept).has(Flags::ROAMING);
         self.flags.store(kept | if moves { Flags::MIGRATABLE.0 } else { 0 }, Ordering::Relaxed);
     }
 
-    /// Whether the fiber is bound to this carrier, on whose thread this is called: then it stays so until the
-    /// thread goes on with it. One that has rested may be bound elsewhere at any moment.
+    /// Returns whether the fiber is bound to this carrier. The caller is on the carrier's thread.
+    ///
+    /// If so, the fiber stays bound until this thread continues it. A fiber that has rested may be
+    /// bound to another carrier at any moment.
     pub(crate) fn is_bound_to(&self, carrier: &Carrier) -> bool {
-        // Who binds it names the carrier first. If this is the carrier, it was this thread that has set the mark.
+        // The binding thread writes the carrier before it sets the mark. If it wrote this carrier,
+        // it was this thread.
         self.life.has_started() && ptr::eq(self.carrier(), carrier)
     }
 
-    /// Clears the mark that keeps others from resuming a migratable fiber.
+    /// Clears the mark that keeps other carriers from resuming a migratable fiber.
     #[inline(always)]
     pub(crate) fn left_stack(&self) {
         let flags = self.flags().0 & !Flags::ON_STACK.0;
@@ -451,10 +463,10 @@ impl Control {
         self.flags.store(flags, Ordering::Release);
     }
 
-    /// Whether a migratable fiber has left its stack, and may be resumed.
+    /// Returns whether a migratable fiber has left its stack, and may be resumed.
     #[inline(always)]
     pub(crate) fn has_left_stack(&self) -> bool {
-        // ORDERING: Acquire: the saved context; pairs with the Release in `left_stack`.
+        // ORDERING: Acquire shows the saved context; pairs with the Release in `left_stack`.
         self.flags.load(Ordering::Acquire) & Flags::ON_STACK.0 == 0
     }
 
@@ -468,18 +480,20 @@ impl Control {
         self.carrier.store((&raw const *carrier).cast_mut(), Ordering::Relaxed);
     }
 
-    /// How old the fiber is, in nanoseconds, to about a millisecond. It starts anew after 52 days.
+    /// Returns the fiber's age in nanoseconds, precise to about a millisecond. It wraps after 52
+    /// days.
     pub(crate) fn age(&self, now: u64) -> u64 {
         let born = self.born.load(Ordering::Relaxed);
         u64::from(((now >> BIRTH_SHIFT) as u32).wrapping_sub(born)) << BIRTH_SHIFT
     }
 
-    /// How many waits it has begun. It starts anew after four billion.
+    /// Returns the number of waits that the fiber has begun. It wraps after four billion.
     pub(crate) fn waits(&self) -> u32 {
         self.wake.count().wrapping_sub(self.first_wait.load(Ordering::Relaxed))
     }
 
-    /// Notes what the fiber is about to wait for. `since` is the carrier's last look at the clock.
+    /// Records the wait that the fiber is about to begin. `since` is the carrier's last reading of
+    /// the clock.
     #[inline(always)]
     pub(crate) fn record_wait(&self, kind: WaitKind, address: usize, since: u64) {
         self.context.clear();
@@ -488,16 +502,16 @@ impl Control {
         self.wait.store(u64::from(kind as u8) << KIND_SHIFT | since, Ordering::Relaxed);
     }
 
-    /// Notes when the fiber was woken, and by which: what it waited for is of no use any more. Only who has
-    /// ended its wait calls this, before it is made to run.
+    /// Records when the fiber was woken, and the id of its waker, over the record of the wait. Only
+    /// the thread that has ended the wait calls this, before it makes the fiber run.
     pub(crate) fn note_wake(&self, at: u64, by: u64) {
         self.wait_address.store(by, Ordering::Relaxed);
         let at = at & ((1 << KIND_SHIFT) - 1);
         self.wait.store(WOKEN << KIND_SHIFT | at, Ordering::Relaxed);
     }
 
-    /// When it was woken and by which, if that was noted since this was last asked. Only who is about to
-    /// run it calls this.
+    /// Takes the time of the wake and the id of the waker, if a wake was recorded since the last
+    /// call. Only the carrier that is about to run the fiber calls this.
     pub(crate) fn take_wake(&self) -> Option<(u64, u64)> {
         let wait = self.wait.load(Ordering::Relaxed);
         if wait >> KIND_SHIFT != WOKEN {
@@ -508,7 +522,8 @@ impl Control {
         Some((at, self.wait_address.load(Ordering::Relaxed)))
     }
 
-    /// What it waits for, on what, and since when (nanoseconds of sinew's clock).
+    /// Returns the recorded wait: its kind, its object's address, and its beginning (nanoseconds of
+    /// sinew's clock).
     pub(crate) fn recorded_wait(&self) -> (WaitKind, usize, u64) {
         let wait = self.wait.load(Ordering::Relaxed);
         let kind = WaitKind::from_bits((wait >> KIND_SHIFT) as u8);
@@ -516,7 +531,8 @@ impl Control {
         (kind, self.wait_address.load(Ordering::Relaxed) as usize, since)
     }
 
-    /// What an unstarted fiber waits for, if it is kept until something happens, as far as a look tells.
+    /// Returns the wait of an unstarted fiber that is kept until an event, as far as a racy look
+    /// tells.
     pub(crate) fn awaited_unstarted(&self) -> Option<(WaitKind, usize, u64)> {
         let armed =
             self.extra().is_some_and(|extra| !extra.armed.load(Ordering::Relaxed).is_null());
@@ -524,39 +540,41 @@ impl Control {
         (armed && !self.life.has_started() && wait.0 != WaitKind::None).then_some(wait)
     }
 
-    /// An unstarted fiber does not wait any more. Only who has taken it out of where it was kept calls this.
+    /// Ends the recorded wait of an unstarted fiber. Only the thread that has taken the fiber out
+    /// of its keeping calls this.
     pub(crate) fn end_wait_unstarted(&self) {
         self.wait.store(0, Ordering::Relaxed);
     }
 
-    /// Names whom to wake at the end. The holder of the join handle calls this, then sets the mark.
+    /// Records the joiner to wake at the end. The holder of the join handle calls this, then sets
+    /// the mark.
     #[inline(always)]
     pub(crate) fn set_joiner(&self, joiner: *const Control, epoch: Epoch) {
         self.joiner.store(joiner.cast_mut(), Ordering::Relaxed);
         self.joiner_epoch.store(epoch.bits(), Ordering::Relaxed);
     }
 
-    /// Whom to wake at the end. What is read while the holder of the join handle changes it is not
-    /// used: the exchange that ends the fiber fails then.
+    /// Returns the joiner to wake at the end. The result is not used if the holder of the join
+    /// handle changed it meanwhile: the exchange that ends the fiber then fails.
     #[inline(always)]
     pub(crate) fn joiner(&self) -> (*const Control, Epoch) {
         let epoch = Epoch::from_bits(self.joiner_epoch.load(Ordering::Relaxed));
         (self.joiner.load(Ordering::Relaxed), epoch)
     }
 
-    /// Asks for the memory of the block.
+    /// Prefetches the memory of the block.
     #[inline(always)]
     pub(crate) fn fetch(&self) {
         fetch::<3>(ptr::from_ref(self).cast());
     }
 
-    /// Asks for the memory of what few fibers have. The block was asked for before.
+    /// Prefetches the memory of `Extra`. The block was prefetched before.
     #[inline(always)]
     pub(crate) fn fetch_extra(&self) {
         fetch::<2>(self.extra.load(Ordering::Relaxed).cast());
     }
 
-    /// Asks for the memory of what an unstarted fiber has captured. What few have was asked for before.
+    /// Prefetches the captured values of an unstarted fiber. Its `Extra` was prefetched before.
     #[inline(always)]
     pub(crate) fn fetch_captured(&self) {
         if let Some(extra) = self.extra() {
@@ -565,31 +583,32 @@ impl Control {
         }
     }
 
-    /// Whether the pointer to what few fibers have is at an address.
+    /// Returns whether `address` is the address of the field `extra`.
     pub(crate) fn is_extra(&self, address: usize) -> bool {
         (&raw const self.extra).addr() == address
     }
 
-    /// What few fibers have, if this one ever had any of it.
+    /// Returns the fiber's `Extra`, if the block has one.
     #[inline(always)]
     pub(crate) fn extra(&self) -> Option<&Extra> {
         // SAFETY: null, or a box that stays with the block.
         unsafe { self.extra.load(Ordering::Acquire).as_ref() }
     }
 
-    /// The same, made now if need be.
+    /// Returns the fiber's `Extra`, making it on the first call.
     pub(crate) fn extra_or_new(&self) -> &Extra {
         if let Some(extra) = self.extra() {
             return extra;
         }
         let new = Box::into_raw(Box::<Extra>::default());
-        // ORDERING: AcqRel: Release publishes the box; Acquire shows one that another has made.
+        // ORDERING: AcqRel. Release publishes the new box; Acquire shows a box that another thread
+        // has made.
         match self.extra.compare_exchange(ptr::null_mut(), new, Ordering::AcqRel, Ordering::Acquire)
         {
-            // SAFETY: just made, and stays with the block.
+            // SAFETY: just made; it stays with the block.
             Ok(_) => unsafe { &*new },
             Err(other) => {
-                // SAFETY: ours was not published; the other stays with the block.
+                // SAFETY: the new box was not published; the other one stays with the block.
                 unsafe {
                     drop(Box::from_raw(new));
                     &*other
@@ -599,7 +618,7 @@ impl Control {
     }
 }
 
-/// Asks for some lines of memory from `address` on.
+/// Prefetches some cache lines from `address` on.
 #[inline(always)]
 fn fetch<const LINES: usize>(address: *const u8) {
     (0..LINES).for_each(|line| prefetch(address.wrapping_add(64 * line)));
@@ -609,16 +628,17 @@ fn fetch<const LINES: usize>(address: *const u8) {
 #[derive(Debug)]
 pub(crate) struct FiberRef(ptr::NonNull<Control>);
 
-// SAFETY: what a reference gives access to is atomic, or guarded by the rules of the block.
+// SAFETY: a reference gives access to atomics, and to plain fields by the rules on the page of this
+// module.
 unsafe impl Send for FiberRef {}
-// SAFETY: the same.
+// SAFETY: as for `Send`.
 unsafe impl Sync for FiberRef {}
 
 impl FiberRef {
-    /// Takes over a reference that was counted already.
+    /// Takes over a counted reference.
     ///
     /// # Safety
-    /// The caller owns one, and gives it away.
+    /// The caller owns a reference, and gives it away.
     #[inline(always)]
     pub(crate) unsafe fn from_counted(control: *const Control) -> FiberRef {
         // SAFETY: pointers to blocks are not null.
@@ -631,7 +651,7 @@ impl FiberRef {
         FiberRef(ptr::NonNull::from(control))
     }
 
-    /// Gives the reference up without dropping it; [`from_counted`](Self::from_counted) takes it
+    /// Gives the reference away without dropping it; [`from_counted`](Self::from_counted) takes it
     /// back.
     pub(crate) fn into_counted(self) -> *const Control {
         core::mem::ManuallyDrop::new(self).0.as_ptr()
@@ -647,7 +667,7 @@ impl core::ops::Deref for FiberRef {
     type Target = Control;
     #[inline(always)]
     fn deref(&self) -> &Control {
-        // SAFETY: a reference keeps the block.
+        // SAFETY: the reference keeps the block alive.
         unsafe { self.0.as_ref() }
     }
 }
@@ -661,7 +681,8 @@ impl Clone for FiberRef {
 impl Drop for FiberRef {
     #[inline(always)]
     fn drop(&mut self) {
-        // SAFETY: the block is alive until the last reference goes.
+        // SAFETY: the block is alive until the last reference is dropped, and this was the last if
+        // `release` returns true.
         unsafe {
             if self.0.as_ref().life.release() {
                 slab::free(self.0.as_ptr());

@@ -1,4 +1,4 @@
-//! The word that counts who still needs a control block, and says how far its fiber has come.
+//! The word that counts the users of a control block, and says how far its fiber has come.
 //!
 //! # Layout
 //!
@@ -10,30 +10,30 @@
 //! | mark | set by | meaning |
 //! | --- | --- | --- |
 //! | `STARTED` | the carrier that runs it first | the fiber is bound to that carrier, until it ends or rests |
-//! | `CANCELLED` | anybody | its next wait shall unwind it |
-//! | `JOINING` | the holder of the join handle | `joiner` names whom to wake |
-//! | `WATCHED` | anybody | somebody waits for the end in the waiter table |
+//! | `CANCELLED` | any thread | its next wait shall unwind it |
+//! | `JOINING` | the holder of the join handle | `joiner` names the joiner to wake |
+//! | `WATCHED` | any thread | the waiter table has waiters for the end |
 //! | `POLLED` | the holder of the join handle | a future's waker is to be woken |
-//! | `DETACHED` | the holder of the join handle | nobody will take the result |
+//! | `DETACHED` | the holder of the join handle | the result will not be taken |
 //! | `FINISHED` | the fiber | the result is in place |
 //! | `FAILED` | the fiber, before `FINISHED` | a panic ended it, other than a cancellation |
 //!
 //! # References
 //!
-//! One belongs to the runtime, from the submission until the fiber has finished; one to the join
-//! handle; the rest to `Fiber` handles, wakers and messages. Who drops the last one frees the
-//! block. A block that is free has no reference, and `try_acquire` refuses it.
+//! One reference belongs to the runtime, from the submission until the fiber has finished; one to
+//! the join handle; the rest to `Fiber` handles, wakers and messages. The holder that drops the
+//! last one frees the block. A free block has no reference, and `try_acquire` refuses it.
 //!
 //! The end of a fiber is one compare-exchange: it sets `FINISHED` and drops the runtime's
-//! reference. Whom to wake is read before it; if somebody registers in between, the exchange
-//! fails and is done again. Registrations are counted in the word, so that one that came and went
-//! and came again is noticed.
+//! reference. The fiber reads the joiner before that. If a joiner registers in between, the
+//! exchange fails and is tried again. Registrations are counted in the word, so that the exchange
+//! also notices a joiner that left and registered again.
 
 use crate::primitive::{AtomicU64, Ordering};
 
 const ONE: u64 = 1;
 const REFERENCES: u64 = 0xFFFF_FFFF;
-/// Far more references than memory can hold handles for, unless they are forgotten in a loop.
+/// Far more references than memory can hold handles for, unless handles are forgotten in a loop.
 const TOO_MANY: u64 = 1 << 31;
 
 pub(crate) const STARTED: u64 = 1 << 32;
@@ -60,84 +60,86 @@ impl Life {
     /// Brings a free block to life with `references`.
     #[inline(always)]
     pub(crate) fn begin(&self, references: u64) {
-        // ORDERING: Release publishes the block's fields to whoever scans the slab.
+        // ORDERING: Release publishes the block's fields to threads that scan the slab; pairs with
+        // the Acquire in `is_vacant` and `try_acquire`.
         self.0.store(references, Ordering::Release);
     }
 
-    /// The marks that are set, as far as a look tells.
+    /// Returns the marks, as far as a racy look tells.
     #[inline(always)]
     pub(crate) fn marks(&self) -> u64 {
         self.0.load(Ordering::Relaxed) & !REFERENCES
     }
 
-    /// Whether the fiber is bound to a carrier.
+    /// Returns whether the fiber is bound to a carrier.
     pub(crate) fn has_started(&self) -> bool {
-        // ORDERING: Acquire: the carrier; pairs with the Release in `set`.
+        // ORDERING: Acquire shows the carrier; pairs with the Release in `set`.
         self.0.load(Ordering::Acquire) & STARTED != 0
     }
 
-    /// Whether there is no fiber, or one that has ended.
+    /// Returns whether the block has no fiber, or one that has ended.
     pub(crate) fn is_vacant(&self) -> bool {
-        // ORDERING: Acquire: the block's fields; pairs with the Release in `begin`.
+        // ORDERING: Acquire shows the block's fields; pairs with the Release in `begin`.
         let word = self.0.load(Ordering::Acquire);
         word & REFERENCES == 0 || word & FINISHED != 0
     }
 
-    /// Whether nothing refers to the block: it has neither a fiber nor the result of one.
+    /// Returns whether the block has no reference, so that it has neither a fiber nor a result.
     pub(crate) fn is_unused(&self) -> bool {
         self.0.load(Ordering::Relaxed) & REFERENCES == 0
     }
 
-    /// Whether the result is there to be read.
+    /// Returns whether the result is there to be read.
     #[inline(always)]
     pub(crate) fn is_finished(&self) -> bool {
-        // ORDERING: Acquire: the result; pairs with the exchange in `finish`.
+        // ORDERING: Acquire shows the result; pairs with the exchange in `finish`.
         self.0.load(Ordering::Acquire) & FINISHED != 0
     }
 
-    /// Whether the fiber has ended, by a panic.
+    /// Returns whether a panic has ended the fiber.
     pub(crate) fn has_failed(&self) -> bool {
-        // ORDERING: Acquire: what the fiber wrote until its end; pairs with the exchange in `finish`.
+        // ORDERING: Acquire shows the fiber's writes; pairs with the exchange in `finish`.
         self.0.load(Ordering::Acquire) & (FINISHED | FAILED) == FINISHED | FAILED
     }
 
-    /// Sets `marks`; returns those that were set before.
+    /// Sets `marks`. Returns the marks that were set before.
     #[inline(always)]
     pub(crate) fn set(&self, marks: u64) -> u64 {
-        // ORDERING: AcqRel: publishes what was written for whoever acts on the mark, and shows
-        // what was published with the marks that were there.
+        // ORDERING: AcqRel. Publishes the caller's writes to the threads that act on the mark, and
+        // shows the writes that were published with earlier marks.
         self.0.fetch_or(marks, Ordering::AcqRel) & !REFERENCES
     }
 
-    /// Sets `JOINING`, which is not set; returns the marks that were set before. Only the holder of
-    /// the join handle calls this.
+    /// Sets `JOINING`, which must not be set. Returns the marks that were set before. Only the
+    /// holder of the join handle calls this.
     #[inline(always)]
     pub(crate) fn register_joiner(&self) -> u64 {
         // ORDERING: as in `set`.
         self.0.fetch_add(JOINING + REGISTRATION, Ordering::AcqRel) & !REFERENCES
     }
 
-    /// Takes `marks` back; returns those that were set before.
+    /// Clears `marks`. Returns the marks that were set before.
     #[inline(always)]
     pub(crate) fn clear(&self, marks: u64) -> u64 {
         // ORDERING: as in `set`.
         self.0.fetch_and(!marks, Ordering::AcqRel) & !REFERENCES
     }
 
-    /// Ends the fiber and drops the runtime's reference. `look` is told the marks, to read what
-    /// belongs to them, and is called again if they changed.
+    /// Ends the fiber and drops the runtime's reference.
     ///
-    /// Returns what `look` returned last, and whether no reference is left.
+    /// `look` gets the marks and reads the fields that belong to them. It is called again if the
+    /// word has changed meanwhile. Returns its last result, and whether no reference is left.
     #[inline(always)]
     pub(crate) fn finish<R>(&self, mut look: impl FnMut(u64) -> R) -> (R, bool) {
-        // ORDERING: Acquire: what was published with the marks.
+        // ORDERING: Acquire shows the writes that were published with the marks; pairs with the
+        // Release in `set`.
         let mut old = self.0.load(Ordering::Acquire);
         loop {
             let seen = look(old & !REFERENCES);
-            // `look` may have added a reference.
+            // If `look` has added a reference, the exchange fails and is tried again.
             let new = (old | FINISHED) - ONE;
-            // ORDERING: AcqRel: Release publishes the result, Acquire as above. Whoever finds
-            // itself the last sees everything that the others did.
+            // ORDERING: AcqRel. Release publishes the result; Acquire as above. The thread that
+            // drops the last reference sees all writes of the earlier holders.
             match self.0.compare_exchange_weak(old, new, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return (seen, new & REFERENCES == 0),
                 Err(now) => old = now,
@@ -145,18 +147,18 @@ impl Life {
         }
     }
 
-    /// Adds a reference to what the caller has one of.
+    /// Adds a reference. The caller has one already.
     pub(crate) fn acquire(&self) {
         let old = self.0.fetch_add(ONE, Ordering::Relaxed);
         if old & REFERENCES >= TOO_MANY {
-            // As `Arc` does: a count that wraps round would free what is in use.
+            // As `Arc` does: a count that wraps around would free a block in use.
             std::process::abort();
         }
     }
 
-    /// Adds a reference unless the block is free or its fiber has finished.
+    /// Adds a reference, unless the block is free or its fiber has finished.
     pub(crate) fn try_acquire(&self) -> bool {
-        // ORDERING: Acquire: the block's fields; pairs with the Release in `begin`.
+        // ORDERING: Acquire shows the block's fields; pairs with the Release in `begin`.
         self.0
             .fetch_update(Ordering::Acquire, Ordering::Relaxed, |old| {
                 let alive = old & REFERENCES != 0 && old & FINISHED == 0;
@@ -165,18 +167,18 @@ impl Life {
             .is_ok()
     }
 
-    /// Drops a reference; true if it was the last, and the caller must free the block.
+    /// Drops a reference. Returns true if it was the last, and the caller must free the block.
     #[inline(always)]
     #[must_use]
     pub(crate) fn release(&self) -> bool {
-        // The last reference to a fiber that has finished: nobody else can come, since
-        // `try_acquire` refuses those. It saves the exchange in the common case of a join.
-        // ORDERING: Acquire: what the others did before they left.
+        // The last reference to a finished fiber: no other can appear, since `try_acquire` refuses
+        // a finished fiber. This saves the exchange in the common case of a join. ORDERING: Acquire
+        // shows the writes of the earlier holders; pairs with the Release in `finish` and below.
         if self.0.load(Ordering::Acquire) & (REFERENCES | FINISHED) == ONE | FINISHED {
             self.0.store(0, Ordering::Relaxed);
             return true;
         }
-        // ORDERING: AcqRel: as in `finish`.
+        // ORDERING: AcqRel; as in `finish`.
         self.0.fetch_sub(ONE, Ordering::AcqRel) & REFERENCES == ONE
     }
 }

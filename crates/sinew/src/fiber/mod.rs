@@ -1,6 +1,9 @@
-//! What is scheduled: a fiber's control block, its life and its wait.
+//! The unit of scheduling: a fiber's control block, its life and its wait.
 //!
-//! Next: `queue`, where one that is ready waits for its turn.
+//! `control` is the block, `life` and `state` are its two words, `task` its closure and result,
+//! `slab` its memory.
+//!
+//! Next: `queue`, where a ready fiber waits for its turn.
 
 #[cfg(not(sinew_loom))]
 pub(crate) mod control;

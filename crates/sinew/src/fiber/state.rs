@@ -1,4 +1,4 @@
-//! The word that decides who ends a wait.
+//! The wake word, which decides which waker ends a wait.
 //!
 //! # Layout
 //!
@@ -9,19 +9,20 @@
 //!
 //! | phase | meaning |
 //! | --- | --- |
-//! | `WAITING` | the wait of this epoch has begun, nobody has ended it |
-//! | `NOTIFIED` | ended by what was waited for |
+//! | `WAITING` | the wait of this epoch has begun and has not ended |
+//! | `NOTIFIED` | ended by a waker: the awaited event has happened |
 //! | `TIMED_OUT` | ended by its deadline |
 //! | `INTERRUPTED` | ended by a cancellation |
 //!
 //! # Transitions
 //!
-//! Only the waiter begins a wait: a plain store of the next epoch as `WAITING`, legal because an
-//! ended word is changed by nobody else. Anybody who holds the epoch may end it: one
-//! compare-exchange from `WAITING`, and who succeeds makes the waiter runnable, alone.
+//! Only the waiter begins a wait. It does so by a plain store of the next epoch as `WAITING`, which
+//! is legal because no other thread changes an ended word. Any holder of the epoch may end the
+//! wait, by one compare-exchange from `WAITING`. Only the thread that succeeds makes the waiter
+//! runnable.
 //!
-//! Epochs only grow, also when the control block goes to another fiber. So an epoch that somebody
-//! kept too long matches nothing, and a late wake does nothing.
+//! Epochs only grow, also when the control block goes to another fiber. So an epoch that was kept
+//! too long matches nothing, and a late wake does nothing.
 
 use crate::primitive::{AtomicU64, Ordering};
 
@@ -50,25 +51,25 @@ impl Outcome {
     }
 }
 
-/// The number of one wait of one control block, as the word that says `WAITING`.
+/// The number of one wait of one control block, in the form of the word that says `WAITING`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Epoch(u64);
 
 impl Epoch {
-    /// One that never comes.
+    /// An epoch that never comes.
     pub(crate) const NEVER: Epoch = Epoch(u64::MAX);
 
     pub(crate) fn bits(self) -> u64 {
         self.0
     }
 
-    /// How many waits there were before.
+    /// Returns the number of the wait. The first wait of a block has number one.
     pub(crate) fn number(self) -> u64 {
         self.0 / STEP
     }
 
-    /// The epoch of which [`bits`](Self::bits) gave the number; any other number is an epoch that
-    /// never comes.
+    /// Rebuilds an epoch from its [`bits`](Self::bits). Any other number gives an epoch that never
+    /// comes.
     pub(crate) fn from_bits(bits: u64) -> Epoch {
         Epoch(bits | WAITING)
     }
@@ -83,17 +84,18 @@ impl WakeWord {
         WakeWord(AtomicU64::new(NOTIFIED))
     }
 
-    /// How many waits there were, for [`restart`](Self::restart).
+    /// Returns the number of waits so far, for [`restart`](Self::restart).
     pub(crate) fn epochs(&self) -> u64 {
         self.0.load(Ordering::Relaxed) / STEP
     }
 
-    /// Has the next wait be the one after so many. The block is vacant, and has had no more.
+    /// Continues the numbering after `epochs` waits. The block is vacant, and has had no more waits
+    /// than that.
     pub(crate) fn restart(&self, epochs: u64) {
         self.0.store((epochs * STEP) | NOTIFIED, Ordering::Relaxed);
     }
 
-    /// Begins the next wait. Only the waiter calls this, while no wait of its is under way.
+    /// Begins the next wait. Only the waiter calls this, while it is in no other wait.
     #[inline(always)]
     pub(crate) fn begin(&self) -> Epoch {
         let old = self.0.load(Ordering::Relaxed);
@@ -101,18 +103,19 @@ impl WakeWord {
             nested();
         }
         let epoch = (old & !PHASE).wrapping_add(STEP) | WAITING;
-        // ORDERING: Release publishes what the waiter wrote before, as the wait's record; pairs
-        // with the Acquire in `claim`. Whoever learns the epoch learns it through something that
-        // is published later still.
+        // ORDERING: Release publishes the waiter's earlier writes, such as the wait's record; pairs
+        // with the Acquire in `claim` and `waiting`. Wakers learn the epoch through a registration,
+        // which is published later still.
         self.0.store(epoch, Ordering::Release);
         Epoch(epoch)
     }
 
-    /// Ends the wait `epoch` if nobody has: true for exactly one caller.
+    /// Ends the wait `epoch`, unless it was ended before. Returns true to exactly one caller.
     #[inline(always)]
     pub(crate) fn claim(&self, epoch: Epoch, outcome: Outcome) -> bool {
-        // ORDERING: AcqRel: the winner sees what the waiter wrote before the wait, and the waiter
-        // sees what the winner wrote before the wake, through the queue that the winner puts it in.
+        // ORDERING: AcqRel. The winner sees the waiter's writes before the wait; pairs with the
+        // Release in `begin`. The waiter sees the winner's writes before the wake, through the
+        // queue that the winner puts it in.
         self.0
             .compare_exchange(
                 epoch.0,
@@ -125,8 +128,7 @@ impl WakeWord {
 
     /// Ends the wait `epoch` without an atomic read-modify-write.
     ///
-    /// The caller runs on the waiter's carrier and knows that nobody on another thread can end
-    /// this wait.
+    /// The caller runs on the waiter's carrier, and knows that no other thread can end this wait.
     #[inline(always)]
     pub(crate) fn claim_alone(&self, epoch: Epoch, outcome: Outcome) -> bool {
         if self.0.load(Ordering::Relaxed) != epoch.0 {
@@ -136,28 +138,29 @@ impl WakeWord {
         true
     }
 
-    /// The wait under way, if there is one.
+    /// Returns the epoch of the wait under way, if there is one.
     #[inline(always)]
     pub(crate) fn waiting(&self) -> Option<Epoch> {
-        // ORDERING: Acquire: pairs with the Release in `begin`.
+        // ORDERING: Acquire; pairs with the Release in `begin`.
         let word = self.0.load(Ordering::Acquire);
         (word & PHASE == WAITING).then_some(Epoch(word))
     }
 
-    /// Whether the wait `epoch` has not been ended.
+    /// Returns whether the wait `epoch` is still under way.
     #[inline(always)]
     pub(crate) fn is_waiting(&self, epoch: Epoch) -> bool {
-        // ORDERING: Acquire: pairs with the AcqRel in `claim`, for threads that look by themselves.
+        // ORDERING: Acquire; pairs with the AcqRel in `claim`, for a thread that checks its own
+        // wait.
         self.0.load(Ordering::Acquire) == epoch.0
     }
 
-    /// How many waits there were: the lower half of the number.
+    /// Returns the low 32 bits of the number of waits so far.
     #[inline(always)]
     pub(crate) fn count(&self) -> u32 {
         (self.0.load(Ordering::Relaxed) / STEP) as u32
     }
 
-    /// How the last wait ended.
+    /// Returns how the last wait ended.
     #[inline(always)]
     pub(crate) fn outcome(&self) -> Outcome {
         match self.0.load(Ordering::Relaxed) & PHASE {
@@ -168,7 +171,8 @@ impl WakeWord {
         }
     }
 
-    /// The half of the word that a thread can sleep on: it changes when the wait ends.
+    /// Returns the half of the word that a thread can sleep on, and the function that gives its
+    /// value for an epoch. The half changes when the wait ends.
     #[cfg(not(sinew_loom))]
     pub(crate) fn futex(&self) -> (*const u32, fn(Epoch) -> u32) {
         let low = (&raw const self.0).cast::<u32>();
@@ -177,8 +181,8 @@ impl WakeWord {
     }
 }
 
-/// Somebody waits between the beginning of a wait and its suspension: a lock of somebody else's that
-/// waits when it is unlocked, for instance. The fiber would be in two places at once.
+/// Aborts: a wait begins before another wait of the fiber is suspended. For instance, a foreign
+/// lock waits in its unlock. The fiber would be in two places at once.
 #[cold]
 #[inline(never)]
 fn nested() -> ! {

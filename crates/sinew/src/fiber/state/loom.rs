@@ -1,4 +1,4 @@
-//! Model of a wait that several others try to end.
+//! Models of a wait that several threads try to end.
 
 use super::{Outcome, WakeWord};
 use crate::primitive::check as model;
@@ -6,8 +6,7 @@ use loom::sync::Arc;
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 
-/// A waker, a timer and a canceller hold the epoch: exactly one of them ends the wait, and the
-/// waiter sees what that one wrote before.
+/// A waker, a timer and a canceller hold the epoch: exactly one of them ends the wait.
 #[test]
 fn one_of_three_ends_a_wait() {
     model(|| {
@@ -35,7 +34,7 @@ fn one_of_three_ends_a_wait() {
     });
 }
 
-/// Somebody who kept the epoch of an earlier wait does not end a later one.
+/// A waker that kept the epoch of an earlier wait does not end a later one.
 #[test]
 fn a_late_waker_does_not_end_the_next_wait() {
     model(|| {
@@ -55,13 +54,13 @@ fn a_late_waker_does_not_end_the_next_wait() {
     });
 }
 
-/// The waiter learns of a wake that was published before it began to wait, or is woken: the
-/// order of `park`, with a flag in the place of the token.
+/// The waiter sees a notification that came before its registration, or is woken. This is the order
+/// of `park`, with a flag in the place of the token.
 #[test]
 fn registered_before_suspended_means_woken() {
     model(|| {
         let word = Arc::new(WakeWord::new());
-        // 0: nothing, 1: notified, else: the epoch of the one who waits.
+        // 0: empty, 1: notified, else: the waiter's epoch.
         let token = Arc::new(loom::sync::atomic::AtomicU64::new(0));
         let waker = {
             let (word, token) = (word.clone(), token.clone());
