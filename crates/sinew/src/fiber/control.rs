@@ -436,7 +436,7 @@ impl Control {
         self.flags.store(kept | before.0 & mask.0, Ordering::Relaxed);
     }
 
-    /// Resets the flags to those of an unstarted fiber. Only the thread that owns the fiber calls
+    /// Keeps only flags that an unstarted fiber may have. Only the thread that owns the fiber calls
     /// this, as its last act.
     pub(crate) fn reset_flags(&self) {
         let kept = self.flags().0 & Flags::OF_UNSTARTED.0;

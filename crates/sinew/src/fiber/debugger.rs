@@ -1,4 +1,4 @@
-//! Where things are, for a debugger that knows nothing of types: `tools/gdb` reads it.
+//! Offsets and sizes for a debugger that knows no types: `tools/gdb` reads them.
 
 use super::control::Control;
 use super::extra::Extra;
@@ -6,18 +6,18 @@ use super::slab;
 use crate::primitive::AtomicPtr;
 use core::mem::offset_of;
 
-/// See the page of this module. Only ever appended to; what has changed otherwise has another version.
+/// See the page of this module. Fields are only appended; any other change gets a new version.
 #[repr(C)]
 pub(crate) struct Table {
     version: usize,
-    /// The newest chunk: its second word leads to the next one. Blocks follow the first, of the size of
-    /// one.
+    /// The newest chunk. `next_chunk` is the offset of the link to the chunk before it. A chunk is
+    /// a head in the space of one block, followed by `blocks` blocks of `block` bytes.
     chunks: &'static AtomicPtr<slab::Chunk>,
     next_chunk: usize,
     block: usize,
     blocks: usize,
-    /// Where in a block: its number, its life, its wait, what it waits for and where, its place on its
-    /// stack, its carrier, its flags, and what few fibers have.
+    /// Offsets in a block: its id, its life word, its wake word, the recorded wait and its address,
+    /// its context, its carrier, its flags, and the pointer to its `Extra`.
     id: usize,
     life: usize,
     wake: usize,
@@ -27,19 +27,19 @@ pub(crate) struct Table {
     carrier: usize,
     flags: usize,
     extra: usize,
-    /// Where in that its name is: an address of the text and a length; and how far behind that address the
-    /// text is.
+    /// Offset of the name in `Extra`: an address and a length. The text begins `name_text` bytes
+    /// after that address.
     name: usize,
     name_text: usize,
-    /// Where in the frame at that place: where it goes on, the frame pointer, and the other register. And
-    /// how large it is.
+    /// Offsets in the frame at the context: the address to continue at, the frame pointer, and the
+    /// other register. `frame` is the size of the frame.
     resume_at: usize,
     frame_pointer: usize,
     base_register: usize,
     frame: usize,
 }
 
-/// The table. Its name is what a debugger looks for.
+/// The table. A debugger finds it by this name.
 #[used]
 pub(crate) static SINEW_FIBERS: Table = {
     let frame = sinew_context::context::FRAME_LAYOUT;
@@ -59,7 +59,7 @@ pub(crate) static SINEW_FIBERS: Table = {
         flags: offset_of!(Control, flags),
         extra: offset_of!(Control, extra),
         name: offset_of!(Extra, name),
-        // Two counts come before what an `Arc` holds.
+        // An `Arc` has two counts before its content.
         name_text: 2 * size_of::<usize>(),
         resume_at: frame.resume_at,
         frame_pointer: frame.frame_pointer,

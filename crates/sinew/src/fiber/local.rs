@@ -1,13 +1,13 @@
-//! Values that each fiber has for itself.
+//! Fiber-locals: values that each fiber has for itself.
 //!
-//! They are kept with the fiber's other rare things, found by the address of their key. Outside of
-//! fibers they are the thread's, kept with its proxy. A value is made when it is first asked for,
+//! A value is kept in the fiber's `Extra`, and found by the address of its key. Outside of fibers
+//! the value belongs to the thread, and is kept with its proxy. A value is made at its first use,
 //! and dropped when the fiber or thread ends.
 //!
-//! The list holds counted values: whoever uses one keeps it, so that it stays while it is used,
-//! whatever happens to the list meanwhile. A binding of `set` is an entry of its own, found before
-//! the older ones, and removed by its number: first-class fibers can end bindings in another order
-//! than they began.
+//! The list holds each value in an `Rc`. A user of a value clones the `Rc`, so the value stays
+//! alive while it is in use, even if the list changes. A binding of `set` is a separate entry. It
+//! is found before older ones, and removed by its number: first-class fibers can end bindings in
+//! another order than they began.
 
 use crate::carrier::current;
 use crate::fiber::{Control, FiberRef};
@@ -17,17 +17,18 @@ use core::cell::{Cell, UnsafeCell};
 use core::ptr;
 use std::rc::Rc;
 
-/// How often values that destructors make anew are dropped, before they are leaked.
+/// How many times values are dropped that destructors have made anew, before such values are
+/// leaked.
 const ROUNDS: usize = 16;
 
-/// For how many values a block that is recycled keeps room besides the first.
+/// For how many values, besides the first, a recycled block keeps room.
 const KEPT: usize = 8;
 
 struct Entry {
     /// The key's address.
     key: *const (),
     number: u64,
-    /// `None` while it is being made.
+    /// `None` while the value is being made.
     value: Option<Rc<dyn Any>>,
     inherit: Option<CopyFn>,
 }
@@ -42,12 +43,13 @@ pub(crate) struct Inherited {
     inherit: Option<CopyFn>,
 }
 
-// SAFETY: the key is an address to compare, and the value says that it is `Send`.
+// SAFETY: the key is an address for comparison only, and the value is `Send`.
 unsafe impl Send for Inherited {}
 
-/// Entries, the newest last. Most fibers have one at most, for which no other memory is touched.
+/// Entries, the newest last. Most fibers have at most one, which needs no other memory.
 struct Entries {
-    /// Older than all others. One that comes when it is gone, and others are there, is behind those.
+    /// Older than all entries of `more`. While it is empty and `more` is not, new entries go to
+    /// `more`.
     first: Option<Entry>,
     more: Vec<Entry>,
 }
@@ -90,7 +92,7 @@ impl Entries {
 pub(crate) struct Locals {
     entries: UnsafeCell<Entries>,
     numbers: Cell<u64>,
-    /// How many entries children inherit.
+    /// The number of entries that children inherit.
     inheriting: Cell<usize>,
 }
 
@@ -107,13 +109,14 @@ impl Locals {
         self.with(|entries| entries.is_empty())
     }
 
-    /// Works on the list. `f` must not run code of the user's.
+    /// Calls `f` with the list. `f` must not run user code.
     fn with<R>(&self, f: impl FnOnce(&mut Entries) -> R) -> R {
-        // SAFETY: the list belongs to the fiber, whose thread we are on, and `f` is a few moves.
+        // SAFETY: the list belongs to the fiber, and this is the fiber's thread. `f` only moves
+        // entries, so it does not call this function again.
         f(unsafe { &mut *self.entries.get() })
     }
 
-    /// The newest value of `key`; `Some(None)` if it is being made.
+    /// Returns the newest value of `key`, or `Some(None)` if that is being made.
     fn find(&self, key: *const ()) -> Option<Option<Rc<dyn Any>>> {
         self.with(|entries| {
             let entry = entries.iter().rev().find(|entry| ptr::eq(entry.key, key))?;
@@ -121,7 +124,7 @@ impl Locals {
         })
     }
 
-    /// Adds an entry; returns its number.
+    /// Adds an entry. Returns its number.
     fn push(&self, key: *const (), value: Option<Rc<dyn Any>>, inherit: Option<CopyFn>) -> u64 {
         let number = self.numbers.get();
         self.numbers.set(number + 1);
@@ -148,13 +151,13 @@ impl Locals {
         }
     }
 
-    /// Adds a value that came with the fiber. The latest of a key counts.
+    /// Adds a value that came with the fiber. Later entries of a key hide earlier ones.
     pub(crate) fn adopt(&self, inherited: Inherited) {
         let value: Box<dyn Any> = inherited.value;
         self.push(inherited.key, Some(Rc::from(value)), inherited.inherit);
     }
 
-    /// Copies of all values that children inherit.
+    /// Returns copies of all values that children inherit.
     #[inline(always)]
     pub(crate) fn inherited(&self) -> Vec<Inherited> {
         if self.inheriting.get() == 0 { Vec::new() } else { self.copies() }
@@ -168,7 +171,7 @@ impl Locals {
                 .filter_map(|entry| Some((entry.key, entry.value.clone()?, entry.inherit?)))
                 .collect()
         });
-        // Cloning is code of the user's. The newest of a key come last, and count.
+        // Cloning runs user code. The newest value of a key comes last, and hides the others.
         values
             .into_iter()
             .filter_map(|(key, value, copy)| {
@@ -196,7 +199,7 @@ fn drop_some(locals: &Locals) {
                 report::say(format_args!("a fiber-local panicked while it was dropped"));
             }
         }
-        // The next fiber that has the block has room for some.
+        // Keep some room for the next fiber that gets the block.
         let is_done = locals.with(|list| {
             let is_done = list.is_empty();
             if is_done && entries.more.capacity() <= KEPT {
@@ -215,7 +218,7 @@ fn drop_some(locals: &Locals) {
     locals.inheriting.set(0);
 }
 
-/// The key of a value that each fiber has for itself; made by [`fiber_local!`](crate::fiber_local).
+/// A key of a value that each fiber has for itself, made by [`fiber_local!`](crate::fiber_local).
 #[derive(Debug)]
 pub struct FiberLocal<T: 'static> {
     init: fn() -> T,
@@ -225,13 +228,14 @@ pub struct FiberLocal<T: 'static> {
 }
 
 impl<T: 'static> FiberLocal<T> {
-    /// A key whose values are made by `init`.
+    /// Creates a key. `init` makes its values.
     #[doc(hidden)]
     pub const fn new(init: fn() -> T) -> Self {
         FiberLocal { init, inherit: None, _address: 0 }
     }
 
-    /// A key whose value a new fiber gets from the one that spawns it, if that one has any.
+    /// Creates a key with inheritance: a new fiber gets a copy of its parent's value, if the parent
+    /// has one.
     #[doc(hidden)]
     pub const fn inheriting(init: fn() -> T) -> Self
     where
@@ -244,10 +248,10 @@ impl<T: 'static> FiberLocal<T> {
         ptr::from_ref(self).cast()
     }
 
-    /// Calls `f` with this fiber's value, which is made now if it has none.
+    /// Calls `f` with this fiber's value, making the value if the fiber has none.
     ///
     /// # Panics
-    /// If the value is asked for while it is being made.
+    /// If `init` asks for the value that it is making.
     ///
     /// # Examples
     /// ```
@@ -273,14 +277,14 @@ impl<T: 'static> FiberLocal<T> {
             Some(None) => panic!("a fiber-local is asked for while it is being made"),
             None => self.make(owner.locals),
         };
-        // Two keys that the compiler has put at one address would be told apart here.
+        // This would detect two keys that the compiler has put at one address.
         let value = value.downcast_ref::<T>().expect("the value of a key is of its type");
         f(value)
     }
 
     #[cold]
     fn make(&'static self, locals: &Locals) -> Rc<dyn Any> {
-        /// Takes the mark away if making the value fails.
+        /// Removes the mark if making the value fails.
         struct Unmark<'a>(&'a Locals, u64);
         impl Drop for Unmark<'_> {
             fn drop(&mut self) {
@@ -294,7 +298,8 @@ impl<T: 'static> FiberLocal<T> {
         value
     }
 
-    /// Runs `f` with `value` in the place of this fiber's value, and puts that back afterwards.
+    /// Runs `f` with `value` bound as this fiber's value. The former value is visible again
+    /// afterwards.
     ///
     /// # Examples
     /// ```
@@ -307,7 +312,8 @@ impl<T: 'static> FiberLocal<T> {
         self.set_shared(Rc::new(value), f)
     }
 
-    /// The same with a value that the caller may keep, and bind again later: nothing is allocated.
+    /// Runs `f` with a shared `value` bound as this fiber's value. Allocates no new value: the
+    /// caller may keep the `Rc` and bind it again.
     ///
     /// # Examples
     /// ```
@@ -321,7 +327,7 @@ impl<T: 'static> FiberLocal<T> {
     /// assert_eq!(count.get(), 7);
     /// ```
     pub fn set_shared<R>(&'static self, value: Rc<T>, f: impl FnOnce() -> R) -> R {
-        /// Takes the binding away.
+        /// Removes the binding.
         struct Unbind(Owner, u64);
         impl Drop for Unbind {
             fn drop(&mut self) {
@@ -336,7 +342,7 @@ impl<T: 'static> FiberLocal<T> {
         f()
     }
 
-    /// A value on its way to a new fiber.
+    /// Returns a value to be given to a new fiber.
     pub(crate) fn initial(&'static self, value: T) -> Inherited
     where
         T: Send,
@@ -346,7 +352,7 @@ impl<T: 'static> FiberLocal<T> {
 }
 
 impl<T: Clone + 'static> FiberLocal<T> {
-    /// A copy of this fiber's value.
+    /// Returns a copy of this fiber's value.
     ///
     /// # Examples
     /// ```
@@ -364,11 +370,11 @@ fn copy<T: Clone + Send + 'static>(value: &dyn Any) -> Option<Box<dyn Any + Send
     Some(Box::new(value.downcast_ref::<T>()?.clone()))
 }
 
-/// Whose values these are: the fiber's or the thread's.
+/// The owner of the values: the running fiber or the thread.
 struct Owner {
-    /// Kept by the block, which is never unmapped.
+    /// In the `Extra` of a block, and blocks are never unmapped.
     locals: &'static Locals,
-    /// Keeps them those of the thread. A fiber that runs keeps its own.
+    /// Keeps the thread's proxy alive. A running fiber needs no such reference.
     _thread: Option<FiberRef>,
 }
 
@@ -384,7 +390,7 @@ impl Owner {
 
     #[cold]
     fn outside(of: impl Fn(&'static Control) -> &'static Locals) -> Option<Owner> {
-        // SAFETY: a fiber that has something done on the root stays where it is meanwhile.
+        // SAFETY: a fiber that has lent itself for work on the root does not end meanwhile.
         if let Some(lender) = unsafe { current::lender().as_ref() } {
             return Some(Owner { locals: of(lender), _thread: None });
         }
@@ -397,8 +403,8 @@ impl Owner {
 
 /// Declares values that each fiber has for itself.
 ///
-/// As [`std::thread_local!`], but per fiber; outside of fibers, per thread. With `inherit`, a new
-/// fiber begins with a copy of the value of the one that spawns it.
+/// Works like [`std::thread_local!`], but per fiber; outside of fibers, per thread. With `inherit`,
+/// a new fiber starts with a copy of its parent's value.
 ///
 /// # Examples
 /// ```

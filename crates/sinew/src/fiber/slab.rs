@@ -1,20 +1,21 @@
-//! Where control blocks come from: each carrier's own supply, and a common one for threads.
+//! The supply of control blocks: a slab for each carrier, and a common one for threads.
 //!
-//! Blocks are carved out of chunks that are never unmapped, so that whoever holds an old pointer
-//! finds a block there, if not the same fiber. A chunk is aligned to its size: the block's address
-//! leads to the chunk, and the chunk to the slab that its blocks go back to.
+//! Blocks are carved out of chunks that are never unmapped. So the holder of an old pointer finds a
+//! block there, although perhaps of another fiber. A chunk is aligned to its size: the address of a
+//! block leads to the chunk, and the chunk to the slab that its blocks go back to.
 //!
-//! A slab's owner takes and gives without atomics. Other threads give through a list that the owner
-//! collects when its own is empty.
+//! The owner of a slab takes and frees blocks without atomic exchanges. Other threads free blocks
+//! through a list that the owner collects when its own is empty.
 //!
 //! # Giving memory back
 //!
-//! After a burst of fibers most chunks hold vacant blocks only. An idle owner [trims](Slab::trim) its slab: the pages of
-//! such a chunk, but for the one with its head, go back to the system, which leaves zeros in their place. Addresses
-//! stay valid, and zeros are a vacant block to everyone who has an old pointer: no reference, no wait under way. So a
-//! stale wake does nothing, as before. When the chunk is needed again, the epochs of its blocks begin behind the
-//! greatest that any of them had, which the head keeps: an epoch never comes twice. A chunk one of whose blocks has an
-//! `Extra` stays, because others may reach that by an old pointer.
+//! After a burst of fibers, most chunks hold only vacant blocks. An idle owner [trims](Slab::trim)
+//! its slab: all pages of such a chunk but the one with its head go back to the system, which
+//! leaves zeros in their place. Addresses stay valid, and a zeroed block looks vacant through an
+//! old pointer: no reference, no wait under way. So a stale wake still does nothing. When the chunk
+//! is needed again, the epochs of its blocks begin after the greatest that any of them had, which
+//! the head keeps: no epoch comes twice. A chunk with a block that has an `Extra` keeps its pages,
+//! because other threads may reach the `Extra` by an old pointer.
 
 use super::control::Control;
 use crate::primitive::{Alone, AtomicPtr, AtomicU64, Ordering, SpinLock};
@@ -29,11 +30,12 @@ const CHUNK: usize = 64 * 1024;
 #[repr(C)]
 pub(super) struct Chunk {
     home: *const Slab,
-    /// The one that was made before it.
+    /// The chunk that was made before this one.
     pub(super) next: *const Chunk,
-    /// Vacant blocks that a trim has counted. The rest belongs to the owner of `home`.
+    /// The vacant blocks that a trim has counted. This field and the following belong to the owner
+    /// of `home`.
     vacant: Cell<usize>,
-    /// No block has had more waits.
+    /// An upper bound of the number of waits that each block has had.
     waits: Cell<u64>,
     /// The next chunk without pages.
     next_bare: Cell<*const Chunk>,
@@ -43,15 +45,15 @@ const _: () = assert!(size_of::<Chunk>() <= size_of::<Control>());
 
 pub(super) const BLOCKS: usize = CHUNK / size_of::<Control>() - 1;
 
-/// Every chunk there is, the newest first, for those who look at all fibers.
+/// All chunks, the newest first, for code that looks at all fibers.
 pub(super) static CHUNKS: AtomicPtr<Chunk> = AtomicPtr::new(ptr::null_mut());
 
-/// All chunks, each with the address of its blocks.
+/// Iterates over all chunks, as pointers to their blocks.
 fn chunks() -> impl Iterator<Item = *const Control> {
-    // ORDERING: Acquire: the heads and the blocks; pairs with the Release in `grow`.
+    // ORDERING: Acquire shows the heads and the blocks; pairs with the Release in `add_chunk`.
     let mut next: *const Chunk = CHUNKS.load(Ordering::Acquire);
     core::iter::from_fn(move || {
-        // SAFETY: chunks are never unmapped, and their heads never change.
+        // SAFETY: chunks are never unmapped, and `next` does not change after publication.
         let chunk = unsafe { next.as_ref()? };
         let blocks = next.cast::<Control>();
         next = chunk.next;
@@ -59,29 +61,29 @@ fn chunks() -> impl Iterator<Item = *const Control> {
     })
 }
 
-/// Ids that have been given out.
+/// The next id to be given out.
 static IDS: AtomicU64 = AtomicU64::new(1);
 
-/// Ids that a slab takes at once.
+/// The number of ids that a slab takes at once.
 const ID_BATCH: u64 = 1024;
 
 /// A supply of control blocks.
 pub(crate) struct Slab {
-    /// The owner's free blocks, by their links.
+    /// The owner's free blocks, linked.
     free: Cell<*const Control>,
-    /// Freed by others.
+    /// Blocks that other threads have freed, linked.
     returned: Alone<AtomicPtr<Control>>,
     /// The ids that are left of the last batch: the next, and the end.
     ids: Cell<(u64, u64)>,
-    /// Chunks whose pages were given back.
+    /// Chunks without pages, linked.
     bare: Cell<*const Chunk>,
-    /// Chunks that have their pages.
+    /// The number of chunks that have their pages.
     chunks: Cell<usize>,
 }
 
-// SAFETY: the plain fields are the owner's, as the unsafe functions ask.
+// SAFETY: only the owner touches the plain fields, as the unsafe functions require.
 unsafe impl Sync for Slab {}
-// SAFETY: the same.
+// SAFETY: only the owner touches the plain fields, as the unsafe functions require.
 unsafe impl Send for Slab {}
 
 impl Slab {
@@ -95,16 +97,16 @@ impl Slab {
         }
     }
 
-    /// Takes a vacant block, and an id.
+    /// Takes a vacant block and an id.
     ///
     /// # Safety
-    /// The caller is the owner, and the slab stays where it is for ever.
+    /// The caller is the owner, and the slab is never moved or freed.
     #[inline(always)]
     pub(crate) unsafe fn take(&self) -> (&'static Control, u64) {
         let (id, end) = self.ids.get();
         let free = self.free.get();
         if free.is_null() || id == end {
-            // SAFETY: as the caller promised.
+            // SAFETY: the caller is the owner of a slab that stays.
             return unsafe { self.take_slow() };
         }
         self.ids.set((id + 1, end));
@@ -115,7 +117,7 @@ impl Slab {
         (control, id)
     }
 
-    /// A number that no fiber has, nor anybody else.
+    /// Returns a number that no fiber has, and that is not given out again.
     ///
     /// # Safety
     /// The caller is the owner.
@@ -123,7 +125,7 @@ impl Slab {
         let (id, end) = self.ids.get();
         if id == end {
             self.refill_ids();
-            // SAFETY: as the caller promised; there are some now.
+            // SAFETY: the caller is the owner.
             return unsafe { self.next_id() };
         }
         self.ids.set((id + 1, end));
@@ -142,29 +144,30 @@ impl Slab {
             self.refill_ids();
         }
         if self.free.get().is_null() {
-            // ORDERING: Acquire: what the last users wrote; pairs with the Release in `free`.
+            // ORDERING: Acquire shows the writes of the last users; pairs with the Release in
+            // `return_to`.
             self.free.set(self.returned.swap(ptr::null_mut(), Ordering::Acquire));
         }
         if self.free.get().is_null() {
             self.grow();
         }
-        // SAFETY: as the caller promised; there is a block and an id now.
+        // SAFETY: the caller is the owner of a slab that stays. There is a block and an id now.
         unsafe { self.take() }
     }
 
-    /// Provides free blocks.
+    /// Provides free blocks, from a chunk without pages or from a new one.
     fn grow(&self) {
         self.chunks.set(self.chunks.get() + 1);
         let bare = self.bare.get();
         if bare.is_null() {
             return self.add_chunk();
         }
-        // SAFETY: chunks are never unmapped, and the heads of bare ones are the owner's.
+        // SAFETY: chunks are never unmapped, and the owner owns the heads of those without pages.
         let chunk = unsafe { &*bare };
         self.bare.set(chunk.next_bare.get());
         for index in (1..=BLOCKS).rev() {
-            // SAFETY: a block of the chunk. Its memory is zero, which is a vacant block but for its vtable; others look
-            // at its atomics only.
+            // SAFETY: a block of the chunk. Zeroed memory is a vacant block but for its vtable,
+            // which `revive` sets. Other threads read only its atomics.
             let block = unsafe { &*bare.cast::<Control>().add(index) };
             block.revive(chunk.waits.get());
             self.push_free(block);
@@ -184,8 +187,8 @@ impl Slab {
         cfg!(any(target_os = "linux", target_os = "android")) && self.chunks.get() >= FEW_CHUNKS
     }
 
-    /// Gives back the memory of chunks that have vacant blocks only. Takes as long as there are vacant blocks, some
-    /// nanoseconds each.
+    /// Gives back the memory of chunks that have only vacant blocks. Takes some nanoseconds for
+    /// each vacant block.
     ///
     /// # Safety
     /// The caller is the owner.
@@ -194,14 +197,15 @@ impl Slab {
         if !unsafe { self.is_large() } {
             return;
         }
-        // ORDERING: Acquire: what the last users wrote; pairs with the Release in `return_to`.
+        // ORDERING: Acquire shows the writes of the last users; pairs with the Release in
+        // `return_to`.
         let returned = self.returned.swap(ptr::null_mut(), Ordering::Acquire).cast_const();
         let vacant = || blocks_of(self.free.get()).chain(blocks_of(returned));
-        // SAFETY: each block lies in a chunk of this slab, whose head the owner may use.
+        // SAFETY: each block lies in a chunk of this slab, and the owner may use its head.
         let chunk_of = |block: &Control| unsafe { &*head_of(block) };
         for block in vacant() {
             let chunk = chunk_of(block);
-            // One with an extra does not count: so its chunk is never complete.
+            // A block with an `Extra` is not counted, so its chunk never counts as vacant.
             let counts = usize::from(block.extra().is_none());
             chunk.vacant.set(chunk.vacant.get() + counts);
             chunk.waits.set(chunk.waits.get().max(block.wake.epochs()));
@@ -217,8 +221,8 @@ impl Slab {
         for block in all {
             let chunk = chunk_of(block);
             if chunk.vacant.replace(0) == BLOCKS {
-                // The first of its blocks: the others find none counted.
-                // SAFETY: all blocks of the chunk are vacant, and in no list any more.
+                // This is the chunk's first block in the list: for the others the count is zero.
+                // SAFETY: all blocks of the chunk are vacant and in no list.
                 unsafe { give_pages_back(chunk) };
                 chunk.next_bare.set(self.bare.replace(chunk));
                 self.chunks.set(self.chunks.get() - 1);
@@ -235,7 +239,8 @@ impl Slab {
         }
         let chunk = memory.cast::<Chunk>();
         let mut next = ptr::null::<Control>();
-        // SAFETY: fresh memory of that size; block `i` lies behind the head.
+        // SAFETY: fresh memory of that size. Block `index` lies behind the head and inside the
+        // chunk.
         unsafe {
             chunk.write(Chunk {
                 home: self,
@@ -255,9 +260,10 @@ impl Slab {
         self.free.set(next);
         let mut first = CHUNKS.load(Ordering::Relaxed);
         loop {
-            // SAFETY: nobody else knows of it yet.
+            // SAFETY: the chunk is not published yet.
             unsafe { (*chunk).next = first };
-            // ORDERING: Release: its head and its blocks; pairs with the Acquire in `chunks`.
+            // ORDERING: Release publishes the head and the blocks; pairs with the Acquire in
+            // `chunks`.
             match CHUNKS.compare_exchange_weak(first, chunk, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => first = now,
@@ -266,16 +272,16 @@ impl Slab {
     }
 }
 
-/// Chunks that a slab keeps in any case: a megabyte.
+/// The number of chunks that a slab keeps in any case: a megabyte.
 const FEW_CHUNKS: usize = 16;
 
-/// The head of the chunk that a block is in.
+/// Returns the head of the chunk that a block is in.
 #[inline(always)]
 fn head_of(control: *const Control) -> *const Chunk {
     control.map_addr(|address| address & !(CHUNK - 1)).cast()
 }
 
-/// The blocks of a list, by their links.
+/// Iterates over the blocks of a list.
 fn blocks_of(first: *const Control) -> impl Iterator<Item = &'static Control> {
     let mut next = first;
     core::iter::from_fn(move || {
@@ -286,27 +292,29 @@ fn blocks_of(first: *const Control) -> impl Iterator<Item = &'static Control> {
     })
 }
 
-/// Gives back the pages of a chunk but for the first, which has its head. They read as zeros afterwards.
+/// Gives back the pages of a chunk, but for the first, which has the head. They read as zeros
+/// afterwards.
 ///
 /// # Safety
-/// All blocks of the chunk are vacant, and their owner uses them no more until it has revived them.
+/// All blocks of the chunk are vacant, and the owner does not use them before it has revived them.
 unsafe fn give_pages_back(chunk: &Chunk) {
     let page = sinew_context::stack::page_size();
     if page < CHUNK {
         let memory = ptr::from_ref(chunk).cast::<u8>().cast_mut();
-        // SAFETY: whole pages of the chunk, whose blocks are all vacant. Blocks that lie on the first page keep theirs,
-        // which is vacant as well.
+        // SAFETY: whole pages of the chunk, with vacant blocks only. Blocks on the first page keep
+        // their content, which is vacant too.
         unsafe { libc::madvise(memory.add(page).cast(), CHUNK - page, libc::MADV_DONTNEED) };
     }
 }
 
-/// Gives a block back whose last reference is gone.
+/// Gives a block back after its last reference was dropped.
 ///
 /// # Safety
-/// Nobody uses the block any more, but for its atomics.
+/// The block is not used any more, but for reads of its atomics through old pointers.
 #[inline(always)]
 pub(crate) unsafe fn free(control: *const Control) {
-    // SAFETY: each block lies in a chunk.
+    // SAFETY: each block lies in a chunk. If this thread's slab is its home, this thread is the
+    // owner.
     unsafe {
         if let Some(extra) = (*control).extra() {
             extra.clear();
@@ -324,13 +332,14 @@ pub(crate) unsafe fn free(control: *const Control) {
 #[cold]
 #[inline(never)]
 unsafe fn return_to(home: *const Slab, control: *const Control) {
-    // SAFETY: slabs live for ever; the block is the caller's until it is in the list.
+    // SAFETY: slabs live for ever. The caller owns the block until it is in the list.
     unsafe {
         let returned = &(*home).returned;
         let mut head = returned.load(Ordering::Relaxed);
         loop {
             (*control).link().store(head, Ordering::Relaxed);
-            // ORDERING: Release: pairs with the Acquire in `take_slow`, which takes all at once.
+            // ORDERING: Release publishes the writes to the block; pairs with the Acquire in
+            // `take_slow` and `trim`, which take the whole list.
             match returned.compare_exchange_weak(
                 head,
                 control.cast_mut(),
@@ -344,29 +353,29 @@ unsafe fn return_to(home: *const Slab, control: *const Control) {
     }
 }
 
-/// The supply of those who are no carrier.
+/// The supply for threads that are no carriers.
 static COMMON: SpinLock<&'static Slab> = {
     static SLAB: Slab = Slab::new();
     SpinLock::new(&SLAB)
 };
 
-/// Takes a vacant block for a thread that is no carrier, and an id.
+/// Takes a vacant block and an id for a thread that is no carrier.
 pub(crate) fn take_common() -> (&'static Control, u64) {
-    // SAFETY: whoever holds the lock is the owner, and the slab is static.
+    // SAFETY: the holder of the lock is the owner, and the slab is static.
     unsafe { COMMON.lock().take() }
 }
 
-/// The block at an address, if there is one, vacant or not.
+/// Returns the block at an address, if there is one, vacant or not.
 pub(crate) fn at(address: usize) -> Option<&'static Control> {
     let chunk = address & !(CHUNK - 1);
     let index = (address - chunk) / size_of::<Control>();
     let within = (1..=BLOCKS).contains(&index) && address == chunk + index * size_of::<Control>();
     let blocks = chunks().find(|blocks| within && blocks.addr() == chunk)?;
-    // SAFETY: a block of a chunk, which is never unmapped.
+    // SAFETY: a block of a chunk, and chunks are never unmapped.
     Some(unsafe { &*blocks.add(index) })
 }
 
-/// The block that an address is in, if there is one, vacant or not.
+/// Returns the block that contains an address, if there is one, vacant or not.
 pub(crate) fn around(address: usize) -> Option<&'static Control> {
     let chunk = address & !(CHUNK - 1);
     at(address - (address - chunk) % size_of::<Control>())

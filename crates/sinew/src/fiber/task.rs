@@ -1,12 +1,12 @@
-//! A closure and its result, in the control block of the fiber that turns one into the other.
+//! A closure and its result, in the control block of the fiber that runs the closure.
 //!
 //! # Life of the storage
 //!
-//! `store` writes the closure. The fiber takes it out, once, when it starts, or, if it rests in between, when
-//! it has run for the last time, and writes the result when it ends; or whoever discards an unstarted
-//! fiber drops it. The holder of the join handle
-//! takes or drops the result; if the handle is gone before, the fiber drops it, as its last act.
-//! What is larger than the storage is in a box.
+//! `store` writes the closure. The fiber takes it out once: when it starts, or, if it rests between
+//! runs, after its last run. A fiber that is discarded before its start has its closure dropped. At
+//! its end the fiber writes the result. The holder of the join handle takes or drops the result; if
+//! the handle is gone by then, the fiber drops it as its last act. A value that is larger than the
+//! storage is in a box.
 
 use super::control::{Control, Flags};
 use crate::report;
@@ -27,7 +27,7 @@ impl Storage {
     }
 }
 
-/// What differs from closure to closure.
+/// The functions that depend on the closure's type.
 pub(crate) struct Vtable {
     /// Takes the closure out, runs it, and stores the result.
     ///
@@ -39,24 +39,24 @@ pub(crate) struct Vtable {
     /// # Safety
     /// The storage holds a closure of this vtable.
     pub(crate) refuse: unsafe fn(&Control, payload: Box<dyn Any + Send>),
-    /// Drops the result that nobody will take.
+    /// Drops a result that will not be taken.
     ///
     /// # Safety
     /// The storage holds a result of this vtable.
     pub(crate) drop_result: unsafe fn(&Control),
-    /// Tells those who wait for the end in the waiter table, given the block's address and the
-    /// fiber's id. Belongs to a layer above this one.
+    /// Wakes the waiters for the end in the waiter table, given the block's address and the fiber's
+    /// id. Belongs to a layer above this one.
     pub(crate) announce: fn(address: usize, id: u64),
-    /// Keeps a fiber that rests until it is to run again. Belongs to a layer above this one.
+    /// Keeps a resting fiber until it is to run again. Belongs to a layer above this one.
     ///
     /// # Safety
-    /// The storage holds a closure of this vtable, which has said that the fiber rests; the fiber is
-    /// unstarted, and the caller's.
+    /// The storage holds a closure of this vtable, whose last run has said that the fiber rests.
+    /// The fiber is unstarted, and the caller owns it.
     pub(crate) rest: unsafe fn(&'static Control),
 }
 
 impl Vtable {
-    /// That of a block without a closure: a thread's, or a carrier's own.
+    /// The vtable of a block without a closure: a proxy, or a carrier's own loop.
     pub(crate) const NONE: Vtable = Vtable {
         run: |_| {},
         refuse: |_, _| {},
@@ -73,12 +73,12 @@ const fn fits<T>() -> bool {
 /// Writes `value` to where `take` finds it.
 ///
 /// # Safety
-/// The storage is the caller's, and holds nothing that needs to be dropped.
+/// The caller owns the storage, which holds nothing that must be dropped.
 #[inline(always)]
 unsafe fn put<T>(storage: &UnsafeCell<Storage>, value: T) {
-    // SAFETY: either form fits, and the caller has the storage for itself.
+    // SAFETY: the storage has room for a `T` that fits, or for a box. The caller owns it.
     unsafe {
-        // Constant, so that nothing is compiled for the form that it does not have.
+        // A constant condition, so that only the form in use is compiled.
         if const { fits::<T>() } {
             storage.get().cast::<T>().write(value);
         } else {
@@ -87,13 +87,13 @@ unsafe fn put<T>(storage: &UnsafeCell<Storage>, value: T) {
     }
 }
 
-/// Takes out what `put` wrote.
+/// Takes out the value that `put` wrote.
 ///
 /// # Safety
-/// `put::<T>` wrote it, and nobody took it.
+/// `put::<T>` wrote the value, and it was not taken out since.
 #[inline(always)]
 unsafe fn take<T>(storage: &UnsafeCell<Storage>) -> T {
-    // SAFETY: as the caller promised; the form depends on the type alone.
+    // SAFETY: `put::<T>` wrote a value in this form, which depends on the type alone.
     unsafe {
         if const { fits::<T>() } {
             storage.get().cast::<T>().read()
@@ -105,13 +105,13 @@ unsafe fn take<T>(storage: &UnsafeCell<Storage>) -> T {
 
 type Outcome<T> = std::thread::Result<T>;
 
-/// A closure with what goes with it.
+/// Returns a closure with its vtable.
 #[inline(always)]
 pub(crate) fn of<F: FnOnce() -> T, T>(closure: F) -> (&'static Vtable, F) {
     (vtable::<F, T>(), closure)
 }
 
-/// The vtable of closures of type `F`.
+/// Returns the vtable of closures of type `F`.
 fn vtable<F, T>() -> &'static Vtable
 where
     F: FnOnce() -> T,
@@ -128,8 +128,8 @@ where
     &Of::<F, T>::VTABLE
 }
 
-/// The vtable of closures of type `F` whose end nobody waits for in the block: they store nothing, and do not
-/// panic.
+/// Returns the vtable of closures of type `F` that store no result and do not panic. No joiner
+/// waits for their end in the block.
 pub(crate) fn detached<F: FnOnce()>() -> &'static Vtable {
     struct Of<F>(core::marker::PhantomData<F>);
     impl<F: FnOnce()> Of<F> {
@@ -139,23 +139,23 @@ pub(crate) fn detached<F: FnOnce()>() -> &'static Vtable {
     &Of::<F>::VTABLE
 }
 
-/// What a fiber runs again and again, and rests in between.
+/// A closure that a fiber runs again and again, resting in between.
 pub(crate) trait Recurring {
-    /// What it gives in the end.
+    /// The result of the last run.
     type Result;
 
-    /// Runs once; something if that was the last time.
+    /// Runs once. Returns the result if that was the last run.
     fn run(&mut self) -> Option<Self::Result>;
 
-    /// Has `control` submitted when it is to run again. From then on the closure is whoever's who runs it, and
-    /// may be gone before this returns.
+    /// Arranges that `control` is submitted when it is to run again. From then on the runner owns
+    /// the closure; it may be freed before this call returns.
     ///
     /// # Safety
-    /// The fiber is unstarted, and the caller's; `this` is the closure that its block holds.
+    /// The fiber is unstarted, and the caller owns it. `this` is the closure in its block.
     unsafe fn rest(this: *const Self, control: &'static Control);
 }
 
-/// The vtable of fibers that rest.
+/// Returns the vtable of fibers that rest.
 pub(crate) fn recurring<F: Recurring>() -> &'static Vtable {
     struct Of<F>(core::marker::PhantomData<F>);
     impl<F: Recurring> Of<F> {
@@ -172,7 +172,8 @@ pub(crate) fn recurring<F: Recurring>() -> &'static Vtable {
 
 unsafe fn run_recurring<F: Recurring>(control: &Control) {
     let closure = in_place::<F>(&control.storage);
-    // SAFETY: as for `run`. The closure stays where it is, and nobody else touches it while the fiber runs.
+    // SAFETY: the caller promises that the storage holds an `F`. The closure stays in place, and no
+    // other thread touches it while the fiber runs.
     let ran = catch_unwind(AssertUnwindSafe(|| unsafe { (*closure).run() }));
     let mut result = match ran {
         Ok(None) => return control.set_flags(Flags::RESTS),
@@ -182,12 +183,12 @@ unsafe fn run_recurring<F: Recurring>(control: &Control) {
             Err(panic)
         }
     };
-    // SAFETY: the closure is over, and its place free for the result.
+    // SAFETY: the closure has run for the last time, and its place becomes free for the result.
     unsafe {
         let closure = take::<F>(&control.storage);
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(closure))) {
             crate::park::panic_ended(control, &*panic);
-            // The first panic counts. Nobody sees what it replaces.
+            // The first panic is kept. The value that it replaces is dropped unseen.
             let lost = match &result {
                 Ok(_) => mem::replace(&mut result, Err(panic)),
                 Err(_) => Err(panic),
@@ -200,18 +201,19 @@ unsafe fn run_recurring<F: Recurring>(control: &Control) {
 }
 
 unsafe fn rest<F: Recurring>(control: &'static Control) {
-    // SAFETY: as the caller promised.
+    // SAFETY: the caller promises that the storage holds an `F` and that the fiber is unstarted and
+    // its own.
     unsafe { F::rest(in_place(&control.storage), control) };
 }
 
-/// What `put` wrote, where it is.
+/// Returns a pointer to the value that `put` wrote, in place.
 fn in_place<T>(storage: &UnsafeCell<Storage>) -> *mut T {
     const { assert!(fits::<T>(), "what is larger is in a box") };
     storage.get().cast()
 }
 
 unsafe fn run_detached<F: FnOnce()>(control: &Control) {
-    // SAFETY: as for `run`.
+    // SAFETY: the caller promises that the storage holds an `F`.
     let closure = unsafe { take::<F>(&control.storage) };
     if let Err(panic) = catch_unwind(AssertUnwindSafe(closure)) {
         crate::park::panic_ended(control, &*panic);
@@ -220,7 +222,7 @@ unsafe fn run_detached<F: FnOnce()>(control: &Control) {
 }
 
 unsafe fn refuse_detached<F: FnOnce()>(control: &Control, payload: Box<dyn Any + Send>) {
-    // SAFETY: as for `run`.
+    // SAFETY: the caller promises that the storage holds an `F`.
     let closure = unsafe { take::<F>(&control.storage) };
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(closure))) {
         crate::park::panic_ended(control, &*panic);
@@ -229,7 +231,7 @@ unsafe fn refuse_detached<F: FnOnce()>(control: &Control, payload: Box<dyn Any +
     drop_quietly(payload);
 }
 
-/// Drops what nobody will see.
+/// Drops a payload that will not be seen.
 fn drop_quietly(payload: Box<dyn Any + Send>) {
     report::contain(|| drop(payload));
 }
@@ -237,15 +239,16 @@ fn drop_quietly(payload: Box<dyn Any + Send>) {
 /// Stores the closure of a new fiber.
 ///
 /// # Safety
-/// The block is new and its vtable is that of `F`.
+/// The block is new, and its vtable is the one of `F`.
 #[inline(always)]
 pub(crate) unsafe fn store<F>(control: &Control, closure: F) {
-    // SAFETY: the maker of a fiber has its storage.
+    // SAFETY: the maker of a fiber owns its storage, which is empty.
     unsafe { put(&control.storage, closure) };
 }
 
 unsafe fn run<F: FnOnce() -> T, T>(control: &Control) {
-    // SAFETY: as the caller promised; from here on the storage is free until the result is put.
+    // SAFETY: the caller promises that the storage holds an `F`. After `take` it is free until the
+    // result is put there.
     unsafe {
         let closure = take::<F>(&control.storage);
         let result: Outcome<T> = catch_unwind(AssertUnwindSafe(closure));
@@ -270,18 +273,18 @@ unsafe fn refuse<F, T>(control: &Control, payload: Box<dyn Any + Send>) {
 }
 
 unsafe fn drop_result<T>(control: &Control) {
-    // SAFETY: as the caller promised.
+    // SAFETY: the caller promises that the storage holds the result.
     let result = unsafe { take::<Outcome<T>>(&control.storage) };
-    // What panics here would be a panic that nobody can be told of: the handle is gone.
+    // A panic here could not be reported to a joiner: the handle is gone.
     report::contain(|| drop(result));
 }
 
 /// Takes the result of a finished fiber.
 ///
 /// # Safety
-/// The fiber has finished, its closure returned a `T`, and nobody took the result.
+/// The fiber has finished, its closure returned a `T`, and the result was not taken.
 #[inline(always)]
 pub(crate) unsafe fn take_result<T>(control: &Control) -> Outcome<T> {
-    // SAFETY: as the caller promised.
+    // SAFETY: the caller promises that the storage holds an `Outcome<T>`.
     unsafe { take(&control.storage) }
 }

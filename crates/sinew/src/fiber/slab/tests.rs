@@ -1,7 +1,7 @@
 use super::*;
 use crate::fiber::state::Outcome;
 
-/// Blocks of some chunks more than a slab keeps.
+/// Enough blocks for ten chunks more than a slab keeps.
 const MANY: usize = (FEW_CHUNKS + 10) * BLOCKS;
 
 fn new_slab() -> &'static Slab {
@@ -14,7 +14,7 @@ fn take_many(slab: &Slab) -> Vec<&'static Control> {
 }
 
 fn free_all(blocks: &[&'static Control]) {
-    // SAFETY: nothing uses them but this test, which only looks at their atomics.
+    // SAFETY: only this test uses the blocks, and it only reads their atomics.
     blocks.iter().for_each(|block| unsafe { free(*block) });
 }
 
@@ -46,10 +46,10 @@ fn vacant_chunks_give_their_pages_back_and_epochs_go_on() {
     if cfg!(target_os = "linux") {
         assert_eq!(resident_pages(blocks[0]), 1);
     }
-    // A stale wake does nothing, also while there is no memory.
+    // A stale wake does nothing, also while the pages are gone.
     assert!(stale.iter().all(|(block, epoch)| !block.wake.claim(*epoch, Outcome::Notified)));
     assert!(blocks.iter().all(|block| block.life.is_vacant() && block.wake.waiting().is_none()));
-    // The same blocks serve again, and no epoch comes twice.
+    // The slab hands out the same blocks, and no epoch comes twice.
     let again = take_many(slab);
     let mut before: Vec<_> = blocks.iter().map(|block| ptr::from_ref(*block).addr()).collect();
     let mut after: Vec<_> = again.iter().map(|block| ptr::from_ref(*block).addr()).collect();
