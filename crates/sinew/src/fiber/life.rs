@@ -172,8 +172,9 @@ impl Life {
     #[must_use]
     pub(crate) fn release(&self) -> bool {
         // The last reference to a finished fiber: no other can appear, since `try_acquire` refuses
-        // a finished fiber. This saves the exchange in the common case of a join. ORDERING: Acquire
-        // shows the writes of the earlier holders; pairs with the Release in `finish` and below.
+        // a finished fiber. This saves the exchange in the common case of a join.
+        // ORDERING: Acquire shows the writes of the earlier holders; pairs with the Release in
+        // `finish` and below.
         if self.0.load(Ordering::Acquire) & (REFERENCES | FINISHED) == ONE | FINISHED {
             self.0.store(0, Ordering::Relaxed);
             return true;

@@ -298,7 +298,7 @@ impl<T: 'static> FiberLocal<T> {
         value
     }
 
-    /// Runs `f` with `value` bound as this fiber's value. The former value is visible again
+    /// Runs `f` with `value` bound as this fiber's value. The previous value is visible again
     /// afterwards.
     ///
     /// # Examples

@@ -220,7 +220,8 @@ impl Wait {
         control.record_wait(kind, address, clock::now());
         if let Some(fiber) = pinned {
             // Before the wait begins, so that an observer of this wait does not see the deadline of
-            // an earlier one. ORDERING: Release; as in `publish_deadline`.
+            // an earlier one.
+            // ORDERING: Release; as in `publish_deadline`.
             fiber.extra_or_new().pinned_until.store(clock::NEVER, Ordering::Release);
         }
         let epoch = control.wake.begin();
@@ -345,8 +346,8 @@ impl Wait {
             && control.wake.claim(self.epoch, Outcome::TimedOut)
         {
             // The deadline has passed. The fiber still goes through the queue: a loop around such a
-            // wait must let other fibers run. SAFETY: the claim succeeded, this is the carrier's
-            // thread, and the fiber stops next.
+            // wait must let other fibers run.
+            // SAFETY: the claim succeeded, this is the carrier's thread, and the fiber stops next.
             unsafe {
                 if carrier.is_embedded() {
                     carrier.behind_all(control);
@@ -421,7 +422,7 @@ impl Wait {
     /// [`suspend_polling`](Self::suspend_polling) suspends.
     ///
     /// # Panics
-    /// As [`begin`](Self::begin).
+    /// Where waiting is an error: see [`begin`](Self::begin).
     #[track_caller]
     pub(crate) fn begin_polling(kind: WaitKind, address: usize) -> Wait {
         // Set first, so that a waker that learns of the wait sees it. If a panic leaves it set, a

@@ -91,8 +91,8 @@ fn park_until<'a>(
         return cancel::check_here(who);
     }
     let outcome = wait.suspend(deadline);
-    // The token is used up, whatever ended the wait. ORDERING: Acquire; pairs with the Release in
-    // `notify`.
+    // The token is used up, whatever ended the wait.
+    // ORDERING: Acquire; pairs with the Release in `notify`.
     token.swap(EMPTY, Ordering::Acquire);
     cancel::settle(who, outcome);
 }

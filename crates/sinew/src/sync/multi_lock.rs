@@ -168,7 +168,7 @@ impl MultiLock {
     /// Locks a key, waiting at most `timeout`. Returns `None` if the time runs out.
     ///
     /// # Panics
-    /// As [`lock`](Self::lock).
+    /// If the caller already holds the key, or if the slot is in use for another.
     ///
     /// # Examples
     /// ```

@@ -498,7 +498,8 @@ impl<P: Priority> RawLock<P> {
                 // Only waiters change the word of an owned lock, and only under the lock of the
                 // bucket, which is held here. If this store removes the mark of an heir that has
                 // not entered the table, the heir sets the mark again under that lock when it
-                // enters. ORDERING: Release; as in `unlock`.
+                // enters.
+                // ORDERING: Release; as in `unlock`.
                 self.0.store(self.marks(&mut bucket), Ordering::Release);
                 self.settle_into(&mut bucket, &mut wakes);
             }
@@ -537,7 +538,8 @@ impl<P: Priority> RawLock<P> {
             let told = queue.grant_first(wakes, |entry| {
                 entry.word.set(told);
                 // Only waiters change the word of an owned lock, and only under the lock of the
-                // bucket: see `unlock_slow`. ORDERING: Release; as in `unlock`.
+                // bucket: see `unlock_slow`.
+                // ORDERING: Release; as in `unlock`.
                 self.0.store(word, Ordering::Release);
             });
             if told {
@@ -725,8 +727,9 @@ impl<P: Priority> RawLock<P> {
         let taken = self.0.compare_exchange(word, owned, Ordering::Acquire, Ordering::Relaxed);
         if taken.is_ok() && !queue.grant_first(wakes, |entry| entry.word.set(HANDED)) {
             // The waiter has left. No other thread changes the word of an owned lock without the
-            // lock of the bucket. ORDERING: Release passes the writes that the Acquire above has
-            // seen to the next holder.
+            // lock of the bucket.
+            // ORDERING: Release passes the writes that the Acquire above has seen to the next
+            // holder.
             self.0.store(word, Ordering::Release);
         }
     }

@@ -79,8 +79,8 @@ unsafe impl<P: Priority> lock_api::RawRwLock for RawRwLock<P> {
 // SAFETY: fair unlocking gives up only the lock that the caller holds.
 unsafe impl<P: Priority> lock_api::RawRwLockFair for RawRwLock<P> {
     unsafe fn unlock_shared_fair(&self) {
-        // The last reader to leave always lets waiters in by their order. SAFETY: the caller holds
-        // the lock for reading.
+        // The last reader to leave always lets waiters in by their order.
+        // SAFETY: the caller holds the lock for reading.
         unsafe { self.0.unlock_shared() };
     }
 
