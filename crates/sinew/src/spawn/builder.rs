@@ -1,4 +1,4 @@
-//! Fibers with settings of their own.
+//! Settings of a single fiber: name, stack size, carrier, runtime, initial fiber-locals.
 
 use super::{
     JoinHandle, Scope, ScopedJoinHandle, Unstarted, adopt, fill, inherited_here, local_carrier,
@@ -14,7 +14,7 @@ use crate::runtime::Handle;
 use std::io;
 use std::sync::Arc;
 
-/// Settings of one fiber: name, stack, where it runs, what its locals begin with.
+/// Settings of one fiber: its name, stack, carrier, runtime, and initial fiber-locals.
 ///
 /// # Examples
 /// ```
@@ -37,7 +37,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// A fiber like those of [`spawn`](crate::spawn()).
+    /// Creates settings for a fiber like those of [`spawn`](crate::spawn()).
     ///
     /// # Examples
     /// ```
@@ -49,7 +49,7 @@ impl Builder {
         Builder::default()
     }
 
-    /// Its name, for panics, reports and views.
+    /// Names the fiber, for panics, reports and dumps.
     ///
     /// # Examples
     /// ```
@@ -62,8 +62,8 @@ impl Builder {
         self
     }
 
-    /// Bytes of its stack: a multiple of the page, at least 16 KiB. Addresses, not memory: that is
-    /// taken page by page.
+    /// Sets the size of the fiber's stack in bytes: a multiple of the page size, at least 16 KiB.
+    /// The size reserves addresses; memory is taken page by page.
     ///
     /// # Examples
     /// ```
@@ -77,7 +77,7 @@ impl Builder {
         self
     }
 
-    /// The carrier it must run on, counted from zero.
+    /// Keeps the fiber on one carrier of its runtime, counted from zero.
     ///
     /// # Examples
     /// ```
@@ -90,7 +90,7 @@ impl Builder {
         self
     }
 
-    /// The runtime it belongs to, instead of the caller's.
+    /// Starts the fiber on `runtime` instead of the caller's runtime.
     ///
     /// # Examples
     /// ```
@@ -104,7 +104,7 @@ impl Builder {
         self
     }
 
-    /// What one of its fiber-locals begins with.
+    /// Sets the initial value of one of the fiber's locals.
     ///
     /// # Examples
     /// ```
@@ -119,15 +119,15 @@ impl Builder {
         self
     }
 
-    /// Lets the fiber move between carriers whenever it waits, so that an idle one can take over
-    /// from one that is busy.
+    /// Lets the fiber move to another carrier whenever it waits, so that an idle carrier can take
+    /// it from a busy one.
     ///
     /// # Safety
-    /// In the closure and in everything that it calls, nothing of the following lives across a wait
-    /// or a yield: a value that is not `Send` (an `Rc`, a guard of a lock of the operating system),
-    /// a reference to a thread-local, or an address of one that the compiler has kept. The last
-    /// means that no function may both wait and use a thread-local, directly or through what is
-    /// inlined into it.
+    /// In the closure and in everything that it calls, none of these lives across a wait or a
+    /// yield: a value that is not `Send` (an `Rc`, a guard of an operating system lock), a
+    /// reference to a thread-local, or an address of a thread-local that the compiler keeps. The
+    /// last rule means that no function may both wait and use a thread-local, directly or through a
+    /// function that is inlined into it.
     ///
     /// # Examples
     /// ```
@@ -148,7 +148,7 @@ impl Builder {
     /// Starts a fiber with these settings.
     ///
     /// # Errors
-    /// If the stack size or the carrier is out of range; the error names it.
+    /// If the stack size or the carrier is out of range. The error names the value.
     ///
     /// # Examples
     /// ```
@@ -164,15 +164,15 @@ impl Builder {
         Ok(self.build(f)?.submit())
     }
 
-    /// Starts a fiber with these settings on the caller's carrier, with a closure that need not be `Send`; see
-    /// [`spawn_local`](crate::spawn_local).
+    /// Starts a fiber with these settings on the caller's carrier, with a closure that need not be
+    /// `Send`. See [`spawn_local`](crate::spawn_local).
     ///
     /// # Errors
-    /// As for [`spawn`](Self::spawn); and if the settings ask for another carrier or runtime than the caller's, or
-    /// for a migratable fiber.
+    /// As for [`spawn`](Self::spawn), and if the settings name another carrier or runtime than the
+    /// caller's, or ask for a migratable fiber.
     ///
     /// # Panics
-    /// Outside of a fiber, and in a migratable one: there is no carrier to stay on.
+    /// Outside of a fiber, and in a migratable fiber, which has no carrier to stay on.
     ///
     /// # Examples
     /// ```
@@ -220,10 +220,10 @@ impl Builder {
         Ok(handle)
     }
 
-    /// Starts a child of `scope` with these settings, which may borrow; see [`Scope::spawn`].
+    /// Starts a child of `scope` with these settings. The child may borrow; see [`Scope::spawn`].
     ///
     /// # Errors
-    /// As for [`spawn`](Self::spawn). The closure is dropped then, and the scope has no such child.
+    /// As for [`spawn`](Self::spawn). Then the closure is dropped, and the scope has no such child.
     ///
     /// # Panics
     /// As [`Scope::spawn`].
@@ -273,7 +273,7 @@ impl Builder {
         unsafe { self.build_any(task::of(f), Flags(0)) }
     }
 
-    /// Whether nothing is set but the name.
+    /// Whether no setting but the name was made.
     pub(super) fn is_ordinary(&self) -> bool {
         self.stack_size.is_none()
             && self.carrier.is_none()
@@ -282,8 +282,11 @@ impl Builder {
             && !self.migratable
     }
 
+    /// Makes an unstarted fiber with these settings from a closure of any kind.
+    ///
     /// # Safety
-    /// The closure and its result may go where the fiber goes, and live as long; the vtable is theirs.
+    /// The closure and its result live as long as the fiber, and may go to any thread where the
+    /// fiber goes. The vtable belongs to the closure.
     pub(super) unsafe fn build_any<F, T>(
         self,
         closure: (&'static Vtable, F),
@@ -314,18 +317,20 @@ impl Builder {
         let inherited = inherited_here();
         let (control, id) = slab::take_common();
         let extra = control.extra_or_new();
-        // SAFETY: a vacant block is ours.
+        // SAFETY: the slab gave the vacant block to this call alone, so no other thread reads the
+        // name yet.
         unsafe { *extra.name.get() = self.name };
         extra.stack_size.set(self.stack_size.unwrap_or(crew.settings.stack_size));
         extra.held_back.store(true, Ordering::Relaxed);
-        // SAFETY: the same; the rest is the caller's promise.
+        // SAFETY: the block is still vacant and ours. The caller vouches for the closure and its
+        // vtable.
         unsafe { fill(control, id, (crew, clock::now()), closure, flags) };
         if let Some(index) = self.carrier {
             control.set_carrier(crew.carriers[index]);
         }
         adopt(control, inherited);
         adopt(control, self.locals);
-        // SAFETY: the block was just filled, with a reference for the handle, and is in no queue.
+        // SAFETY: `fill` counted a reference for the handle, and the fiber is in no queue.
         Ok(unsafe { Unstarted::of(control, runtime) })
     }
 }

@@ -1,4 +1,4 @@
-//! Waiting for a fiber's result.
+//! Join handles: waiting for a fiber's result.
 
 use super::handle::{Fiber, forbid_hopeless};
 use crate::cancel;
@@ -17,10 +17,10 @@ use core::task::{Context, Poll};
 use core::time::Duration;
 use std::thread::Result;
 
-/// The right to a fiber's result.
+/// The right to take a fiber's result.
 ///
-/// Dropping it detaches the fiber, which goes on. It is also a [`Future`], for those who wait in an
-/// async runtime.
+/// Dropping the handle detaches the fiber, which goes on. The handle is also a [`Future`], so that
+/// an async runtime can await the fiber.
 ///
 /// # Examples
 /// ```
@@ -34,26 +34,29 @@ pub struct JoinHandle<T> {
 
 // SAFETY: the handle gives access to a `T` that another thread made, and to atomics.
 unsafe impl<T: Send> Send for JoinHandle<T> {}
-// SAFETY: by reference it gives access to atomics only.
+// SAFETY: a shared reference gives access to atomics only.
 unsafe impl<T: Send> Sync for JoinHandle<T> {}
 impl<T> Unpin for JoinHandle<T> {}
 impl<T> std::panic::UnwindSafe for JoinHandle<T> {}
 impl<T> std::panic::RefUnwindSafe for JoinHandle<T> {}
 
 impl<T> JoinHandle<T> {
+    /// Wraps a control block in a handle.
+    ///
     /// # Safety
     /// The caller owns the handle's reference to a fiber whose closure returns a `T`.
     #[inline(always)]
     pub(super) unsafe fn new(control: &'static Control) -> JoinHandle<T> {
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller gives up one counted reference.
         JoinHandle { fiber: unsafe { FiberRef::from_counted(control) }, result: PhantomData }
     }
 
-    /// Waits until the fiber has ended, and returns what its closure returned.
+    /// Waits until the fiber has ended, and returns the closure's return value.
     ///
-    /// A fiber that waits is suspended, a plain thread blocks. If the fiber panicked, the payload
-    /// is the `Err`; if it was cancelled, one that [`is_cancel`](crate::is_cancel) recognises. A
-    /// caller that is cancelled itself is unwound from here; the other fiber goes on, detached.
+    /// A calling fiber is suspended; a calling thread blocks. If the fiber panicked, `Err` has the
+    /// panic's payload. If it was cancelled, `Err` has a payload that
+    /// [`is_cancel`](crate::is_cancel) recognises. If the caller itself is cancelled, this call
+    /// unwinds it, and the joined fiber goes on, detached.
     ///
     /// # Panics
     /// If a fiber joins itself.
@@ -68,11 +71,12 @@ impl<T> JoinHandle<T> {
     #[track_caller]
     pub fn join(self) -> Result<T> {
         self.wait_for_end();
-        // SAFETY: the fiber has finished, or the wait would not have returned.
+        // SAFETY: `wait_for_end` returns only when the fiber has finished.
         unsafe { self.take() }
     }
 
-    /// As [`join`](Self::join), but gives the handle back if `timeout` is over before.
+    /// Joins the fiber, or gives the handle back if `timeout` passes first; see
+    /// [`join`](Self::join).
     ///
     /// # Examples
     /// ```
@@ -106,7 +110,7 @@ impl<T> JoinHandle<T> {
         self.fiber.life.is_finished()
     }
 
-    /// A handle that says who the fiber is and what it does.
+    /// Returns a handle that tells the fiber's id, name and state.
     ///
     /// # Examples
     /// ```
@@ -119,12 +123,12 @@ impl<T> JoinHandle<T> {
         Fiber::new(&self.fiber)
     }
 
-    /// Asks the fiber to end: its next wait unwinds it, or the one under way.
+    /// Asks the fiber to end. Its current or next wait unwinds it.
     ///
-    /// Destructors run. The result of `join` is then an `Err` that [`is_cancel`](crate::is_cancel)
-    /// recognises, unless the fiber ended before it waited again. One that has not begun never does:
-    /// its closure is dropped. With `panic = "abort"` nothing is unwound, and the fiber has to look at
-    /// [`is_cancelled`](crate::is_cancelled) itself.
+    /// Destructors run. `join` then returns an `Err` that [`is_cancel`](crate::is_cancel)
+    /// recognises, unless the fiber ended before it waited again. A fiber that has not begun never
+    /// begins: its closure is dropped. With `panic = "abort"` nothing is unwound, and the fiber has
+    /// to check [`is_cancelled`](crate::is_cancelled) itself.
     ///
     /// # Examples
     /// ```
@@ -136,7 +140,7 @@ impl<T> JoinHandle<T> {
         cancel::request(&self.fiber);
     }
 
-    /// Waits until the fiber has ended, for those who take the result later.
+    /// Waits until the fiber has ended, without taking its result.
     #[inline]
     #[track_caller]
     pub(crate) fn wait_for_end(&self) {
@@ -145,13 +149,13 @@ impl<T> JoinHandle<T> {
         }
     }
 
-    /// Waits; false if the deadline passed before the end.
+    /// Waits for the end of the fiber. Returns false if the deadline passed first.
     #[inline]
     #[track_caller]
     fn wait(&self, deadline: u64) -> bool {
         let control = &*self.fiber;
         loop {
-            // Looked up again in each round: a migratable fiber may have moved.
+            // Looked up again in each round, because a migratable joiner may have moved.
             let fiber = here::fiber();
             forbid_hopeless(fiber, control, deadline);
             let address = self.fiber.as_ptr().expose_provenance();
@@ -161,7 +165,7 @@ impl<T> JoinHandle<T> {
             control.set_joiner(waiter.control(), waiter.epoch());
             let near = ends_here(fiber, control);
             let marks = if near {
-                // It cannot have ended since we looked: it would have done so on this thread.
+                // The fiber cannot have ended since we looked: it would have ended on this thread.
                 control.set_flags(Flags::JOINED_HERE);
                 control.life.marks()
             } else {
@@ -171,8 +175,8 @@ impl<T> JoinHandle<T> {
                 wait.withdraw();
                 return true;
             }
-            // The joiner of an unstarted fiber would like it to run next: the newest come first for
-            // a while.
+            // The joiner of an unstarted fiber wants that fiber to run next, so the carrier takes
+            // the newest unstarted fibers first for a while.
             let elsewhere = Flags(Flags::AFFINE.0 | Flags::RECURRING.0);
             let newest = marks & STARTED == 0 && !control.flags().has(elsewhere);
             if let (true, Some((carrier, _))) = (newest, fiber) {
@@ -183,7 +187,8 @@ impl<T> JoinHandle<T> {
                 cancel::settle(who, outcome);
                 return true;
             }
-            // Left for another reason: the end must not wake a later wait.
+            // The wait ended for another reason, so take the registration back: the fiber's end
+            // must not wake a later wait of the joiner.
             let marks = if near {
                 control.clear_flags(Flags::JOINED_HERE);
                 control.life.marks()
@@ -204,20 +209,20 @@ impl<T> JoinHandle<T> {
         &self.fiber
     }
 
-    /// The result, from a handle that stays.
+    /// Takes the result and keeps the handle.
     ///
     /// # Panics
-    /// If it was taken before.
+    /// If the result was taken before.
     ///
     /// # Safety
     /// The fiber has finished.
     #[track_caller]
     pub(super) unsafe fn take_once(&mut self) -> Result<T> {
-        // The mark says that the result was taken.
+        // `DETACHED` records that the result was taken.
         if self.fiber.life.set(DETACHED) & DETACHED != 0 {
             result_is_gone();
         }
-        // SAFETY: finished, and the result was not taken.
+        // SAFETY: the fiber has finished, and the mark shows that the result was not taken before.
         let result = unsafe { task::take_result(&self.fiber) };
         if result.is_err() {
             may_be_raised_again();
@@ -225,8 +230,10 @@ impl<T> JoinHandle<T> {
         result
     }
 
+    /// Takes the result and consumes the handle.
+    ///
     /// # Safety
-    /// The fiber has finished, and the result was not taken.
+    /// The fiber has finished, and its result was not taken.
     #[inline(always)]
     #[track_caller]
     unsafe fn take(self) -> Result<T> {
@@ -234,8 +241,8 @@ impl<T> JoinHandle<T> {
             result_is_gone();
         }
         let this = ManuallyDrop::new(self);
-        // SAFETY: finished; the handle has the right to the result, and is used up. Its reference
-        // is moved out once.
+        // SAFETY: the fiber has finished, and the handle, which is consumed, has the right to the
+        // result. `this` is never dropped, so its reference is moved out once.
         unsafe {
             let result = task::take_result(&this.fiber);
             drop(core::ptr::read(&this.fiber));
@@ -247,7 +254,7 @@ impl<T> JoinHandle<T> {
     }
 }
 
-/// The caller has a payload in hand, and may go on with it as a panic of its own.
+/// Notes that the caller has a panic payload, which it may raise again as a panic of its own.
 #[cold]
 fn may_be_raised_again() {
     if let Some((_, control)) = here::fiber() {
@@ -255,15 +262,17 @@ fn may_be_raised_again() {
     }
 }
 
-/// Only the holder of the handle sets the mark, so nobody else took the result.
+/// Only the holder of the handle sets `DETACHED`, so the mark means that this handle gave its
+/// result before.
 #[cold]
 #[track_caller]
 fn result_is_gone() -> ! {
     panic!("a join handle was used again after it had given its result")
 }
 
-/// Whether `control`, which has not finished, will do so on the carrier of the running fiber, and
-/// that fiber stays there as well and can be suspended. Then no other thread takes part in the join.
+/// Whether the whole join happens on the running fiber's carrier: `control`, which has not
+/// finished, will end there, and the running fiber stays there and can be suspended. Then no other
+/// thread takes part in the join.
 #[inline(always)]
 fn ends_here(fiber: Option<(&'static Carrier, &'static Control)>, control: &Control) -> bool {
     let Some((carrier, me)) = fiber else { return false };
@@ -279,15 +288,17 @@ fn ends_here(fiber: Option<(&'static Carrier, &'static Control)>, control: &Cont
 
 impl<T> Drop for JoinHandle<T> {
     fn drop(&mut self) {
-        // If the mark was set before, the result went with the future.
+        // If the mark was set before, the handle gave its result when it was polled or selected.
         if self.fiber.life.set(DETACHED) & (FINISHED | DETACHED) == FINISHED {
-            // SAFETY: finished, and the handle has the right to the result, which nobody took.
+            // SAFETY: the fiber has finished, and this handle, which alone may take the result, has
+            // not taken it.
             drop(unsafe { task::take_result::<T>(&self.fiber) });
         }
     }
 }
 
-/// The result as of [`join`](JoinHandle::join). Not to be polled again when it was ready.
+/// Resolves to the result of [`join`](JoinHandle::join). Must not be polled again after it was
+/// ready.
 impl<T> Future for JoinHandle<T> {
     type Output = Result<T>;
 
@@ -302,11 +313,12 @@ impl<T> Future for JoinHandle<T> {
             if control.life.set(POLLED) & FINISHED == 0 {
                 return Poll::Pending;
             }
-            // It ended meanwhile, and may not have seen the mark: nobody else takes the waker.
+            // The fiber ended meanwhile, and may not have seen the mark. Then only this call can
+            // take the waker back.
             let waker = extra.waker.lock().take();
             drop(waker);
         }
-        // SAFETY: finished.
+        // SAFETY: the fiber has finished, by `is_finished` or by the marks.
         Poll::Ready(unsafe { this.take_once() })
     }
 }

@@ -1,7 +1,11 @@
-//! A closure becomes a fiber.
+//! Turns a closure into a fiber, and lets others wait for it.
 //!
-//! `spawn` fills a control block and publishes it; the fiber gets a stack when a carrier first runs
-//! it. This is the first thing to read, and the last layer.
+//! `spawn` fills a control block and publishes it. The fiber gets a stack when a carrier first runs
+//! it.
+//!
+//! A reader should begin here, although the module comes late in the order of dependencies: it uses
+//! everything up to `runtime`, and only `tasks` and `manager` use it. Next: `fiber`, the control
+//! block that `spawn` fills.
 
 mod arm;
 mod block_on;
@@ -37,11 +41,12 @@ use crate::runtime::Handle;
 
 /// Starts a fiber that runs `f`, and returns a handle to wait for its result.
 ///
-/// Inside a fiber the new one belongs to the same runtime; on a plain thread to the default
-/// runtime, which starts with the first call. It may begin on any carrier, and then stays there:
-/// what `f` makes need not be `Send`. Dropping the handle detaches the fiber.
+/// Inside a fiber, the new fiber belongs to the same runtime. On a plain thread it belongs to the
+/// default runtime, which starts with the first call. The fiber may begin on any carrier and then
+/// stays there, so values that `f` creates need not be `Send`. Dropping the handle detaches the
+/// fiber.
 ///
-/// Takes no memory from the heap once a few fibers have run, unless `f` or its result are larger
+/// Allocates nothing on the heap once a few fibers have run, unless `f` or its result is larger
 /// than 64 bytes.
 ///
 /// # Examples
@@ -50,7 +55,7 @@ use crate::runtime::Handle;
 /// assert_eq!(fiber.join().unwrap(), 42);
 /// ```
 ///
-/// What is captured crosses threads:
+/// Captured values cross threads, so they must be `Send`:
 /// ```compile_fail,E0277
 /// let shared = std::rc::Rc::new(1);
 /// sinew::spawn(move || drop(shared));
@@ -68,10 +73,10 @@ where
     }
 }
 
-/// Starts a fiber on the same carrier, with a closure that need not be `Send`.
+/// Starts a fiber on the caller's carrier, with a closure that need not be `Send`.
 ///
 /// # Panics
-/// Outside of a fiber, and in a migratable one: there is no carrier to stay on.
+/// Outside of a fiber, and in a migratable fiber, which has no carrier to stay on.
 ///
 /// # Examples
 /// ```
@@ -102,10 +107,10 @@ where
     }
 }
 
-/// The running fiber and its carrier, for `operation`, which starts a fiber there.
+/// Returns the running fiber and its carrier, for `operation`, which starts a fiber there.
 ///
 /// # Panics
-/// If no fiber runs, or a migratable one.
+/// If no fiber runs, or the running fiber is migratable.
 #[track_caller]
 pub(crate) fn local_carrier(operation: &str) -> (&'static Carrier, &'static Control) {
     let Some((carrier, control)) = here::fiber() else {
@@ -122,16 +127,17 @@ pub(crate) fn local_carrier(operation: &str) -> (&'static Carrier, &'static Cont
     (carrier, control)
 }
 
-/// Makes a fiber out of a running one, and publishes it.
+/// Makes a fiber from a running one, and publishes it.
 ///
 /// # Safety
-/// Closure and result may cross threads, and outlive the fiber.
+/// The closure and its result may cross threads, and live as long as the fiber and its handle.
 #[inline(always)]
 unsafe fn spawn_here<F, T>(carrier: &'static Carrier, parent: &Control, f: F) -> JoinHandle<T>
 where
     F: FnOnce() -> T,
 {
-    // SAFETY: we run on the carrier; the rest is the caller's promise.
+    // SAFETY: the caller runs on `carrier` as `parent`, and promises that closure and result may
+    // cross threads.
     unsafe {
         let (carrier, control) = make(carrier, parent, task::of(f), Flags(0), |_| ());
         metrics::add(&carrier.counters.spawned, 1);
@@ -140,16 +146,19 @@ where
     }
 }
 
-/// Fills a control block of the carrier's with a closure. Two references: the runtime's, and the
-/// join handle's. Returns the carrier on which the caller runs then: what is inherited is copied by
-/// code of the user's, in which a migratable fiber may move.
+/// Fills a control block from the carrier's slab with a closure, and returns it with the caller's
+/// carrier.
 ///
-/// `prepare` is given the block while it is vacant: what whoever looks at all fibers may read without a lock is
-/// written there.
+/// The block has two references: the runtime's and the join handle's. The returned carrier may
+/// differ from `carrier`: copying inherited values runs user code, in which a migratable fiber may
+/// move.
+///
+/// `prepare` gets the block while it is still vacant. It writes the fields that a scan of all
+/// fibers reads without a lock.
 ///
 /// # Safety
-/// The caller runs on `carrier`. The closure and its result live and may go wherever the fiber
-/// does, and the vtable is theirs.
+/// The caller runs on `carrier`. The closure and its result live as long as the fiber, and may go
+/// to any thread where the fiber goes. The vtable belongs to the closure.
 #[inline(always)]
 unsafe fn make<F>(
     carrier: &'static Carrier,
@@ -164,19 +173,21 @@ unsafe fn make<F>(
         carrier = here::fiber().expect("it runs in a fiber").0;
         inherited
     });
-    // SAFETY: this is the carrier's thread, and carriers stay for ever.
+    // SAFETY: this is the carrier's thread, and carriers are never freed.
     let (control, id) = unsafe { carrier.slab.take() };
     if let Some(inherited) = inherited {
         adopt(control, inherited);
     }
     prepare(control);
-    // SAFETY: a vacant block is ours.
+    // SAFETY: the slab gave the vacant block to this call alone.
     unsafe { fill(control, id, (carrier.crew(), carrier.now.get()), closure, flags) };
     (carrier, control)
 }
 
+/// Stores the closure in a vacant block and makes it a live fiber of `crew`.
+///
 /// # Safety
-/// The block is vacant and the caller's; otherwise as for `make`.
+/// The block is vacant and belongs to the caller. Closure and vtable are as [`make`] demands.
 #[inline(always)]
 unsafe fn fill<F>(
     control: &'static Control,
@@ -187,12 +198,12 @@ unsafe fn fill<F>(
 ) {
     control.crew.store(crew.number, Ordering::Relaxed);
     let flags = Flags(flags.0 | crew.birth.0);
-    // SAFETY: the vtable belongs to the closure.
+    // SAFETY: the caller owns the vacant block, and the vtable belongs to the closure.
     unsafe { task::store(control, f) };
     control.occupy(id, vtable, flags, 2, now);
 }
 
-/// Makes a fiber from anywhere, and gives it to `crew`.
+/// Makes a fiber of `crew` from any thread, and submits it.
 ///
 /// # Safety
 /// As for `spawn_here`.
@@ -200,7 +211,8 @@ pub(crate) unsafe fn spawn_outside<F, T>(crew: &Crew, f: F) -> JoinHandle<T>
 where
     F: FnOnce() -> T,
 {
-    // SAFETY: the caller's promise; made here, and submitted once.
+    // SAFETY: the caller promises that closure and result may cross threads. The fiber is new, and
+    // submitted once.
     unsafe {
         let control = make_outside(crew, f);
         submit(crew, control);
@@ -208,7 +220,8 @@ where
     }
 }
 
-/// Makes a fiber of `crew` from anywhere, to be submitted. Two references: the runtime's, and the join handle's.
+/// Makes a fiber of `crew` from any thread, without submitting it. It has two references: the
+/// runtime's and the join handle's.
 ///
 /// # Safety
 /// As for `spawn_here`.
@@ -219,12 +232,13 @@ where
     let inherited = inherited_here();
     let (control, id) = slab::take_common();
     adopt(control, inherited);
-    // SAFETY: a vacant block is ours; the rest is the caller's promise.
+    // SAFETY: the slab gave the vacant block to this call alone. The caller vouches for the
+    // closure.
     unsafe { fill(control, id, (crew, clock::now()), task::of(f), Flags(0)) };
     control
 }
 
-/// What a child of the running fiber or thread inherits.
+/// Returns the values that a child of the running fiber or thread inherits.
 fn inherited_here() -> Vec<Inherited> {
     let parent = match here::fiber() {
         Some((_, control)) => Some(FiberRef::new(control)),
@@ -235,7 +249,7 @@ fn inherited_here() -> Vec<Inherited> {
         .unwrap_or_default()
 }
 
-/// Gives a new fiber what it inherits.
+/// Stores inherited values in a new fiber.
 #[inline(never)]
 fn adopt(control: &Control, inherited: Vec<Inherited>) {
     for value in inherited {
@@ -243,15 +257,16 @@ fn adopt(control: &Control, inherited: Vec<Inherited>) {
     }
 }
 
-/// Counts an unstarted fiber that is to be submitted from anywhere. False if the runtime is shut
-/// down, or about to: the fiber ends before it began.
+/// Counts an unstarted fiber that is to be submitted from any thread. Returns false if the runtime
+/// is closing: then the fiber has ended without having begun.
 ///
 /// # Safety
-/// The fiber is in no queue, and was not counted.
+/// The fiber is in no queue and was not counted.
 unsafe fn admit(crew: &Crew, control: &'static Control) -> bool {
     let admitted = crew.admit();
     if !admitted {
-        // SAFETY: as the caller promised.
+        // SAFETY: the fiber is in no queue, so this thread owns its closure and the runtime's
+        // reference.
         unsafe {
             (control.vtable.get().refuse)(control, crate::cancel::payload());
             crate::carrier::launch::finish_outside(control);
@@ -261,12 +276,13 @@ unsafe fn admit(crew: &Crew, control: &'static Control) -> bool {
     admitted
 }
 
-/// Gives an unstarted fiber to its crew, from anywhere.
+/// Gives an unstarted fiber to its crew, from any thread.
 ///
 /// # Safety
-/// The fiber is in no queue and was not submitted.
+/// The fiber is in no queue, and was not submitted before.
 unsafe fn submit(crew: &Crew, control: &'static Control) {
-    // SAFETY: as the caller promised.
+    // SAFETY: the fiber is in no queue, so its link is free. An affine fiber has a carrier, and
+    // carriers are never freed.
     unsafe {
         if !admit(crew, control) {
             return;

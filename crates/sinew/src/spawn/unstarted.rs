@@ -1,4 +1,4 @@
-//! A fiber between its making and its submission.
+//! A fiber that was made and not yet submitted.
 
 use super::{Fiber, JoinHandle, admit, make_outside, submit};
 use crate::fiber::Control;
@@ -8,7 +8,7 @@ use crate::reactor::deferred::{self, Armed};
 use crate::runtime::Handle;
 use std::mem::ManuallyDrop;
 
-/// A fiber that was made and not submitted. Dropping it drops its closure.
+/// A fiber that was made and not yet submitted. Dropping it drops its closure.
 #[must_use = "a fiber runs when it is submitted"]
 pub struct Unstarted<T> {
     handle: JoinHandle<T>,
@@ -17,21 +17,23 @@ pub struct Unstarted<T> {
 }
 
 impl<T> Unstarted<T> {
-    /// A fiber of `runtime` with the usual settings.
+    /// Makes an unstarted fiber of `runtime` with default settings.
     pub(crate) fn new<F>(runtime: &Handle, f: F) -> Unstarted<T>
     where
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
-        // SAFETY: closure and result are `Send` and borrow nothing. What was just made is in no queue.
+        // SAFETY: closure and result are `Send` and borrow nothing. The new fiber is in no queue.
         unsafe { Unstarted::of(make_outside(runtime.crew(), f), runtime.clone()) }
     }
 
+    /// Wraps a control block that was filled and not submitted.
+    ///
     /// # Safety
-    /// The fiber belongs to `runtime`, its closure returns a `T`, it was not submitted, and the caller owns the
-    /// references of the runtime and of the join handle.
+    /// The fiber belongs to `runtime`, its closure returns a `T`, and it was not submitted. The
+    /// caller owns the references of the runtime and of the join handle.
     pub(super) unsafe fn of(control: &'static Control, runtime: Handle) -> Unstarted<T> {
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller owns the join handle's reference, and the closure returns a `T`.
         Unstarted { handle: unsafe { JoinHandle::new(control) }, control, runtime }
     }
 
@@ -51,18 +53,21 @@ impl<T> Unstarted<T> {
     pub(crate) fn submit_after<R>(self, keep: impl FnOnce(JoinHandle<T>) -> R) -> R {
         let (handle, runtime, control) = self.release();
         let kept = keep(handle);
-        // SAFETY: the fiber was not submitted before, and `release` gave up the right to.
+        // SAFETY: the fiber was not submitted before, and `release` consumed the only value that
+        // could submit it.
         unsafe { submit(runtime.crew(), control) };
         kept
     }
 
-    /// Starts the fiber when there is something to read from `source`, instead of now.
+    /// Starts the fiber as soon as `source` is readable.
     ///
     /// # Safety
-    /// The fiber's closure owns both, and keeps them where they are until it runs or is dropped.
+    /// The fiber's closure owns `source` and `armed`, and keeps both in place until it runs or is
+    /// dropped.
     pub(super) unsafe fn arm(self, source: *const Source, armed: *const Armed) -> JoinHandle<T> {
         let (handle, runtime, control) = self.release();
-        // SAFETY: the fiber was not submitted before. The rest is the caller's promise.
+        // SAFETY: the fiber was not submitted before. Its closure keeps `source` and `armed` in
+        // place, as the caller promised.
         unsafe {
             if admit(runtime.crew(), control) {
                 deferred::arm(source, armed, control);
@@ -71,17 +76,17 @@ impl<T> Unstarted<T> {
         handle
     }
 
-    /// Takes it apart. The caller has to submit the fiber, once.
+    /// Takes the value apart. The caller must submit the fiber, once.
     pub(super) fn release(self) -> (JoinHandle<T>, Handle, &'static Control) {
         let this = ManuallyDrop::new(self);
         if let Some(extra) = this.control.extra() {
             extra.held_back.store(false, Ordering::Relaxed);
         }
-        // SAFETY: both are moved out once, and `this` is not dropped.
+        // SAFETY: both fields are moved out once, and `this` is never dropped.
         unsafe { (std::ptr::read(&this.handle), std::ptr::read(&this.runtime), this.control) }
     }
 
-    /// A handle that says who the fiber is.
+    /// Returns a handle that tells the fiber's id, name and state.
     ///
     /// # Examples
     /// ```
@@ -96,8 +101,9 @@ impl<T> Unstarted<T> {
 
 impl<T> Drop for Unstarted<T> {
     fn drop(&mut self) {
-        // SAFETY: never submitted, so the closure and the runtime's reference are ours. The result that
-        // stands for "never ran" is dropped with the handle.
+        // SAFETY: the fiber was never submitted, so this thread owns its closure and the runtime's
+        // reference. `refuse` stores a result that means "never ran"; dropping the join handle
+        // drops it.
         unsafe {
             (self.control.vtable.get().refuse)(self.control, crate::cancel::payload());
             crate::carrier::launch::finish_outside(self.control);
@@ -105,9 +111,9 @@ impl<T> Drop for Unstarted<T> {
     }
 }
 
-// SAFETY: the closure is `Send`: `build` asks for it.
+// SAFETY: `build` requires a `Send` closure.
 unsafe impl<T: Send> Send for Unstarted<T> {}
-// SAFETY: by reference it only says who it is.
+// SAFETY: a shared reference gives access to the `Fiber` handle only, which is `Sync`.
 unsafe impl<T: Send> Sync for Unstarted<T> {}
 
 impl<T> std::fmt::Debug for Unstarted<T> {
