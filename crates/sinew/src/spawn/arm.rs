@@ -1,4 +1,4 @@
-//! The end of a fiber as an arm of `select!`.
+//! The end of a fiber as one arm of `select!`.
 
 use super::handle::forbid_hopeless;
 use super::join::JoinHandle;
@@ -14,18 +14,19 @@ use crate::sync::select::sealed::{self, Entered, Joint, Left};
 use core::fmt;
 use std::thread::Result;
 
-/// Joining as one of several operations; see [`JoinHandle::arm`].
+/// Joining a fiber as one of several operations; see [`JoinHandle::arm`].
 pub struct JoinArm<'a, T> {
     handle: &'a mut JoinHandle<T>,
     arm: KeyArm,
-    /// Where a scope counts its panics that nobody has seen.
+    /// The scope's count of panics that no caller has seen.
     unseen: Option<&'a AtomicUsize>,
 }
 
 impl<T> JoinHandle<T> {
-    /// Joining as one of several operations, for [`select`](crate::sync::select).
+    /// Returns an arm of [`select`](crate::sync::select) that waits for the end of the fiber.
     ///
-    /// When this arm was selected, the handle has given its result and is not to be joined again.
+    /// Once `select` has chosen this arm and the result was taken from it, the handle must not be
+    /// joined again.
     ///
     /// # Panics
     /// If a fiber would wait for its own end.
@@ -56,17 +57,17 @@ impl<'a, T> JoinArm<'a, T> {
         unseen: Option<&'a AtomicUsize>,
     ) -> JoinArm<'a, T> {
         let control = handle.control();
-        // Another arm may end the wait: only one's own end is hopeless for sure.
+        // Another arm may end the wait, so only a wait for one's own end is hopeless for sure.
         forbid_hopeless(here::fiber(), control, 0);
         let address = core::ptr::from_ref(control).expose_provenance();
         let arm = KeyArm::new(Key::with_generation(address, control.id()));
         JoinArm { handle, arm, unseen }
     }
 
-    /// The fiber's result, after this arm was selected.
+    /// Returns the fiber's result, after `select` has chosen this arm.
     ///
     /// # Errors
-    /// As of [`join`](JoinHandle::join).
+    /// As for [`join`](JoinHandle::join).
     ///
     /// # Panics
     /// If the fiber has not ended, or the result was taken before.
@@ -83,7 +84,7 @@ impl<'a, T> JoinArm<'a, T> {
     #[track_caller]
     pub fn take(&mut self) -> Result<T> {
         assert!(self.handle.is_finished(), "the arm was not selected");
-        // SAFETY: finished.
+        // SAFETY: `is_finished` returned true.
         let result = unsafe { self.handle.take_once() };
         if let (Err(payload), Some(unseen)) = (&result, self.unseen)
             && !is_cancel(&**payload)
@@ -111,7 +112,8 @@ impl<T> sealed::Arm for JoinArm<'_, T> {
 
     fn enter(&mut self, wait: Joint<'_>) -> Entered {
         let life = &self.handle.control().life;
-        // The mark is set under the lock of the table, so that the end finds mark and entry.
+        // The mark is set under the table's lock, so that the ending fiber finds both the mark and
+        // the entry.
         self.arm.enter(wait, |_| life.set(WATCHED) & FINISHED == 0)
     }
 

@@ -1,4 +1,4 @@
-//! Futures in fibers.
+//! Running futures in fibers and on threads.
 
 use super::handle::current;
 use crate::fiber::FiberRef;
@@ -8,14 +8,15 @@ use core::pin::pin;
 use core::task::{Context, Poll, Waker};
 use std::sync::Arc;
 
-/// Waits for a future: suspends the fiber, or blocks the thread, until it is ready.
+/// Runs a future to its end, suspending the fiber or blocking the thread until it is ready.
 ///
-/// The future is polled here. One that needs a reactor of its own (a socket of another runtime)
-/// must find that running on another thread. A cancelled fiber is unwound from here, and drops the
-/// future.
+/// The caller polls the future. A future that needs a reactor of its own, such as a socket of
+/// another runtime, relies on that reactor running on another thread. If the fiber is cancelled,
+/// this call unwinds it and drops the future.
 ///
-/// Calls nest: a poll may call `block_on` or [`park`](crate::park()), which take no wake of this call. Nor does
-/// [`Fiber::unpark`](crate::Fiber::unpark) end it: only the future's waker does.
+/// Calls nest: a poll may call `block_on` or [`park`](crate::park()), which take no wake meant for
+/// this call. Only the future's waker ends the wait; [`Fiber::unpark`](crate::Fiber::unpark) does
+/// not.
 ///
 /// # Examples
 /// ```
@@ -30,7 +31,7 @@ use std::sync::Arc;
 /// ```
 #[track_caller]
 pub fn block_on<F: Future>(future: F) -> F::Output {
-    // Dropped after the future, which may keep wakers.
+    // Declared first, so that it is dropped after the future, which may keep wakers.
     let signal = Borrowed::new();
     let mut future = pin!(future);
     let waker = Waker::from(signal.signal.clone());
@@ -43,8 +44,11 @@ pub fn block_on<F: Future>(future: F) -> F::Output {
     }
 }
 
-/// The signal of one call of `block_on`: taken from the fiber or thread if it keeps one, and put back unless a waker is
-/// left that may still give it. A call inside a poll finds none there, and makes another.
+/// The signal of one call of `block_on`.
+///
+/// The call takes the signal that its fiber or thread keeps, if there is one, and puts it back at
+/// the end unless a waker is left that may still set it. A nested call inside a poll finds no kept
+/// signal and makes one.
 struct Borrowed {
     signal: Arc<Signal>,
     owner: FiberRef,

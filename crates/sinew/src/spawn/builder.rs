@@ -37,7 +37,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// Creates settings for a fiber like those of [`spawn`](crate::spawn()).
+    /// Creates the settings that [`spawn`](crate::spawn()) uses.
     ///
     /// # Examples
     /// ```

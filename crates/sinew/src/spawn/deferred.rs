@@ -1,4 +1,4 @@
-//! Fibers that start when there is something to read.
+//! Fibers that start when a source becomes readable.
 
 use super::{Builder, JoinHandle, Unstarted};
 use crate::cancel;
@@ -15,15 +15,16 @@ use core::ptr::{self, NonNull};
 use std::io;
 use std::sync::Arc;
 
-/// Starts a fiber that runs `f` with `source` as soon as there is something to read from it.
+/// Starts a fiber that runs `f` with `source` as soon as `source` is readable.
 ///
-/// Until then the fiber has no stack: a connection on which nothing happens costs some hundred bytes.
-/// It starts on any carrier; a server's connections spread over all of them. If the source cannot be
-/// waited for, is closed, or comes to its end, the fiber starts and finds out.
+/// Until then the fiber has no stack: an idle connection costs a few hundred bytes. The fiber may
+/// start on any carrier, so the connections of a server spread over all of them. If the source
+/// cannot be watched, is closed, or reaches its end, the fiber starts, and its first read shows the
+/// reason.
 ///
-/// The fiber is cancelled like any other: it then ends without having begun, and drops the source. It
-/// waits for the first byte as long as it takes, whatever timeout the source has; a server that wants to
-/// be rid of silent clients keeps the handle, and cancels.
+/// A fiber that is cancelled before it starts never runs, and drops the source. It waits for the
+/// first byte for any length of time, whatever timeout the source has. A server that wants to drop
+/// silent clients keeps the handle and cancels.
 ///
 /// # Examples
 /// ```
@@ -56,7 +57,7 @@ where
 }
 
 impl Builder {
-    /// Starts a fiber with these settings as soon as there is something to read from `source`; see
+    /// Starts a fiber with these settings as soon as `source` is readable; see
     /// [`spawn_when_readable`](crate::spawn_when_readable).
     ///
     /// # Errors
@@ -84,22 +85,22 @@ impl Builder {
         T: Send + 'static,
     {
         let kept = Kept::new(source, f);
-        // SAFETY: just made, and nobody else's.
+        // SAFETY: the value is new, and no other thread knows it.
         let watched = unsafe { kept.watched() };
         let start = move || {
             let (source, f) = kept.take();
             f(source)
         };
-        // SAFETY: closure and result are `Send` and borrow nothing. The closure keeps what is watched where it
-        // is, and does not begin before the fiber is submitted.
+        // SAFETY: closure and result are `Send` and borrow nothing. The closure owns `kept`, which
+        // holds the source and the node in place, and does not run before the fiber is submitted.
         unsafe { self.spawn_armed(task::of(start), Flags(0), watched) }
     }
 
-    /// Makes a fiber, and arms it.
+    /// Makes a fiber and arms it, so that it starts when the watched source is readable.
     ///
     /// # Safety
-    /// Closure and result may cross threads, and outlive the fiber; the closure owns what is watched, and keeps
-    /// it where it is until it runs or is dropped.
+    /// The closure and its result may cross threads, and live as long as the fiber and its handle.
+    /// The closure owns the watched source and keeps it in place until it runs or is dropped.
     pub(super) unsafe fn spawn_armed<F, T>(
         self,
         closure: (&'static Vtable, F),
@@ -109,12 +110,13 @@ impl Builder {
         if self.is_ordinary()
             && let Some((carrier, parent)) = here::fiber()
         {
-            // SAFETY: as the caller promised; it runs there.
+            // SAFETY: the caller runs on `carrier` as `parent`, and vouches for the closure and the
+            // watched source.
             return Ok(unsafe {
                 spawn_here((carrier, parent), self.name, closure, flags, watched)
             });
         }
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller vouches for the closure and the watched source.
         unsafe {
             let unstarted: Unstarted<T> = self.build_any(closure, flags)?;
             Ok(unstarted.arm(watched.source, watched.armed))
@@ -122,15 +124,15 @@ impl Builder {
     }
 }
 
-/// What a fiber waits for before it starts, and where it is kept meanwhile.
+/// The source that a fiber waits for before it starts, and the node that links the fiber to it.
 #[derive(Clone, Copy)]
 pub(super) struct Watched {
     pub(super) source: *const Source,
     pub(super) armed: *const Armed,
 }
 
-/// Makes a fiber out of a running one, as `spawn` does, and arms it: nothing that carriers share is
-/// touched.
+/// Makes a fiber from a running one, as `spawn` does, and arms it. Touches nothing that carriers
+/// share.
 ///
 /// # Safety
 /// The caller runs on `carrier`, as `parent`. Otherwise as for [`Builder::spawn_armed`].
@@ -141,15 +143,17 @@ unsafe fn spawn_here<F, T>(
     flags: Flags,
     watched: Watched,
 ) -> JoinHandle<T> {
-    // SAFETY: as the caller promised. The block is new, and nobody else's before it is armed.
+    // SAFETY: the caller runs on `carrier` and vouches for the closure. No other thread uses the
+    // new block before `arm` links it.
     unsafe {
         let named = |vacant: &Control| *vacant.extra_or_new().name.get() = name;
         let (carrier, control) = super::make(carrier, parent, closure, flags, named);
         metrics::add(&carrier.counters.spawned, 1);
         let handle = JoinHandle::new(control);
-        // A runtime that ends cancels its fibers after it has said so; the fence of arming is between that
-        // and the second look. One that it has not seen yet would wait for ever. If it has ended long ago, nothing is to
-        // be watched by its pollers, which is what the first look is for.
+        // A runtime that ends first announces it and then cancels the fibers that it finds. A fiber
+        // that it has not found would wait for ever, so the second check cancels it; the fence in
+        // `arm` is between the announcement and that check. The first check keeps the pollers of a
+        // runtime that ended long ago from watching anything.
         let unless_open = || {
             if carrier.crew().phase() != Phase::Open {
                 cancel::request(control);
@@ -162,20 +166,22 @@ unsafe fn spawn_here<F, T>(
     }
 }
 
-/// What a fiber keeps until it starts, at an address that others know: that of its first field.
+/// The source and the closure of a fiber that has not started. Its address, which is the address of
+/// the first field, is known to the reactor.
 #[repr(C)]
 pub(super) struct Keep<S, F> {
     pub(super) armed: Armed,
-    /// What is waited for: the source, or a part of it. Good as long as that is not changed.
+    /// The watched source: `source`, or a part of it. Valid as long as `source` is not changed.
     pub(super) watched: *const Source,
     pub(super) source: S,
     pub(super) f: F,
 }
 
-/// Owns it. Not a `Box`, which would claim to be the only way to what it owns.
+/// Owns a [`Keep`]. Not a `Box`, because a `Box` claims exclusive access, and the reactor has a
+/// pointer to the node.
 pub(super) struct Kept<S, F>(pub(super) NonNull<Keep<S, F>>);
 
-// SAFETY: it owns what may be sent; the node in it is touched under the lock of its slot.
+// SAFETY: source and closure are `Send`. The node is touched only under its slot's lock.
 unsafe impl<S: Send, F: Send> Send for Kept<S, F> {}
 
 impl<S: Readable, F> Kept<S, F> {
@@ -183,18 +189,18 @@ impl<S: Readable, F> Kept<S, F> {
         let keep = Box::new(Keep { armed: Armed::new(), watched: ptr::null(), source, f });
         let kept = Kept(NonNull::from(Box::leak(keep)));
         let keep = kept.0.as_ptr();
-        // SAFETY: just made. It has its place, of which what is waited for may be a part.
+        // SAFETY: the allocation is new and does not move, so a pointer into `source` stays valid.
         unsafe { (*keep).watched = (*keep).source.source() };
         kept
     }
 
-    /// What is waited for.
+    /// Returns the watched source and the node.
     ///
     /// # Safety
-    /// It is nobody else's.
+    /// The caller alone uses the value.
     pub(super) unsafe fn watched(&self) -> Watched {
         let keep = self.0.as_ptr();
-        // SAFETY: made from a box, and not given up.
+        // SAFETY: the pointer came from a box that has not been freed.
         unsafe { Watched { source: (*keep).watched, armed: &raw const (*keep).armed } }
     }
 }
@@ -202,7 +208,7 @@ impl<S: Readable, F> Kept<S, F> {
 impl<S, F> Kept<S, F> {
     fn take(self) -> (S, F) {
         let this = ManuallyDrop::new(self);
-        // SAFETY: made from a box, and given up once.
+        // SAFETY: the pointer came from a box. `this` is never dropped, so the box is freed once.
         let keep = unsafe { *Box::from_raw(this.0.as_ptr()) };
         (keep.source, keep.f)
     }
@@ -210,7 +216,8 @@ impl<S, F> Kept<S, F> {
 
 impl<S, F> Drop for Kept<S, F> {
     fn drop(&mut self) {
-        // SAFETY: made from a box, and given up once.
+        // SAFETY: the pointer came from a box, which only `take` and this destructor free, and
+        // `take` skips the destructor.
         drop(unsafe { Box::from_raw(self.0.as_ptr()) });
     }
 }

@@ -1,4 +1,4 @@
-//! A handle to a fiber that says who it is and what it does.
+//! Handles that tell a fiber's id, name and state, and act on the fiber.
 
 use crate::cancel;
 use crate::carrier::{Carrier, current as here};
@@ -21,7 +21,7 @@ impl FiberId {
         FiberId(id)
     }
 
-    /// As a plain number.
+    /// Returns the id as a plain number.
     ///
     /// # Examples
     /// ```
@@ -38,22 +38,23 @@ impl fmt::Display for FiberId {
     }
 }
 
-/// How far a fiber has come.
+/// How far a fiber has come in its life.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum State {
-    /// Made, not submitted.
+    /// Made, and not submitted yet.
     Created,
     /// Ready to run, waiting for its turn.
     Runnable,
     /// Running on its carrier.
     Running,
-    /// Waiting, on its stack, or for a reason to start or to go on.
+    /// Waiting on its stack; or without a stack, for an event that starts it or lets it go on.
     Suspended,
-    /// In a [manager](crate::manager): has yielded, and is ready when everything else there has run.
+    /// In a [manager](crate::manager): has yielded, and becomes ready when every other fiber there
+    /// has run.
     Yielded,
-    /// In a [manager](crate::manager): has interrupted itself, for something that is done on the main context,
-    /// or for an eager task, and goes on right after that.
+    /// In a [manager](crate::manager): has interrupted itself for work on the main context or for
+    /// an eager task, and goes on right after that.
     Interrupted,
     /// Ended.
     Dead,
@@ -61,11 +62,13 @@ pub enum State {
 
 /// A handle to a fiber, or to a plain thread that uses sinew. Cloning it is cheap.
 ///
-/// It keeps neither the fiber running nor its result; [`JoinHandle`](crate::JoinHandle) has those.
+/// The handle neither keeps the fiber running nor gives access to its result;
+/// [`JoinHandle`](crate::JoinHandle) does both.
 #[derive(Clone)]
 pub struct Fiber(FiberRef);
 
-/// The running fiber; on a plain thread a handle that stands for the thread, for `unpark`.
+/// Returns a handle to the running fiber. On a plain thread the handle stands for the thread, for
+/// `unpark`.
 ///
 /// # Examples
 /// ```
@@ -86,7 +89,7 @@ impl Fiber {
         Fiber(FiberRef::new(control))
     }
 
-    /// Takes over a reference.
+    /// Takes over a counted reference.
     pub(crate) fn from_ref(fiber: FiberRef) -> Fiber {
         Fiber(fiber)
     }
@@ -95,7 +98,7 @@ impl Fiber {
         &self.0
     }
 
-    /// Its number.
+    /// Returns the fiber's id.
     ///
     /// # Examples
     /// ```
@@ -105,7 +108,7 @@ impl Fiber {
         FiberId(self.0.id())
     }
 
-    /// The name that the builder gave it.
+    /// Returns the name that the builder gave the fiber.
     ///
     /// # Examples
     /// ```
@@ -115,7 +118,7 @@ impl Fiber {
         self.0.extra().and_then(|extra| extra.name()).map(|name| &**name)
     }
 
-    /// How far it has come, at the moment of the look.
+    /// Returns how far the fiber has come at the moment of the call.
     ///
     /// # Examples
     /// ```
@@ -144,7 +147,7 @@ impl Fiber {
                 false => State::Created,
             };
         }
-        // One that has begun to wait runs until it has stopped.
+        // A fiber that has begun to wait still counts as running until it has left its stack.
         if is_running(control) {
             State::Running
         } else if control.flags().has(Flags::IMMEDIATE) {
@@ -158,7 +161,7 @@ impl Fiber {
         }
     }
 
-    /// What it waits for, if it waits.
+    /// Returns the operation that the fiber waits in, if it waits.
     ///
     /// # Examples
     /// ```
@@ -176,7 +179,7 @@ impl Fiber {
         stopped.then(|| self.0.recorded_wait().0)
     }
 
-    /// Whether it has not ended.
+    /// Whether the fiber has not ended.
     ///
     /// # Examples
     /// ```
@@ -186,10 +189,11 @@ impl Fiber {
         !self.0.life.is_finished()
     }
 
-    /// Whether the fiber has ended by a panic, so that [`join`](crate::JoinHandle::join) is or was an error.
+    /// Whether a panic ended the fiber, so that [`join`](crate::JoinHandle::join) returns or
+    /// returned an error.
     ///
-    /// False before the end. A cancellation is no panic, nor is the lack of a stack for a fiber that could
-    /// not begin; a panic of a destructor that runs because of either is one.
+    /// False before the end. A cancellation is not a panic, nor is the lack of a stack for a fiber
+    /// that could not begin. A panic of a destructor that runs because of either counts.
     ///
     /// # Examples
     /// ```
@@ -209,9 +213,9 @@ impl Fiber {
         self.0.life.has_failed()
     }
 
-    /// Lets the next [`park`](crate::park) of this fiber pass, or the one under way.
+    /// Lets the current or the next [`park`](crate::park) of this fiber return.
     ///
-    /// May be called from anywhere, also when the fiber has ended.
+    /// May be called from any thread or fiber, also when the fiber has ended.
     ///
     /// # Examples
     /// ```
@@ -222,10 +226,12 @@ impl Fiber {
         park::unpark(&self.0);
     }
 
-    /// Waits for a future: suspends this fiber, or blocks this thread, as [`block_on`](crate::block_on).
+    /// Waits for a future, suspending this fiber or blocking this thread, like
+    /// [`block_on`](crate::block_on).
     ///
     /// # Panics
-    /// If this is not the fiber or thread that runs: nobody waits for others.
+    /// If this handle does not stand for the running fiber or thread: a fiber can wait only for
+    /// itself.
     ///
     /// # Examples
     /// ```
@@ -243,7 +249,7 @@ impl Fiber {
         super::block_on(future)
     }
 
-    /// Asks the fiber to end: its next wait unwinds it, or the one under way.
+    /// Asks the fiber to end. Its current or next wait unwinds it.
     ///
     /// Does nothing to a plain thread, or to a fiber that has ended.
     ///
@@ -261,7 +267,7 @@ impl Fiber {
         }
     }
 
-    /// Waits until the fiber has ended, at most for `timeout`; says whether it has.
+    /// Waits until the fiber has ended, at most for `timeout`. Returns whether it has.
     ///
     /// Any number of fibers and threads may wait.
     ///
@@ -283,7 +289,7 @@ impl Fiber {
         self.wait_ended(timeout.map_or(clock::NEVER, |timeout| clock::after(clock::now(), timeout)))
     }
 
-    /// Waits until the fiber has ended, or the deadline passes; says whether it has.
+    /// Waits until the fiber has ended or the deadline passes. Returns whether the fiber has ended.
     #[track_caller]
     pub(crate) fn wait_ended(&self, deadline: u64) -> bool {
         let control = &*self.0;
@@ -294,24 +300,25 @@ impl Fiber {
         let address = self.0.as_ptr().expose_provenance();
         let entry = Entry::new(Key::with_generation(address, control.id()), false, 0);
         let terms = Terms { kind: WaitKind::Join, address, deadline, must: false };
-        // The mark is set under the lock of the table, so that the end finds mark and entry.
+        // The mark is set under the table's lock, so that the ending fiber finds both the mark and
+        // the entry.
         let alive = |_: &mut Bucket| control.life.set(WATCHED) & FINISHED == 0;
         let ended = table::wait(&entry, terms, alive, |_| Wakes::none());
         ended != Ended::TimedOut || control.life.is_finished()
     }
 }
 
-/// Whether a fiber that has started runs on its carrier, at the moment of the look.
+/// Whether a started fiber runs on its carrier at the moment of the call.
 fn is_running(control: &Control) -> bool {
     let carrier = control.carrier();
-    // SAFETY: carriers live for ever.
+    // SAFETY: carriers are never freed.
     let carrier = unsafe { carrier.as_ref() };
     carrier
         .is_some_and(|carrier| core::ptr::eq(carrier.current(), control) && !carrier.is_between())
 }
 
-/// Panics where waiting for the end of `control` could never end: for oneself, or pinned, without a
-/// deadline, for a fiber that needs the carrier that would be blocked.
+/// Panics if a wait for the end of `control` could never return: a fiber waits for itself, or a
+/// pinned fiber waits without a deadline for a fiber that needs the blocked carrier.
 #[inline(always)]
 #[track_caller]
 pub(super) fn forbid_hopeless(
@@ -335,8 +342,11 @@ pub(super) fn forbid_hopeless(
     }
 }
 
-/// The carrier's own loop runs destructors of fibers that could not begin, and the thread of a manager everything
-/// but its fibers: they must not wait for one that only they can run.
+/// Panics if code outside of fibers waits without a deadline for a fiber that only its own thread
+/// can run.
+///
+/// Such code is a destructor of a fiber that could not begin, on the carrier's root, or anything on
+/// a manager's thread that is not one of its fibers.
 #[cold]
 #[inline(never)]
 #[track_caller]
@@ -344,7 +354,7 @@ fn forbid_hopeless_of_root(control: &Control, deadline: u64) {
     if deadline != clock::NEVER {
         return;
     }
-    // SAFETY: carriers live for ever.
+    // SAFETY: carriers are never freed.
     let theirs = unsafe { control.carrier().as_ref() };
     let hosted = theirs.is_some_and(|carrier| carrier.is_of_this_thread());
     let hopeless = match here::running() {
@@ -363,8 +373,8 @@ fn forbid_hopeless_of_root(control: &Control, deadline: u64) {
     );
 }
 
-/// Whether an unfinished fiber could not run while `carrier` is blocked: it has started there or is
-/// kept there, or there is no other carrier.
+/// Whether an unfinished fiber cannot run while `carrier` is blocked: it has started there, it is
+/// kept there, or the runtime has no other carrier.
 #[cold]
 fn can_only_run_on(carrier: &Carrier, control: &Control) -> bool {
     if control.life.is_finished() {
@@ -382,8 +392,8 @@ fn can_only_run_on(carrier: &Carrier, control: &Control) -> bool {
     core::ptr::eq(control.carrier(), carrier)
 }
 
-/// A fiber as people are told of it: `fiber "name" (id 7)`. What cannot be printed in a name is
-/// escaped: a report is one line.
+/// Describes a fiber for reports: `fiber "name" (id 7)`. Unprintable characters in a name are
+/// escaped, since a report is one line.
 pub(crate) fn describe(control: &Control) -> impl fmt::Display + '_ {
     struct Description<'a>(&'a Control);
     impl fmt::Display for Description<'_> {

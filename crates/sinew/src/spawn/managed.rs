@@ -1,7 +1,7 @@
-//! Fibers of a carrier in somebody else's loop.
+//! Fibers of a manager, whose carrier is stepped by a foreign loop.
 //!
-//! Nobody joins them by their block: who wants a result has the closure put it somewhere. So a block is
-//! made with the runtime's reference alone, unless the caller wants one as well.
+//! Nothing joins these fibers through their blocks: a task that has a result stores it elsewhere.
+//! So a block starts with the runtime's reference alone, unless the caller wants one as well.
 
 use super::{adopt, submit};
 use crate::carrier::{Carrier, Crew, current as here};
@@ -12,23 +12,25 @@ use crate::metrics;
 use crate::primitive::Ordering;
 use std::sync::Arc;
 
-/// What few of them have.
+/// Settings that few tasks have.
 #[derive(Default)]
 pub(crate) struct Traits {
     pub(crate) name: Option<Arc<str>>,
-    /// Of a size for which the crew has a pool.
+    /// Must be a size for which the crew has a pool.
     pub(crate) stack_size: Option<usize>,
-    /// Whether its time is to be measured.
+    /// Whether the task's run time is measured.
     pub(crate) timed: bool,
 }
 
-/// Makes a fiber that runs on `carrier` only, and counts it. The caller puts it into a queue, or runs it.
+/// Makes a fiber that runs on `carrier` only, and counts it. The caller puts it into a queue, or
+/// runs it.
 ///
-/// What does not depend on the type of the closure is compiled once, not for each task of a program.
+/// The code that does not depend on the closure's type is in [`bear`], so that it is compiled once
+/// and not for each task type of a program.
 ///
 /// # Safety
-/// This is the carrier's thread, and the carrier has been given to nobody else. The closure and all that it
-/// borrows live as long as the fiber, and it does not panic.
+/// This is the carrier's thread, and the carrier still belongs to it. The closure and all that it
+/// borrows live as long as the fiber, and the closure does not panic.
 #[inline(always)]
 pub(crate) unsafe fn make<F: FnOnce()>(
     carrier: &'static Carrier,
@@ -37,15 +39,16 @@ pub(crate) unsafe fn make<F: FnOnce()>(
     references: u64,
     f: F,
 ) -> &'static Control {
-    // SAFETY: as the caller promised; carriers stay for ever.
+    // SAFETY: this is the carrier's thread, and carriers are never freed.
     let (control, id) = unsafe { carrier.slab.take() };
-    // SAFETY: a vacant block is ours; the vtable belongs to the closure.
+    // SAFETY: the slab gave the vacant block to this call alone. The vtable stored below belongs to
+    // the closure.
     unsafe { task::store(control, f) };
     bear(control, id, carrier, (task::detached::<F>(), references), inherited, traits);
     control
 }
 
-/// Makes a fiber of a block whose closure is stored.
+/// Makes a fiber from a block whose closure is stored.
 #[inline]
 fn bear(
     control: &'static Control,
@@ -57,7 +60,7 @@ fn bear(
 ) {
     let crew = carrier.crew();
     let mut flags = Flags(crew.birth.0 | Flags::AFFINE.0);
-    // Whoever looks at all fibers may find it as soon as the block is occupied.
+    // From `occupy` on, a scan of all fibers may find the block, so the extras come first.
     if let Some(inherited) = inherited {
         adopt(control, inherited);
     }
@@ -70,10 +73,11 @@ fn bear(
     metrics::add(&carrier.counters.spawned, 1);
 }
 
-/// Makes a fiber from any thread, and hands it to its crew, or ends it before it began if that is closing.
+/// Makes a fiber from any thread and hands it to its crew. If the crew is closing, the fiber ends
+/// without having begun.
 ///
 /// # Safety
-/// The closure may cross threads and borrows nothing; it does not panic.
+/// The closure may cross threads and borrows nothing. It does not panic.
 pub(crate) unsafe fn submit_remote<F: FnOnce()>(
     crew: &Crew,
     references: u64,
@@ -82,7 +86,8 @@ pub(crate) unsafe fn submit_remote<F: FnOnce()>(
 ) -> &'static Control {
     let inherited = inherited_here();
     let (control, id) = slab::take_common();
-    // SAFETY: a vacant block is ours; the vtable belongs to the closure; the rest is the caller's promise.
+    // SAFETY: the slab gave the vacant block to this call alone. The vtable belongs to the closure,
+    // which may cross threads and borrows nothing, as the caller promised.
     unsafe {
         task::store(control, f);
         send(crew, control, id, (task::detached::<F>(), references), inherited, traits);
@@ -90,10 +95,10 @@ pub(crate) unsafe fn submit_remote<F: FnOnce()>(
     control
 }
 
-/// Makes a fiber of a block whose closure is stored, and hands it over.
+/// Makes a fiber from a block whose closure is stored, and submits it.
 ///
 /// # Safety
-/// The block is the caller's, and the closure may cross threads.
+/// The block belongs to the caller, and the closure may cross threads.
 #[inline]
 unsafe fn send(
     crew: &Crew,
@@ -111,17 +116,18 @@ unsafe fn send(
         flags.0 |= endow(control, crew, traits).0;
     }
     control.crew.store(crew.number, Ordering::Relaxed);
-    // Its birth is noted by who receives it: here it would take a look at the clock.
+    // The birth time stays zero. The carrier that receives the fiber sets it, which saves a look at
+    // the clock here.
     control.occupy(id, vtable, flags, references, 0);
-    // SAFETY: as the caller promised.
+    // SAFETY: the block belongs to the caller, so the fiber is in no queue and was not submitted.
     unsafe { submit(crew, control) };
 }
 
-/// Gives the traits to a block that is not occupied yet; returns the flags that go with them.
+/// Stores the traits in a vacant block, and returns the flags that go with them.
 #[cold]
 fn endow(control: &Control, crew: &Crew, traits: Traits) -> Flags {
     let extra = control.extra_or_new();
-    // SAFETY: the block is vacant, so nobody else has a reference to the fiber.
+    // SAFETY: the block is vacant, so no other thread has a reference to the fiber.
     unsafe { *extra.name.get() = traits.name };
     let size = traits.stack_size.unwrap_or(crew.settings.stack_size);
     extra.stack_size.set(size);
@@ -132,11 +138,12 @@ fn endow(control: &Control, crew: &Crew, traits: Traits) -> Flags {
     )
 }
 
-/// What the fiber or thread that runs here hands down, if it has anything.
+/// Returns the values that a child of the running fiber or thread inherits; `None` if there are
+/// none.
 #[inline(always)]
 pub(crate) fn inherited_here() -> Option<Vec<Inherited>> {
     let block = here::lender_or_known();
-    // SAFETY: who runs here has its block.
+    // SAFETY: null, or the block of the running fiber or thread, which is alive.
     let extra = unsafe { block.as_ref() }?.extra()?;
     let inherited = extra.locals.inherited();
     (!inherited.is_empty()).then_some(inherited)

@@ -1,4 +1,4 @@
-//! Fibers that run whenever there is something to read.
+//! Fibers that run whenever a source is readable.
 
 use super::JoinHandle;
 use super::builder::Builder;
@@ -10,21 +10,21 @@ use crate::reactor::deferred;
 use core::ops::ControlFlow;
 use std::io;
 
-/// Starts a fiber that calls `f` with `source` whenever there is something to read from it, until `f` breaks.
+/// Starts a fiber that calls `f` with `source` whenever `source` is readable, until `f` breaks.
 ///
-/// Between two calls the fiber *rests*: it has no stack, as one of
-/// [`spawn_when_readable`](crate::spawn_when_readable) that has not started. It is the same fiber all the time, with
-/// one id, name and handle, and what `f` and `source` own stays. But it may go on on another carrier, so its
-/// fiber-locals are dropped when it rests, also those that it was given or has inherited. Nothing is allocated for a
-/// call.
+/// Between two calls the fiber *rests*: it has no stack, like a fiber of
+/// [`spawn_when_readable`](crate::spawn_when_readable) that has not started. It stays one fiber,
+/// with one id, name and handle, and keeps `f` and `source`. It may go on on another carrier, so
+/// its fiber-locals are dropped when it rests, including values that it was given or has inherited.
+/// A call allocates nothing.
 ///
-/// Each call should read what there is: what is left is reason enough for the next call. At the end of the source,
-/// or if it fails or cannot be waited for, `f` is called and finds out; one that does not break then is called
-/// again at once. Now and then it is called when there is nothing, as whoever waits may be woken for nothing: a read
-/// waits then, as always.
+/// Each call should read all available data; unread data causes another call. At the end of the source,
+/// or if it fails or cannot be watched, `f` is called, and its read shows the reason. If `f` does
+/// not break then, it is called again at once. Occasionally `f` is called although nothing is
+/// there, since wakes may be spurious. A read then waits as usual.
 ///
-/// A fiber that is cancelled while it rests ends there, and drops `f` and the source; so does one for which there is no
-/// stack when it is to go on. A panic of `f` ends the fiber.
+/// A fiber that is cancelled while it rests ends there, and drops `f` and the source. It ends in
+/// the same way if there is no stack when it should go on. A panic of `f` ends the fiber.
 ///
 /// # Examples
 /// ```
@@ -66,7 +66,7 @@ where
 }
 
 impl Builder {
-    /// Starts a fiber with these settings that runs whenever there is something to read from `source`; see
+    /// Starts a fiber with these settings that runs whenever `source` is readable; see
     /// [`spawn_whenever_readable`](crate::spawn_whenever_readable).
     ///
     /// # Errors
@@ -100,9 +100,10 @@ impl Builder {
         T: Send + 'static,
     {
         let kept = Kept::new(source, f);
-        // SAFETY: just made, and nobody else's.
+        // SAFETY: the value is new, and no other thread knows it.
         let watched = unsafe { kept.watched() };
-        // SAFETY: closure and result are `Send` and borrow nothing. What is watched is kept where it is.
+        // SAFETY: closure and result are `Send` and borrow nothing. `kept` holds the source and the
+        // node in place.
         unsafe {
             self.spawn_armed((task::recurring::<Kept<S, F>>(), kept), Flags::RECURRING, watched)
         }
@@ -117,11 +118,13 @@ where
     type Result = T;
 
     fn run(&mut self) -> Option<T> {
-        // SAFETY: made from a box, and not given up; the fiber runs, so that nobody else knows of it.
+        // SAFETY: the pointer came from a box that has not been freed. The fiber runs, so the node
+        // is in no list and no other thread uses the box.
         let keep = unsafe { self.0.as_mut() };
         match (keep.f)(&mut keep.source) {
             ControlFlow::Continue(()) => {
-                // Which it is may be for the user to say, whose code runs here and not when it rests.
+                // `Readable::source` may be user code. It runs here, in the fiber, and not in
+                // `rest`.
                 keep.watched = keep.source.source();
                 None
             }
@@ -130,7 +133,7 @@ where
     }
 
     unsafe fn rest(this: *const Self, control: &'static Control) {
-        // SAFETY: as the caller promised: it is there until the fiber is armed.
+        // SAFETY: the caller promises that `this` is alive until the fiber is armed.
         unsafe {
             let keep = (*this).0.as_ptr();
             deferred::arm((*keep).watched, &raw const (*keep).armed, control);

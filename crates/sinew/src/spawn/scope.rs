@@ -2,12 +2,12 @@
 //!
 //! # Why it is sound
 //!
-//! What children borrow lives outside of the call to `scope`, which does not return, nor unwind,
-//! before every child is gone: its frames, its locals and, if its handle is not leaked, its result.
-//! The wait for them is not left early; if the parent is cancelled meanwhile, or its deadline
-//! passes, that is passed on to the children, and the parent waits on.
+//! Children borrow values that live outside of the call to `scope`. The call neither returns nor
+//! unwinds before every child is gone: its frames, its locals and, unless its handle is leaked, its
+//! result. The parent never leaves this wait early. If the parent is cancelled meanwhile, or its
+//! deadline passes, it cancels the children and goes on waiting.
 //!
-//! A handle that is leaked keeps its result for ever: not dropped, so not used.
+//! A leaked handle keeps its result for ever. The result is never dropped, so it uses no borrow.
 
 use super::arm::JoinArm;
 use super::handle::Fiber;
@@ -34,8 +34,8 @@ use std::thread::Result;
 #[derive(Debug)]
 pub struct Scope<'scope, 'env: 'scope> {
     core: Core,
-    /// Invariant, as in [`std::thread::Scope`]: no child may be given something that lives shorter
-    /// or longer than it says.
+    /// Invariant, as in [`std::thread::Scope`]: a child must not get a reference whose lifetime was
+    /// shortened or extended.
     scope: PhantomData<&'scope mut &'scope ()>,
     env: PhantomData<&'env mut &'env ()>,
 }
@@ -43,13 +43,13 @@ pub struct Scope<'scope, 'env: 'scope> {
 #[derive(Debug)]
 struct Core {
     state: SpinLock<Children>,
-    /// Panics of children that nobody has seen.
+    /// Panics of children that no caller has seen.
     unseen: AtomicUsize,
-    /// Why the parent could not wait for children, so that there must not be any.
+    /// Why the parent could not wait for children. If set, the scope refuses children.
     refusal: Option<&'static str>,
 }
 
-/// Why whoever calls `scope` here could not wait at its end, if so.
+/// Returns why the caller of `scope` could not wait at the scope's end, or `None` if it could.
 fn refusal() -> Option<&'static str> {
     let (carrier, control) = here::fiber()?;
     let flags = control.flags();
@@ -72,25 +72,25 @@ fn refusal() -> Option<&'static str> {
 #[derive(Debug)]
 struct Children {
     count: usize,
-    /// Those that have not ended, to pass a cancellation on to.
+    /// The list of children that have not ended, for passing a cancellation on.
     first: *const Control,
-    /// Whether the parent was cancelled: new children are as well.
+    /// Whether the parent was cancelled. If so, new children are cancelled as well.
     cancelled: bool,
-    /// The parent, when it waits.
+    /// The parent, while it waits.
     waiter: Option<Waiter>,
 }
 
-// SAFETY: the list is touched under the lock; children leave it before they end.
+// SAFETY: the list is touched under the lock only, and children leave it before they end.
 unsafe impl Send for Children {}
 
-/// Runs `f`, in which fibers may be started that borrow from the caller, and waits for all of them.
+/// Runs `f`, which may start fibers that borrow from the caller, and waits for all of them.
 ///
-/// As [`std::thread::scope`]: if a child panicked and nobody joined it, `scope` panics when all have
-/// ended. If the caller is cancelled, or a deadline passes, while it waits, its children are
+/// As with [`std::thread::scope`], `scope` panics at the end if a child panicked and was not
+/// joined. If the caller is cancelled while it waits, or a deadline passes, its children are
 /// cancelled. On a plain thread the children run on the default runtime.
 ///
-/// Leaving `f` early, by `?` or by a panic, cancels nobody: children that wait for somebody who never
-/// comes are waited for. [`Scope::cancel`] ends them.
+/// Leaving `f` early, by `?` or by a panic, cancels no child: `scope` still waits, even for a child
+/// whose own wait never ends. [`Scope::cancel`] ends such children.
 ///
 /// # Examples
 /// ```
@@ -132,7 +132,7 @@ where
     let result = catch_unwind(AssertUnwindSafe(|| f(&scope)));
     scope.core.wait();
     if let Some((_, control)) = here::fiber() {
-        // What a context slot's hook threw while we waited.
+        // Raise a panic that a context slot's hook threw during the wait.
         cancel::settle(control, Outcome::Notified);
     }
     match result {
@@ -148,13 +148,14 @@ where
 }
 
 impl<'scope> Scope<'scope, '_> {
-    /// Starts a fiber that may borrow what lives longer than the scope.
+    /// Starts a child, which may borrow values that outlive the scope.
     ///
-    /// Children may start further children. [`Builder::spawn_scoped`] gives a child settings of its own.
+    /// Children may start further children. [`Builder::spawn_scoped`] starts a child with settings
+    /// of its own.
     ///
     /// # Panics
-    /// If the caller of [`scope`] could not wait for the child, because it is in a predicate or a hook, or pinned
-    /// where a pinned wait is an error or would never end.
+    /// If the caller of [`scope`] could not wait for the child: it is in a predicate or a hook, or
+    /// it is pinned where a pinned wait is an error or would never end.
     ///
     /// # Examples
     /// ```
@@ -175,8 +176,8 @@ impl<'scope> Scope<'scope, '_> {
         T: Send + 'scope,
     {
         let closure = self.child(f);
-        // SAFETY: closure and result are `Send`, and the scope does not return before the fiber is
-        // gone, with them.
+        // SAFETY: closure and result are `Send`. The scope does not return before the fiber is
+        // gone, and its closure and result with it.
         let handle = unsafe {
             match here::fiber() {
                 Some((carrier, parent)) => {
@@ -211,9 +212,9 @@ impl<'scope> Scope<'scope, '_> {
         T: Send + 'scope,
     {
         let closure = self.child(f);
-        // SAFETY: closure and result are `Send`. The fiber becomes a child before it is submitted, and the
-        // scope does not return before the child is gone, with them. If there is no fiber, the closure
-        // was dropped.
+        // SAFETY: closure and result are `Send`. The fiber becomes a child before it is submitted,
+        // and the scope does not return before the child is gone, with its closure and result. On
+        // an error `build_any` has dropped the closure.
         let unstarted = unsafe { builder.build_any(task::of(closure), Flags(0)) }?;
         let handle = unstarted.submit_after(|handle: JoinHandle<T>| {
             self.core.adopt(handle.control());
@@ -222,10 +223,10 @@ impl<'scope> Scope<'scope, '_> {
         Ok(ScopedJoinHandle { handle, core: &self.core, scope: PhantomData })
     }
 
-    /// What a child runs: `f`, and the scope hears of its panic.
+    /// Wraps `f` for a child, so that the scope counts a panic of it.
     ///
     /// # Panics
-    /// If the scope cannot have children.
+    /// If the scope refuses children.
     #[track_caller]
     fn child<F, T>(&'scope self, f: F) -> impl FnOnce() -> T + use<'scope, F, T>
     where
@@ -246,7 +247,7 @@ impl<'scope> Scope<'scope, '_> {
         }
     }
 
-    /// Asks all children to end, also those that are yet to be started.
+    /// Asks all children to end, including children that are started later.
     ///
     /// # Examples
     /// ```
@@ -261,7 +262,7 @@ impl<'scope> Scope<'scope, '_> {
 }
 
 impl Core {
-    /// Makes a fiber that is not yet submitted a child.
+    /// Makes an unsubmitted fiber a child of the scope.
     fn adopt(&self, control: &Control) {
         let extra = control.extra_or_new();
         extra.scope.set(ptr::from_ref(self).cast());
@@ -270,7 +271,7 @@ impl Core {
         let mut children = self.state.lock();
         children.count += 1;
         extra.scope_next.set(children.first);
-        // SAFETY: who is in the list has not ended.
+        // SAFETY: a fiber in the list has not ended, so its block is alive.
         if let Some(first) = unsafe { children.first.as_ref() } {
             first.extra_or_new().scope_previous.set(control);
         }
@@ -307,8 +308,8 @@ impl Core {
 
     /// Cancels all children.
     fn cancel(&self) {
-        // The list is copied, since a request may ring a bell, which is too much for the lock; and
-        // memory for the copy is found before the lock is taken, for the same reason.
+        // The list is copied, because a request may ring a bell, which takes too long under the
+        // lock. Memory for the copy is reserved before the lock is taken, for the same reason.
         let mut copy: Vec<FiberRef> = Vec::new();
         loop {
             let count = self.state.lock().count;
@@ -319,7 +320,7 @@ impl Core {
                 continue;
             }
             let mut next = children.first;
-            // SAFETY: who is in the list has not ended, so it has references.
+            // SAFETY: a fiber in the list has not ended, so its block has references.
             while let Some(child) = unsafe { next.as_ref() } {
                 copy.push(FiberRef::new(child));
                 next = child.extra_or_new().scope_next.get();
@@ -335,17 +336,17 @@ impl Core {
 static END: ScopeEnd = ScopeEnd { leave, gone, failed };
 
 unsafe fn failed(scope: *const ()) {
-    // SAFETY: the scope waits for `gone`.
+    // SAFETY: the scope does not return before `gone` was called for this child.
     unsafe { &*scope.cast::<Core>() }.unseen.fetch_add(1, Ordering::Relaxed);
 }
 
 unsafe fn leave(scope: *const (), child: &Control) {
-    // SAFETY: the scope waits for `gone`.
+    // SAFETY: the scope does not return before `gone` was called for this child.
     let core = unsafe { &*scope.cast::<Core>() };
     let Some(extra) = child.extra() else { return };
     let mut children = core.state.lock();
     let (previous, next) = (extra.scope_previous.get(), extra.scope_next.get());
-    // SAFETY: who is in the list has not ended.
+    // SAFETY: a fiber in the list has not ended, so its block is alive.
     unsafe {
         match previous.as_ref().and_then(Control::extra) {
             Some(previous) => previous.scope_next.set(next),
@@ -359,7 +360,7 @@ unsafe fn leave(scope: *const (), child: &Control) {
 
 unsafe fn gone(scope: *const ()) {
     let waiter = {
-        // SAFETY: the scope waits for this. When the lock is free it may be gone.
+        // SAFETY: the scope waits for this call. It may be gone as soon as the lock is released.
         let mut children = unsafe { &*scope.cast::<Core>() }.state.lock();
         children.count -= 1;
         if children.count == 0 { children.waiter.take() } else { None }
@@ -369,7 +370,7 @@ unsafe fn gone(scope: *const ()) {
     }
 }
 
-/// The right to the result of a child.
+/// The right to take the result of a scope's child.
 #[derive(Debug)]
 pub struct ScopedJoinHandle<'scope, T> {
     handle: JoinHandle<T>,
@@ -397,7 +398,7 @@ impl<T> ScopedJoinHandle<'_, T> {
         result
     }
 
-    /// Joining as one of several operations; see [`JoinHandle::arm`].
+    /// Returns an arm of `select` that waits for the end of the child; see [`JoinHandle::arm`].
     ///
     /// # Examples
     /// ```
@@ -426,7 +427,7 @@ impl<T> ScopedJoinHandle<'_, T> {
         self.handle.is_finished()
     }
 
-    /// A handle that says who the child is and what it does.
+    /// Returns a handle that tells the child's id, name and state.
     ///
     /// # Examples
     /// ```

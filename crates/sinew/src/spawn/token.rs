@@ -1,4 +1,4 @@
-//! Fibers that end with a token.
+//! Fibers that are cancelled together with a token.
 
 use super::{Fiber, JoinHandle, scope, spawn};
 use crate::cancel::{is_cancel, pass_on};
@@ -6,8 +6,8 @@ use crate::fiber::{FiberRef, Flags};
 use crate::sync::CancellationToken;
 
 impl CancellationToken {
-    /// Has a fiber cancelled with this token, at once if it is cancelled. Nothing happens to a plain
-    /// thread.
+    /// Cancels `fiber` when this token is cancelled, or at once if it already is. Does nothing to a
+    /// plain thread.
     ///
     /// # Examples
     /// ```
@@ -24,7 +24,8 @@ impl CancellationToken {
         }
     }
 
-    /// Starts a fiber that is cancelled with this token; see [`spawn`](crate::spawn()).
+    /// Starts a fiber that is cancelled when this token is cancelled; see
+    /// [`spawn`](crate::spawn()).
     ///
     /// # Examples
     /// ```
@@ -43,10 +44,10 @@ impl CancellationToken {
         fiber
     }
 
-    /// Runs `f` until the token is cancelled: its waits unwind it then. `None` if that happened
-    /// before it was done.
+    /// Runs `f` until it ends or the token is cancelled. Returns `None` if the cancellation unwound
+    /// `f`.
     ///
-    /// `f` runs in a fiber of its own, and may borrow. Panics of `f` go on here.
+    /// `f` runs in a fiber of its own, and may borrow. A panic of `f` goes on in the caller.
     ///
     /// # Examples
     /// ```
