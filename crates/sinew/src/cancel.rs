@@ -1,19 +1,24 @@
-//! Ending a fiber from outside, and waits that take too long.
+//! Cancellation: ending a fiber from outside, and waits that take too long.
 //!
 //! # Protocol
 //!
-//! A request sets a mark that stays. The fiber sees it when it begins to wait, and at the latest
-//! when it is woken for it; the wait then *raises*: it unwinds the fiber with a payload of a type
-//! of its own, so that destructors run. If the payload is caught and dropped, the next wait raises
-//! it again.
+//! A request sets a mark that stays. The fiber sees the mark when it begins to wait, or when the
+//! request ends its wait. The wait then *raises*: it unwinds the fiber with a payload of type
+//! [`Cancelled`], so that destructors run. If the payload is caught and dropped, the next wait
+//! raises again.
 //!
-//! Why the fiber cannot miss it: a bound fiber is told by its own carrier, on its own thread; the
-//! request is a message to that carrier, or done at once if the caller is on it. It lands before a
-//! wait begins (which sees the mark) or while the fiber waits (and ends the wait). A migratable
-//! fiber may be anywhere: there both sides have a fence, and either the wait sees the mark or the
-//! request sees the wait. An unstarted fiber is asked by whoever starts it.
+//! Why the fiber cannot miss a request:
 //!
-//! A wait never raises while its fiber is being unwound, or masked.
+//! - A bound fiber is told by its own carrier, on its own thread. The request is a message to that
+//!   carrier, or is done at once if the canceller runs on it. So it arrives before a wait begins,
+//!   which then sees the mark, or while the fiber waits, and then it ends the wait.
+//! - A migratable fiber may be on any carrier. Both sides have a fence, so that either the wait
+//!   sees the mark or the request sees the wait.
+//! - An unstarted fiber has its mark checked by the carrier that starts it.
+//!
+//! A wait never raises while its fiber is being unwound or is masked.
+//!
+//! Next: `sync` and `blocking`, whose waits raise through [`settle`].
 
 use crate::carrier::current;
 use crate::carrier::tend::interrupt;
@@ -30,7 +35,7 @@ use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::Instant;
 
-/// What a cancelled fiber is unwound with, and the `Err` of its `join`.
+/// The payload that unwinds a cancelled fiber, and the `Err` of its `join`.
 ///
 /// [`is_cancel`] recognises it in a caught panic.
 ///
@@ -44,14 +49,14 @@ use std::time::Instant;
 /// ```
 #[derive(Debug)]
 pub struct Cancelled {
-    /// The fiber in which it was raised; zero if it was not.
+    /// The fiber in which the payload was raised; zero if the fiber never began.
     fiber: u64,
-    /// Whether a deadline scope did it.
+    /// Whether a deadline scope raised it.
     deadline: bool,
 }
 
 impl Cancelled {
-    /// Whether it was the deadline of a [`timeout`] or [`deadline`] that passed, not a request.
+    /// Whether the deadline of a [`timeout`] or [`deadline`] passed, rather than a request.
     ///
     /// # Examples
     /// ```
@@ -83,7 +88,7 @@ impl std::error::Error for Cancelled {}
 
 impl Drop for Cancelled {
     fn drop(&mut self) {
-        // Caught and dropped: this unwinding is over.
+        // The payload was caught and dropped, so this unwinding is over.
         if let Some((_, control)) = current::fiber()
             && control.id() == self.fiber
         {
@@ -92,10 +97,10 @@ impl Drop for Cancelled {
     }
 }
 
-/// Whether a caught panic is a cancellation or the end of a deadline scope, rather than a failure.
+/// Whether a caught panic is a cancellation or a passed deadline, rather than a failure.
 ///
-/// Code that catches panics to go on should raise this one again; if it does not, the next wait
-/// will.
+/// Code that catches panics and goes on should raise this one again. If it does not, the next wait
+/// raises it.
 ///
 /// # Examples
 /// ```
@@ -115,7 +120,7 @@ pub fn is_cancel(payload: &(dyn Any + Send)) -> bool {
     payload.is::<Cancelled>()
 }
 
-/// The payload of a fiber that was cancelled before it began.
+/// Returns the payload for a fiber that was cancelled before it began.
 pub(crate) fn payload() -> Box<dyn Any + Send> {
     Box::new(Cancelled { fiber: 0, deadline: false })
 }
@@ -126,12 +131,13 @@ pub(crate) fn request(control: &Control) {
     if marks & (CANCELLED | FINISHED) != 0 {
         return;
     }
-    // ORDERING: SeqCst fence; pairs with the ones at the beginning of waits that are not told by
-    // their own thread, and with the one in `reactor::deferred`.
+    // ORDERING: SeqCst fence; pairs with the fences at the beginning of waits of migratable and of
+    // pinned fibers, and with the one in `reactor::deferred::arm`. Either the fiber sees the mark,
+    // or we see its wait.
     fence(Ordering::SeqCst);
     if marks & STARTED == 0 {
         let armed = control.extra().map(|extra| extra.armed.load(Ordering::Acquire));
-        // SAFETY: null, or a static.
+        // SAFETY: null, or a pointer to a static.
         if let Some(disarm) = armed.and_then(|armed| unsafe { armed.as_ref() }) {
             (disarm.call)(control);
         }
@@ -141,17 +147,18 @@ pub(crate) fn request(control: &Control) {
     if flags.has(Flags::MIGRATABLE) {
         interrupt(control);
     } else {
-        // SAFETY: a started fiber has a carrier, and those live for ever.
+        // SAFETY: a started fiber has a carrier, and carriers are never freed.
         let carrier = unsafe { &*control.carrier() };
         if carrier.is_here() {
-            // One that has rested meanwhile is told by who starts it.
+            // A fiber that has rested meanwhile is unstarted: the carrier that starts it sees the
+            // mark.
             if flags.has(Flags::ROAMING) || control.is_bound_to(carrier) {
                 interrupt(control);
             }
         } else {
             let message = FiberRef::new(control).into_counted();
-            // SAFETY: the message has a reference of its own; the mark is set once, so the link is
-            // free.
+            // SAFETY: the message has a reference of its own. `CANCELLED` is set once, so the
+            // message link is free.
             if unsafe { carrier.inbox.push(Entry::Message(message)) } {
                 carrier.ring();
             }
@@ -160,8 +167,8 @@ pub(crate) fn request(control: &Control) {
     park::wake_pinned(control, Outcome::Interrupted);
 }
 
-/// Raises what the end of a wait asks for. Every wait calls it, when it has taken back whatever it
-/// had registered.
+/// Raises the cancellation, deadline or panic that the end of a wait asks for. Every wait calls it,
+/// after it has taken back its registrations.
 #[inline(always)]
 pub(crate) fn settle(who: &Control, outcome: Outcome) {
     if outcome != Outcome::Notified || who.flags().has(Flags::PENDING) {
@@ -180,7 +187,7 @@ fn settle_unusual(who: &Control, outcome: Outcome) {
     }
     match outcome {
         Outcome::Notified => {}
-        // Nobody interrupts one that is deaf; and it has run nothing since.
+        // A deaf wait is never interrupted, and the flags have not changed since it ended.
         Outcome::Interrupted => {
             if !who.flags().has(Flags::DEAF) {
                 raise(who, false);
@@ -202,7 +209,7 @@ pub(crate) fn pass_on(payload: Box<dyn Any + Send>) -> ! {
     resume_unwind(payload)
 }
 
-/// Raises what has been asked for meanwhile.
+/// Raises a cancellation or a passed deadline that was noted while the fiber did not wait.
 pub(crate) fn check_here(who: &Control) {
     if !may_raise(who) {
         return;
@@ -230,12 +237,12 @@ fn may_raise(who: &Control) -> bool {
 
 fn raise(who: &Control, deadline: bool) {
     if cfg!(panic = "abort") {
-        // Nothing can be unwound; waits that can fail say so instead.
+        // Nothing can be unwound. Waits that can fail return an error instead.
         return;
     }
     if let Some((carrier, control)) = current::fiber() {
         if control.flags().has(Flags::RAISED) && !control.flags().has(Flags::PINNED) {
-            // It was caught, and will be again: at least the others shall run.
+            // The payload was caught before, and may be again. Let the other fibers run at least.
             yielding::let_others_run(carrier, control);
         }
         control.set_flags(Flags(Flags::RAISED.0 | Flags::PANICKED.0));
@@ -243,10 +250,10 @@ fn raise(who: &Control, deadline: bool) {
     resume_unwind(Box::new(Cancelled { fiber: who.id(), deadline }))
 }
 
-/// Whether the running fiber was asked to end. Never true on a plain thread.
+/// Whether the running fiber was asked to end. Always false on a plain thread.
 ///
-/// For loops that compute without waiting, and where nothing can be unwound
-/// (`panic = "abort"`).
+/// Meant for loops that compute without waiting, and for programs built with `panic = "abort"`, in
+/// which nothing can be unwound.
 ///
 /// # Examples
 /// ```
@@ -267,10 +274,10 @@ pub fn is_cancelled() -> bool {
     current::fiber().is_some_and(|(_, control)| control.life.marks() & CANCELLED != 0)
 }
 
-/// Runs `f` with cancellation and deadlines postponed: no wait in it raises.
+/// Runs `f` with cancellation and deadlines postponed: no wait in `f` raises.
 ///
-/// What was postponed is raised by the first wait after it. On a plain thread it only postpones
-/// deadlines.
+/// The first wait after `f` raises whatever was postponed. On a plain thread only deadlines are
+/// postponed.
 ///
 /// # Examples
 /// ```
@@ -307,7 +314,7 @@ fn current_or_proxy() -> FiberRef {
     }
 }
 
-/// The time of [`timeout`] or [`deadline`] was over before the work was done.
+/// The error of [`timeout`] and [`deadline`]: the time was over before the work was done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Elapsed;
 
@@ -327,22 +334,23 @@ impl From<Elapsed> for std::io::Error {
 
 /// Runs `f`, and unwinds it out of its wait when `duration` is over.
 ///
-/// Every wait in `f` ends at the deadline at the latest; what `f` computes between waits is not
-/// interrupted. Scopes nest, and the earliest deadline counts. Destructors of `f` run before this
-/// returns.
+/// Every wait in `f` ends at the deadline at the latest. Code in `f` that computes between waits is
+/// not interrupted. Calls nest, and the earliest deadline counts. Destructors in `f` run before
+/// this call returns.
 ///
 /// It works by unwinding, so it has no effect where nothing may be unwound: in a destructor that
-/// runs because of a panic or a cancellation, inside [`masked`], where a guard has to have its lock
-/// back ([`Mutex`](crate::sync::Mutex) says when), and in programs built with `panic = "abort"`.
-/// There, use the waits that have a timeout of their own, such as
-/// [`park_timeout`](crate::park_timeout) or [`join_timeout`](crate::JoinHandle::join_timeout).
+/// runs because of a panic or a cancellation, inside [`masked`], where a guard must take its lock
+/// again ([`Mutex`](crate::sync::Mutex) says when), and in programs built with `panic = "abort"`.
+/// There, use waits that have a timeout of their own, such as [`park_timeout`](crate::park_timeout)
+/// or [`join_timeout`](crate::JoinHandle::join_timeout).
 ///
-/// A lock of the standard library that is held when a wait in `f` is left is poisoned.
+/// A standard library lock that `f` holds when it is unwound is poisoned.
 ///
-/// What was read and not yet given to anybody is lost if `f` is left in the middle of a line or a text:
-/// `read_line`, `lines` and `read_to_string` of the standard library take back their string when they are
-/// unwound. `read_until` and `read_to_end`, which have a vector, keep what they have read, and so do all
-/// of them when they end with an error: set a read timeout of the socket for clients that are slow.
+/// Text that `f` has read and not handed on is lost if `f` is unwound in the middle of a line or a
+/// text: `read_line`, `lines` and `read_to_string` of the standard library truncate their string
+/// when they are unwound. `read_until` and `read_to_end`, which fill a vector, keep what they have
+/// read, and so do all of these when they end with an error. So set a read timeout on the socket
+/// for slow clients.
 ///
 /// # Examples
 /// ```
@@ -399,7 +407,7 @@ fn until<R>(deadline: u64, f: impl FnOnce() -> R) -> Result<R, Elapsed> {
     }
 }
 
-/// Raises what has been asked of the running fiber.
+/// Raises a cancellation or a passed deadline of the running fiber.
 pub(crate) fn check_current() {
     if let Some((_, control)) = current::fiber() {
         check_here(control);

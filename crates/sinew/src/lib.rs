@@ -2,10 +2,10 @@
 //!
 //! # Reading order
 //!
-//! A fiber's life, forward: `spawn` makes it, `fiber` is what it is, `queue` is where it waits for
-//! its turn, `carrier` runs it, `park` stops it and wakes it; `time`, `cancel`, `sync`, `blocking` and
-//! `reactor` are built on that, and `io`, `net`, `fs`, `process` and `signal` on those. `tasks` is
-//! built on `spawn` and `sync`.
+//! Follow the life of a fiber: `spawn` makes it, `fiber` has its data, `queue` holds it until its
+//! turn, `carrier` runs it, and `park` suspends and wakes it. `time`, `cancel`, `sync`, `blocking`
+//! and `reactor` build on that; `io`, `net`, `fs`, `process` and `signal` build on those. `tasks`
+//! builds on `spawn` and `sync`.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(
     sinew_loom,
@@ -41,7 +41,7 @@ pub mod net;
 pub mod os;
 #[cfg(not(sinew_loom))]
 mod park;
-/// Lists of waiters as they are, above a model of what is below them.
+/// The real lists of waiters, above a model of the layers below them.
 #[cfg(sinew_loom)]
 mod park {
     pub(crate) mod list;
@@ -54,7 +54,7 @@ pub mod process;
 mod queue;
 #[cfg(not(sinew_loom))]
 mod reactor;
-/// The gates of descriptors as they are.
+/// The real gates of descriptors, for their models.
 #[cfg(sinew_loom)]
 mod reactor {
     mod gate;
@@ -80,7 +80,7 @@ use model::{cancel, clock, report};
 #[cfg(not(sinew_loom))]
 pub use public::*;
 
-/// The chosen public surface.
+/// The public surface of the crate.
 #[cfg(not(sinew_loom))]
 mod public {
     pub use crate::blocking::{blocking, on_thread, set_max_blocking_threads};
@@ -101,7 +101,7 @@ mod public {
     pub use crate::time::{sleep, sleep_until, wait_until};
 }
 
-/// The programs of the pages for users, which are compiled and run with the other examples.
+/// The pages for users, whose programs are compiled and run with the other examples.
 #[cfg(all(doctest, not(sinew_loom)))]
 mod pages {
     #[doc = include_str!("../../../docs/guide.md")]

@@ -1,4 +1,5 @@
-//! From settings to a runtime: they are checked, the environment fills the gaps, and the carriers start.
+//! Makes a runtime from its settings: checks them, fills gaps from the environment, and starts the
+//! carriers.
 
 use super::builder::MOST_CARRIERS;
 use super::{Builder, Handle, Runtime, environment, hooks};
@@ -14,9 +15,8 @@ use std::thread;
 impl Builder {
     /// Makes the runtime and starts its threads.
     ///
-    /// # Errors
-    /// If a setting or an [environment variable](crate::runtime#environment) is out of range, or there are no
-    /// threads or descriptors left.
+    /// If a setting or an [environment variable](crate::runtime#environment) is out of range, or
+    /// the process can get no more threads or descriptors.
     ///
     /// # Examples
     /// ```
@@ -63,7 +63,8 @@ impl Builder {
         };
         for (started, carrier) in crew.carriers.iter().enumerate() {
             if let Err(error) = start(carrier, &crew, &runtime.ended) {
-                // Dropping the runtime waits for the threads of all carriers; the rest never began.
+                // Dropping the runtime waits for the threads of all carriers, so count the threads
+                // that never began as ended.
                 for _ in started..count {
                     drop(Ended(crew.clone(), runtime.ended.clone()));
                 }
@@ -91,11 +92,11 @@ impl Builder {
         Ok(runtime)
     }
 
-    /// Makes a runtime, runs `f` as a fiber of it, and shuts it down, as [`run`](crate::run) does with the usual
-    /// settings; a panic is passed on.
+    /// Makes a runtime, runs `f` as a fiber of it, and shuts it down, as [`run`](crate::run) does
+    /// with default settings. A panic of `f` goes on in the caller.
     ///
     /// # Errors
-    /// As [`build`](Self::build).
+    /// As for [`build`](Self::build).
     ///
     /// # Examples
     /// ```
@@ -115,7 +116,7 @@ impl Builder {
         Ok(self.build()?.run(f))
     }
 
-    /// Refuses settings that are out of range, as far as the pool of stacks does not.
+    /// Rejects settings that are out of range, as far as the stack pool does not check them itself.
     fn check(&self) -> io::Result<()> {
         let zero = Some(Duration::ZERO);
         let message = match self.carriers {
@@ -151,12 +152,14 @@ impl Builder {
     }
 }
 
-/// As many carriers as CPUs that the process may use: the affinity mask and the quota of the control group count.
+/// Returns the number of CPUs that the process may use, by its affinity mask and the quota of its
+/// control group.
 fn available_cpus() -> usize {
     thread::available_parallelism().map_or(1, usize::from).min(MOST_CARRIERS)
 }
 
-/// Tells a shutdown, when it is dropped, that a carrier is done. The carrier's thread may stay for first-class fibers.
+/// Counts a carrier as ended when it is dropped, which the shutdown waits for. The carrier's thread
+/// may stay longer, for first-class fibers.
 struct Ended(Arc<Crew>, Arc<Event>);
 
 impl Drop for Ended {

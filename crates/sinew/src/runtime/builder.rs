@@ -11,7 +11,7 @@ use core::time::Duration;
 use sinew_context::stack::DEFAULT_STACK_SIZE;
 use std::sync::Arc;
 
-/// More carriers than any machine has CPUs.
+/// Exceeds the number of CPUs of any machine.
 pub(super) const MOST_CARRIERS: usize = 4096;
 
 /// Settings of a [`Runtime`](super::Runtime).
@@ -47,7 +47,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// The settings of a runtime for which nothing is said.
+    /// Creates the default settings.
     ///
     /// # Examples
     /// ```
@@ -77,8 +77,9 @@ impl Builder {
         }
     }
 
-    /// How many carriers, from 1 to 4096. If not set, the environment variable `SINEW_CARRIERS` decides, and
-    /// without it the number of CPUs that the process may use.
+    /// Sets the number of carriers, from 1 to 4096. If not set, the environment variable
+    /// `SINEW_CARRIERS` decides; without it, there is one carrier for each CPU that the process may
+    /// use.
     ///
     /// # Examples
     /// ```
@@ -91,7 +92,7 @@ impl Builder {
         self
     }
 
-    /// The runtime's name, which its threads get with a number.
+    /// Sets the runtime's name. Its threads get the name with a number.
     ///
     /// # Examples
     /// ```
@@ -104,8 +105,8 @@ impl Builder {
         self
     }
 
-    /// Bytes of a fiber's stack, unless its own builder says otherwise: 256 KiB if not set. A
-    /// multiple of the page, at least 16 KiB.
+    /// Sets the stack size in bytes of fibers whose own builder sets none: a multiple of the page
+    /// size, at least 16 KiB. If not set, 256 KiB.
     ///
     /// # Examples
     /// ```
@@ -118,9 +119,9 @@ impl Builder {
         self
     }
 
-    /// How many stacks of one size there may be at a time, at least 1, counting those that the
-    /// carriers keep for later (some dozens each). A fiber that would need one more does not begin:
-    /// its `join` gives the [`io::Error`](std::io::Error) as the payload.
+    /// Limits the number of stacks of one size, at least 1. Stacks that carriers keep for later,
+    /// some dozens each, count. A fiber that would need one more does not begin: `join` returns the
+    /// [`io::Error`](std::io::Error) as its payload.
     ///
     /// # Examples
     /// ```
@@ -136,8 +137,9 @@ impl Builder {
         self
     }
 
-    /// Bytes below each stack that fault when it overflows: a multiple of the page, at least 64 KiB. If not set,
-    /// 64 KiB (1 MiB on riscv64). A function whose frame is larger than the guard could step over it.
+    /// Sets the size in bytes of the guard below each stack, which faults on overflow: a multiple
+    /// of the page size, at least 64 KiB. If not set, 64 KiB (1 MiB on riscv64). A function with a
+    /// frame larger than the guard could step over it.
     ///
     /// # Examples
     /// ```
@@ -151,9 +153,9 @@ impl Builder {
         self
     }
 
-    /// How many free stacks of each size may keep their memory; the memory of any more is given back as soon as
-    /// their fibers end. Besides, each carrier keeps one stack at hand. If not set, there is no limit, and only
-    /// [decay](Self::stack_decay) gives memory back.
+    /// Limits how many free stacks of each size keep their memory. The memory of any further stack
+    /// is given back as soon as its fiber ends. In addition, each carrier keeps one stack at hand.
+    /// If not set, there is no limit, and only [decay](Self::stack_decay) gives memory back.
     ///
     /// # Examples
     /// ```
@@ -170,8 +172,9 @@ impl Builder {
         self
     }
 
-    /// How often the runtime gives back the memory of free stacks that no fiber needed since the last time: every
-    /// second, if not set. A burst of fibers is forgotten after two such intervals.
+    /// Sets how often the runtime gives back the memory of free stacks that no fiber needed since
+    /// the last time. If not set, every second. The stacks of a burst of fibers are gone after two
+    /// such intervals.
     ///
     /// # Examples
     /// ```
@@ -185,8 +188,9 @@ impl Builder {
         self
     }
 
-    /// What happens when a [pinned](crate::pinned) fiber waits, or does work that blocks its carrier. If not set, the environment variable `SINEW_PINNED`
-    /// (`warn`, `error` or `silent`) decides, and without it the wait is reported.
+    /// Sets the policy for a [pinned](crate::pinned) fiber that waits, or does work that blocks its
+    /// carrier. If not set, the environment variable `SINEW_PINNED` (`warn`, `error` or `silent`)
+    /// decides; without it, the wait is reported.
     ///
     /// # Examples
     /// ```
@@ -199,10 +203,10 @@ impl Builder {
         self
     }
 
-    /// Calls `hook` whenever a carrier has nothing to run, instead of sleeping.
+    /// Calls `hook` whenever a carrier has nothing to run, instead of letting it sleep.
     ///
-    /// The hook may block, for instance to wait for events that sinew knows nothing of; it should
-    /// return when [`Idle`] says. A panic in it is reported.
+    /// The hook may block, for instance to wait for events that sinew does not know. It should
+    /// return when [`Idle`] says so. A panic in the hook is reported.
     ///
     /// # Examples
     /// ```
@@ -228,7 +232,7 @@ impl Builder {
         self
     }
 
-    /// How long dropping the runtime waits for its fibers: ten seconds, if not set.
+    /// Sets how long dropping the runtime waits for its fibers. If not set, ten seconds.
     ///
     /// # Examples
     /// ```
@@ -242,8 +246,8 @@ impl Builder {
         self
     }
 
-    /// Whether panics in fibers are announced with the fiber's name, by a panic hook around the one
-    /// that is installed: yes, if not set. The first runtime that wants it installs it.
+    /// Sets whether panics in fibers are announced with the fiber's name. If not set, they are. The
+    /// first runtime that wants this installs a panic hook around the existing one.
     ///
     /// # Examples
     /// ```
@@ -256,9 +260,10 @@ impl Builder {
         self
     }
 
-    /// How carriers wait for descriptors: the environment variable `SINEW_IO` (`epoll`, `uring`,
-    /// `kqueue` or `poll`) decides if not set, and else the best that there is. One that cannot be had at run
-    /// time, because descriptors are used up, is replaced by `poll`.
+    /// Sets how carriers wait for descriptors. If not set, the environment variable `SINEW_IO`
+    /// (`epoll`, `uring`, `kqueue` or `poll`) decides; without it, the best backend of the system.
+    /// A backend that cannot be created at run time, because the process has used up its
+    /// descriptors, is replaced by `poll`.
     ///
     /// # Examples
     /// ```
@@ -272,18 +277,20 @@ impl Builder {
         self
     }
 
-    /// Reports, once, each fiber that keeps its carrier for longer than `threshold` without waiting, and each
-    /// that is pinned and blocks its carrier for as long. If not set, the environment variable `SINEW_STALLS` (such as
-    /// `100ms`) decides, and without it nothing is reported.
+    /// Reports, once, each fiber that keeps its carrier for longer than `threshold` without
+    /// waiting, and each pinned fiber that blocks its carrier for as long. If not set, the
+    /// environment variable `SINEW_STALLS` (such as `100ms`) decides; without it, nothing is
+    /// reported.
     ///
-    /// The [report hook](crate::set_report_hook) gets one line within twice the threshold: which fiber keeps which
-    /// carrier, and for how long. A second line names the function that the fiber is in, if it is still there. That
-    /// line takes a second or two the first time in a large program with debug information, whose tables have to be
-    /// read.
+    /// The [report hook](crate::set_report_hook) gets one line within twice the threshold: which
+    /// fiber keeps which carrier, and for how long. A second line names the function that the fiber
+    /// is in, if it is still there. In a large program with debug information, the first such line
+    /// takes a second or two, because the tables have to be read.
     ///
-    /// A thread looks at the carriers four times in each `threshold`. To see where a fiber is that runs, it
-    /// stops the carrier for some microseconds by the signal `SIGURG`. A call of the system in which the fiber
-    /// blocks goes on after that, or fails with `Interrupted` if it has a timeout.
+    /// A watcher thread looks at the carriers four times in each `threshold`. To see where a
+    /// running fiber is, it stops the carrier for some microseconds with the signal `SIGURG`. A
+    /// system call that the fiber blocks in goes on after that, or fails with `Interrupted` if it
+    /// has a timeout.
     ///
     /// # Examples
     /// ```
@@ -297,8 +304,8 @@ impl Builder {
         self
     }
 
-    /// Whether it is [measured](crate::Handle::measure) how long fibers run at a time, and how long they wait for
-    /// that when they were woken. It is not, if not set.
+    /// Sets whether the runtime [measures](crate::Handle::measure) how long fibers run at a time,
+    /// and how long they wait for their turn after they were woken. If not set, it does not.
     ///
     /// # Examples
     /// ```
@@ -312,11 +319,12 @@ impl Builder {
         self
     }
 
-    /// Looks every `period` for fibers and threads that [wait for each other](crate::inspect::deadlocks), and
-    /// whether [all are asleep](crate::inspect::all_asleep), and reports each once to the
-    /// [report hook](crate::set_report_hook), with the functions that they are in. Every ten periods, or more
-    /// rarely if that takes long, it looks for fibers that [wait for ever](crate::inspect::leaks) at
-    /// channels and semaphores.
+    /// Looks every `period` for fibers and threads that
+    /// [wait for each other](crate::inspect::deadlocks), and checks whether
+    /// [all are asleep](crate::inspect::all_asleep). Each finding goes once to the
+    /// [report hook](crate::set_report_hook), with the functions that the waiters are in. Every ten
+    /// periods, or more rarely if that takes long, it also looks for fibers that
+    /// [wait for ever](crate::inspect::leaks) at channels and semaphores.
     ///
     /// # Examples
     /// ```
@@ -330,8 +338,9 @@ impl Builder {
         self
     }
 
-    /// Has all fibers [dumped](crate::dump) to the [report hook](crate::set_report_hook) whenever the
-    /// process gets this signal, from now on and as long as it lives. Handlers that others have stay.
+    /// [Dumps](crate::dump) all fibers to the [report hook](crate::set_report_hook) whenever the
+    /// process gets this signal, for the rest of the process's life. Existing handlers of the
+    /// signal stay installed.
     ///
     /// # Examples
     /// ```
@@ -345,7 +354,7 @@ impl Builder {
         self
     }
 
-    /// Has all fibers dumped as well when a stall is [reported](Self::report_stalls).
+    /// Dumps all fibers, too, when a stall is [reported](Self::report_stalls).
     ///
     /// # Examples
     /// ```
@@ -360,7 +369,7 @@ impl Builder {
         self
     }
 
-    /// Has all fibers dumped as well when a fiber of this runtime panics and its panic is announced.
+    /// Dumps all fibers, too, when a fiber of this runtime panics and the panic is announced.
     ///
     /// # Examples
     /// ```

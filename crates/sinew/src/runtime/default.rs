@@ -1,4 +1,4 @@
-//! The default runtime, for fibers that are started where no runtime is.
+//! The default runtime, for fibers that are started outside of any runtime.
 
 use super::{Builder, Handle, Runtime};
 use std::io;
@@ -6,20 +6,21 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 static DEFAULT: OnceLock<Runtime> = OnceLock::new();
 
-/// Held while the default runtime is made, so that of several threads one makes it. A thread that panicked
-/// with it has made none, and the next one tries again.
+/// Held while a thread makes the default runtime, so that only one thread makes it. A thread that
+/// panics meanwhile has made none, and the next thread tries again.
 static MAKING: Mutex<()> = Mutex::new(());
 
 impl Builder {
-    /// Makes these the settings of the default runtime, and starts it.
+    /// Starts the default runtime with these settings.
     ///
-    /// Call it before the first use of the default runtime, best as the first thing in `main`: the first
-    /// [`spawn`](crate::spawn()) outside of a runtime starts the default runtime with the usual settings.
-    /// [`run`](crate::run) does not use the default runtime; [`Builder::run`] is `run` with settings.
+    /// Call it before the first use of the default runtime, best as the first thing in `main`: the
+    /// first [`spawn`](crate::spawn()) outside of a runtime starts the default runtime with default
+    /// settings. [`run`](crate::run) does not use the default runtime; [`Builder::run`] is `run`
+    /// with settings.
     ///
     /// # Errors
-    /// As [`build`](Self::build); and [`AlreadyExists`](io::ErrorKind::AlreadyExists) if the default runtime has
-    /// started already. It goes on as it is then.
+    /// As for [`build`](Self::build), and [`AlreadyExists`](io::ErrorKind::AlreadyExists) if the
+    /// default runtime has started before. Then it goes on unchanged.
     ///
     /// # Examples
     /// ```
@@ -47,12 +48,12 @@ impl Builder {
 }
 
 impl Handle {
-    /// The default runtime: the first use of it makes it, and it lives until the process ends.
+    /// Returns the default runtime. The first use starts it, and it lives until the process ends.
     /// [`Builder::set_default`] gives it settings.
     ///
     /// # Panics
-    /// If it cannot be made, because the process has no threads or descriptors left, or an
-    /// [environment variable](crate::runtime#environment) has a value that cannot be used.
+    /// If the default runtime cannot be made, because the process can get no more threads or
+    /// descriptors, or an [environment variable](crate::runtime#environment) has an invalid value.
     ///
     /// # Examples
     /// ```
@@ -63,7 +64,7 @@ impl Handle {
         DEFAULT.get().unwrap_or_else(make).handle().clone()
     }
 
-    /// The runtime of the running fiber, or the default one.
+    /// Returns the runtime of the running fiber, or else the default runtime.
     pub(crate) fn current_or_default() -> Handle {
         Handle::try_current().unwrap_or_else(Handle::default_runtime)
     }

@@ -1,8 +1,9 @@
 //! Waiting until a runtime has no fiber left.
 //!
-//! The waiter looks for the fibers that live, waits for the end of each, and looks again: they may have started
-//! others meanwhile. [`Crew::is_empty`] has the last word, since a look at all blocks in turn may miss a fiber that
-//! starts in a block it has passed. So ends of fibers cost nothing where there is no waiter.
+//! The waiter collects the live fibers, waits for the end of each, and collects again, because they
+//! may have started others meanwhile. [`Crew::is_empty`] decides at last, since a scan of all
+//! blocks may miss a fiber that starts in a block that the scan has passed. So the end of a fiber
+//! costs nothing extra while no waiter exists.
 
 use super::Handle;
 use super::shutdown::for_each_fiber;
@@ -17,14 +18,15 @@ use core::time::Duration;
 use std::time::Instant;
 
 impl Handle {
-    /// Waits until the runtime has no fiber left: all have ended, and so have those that they started.
+    /// Waits until the runtime has no fiber left: all fibers have ended, including those that they
+    /// started.
     ///
-    /// There was a moment then at which nothing was left. Others may start fibers right after it, unless they are
-    /// kept from that. A runtime that was shut down has nothing left. A caller that is cancelled is unwound from
-    /// here.
+    /// At some moment during the call nothing was left. Other threads may start fibers right after
+    /// it. A runtime that was shut down has nothing left. A caller that is cancelled is unwound
+    /// from this call.
     ///
     /// # Panics
-    /// If a fiber of this very runtime calls it: it would wait for itself.
+    /// If a fiber of the same runtime calls it: the fiber would wait for itself.
     ///
     /// # Examples
     /// ```
@@ -49,7 +51,8 @@ impl Handle {
         self.wait_empty_by(clock::NEVER);
     }
 
-    /// As [`wait_empty`](Self::wait_empty), at most for `timeout`; says whether nothing was left.
+    /// Waits until the runtime has no fiber left, at most for `timeout`. Returns whether nothing
+    /// was left; see [`wait_empty`](Self::wait_empty).
     ///
     /// # Examples
     /// ```
@@ -67,7 +70,8 @@ impl Handle {
         self.wait_empty_by(clock::after(clock::now(), timeout))
     }
 
-    /// As [`wait_empty_timeout`](Self::wait_empty_timeout), until `deadline`.
+    /// Waits until the runtime has no fiber left, at most until `deadline`. Returns whether nothing
+    /// was left; see [`wait_empty`](Self::wait_empty).
     ///
     /// # Examples
     /// ```
@@ -91,13 +95,15 @@ impl Handle {
             panic!("{} cannot wait for the end of all fibers of its own runtime", describe(me));
         }
         loop {
-            // Once it is closed, its carriers may serve another runtime, and their counts are not its own.
+            // The carriers of a closed runtime may serve another one, so their counts do not belong
+            // to it any more.
             if crew.phase() == Phase::Closed || crew.is_empty() {
                 return true;
             }
             let left = fibers(crew);
             if left.is_empty() {
-                // A fiber is being counted: by the thread that starts it, or by the carrier on which it ended.
+                // The counts are about to change: a thread is starting a fiber, or a carrier is
+                // ending one.
                 if clock::now() >= deadline {
                     return false;
                 }
@@ -112,7 +118,7 @@ impl Handle {
     }
 }
 
-/// The fibers of `crew` that were submitted and have not ended, as far as a look tells.
+/// Returns the fibers of `crew` that were submitted and have not ended, at the moment of the scan.
 fn fibers(crew: &Crew) -> Vec<Fiber> {
     let mut fibers = Vec::new();
     for_each_fiber(crew, |control| {

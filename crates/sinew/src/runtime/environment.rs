@@ -1,10 +1,11 @@
-//! Settings that an operator gives through environment variables, without a new build.
+//! Settings that an operator makes through environment variables, without a new build.
 //!
-//! A setting of the program wins: a variable is read only where the program left the setting open. An
-//! empty variable counts as unset. A value that cannot be used is an error, which names the variable, the
-//! value, and the values that are allowed.
+//! A setting of the program wins: a variable is read only where the program left the setting open.
+//! An empty variable counts as unset. An invalid value is an error, which names the variable, the
+//! value, and the allowed values.
 //!
-//! The table for users is in `docs/guide.md`. Next: `runtime::builder`, which asks here.
+//! The table for users is in `docs/guide.md`. Next: `runtime::build`, which reads the variables
+//! here.
 
 use super::PinnedWait;
 use super::builder::MOST_CARRIERS;
@@ -13,7 +14,7 @@ use core::time::Duration;
 use std::ffi::OsString;
 use std::io;
 
-/// The number of carriers that `SINEW_CARRIERS` asks for.
+/// Returns the number of carriers that `SINEW_CARRIERS` asks for.
 pub(super) fn carriers() -> io::Result<Option<usize>> {
     let Some(value) = Variable::read("SINEW_CARRIERS") else {
         return Ok(None);
@@ -24,7 +25,7 @@ pub(super) fn carriers() -> io::Result<Option<usize>> {
     }
 }
 
-/// The time after which `SINEW_STALLS` has a fiber that keeps its carrier reported.
+/// Returns the time in `SINEW_STALLS`, after which a fiber that keeps its carrier is reported.
 pub(super) fn stalls() -> io::Result<Option<Duration>> {
     let Some(value) = Variable::read("SINEW_STALLS") else {
         return Ok(None);
@@ -37,7 +38,8 @@ pub(super) fn stalls() -> io::Result<Option<Duration>> {
     }
 }
 
-/// The policy of pinned waits: the program's own, or the policy that `SINEW_PINNED` names, or a warning.
+/// Returns the policy for pinned waits: the program's own, else the one that `SINEW_PINNED` names,
+/// else a warning.
 pub(crate) fn pinned_wait(own: Option<PinnedWait>) -> io::Result<PinnedWait> {
     if let Some(policy) = own {
         return Ok(policy);
@@ -53,7 +55,7 @@ pub(crate) fn pinned_wait(own: Option<PinnedWait>) -> io::Result<PinnedWait> {
     }
 }
 
-/// The backend that `SINEW_IO` names, or the best that this system has.
+/// Returns the backend that `SINEW_IO` names, or the best backend of this system.
 pub(crate) fn backend() -> io::Result<Backend> {
     let Some(value) = Variable::read("SINEW_IO") else {
         return Ok(Backend::best());
@@ -71,7 +73,7 @@ pub(crate) fn backend() -> io::Result<Backend> {
     }
 }
 
-/// A variable that is set.
+/// An environment variable that is set and not empty.
 struct Variable {
     name: &'static str,
     value: OsString,
@@ -83,7 +85,7 @@ impl Variable {
         Some(Variable { name, value })
     }
 
-    /// The value; `None` if it is not UTF-8, as no allowed value is.
+    /// Returns the value, or `None` if it is not UTF-8. Every allowed value is UTF-8.
     fn text(&self) -> Option<&str> {
         self.value.to_str()
     }
@@ -94,7 +96,7 @@ impl Variable {
     }
 }
 
-/// Reads a whole number with a unit, as in `100ms`.
+/// Parses a whole number with a unit, such as `100ms`.
 fn duration(text: &str) -> Option<Duration> {
     let digits = text.find(|letter: char| !letter.is_ascii_digit())?;
     let (number, unit) = text.split_at(digits);

@@ -1,9 +1,9 @@
-//! Fibers that are waited for together.
+//! Groups of fibers that are waited for together.
 //!
-//! A group has the join handles of its members, in the order of submission. A member is put into the group before
-//! it is submitted, so a member that submits others comes before them. [`Group::finish`] waits for one member
-//! after the other. When it has come to the end of the list, under the lock, no member is left that could submit
-//! another one, and it takes the whole list.
+//! A group has the join handles of its members in the order of submission. A member enters the
+//! group before it is submitted, so a member that submits others comes before them.
+//! [`Group::finish`] waits for one member after the other. When it reaches the end of the list,
+//! under the lock, no member is left that could submit another one, and it takes the whole list.
 
 use super::Handle;
 use crate::carrier::current as here;
@@ -15,11 +15,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Result;
 use std::time::Instant;
 
-/// Fibers whose results are collected in the order in which they were submitted.
+/// A group of fibers whose results are collected in the order of submission.
 ///
-/// A clone is another handle to the same group: any thread may submit through it, and so may the members
-/// themselves. [`finish`](Self::finish) waits for them as well. Dropping all handles detaches the members, which
-/// go on.
+/// A clone is another handle to the same group. Any thread may submit through it, and so may the
+/// members themselves; [`finish`](Self::finish) waits for such members as well. Dropping all
+/// handles detaches the members, which go on.
 ///
 /// # Examples
 /// ```
@@ -33,7 +33,7 @@ use std::time::Instant;
 /// assert_eq!(squares, [0, 1, 4, 9]);
 /// ```
 ///
-/// Members submit others:
+/// Members can submit further members:
 /// ```
 /// use sinew::Group;
 ///
@@ -60,12 +60,12 @@ pub struct Group<T> {
 struct Members<T> {
     /// In the order of submission.
     fibers: Vec<JoinHandle<T>>,
-    /// Whether members that are submitted now are to be cancelled, until the results are taken.
+    /// Whether new members are cancelled, until the results are taken.
     cancelled: bool,
 }
 
 impl<T: Send + 'static> Group<T> {
-    /// A group on the caller's runtime, or on the default one.
+    /// Creates a group on the caller's runtime, or on the default runtime.
     ///
     /// # Examples
     /// ```
@@ -76,7 +76,7 @@ impl<T: Send + 'static> Group<T> {
         Group::on(&Handle::current_or_default())
     }
 
-    /// A group on another runtime.
+    /// Creates a group on the given runtime.
     ///
     /// # Examples
     /// ```
@@ -107,7 +107,7 @@ impl<T: Send + 'static> Group<T> {
     /// Starts a fiber with settings of its own in the group.
     ///
     /// # Errors
-    /// As [`Builder::spawn`].
+    /// As for [`Builder::spawn`].
     ///
     /// # Examples
     /// ```
@@ -125,7 +125,7 @@ impl<T: Send + 'static> Group<T> {
         Ok(())
     }
 
-    /// Starts a fiber that was made before in the group. It runs on the runtime that it was made for.
+    /// Starts an unstarted fiber in the group. It runs on the runtime that it was made for.
     ///
     /// # Examples
     /// ```
@@ -149,14 +149,15 @@ impl<T: Send + 'static> Group<T> {
         });
     }
 
-    /// Waits for all members, also for those that members submit meanwhile, and returns their results in the
-    /// order of submission.
+    /// Waits for all members, including those that members submit meanwhile, and returns their
+    /// results in the order of submission.
     ///
-    /// The group is empty then, and may be used again. If several wait, one of them gets the results. A caller
-    /// that is cancelled is unwound from here; the members go on, and their results stay in the group.
+    /// Afterwards the group is empty and can be used again. If several callers wait, one of them
+    /// gets the results. A caller that is cancelled is unwound from this call; the members go on,
+    /// and their results stay in the group.
     ///
     /// # Panics
-    /// If a member calls it: it would wait for itself.
+    /// If a member calls it: the member would wait for itself.
     ///
     /// # Examples
     /// ```
@@ -171,8 +172,9 @@ impl<T: Send + 'static> Group<T> {
         self.finish_by(clock::NEVER).expect("a wait without a deadline ends with the members")
     }
 
-    /// As [`finish`](Self::finish), but at most for `timeout`: `None` if some member has not ended then. Nothing
-    /// is lost: the members go on, and a later call gets their results.
+    /// Waits for all members, at most for `timeout`, and returns their results; see
+    /// [`finish`](Self::finish). Returns `None` if some member has not ended by then. Nothing is
+    /// lost: the members go on, and a later call gets their results.
     ///
     /// # Examples
     /// ```
@@ -189,7 +191,8 @@ impl<T: Send + 'static> Group<T> {
         self.finish_by(clock::after(clock::now(), timeout))
     }
 
-    /// As [`finish_timeout`](Self::finish_timeout), until `deadline`.
+    /// Waits for all members, at most until `deadline`; see
+    /// [`finish_timeout`](Self::finish_timeout).
     ///
     /// # Examples
     /// ```
@@ -250,7 +253,7 @@ impl<T> Group<T> {
         self.lock().fibers.iter().all(JoinHandle::is_finished)
     }
 
-    /// How many members there are: submitted, and their results not taken.
+    /// Returns the number of members that were submitted and whose results were not taken.
     ///
     /// # Examples
     /// ```
@@ -262,7 +265,7 @@ impl<T> Group<T> {
         self.lock().fibers.len()
     }
 
-    /// Whether there is no member.
+    /// Whether the group has no member.
     ///
     /// # Examples
     /// ```
@@ -272,7 +275,7 @@ impl<T> Group<T> {
         self.len() == 0
     }
 
-    /// Asks all members to end, also those that are submitted before the results are taken.
+    /// Asks all members to end, including members that are submitted before the results are taken.
     ///
     /// # Examples
     /// ```
@@ -282,7 +285,7 @@ impl<T> Group<T> {
     /// assert!(group.finish()[0].is_err());
     /// ```
     pub fn cancel(&self) {
-        // Copied, so that no member runs, and no bell is rung, while the lock is held.
+        // Copied, so that no member runs and no bell rings while the lock is held.
         let fibers: Vec<_> = {
             let mut members = self.lock();
             members.cancelled = true;
@@ -291,7 +294,7 @@ impl<T> Group<T> {
         fibers.iter().for_each(crate::spawn::Fiber::cancel);
     }
 
-    /// Held for a few steps only, in which nothing waits and no code of users runs.
+    /// Locks the list. The lock is held for a few steps only, without waits or user code.
     fn lock(&self) -> MutexGuard<'_, Members<T>> {
         self.members.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -318,7 +321,7 @@ impl<T> std::fmt::Debug for Group<T> {
     }
 }
 
-/// Runs all closures as fibers and returns their results, in order.
+/// Runs all closures as fibers, and returns their results in order.
 ///
 /// # Examples
 /// ```

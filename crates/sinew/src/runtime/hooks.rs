@@ -1,4 +1,5 @@
-//! What the process is told about fibers: whose panic it is, whose stack, whose first-class fibers.
+//! Hooks that tell the process about fibers: which fiber panics, which fiber's stack overflows, and
+//! which fiber a first-class fiber belongs to.
 
 use crate::carrier::current as here;
 use crate::fiber::Flags;
@@ -15,12 +16,12 @@ pub(super) fn install(panics: bool) {
     static CONTEXT: Once = Once::new();
     static PANICS: Once = Once::new();
     CONTEXT.call_once(|| {
-        // SAFETY: it says truly which fiber runs, by an id that is not used twice; it neither
-        // switches nor unwinds.
+        // SAFETY: the hook returns the id of the running fiber, which is never used twice. It
+        // neither switches nor unwinds.
         let host = unsafe { sinew_context::hook::set_host_hook(here::host) };
-        // SAFETY: it reads what is there, and allocates nothing.
+        // SAFETY: the hook only reads, and allocates nothing.
         let describe = unsafe { sinew_context::hook::set_describe_hook(describe_stack) };
-        // SAFETY: it counts, and does nothing else.
+        // SAFETY: the hook only counts.
         let unwind = unsafe { sinew_context::hook::set_unwind_hook(count_unwinding) };
         if host.is_err() || describe.is_err() || unwind.is_err() {
             report::say(format_args!(
@@ -29,17 +30,17 @@ pub(super) fn install(panics: bool) {
             ));
         }
     });
-    // A hook cannot be set while the thread panics; another runtime will do it.
+    // A panic hook cannot be set while the thread panics. The next runtime installs it then.
     if panics && !std::thread::panicking() {
         PANICS.call_once(install_panic_hook);
     }
 }
 
-/// What the standard library's hook needs of a stack: it may read tables to name functions, which takes more
-/// than the smallest have.
+/// Stack space in bytes that the standard library's hook needs. It may read tables to name
+/// functions, which takes more than the smallest stacks have.
 const ROOM_FOR_HOOKS: usize = 48 * 1024;
 
-/// Whether the user has asked for backtraces, as the standard library understands it.
+/// Whether the user has asked for backtraces, by the rule of the standard library.
 fn wants_backtrace() -> bool {
     std::env::var_os("RUST_BACKTRACE").is_some_and(|value| value != "0")
 }
@@ -58,7 +59,8 @@ fn install_panic_hook() {
             return before(info);
         };
         control.set_flags(Flags::PANICKED);
-        // A neighbour that panicked while this hook is suspended would end the process.
+        // If this hook were suspended and another fiber of the carrier panicked meanwhile, the
+        // process would abort.
         without_waiting(|| {
             report::say(format_args!(
                 "{} panics on carrier {}:",
@@ -67,7 +69,8 @@ fn install_panic_hook() {
             ));
             with_room(ROOM_FOR_HOOKS, |place| {
                 before(info);
-                // What it has said of the stack, if anything, is of the other one.
+                // The hook ran on another stack, so its backtrace, if any, does not show the
+                // fiber's frames.
                 if let Some(place) = place.filter(|_| wants_backtrace()) {
                     say_backtrace(place);
                 }
@@ -79,16 +82,19 @@ fn install_panic_hook() {
     }));
 }
 
-/// Counts the first-class fibers of the running fiber that are being unwound: a panic that no panic hook sees.
+/// Counts the running fiber's first-class fibers that are being unwound. No panic hook sees these
+/// unwindings.
 fn count_unwinding(begins: bool) {
     if let Some((_, control)) = here::fiber() {
         let count = &control.extra_or_new().unwindings;
-        // One that began in another fiber cannot arrive here; saturate all the same rather than be off by one.
+        // An unwinding cannot end in another fiber than it began in. Saturating keeps the count
+        // right even so.
         count.set(if begins { count.get() + 1 } else { count.get().saturating_sub(1) });
     }
 }
 
-/// Says whose stack overflowed. Called in a signal handler, on the thread that overflowed.
+/// Names the fiber with the overflowed stack. Called in a signal handler, on the thread that
+/// overflowed.
 fn describe_stack(_stack: Range<usize>, out: &mut dyn fmt::Write) -> fmt::Result {
     match here::fiber() {
         Some((_, control)) => write!(out, "{}", describe(control)),

@@ -1,4 +1,4 @@
-//! What an idle hook is told.
+//! The argument of an idle hook.
 
 use crate::carrier::Carrier;
 use crate::carrier::driver::Driver;
@@ -8,15 +8,15 @@ use std::os::fd::{AsFd, BorrowedFd};
 /// A carrier that has nothing to run, as its idle hook sees it.
 ///
 /// The hook should return when the [`timeout`](Self::timeout) is over or the carrier
-/// [was woken](Self::is_woken); [`wait`](Self::wait) does both. A hook that waits for descriptors of
-/// its own adds this one to them: it becomes readable when the carrier is woken, or something happens
-/// to a descriptor that a fiber waits for.
+/// [was woken](Self::is_woken); [`wait`](Self::wait) does both. A hook that waits for descriptors
+/// of its own adds the descriptor of this value to them. It becomes readable when the carrier is
+/// woken, or when something happens to a descriptor that a fiber waits for.
 pub struct Idle<'a> {
     carrier: &'a Carrier,
     timeout: Option<Duration>,
 }
 
-/// How often a hook returns that no descriptor tells of events.
+/// How often a hook should return if no descriptor tells it of events.
 const LOOK: Duration = Duration::from_millis(10);
 
 impl<'a> Idle<'a> {
@@ -25,7 +25,7 @@ impl<'a> Idle<'a> {
         if idle.driver().as_fd().is_some() {
             return idle;
         }
-        // Nothing tells the hook of events: it has to come back and look.
+        // No descriptor tells the hook of events, so it has to return and let the carrier look.
         Idle { timeout: Some(timeout.unwrap_or(LOOK).min(LOOK)), ..idle }
     }
 
@@ -33,7 +33,7 @@ impl<'a> Idle<'a> {
         &*self.carrier.crew().drivers[self.carrier.index()]
     }
 
-    /// The number of the carrier, counted from zero.
+    /// Returns the number of the carrier, counted from zero.
     ///
     /// # Examples
     /// ```
@@ -51,7 +51,7 @@ impl<'a> Idle<'a> {
         self.carrier.index()
     }
 
-    /// How long it is until the next deadline of a fiber; `None` if there is none.
+    /// Returns the time until the next deadline of a fiber, or `None` if no fiber has a deadline.
     ///
     /// # Examples
     /// ```
@@ -69,7 +69,7 @@ impl<'a> Idle<'a> {
         self.timeout
     }
 
-    /// Whether somebody has woken the carrier, so that the hook should return.
+    /// Whether the carrier was woken, so that the hook should return.
     ///
     /// # Examples
     /// ```
@@ -106,7 +106,7 @@ impl<'a> Idle<'a> {
         self.driver().wait(self.timeout);
     }
 
-    /// Something that ends the wait of this carrier, from anywhere.
+    /// Returns a waker that ends the wait of this carrier, from any thread.
     ///
     /// # Examples
     /// ```
@@ -122,7 +122,7 @@ impl<'a> Idle<'a> {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn waker(&self) -> Waker {
-        // SAFETY: carriers live for ever.
+        // SAFETY: carriers are never freed.
         Waker(unsafe { &*core::ptr::from_ref(self.carrier) })
     }
 }
@@ -142,12 +142,12 @@ impl std::fmt::Debug for Idle<'_> {
     }
 }
 
-/// Ends the idling of one carrier; see [`Idle::waker`].
+/// Ends the idle time of one carrier; see [`Idle::waker`].
 #[derive(Clone, Copy)]
 pub struct Waker(&'static Carrier);
 
 impl Waker {
-    /// Makes the carrier look for work.
+    /// Wakes the carrier, so that it looks for work.
     ///
     /// # Examples
     /// ```

@@ -1,12 +1,13 @@
-//! Runtimes: carriers that work together, their beginning and their end.
+//! Runtimes: groups of carriers that work together, how they start and how they end.
 //!
 //! # Environment
 //!
-//! An operator gives four settings by environment variables, without a new build: `SINEW_CARRIERS`
-//! ([`Builder::carriers`]), `SINEW_STALLS` ([`Builder::report_stalls`]), `SINEW_PINNED` ([`Builder::pinned_wait`]) and
-//! `SINEW_IO` ([`Builder::backend`]). A setting of the program wins over its variable. A value that cannot be used is
-//! an error of [`Builder::build`], and a panic of [`run`] and of the default runtime; it names the variable, its value,
-//! and the values that are allowed. `docs/guide.md` has a table of them.
+//! An operator can make four settings through environment variables, without a new build:
+//! `SINEW_CARRIERS` ([`Builder::carriers`]), `SINEW_STALLS` ([`Builder::report_stalls`]),
+//! `SINEW_PINNED` ([`Builder::pinned_wait`]) and `SINEW_IO` ([`Builder::backend`]). A setting of
+//! the program wins over its variable. An invalid value is an error of [`Builder::build`], and a
+//! panic of [`run`] and of the default runtime. The message names the variable, its value, and the
+//! allowed values. `docs/guide.md` has a table.
 
 mod build;
 mod builder;
@@ -33,11 +34,11 @@ use crate::sync::Event;
 use core::time::Duration;
 use std::sync::Arc;
 
-/// A number of carriers that run fibers, and the right to end them.
+/// A set of carriers that run fibers, and the right to end them.
 ///
-/// Most programs need none of their own: [`spawn`](crate::spawn()) starts the default runtime, and
-/// [`run`] one that lives as long as a closure. Dropping a runtime cancels its fibers and waits for
-/// them, as [`shutdown_timeout`](Self::shutdown_timeout) does.
+/// Most programs need no runtime of their own: [`spawn`](crate::spawn()) starts the default
+/// runtime, and [`run`] makes a runtime that lives as long as a closure. Dropping a runtime cancels
+/// its fibers and waits for them, as [`shutdown_timeout`](Self::shutdown_timeout) does.
 ///
 /// # Examples
 /// ```
@@ -50,28 +51,29 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Runtime {
     handle: Handle,
-    /// How long dropping it waits.
+    /// How long dropping the runtime waits.
     patience: Duration,
     shut_down: bool,
-    /// Set when all carriers are done.
+    /// Set when all carriers have ended.
     ended: Arc<Event>,
-    /// Threads that look at it from time to time, and end with it.
+    /// Watcher threads, which look at the runtime from time to time and end with it.
     watchers: Vec<std::thread::Thread>,
 }
 
-/// A way to a runtime that does not keep it going. Cloning it is cheap.
+/// A handle to a runtime, which does not keep the runtime going. Cloning it is cheap.
 #[derive(Clone)]
 pub struct Handle {
     crew: Arc<Crew>,
 }
 
-/// Tells the process about fibers, once; for who makes carriers in another way.
+/// Installs the hooks that tell the process about fibers, once. For managers, which make carriers
+/// without a `Runtime`.
 pub(crate) fn install_hooks() {
     hooks::install(true);
 }
 
 impl Runtime {
-    /// Settings to make one.
+    /// Creates the settings for a new runtime.
     ///
     /// # Examples
     /// ```
@@ -83,10 +85,12 @@ impl Runtime {
         Builder::new()
     }
 
-    /// One with a carrier for each CPU that the process may use.
+    /// Makes a runtime with a carrier for each CPU that the process may use, unless
+    /// `SINEW_CARRIERS` says otherwise.
     ///
     /// # Errors
-    /// If there are no threads or descriptors left.
+    /// If an environment variable is invalid, or the process can get no more threads or
+    /// descriptors.
     ///
     /// # Examples
     /// ```
@@ -98,7 +102,7 @@ impl Runtime {
         Builder::new().build()
     }
 
-    /// A way to this runtime, for others.
+    /// Returns a handle to this runtime.
     ///
     /// # Examples
     /// ```
@@ -111,7 +115,7 @@ impl Runtime {
         &self.handle
     }
 
-    /// Starts a fiber on this runtime, from anywhere.
+    /// Starts a fiber on this runtime, from any thread.
     ///
     /// # Examples
     /// ```
@@ -127,7 +131,7 @@ impl Runtime {
         self.handle.spawn(f)
     }
 
-    /// Runs `f` as a fiber of this runtime and waits for it; a panic is passed on.
+    /// Runs `f` as a fiber of this runtime and waits for it. A panic of `f` goes on in the caller.
     ///
     /// # Examples
     /// ```
@@ -162,10 +166,10 @@ impl Handle {
         self.crew.clone()
     }
 
-    /// The runtime of the running fiber.
+    /// Returns the runtime of the running fiber.
     ///
     /// # Panics
-    /// On a plain thread, which belongs to none.
+    /// On a plain thread, which belongs to no runtime.
     ///
     /// # Examples
     /// ```
@@ -179,7 +183,7 @@ impl Handle {
         Handle::try_current().expect("Handle::current called outside of a fiber")
     }
 
-    /// The runtime of the running fiber; `None` on a plain thread.
+    /// Returns the runtime of the running fiber, or `None` on a plain thread.
     ///
     /// # Examples
     /// ```
@@ -188,13 +192,13 @@ impl Handle {
     /// ```
     pub fn try_current() -> Option<Handle> {
         let (carrier, _) = here::fiber()?;
-        // The carrier's thread keeps its crew, and we are on it.
+        // The carrier's thread, which this is, keeps its crew alive.
         Some(Handle { crew: carrier.crew_counted() })
     }
 
-    /// Starts a fiber on this runtime, from anywhere.
+    /// Starts a fiber on this runtime, from any thread.
     ///
-    /// If the runtime is shut down, the fiber ends before it begins: as one that was cancelled.
+    /// If the runtime is shut down, the fiber ends without having begun, as if it was cancelled.
     ///
     /// # Examples
     /// ```
@@ -213,7 +217,7 @@ impl Handle {
         unsafe { spawn::spawn_outside(&self.crew, f) }
     }
 
-    /// The runtime's name.
+    /// Returns the runtime's name.
     ///
     /// # Examples
     /// ```
@@ -225,7 +229,7 @@ impl Handle {
         &self.crew.settings.name
     }
 
-    /// How many carriers it has.
+    /// Returns the number of the runtime's carriers.
     ///
     /// # Examples
     /// ```
@@ -255,7 +259,8 @@ impl std::fmt::Debug for Handle {
     }
 }
 
-/// The number of the carrier that this code runs on, counted from zero; `None` on a plain thread.
+/// Returns the number of the carrier that this code runs on, counted from zero; `None` on a plain
+/// thread.
 ///
 /// # Examples
 /// ```
@@ -266,13 +271,15 @@ pub fn current_carrier() -> Option<usize> {
     here::fiber().map(|(carrier, _)| carrier.index())
 }
 
-/// Makes a runtime, runs `f` as a fiber of it, and shuts it down; a panic is passed on.
+/// Makes a runtime, runs `f` as a fiber of it, and shuts it down. A panic of `f` goes on in the
+/// caller.
 ///
-/// Fibers that `f` leaves behind are cancelled. The calling thread waits and runs nothing itself.
+/// Fibers that are left when `f` returns are cancelled. The calling thread waits and runs no fiber
+/// itself.
 ///
 /// # Panics
-/// If the runtime cannot be made, because the process has no threads or descriptors left, or its
-/// [environment](crate::runtime#environment) has a value that cannot be used. [`Builder::run`] takes
+/// If the runtime cannot be made, because the process can get no more threads or descriptors, or an
+/// [environment variable](crate::runtime#environment) has an invalid value. [`Builder::run`] takes
 /// settings, and returns an error instead.
 ///
 /// # Examples

@@ -1,8 +1,8 @@
-//! The end of a runtime.
+//! The shutdown of a runtime.
 //!
-//! Every fiber is cancelled, and the carriers go on scheduling until none is left or the deadline
-//! passes. What is left then is leaked with its stack and its thread, and named: frames of it may be
-//! borrowed from elsewhere, so they are never freed.
+//! The shutdown cancels every fiber, and the carriers go on scheduling until no fiber is left or
+//! the deadline passes. Fibers that are left then are leaked, with their stacks and threads, and
+//! the error names them. Their frames may be borrowed from elsewhere, so they are never freed.
 
 use super::Runtime;
 use crate::cancel;
@@ -26,7 +26,7 @@ pub struct Leftover {
 }
 
 impl Leftover {
-    /// Who they are.
+    /// Returns the fibers that did not end.
     ///
     /// # Examples
     /// ```
@@ -68,10 +68,10 @@ impl std::error::Error for Leftover {}
 impl Runtime {
     /// Cancels all fibers and waits until they have ended, at most for `timeout`.
     ///
-    /// Fibers that have not started end without running. Those that end in time run their
-    /// destructors; those that do not are leaked, with their threads, and are in the error.
+    /// Fibers that have not started end without running. Fibers that end in time run their
+    /// destructors. The other fibers are leaked, with their threads, and the error lists them.
     ///
-    /// Called in a fiber of this very runtime, it cancels and does not wait: the fiber would wait
+    /// In a fiber of the same runtime, this cancels and does not wait, because the fiber would wait
     /// for itself.
     ///
     /// # Examples
@@ -103,8 +103,8 @@ impl Drop for Runtime {
     }
 }
 
-/// How long the fibers that are left get between two rounds of cancelling. New ones are cancelled
-/// at birth; a round catches those that were born in between.
+/// How long the remaining fibers get between the first two rounds of cancelling. New fibers are
+/// cancelled when they start; a round catches fibers that a scan missed.
 const ROUND: Duration = Duration::from_millis(5);
 
 impl Runtime {
@@ -130,23 +130,24 @@ impl Runtime {
             round = (round * 2).min(Duration::from_secs(1));
         }
         crew.advance(Phase::Abandoned);
-        // A carrier that a fiber keeps busy will not get to it, and nobody helps it out any more: those of
-        // other runtimes who wait for its events must look elsewhere.
+        // A carrier that a fiber keeps busy does not look at its events, and its neighbours have
+        // stopped helping it. So fibers of other runtimes that rely on its driver must use another
+        // one.
         crew.drivers.iter().for_each(|driver| driver.close());
         let mut fibers = Vec::new();
         for_each_fiber(crew, |control| fibers.push(Fiber::new(control)));
         if fibers.is_empty() {
-            // They ended after all; the threads will.
+            // All fibers have ended after all, and the threads are about to.
             return Ok(());
         }
         Err(Leftover { fibers })
     }
 
-    /// Waits until all carriers are done; false if `timeout` is over before. A fiber of another runtime is suspended
-    /// meanwhile: the fibers that end may need its carrier.
+    /// Waits until all carriers have ended. Returns false if `timeout` passes first. A calling
+    /// fiber of another runtime is suspended, because the ending fibers may need its carrier.
     fn wait_ended(&self, timeout: Duration) -> bool {
         if can_yield() {
-            // Not a cancellation point: a runtime is dropped by unwinding, too.
+            // Masked, because a runtime may be dropped by unwinding.
             cancel::masked(|| self.ended.wait_for(timeout))
         } else {
             self.handle.crew().wait_ended(Some(timeout))
@@ -162,7 +163,7 @@ pub(crate) fn cancel_all(crew: &Crew) {
     });
 }
 
-/// Calls `each` with all fibers of `crew` that have not ended.
+/// Calls `each` with every fiber of `crew` that has not ended.
 pub(super) fn for_each_fiber(crew: &Crew, mut each: impl FnMut(&Control)) {
     slab::for_each(|control| {
         if control.crew.load(Ordering::Relaxed) != crew.number {
@@ -171,7 +172,7 @@ pub(super) fn for_each_fiber(crew: &Crew, mut each: impl FnMut(&Control)) {
         if !control.life.try_acquire() {
             return;
         }
-        // SAFETY: just counted.
+        // SAFETY: `try_acquire` counted this reference.
         let fiber = unsafe { FiberRef::from_counted(control) };
         let ours = fiber.crew.load(Ordering::Relaxed) == crew.number;
         if ours && fiber.life.marks() & FINISHED == 0 {

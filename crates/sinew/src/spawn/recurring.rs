@@ -18,10 +18,10 @@ use std::io;
 /// its fiber-locals are dropped when it rests, including values that it was given or has inherited.
 /// A call allocates nothing.
 ///
-/// Each call should read all available data; unread data causes another call. At the end of the source,
-/// or if it fails or cannot be watched, `f` is called, and its read shows the reason. If `f` does
-/// not break then, it is called again at once. Occasionally `f` is called although nothing is
-/// there, since wakes may be spurious. A read then waits as usual.
+/// Each call should read all available data; unread data causes another call. At the end of the
+/// source, or if it fails or cannot be watched, `f` is called, and its read shows the reason. If
+/// `f` does not break then, it is called again at once. Occasionally `f` is called although nothing
+/// is there, since wakes may be spurious. A read then waits as usual.
 ///
 /// A fiber that is cancelled while it rests ends there, and drops `f` and the source. It ends in
 /// the same way if there is no stack when it should go on. A panic of `f` ends the fiber.
