@@ -18,7 +18,7 @@
 //!
 //! A wait never raises while its fiber is being unwound or is masked.
 //!
-//! Next: `sync` and `blocking`, whose waits raise through [`settle`].
+//! Next: `sync` and `blocking`. Their waits raise through [`settle`].
 
 use crate::carrier::current;
 use crate::carrier::tend::interrupt;
@@ -56,7 +56,7 @@ pub struct Cancelled {
 }
 
 impl Cancelled {
-    /// Whether the deadline of a [`timeout`] or [`deadline`] passed, rather than a request.
+    /// Whether a passed deadline of [`timeout`] or [`deadline`] raised this, rather than a request.
     ///
     /// # Examples
     /// ```

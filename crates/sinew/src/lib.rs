@@ -101,7 +101,7 @@ mod public {
     pub use crate::time::{sleep, sleep_until, wait_until};
 }
 
-/// The pages for users, whose programs are compiled and run with the other examples.
+/// The pages for users. Their programs are compiled and run with the other examples.
 #[cfg(all(doctest, not(sinew_loom)))]
 mod pages {
     #[doc = include_str!("../../../docs/guide.md")]
