@@ -1,4 +1,4 @@
-//! Carriers that share their work: what one of them has to know of the others.
+//! Crews: carriers that share their work, and the state that they share.
 
 use super::Carrier;
 use super::bell::Bell;
@@ -18,59 +18,60 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, OnceLock, Weak};
 
-/// What a user's idle hook is called with; see `runtime::Idle`.
+/// The user's idle hook, called with the carrier and the timeout; see `runtime::Idle`.
 pub(crate) type IdleHook = dyn Fn(&Carrier, Option<Duration>) + Send + Sync;
 
-/// What happens when a pinned fiber waits, or does work that blocks its carrier.
+/// The policy for a pinned fiber that waits, or does work that blocks its carrier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum PinnedWait {
-    /// The carrier blocks, and the report hook is told which fiber does it and how.
+    /// The carrier blocks, and the report hook is told which fiber blocks it and in which
+    /// operation.
     #[default]
     Warn,
-    /// The wait panics. It is reported instead if the fiber unwinds already.
+    /// The wait panics. If the fiber is already unwinding, the wait is reported instead.
     Error,
-    /// The carrier blocks, and nobody is told.
+    /// The carrier blocks, without a report.
     Silent,
 }
 
-/// Settings that carriers look at.
+/// Settings of a crew that its carriers read.
 pub(crate) struct Settings {
     pub(crate) name: Arc<str>,
     pub(crate) pinned_wait: PinnedWait,
     pub(crate) idle_hook: Option<Box<IdleHook>>,
     pub(crate) stack_size: usize,
     pub(crate) max_stacks: Option<usize>,
-    /// Bytes of the guard of each stack, if not the usual.
+    /// Bytes of the guard of each stack; `None` for the default.
     pub(crate) guard_size: Option<usize>,
-    /// Free stacks of each size that may keep their memory, if there is a limit.
+    /// The maximum number of free stacks of each size that keep their memory; `None` for no limit.
     pub(crate) max_warm: Option<usize>,
-    /// The time between two decay passes, if not the usual.
+    /// The time between two decay passes; `None` for the default.
     pub(crate) decay: Option<Duration>,
     pub(crate) dump_on_panic: bool,
-    /// Whether the one carrier is stepped by somebody else's loop.
+    /// Whether a foreign loop steps the crew's only carrier.
     pub(crate) embedded: bool,
-    /// Whether it wants to know of its fibers what [`Flags::MEASURED`] says.
+    /// Whether the crew's fibers begin with [`Flags::MEASURED`].
     pub(crate) measured: bool,
 }
 
-/// How far the end of a crew has come.
+/// How far the shutdown of a crew has come.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(u32)]
 pub(crate) enum Phase {
     Open = 0,
     /// Every fiber is cancelled, and scheduled until it ends.
     Closing = 1,
-    /// No fiber is left, and none will come: the threads end.
+    /// No fiber is left, and none will come. The threads end.
     Closed = 2,
-    /// The deadline has passed: threads that still have fibers never end.
+    /// The deadline has passed. Threads that still have fibers never end.
     Abandoned = 3,
 }
 
-/// The crews there are, by their numbers.
+/// All crews, by their numbers.
 static CREWS: SpinLock<BTreeMap<u32, Weak<Crew>>> = SpinLock::new(BTreeMap::new());
 
-/// The next number. Zero is none.
+/// The number of the next crew. Zero means no crew.
 static NUMBERS: AtomicU32 = AtomicU32::new(1);
 
 /// Carriers that share their work.
@@ -78,9 +79,9 @@ pub(crate) struct Crew {
     /// Never used twice.
     pub(crate) number: u32,
     pub(crate) carriers: Box<[&'static Carrier]>,
-    /// Where the events of each carrier come from.
+    /// The driver of each carrier, from which its events come.
     pub(crate) drivers: Box<[Box<dyn Driver>]>,
-    /// Fibers from outside that have not started.
+    /// Unstarted fibers that were submitted from outside.
     pub(crate) injector: Inbox<Control>,
     pub(crate) idle: Idle,
     /// Whether a sleeper looks now and then for work that its owner does not get to.
@@ -90,35 +91,37 @@ pub(crate) struct Crew {
     phase: AtomicU32,
     /// Flags that every fiber of the crew begins with.
     pub(crate) birth: Flags,
-    /// Fibers that were submitted from outside; those from inside are counted by the carriers.
+    /// The number of fibers that were submitted from outside. Carriers count the fibers that start
+    /// inside.
     submitted: Alone<AtomicU64>,
-    /// Fibers from outside that were refused, because the crew was closing.
+    /// The number of fibers from outside that were refused because the crew was closing.
     refused: AtomicU64,
     pub(crate) settings: Settings,
     pub(crate) pool: StackPool,
-    /// Pools of other stack sizes.
+    /// Stack pools of sizes other than the default.
     pools: SpinLock<BTreeMap<usize, StackPool>>,
-    /// Carriers whose threads have ended; those who shut down sleep on it.
+    /// The number of carriers whose threads have ended. Shutdowns sleep on this word.
     ended: AtomicU32,
-    /// What the carriers had counted when they ended, before others could have them.
+    /// The final counters of the carriers, copied before other crews could take the carriers.
     pub(crate) last_counts: OnceLock<Box<[Counters]>>,
-    /// Who wants to know what the carriers do.
+    /// The observers of the carriers.
     pub(crate) observers: Observers,
-    /// Where the search for a victim begins, for threads that have no generator of their own.
+    /// Rotates: the carrier at which `wake_one` begins, and the carrier that `next_carrier`
+    /// returns.
     next: AtomicUsize,
 }
 
-/// Stacks that each carrier keeps at hand, if nothing limits them.
+/// Stacks that each carrier keeps at hand, unless `max_warm` limits them.
 const CACHED_STACKS: usize = 256;
 
 impl Settings {
-    /// How many stacks each of `carriers` keeps at hand: at most half of the limit of warm stacks in all, so
-    /// that the pool, from which all of them take, has the other half.
+    /// Returns how many stacks each of `carriers` keeps at hand. All of them together keep at most
+    /// half of the warm stacks, so that the pool, from which all carriers take, has the other half.
     pub(crate) fn cached_stacks(&self, carriers: usize) -> usize {
         self.max_warm.map_or(CACHED_STACKS, |max| CACHED_STACKS.min(max / (2 * carriers)))
     }
 
-    /// What each of its fibers has from the beginning.
+    /// Returns the flags that each of the crew's fibers begins with.
     fn birth(&self) -> Flags {
         let of = |flag: Flags, has| if has { flag.0 } else { 0 };
         Flags(of(Flags::EMBEDDED, self.embedded) | of(Flags::MEASURED, self.measured))
@@ -126,8 +129,9 @@ impl Settings {
 }
 
 impl Crew {
-    /// Who observes the carriers has changed: that of the caller, if it is one of them, heeds it at once.
-    /// The others do when they wake up, or within some tens of dispatches.
+    /// Tells the carriers that their observers have changed. The caller's carrier, if it belongs to
+    /// this crew, reacts at once. The others react when they wake up, or within some tens of
+    /// dispatches.
     pub(crate) fn tell_observed(&self) {
         if let Some((carrier, _)) = super::current::fiber()
             && core::ptr::eq(carrier.crew(), self)
@@ -136,13 +140,14 @@ impl Crew {
         }
     }
 
-    /// Carriers without threads, each with a driver that `driver` makes.
+    /// Makes a crew of carriers without threads. `driver` makes the driver of each.
     pub(crate) fn new(
         count: usize,
         settings: Settings,
         driver: impl Fn(&'static Bell) -> Box<dyn Driver>,
     ) -> io::Result<Arc<Crew>> {
-        // What the caches of carriers keep counts against the limit of warm stacks; the pool gets the rest.
+        // Stacks in the caches of carriers count against the limit of warm stacks. The pool gets
+        // the rest.
         let cached = settings.cached_stacks(count);
         let left = settings.max_warm.map(|max| max - cached * count);
         let pool = new_pool(settings.stack_size, &settings, left)?;
@@ -174,26 +179,27 @@ impl Crew {
         Ok(crew)
     }
 
-    /// That of a fiber.
+    /// Returns the crew of a fiber.
     ///
     /// # Safety
-    /// The fiber has been admitted, and does not end as long as the caller uses the crew.
+    /// The fiber has been admitted, and does not end while the caller uses the crew.
     pub(crate) unsafe fn of(control: &Control) -> &'static Crew {
         let crew = CREWS.lock().get(&control.crew.load(Ordering::Relaxed)).map(Weak::as_ptr);
-        // SAFETY: as the caller promised: a crew is there as long as it has fibers.
+        // SAFETY: the fiber has not ended, and a crew lives as long as it has fibers.
         unsafe { &*crew.expect("a fiber that was admitted has a crew") }
     }
 
-    /// All there are, for as long as the caller keeps them.
+    /// Returns all crews, kept alive by the result.
     pub(crate) fn all() -> Vec<Arc<Crew>> {
-        // The lock is not held when one of them is dropped: that needs it.
+        // The lock is released before the upgrades: dropping the last reference to a crew takes it.
         let crews: Vec<_> = CREWS.lock().values().cloned().collect();
         crews.iter().filter_map(Weak::upgrade).collect()
     }
 
     #[inline(always)]
     pub(crate) fn phase(&self) -> Phase {
-        // ORDERING: Acquire: a phase shows what was done before it was declared.
+        // ORDERING: Acquire; pairs with the SeqCst in `advance`. A phase shows everything that was
+        // done before it was set.
         match self.phase.load(Ordering::Acquire) {
             0 => Phase::Open,
             1 => Phase::Closing,
@@ -202,7 +208,8 @@ impl Crew {
         }
     }
 
-    /// Goes on to a later phase, and wakes every carrier to see it. False if it was reached before.
+    /// Sets a later phase, and wakes every carrier to see it. Returns false if the phase was
+    /// reached before.
     pub(crate) fn advance(&self, phase: Phase) -> bool {
         let before = self.phase.fetch_max(phase as u32, Ordering::SeqCst);
         for carrier in &self.carriers {
@@ -211,19 +218,20 @@ impl Crew {
         before < phase as u32
     }
 
-    /// How many fibers were submitted from outside.
+    /// Returns the number of fibers that were submitted from outside.
     pub(crate) fn submitted(&self) -> u64 {
         self.submitted.load(Ordering::Relaxed)
     }
 
     /// Whether no fiber is left.
     ///
-    /// Both counts of each carrier only grow, and nothing ends before it began. If the ends that
-    /// were counted first are as many as the beginnings that were counted later, there was a
-    /// moment between the two at which nothing was alive; and what is not alive begins nothing.
+    /// Both counts of each carrier only grow, and no fiber ends before it began. If the ends, which
+    /// are counted first, are as many as the beginnings, which are counted later, then no fiber was
+    /// alive at some moment between the two counts. From that moment on, no fiber of the crew could
+    /// start another one.
     pub(crate) fn is_empty(&self) -> bool {
         let sum = |count: fn(&Carrier) -> &AtomicU64| -> u64 {
-            // ORDERING: SeqCst: the ends are read before the beginnings.
+            // ORDERING: SeqCst, so that the ends are read before the beginnings.
             self.carriers.iter().map(|carrier| count(carrier).load(Ordering::SeqCst)).sum()
         };
         let refused = self.refused.load(Ordering::SeqCst);
@@ -233,7 +241,7 @@ impl Crew {
         ends == beginnings
     }
 
-    /// How many fibers are left, as far as a look tells.
+    /// Returns the number of fibers that are left, as far as a relaxed look tells.
     pub(crate) fn live(&self) -> usize {
         let sum = |count: fn(&Carrier) -> &AtomicU64| -> u64 {
             self.carriers.iter().map(|carrier| count(carrier).load(Ordering::Relaxed)).sum()
@@ -242,45 +250,47 @@ impl Crew {
         (sum(|carrier| &carrier.counters.spawned) + self.submitted()).saturating_sub(ends) as usize
     }
 
-    /// Stacks that fibers or the caches of carriers have.
+    /// Returns the number of stacks that fibers or the caches of carriers have.
     pub(crate) fn stacks_in_use(&self) -> usize {
         let others: usize = self.pools.lock().values().map(|pool| pool.stats().in_use).sum();
         self.pool.stats().in_use + others
     }
 
-    /// Counts a fiber that is to be submitted from outside. False if the crew is closing; the
-    /// caller counts it as refused then.
+    /// Counts a fiber that is to be submitted from outside. Returns false if the crew is closing.
+    /// Then the caller must count the fiber as refused.
     pub(crate) fn admit(&self) -> bool {
-        // ORDERING: SeqCst, both: either the fiber is counted before `is_empty` looks, or we see
-        // that the crew is closing.
+        // ORDERING: SeqCst, both; pairs with `advance` and `is_empty`. Either `is_empty` counts the
+        // fiber, or we see that the crew is closing.
         self.submitted.fetch_add(1, Ordering::SeqCst);
         self.phase.load(Ordering::SeqCst) == Phase::Open as u32
     }
 
-    /// Takes a fiber from outside. It runs on whichever carrier gets to it first.
+    /// Takes an unstarted or migratable fiber from outside. The first carrier that gets to it runs
+    /// it.
     ///
     /// # Safety
-    /// The fiber is unstarted, in no queue, and counted.
+    /// The fiber is in no queue, counted, and belongs to the caller.
     pub(crate) unsafe fn inject(&self, control: &Control) {
         if self.settings.embedded {
-            // SAFETY: as the caller promised; its carrier puts it where it belongs.
+            // SAFETY: the fiber is in no queue, so its link is free. The carrier takes it out of
+            // the inbox.
             if unsafe { self.carriers[0].inbox.push(Entry::Ready(control)) } {
                 self.carriers[0].ring();
             }
             return;
         }
-        // SAFETY: as the caller promised. Nobody parks on the injector.
+        // SAFETY: the fiber is in no queue, so its link is free. No carrier parks on the injector.
         let _ = unsafe { self.injector.push(Entry::Ready(control)) };
         self.published();
     }
 
-    /// Each carrier in turn, for what has to be somewhere.
+    /// Returns each carrier in turn, for work that needs some carrier.
     pub(crate) fn next_carrier(&self) -> &'static Carrier {
         let next = self.next.fetch_add(1, Ordering::Relaxed);
         self.carriers[next % self.carriers.len()]
     }
 
-    /// Wakes a carrier for work that was published, if one sleeps and none searches.
+    /// Wakes a carrier for published work, if some carrier sleeps and none searches.
     #[inline(always)]
     pub(crate) fn published(&self) {
         if self.idle.wants_wake() {
@@ -288,12 +298,12 @@ impl Crew {
         }
     }
 
-    /// Wakes a sleeper to search, unless one is on its way.
+    /// Wakes a sleeper to search, unless one is already being woken.
     #[cold]
     #[inline(never)]
     pub(crate) fn wake_one(&self) {
-        // ORDERING: SeqCst: who finds the flag set has published before the one who is on its way
-        // clears it, and looks.
+        // ORDERING: SeqCst; pairs with the store in `Carrier::woken`. A publisher that finds the
+        // flag set has published before the carrier that is being woken clears the flag and looks.
         if self.waking.swap(true, Ordering::SeqCst) {
             return;
         }
@@ -304,20 +314,22 @@ impl Crew {
                 return carrier.ring();
             }
         }
-        // Nobody sleeps after all: whoever counted itself has yet to look. But others may have
-        // relied on us, for work that one of those did not see.
+        // No carrier sleeps after all: a carrier that has counted itself as a sleeper has yet to
+        // take its last look. But other publishers may have relied on this call, for work that such
+        // a carrier did not see.
         self.waking.store(false, Ordering::SeqCst);
         if self.idle.wants_wake() && self.carriers.iter().any(|carrier| carrier.inbox.is_parked()) {
             self.wake_one();
         }
     }
 
-    /// A stack of an unusual size, or one that may be given back by another thread.
+    /// Allocates a stack of a special size, or one that another thread may give back.
     pub(crate) fn stack(&self, size: usize) -> io::Result<Stack> {
         self.pool_of(size)?.allocate()
     }
 
-    /// The pool of stacks of `size`, made now if there is none; an error if there cannot be one.
+    /// Returns the pool of stacks of `size`, and makes it if there is none. Fails if `size` is not
+    /// possible.
     pub(crate) fn pool_of(&self, size: usize) -> io::Result<StackPool> {
         if size == self.settings.stack_size {
             return Ok(self.pool.clone());
@@ -326,12 +338,13 @@ impl Crew {
             return Ok(pool.clone());
         }
         let new = new_pool(size, &self.settings, self.settings.max_warm)?;
-        // Somebody else may have made one meanwhile.
+        // Another thread may have made one meanwhile.
         Ok(self.pools.lock().entry(size).or_insert(new).clone())
     }
 
-    /// A carrier's thread has ended, or never began. When all have, their carriers can serve
-    /// another crew: until then the others look at their queues. True for the last one.
+    /// Counts a carrier's thread that has ended or never began. Returns true for the last one. Only
+    /// then the carriers can serve another crew: until then, the remaining threads of the crew look
+    /// at their queues.
     pub(crate) fn thread_ended(&self) -> bool {
         // ORDERING: AcqRel: the last one has seen the end of all others.
         let ended = self.ended.fetch_add(1, Ordering::AcqRel) + 1;
@@ -348,15 +361,16 @@ impl Crew {
     /// Counts a fiber from outside that was not admitted, and has ended.
     pub(crate) fn refuse(&self) {
         self.refused.fetch_add(1, Ordering::SeqCst);
-        // It may have been the last one that the end of the crew waits for.
+        // The shutdown may wait for this fiber alone.
         self.carriers[0].alert();
     }
 
-    /// Waits until the threads of all carriers have ended; false if `timeout` is over before.
+    /// Waits until the threads of all carriers have ended. Returns false if `timeout` passes first.
     pub(crate) fn wait_ended(&self, timeout: Option<Duration>) -> bool {
         let deadline = timeout.map_or(clock::NEVER, |timeout| clock::after(clock::now(), timeout));
         loop {
-            // ORDERING: Acquire: what the threads did before they ended.
+            // ORDERING: Acquire; pairs with the AcqRel in `thread_ended`. Shows what the threads
+            // did before they ended.
             let ended = self.ended.load(Ordering::Acquire);
             if ended as usize >= self.carriers.len() {
                 return true;
@@ -376,7 +390,7 @@ impl Drop for Crew {
     }
 }
 
-/// Takes so many carriers, or none.
+/// Takes `count` carriers, or none.
 fn take_carriers(count: usize) -> io::Result<Vec<&'static Carrier>> {
     let mut carriers = Vec::with_capacity(count);
     for index in 0..count {
@@ -395,7 +409,7 @@ fn take_carriers(count: usize) -> io::Result<Vec<&'static Carrier>> {
     Ok(carriers)
 }
 
-/// The smallest stack: room for a closure of a debug build that panics.
+/// The smallest stack, in bytes: room for a closure that panics in a debug build.
 const SMALLEST_STACK: usize = 16 * 1024;
 
 fn new_pool(size: usize, settings: &Settings, max_warm: Option<usize>) -> io::Result<StackPool> {

@@ -1,33 +1,36 @@
-//! What a carrier asks for events that come from outside of the crate.
+//! The interface through which a carrier gets events from the kernel. The reactor implements it.
 
 use core::time::Duration;
 use std::os::fd::BorrowedFd;
 
-/// A source of wakes that a carrier looks at while it is busy, and sleeps in when it is not.
+/// A source of wakes, which a busy carrier polls and an idle carrier sleeps in.
 ///
-/// Each carrier has one of its own. Its neighbours look at it as well if the carrier does not get to
-/// it.
+/// Each carrier has its own driver. If a carrier does not get to its driver, other carriers of the
+/// crew poll it.
 pub(crate) trait Driver: Send + Sync {
-    /// Waits for events until `timeout` is over (for ever without one) or the carrier's bell rings,
-    /// and makes runnable whoever waited for what happened.
+    /// Waits for events until `timeout` is over (for ever if `None`) or the carrier's bell rings,
+    /// and wakes the fibers that waited for the events.
     fn wait(&self, timeout: Option<Duration>);
 
-    /// Looks for events without waiting; true if there were any.
+    /// Polls for events without waiting. Returns whether there were any.
     fn poll(&self) -> bool;
 
-    /// Whether anybody may wait for events, so that a busy carrier should look for them.
+    /// Whether any fiber may wait for events, so that a busy carrier should poll.
     fn is_active(&self) -> bool;
 
-    /// How many events there were so far.
+    /// Returns the number of events so far.
     fn events(&self) -> u64;
 
-    /// A descriptor that is readable when there are events or the bell has rung, if there is one. It is
-    /// another one when somebody has first waited for events, or [`open`](Self::open) was called.
+    /// Returns a descriptor that is readable when there are events or the bell has rung, if the
+    /// driver has one. The descriptor changes when a fiber first waits for events, and when
+    /// [`open`](Self::open) is called.
     fn as_fd(&self) -> Option<BorrowedFd<'_>>;
 
-    /// Makes everything that is needed for events, before anybody waits for them. The carrier does not sleep.
+    /// Creates everything that events need, before any fiber waits for them. The carrier must not
+    /// be asleep.
     fn open(&self);
 
-    /// The carrier looks no longer: those who wait must look elsewhere.
+    /// Tells the driver that its carrier polls no more. Fibers that wait for events must use
+    /// another driver.
     fn close(&self);
 }

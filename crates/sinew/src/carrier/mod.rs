@@ -1,11 +1,11 @@
-//! The OS thread that runs fibers: its queues, and the order in which it looks at them.
+//! The OS threads that run fibers: their queues, and the order in which they look at them.
 //!
-//! A carrier decides what runs next on the stack of the fiber that stops (`dispatch`), starts what
-//! has not run yet (`launch`), and falls back to its thread's own stack (`run`) when there is
-//! nothing to do: there it looks at the others' work, and sleeps. README.md of this folder has the
+//! A carrier decides what runs next on the stack of the fiber that stops (`dispatch`), and starts
+//! unstarted fibers (`launch`). When no fiber is ready, it returns to its thread's own stack
+//! (`run`), where it searches the other carriers' work and sleeps. README.md of this folder has the
 //! protocol by which no wake is lost.
 //!
-//! It knows nothing of why a fiber stopped: that is `park`.
+//! A carrier does not know why a fiber stopped. Next: `park`, which does.
 
 #[cfg(not(sinew_loom))]
 pub(crate) mod bell;

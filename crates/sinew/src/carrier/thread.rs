@@ -1,10 +1,12 @@
-//! Threads that sinew owns, which run code of users: carriers, threads for blocking work, and those that report.
+//! Threads that sinew owns and that run user code: carriers, threads for blocking work, and threads
+//! that report.
 //!
-//! A suspended fiber may have lent a thread-local of its thread. If the fiber is forgotten, it stays suspended for
-//! good, and so the value must stay. A thread of sinew's therefore looks before its function returns, which is before
-//! the first destructor of a thread-local: while a started first-class fiber or a started fiber of a leaked manager
-//! belongs to it, the thread does not end. Threads of others cannot be held back in this way; `docs/soundness.md` has
-//! the condition for them.
+//! A suspended fiber may have lent a thread-local of its thread. If the fiber is forgotten, it
+//! stays suspended for ever, and so the value must stay. A thread of sinew's therefore checks
+//! before its function returns, which is before the first destructor of a thread-local. While a
+//! started first-class fiber, or a started fiber of a leaked manager, belongs to the thread, the
+//! thread does not end. Other threads cannot be held back in this way; `docs/soundness.md` has the
+//! condition for them.
 
 use super::tenants;
 use crate::primitive::{AtomicUsize, Ordering};
@@ -12,10 +14,11 @@ use crate::report;
 use std::io;
 use std::thread::{self, Thread};
 
-/// Starts a thread that runs `f`, and then ends as soon as no suspended fiber belongs to it.
+/// Starts a thread that runs `f`, and that ends afterwards as soon as no suspended fiber belongs to
+/// it.
 ///
 /// # Errors
-/// If the system has no thread left.
+/// If the system can start no more threads.
 pub(crate) fn start(name: String, f: impl FnOnce() + Send + 'static) -> io::Result<Thread> {
     let counted = Counted::new();
     let thread = thread::Builder::new().name(name).spawn(move || {
@@ -26,7 +29,7 @@ pub(crate) fn start(name: String, f: impl FnOnce() + Send + 'static) -> io::Resu
     Ok(thread.thread().clone())
 }
 
-/// Threads that were started here and have not ended.
+/// The number of threads that were started here and have not ended.
 static OWNED: AtomicUsize = AtomicUsize::new(0);
 
 struct Counted;
@@ -44,12 +47,13 @@ impl Drop for Counted {
     }
 }
 
-/// How many threads of sinew's there are.
+/// Returns the number of threads that sinew owns.
 pub(crate) fn owned() -> usize {
     OWNED.load(Ordering::Relaxed)
 }
 
-/// Returns if no suspended fiber belongs to the calling thread; otherwise reports it and never returns.
+/// Returns if no suspended fiber belongs to the calling thread. Otherwise reports the fibers and
+/// never returns.
 fn stay_for_fibers() {
     let fibers = sinew_context::live_fibers();
     let managers = tenants::with_started_fibers();
@@ -68,7 +72,7 @@ fn stay_for_fibers() {
     }
 }
 
-/// The fibers that a thread must outlive, for people.
+/// Describes the fibers that a thread must outlive, for the report.
 struct Left {
     fibers: usize,
     managers: usize,

@@ -1,7 +1,7 @@
-//! Model of the idle protocol: a carrier that goes to sleep, and work that is published meanwhile.
+//! Model of the idle protocol: a carrier goes to sleep while work is published.
 //!
-//! Work is a counter that stands for the deques; the mark in the inbox is a flag that is removed by
-//! an exchange; the bell is a flag that the sleeper finds rung or not.
+//! A counter stands for the deques. A flag that is removed by an exchange stands for the mark in
+//! the inbox. Another flag, which the sleeper finds set or not, stands for the bell.
 
 use super::Idle;
 use crate::primitive::check as model;
@@ -43,7 +43,7 @@ impl Crew {
         }
     }
 
-    /// `Carrier::sleep` up to the sleep itself: true if the carrier stays awake.
+    /// `Carrier::sleep` up to the sleep itself. Returns true if the carrier stays awake.
     fn try_sleep(&self) -> bool {
         self.idle.sleep();
         self.parked.store(true, Ordering::SeqCst);
@@ -59,7 +59,8 @@ impl Crew {
     }
 }
 
-/// A searcher goes to sleep while another carrier publishes: it sees the work, or is rung.
+/// A searcher goes to sleep while another carrier publishes: the searcher sees the work, or its
+/// bell rings.
 #[test]
 fn published_work_is_seen_or_rings() {
     model(|| {
@@ -75,7 +76,8 @@ fn published_work_is_seen_or_rings() {
     });
 }
 
-/// The same with two publishers: one wake is enough, and there is one.
+/// A searcher goes to sleep while two carriers publish: the searcher sees the work, or its bell
+/// rings.
 #[test]
 fn two_publishers_wake_the_sleeper() {
     model(|| {
@@ -95,13 +97,13 @@ fn two_publishers_wake_the_sleeper() {
     });
 }
 
-/// A publisher relies on a searcher, who finds other work: as the last one it looks again.
+/// A publisher relies on a searcher that finds other work: as the last searcher it looks again.
 #[test]
 fn the_last_searcher_looks_again() {
     model(|| {
         let crew = Crew::new();
         crew.idle.search();
-        // Somebody else sleeps.
+        // Another carrier sleeps.
         crew.idle.search();
         crew.idle.sleep();
         crew.parked.store(true, Ordering::SeqCst);
@@ -109,7 +111,7 @@ fn the_last_searcher_looks_again() {
             let crew = crew.clone();
             thread::spawn(move || crew.publish())
         };
-        // `main_loop` when the search was successful.
+        // As in `main_loop` after a successful search.
         if crew.idle.found() && crew.work.load(Ordering::Acquire) > 0 && crew.idle.wants_wake() {
             crew.parked.swap(false, Ordering::SeqCst);
             crew.rung.store(true, Ordering::SeqCst);
