@@ -1,7 +1,7 @@
-//! One carrier: what it owns, and what others may reach of it.
+//! One carrier: the state that its thread owns, and the state that other threads may reach.
 //!
-//! Carriers are recycled, never freed: whoever wakes a fiber may ring the bell of its carrier when
-//! the fiber, and the runtime with it, is long gone.
+//! Carriers are recycled and never freed: a waker may ring the bell of a fiber's carrier long after
+//! the fiber and its runtime are gone.
 
 use super::bell::Bell;
 use super::crew::Crew;
@@ -21,48 +21,49 @@ use std::sync::Arc;
 
 /// An OS thread that runs fibers; see the page of this module.
 ///
-/// The first part belongs to its thread; the second to everybody.
+/// The first group of fields belongs to the carrier's thread, the second to all threads.
 #[repr(C, align(128))]
 pub(crate) struct Carrier {
-    /// What runs: a fiber, or the root.
+    /// The running fiber, or the root.
     current: AtomicPtr<Control>,
-    /// The stack of the fiber that ended last, ready for the next one.
+    /// The launch of the fiber that ended last: its stack is ready for the next fiber.
     pub(crate) spare: Cell<*mut ()>,
-    /// The fiber that the running one has just woken: next, within bounds.
+    /// The fiber that the running one has just woken. It runs next, a bounded number of times.
     pub(crate) slot: Cell<*const Control>,
-    /// Fibers that stay here, most of them started: those that may move are in the deque.
+    /// Ready fibers that stay on this carrier, most of them started. Fibers that may move are in
+    /// the deque.
     pub(crate) ready: Fifo<Control>,
     /// Dispatches until the carrier looks at its other duties.
     pub(crate) tick: Cell<u32>,
     /// How often the slot may still be used until then.
     pub(crate) slot_left: Cell<u32>,
-    /// Whether unstarted fibers are taken newest first: set by a join of an unstarted fiber.
+    /// Whether unstarted fibers are taken newest first. A join of an unstarted fiber sets it.
     pub(crate) depth_first: Cell<bool>,
-    /// The last look at the clock.
+    /// The time of the last look at the clock.
     pub(crate) now: Cell<u64>,
     pub(crate) duties: super::tend::Duties,
     pub(super) observed: super::observe::Observed,
     pub(super) embedded: super::embed::Embedded,
-    /// Fibers of this carrier that are suspended in the middle of an unwinding.
+    /// The number of this carrier's fibers that are suspended in the middle of an unwinding.
     pub(crate) unwinding: Cell<usize>,
-    /// Fibers that wait for a predicate, to be asked at each tending.
+    /// Fibers that wait for a predicate. Each tending wakes them to evaluate it.
     pub(crate) pollers: UnsafeCell<Vec<(*const Control, Epoch)>>,
-    /// Operations of I/O until the fibers take turns.
+    /// I/O operations that are left until the running fiber has to let others run.
     pub(crate) operations: Cell<u32>,
-    /// Fibers that were cancelled in a wait while they may have been unwinding: to be told when
-    /// nobody on this thread is.
+    /// Fibers whose wait was cancelled while they may have been unwinding. They are told when no
+    /// fiber on this thread unwinds.
     pub(crate) postponed: UnsafeCell<Vec<(*const Control, Epoch)>>,
     /// Fibers for which there was no stack.
     pub(crate) refused: Fifo<Control>,
-    /// The stack on which those end.
+    /// The stack on which the refused fibers end.
     pub(super) reserve: super::refusal::Reserve,
-    /// The carrier's own loop, as something to switch to.
+    /// The block of the carrier's own loop, so that fibers can switch to it.
     pub(crate) root: Control,
     /// Present while the thread runs.
     pub(crate) stacks: UnsafeCell<Option<StackCache>>,
     pub(crate) random: Cell<u64>,
     pub(crate) slab: Slab,
-    /// When the slab may be trimmed again.
+    /// The time from which on the slab may be trimmed again.
     pub(super) trim_at: Cell<u64>,
     /// Whether a fiber has run since the slab was trimmed.
     pub(super) trim_due: Cell<bool>,
@@ -70,23 +71,23 @@ pub(crate) struct Carrier {
     pub(crate) inbox: Alone<Inbox<Control>>,
     pub(crate) deque: Deque<Control>,
     pub(crate) timers: SpinLock<Timers<Control>>,
-    /// When somebody last looked at the driver.
+    /// When a carrier last polled the driver.
     pub(crate) polled: AtomicU64,
-    /// The earliest deadline, so that a look needs no lock.
+    /// The earliest deadline, readable without the lock of the timers.
     pub(crate) earliest: AtomicU64,
     bell: OnceCell<Bell>,
     crew: AtomicPtr<Crew>,
     driver: AtomicPtr<()>,
     index: AtomicU64,
-    /// The kernel's number of its thread; zero if it does not run.
+    /// The kernel's id of the carrier's thread; zero while no thread runs it.
     thread: AtomicU32,
     pub(crate) counters: Counters,
 }
 
-// SAFETY: the fields of the first part are used by the carrier's thread alone; `bell` is set before
-// the carrier is shared.
+// SAFETY: only the carrier's thread uses the first group of fields. `bell` is set before the
+// carrier is shared.
 unsafe impl Sync for Carrier {}
-// SAFETY: the same.
+// SAFETY: as for `Sync`.
 unsafe impl Send for Carrier {}
 
 impl Timed for Control {
@@ -99,7 +100,7 @@ impl Timed for Control {
 static SPARE: SpinLock<Vec<&'static Carrier>> = SpinLock::new(Vec::new());
 
 impl Carrier {
-    /// A carrier without a thread.
+    /// Returns a carrier without a thread: a recycled one, or a new one.
     pub(crate) fn take() -> io::Result<&'static Carrier> {
         if let Some(spare) = SPARE.lock().pop() {
             return Ok(spare);
@@ -147,7 +148,7 @@ impl Carrier {
         Ok(carrier)
     }
 
-    /// Gives a carrier back whose thread has ended without a fiber left.
+    /// Gives back a carrier whose thread has ended with no fiber left.
     pub(crate) fn give_back(&'static self) {
         SPARE.lock().push(self);
     }
@@ -159,28 +160,30 @@ impl Carrier {
         self.observed.reset();
         let driver = (&raw const *crew.drivers[index]).cast::<()>();
         self.driver.store(driver.cast_mut(), Ordering::Relaxed);
-        // The thread that runs the carrier keeps the crew.
+        // The crew is not counted here: the thread that runs the carrier keeps it.
         self.crew.store(Arc::as_ptr(crew).cast_mut(), Ordering::Release);
     }
 
     #[inline(always)]
     pub(crate) fn crew(&self) -> &Crew {
-        // SAFETY: set before the carrier is used; its thread keeps the crew as long as it runs, and
-        // nobody else asks when it does not.
+        // SAFETY: the pointer is set before the carrier is used. The carrier's thread keeps the
+        // crew as long as it runs, and no other thread asks after that.
         unsafe { &*self.crew.load(Ordering::Relaxed) }
     }
 
-    /// The crew, kept for the caller. The caller knows that it is alive.
+    /// Returns a counted reference to the crew. The caller knows that the crew is alive.
     pub(crate) fn crew_counted(&self) -> Arc<Crew> {
         let crew = ptr::from_ref(self.crew());
-        // SAFETY: the pointer came from an `Arc`, which somebody keeps at this moment.
+        // SAFETY: the pointer came from an `Arc`, and the caller knows that a reference to it
+        // exists.
         unsafe {
             Arc::increment_strong_count(crew);
             Arc::from_raw(crew)
         }
     }
 
-    /// Where events come from, for who knows what that is. It is there as long as the crew is.
+    /// Returns the carrier's driver without its type, for the reactor, which knows the type. Valid
+    /// as long as the crew.
     #[inline(always)]
     pub(crate) fn driver(&self) -> *const () {
         self.driver.load(Ordering::Relaxed)
@@ -190,16 +193,16 @@ impl Carrier {
         self.index.load(Ordering::Relaxed) as usize
     }
 
-    /// The kernel's number of its thread; zero if it does not run.
+    /// Returns the kernel's id of the carrier's thread; zero while no thread runs it.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     pub(crate) fn thread(&self) -> u32 {
         self.thread.load(Ordering::Relaxed)
     }
 
-    /// The calling thread becomes the carrier's, or is no longer.
+    /// Records the calling thread as the carrier's thread, or clears the record.
     pub(crate) fn set_thread(&self, runs: bool) {
         #[cfg(any(target_os = "linux", target_os = "android"))]
-        // SAFETY: no preconditions.
+        // SAFETY: `gettid` has no preconditions.
         let me = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
         #[cfg(not(any(target_os = "linux", target_os = "android")))]
         let me = 1;
@@ -210,32 +213,32 @@ impl Carrier {
         self.bell.get().expect("set when the carrier was made")
     }
 
-    /// What runs: a fiber, or the root.
+    /// Returns the running fiber, or the root.
     #[inline(always)]
     pub(crate) fn current(&self) -> *const Control {
         self.current.load(Ordering::Relaxed)
     }
 
-    /// Only the carrier's thread calls this.
+    /// Sets the running fiber. Only the carrier's thread calls this.
     #[inline(always)]
     pub(crate) fn set_current(&self, control: &Control) {
         self.current.store(ptr::from_ref(control).cast_mut(), Ordering::Relaxed);
     }
 
-    /// Whether the calling thread is this carrier.
+    /// Whether the calling thread runs as this carrier.
     #[inline(always)]
     pub(crate) fn is_here(&self) -> bool {
         ptr::eq(current::carrier(), self)
     }
 
-    /// Wakes the carrier if it sleeps, to look around.
+    /// Wakes the carrier if it sleeps, so that it looks at everything.
     pub(crate) fn alert(&self) {
         self.inbox.unpark();
-        // Also if it was not marked: a ring too many does no harm.
+        // Rings even if the carrier was not marked: an extra ring does no harm.
         self.ring();
     }
 
-    /// The next of the carrier's random numbers (xorshift).
+    /// Returns the carrier's next random number (xorshift).
     pub(crate) fn random(&self) -> u64 {
         let mut x = self.random.get();
         x ^= x << 13;
@@ -245,7 +248,7 @@ impl Carrier {
         x
     }
 
-    /// Takes a fiber that the running one has woken.
+    /// Takes a fiber whose wait the running fiber has ended.
     ///
     /// # Safety
     /// The caller runs on this carrier, and has ended the fiber's wait.
@@ -255,27 +258,29 @@ impl Carrier {
             self.slot_left.set(self.slot_left.get() - 1);
             self.slot.set(control);
         } else {
-            // SAFETY: whoever ends a wait has the fiber, and its link is free.
+            // SAFETY: the caller has ended the fiber's wait, so it owns the fiber, and the link is
+            // free.
             unsafe { self.ready.push(control) };
         }
     }
 
-    /// Takes a fiber that an event has woken: it waits for its turn.
+    /// Takes a fiber whose wait an event has ended. The fiber does not use the slot.
     ///
     /// # Safety
     /// As for [`woken_here`](Self::woken_here).
     unsafe fn woken_in_turn(&self, control: &Control) {
-        // SAFETY: whoever ends a wait has the fiber, and its link is free.
+        // SAFETY: the caller has ended the fiber's wait, so it owns the fiber, and the link is
+        // free.
         unsafe { self.ready.push(control) };
     }
 
-    /// Puts the running fiber behind those that are ready.
+    /// Puts the running fiber behind the ready fibers.
     ///
     /// # Safety
     /// The fiber runs on this carrier, is in no queue, and stops next.
     pub(crate) unsafe fn behind(&self, me: &Control) {
-        // SAFETY: as the caller promised. One that may move is published: it is marked as on its
-        // stack until it has stopped.
+        // SAFETY: the fiber is in no queue, so its link is free. A migratable fiber has `ON_STACK`
+        // until it has stopped, so no carrier resumes it before.
         unsafe {
             if me.flags().has(Flags::MIGRATABLE) {
                 self.publish(me);
@@ -285,54 +290,54 @@ impl Carrier {
         }
     }
 
-    /// Adds what may run anywhere: unstarted and migratable fibers.
+    /// Adds a fiber that may run on any carrier: an unstarted or a migratable one.
     ///
     /// # Safety
-    /// The caller runs on this carrier and has the fiber.
+    /// The caller runs on this carrier and owns the fiber.
     #[inline(always)]
     pub(crate) unsafe fn publish(&self, control: &Control) {
-        // Once it is in the deque, it is anybody's.
+        // Read first: once the fiber is in the deque, a thief may own it.
         let started = control.life.marks() & STARTED != 0;
-        // SAFETY: the caller is the owner.
+        // SAFETY: the caller runs on this carrier, which owns the deque.
         let before = unsafe { self.deque.push(control) };
         let crew = self.crew();
         if crew.carriers.len() == 1 {
             return;
         }
         if before > 0 || started {
-            // Work for another, or a fiber that has started: nobody is about to join that.
+            // There is work for another carrier, or the fiber has started, so that no maker is
+            // about to join it.
             crew.published();
         } else if !crew.sentinel.load(Ordering::Relaxed) && crew.idle.would_wake() {
-            // A single one is better left to its maker, who will soon wait for it; but somebody
+            // A lone fiber is better left to its maker, which will soon join it. But a sentinel
             // should look, in case the maker does something else for long.
             crew.wake_one();
         }
     }
 }
 
-/// A wait that the caller has ended, whose waiter is to be made to run soon.
+/// A wait that the caller has ended. The waiter must now be made to run.
 #[must_use]
 #[derive(Clone, Copy)]
 pub(crate) struct Claimed {
     control: *const Control,
-    /// As they were in the wait.
+    /// The waiter's flags, as they were in the wait.
     flags: Flags,
     carrier: *const Carrier,
-    /// Whether the waiter is a bound fiber of the carrier that this thread is, and nobody wants to
-    /// know when it was woken.
+    /// Whether the waiter is a bound, unobserved fiber of the carrier that this thread runs as.
     here: bool,
 }
 
 impl Claimed {
-    /// Who waited.
+    /// Returns the waiter.
     pub(crate) fn control(&self) -> *const Control {
         self.control
     }
 
-    /// Makes the waiter run, after those that are ready.
+    /// Makes the waiter run after the fibers that are ready.
     #[inline(always)]
     pub(crate) fn resume_in_turn(self) {
-        // SAFETY: as in `resume`.
+        // SAFETY: blocks are never unmapped, and the claim succeeded.
         unsafe {
             if self.here && ptr::eq(self.carrier, current::carrier()) {
                 (*self.carrier).woken_in_turn(&*self.control);
@@ -342,12 +347,13 @@ impl Claimed {
         }
     }
 
-    /// Makes the waiter run.
+    /// Makes the waiter run, in the slot if that is free.
     #[inline(always)]
     pub(crate) fn resume(self) {
-        // SAFETY: blocks are never unmapped; the claim succeeded.
+        // SAFETY: blocks are never unmapped, and the claim succeeded.
         unsafe {
-            // The caller may have moved since: a migratable fiber that was cancelled meanwhile.
+            // Checked again, because a migratable caller may have moved to another carrier since
+            // the claim.
             if self.here && ptr::eq(self.carrier, current::carrier()) {
                 (*self.carrier).woken_here(&*self.control);
             } else {
@@ -357,10 +363,11 @@ impl Claimed {
     }
 }
 
-/// The same for one that is woken by an event.
+/// Makes a waiter run after the ready fibers, if it is observed or not a bound fiber of this
+/// carrier.
 #[inline(never)]
 unsafe fn resume_elsewhere_in_turn(control: &Control, flags: Flags, carrier: *const Carrier) {
-    // SAFETY: as in `resume_elsewhere`.
+    // SAFETY: the claim succeeded. An observed fiber has a carrier, and carriers are never freed.
     unsafe {
         if flags.has(Flags::OBSERVED) {
             return resume_observed(control, flags, &*carrier, true);
@@ -369,13 +376,13 @@ unsafe fn resume_elsewhere_in_turn(control: &Control, flags: Flags, carrier: *co
     }
 }
 
-/// Makes an observed fiber run.
+/// Notes the wake of an observed fiber, and makes it run.
 #[cold]
 #[inline(never)]
 unsafe fn resume_observed(control: &Control, flags: Flags, carrier: &Carrier, in_turn: bool) {
     super::observe::note_wake(control, carrier, flags);
     let here = carrier.is_here() && !flags.has(Flags::MIGRATABLE);
-    // SAFETY: the claim succeeded; one that is bound to this carrier is on its thread.
+    // SAFETY: the claim succeeded. If `here` is true, this is the thread of the fiber's carrier.
     unsafe {
         match (here, in_turn) {
             (true, true) => carrier.woken_in_turn(control),
@@ -391,7 +398,7 @@ unsafe fn resume_observed(control: &Control, flags: Flags, carrier: &Carrier, in
 unsafe fn resume_elsewhere(control: &Control, flags: Flags, carrier: *const Carrier) {
     if flags.has(Flags(Flags::PROXY.0 | Flags::OBSERVED.0)) {
         if flags.has(Flags::OBSERVED) {
-            // SAFETY: a fiber that has waited has a carrier, and those live for ever.
+            // SAFETY: a fiber that has waited has a carrier, and carriers are never freed.
             return unsafe { resume_observed(control, flags, &*carrier, false) };
         }
         if flags.has(Flags::POLLS)
@@ -401,7 +408,7 @@ unsafe fn resume_elsewhere(control: &Control, flags: Flags, carrier: *const Carr
         }
         return crate::primitive::futex::wake(control.wake.futex().0);
     }
-    // SAFETY: a fiber that has waited has a carrier, and its crew is alive as long as it is.
+    // SAFETY: a fiber that has waited has a carrier, and the crew lives as long as the fiber.
     unsafe {
         let carrier = &*carrier;
         if flags.has(Flags::MIGRATABLE) {
@@ -409,7 +416,7 @@ unsafe fn resume_elsewhere(control: &Control, flags: Flags, carrier: *const Carr
             if !here.is_null() && ptr::eq((*here).crew(), carrier.crew()) {
                 return (*here).publish(control);
             }
-            // Once the fiber is published it may end, and its runtime with it.
+            // Keep the crew: once the fiber is published, it may end, and its runtime with it.
             let crew = carrier.crew_counted();
             return crew.inject(control);
         }
@@ -421,11 +428,11 @@ unsafe fn resume_elsewhere(control: &Control, flags: Flags, carrier: *const Carr
     }
 }
 
-/// Ends a wait: succeeds for exactly one caller.
+/// Ends a wait. Succeeds for exactly one caller.
 #[inline(always)]
 pub(crate) fn claim(control: &Control, epoch: Epoch, outcome: Outcome) -> Option<Claimed> {
-    // Read first: a thread that sees the claim may end, and its block be another's. If the claim
-    // succeeds, they are those of the wait.
+    // Read before the claim: a thread that sees the claim may end, and its block may then serve
+    // another fiber. If the claim succeeds, the values are those of the wait.
     let (flags, carrier) = (control.flags(), control.carrier());
     let won = control.wake.claim(epoch, outcome);
     won.then(|| {
@@ -434,11 +441,11 @@ pub(crate) fn claim(control: &Control, epoch: Epoch, outcome: Outcome) -> Option
     })
 }
 
-/// Ends a wait that nobody else on another thread can end.
+/// Ends a wait that no other thread can end.
 ///
-/// The caller has taken the waiter's registration out of the only place where it was, so that
-/// others who could end the wait are the carrier's own: its timers, and messages to it. On that
-/// carrier's thread no atomic read-modify-write is needed.
+/// The caller has removed the waiter's only registration. Apart from the caller, only the waiter's
+/// own carrier can end the wait, for its timers or for messages to it. So on that carrier's thread
+/// no atomic read-modify-write is needed.
 #[inline(always)]
 pub(crate) fn claim_alone(control: &Control, epoch: Epoch, outcome: Outcome) -> Option<Claimed> {
     let (flags, carrier) = (control.flags(), control.carrier());
@@ -449,29 +456,29 @@ pub(crate) fn claim_alone(control: &Control, epoch: Epoch, outcome: Outcome) -> 
     won.then_some(Claimed { control, flags, carrier, here: true })
 }
 
-/// Ends a wait as [`claim_alone`] does, and makes the waiter run.
+/// Ends a wait as [`claim_alone`] does, and makes the waiter run. Returns whether this call ended
+/// the wait.
 #[inline(always)]
 pub(crate) fn wake_alone(control: &Control, epoch: Epoch, outcome: Outcome) -> bool {
     claim_alone(control, epoch, outcome).map(Claimed::resume).is_some()
 }
 
-/// Ends a wait and makes the waiter run: true for exactly one caller.
+/// Ends a wait and makes the waiter run. Returns true for exactly one caller.
 #[inline(always)]
 pub(crate) fn wake(control: &Control, epoch: Epoch, outcome: Outcome) -> bool {
     claim(control, epoch, outcome).map(Claimed::resume).is_some()
 }
 
-/// The waits that deadlines will end, if nothing else does: whose they are, their numbers, and the deadlines, in
-/// this order.
+/// Waits that have a deadline, as tuples of fiber, number of the wait, and deadline. Sorted.
 pub(crate) struct TimedWaits(Vec<(*const Control, u32, u64)>);
 
 impl TimedWaits {
-    /// Those of all carriers of all crews.
+    /// Collects the timed waits of all carriers of all crews.
     pub(crate) fn collect() -> TimedWaits {
         let mut all = Vec::new();
         for crew in Crew::all() {
             for carrier in &crew.carriers {
-                // Carriers wait for the lock: it is held for a copy, into memory that is there.
+                // Carriers wait for this lock, so it is held only for a copy into reserved memory.
                 let count = carrier.timers.lock().len();
                 all.reserve(count + count / 8);
                 all.extend(carrier.timers.lock().all());
@@ -481,12 +488,12 @@ impl TimedWaits {
         TimedWaits(all)
     }
 
-    /// Whether the wait that a fiber is in was one of them.
+    /// Whether the fiber's current wait had a deadline when the waits were collected.
     pub(crate) fn has(&self, control: &Control) -> bool {
         control.wait_number().is_some_and(|number| self.find(control, number).is_some())
     }
 
-    /// The deadline of the wait `epoch` of a fiber, if it has one.
+    /// Returns the deadline of the fiber's wait `epoch`, if it has one.
     pub(crate) fn deadline(&self, control: &Control, epoch: Epoch) -> Option<u64> {
         self.find(control, low_bits(epoch.number()))
     }

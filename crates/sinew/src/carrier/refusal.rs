@@ -1,24 +1,27 @@
 //! The end of a fiber for which there is no stack.
 //!
-//! Its closure has to be dropped, and a destructor may wait, for instance for a lock that a suspended neighbour holds.
-//! On the carrier's own stack that wait would block the carrier, and the neighbour with it. So each carrier has one
-//! stack in *reserve*, made when its thread begins and outside of every limit, on which a refused fiber does nothing
-//! but end.
+//! Its closure has to be dropped, and a destructor may wait, for instance for a lock that a
+//! suspended neighbour holds. On the carrier's own stack, that wait would block the carrier, and
+//! the neighbour with it. So each carrier has one stack in *reserve*, on which a refused fiber does
+//! nothing but end. The stack is made when the carrier's thread begins, and does not count against
+//! any limit.
 //!
 //! # Protocol
 //!
 //! All of it happens on the carrier's thread.
 //!
-//! 1. `launch::start` finds no stack and puts the fiber into `Carrier::refused`. Dispatch goes to the root as long as
-//!    a fiber is there and the reserve is free ([`Carrier::can_refuse`]).
-//! 2. The root calls [`Carrier::refuse_some`]. It gives back every stack that the carrier only keeps warm, and tries
-//!    again: a fiber that gets a stack then begins after all. Otherwise the fiber takes the reserve, and begins in
-//!    [`enter`], which drops its closure.
-//! 3. While the reserve is in use, further refused fibers stay in the list. [`enter`] exits to the next fiber, which
-//!    puts the stack back in reserve (`launch::take_back`). Dispatch then goes to the root again, as in step 1.
+//! 1. `launch::start` finds no stack and puts the fiber into `Carrier::refused`. Dispatch goes to
+//!    the root as long as a fiber is in that list and the reserve is free
+//!    ([`Carrier::can_refuse`]).
+//! 2. The root calls [`Carrier::refuse_some`]. It gives back every stack that the carrier only
+//!    keeps warm, and tries again: a fiber that gets a stack then begins after all. Otherwise the
+//!    fiber takes the reserve and begins in [`enter`], which drops its closure.
+//! 3. While the reserve is in use, further refused fibers stay in the list. [`enter`] exits to the
+//!    next fiber, which puts the stack back in reserve (`launch::take_back`). Dispatch then goes to
+//!    the root again, as in step 1.
 //!
-//! A carrier without a reserve, because there was no memory for it at its beginning, drops the closure on its own
-//! stack.
+//! If there was no memory for a reserve when the thread began, the carrier drops the closure on its
+//! own stack.
 
 use super::dispatch;
 use super::launch::{self, Launch, Use};
@@ -36,7 +39,7 @@ pub(crate) struct Reserve {
     stack: Cell<Option<Stack>>,
     /// Whether a refused fiber has the stack.
     in_use: Cell<bool>,
-    /// Why the fiber that is about to begin on it was refused.
+    /// Why the fiber that is about to begin on the stack was refused.
     error: Cell<Option<io::Error>>,
 }
 
@@ -51,7 +54,7 @@ impl Reserve {
         self.stack.set(stack.and_then(|allocator| allocator.allocate()).ok());
     }
 
-    /// Gives the stack up, when the carrier's thread ends.
+    /// Frees the stack, when the carrier's thread ends.
     pub(super) fn empty(&self) {
         debug_assert!(!self.in_use.get(), "no fiber is left");
         drop(self.stack.take());
@@ -71,14 +74,15 @@ impl Carrier {
         !self.refused.is_empty() && !self.reserve.in_use.get()
     }
 
-    /// Sees to the fibers for which there was no stack. Called on the root. True if one is ready now.
+    /// Starts or ends the fibers for which there was no stack. Called on the root. Returns true if
+    /// one is ready.
     #[cold]
     pub(super) fn refuse_some(&self) -> bool {
         let mut any = false;
         for _ in 0..self.refused.len() {
             let Some(control) = self.refused.pop() else { break };
-            // SAFETY: what is in the list is unstarted, in no other queue and ours; blocks are never unmapped. This is
-            // the root.
+            // SAFETY: a fiber in the list is unstarted, in no other queue, and belongs to this
+            // carrier. Blocks are never unmapped. This is the root.
             unsafe {
                 if let Some(context) = self.start_or_refuse(&*control) {
                     (*control).context.set(context);
@@ -90,38 +94,40 @@ impl Carrier {
         any
     }
 
-    /// Where a fiber begins for which there was no stack: in its closure after all, or in its end. `None` if it has
-    /// ended, or is in the list again because another one has the reserve.
+    /// Returns the context of a fiber for which there was no stack: in its closure after all, or in
+    /// its end. Returns `None` if the fiber has ended, or is in the list again because another
+    /// fiber has the reserve.
     ///
     /// # Safety
-    /// The fiber is unstarted, in no queue and the caller's, which is the root.
+    /// The fiber is unstarted, in no queue, and belongs to the caller, which is the root.
     #[cold]
     pub(super) unsafe fn start_or_refuse(&self, control: &Control) -> Option<Context> {
-        // The warm stacks that the carrier keeps may be what is missing.
+        // Giving back the carrier's warm stacks may free a stack for the fiber.
         launch::drop_spare(self);
         // SAFETY: this is the carrier's thread.
         if let Some(stacks) = unsafe { (*self.stacks.get()).as_ref() } {
             stacks.flush();
         }
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller owns the fiber and runs on this carrier.
         match unsafe { launch::try_start(self, control) } {
             Ok(context) => Some(context),
             Err(_) if self.reserve.in_use.get() => {
-                // SAFETY: in no queue, so its link is free.
+                // SAFETY: the fiber is in no queue, so its link is free.
                 unsafe { self.refused.push(control) };
                 None
             }
-            // SAFETY: as the caller promised.
+            // SAFETY: the caller owns the fiber, which is in no queue, and the reserve is free.
             Err(error) => unsafe { self.refuse(control, error) },
         }
     }
 
-    /// Has a fiber end that cannot be given a stack: returns where it does so, or `None` if it has ended here.
+    /// Ends a fiber that cannot get a stack. Returns the context in which it ends, or `None` if it
+    /// has ended already.
     ///
     /// # Safety
     /// As for [`start_or_refuse`](Self::start_or_refuse). The reserve is not in use.
     unsafe fn refuse(&self, control: &Control, error: io::Error) -> Option<Context> {
-        // It stays here, whatever it was made for.
+        // The fiber ends here, also if it was migratable.
         control.clear_flags(Flags::MIGRATABLE);
         launch::bind(self, control);
         let again = if control.flags().has(Flags::RECURRING) { " again" } else { "" };
@@ -129,7 +135,7 @@ impl Carrier {
         if let Some(extra) = control.extra()
             && let Some(end) = extra.scope_end.get()
         {
-            // SAFETY: the scope waits for the fiber to be gone.
+            // SAFETY: the scope does not return before the fiber is gone.
             unsafe { (end.failed)(extra.scope.get()) };
         }
         let Some(stack) = self.reserve.stack.take() else {
@@ -142,15 +148,16 @@ impl Carrier {
         };
         self.reserve.in_use.set(true);
         self.reserve.error.set(Some(error));
-        // SAFETY: the stack is ours and unused; the fiber has no other context.
+        // SAFETY: the reserve stack is ours and unused, and the fiber has no other context.
         Some(unsafe { launch::prepare_on(stack, control, enter, Use::Reserve(self)) })
     }
 }
 
-/// The only function of a refused fiber: it ends.
+/// The only function of a refused fiber, which ends it.
 unsafe extern "C-unwind" fn enter(first: *mut (), second: usize, record: *mut Record) -> ! {
-    // SAFETY: called by the trampoline with the words of a switch to a context that `refuse` made. The closure was
-    // stored when the fiber was made. The fiber is bound to its carrier, also if the destructor of the closure waits.
+    // SAFETY: the trampoline passes the words of a switch to a context that `refuse` made. The
+    // closure was stored when the fiber was made. The fiber is bound to its carrier, even if the
+    // closure's destructor waits.
     unsafe {
         let arrival = Arrival::begin(first, second);
         let launch = record.cast::<Launch>();
@@ -161,7 +168,7 @@ unsafe extern "C-unwind" fn enter(first: *mut (), second: usize, record: *mut Re
         me.set_flags(Flags::MASKED);
         (me.vtable.get().refuse)(me, Box::new(error));
         launch::finish(carrier, me);
-        // The block may serve another fiber from here on.
+        // From here on the block may serve another fiber.
         carrier.set_current(&carrier.root);
         let to = launch::depart(carrier, &*carrier.next());
         context::exit(to, dispatch::ended(launch.cast()))
