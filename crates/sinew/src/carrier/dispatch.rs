@@ -1,10 +1,13 @@
-//! From one fiber straight into the next.
+//! Switches from one fiber straight to the next.
 //!
-//! The decision is made on the stack of the fiber that stops, and the switch goes to the one that
-//! is next; the carrier's own stack is entered only when there is nothing to run.
+//! The fiber that stops decides on its own stack what runs next, and switches there. The carrier's
+//! own stack is entered only when no fiber is ready.
 //!
-//! What the next one finds to do for the one before is a closed set: note where it stopped, take
-//! its stack back if it has ended, let others resume it if it is migratable. No user code is in it.
+//! The next context has a closed set of duties for the previous one: it notes where the previous
+//! context stopped, takes its stack back if its fiber has ended, and lets other carriers resume a
+//! migratable fiber. No user code is part of it.
+//!
+//! Next: `launch`, which starts and ends fibers, and `run`, the carrier's own loop.
 
 use super::{Carrier, Claimed, launch};
 use crate::fiber::{Control, Flags};
@@ -13,12 +16,12 @@ use crate::queue::Linked;
 use core::ptr;
 use sinew_context::context::{self, Arrival, Context};
 
-/// Lines of its stack that a fiber touches first when a wait is over: what was saved, and the frames
-/// up to the caller's.
+/// Cache lines of its stack that a fiber touches first after a wait: the saved registers, and the
+/// frames up to the caller's.
 const FRAMES: usize = 7;
 
 impl Carrier {
-    /// What runs next: the root, if there is nothing.
+    /// Returns the fiber that runs next, or the root if none is ready.
     #[inline(always)]
     pub(crate) fn next(&self) -> *const Control {
         let tick = self.tick.get() - 1;
@@ -47,11 +50,11 @@ impl Carrier {
         }
     }
 
-    /// Fetches what the dispatch after the next will need: the block of the one after the next, and
-    /// so many lines of the stack of the next, whose block was fetched a dispatch ago.
+    /// Prefetches for the following dispatches: the block of the fiber after `ahead`, and `lines`
+    /// cache lines of the stack of `ahead`, whose block was prefetched one dispatch earlier.
     #[inline(always)]
     fn look_ahead(&self, ahead: *const Control, lines: usize) {
-        // SAFETY: what is in the list is ours. The link of the last one is stale, and only a hint.
+        // SAFETY: fibers in the list are ours. The link of the last one is stale, and only a hint.
         unsafe {
             prefetch((*ahead).link().load(Ordering::Relaxed).cast());
             if let Some(context) = (*ahead).context.get() {
@@ -61,11 +64,13 @@ impl Carrier {
         }
     }
 
-    /// Fetches what the next fibers will need that have rested, perhaps for long: of the next one what it has
-    /// captured, of the one after it what leads there, and so on. More would be gone again before it is needed.
+    /// Prefetches for the next fibers, which may have rested for long: the captured values of the
+    /// next one, the `Extra` of the second, and the block of the third. Anything more would leave
+    /// the cache again before it is needed.
     #[inline(never)]
     fn look_ahead_of_unstarted(&self) {
-        // SAFETY: this is the owner's thread. Others may have the fibers, but blocks are never unmapped.
+        // SAFETY: this is the owner's thread. Thieves may own the fibers by now, but blocks are
+        // never unmapped.
         unsafe {
             let [next, second, third] = self.deque.oldest::<3>().map(|fiber| fiber.as_ref());
             next.inspect(|fiber| fiber.fetch_captured());
@@ -74,7 +79,7 @@ impl Carrier {
         }
     }
 
-    /// What runs next when no started fiber is ready here.
+    /// Returns the fiber that runs next when no started fiber is ready in `ready`.
     #[inline(never)]
     fn next_elsewhere(&self) -> *const Control {
         if !self.inbox.is_empty() {
@@ -89,12 +94,12 @@ impl Carrier {
         self.next_shared().unwrap_or(&self.root)
     }
 
-    /// Where the root goes on.
+    /// Returns the context in which the root goes on.
     pub(super) fn root_context(&self) -> Context {
         self.root.context.get().expect("the root has run before any fiber")
     }
 
-    /// Takes one of the fibers that might run anywhere.
+    /// Takes a fiber that may run on any carrier: from the deque, or from outside.
     #[inline]
     pub(super) fn next_shared(&self) -> Option<*const Control> {
         let taken = if self.depth_first.get() {
@@ -112,36 +117,36 @@ impl Carrier {
         }
     }
 
-    /// Checks that what was taken out of a deque can be resumed: that a migratable fiber has left
-    /// the stack on which it was published, a few instructions before it switches.
+    /// Checks that a fiber from a deque can be resumed: a migratable fiber may still be on the
+    /// stack on which it was published, a few instructions before its switch.
     ///
-    /// If it has not, only the root waits for it. A fiber that waited on its own stack might wait
-    /// for one that waits for it: it puts the other one back and lets the root decide.
+    /// If it is, only the root waits for it. A fiber that waited on its own stack might wait for
+    /// one that waits for it. So a fiber puts the other one back, and lets the root decide.
     #[inline(always)]
     pub(super) fn admit(&self, next: *const Control) -> Option<*const Control> {
         #[cfg(sinew_force_migration)]
         if self.passes_on(next) {
             return None;
         }
-        // SAFETY: what was in a deque is alive, and ours.
+        // SAFETY: a fiber from a deque is alive, and ours.
         if unsafe { (*next).has_left_stack() } || ptr::eq(next, self.current()) {
             return Some(next);
         }
         self.admit_later(next)
     }
 
-    /// Gives a started fiber to whoever comes first every other time, for tests: it should not
-    /// matter where it goes on.
+    /// Gives every other started fiber to another carrier, for tests: it must not matter where a
+    /// fiber goes on.
     #[cfg(sinew_force_migration)]
     fn passes_on(&self, next: *const Control) -> bool {
-        // SAFETY: what was in a deque is alive, and ours.
+        // SAFETY: a fiber from a deque is alive, and ours.
         let next = unsafe { &*next };
         let crew = self.crew();
         let started = next.life.marks() & crate::fiber::life::STARTED != 0;
         let here = started && ptr::eq(next.carrier(), self);
         let pass = here && crew.carriers.len() > 1 && self.random().is_multiple_of(2);
         if pass {
-            // SAFETY: in no queue.
+            // SAFETY: the fiber was taken out of the deque and is in no other queue.
             unsafe { crew.inject(next) };
         }
         pass
@@ -150,7 +155,7 @@ impl Carrier {
     #[cold]
     #[inline(never)]
     fn admit_later(&self, next: *const Control) -> Option<*const Control> {
-        // SAFETY: as in `admit`; this is the owner's thread.
+        // SAFETY: the fiber from the deque is alive and ours, and this is the owner's thread.
         unsafe {
             if !ptr::eq(self.current(), &self.root) {
                 self.deque.push(next);
@@ -163,7 +168,7 @@ impl Carrier {
 
     pub(super) fn oldest_shared(&self) -> Option<*const Control> {
         let next = self.take_oldest_shared()?;
-        // SAFETY: what was in a deque is alive, and ours.
+        // SAFETY: a fiber from a deque is alive, and ours.
         if unsafe { (*next).flags() }.has(Flags::RECURRING) {
             self.look_ahead_of_unstarted();
         }
@@ -173,7 +178,7 @@ impl Carrier {
     fn take_oldest_shared(&self) -> Option<*const Control> {
         use crate::queue::Steal;
         if self.crew().carriers.len() == 1 {
-            // SAFETY: this is the owner's thread, and there are no thieves.
+            // SAFETY: this is the owner's thread, and a crew of one carrier has no thieves.
             return unsafe { self.deque.pop_oldest() };
         }
         loop {
@@ -199,32 +204,32 @@ fn await_left(control: &Control) {
     }
 }
 
-/// Stops `me` and runs what is next; returns when `me` is dispatched again.
+/// Stops `me` and runs the next fiber. Returns when `me` is dispatched again.
 ///
 /// # Safety
-/// `me` runs on `carrier`, and is in a queue of it or registered with whoever will wake it.
+/// `me` runs on `carrier`, and is in one of its queues or registered with its waker.
 #[inline(always)]
 pub(crate) unsafe fn suspend(carrier: &Carrier, me: &Control) {
     let next = carrier.next();
     if ptr::eq(next, me) {
-        // Woken before it stopped.
+        // The fiber was woken before it stopped.
         return;
     }
     // SAFETY: `next` was taken out of a queue, so it is suspended or unstarted, and ours.
     unsafe { go(carrier, me, &*next) };
 }
 
-/// The same, but `newest`, which has not started, is next if it is the newest in the deque and this
-/// is not at the cost of others. It is taken out of there, where anybody may have it, when nothing
-/// can come before it.
+/// Stops `me` and runs `newest`, an unstarted fiber, if it is the youngest in the deque and no
+/// other fiber loses a turn. Otherwise does as [`suspend`]. `newest` is in the deque, where thieves
+/// may take it, so it is popped only when nothing can come before it.
 ///
 /// # Safety
-/// As for `suspend`.
+/// As for [`suspend`].
 #[inline(always)]
 pub(crate) unsafe fn suspend_for(carrier: &Carrier, me: &Control, newest: &Control) {
     let tick = carrier.tick.get() - 1;
     let alone = carrier.ready.is_empty();
-    // SAFETY: this is the owner's thread; what is popped is unstarted, and ours.
+    // SAFETY: this is the owner's thread, and a popped fiber is unstarted and ours.
     unsafe {
         if tick == 0
             || !carrier.slot.get().is_null()
@@ -241,14 +246,14 @@ pub(crate) unsafe fn suspend_for(carrier: &Carrier, me: &Control, newest: &Contr
     }
 }
 
-/// Puts `me` behind the ready fibers and runs what is next; returns when `me` is dispatched again.
+/// Puts `me` behind the ready fibers and runs the next one. Returns when `me` is dispatched again.
 ///
 /// # Safety
 /// `me` runs on `carrier`, is in no queue, and is not migratable.
 #[inline(always)]
 pub(crate) unsafe fn go_behind(carrier: &Carrier, me: &Control) {
     let tick = carrier.tick.get() - 1;
-    // SAFETY: as the caller promised.
+    // SAFETY: `me` is in no queue, so its link is free. A fiber from `ready` is ours to run.
     unsafe {
         if tick == 0 || !carrier.slot.get().is_null() {
             return go_behind_slowly(carrier, me);
@@ -262,7 +267,7 @@ pub(crate) unsafe fn go_behind(carrier: &Carrier, me: &Control) {
         if len >= MANY {
             carrier.look_ahead(carrier.ready.first(), 1);
         }
-        // Nobody who may move is in the list: those are published.
+        // `ready` holds no migratable fibers: those are published.
         match next.context.get() {
             Some(to) => switch(carrier, me, (next, to), message_of(me, false)),
             None => go_and_start(carrier, me, next),
@@ -270,12 +275,12 @@ pub(crate) unsafe fn go_behind(carrier: &Carrier, me: &Control) {
     }
 }
 
-/// From how many ready fibers on it pays to fetch them ahead.
+/// The number of ready fibers from which on prefetching pays.
 const MANY: usize = 4;
 
 #[inline(never)]
 unsafe fn go_behind_slowly(carrier: &Carrier, me: &Control) {
-    // SAFETY: as the caller of `go_behind` promised.
+    // SAFETY: `me` runs on `carrier` and is in no queue, as the caller of `go_behind` promised.
     unsafe {
         carrier.ready.push(me);
         suspend(carrier, me);
@@ -284,49 +289,50 @@ unsafe fn go_behind_slowly(carrier: &Carrier, me: &Control) {
 
 #[inline(never)]
 unsafe fn go_and_start(carrier: &Carrier, me: &Control, next: &Control) {
-    // SAFETY: as the caller of `go` promised.
+    // SAFETY: `me` runs on `carrier`, and `next` is ours to run.
     unsafe { go(carrier, me, next) };
 }
 
-/// Goes on in a migratable fiber on this thread, which is no carrier, until it leaves again; then
-/// gives it to its crew. `here` stands for the thread.
+/// Runs a migratable fiber on this thread, which is no carrier, until the fiber leaves; then gives
+/// it to its crew. `here` stands for the thread.
 ///
 /// # Safety
 /// The caller has claimed the fiber's wait.
 pub(crate) unsafe fn ride(claimed: Claimed, here: &Control) {
-    // SAFETY: the fiber is ours; its carrier is the one where it waited, which lives for ever.
+    // SAFETY: the claim makes the fiber ours. Its carrier is the one where it waited, and carriers
+    // are never freed.
     unsafe {
         let fiber = &*claimed.control();
         await_left(fiber);
         fiber.set_flags(Flags::ON_STACK);
         let to = fiber.context.get().expect("a fiber that waits has a context");
         arrive(here, context::switch_with(to, message_of(here, false), 0));
-        // Once it is published it may end, and its runtime with it.
+        // Keep the crew: once the fiber is published, it may end, and its runtime with it.
         let crew = (*fiber.carrier()).crew_counted();
         crew.inject(fiber);
     }
 }
 
-/// Leaves a thread that is no carrier; returns when a carrier dispatches the fiber.
+/// Leaves a thread that is no carrier. Returns when a carrier dispatches the fiber.
 ///
 /// # Safety
-/// `me` was brought to this thread by [`ride`], with `here`.
+/// [`ride`] brought `me` to this thread, with `here`.
 pub(crate) unsafe fn leave_thread(me: &Control, here: &Control) {
-    // SAFETY: as the caller promised. The thread gives the fiber to its crew when it has arrived.
+    // SAFETY: `here` is suspended in `ride`, which gives the fiber to its crew when it goes on.
     unsafe {
         let to = here.context.get().expect("it has suspended itself to go on in the fiber");
         arrive(me, context::switch_with(to, message_of(me, true), 0));
     }
 }
 
-/// Switches from `me` to `next`; returns when somebody switches back to `me`.
+/// Switches from `me` to `next`. Returns when another context switches back to `me`.
 ///
 /// # Safety
-/// `me` runs on `carrier`; `next` is suspended or unstarted, and nobody else will run it.
+/// `me` runs on `carrier`. `next` is suspended or unstarted, and only the caller may run it.
 #[inline(always)]
 pub(crate) unsafe fn go(carrier: &Carrier, me: &Control, next: &Control) {
     let message = message_of(me, me.flags().has(Flags::MIGRATABLE));
-    // SAFETY: `next` is ours to run, as the caller promised.
+    // SAFETY: `next` is suspended or unstarted, and only the caller may run it.
     unsafe {
         let to = match next.context.get() {
             Some(context) => {
@@ -338,7 +344,7 @@ pub(crate) unsafe fn go(carrier: &Carrier, me: &Control, next: &Control) {
             None => match launch::start(carrier, next) {
                 Some(context) => context,
                 None if me.flags().has(Flags::ROOT) => return,
-                // There was no stack; the root tells whoever waits for it.
+                // There is no stack. The root ends the fiber, which wakes its joiner.
                 None => {
                     let root = (&carrier.root, carrier.root_context());
                     return switch(carrier, me, root, message);
@@ -349,7 +355,7 @@ pub(crate) unsafe fn go(carrier: &Carrier, me: &Control, next: &Control) {
     }
 }
 
-/// Notes that a migratable fiber is about to run here.
+/// Records that a migratable fiber is about to run on this carrier.
 #[cold]
 #[inline(never)]
 pub(super) fn moved(carrier: &Carrier, next: &Control) {
@@ -357,14 +363,14 @@ pub(super) fn moved(carrier: &Carrier, next: &Control) {
     next.set_flags(Flags::ON_STACK);
 }
 
-/// Makes `next` the current one and goes on in its context.
+/// Makes `next` the current fiber and goes on in its context.
 ///
-/// The one who leaves says in the message who it is, so that whoever arrives has in a register what
-/// it would else have to read through its own frame: what is read there has to wait until the stack
+/// The message names the context that leaves, so the context that arrives has this in a register.
+/// Otherwise it would read it through its own frame, and such a read has to wait until the stack
 /// pointer has come from memory.
 ///
 /// # Safety
-/// As for `go`; `next` comes with its context, and the message is that of `me`.
+/// As for `go`. `to` is the context of `next`, and `message` is the message of `me`.
 #[inline(always)]
 pub(super) unsafe fn switch(
     carrier: &Carrier,
@@ -373,46 +379,47 @@ pub(super) unsafe fn switch(
     message: usize,
 ) {
     carrier.set_current(next);
-    // SAFETY: as the caller promised.
+    // SAFETY: only the caller may run `next`, and `to` is its context.
     unsafe { arrive(me, context::switch_with(to, message, 0)) };
 }
 
-/// Messages are the address of a block or of a launch, with one of these in the bits that alignment
-/// leaves: a migratable fiber has stopped; a launch has exited, or rests.
+/// A message is the address of a block or of a launch, with its kind in the two lowest bits, which
+/// alignment leaves free. Zero: a bound fiber has stopped. `MOVES`: a migratable fiber has stopped.
+/// `ENDED`: a launch has exited. `RESTS`: a launch rests.
 const KIND: usize = 0b11;
 const MOVES: usize = 0b01;
 const ENDED: usize = 0b10;
 const RESTS: usize = 0b11;
 
-/// The message of a fiber that stops.
+/// Returns the message of a fiber that stops.
 #[inline(always)]
 pub(super) fn message_of(me: &Control, moves: bool) -> usize {
     ptr::from_ref(me).expose_provenance() | if moves { MOVES } else { 0 }
 }
 
-/// The message of a launch that exits, and whose stack is to be taken back.
+/// Returns the message of a launch that exits, so that its stack is taken back.
 pub(super) fn ended(launch: *mut ()) -> usize {
     launch.expose_provenance() | ENDED
 }
 
-/// The message of a launch that waits for the next fiber.
+/// Returns the message of a launch that rests until the next fiber.
 pub(super) fn rests(launch: *mut ()) -> usize {
     launch.expose_provenance() | RESTS
 }
 
-/// What a context does first when it runs: it sees to the one before.
+/// Handles the message of the previous context. Every context does this first when it runs.
 ///
 /// # Safety
 /// `me` has just been switched to, and its carrier field is right.
 #[inline(always)]
 pub(super) unsafe fn arrive(me: &Control, arrival: Arrival) {
     let message = arrival.word();
-    // SAFETY: every switch between fibers sends such a message. Carriers live for ever; the field is
-    // read after the switch: a migratable fiber may be on another one than before.
+    // SAFETY: every switch between fibers sends such a message. Carriers are never freed. The
+    // carrier field is read after the switch, because a migratable fiber may have moved.
     unsafe {
         let address = message & !KIND;
         let before = ptr::with_exposed_provenance::<Control>(address);
-        // Not one of four: that would be a jump through a table.
+        // The most frequent kind is tested alone: a match of all four would become a jump table.
         if message & KIND == 0 {
             return (*before).context.set(arrival.from_suspended());
         }
