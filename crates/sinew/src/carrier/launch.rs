@@ -1,20 +1,23 @@
 //! How a fiber begins and ends.
 //!
-//! A stack is attached when the fiber first runs: [`start`] writes a [`Launch`] to its top, and the
-//! context that begins in [`enter`]. When the fiber has ended, `enter` looks for the next; if that
-//! one is unstarted and wants an ordinary stack, it runs on this one at once, without a switch: ten
-//! thousand small fibers use one warm stack. Otherwise `enter` leaves for the next one. It *rests*,
-//! as the carrier's spare, until a fiber is to be started on its stack; if the carrier has a spare
-//! already it exits, and the next one gives the stack back: no stack is freed by code that runs on
-//! it.
+//! A fiber gets its stack when it first runs: [`start`] writes a [`Launch`] to the top of the
+//! stack, and a context that begins in [`enter`]. When the fiber has ended, `enter` looks for the
+//! next one. If that fiber is unstarted and wants an ordinary stack, it runs on this stack at once,
+//! without a switch: ten thousand small fibers use one warm stack. Otherwise `enter` leaves for the
+//! next fiber. The launch then *rests*, as the carrier's spare, until a fiber starts on its stack.
+//! If the carrier already has a spare, the launch exits, and the next context gives the stack back:
+//! no stack is freed by code that runs on it.
 //!
-//! The end of a fiber, in order: its locals are dropped, its result stored, or dropped if nobody
-//! will take it; one exchange marks it finished and drops the runtime's reference; then whoever
-//! waits for it is woken. After the exchange the block may be anybody's.
+//! The end of a fiber, in order:
 //!
-//! A fiber that *rests* gives up its stack in the same way, and is unstarted again: whoever submits it
-//! next may do so on another thread before this one has left the stack, on which there is nothing of
-//! it any more. README.md of `reactor` says why no cancellation is missed.
+//! 1. Its locals are dropped. Its result is stored, or dropped if the handle is detached.
+//! 2. One exchange marks the fiber finished and drops the runtime's reference. From here on the
+//!    block may serve another fiber.
+//! 3. The joiner and the watchers are woken.
+//!
+//! A fiber that *rests* gives up its stack in the same way, and is unstarted again. Another thread
+//! may submit it and run it before this thread has left the stack, on which nothing of the fiber is
+//! left. README.md of `reactor` says why no cancellation is missed.
 
 use super::Carrier;
 use super::dispatch;
@@ -33,74 +36,75 @@ use std::io;
 /// What the stack of a launch is used for.
 #[derive(Clone, Copy)]
 pub(super) enum Use {
-    /// The next fiber may run on it, and the carrier may keep it as its spare.
+    /// Any fiber may run on it next, and the carrier may keep it as its spare.
     Ordinary,
-    /// It was made for one fiber: one that may move, or has a size of its own.
+    /// It was made for one fiber, which may move or has a stack size of its own.
     Own,
     /// It is the reserve of this carrier.
     Reserve(*const Carrier),
 }
 
-/// What lies at the top of a fiber's stack.
+/// The record at the top of a fiber's stack.
 #[repr(C)]
 pub(super) struct Launch {
     record: Record,
     stack: ManuallyDrop<Stack>,
-    /// The fiber that runs on the stack; the carrier's root if it shall exit.
+    /// The fiber that runs on the stack. If it is the carrier's root, the launch shall exit.
     control: Cell<*const Control>,
-    /// Where it goes on when it rests.
+    /// The context in which a resting launch goes on.
     context: Cell<Option<Context>>,
     used_as: Use,
 }
 
 impl Launch {
-    /// The fiber that runs on the stack.
+    /// Returns the fiber that runs on the stack.
     ///
     /// # Safety
     /// The launch is complete, and its stack has not been given back.
     pub(super) unsafe fn control(launch: *const Launch) -> *const Control {
-        // SAFETY: as the caller promised.
+        // SAFETY: the launch is complete, and its stack still exists.
         unsafe { (*launch).control.get() }
     }
 }
 
-/// What a look from outside finds on a stack.
+/// The result of looking at a stack from outside.
 pub(crate) struct Seen {
-    /// The address of the block of the fiber that runs on the stack, or was the last to run there.
+    /// The address of the block of the fiber that runs, or was the last to run, on the stack.
     pub(crate) block: usize,
     /// The frames of the fiber lie below this address.
     pub(crate) base: usize,
 }
 
-/// Looks at a stack from outside. `None` if the stack was last used for something else than a fiber of a runtime, or
-/// cannot be read.
+/// Looks at a stack from outside. Returns `None` if the stack was last used for anything but a
+/// fiber of a runtime, or cannot be read.
 pub(crate) fn look_at(stack: &Found, read: impl Fn(usize) -> Option<usize>) -> Option<Seen> {
-    /// What `prepare` lays out, where the frames of the trampoline and of [`enter`] are later.
+    /// Bytes that `prepare` lays out, where the frames of the trampoline and of [`enter`] are
+    /// later.
     const FIRST_FRAME: usize = 32;
     let launch = stack.top() - size_of::<Launch>();
     let launch = launch - launch % 16;
-    // A record begins with its function.
+    // A record begins with the address of its entry function.
     let entry: context::Entry = enter;
     (read(launch)? == entry as usize).then_some(())?;
     let block = read(launch + core::mem::offset_of!(Launch, control))?;
     Some(Seen { block, base: launch - stack.stagger() - FIRST_FRAME })
 }
 
-/// What a fiber whose stack is shared with the fibers after it must not have.
+/// Flags of fibers that cannot share their stack with the fibers after them.
 const OWN_STACK: Flags = Flags(Flags::MIGRATABLE.0 | Flags::SIZED.0);
 
-/// Gives an unstarted fiber a stack, and binds it to this carrier. `None` if there is no stack; the
-/// root will see to it then (`refusal`).
+/// Gives an unstarted fiber a stack, and binds it to this carrier. Returns `None` if there is no
+/// stack. Then the root starts or ends the fiber (`refusal`).
 ///
 /// # Safety
 /// The caller runs on `carrier` and has taken the fiber out of its queue.
 #[inline(always)]
 pub(super) unsafe fn start(carrier: &Carrier, control: &Control) -> Option<Context> {
-    // SAFETY: as the caller promised.
+    // SAFETY: the caller runs on `carrier` and owns the fiber.
     match unsafe { try_start(carrier, control) } {
         Ok(context) => Some(context),
         Err(_) => {
-            // SAFETY: taken out of its queue, so its link is free.
+            // SAFETY: the fiber was taken out of its queue, so its link is free.
             unsafe { carrier.refused.push(control) };
             None
         }
@@ -110,7 +114,7 @@ pub(super) unsafe fn start(carrier: &Carrier, control: &Control) -> Option<Conte
 /// Gives an unstarted fiber a stack, and binds it to this carrier.
 ///
 /// # Errors
-/// If there is no stack: the fiber is as it was.
+/// If there is no stack. Then the fiber is unchanged.
 ///
 /// # Safety
 /// As for [`start`].
@@ -118,12 +122,12 @@ pub(super) unsafe fn start(carrier: &Carrier, control: &Control) -> Option<Conte
 pub(super) unsafe fn try_start(carrier: &Carrier, control: &Control) -> io::Result<Context> {
     let spare = carrier.spare.get().cast::<Launch>();
     if spare.is_null() || control.flags().has(OWN_STACK) {
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller runs on `carrier` and owns the fiber.
         return unsafe { start_on_new_stack(carrier, control) };
     }
     carrier.spare.set(ptr::null_mut());
     bind(carrier, control);
-    // SAFETY: the spare is a launch that rests, in a context.
+    // SAFETY: the spare is a launch that rests in a context.
     unsafe {
         (*spare).control.set(control);
         Ok((*spare).context.get().expect("a launch rests in a context"))
@@ -132,7 +136,7 @@ pub(super) unsafe fn try_start(carrier: &Carrier, control: &Control) -> io::Resu
 
 #[inline(never)]
 unsafe fn start_on_new_stack(carrier: &Carrier, control: &Control) -> io::Result<Context> {
-    // SAFETY: as the caller of `start` promised.
+    // SAFETY: the caller runs on `carrier`.
     let stack = unsafe { stack_for(carrier, control) }?;
     bind(carrier, control);
     let used_as = if control.flags().has(OWN_STACK) { Use::Own } else { Use::Ordinary };
@@ -143,7 +147,7 @@ unsafe fn start_on_new_stack(carrier: &Carrier, control: &Control) -> io::Result
 /// Writes a launch to the top of a stack, for a fiber that begins in `entry`.
 ///
 /// # Safety
-/// The stack is the caller's, and nothing uses it.
+/// The stack belongs to the caller, and nothing uses it.
 pub(super) unsafe fn prepare_on(
     stack: Stack,
     control: &Control,
@@ -152,8 +156,8 @@ pub(super) unsafe fn prepare_on(
 ) -> Context {
     let launch = stack.top().as_ptr().wrapping_sub(size_of::<Launch>());
     let launch = launch.wrapping_sub(launch.addr() % 16).cast::<Launch>();
-    // SAFETY: the smallest stack has room for all of this; it is ours and unused. The record stays
-    // until `take_back`.
+    // SAFETY: the stack is ours and unused, and the smallest stack has room for all of this. The
+    // record stays until `take_back`.
     unsafe {
         launch.write(Launch {
             record: Record::new(entry),
@@ -171,7 +175,7 @@ pub(super) unsafe fn prepare_on(
 /// # Safety
 /// The launch is complete, and nothing else on its stack is in use.
 unsafe fn prepare(launch: *mut Launch) -> Context {
-    // SAFETY: as the caller promised.
+    // SAFETY: the launch is complete, and the memory below it is unused.
     unsafe {
         let stack = &(*launch).stack;
         let bounds = (stack.low().as_ptr(), stack.high().as_ptr());
@@ -206,14 +210,14 @@ pub(super) fn bind(carrier: &Carrier, control: &Control) {
     if control.flags().has(Flags::MIGRATABLE) {
         control.set_flags(Flags::ON_STACK);
     }
-    // Who cancels an unstarted fiber sets its mark and leaves the rest to us: either we see the
-    // mark here, or it sees that the fiber has started.
+    // A canceller of an unstarted fiber only sets the mark. Either `run` sees the mark, or the
+    // canceller sees that the fiber has started.
     control.life.set(STARTED);
 }
 
 /// The first function of every stack.
 unsafe extern "C-unwind" fn enter(first: *mut (), second: usize, record: *mut Record) -> ! {
-    // SAFETY: called by the trampoline with the words of a switch to a context that `start` made.
+    // SAFETY: the trampoline passes the words of a switch to a context that `start` made.
     unsafe {
         let arrival = Arrival::begin(first, second);
         let launch = record.cast::<Launch>();
@@ -223,7 +227,7 @@ unsafe extern "C-unwind" fn enter(first: *mut (), second: usize, record: *mut Re
             run(me);
             let shared = !me.flags().has(OWN_STACK);
             if !shared {
-                // It stays where it is from here on.
+                // From here on the fiber stays on this carrier.
                 me.clear_flags(Flags::MIGRATABLE);
             }
             let carrier = &*me.carrier();
@@ -232,7 +236,7 @@ unsafe extern "C-unwind" fn enter(first: *mut (), second: usize, record: *mut Re
             } else {
                 finish(carrier, me);
             }
-            // The block is not ours any more, and may be anybody's.
+            // The block is not ours any more, and may serve another fiber.
             carrier.set_current(&carrier.root);
             let next = &*carrier.next();
             if shared && next.context.get().is_none() && !next.flags().has(OWN_STACK) {
@@ -257,14 +261,14 @@ unsafe extern "C-unwind" fn enter(first: *mut (), second: usize, record: *mut Re
     }
 }
 
-/// Makes `next`, which has been taken out of its queue, the running fiber; returns where it goes on. That is the root
-/// if there is no stack for it.
+/// Makes `next`, which was taken out of its queue, the current fiber, and returns its context. If
+/// there is no stack for it, makes the root current and returns the root's context.
 ///
 /// # Safety
 /// The caller runs on `carrier`, and leaves for the context at once.
 #[inline(always)]
 pub(super) unsafe fn depart(carrier: &Carrier, next: &Control) -> Context {
-    // SAFETY: as the caller promised.
+    // SAFETY: the caller runs on `carrier` and owns `next`.
     let begun = next.context.get().or_else(|| unsafe { start(carrier, next) });
     let (next, to) = match begun {
         Some(context) => (next, context),
@@ -277,14 +281,14 @@ pub(super) unsafe fn depart(carrier: &Carrier, next: &Control) -> Context {
     to
 }
 
-/// Runs the closure of a fiber, unless it was cancelled before it began.
+/// Runs the closure of a fiber, unless the fiber was cancelled before it began.
 #[inline(always)]
 unsafe fn run(me: &Control) {
     let closing = || {
-        // SAFETY: a fiber that runs has a carrier.
+        // SAFETY: a running fiber has a carrier.
         unsafe { (*me.carrier()).crew() }.phase() != super::crew::Phase::Open
     };
-    // SAFETY: the closure was stored when the fiber was made, and nobody else takes it.
+    // SAFETY: the closure was stored when the fiber was made, and only this call takes it.
     unsafe {
         if me.life.marks() & CANCELLED != 0 || closing() {
             me.life.set(CANCELLED);
@@ -296,60 +300,61 @@ unsafe fn run(me: &Control) {
     }
 }
 
-/// Makes a fiber unstarted again, and has it kept until it is to run.
+/// Makes a fiber unstarted again, and hands it to the layer that keeps it until it is to run.
 ///
 /// # Safety
-/// `me` runs, its closure has said that it rests, and nothing of the user's is left on its stack.
+/// `me` runs, its closure has said that it rests, and no user value is left on its stack.
 #[inline(never)]
 unsafe fn rest(me: &'static Control) {
-    // What it does from here on is not to be cut short.
+    // Cancellation must not cut the following steps short.
     me.set_flags(Flags::MASKED);
-    // It may run on another thread next time, where its locals must not go.
+    // The fiber may run on another thread next time, where its locals must not go.
     drop_rest(me);
-    // SAFETY: it runs, so it has a carrier, which this is.
+    // SAFETY: the fiber runs, so it has a carrier, and this is the carrier's thread.
     unsafe { (*me.carrier()).forget_unless_observed(me) };
     me.reset_flags();
-    // Who cancels it from now on finds it unstarted; who has done so before is heard when it starts.
+    // A canceller from now on finds the fiber unstarted. An earlier cancellation is seen when the
+    // fiber starts.
     me.life.clear(STARTED);
-    // SAFETY: as the caller promised; the fiber is ours until it is kept.
+    // SAFETY: the fiber is unstarted, and ours until the callee keeps it.
     unsafe { (me.vtable.get().rest)(me) };
 }
 
 /// Ends a fiber whose result is stored.
 ///
 /// # Safety
-/// `me` runs on `carrier`, and nothing of the user's is left on its stack.
+/// `me` runs on `carrier`, and no user value is left on its stack.
 #[inline(always)]
 pub(super) unsafe fn finish(carrier: &Carrier, me: &Control) {
     if me.extra().is_some() {
-        // SAFETY: as the caller promised.
+        // SAFETY: `me` runs on `carrier`, and its result is stored.
         return unsafe { finish_with_extra(carrier, me) };
     }
-    // SAFETY: as the caller promised.
+    // SAFETY: a running fiber has the runtime's reference, and its result is stored.
     if let Some((joiner, epoch)) = unsafe { end(me) } {
-        // SAFETY: blocks are never unmapped; if the joiner has left, the epoch matches nothing.
+        // SAFETY: blocks are never unmapped. If the joiner has left, the epoch matches no wait.
         wake_joiner(carrier, unsafe { &*joiner }, epoch);
     }
-    // Counted last: dropping the result may have waited, and the carrier must be there for it.
+    // Counted last: dropping the result may have waited, and the carrier must not end before.
     metrics::add(&carrier.counters.finished, 1);
 }
 
-/// The same for a fiber that may have locals or a scope.
+/// Ends a fiber that may have locals or a scope.
 #[inline(never)]
 unsafe fn finish_with_extra(carrier: &Carrier, me: &Control) {
-    // What it does from here on is not to be cut short.
+    // Cancellation must not cut the following steps short.
     me.set_flags(Flags::MASKED);
-    // SAFETY: as the caller promised.
+    // SAFETY: a running fiber has the runtime's reference, and its result is stored.
     unsafe { end_with_extra(me, |joiner, epoch| wake_joiner(carrier, joiner, epoch)) };
     metrics::add(&carrier.counters.finished, 1);
 }
 
-/// Ends a fiber that never reached a carrier, or a thread; its result is stored.
+/// Ends a thread's proxy, or a fiber that never reached a carrier. The result is stored.
 ///
 /// # Safety
-/// The fiber is the caller's.
+/// The caller owns the fiber.
 pub(crate) unsafe fn finish_outside(me: &Control) {
-    // SAFETY: as the caller promised.
+    // SAFETY: the caller owns the fiber, and with it the runtime's reference.
     unsafe {
         end_with_extra(me, |joiner, epoch| {
             super::wake(joiner, epoch, Outcome::Notified);
@@ -357,15 +362,15 @@ pub(crate) unsafe fn finish_outside(me: &Control) {
     }
 }
 
-/// Drops what few fibers have, ends the fiber, and tells its joiner and its scope.
+/// Drops the fiber's locals and slots, ends the fiber, and tells its joiner and its scope.
 ///
 /// # Safety
-/// As for `end`.
+/// As for [`end`].
 unsafe fn end_with_extra(me: &Control, wake: impl FnOnce(&Control, Epoch)) {
     drop_rest(me);
     let scope = me.extra().and_then(|extra| Some((extra.scope.get(), extra.scope_end.take()?)));
-    // SAFETY: the scope waits for its children, so it is there until `gone` was called. Blocks are
-    // never unmapped; if the joiner has left, the epoch matches nothing.
+    // SAFETY: the scope does not return before `gone` was called. Blocks are never unmapped. If the
+    // joiner has left, the epoch matches no wait.
     unsafe {
         if let Some((scope, end)) = scope {
             (end.leave)(scope, me);
@@ -379,7 +384,8 @@ unsafe fn end_with_extra(me: &Control, wake: impl FnOnce(&Control, Epoch)) {
     }
 }
 
-/// Marks a fiber finished and gives up the runtime's reference; returns who waits in `join`.
+/// Marks a fiber finished and gives up the runtime's reference. Returns the joiner, if there is
+/// one.
 ///
 /// # Safety
 /// The caller has the runtime's reference, and the result is stored.
@@ -389,7 +395,7 @@ unsafe fn end(me: &Control) -> Option<(*const Control, Epoch)> {
     let mut polled = false;
     let (joiner, last) = me.life.finish(|marks| {
         if marks & (DETACHED | POLLED | WATCHED) != 0 {
-            // SAFETY: the fiber's own result, which nobody else will take.
+            // SAFETY: the result is stored, and a detached result is taken by no one else.
             unsafe { unusual_end(me, marks, &mut dropped, &mut polled) };
         }
         let joined = marks & JOINING != 0 || me.flags().has(Flags::JOINED_HERE);
@@ -406,13 +412,13 @@ unsafe fn end(me: &Control) -> Option<(*const Control, Epoch)> {
     joiner
 }
 
-/// Wakes the one that waits in `join`.
+/// Wakes the joiner.
 #[inline(always)]
 fn wake_joiner(carrier: &Carrier, joiner: &Control, epoch: Epoch) {
     if ptr::eq(joiner.carrier(), carrier) && !joiner.flags().has(Flags::NOT_ALONE) {
-        // As `wake_alone`: whoever waits in a join is registered nowhere else.
+        // As in `claim_alone`: a joiner is registered nowhere else.
         if joiner.wake.claim_alone(epoch, Outcome::Notified) {
-            // SAFETY: the claim succeeded, and this is its carrier's thread.
+            // SAFETY: the claim succeeded, and this is the thread of the joiner's carrier.
             unsafe { carrier.woken_here(joiner) };
         }
     } else {
@@ -420,17 +426,18 @@ fn wake_joiner(carrier: &Carrier, joiner: &Control, epoch: Epoch) {
     }
 }
 
-/// What a fiber does at its end for those who wait for it in other ways than by `join`: drops a
-/// result that nobody will take, and keeps its block until the rest has been told.
+/// Handles the rare marks at the end of a fiber: drops a detached result, and takes a reference to
+/// the block if a waker or watchers have to be told afterwards. `dropped` and `polled` keep it from
+/// doing either twice.
 #[cold]
 #[inline(never)]
 unsafe fn unusual_end(me: &Control, marks: u64, dropped: &mut bool, polled: &mut bool) {
     if marks & DETACHED != 0 && !*dropped {
         *dropped = true;
         me.set_flags(Flags::MASKED);
-        // SAFETY: as the caller promised.
+        // SAFETY: the result is stored, and `DETACHED` gives it to the fiber.
         unsafe { (me.vtable.get().drop_result)(me) };
-        // Its destructor may have made locals.
+        // The result's destructor may have made locals.
         drop_rest(me);
     }
     if marks & (POLLED | WATCHED) != 0 && !*polled {
@@ -460,14 +467,14 @@ pub(super) fn drop_rest(me: &Control) {
     }
 }
 
-/// Keeps the stack of a fiber that has ended for the next one.
+/// Keeps the launch of a fiber that has ended as the carrier's spare.
 ///
 /// # Safety
-/// `launch` is the message of a launch that rests in `context`, and has been taken over by nobody.
+/// `launch` is the message of a launch that rests in `context`, and no other code uses it.
 #[inline(always)]
 pub(super) unsafe fn keep(carrier: &Carrier, launch: usize, context: Context) {
     let launch = ptr::with_exposed_provenance_mut::<Launch>(launch);
-    // SAFETY: as the caller promised.
+    // SAFETY: the launch rests, so its memory is valid.
     unsafe { (*launch).context.set(Some(context)) };
     carrier.spare.set(launch.cast());
 }
@@ -475,12 +482,13 @@ pub(super) unsafe fn keep(carrier: &Carrier, launch: usize, context: Context) {
 /// Gives back the stack of a launch that has exited.
 ///
 /// # Safety
-/// `launch` is the message of an exit in `enter`, and this is done once.
+/// `launch` is the message of an exit in an `enter` function, and this is done once.
 #[inline(never)]
 pub(super) unsafe fn take_back(launch: usize) {
     let launch = ptr::with_exposed_provenance_mut::<Launch>(launch);
-    // SAFETY: nothing on that stack is in use. The `Stack` is moved out before its memory goes. Carriers live for
-    // ever; a fiber on the reserve is bound, so this is the carrier's thread.
+    // SAFETY: nothing on that stack is in use. The `Stack` is moved out before its memory goes.
+    // Carriers are never freed. A fiber on the reserve is bound, so this is the thread of the
+    // reserve's carrier.
     unsafe {
         context::retire(&raw mut (*launch).record);
         let used_as = (*launch).used_as;
@@ -499,7 +507,7 @@ pub(super) fn drop_spare(carrier: &Carrier) {
         return;
     }
     let root = &carrier.root;
-    // SAFETY: the spare rests; told to be the root, it exits to where we are.
+    // SAFETY: the spare rests. With the root as its fiber, it exits to here.
     unsafe {
         (*spare).control.set(root);
         if let Some(context) = (*spare).context.get() {
