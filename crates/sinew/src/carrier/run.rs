@@ -1,7 +1,7 @@
-//! The carrier's own loop, on its thread's own stack: entered when no fiber is ready.
+//! The carrier's own loop, on its thread's own stack. It runs when no fiber is ready.
 //!
-//! It looks at everything, then at the others' work, then sleeps. README.md of this folder has the
-//! protocol, and why nothing is missed.
+//! It looks at its own queues and duties, then searches the other carriers' work, then sleeps.
+//! README.md of this folder has the protocol, and the reason why nothing is missed.
 
 use super::crew::{Crew, Phase};
 use super::observe::Event;
@@ -17,20 +17,22 @@ use core::time::Duration;
 use sinew_context::stack::{StackCache, overflow};
 use std::sync::Arc;
 
-/// Rounds of looking around before a carrier sleeps, at most: some ten microseconds. Each time that
-/// it was in vain halves them for the next time; with the fewest it looks once.
+/// Most rounds of a search before a carrier sleeps: some ten microseconds. Each search that finds
+/// nothing halves the rounds of the next search.
 const ROUNDS: u32 = 64;
-/// A sleep that ended in less than this, in nanoseconds, was hardly worth it: waking up alone takes
-/// some tens of microseconds.
+/// A sleep shorter than this, in nanoseconds, was hardly worth it: waking up alone takes some tens
+/// of microseconds.
 const SHORT_SLEEP: u64 = 100_000;
 /// Looks into the inbox before the first round.
 const GLANCES: u32 = 64;
 const FEWEST_ROUNDS: u32 = 1;
-/// How long a carrier sleeps that has many deadlines close together, so that each sleep takes some of them along.
+/// Least sleep of a carrier whose deadlines are close together, so that each sleep covers several
+/// of them.
 const BATCH: Duration = Duration::from_micros(400);
-/// Deadlines are close together if, since the sleep before, one has passed in each so many nanoseconds. Then the carrier
-/// is busy with them, and to wake up for each few costs more than it does to run them. A few fibers that sleep for
-/// moments are far from that: each of their sleeps is exact.
+/// Deadlines are close together if, since the previous sleep, more than one has passed per this
+/// many nanoseconds. Then the carrier is busy with deadlines, and waking up for each few costs more
+/// than running their fibers. A few fibers that sleep for short times are far from that: each of
+/// their sleeps is exact.
 const DENSE: u64 = 20_000;
 /// A carrier that sleeps longer than this keeps few stacks.
 const LONG_SLEEP: Duration = Duration::from_millis(100);
@@ -38,33 +40,33 @@ const LONG_SLEEP: Duration = Duration::from_millis(100);
 const TRIM_EVERY: u64 = 1_000_000_000;
 /// Stacks that a carrier keeps for itself over a long sleep.
 const FEW_STACKS: usize = 32;
-/// How long somebody else's only unstarted fiber is left to its maker.
+/// How long the only unstarted fiber of another carrier is left to its maker, in nanoseconds.
 const PATIENCE: u64 = 4_000;
-/// A carrier that has not looked at its events for so long, in nanoseconds, is helped out.
+/// A carrier that has not polled its driver for this long, in nanoseconds, is helped out.
 const STALLED: u64 = 100_000;
-/// How often a sleeper looks for work that its owner does not get to, at first and at last.
+/// How often the sentinel looks for work that its owner does not get to, at first and at last.
 const FIRST_WATCH: Duration = Duration::from_micros(500);
 const LAST_WATCH: Duration = Duration::from_millis(10);
 
-/// What the loop remembers from round to round.
+/// State of the loop from round to round.
 struct Round {
-    /// For each carrier the mark of its deque when it had a single fiber, and since when.
+    /// For each carrier, the mark of its deque when it had a single fiber, and since when.
     lone: Box<[Cell<(usize, u64)>]>,
     watch: Cell<Duration>,
     rounds: Cell<u32>,
-    /// Whether another carrier had a single fiber that was left to it.
+    /// Whether another carrier had a single fiber that was left to its maker.
     saw_lone: Cell<bool>,
     /// When the carrier last decided how long to sleep, and how many deadlines had passed by then.
     last_sleep: Cell<(u64, u64)>,
 }
 
 impl Round {
-    /// Looking around was of use, or would have been.
+    /// Searches longer next time: the search found something, or a longer one would have.
     fn more(&self) {
         self.rounds.set((self.rounds.get() * 2).min(ROUNDS));
     }
 
-    /// Looking around was in vain.
+    /// Searches shorter next time: the search found nothing.
     fn fewer(&self) {
         self.rounds.set((self.rounds.get() / 2).max(FEWEST_ROUNDS));
     }
@@ -90,7 +92,7 @@ pub(crate) fn run(carrier: &'static Carrier, crew: Arc<Crew>) {
     carrier.random.set(clock::now() | 1 | (carrier.index() as u64) << 32);
     carrier.now.set(clock::now());
     let cached = crew.settings.cached_stacks(crew.carriers.len());
-    // SAFETY: only the carrier's own thread, which this is, looks at its cache.
+    // SAFETY: only the carrier's own thread, which this is, uses the cache.
     unsafe { *carrier.stacks.get() = Some(StackCache::with_capacity(&crew.pool, cached)) };
     carrier.reserve.fill(&crew);
     let guard = NeverUnwinds;
@@ -98,7 +100,7 @@ pub(crate) fn run(carrier: &'static Carrier, crew: Arc<Crew>) {
     core::mem::forget(guard);
     crew.drivers[carrier.index()].close();
     launch::drop_spare(carrier);
-    // SAFETY: no fiber is left, so nobody uses them.
+    // SAFETY: no fiber is left, so nothing uses the stacks.
     unsafe { *carrier.stacks.get() = None };
     carrier.reserve.empty();
     // SAFETY: this is the carrier's thread, which owns the slab.
@@ -168,7 +170,7 @@ impl Carrier {
                 }
                 return;
             }
-            // SAFETY: taken out of a queue of this carrier, whose root we are.
+            // SAFETY: the fiber was taken out of a queue of this carrier, and this is the root.
             unsafe { self.go_from_root(&*next) };
             self.trim_due.set(true);
             self.note_root();
@@ -182,8 +184,9 @@ impl Carrier {
             || self.deque.len() > 0
     }
 
-    /// Stays a moment for a wake from elsewhere, before others are told that this carrier is idle: as
-    /// long as looking around has been of use. The clock is looked at after so many dispatches as ever.
+    /// Waits a moment for a wake from another thread, before the other carriers are told that this
+    /// one is idle. Does so only while searches have been of use. Does not change how often the
+    /// clock is read.
     fn glance(&self, round: &Round) -> bool {
         if round.rounds.get() <= FEWEST_ROUNDS {
             return false;
@@ -199,7 +202,7 @@ impl Carrier {
         false
     }
 
-    /// Looks for work for a little while. True if there is some.
+    /// Searches for work for a little while. Returns whether there is some.
     fn search(&self, crew: &Crew, round: &Round) -> bool {
         round.saw_lone.set(false);
         if self.help_out(crew) {
@@ -213,12 +216,12 @@ impl Carrier {
             }
             let earliest = self.earliest.load(Ordering::Relaxed);
             if turn % 16 == 15 && earliest != clock::NEVER && earliest <= clock::now() {
-                // A sleep would have done as well.
+                // The deadline would have ended a sleep as well.
                 round.fewer();
                 return true;
             }
             if turn + 1 >= round.rounds.get() && !round.saw_lone.get() {
-                // It looks once more when it has counted itself as asleep.
+                // Stop here: the carrier looks once more after it has counted itself as a sleeper.
                 break;
             }
             for _ in 0..24 {
@@ -232,8 +235,8 @@ impl Carrier {
         false
     }
 
-    /// Looks at the events of carriers that do not get to them, because one fiber runs for long. True
-    /// if that has brought something to do here: fibers that may move.
+    /// Polls the drivers of carriers that do not get to it because one of their fibers runs for
+    /// long. Returns true if this brought work to this carrier, such as a migratable fiber.
     fn help_out(&self, crew: &Crew) -> bool {
         if crew.carriers.len() == 1 {
             return false;
@@ -256,7 +259,7 @@ impl Carrier {
     /// Takes unstarted or migratable fibers from outside or from another carrier.
     fn find_shared(&self, crew: &Crew, round: &Round) -> bool {
         if let Some(control) = self.take_injected() {
-            // SAFETY: ours.
+            // SAFETY: this is the owner's thread, and the fiber is ours.
             unsafe { self.deque.push(control) };
             return true;
         }
@@ -294,13 +297,13 @@ impl Carrier {
         }
     }
 
-    /// Takes up to half of what `victim` has.
+    /// Takes up to half of the fibers in the deque of `victim`.
     fn steal_from(&self, victim: &Carrier, len: usize) -> bool {
         let mut taken = 0;
         while taken < len.div_ceil(2).min(32) {
             match victim.deque.steal() {
                 Steal::Taken(control) => {
-                    // SAFETY: ours now.
+                    // SAFETY: this is the owner's thread, and the stolen fiber is ours.
                     unsafe { self.deque.push(control) };
                     taken += 1;
                 }
@@ -315,7 +318,8 @@ impl Carrier {
         taken > 0
     }
 
-    /// Takes all fibers that were submitted from outside: returns the first, keeps the rest.
+    /// Takes all fibers that were submitted from outside. Returns the first and puts the rest into
+    /// the deque.
     pub(super) fn take_injected(&self) -> Option<*const Control> {
         let crew = self.crew();
         if crew.injector.is_empty() {
@@ -337,8 +341,8 @@ impl Carrier {
         first
     }
 
-    /// Sleeps until there may be something to do. The caller counts as a searcher, and does not
-    /// when this returns.
+    /// Sleeps until there may be something to do. The caller counts as a searcher on entry, and not
+    /// on return.
     fn sleep(&self, crew: &Crew, round: &Round) {
         crew.idle.sleep();
         if !self.inbox.park() {
@@ -362,7 +366,7 @@ impl Carrier {
             let before = self.slept_until(clock::now());
             self.polled.store(self.now.get(), Ordering::Relaxed);
             if !self.inbox.is_empty() && self.now.get() - before < SHORT_SLEEP {
-                // Looking around for a little longer would have done.
+                // A slightly longer search would have found this wake.
                 round.more();
             }
         }
@@ -373,7 +377,7 @@ impl Carrier {
         self.woken(crew, watches);
     }
 
-    /// The final look of a carrier that has counted itself as asleep.
+    /// Whether there is work: the last look of a carrier that has counted itself as a sleeper.
     fn sees_work(&self, crew: &Crew) -> bool {
         let phase = crew.phase();
         self.sees_shared(crew)
@@ -386,14 +390,15 @@ impl Carrier {
         !crew.injector.is_empty() || self.sees_in_deques(crew, 2)
     }
 
-    /// Whether another carrier has at least `count` fibers that any may take.
+    /// Whether another carrier has at least `count` fibers that any carrier may take.
     fn sees_in_deques(&self, crew: &Crew, count: usize) -> bool {
         let mut others = crew.carriers.iter().filter(|other| !core::ptr::eq(**other, self));
         others.any(|other| other.deque.len() >= count)
     }
 
-    /// Whether this sleeper looks now and then for what others do not get to: one does, while any
-    /// carrier is awake.
+    /// Makes this sleeper the sentinel, which looks now and then for work that others do not get
+    /// to. There is at most one, and only while some carrier is awake. Returns whether this carrier
+    /// became it.
     fn becomes_sentinel(&self, crew: &Crew) -> bool {
         if crew.carriers.len() == 1 || crew.sentinel.swap(true, Ordering::SeqCst) {
             return false;
@@ -405,7 +410,7 @@ impl Carrier {
         awake
     }
 
-    /// How long the sleep may last.
+    /// Returns how long the sleep may last.
     fn timeout(&self, round: &Round, watches: bool) -> Option<Duration> {
         let mut earliest = self.earliest.load(Ordering::Relaxed);
         if let Some(ask_at) = self.ask_at() {
@@ -421,7 +426,8 @@ impl Carrier {
         }
     }
 
-    /// Whether so many deadlines have passed since the sleep before that it is worth to wait for several.
+    /// Whether so many deadlines have passed since the previous sleep that the next sleep should
+    /// cover several.
     fn deadlines_are_dense(&self, round: &Round) -> bool {
         let (now, expired) = (clock::now(), self.counters.expired.load(Ordering::Relaxed));
         let (before, expired_before) = round.last_sleep.replace((now, expired));
@@ -434,7 +440,7 @@ impl Carrier {
         metrics::set(&self.counters.stacks, stacks as u64);
     }
 
-    /// Gives stacks back that nobody will need for a while.
+    /// Gives back stacks that no fiber will need for a while.
     fn give_stacks_back(&self) {
         // SAFETY: this is the carrier's thread.
         if let Some(stacks) = unsafe { (*self.stacks.get()).as_ref() }
@@ -444,8 +450,9 @@ impl Carrier {
         }
     }
 
-    /// Gives back the memory of vacant control blocks, at most every second or so. If the last time was more recent and
-    /// a fiber has run since, returns how long the carrier may sleep until it has to do so.
+    /// Gives back the memory of vacant control blocks, at most once a second. If a fiber has run since
+    /// the last trim and a second has not passed, returns how long the carrier may sleep until the
+    /// next trim.
     fn trim_slab(&self) -> Option<Duration> {
         // SAFETY: this is the carrier's thread, which owns the slab.
         if !self.trim_due.get() || !unsafe { self.slab.is_large() } {
@@ -466,8 +473,9 @@ impl Carrier {
     /// Sleeps in the user's hook, or in the driver.
     fn rest(&self, crew: &Crew, timeout: Option<Duration>) {
         if let Some(hook) = &crew.settings.idle_hook {
-            // What fibers have begun to wait for is told to the kernel when the driver is asked, which
-            // the hook need not do. It must not sleep over a ring of the bell that was heard here.
+            // The kernel is told about new waits of fibers when the driver is polled, which the
+            // hook need not do, so poll first. This poll may clear the bell, so the hook must not
+            // sleep if something came.
             if self.look_for_events() || self.has_ready() {
                 return;
             }
@@ -487,8 +495,8 @@ impl Carrier {
 
     /// Settles the counts after a sleep.
     ///
-    /// Whoever woke this carrier to search relies on it; but if it has work of its own it runs that
-    /// first. It makes sure then that somebody else looks.
+    /// The waker of this carrier relies on it to search, but the carrier runs work of its own
+    /// first. So if there is shared work, it makes sure that another carrier looks.
     fn woken(&self, crew: &Crew, watched: bool) {
         self.inbox.unpark();
         crew.idle.wake();
@@ -497,12 +505,12 @@ impl Carrier {
             crew.published();
         }
         if watched && !self.inbox.is_empty() && self.sees_in_deques(crew, 1) {
-            // The next sentinel.
+            // Wakes another sleeper, which becomes the next sentinel.
             crew.wake_one();
         }
     }
 
-    /// The deadline of a shutdown has passed, and fibers are left: their thread must not end.
+    /// Keeps the thread for ever: the deadline of a shutdown has passed, and fibers are left.
     fn rest_for_ever(&self) -> ! {
         loop {
             std::thread::park();

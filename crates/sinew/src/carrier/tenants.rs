@@ -1,9 +1,9 @@
-//! The managers of a thread, and what becomes of the thread if one of them is leaked.
+//! The managers of a thread, and the end of a thread with a leaked manager.
 //!
-//! A fiber may have lent what is on its thread, such as a thread-local, to others that run elsewhere. If its manager is
-//! leaked, the fiber never ends, and so neither may the thread. That is looked at when the destructors of the thread's
-//! locals have run, since a manager may be in one of them: by the destructor of a key, which comes after those, and not
-//! at all when the process exits.
+//! A fiber may have lent something on its thread, such as a thread-local, to code on other threads.
+//! If its manager is leaked, the fiber never ends, so the thread must not end either. The check
+//! runs after the destructors of the thread's locals, since one of them may own a manager: it is
+//! the destructor of a pthread key, which runs later. It does not run when the process exits.
 
 use super::current;
 use crate::fiber::life::STARTED;
@@ -18,25 +18,26 @@ use std::io;
 use std::rc::Weak;
 use std::sync::OnceLock;
 
-/// Managers of a thread, by the numbers of their crews.
+/// The managers of a thread, by the numbers of their crews.
 #[derive(Default)]
 pub(super) struct Tenants {
     all: RefCell<Vec<(u32, Weak<dyn Any>)>>,
-    /// How often the end of the thread has been seen.
+    /// How often the key's destructor has run on this thread.
     rounds: Cell<u32>,
 }
 
 impl Tenants {
-    /// How many of the managers have fibers that have started and not ended.
+    /// Returns how many of the managers have fibers that have started and not ended.
     fn with_started_fibers(&self) -> usize {
         self.all.borrow().iter().filter(|(number, _)| has_started(*number)).count()
     }
 }
 
-/// How often to wait for destructors of locals that are keys themselves. The system does so four times at least.
+/// How often the key's destructor lets the destructors of other keys run first. The system repeats
+/// them at least four times.
 const ROUNDS: u32 = 3;
 
-/// The key whose destructor looks.
+/// Returns the key whose destructor checks the thread.
 ///
 /// # Errors
 /// If the process has no more keys.
@@ -44,7 +45,8 @@ fn key() -> io::Result<libc::pthread_key_t> {
     static KEY: OnceLock<Result<libc::pthread_key_t, i32>> = OnceLock::new();
     let key = KEY.get_or_init(|| {
         let mut key = 0;
-        // SAFETY: a place for the key, and a destructor for what is kept under it.
+        // SAFETY: `key` is valid for a write, and the destructor accepts what `keep` stores under
+        // the key.
         match unsafe { libc::pthread_key_create(&raw mut key, Some(thread_ends)) } {
             0 => Ok(key),
             error => Err(error),
@@ -54,23 +56,23 @@ fn key() -> io::Result<libc::pthread_key_t> {
 }
 
 fn tenants() -> Option<&'static Tenants> {
-    // SAFETY: it stays until the thread, which this is, ends.
+    // SAFETY: null, or allocated by `prepare` and freed only when this thread ends.
     unsafe { current::tenants().as_ref() }
 }
 
-/// Has the end of the thread looked at.
+/// Stores the managers under the key, so that the end of the thread is checked.
 fn keep(tenants: *const Tenants) -> io::Result<()> {
-    // SAFETY: a valid key.
+    // SAFETY: the key is valid.
     match unsafe { libc::pthread_setspecific(key()?, tenants.cast()) } {
         0 => Ok(()),
         error => Err(io::Error::from_raw_os_error(error)),
     }
 }
 
-/// Makes room for managers of this thread.
+/// Prepares this thread for managers.
 ///
 /// # Errors
-/// If nobody would look when the thread ends: there must be no manager then.
+/// If the end of the thread could not be checked. Then the thread must have no manager.
 pub(crate) fn prepare() -> io::Result<()> {
     if tenants().is_none() {
         let tenants: Box<Tenants> = Box::default();
@@ -80,23 +82,23 @@ pub(crate) fn prepare() -> io::Result<()> {
     Ok(())
 }
 
-/// Notes a manager of this thread, which has room for it.
+/// Adds a manager to this thread, which was prepared before.
 pub(crate) fn add(number: u32, manager: Weak<dyn Any>) {
     let tenants = tenants().expect("a thread is prepared before it has a manager");
     tenants.all.borrow_mut().push((number, manager));
 }
 
-/// Whether there are managers of this thread.
+/// Whether this thread has managers.
 pub(super) fn are_here() -> bool {
     tenants().is_some_and(|tenants| !tenants.all.borrow().is_empty())
 }
 
-/// How many managers of this thread have fibers that have started and not ended.
+/// Returns how many managers of this thread have fibers that have started and not ended.
 pub(super) fn with_started_fibers() -> usize {
     tenants().map_or(0, Tenants::with_started_fibers)
 }
 
-/// Forgets a manager of this thread.
+/// Removes a manager from this thread.
 pub(crate) fn remove(number: u32) {
     let removed = tenants().and_then(|tenants| {
         let mut all = tenants.all.borrow_mut();
@@ -106,16 +108,16 @@ pub(crate) fn remove(number: u32) {
     drop(removed);
 }
 
-/// The manager of this thread with this number.
+/// Returns the manager of this thread with this number.
 pub(crate) fn find(number: u32) -> Option<Weak<dyn Any>> {
     let all = tenants()?.all.borrow();
     all.iter().find(|(other, _)| *other == number).map(|(_, manager)| manager.clone())
 }
 
-/// The thread that these managers belong to ends.
+/// The destructor of the key: the thread of these managers ends.
 unsafe extern "C" fn thread_ends(tenants: *mut c_void) {
     let tenants = tenants.cast::<Tenants>();
-    // SAFETY: what `add` has made, for this thread, and nobody has freed.
+    // SAFETY: `prepare` allocated it for this thread, and it is freed only below.
     let there = unsafe { &*tenants };
     there.rounds.set(there.rounds.get() + 1);
     if there.rounds.get() < ROUNDS && keep(tenants).is_ok() {
@@ -127,16 +129,17 @@ unsafe extern "C" fn thread_ends(tenants: *mut c_void) {
              since they may have lent what is on it"
         ));
         loop {
-            // SAFETY: no preconditions. What the standard library parks a thread with is gone.
+            // SAFETY: `pause` has no preconditions. The standard library's parking is no longer
+            // usable here.
             unsafe { libc::pause() };
         }
     }
     current::set_tenants(ptr::null());
-    // SAFETY: as above; the last that is done with it.
+    // SAFETY: `prepare` leaked this box, and nothing uses it after this.
     drop(unsafe { Box::from_raw(tenants) });
 }
 
-/// Whether a fiber of this crew has started, and not ended.
+/// Whether a fiber of this crew has started and not ended.
 fn has_started(number: u32) -> bool {
     let mut any = false;
     slab::for_each(|control| {

@@ -1,10 +1,11 @@
-//! The duties of a carrier besides dispatching, done every so many dispatches: wakes from elsewhere,
-//! deadlines, predicates, the driver, and a fair share for fibers that have not started.
+//! The duties of a carrier besides dispatching: wakes from other threads, deadlines, predicates,
+//! the driver, and a fair share for unstarted fibers. A carrier tends them after a number of
+//! dispatches.
 //!
-//! How many dispatches lie between two looks at the clock follows from how long they take: a few
-//! for fibers that compute, hundreds for fibers that only pass control on. Either way the carrier
-//! looks every few tens of microseconds. What others have woken is not left waiting for so long:
-//! a look into the inbox is one load, of a line that is the carrier's own while nobody writes there.
+//! The number of dispatches between two looks at the clock follows from how long dispatches take: a
+//! few for fibers that compute, hundreds for fibers that only pass control on. Either way, the
+//! carrier looks every few tens of microseconds. The inbox is checked more often, because a check
+//! is one load. Its cache line stays with the carrier while no other thread writes there.
 
 use super::{Carrier, wake};
 use crate::clock;
@@ -16,47 +17,48 @@ use crate::primitive::Ordering;
 use crate::queue::Entry;
 use core::cell::Cell;
 
-/// Dispatches between two looks at the clock, at least and at most.
+/// Least and most dispatches between two looks at the clock.
 const LEAST: u32 = 2;
 const MOST: u32 = 512;
-/// The same at most after a sleep: what runs then may be other than what ran before.
+/// Most dispatches between two looks after a sleep: the fibers that run then may differ from the
+/// ones before.
 const MOST_AT_FIRST: u32 = 16;
-/// Dispatches between two looks into the inbox, at most.
+/// Most dispatches between two looks into the inbox.
 const GLANCE: u32 = 64;
-/// A look at the clock is due after about this time.
+/// The aimed-at time between two looks at the clock, in nanoseconds.
 const PERIOD: u64 = 20_000;
-/// The driver is asked at most this often while the carrier is busy.
+/// Least time between two polls of the driver while the carrier is busy, in nanoseconds.
 const POLL_PERIOD: u64 = 30_000;
 
-/// A carrier whose dispatches are closer together than this, on average, is busy. It is judged by what it did for
-/// at least as long.
+/// A carrier with fewer nanoseconds than this between dispatches, on average, is busy. The average
+/// covers at least this time.
 const BUSY: u64 = 50_000;
-/// How long a carrier that has nothing else to do waits before it asks predicates again, at first
-/// and at last.
+/// How long a carrier with nothing else to do waits before it evaluates predicates again, at first
+/// and at last, in nanoseconds.
 const FIRST_PAUSE: u64 = 50_000;
 const LAST_PAUSE: u64 = 10_000_000;
 
-/// When to do what.
+/// The schedule of a carrier's duties.
 pub(crate) struct Duties {
     /// Dispatches between two looks at the clock, at present.
     window: Cell<u32>,
     /// Dispatches since the last look.
     since: Cell<u32>,
-    /// The length of the tick that is running.
+    /// The length of the current tick.
     tick: Cell<u32>,
-    /// When predicates are asked again, and how long after the last time that is.
+    /// When predicates are evaluated next, and the pause before that.
     ask_at: Cell<u64>,
     pause: Cell<u64>,
-    /// Fibers that were woken to ask theirs, and have not been dispatched since.
+    /// Fibers that were woken to evaluate a predicate, and have not been dispatched since.
     asking: Cell<u32>,
-    /// How many dispatches went to the root since the last look at the clock: those ran no fiber.
+    /// Dispatches that went to the root since the last look at the clock. They ran no fiber.
     rooted: Cell<u32>,
-    /// How much of the tick that is running had passed at that look.
+    /// How much of the current tick had passed at that look.
     begun: Cell<u32>,
-    /// How often others than those who ask were dispatched, and since when.
+    /// How often other fibers than those that evaluate predicates were dispatched, and since when.
     others: Cell<u32>,
     counted: Cell<u64>,
-    /// Whether the root is to look for events.
+    /// Whether the root is to poll for events.
     look: Cell<bool>,
 }
 
@@ -79,7 +81,7 @@ impl Duties {
 }
 
 impl Carrier {
-    /// What runs next, when a tick is over.
+    /// Returns the fiber that runs next, when a tick is over.
     #[cold]
     #[inline(never)]
     pub(super) fn next_after_duties(&self) -> *const Control {
@@ -105,8 +107,8 @@ impl Carrier {
         next
     }
 
-    /// The same if the duties have to wait: for something that is done on the root, or for one that has
-    /// interrupted itself.
+    /// Returns the next fiber when it is already decided: the root has work, or a fiber has
+    /// interrupted itself. The duties have to wait.
     fn next_as_decided(&self) -> *const Control {
         self.note_stop();
         let duties = &self.duties;
@@ -119,7 +121,7 @@ impl Carrier {
 
     fn tend_and_next(&self) -> *const Control {
         let duties = &self.duties;
-        // The tick is over, and nothing of another has begun.
+        // The tick is over, and no other has begun.
         let since = duties.since.get() + duties.tick.replace(0);
         duties.since.set(since);
         let window = duties.window.get();
@@ -129,16 +131,17 @@ impl Carrier {
             self.take_inbox();
         }
         if self.can_refuse() || duties.look.get() {
-            // The rest is due when the root asks what is next.
+            // The remaining duties are due when the root asks for the next fiber.
             self.set_tick(1);
             return &self.root;
         }
         if let Some(injected) = self.take_injected() {
-            // SAFETY: ours, and this is the owner's thread.
+            // SAFETY: the fiber is ours, and this is the owner's thread.
             unsafe { self.deque.push(injected) };
         }
-        // Fibers that have not started get turns in proportion to their number, but leave half to
-        // those that have; while the newest come first, the oldest gets one now and then.
+        // Unstarted fibers get turns in proportion to their number, but leave half of the turns to
+        // started ones. While the newest unstarted fibers come first, the oldest gets a turn now
+        // and then.
         let (unstarted, ready) = (self.deque.len(), self.ready.len());
         let tick = match (unstarted, ready) {
             (0, _) | (_, 0) => duties.window.get(),
@@ -155,14 +158,15 @@ impl Carrier {
         self.next_ready()
     }
 
-    /// What is known of how long dispatches take is from before the sleep that is over.
+    /// Notes the end of a sleep: the measured length of dispatches is from before the sleep.
+    /// Returns the time of the previous look at the clock.
     pub(super) fn slept_until(&self, now: u64) -> u64 {
         let window = &self.duties.window;
         window.set(window.get().min(MOST_AT_FIRST));
         self.now.replace(now)
     }
 
-    /// Notes that a dispatch has led to the root.
+    /// Counts a dispatch that led to the root.
     #[inline(always)]
     pub(super) fn note_root(&self) {
         let rooted = &self.duties.rooted;
@@ -176,14 +180,15 @@ impl Carrier {
         self.tick.set(tick);
     }
 
-    /// Makes the tick that is running end with the next dispatch.
+    /// Makes the current tick end with the next dispatch.
     pub(super) fn shorten_tick(&self) {
         let (duties, left) = (&self.duties, self.tick.replace(1));
-        // Those that have passed are counted now.
+        // Count the dispatches of the tick that have passed.
         duties.since.set(duties.since.get() + duties.tick.replace(1) - left);
     }
 
-    /// The same if somebody has begun to observe since this carrier last looked.
+    /// Ends the current tick with the next dispatch, if an observer was added since this carrier
+    /// last looked.
     pub(super) fn shorten_tick_if_observed(&self) {
         let before = self.observed.is_on();
         self.heed_observers();
@@ -221,7 +226,8 @@ impl Carrier {
         } else {
             self.expire(now);
         }
-        // While others run as well, predicates are asked each time; alone, less and less often.
+        // While other fibers run as well, predicates are evaluated each time. Otherwise they are
+        // evaluated less and less often.
         let ran = (dispatched + begun)
             .saturating_sub(duties.begun.replace(begun))
             .saturating_sub(duties.rooted.replace(0));
@@ -238,8 +244,8 @@ impl Carrier {
         }
     }
 
-    /// Looks for events if it is time to; true if it was. Only the root does: what it takes is too
-    /// large for the stack of a small fiber.
+    /// Polls for events if it is time to. Returns whether it was. Only the root polls: the stack of
+    /// a small fiber is too small for it.
     pub(super) fn look_if_due(&self) -> bool {
         let due = self.duties.look.replace(false);
         if due {
@@ -248,14 +254,15 @@ impl Carrier {
         due
     }
 
-    /// Looks for events; true if there were any.
+    /// Polls for events. Returns whether there were any.
     pub(super) fn look_for_events(&self) -> bool {
         let driver = &self.crew().drivers[self.index()];
         self.polled.store(self.now.get(), Ordering::Relaxed);
         driver.is_active() && driver.poll()
     }
 
-    /// Whether others run than those who ask predicates, given how many fibers ran since this was last asked.
+    /// Whether other fibers run than those that evaluate predicates. `ran` is the number of fibers
+    /// that ran since the last call.
     fn is_busy(&self, ran: u32, now: u64) -> bool {
         let duties = &self.duties;
         let asking = duties.asking.get();
@@ -263,7 +270,7 @@ impl Carrier {
         let others = duties.others.get().saturating_add(ran.saturating_sub(asking));
         duties.others.set(others);
         let since = now.saturating_sub(duties.counted.get());
-        // One that ran just now says nothing of how many there are.
+        // A single dispatch in a short time says nothing about the average.
         if since < BUSY {
             return false;
         }
@@ -272,19 +279,21 @@ impl Carrier {
         since < u64::from(others) * BUSY
     }
 
-    /// Takes what others have put into the inbox.
+    /// Takes everything that other threads have put into the inbox.
     #[inline(never)]
     pub(super) fn take_inbox(&self) {
         let mut count = 0;
         self.inbox.take(|entry| {
             count += 1;
             match entry {
-                // SAFETY: who put it there has ended its wait, or has made it; its link is free.
+                // SAFETY: the pusher has ended the fiber's wait, or has made the fiber, so its link
+                // is free.
                 Entry::Ready(control) => unsafe { self.received(&*control) },
                 Entry::Message(control) => {
                     // SAFETY: the message has a reference of its own.
                     let control = unsafe { FiberRef::from_counted(control) };
-                    // One that has rested since the message was sent is told by who starts it.
+                    // A fiber that has rested since the message was sent is unstarted: the carrier
+                    // that starts it sees the cancellation.
                     if control.flags().has(Flags::ROAMING) || control.is_bound_to(self) {
                         interrupt(&control);
                     }
@@ -294,13 +303,13 @@ impl Carrier {
         metrics::note(&self.counters.received, count);
     }
 
-    /// Takes a fiber out of the inbox.
+    /// Takes a fiber that came through the inbox.
     ///
     /// # Safety
-    /// The fiber is ready, in no queue, and this carrier's.
+    /// The fiber is ready, in no queue, and belongs to this carrier.
     #[inline(always)]
     unsafe fn received(&self, control: &Control) {
-        // SAFETY: as the caller promised.
+        // SAFETY: the fiber is in no queue, so its link is free.
         unsafe {
             if self.is_embedded() {
                 return self.received_embedded(control);
@@ -309,10 +318,12 @@ impl Carrier {
         }
     }
 
-    /// The same on a carrier in a foreign loop, where what comes from outside begins behind what goes on.
+    /// Takes a fiber that came through the inbox of a carrier in a foreign loop. Unstarted fibers
+    /// from outside begin behind the started ones.
     unsafe fn received_embedded(&self, control: &Control) {
         let started = control.life.marks() & STARTED != 0;
-        // SAFETY: as the caller promised.
+        // SAFETY: the fiber is in no queue and belongs to this carrier, as the caller of `received`
+        // promised.
         unsafe {
             if !started || control.flags().has(Flags::MIGRATABLE) {
                 if !started && !control.flags().has(Flags::RECURRING) {
@@ -337,7 +348,7 @@ impl Carrier {
         let mut timers = self.timers.lock();
         while let Some((deadline, control)) = timers.pop_expired(now) {
             self.note_due(Some(deadline));
-            // SAFETY: who is in the timers has not returned from its wait.
+            // SAFETY: blocks are never unmapped.
             let control = unsafe { &*control };
             if let Some(epoch) = control.wake.waiting() {
                 count += u64::from(wake(control, epoch, Outcome::TimedOut));
@@ -349,29 +360,31 @@ impl Carrier {
         metrics::note(&self.counters.expired, count);
     }
 
-    /// Tells those that might have been unwinding of their cancellation, once nobody is.
+    /// Interrupts cancelled fibers that might have been unwinding, once no fiber on this thread
+    /// unwinds.
     fn tell_postponed(&self) {
-        // SAFETY: this is the carrier's thread, and nothing below comes back here.
+        // SAFETY: this is the carrier's thread, and nothing below uses the list.
         let postponed = unsafe { &mut *self.postponed.get() };
         if postponed.is_empty() || std::thread::panicking() {
             return;
         }
         for (control, epoch) in postponed.drain(..) {
-            // SAFETY: blocks are never unmapped; who has left is not woken, by the epoch.
+            // SAFETY: blocks are never unmapped. If the fiber has left its wait, the epoch matches
+            // nothing.
             wake(unsafe { &*control }, epoch, Outcome::Interrupted);
         }
     }
 
-    /// When predicates are to be asked, if there are any.
+    /// Returns when predicates are to be evaluated, if any fiber waits for one.
     pub(super) fn ask_at(&self) -> Option<u64> {
         // SAFETY: this is the carrier's thread.
         let none = unsafe { (*self.pollers.get()).is_empty() };
         (!none).then(|| self.duties.ask_at.get())
     }
 
-    /// Wakes those who wait for a predicate, to ask it themselves.
+    /// Wakes the fibers that wait for a predicate, so that each evaluates its own.
     fn ask_pollers(&self, now: u64) {
-        // SAFETY: this is the carrier's thread, and nothing below comes back here.
+        // SAFETY: this is the carrier's thread, and nothing below uses the list.
         let pollers = unsafe { &mut *self.pollers.get() };
         if pollers.is_empty() {
             return;
@@ -381,7 +394,8 @@ impl Carrier {
         self.duties.ask_at.set(now + pause);
         let mut asking = self.duties.asking.get();
         for (control, epoch) in pollers.drain(..) {
-            // SAFETY: blocks are never unmapped; who has left is not woken, by the epoch.
+            // SAFETY: blocks are never unmapped. If the fiber has left its wait, the epoch matches
+            // nothing.
             asking += u32::from(wake(unsafe { &*control }, epoch, Outcome::Notified));
         }
         self.duties.asking.set(asking);
@@ -391,15 +405,15 @@ impl Carrier {
 /// Notes a cancelled fiber that may be unwinding, if this is its carrier's thread.
 pub(crate) fn postpone(carrier: &Carrier, control: &Control, epoch: Epoch) {
     if carrier.is_here() {
-        // SAFETY: this is the carrier's thread, and nothing here comes back to the list.
+        // SAFETY: this is the carrier's thread, and nothing else uses the list meanwhile.
         unsafe { (*carrier.postponed.get()).push((control, epoch)) };
     }
 }
 
-/// Ends the wait of a fiber that was cancelled, if it waits and may be told.
+/// Ends the wait of a cancelled fiber, if it waits and may be interrupted.
 ///
 /// The caller runs on the fiber's carrier, so the fiber does not run; or the fiber is migratable
-/// and has looked at its mark after it began to wait.
+/// and checks its mark after it has begun to wait.
 pub(crate) fn interrupt(control: &Control) {
     if !control.flags().has(Flags::ROAMING) {
         // The fiber does not run, and this is its thread.
@@ -408,13 +422,13 @@ pub(crate) fn interrupt(control: &Control) {
     if cfg!(panic = "abort") {
         return;
     }
-    // The flags are set before the wait begins, so they are read after it was seen.
+    // The flags are set before the wait begins, so they are read after the wait was seen.
     let Some(epoch) = control.wake.waiting() else { return };
     let flags = control.flags();
     if !flags.has(Flags::DEAF) {
         wake(control, epoch, Outcome::Interrupted);
     } else if !flags.has(Flags::MASKED) {
-        // SAFETY: a fiber that waits has a carrier, and those live for ever.
+        // SAFETY: a fiber that waits has a carrier, and carriers are never freed.
         postpone(unsafe { &*control.carrier() }, control, epoch);
     }
 }
