@@ -1,16 +1,18 @@
-//! A carrier on a thread that belongs to something else: somebody's loop steps it.
+//! A carrier on a thread that belongs to a foreign loop, which steps it.
 //!
-//! Its root is whatever stack the loop calls from. Outside of a [step](Carrier::step) the thread is a plain
-//! thread: nothing here runs, waits block it, and a wake of one of the carrier's fibers goes to the inbox,
-//! as from any other thread. README.md of `manager` has the protocol.
+//! The root of such a carrier is the stack from which the loop calls. Outside of a
+//! [step](Carrier::step) the thread is a plain thread: no fiber runs, waits block the thread, and a
+//! wake of one of the carrier's fibers goes to the inbox, as from any other thread. README.md of
+//! `manager` has the protocol.
 //!
-//! Two things can happen in the middle of a fiber that cannot on a carrier of a runtime:
+//! A fiber of such a carrier can do two things that a fiber of a runtime cannot:
 //!
-//! - it *interrupts itself* for another one ([`run_now`](Carrier::run_now)): it waits in the slot, so that it
-//!   goes on as soon as the other one stops, however that is;
-//! - it has something done on the root ([`on_root`](Carrier::on_root)), which goes straight back to it.
+//! - It *interrupts itself* for another fiber ([`run_now`](Carrier::run_now)). It waits in the
+//!   slot, so that it goes on as soon as the other fiber stops for any reason.
+//! - It has work done on the root ([`on_root`](Carrier::on_root)), which then switches straight
+//!   back to it.
 //!
-//! Both nest, and are left in the order in which they were entered.
+//! Both nest, and are left in the reverse order.
 
 use super::crew::{Crew, Phase};
 use super::{Carrier, current, dispatch, launch};
@@ -27,10 +29,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
-/// What is called when the carrier has something to do and its loop may not know.
+/// Called when the carrier has something to do and its loop may not know.
 pub(crate) type Hook = dyn Fn() + Send + Sync;
 
-/// What happened to a fiber, for who observes a carrier from its own thread.
+/// An event in a fiber's life, for a watcher on the carrier's own thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Moment {
     Starting,
@@ -38,42 +40,44 @@ pub(crate) enum Moment {
     Stopped,
 }
 
-/// What somebody is told who observes: the moment, and the number of the fiber. It does not wait.
+/// The watcher of a carrier, called with the event and the id of the fiber. It must not wait.
 pub(crate) type Watcher = dyn Fn(Moment, u64);
 
-/// The part of a carrier that only one in a foreign loop uses. All but the hook belongs to its thread.
+/// The state that only a carrier in a foreign loop uses. The plain fields belong to its thread.
 pub(crate) struct Embedded {
-    /// The thread to which the carrier belongs; 0 if it is not one of these.
+    /// The number of the thread to which the carrier belongs; 0 if no foreign loop steps the
+    /// carrier.
     thread: AtomicUsize,
-    /// Whether whoever observes is being told something: between two fibers, on the stack of the first.
+    /// Whether the watcher is being called: between two fibers, on the stack of the first.
     telling: AtomicBool,
-    /// Whether the one that is current has stopped already then.
+    /// Whether the current fiber has already stopped during that call.
     between: AtomicBool,
     hook: SpinLock<Option<Arc<Hook>>>,
-    /// Whether the bell was rung for the loop, and has to be silenced.
+    /// Whether the bell was rung for the loop and has to be cleared.
     rung: AtomicBool,
-    /// Fibers that have yielded: they are ready when everything else has run.
+    /// Fibers that have yielded. They become ready when every other fiber has run.
     yielded: Fifo<Control>,
-    /// What is to be done on the root next.
+    /// The next work for the root.
     call: Cell<Option<Call>>,
-    /// The fiber for which the root does something.
+    /// The fiber for which the root works.
     lender: Cell<*const Control>,
-    /// Fibers, or the root, that have interrupted themselves. The innermost is in the slot.
+    /// How many fibers, or the root, have interrupted themselves. The innermost is in the slot.
     interrupted: Cell<u32>,
     stepping: Cell<bool>,
     /// When the step began.
     begun: Cell<u64>,
-    /// How often a step may still end waits whose deadlines passed after it had begun.
+    /// How often the step may still end waits whose deadlines passed after it had begun.
     timeouts: Cell<u32>,
-    /// How often this thread has entered the carrier, one inside of the other.
+    /// How many nested times this thread has entered the carrier.
     entered: Cell<u32>,
-    /// Whether a hook runs on this thread, as if it were not the carrier. Who is current may have ended.
+    /// Whether a hook runs on this thread as if the thread were not the carrier. The current fiber
+    /// may have ended.
     aside: Cell<bool>,
-    /// Tells each time that code of the user's runs on the root from every other time.
+    /// Distinguishes each period in which user code runs on the root.
     activation: Cell<u64>,
     owner: RefCell<Option<Weak<dyn Any>>>,
     watcher: RefCell<Option<Rc<Watcher>>>,
-    /// Fibers that were woken, of which the watcher has not been told.
+    /// Woken fibers of which the watcher has not been told.
     woken: RefCell<Vec<u64>>,
 }
 
@@ -102,25 +106,26 @@ impl Embedded {
     }
 }
 
-/// How often a step looks for events, if there are more each time.
+/// How often a step polls for events while each poll finds more.
 const MOST_ROUNDS: u32 = 16;
 
-/// How often a step ends waits whose deadlines have passed since it began. Fibers that wait for moments would keep the
-/// loop otherwise: if they compute in between, each of them is due as soon as the others have run.
+/// How often a step ends waits whose deadlines have passed since it began. Without a limit, fibers
+/// with short sleeps would keep the loop: if they compute in between, each is due as soon as the
+/// others have run.
 const MOST_TIMEOUTS: u32 = 64;
 
-/// Something to be done on the root. It lies in the frame of the fiber that asks for it, which stays where
-/// it is until that is done.
+/// Work for the root. Its data lies in the frame of the fiber that asks for it, which stays in
+/// place until the work is done.
 #[derive(Clone, Copy)]
 struct Call {
     run: unsafe fn(*mut ()),
     data: *mut (),
     who: *const Control,
-    /// Whether the fiber goes on at once; otherwise it is in a wait.
+    /// Whether the fiber goes on at once. If not, it is in a wait.
     back: bool,
 }
 
-/// What a [`Call`] works on.
+/// The data of a [`Call`].
 struct Asked<F, R> {
     work: Option<F>,
     result: Option<std::thread::Result<R>>,
@@ -131,23 +136,25 @@ impl<F: FnOnce() -> R, R> Asked<F, R> {
         Asked { work: Some(work), result: None }
     }
 
+    /// Runs the work and stores its result.
+    ///
     /// # Safety
-    /// `data` is one of these, and nobody else's for as long.
+    /// `data` points to a value of this type, which no other code uses meanwhile.
     unsafe fn run(data: *mut ()) {
-        // SAFETY: as the caller promised.
+        // SAFETY: `data` points to such a value, and no other code uses it.
         let this = unsafe { &mut *data.cast::<Self>() };
         if let Some(work) = this.work.take() {
             this.result = Some(catch_unwind(AssertUnwindSafe(work)));
         }
     }
 
-    /// For a fiber that goes on at once.
+    /// Returns a call for a fiber that goes on at once.
     fn call(&mut self, who: &Control) -> Call {
         Call { run: Self::run, data: ptr::from_mut(self).cast(), who, back: true }
     }
 }
 
-/// Makes this thread the carrier for a while; then it is again what it was.
+/// Makes this thread run as the carrier. Dropping it restores the previous state.
 pub(crate) struct Inside {
     carrier: &'static Carrier,
     outer: *const Carrier,
@@ -158,8 +165,8 @@ pub(crate) struct Inside {
 impl Inside {
     fn enter(carrier: &'static Carrier) -> Inside {
         let outer = current::carrier();
-        // The thread counts panics. If it is unwinding already, that is not a fiber of this carrier: one
-        // that is told to end must not take itself for the one that unwinds.
+        // Panics are counted by thread. If the thread unwinds already, no fiber of this carrier
+        // does. A fiber that is cancelled here must not believe that it is the one that unwinds.
         let unwinding = std::thread::panicking() && !ptr::eq(outer, carrier);
         if unwinding {
             carrier.unwinding.set(carrier.unwinding.get() + 1);
@@ -183,19 +190,19 @@ impl Drop for Inside {
 }
 
 impl Carrier {
-    /// Makes this thread that of the carrier, with a cache for so many stacks.
+    /// Makes this thread the carrier's thread, with a cache for `stacks` stacks.
     pub(crate) fn begin_embedded(&self, crew: &Crew, stacks: usize) {
         overflow::arm();
         self.set_thread(true);
         self.random.set(clock::now() | 1);
         self.now.set(clock::now());
-        // SAFETY: nobody else looks at what belongs to the thread.
+        // SAFETY: this is the carrier's thread, and no fiber runs yet.
         unsafe { *self.stacks.get() = Some(StackCache::exact(&crew.pool, stacks)) };
         self.reserve.fill(crew);
     }
 
-    /// Ends the carrier's work. No fiber is left, and nothing of it runs on this thread. It is given back with
-    /// [`Crew::thread_ended`], when nobody looks at it any more.
+    /// Ends the carrier's work. No fiber is left, and the thread has not entered the carrier.
+    /// [`Crew::thread_ended`] gives the carrier back, when no code uses it any more.
     pub(crate) fn end_embedded(&'static self, crew: &Crew) {
         let inside = Inside::enter(self);
         crew.advance(Phase::Closed);
@@ -203,7 +210,7 @@ impl Carrier {
         launch::drop_spare(self);
         drop(inside);
         crew.pool.retire();
-        // SAFETY: no fiber is left, so nobody uses them.
+        // SAFETY: no fiber is left, so nothing uses the stacks.
         unsafe { *self.stacks.get() = None };
         self.reserve.empty();
         // SAFETY: this is the carrier's thread, which owns the slab.
@@ -213,14 +220,14 @@ impl Carrier {
         self.set_thread(false);
     }
 
-    /// Stacks that are kept for fibers to come.
+    /// Returns the number of stacks that are kept for new fibers.
     pub(crate) fn pooled(&self) -> usize {
         // SAFETY: this is the carrier's thread.
         let cached = unsafe { (*self.stacks.get()).as_ref() }.map_or(0, StackCache::len);
         cached + usize::from(!self.spare.get().is_null())
     }
 
-    /// Gives back the stacks that were not needed since this was last called, but for so many.
+    /// Gives back all but `most` of the stacks that were not needed since the last call.
     pub(crate) fn drop_unneeded_stacks(&self, most: usize) {
         // SAFETY: this is the carrier's thread.
         if let Some(stacks) = unsafe { (*self.stacks.get()).as_ref() } {
@@ -236,20 +243,22 @@ impl Carrier {
         }
     }
 
-    /// Begins a time in which code of the user's may run on the root; returns the one before.
+    /// Begins a period in which user code may run on the root. Returns the number of the previous
+    /// one.
     fn activate(&self) -> u64 {
         // SAFETY: this is the carrier's thread.
         let id = unsafe { self.slab.next_id() };
         self.embedded.activation.replace(id)
     }
 
-    /// A number for the time in which the user's code on the root runs: never used twice, not for a fiber either.
+    /// Returns the number of the period in which user code runs on the root. It is never used
+    /// twice, nor as a fiber's id.
     pub(crate) fn activation(&self) -> u64 {
         self.embedded.activation.get()
     }
 
-    /// Makes a carrier of this thread that `hook` tells its loop about. Those who ask on this thread whose it
-    /// is are told `owner`.
+    /// Embeds the carrier into a loop on this thread. `hook` tells the loop that there is work, and
+    /// `owner` is the manager that [`owner`](Self::owner) returns.
     pub(crate) fn embed(&self, hook: Arc<Hook>, owner: Weak<dyn Any>) {
         *self.embedded.hook.lock() = Some(hook);
         *self.embedded.owner.borrow_mut() = Some(owner);
@@ -258,7 +267,7 @@ impl Carrier {
         self.inbox.park();
     }
 
-    /// The carrier is to serve a runtime again, or another loop. No fiber is left.
+    /// Makes the carrier free to serve a runtime or another loop. No fiber is left.
     pub(crate) fn disembed(&self) {
         let embedded = &self.embedded;
         embedded.thread.store(0, Ordering::Relaxed);
@@ -275,36 +284,39 @@ impl Carrier {
         self.embedded.thread.load(Ordering::Relaxed) != 0
     }
 
-    /// Whether the calling thread is that to which the carrier belongs, also outside of a step.
+    /// Whether the calling thread is the thread to which the carrier belongs, also outside of a
+    /// step.
     #[inline(always)]
     pub(crate) fn is_of_this_thread(&self) -> bool {
         let thread = self.embedded.thread.load(Ordering::Relaxed);
         thread != 0 && thread == current::thread_number()
     }
 
-    /// Has a fiber run that was woken on the carrier's thread, but not by the carrier.
+    /// Makes a fiber ready that was woken on the carrier's thread while the thread did not run as
+    /// the carrier.
     ///
     /// # Safety
-    /// The caller has ended its wait, and this is the thread to which the carrier belongs.
+    /// The caller has ended the fiber's wait, and this is the thread to which the carrier belongs.
     #[cold]
     pub(super) unsafe fn ready_from_outside(&self, control: &Control) {
-        // SAFETY: as the caller promised: it is ours, and in no queue. What else uses the list is not in the middle
-        // of that, or this would be called by the carrier.
+        // SAFETY: the fiber is ours and in no queue. Code that is in the middle of using `ready`
+        // runs as the carrier, and then wakes do not come here.
         unsafe { self.ready.push(control) };
         if !self.is_stepping() {
             self.ring();
         }
     }
 
-    /// Whether the one that is current has stopped already.
+    /// Whether the current fiber has already stopped.
     pub(crate) fn is_between(&self) -> bool {
         self.embedded.between.load(Ordering::Relaxed)
     }
 
-    /// Tells the carrier that there is something in its inbox; called by who has found it marked as parked.
+    /// Tells the carrier that its inbox has something. Called by a pusher that found the inbox
+    /// marked as parked.
     ///
-    /// That may be in the middle of a wait, or of the end of a fiber: the hook runs as if on a thread that has
-    /// nothing to do with fibers.
+    /// The pusher may be in the middle of a wait, or of a fiber's end. So the hook runs as if on a
+    /// plain thread.
     pub(crate) fn ring(&self) {
         if !self.is_embedded() {
             return self.bell().ring();
@@ -322,65 +334,67 @@ impl Carrier {
         });
     }
 
-    /// Rings the bell for a loop that sleeps in the driver, or watches its descriptor.
+    /// Rings the bell for a loop that sleeps in the driver, or that polls the driver's descriptor.
     pub(crate) fn ring_for_loop(&self) {
-        // ORDERING: AcqRel: what the caller did before is seen by the one who silences it, or it rings.
+        // ORDERING: AcqRel; pairs with the swap in `silence`. Either this call rings, or `silence`
+        // sees what the caller did before.
         if !self.embedded.rung.swap(true, Ordering::AcqRel) {
             self.bell().ring();
         }
     }
 
-    /// Takes back the ring of the bell. The caller looks afterwards for what it was rung for.
+    /// Clears the bell. Afterwards the caller looks for the work for which it was rung.
     pub(crate) fn silence(&self) {
         if self.embedded.rung.load(Ordering::Relaxed) {
-            // Whoever rings meanwhile finds the mark, and that is removed next.
+            // A caller of `ring_for_loop` that comes now finds the mark set, and the swap below
+            // then shows its work.
             self.bell().clear();
-            // ORDERING: AcqRel; pairs with that in `ring_for_loop`.
+            // ORDERING: AcqRel; pairs with the swap in `ring_for_loop`.
             self.embedded.rung.swap(false, Ordering::AcqRel);
         }
     }
 
-    /// Makes this thread the carrier, to sleep in its driver.
+    /// Makes this thread run as the carrier, to sleep in its driver.
     pub(crate) fn enter(&'static self) -> Inside {
         Inside::enter(self)
     }
 
-    /// Whether something of the carrier is under way on this thread: a step, or what one has called.
+    /// Whether this thread has entered the carrier, by a step or by code that the step has called.
     pub(crate) fn is_entered(&self) -> bool {
         self.embedded.entered.get() > 0
     }
 
-    /// Has the thread be no carrier for a while, or be it again.
+    /// Records whether this thread runs a hook as if it were not the carrier.
     pub(super) fn set_aside(&self, aside: bool) {
         self.embedded.aside.set(aside);
     }
 
-    /// Whether a hook runs that was called by what is current, which may have ended.
+    /// Whether the current fiber has called a hook that runs now. The fiber may have ended.
     pub(crate) fn is_aside(&self) -> bool {
         self.embedded.aside.get()
     }
 
-    /// Whether the running code is called by the carrier between two fibers.
+    /// Whether the carrier has called the running code between two fibers.
     pub(crate) fn is_telling(&self) -> bool {
         self.embedded.telling.load(Ordering::Relaxed)
     }
 
-    /// Whose this carrier is.
+    /// Returns the manager that owns this carrier.
     pub(crate) fn owner(&self) -> Option<Weak<dyn Any>> {
         self.embedded.owner.borrow().clone()
     }
 
-    /// The fiber that has something done on the root at present.
+    /// Returns the fiber for which the root works at present.
     pub(crate) fn lender(&self) -> *const Control {
         self.embedded.lender.get()
     }
 
-    /// Whether a step is under way on this thread.
+    /// Whether a step is in progress on this thread.
     pub(crate) fn is_stepping(&self) -> bool {
         self.embedded.stepping.get()
     }
 
-    /// Whether there is something to run, as far as the carrier's thread knows.
+    /// Whether the carrier has something to run, as far as its thread knows.
     pub(crate) fn is_due(&self) -> bool {
         self.has_ready()
             || self.can_refuse()
@@ -388,40 +402,40 @@ impl Carrier {
             || !self.inbox.is_empty()
     }
 
-    /// Fibers that are ready to run, or will be when the others have run.
+    /// Returns the number of fibers that are ready, or will be when the others have run.
     pub(crate) fn queued(&self) -> usize {
         let slot = usize::from(!self.slot.get().is_null());
-        // The slot of one that has interrupted itself is not a place in a queue.
+        // A fiber in the slot that has interrupted itself is not queued.
         let slot = slot.saturating_sub(self.embedded.interrupted.get() as usize);
         slot + self.ready.len() + self.deque.len() + self.embedded.yielded.len()
     }
 
-    /// When the carrier is to be stepped again, if nothing happens before.
+    /// Returns when the carrier must be stepped again, if nothing happens before.
     pub(crate) fn next_deadline(&self) -> u64 {
         let mut earliest = self.earliest.load(Ordering::Relaxed);
         if earliest != clock::NEVER {
             let mut timers = self.timers.lock();
-            // A loop is not to be woken for those who no longer wait.
+            // Skip stale entries: the loop must not wake up for fibers that no longer wait.
             earliest = timers.earliest_live().unwrap_or(clock::NEVER);
             self.earliest.store(earliest, Ordering::Relaxed);
         }
         self.ask_at().map_or(earliest, |ask_at| earliest.min(ask_at))
     }
 
-    /// Has whoever observes told of starts, stops and wakes from here on; nobody, if there is none.
+    /// Sets the watcher, which is told of starts, stops and wakes from now on; `None` removes it.
     pub(crate) fn watch(&self, watcher: Option<Rc<Watcher>>) {
         let before = self.embedded.watcher.replace(watcher);
         drop(before);
     }
 
-    /// Notes that a fiber was woken; the watcher is told when no lock is held.
+    /// Notes that a fiber was woken. The watcher is told later, when no lock is held.
     pub(super) fn note_woken(&self, fiber: u64) {
         if self.embedded.watcher.borrow().is_some() {
             self.embedded.woken.borrow_mut().push(fiber);
         }
     }
 
-    /// Tells the watcher.
+    /// Tells the watcher of the noted wakes and of this event.
     pub(super) fn tell(&self, moment: Moment, fiber: u64) {
         let watcher = self.embedded.watcher.borrow().clone();
         let Some(watcher) = watcher else { return };
@@ -439,7 +453,8 @@ impl Carrier {
         self.embedded.telling.store(false, Ordering::Relaxed);
     }
 
-    /// Whether the next dispatch is decided: by a call to the root, or by one who interrupted itself.
+    /// Whether the next dispatch is already decided: the root has work, or a fiber in the slot has
+    /// interrupted itself.
     #[inline(always)]
     pub(super) fn is_decided(&self) -> bool {
         self.is_embedded()
@@ -447,23 +462,23 @@ impl Carrier {
                 || self.embedded.interrupted.get() > 0 && !self.slot.get().is_null())
     }
 
-    /// What that is.
+    /// Returns the decided next fiber, or the root.
     pub(super) fn decided(&self) -> *const Control {
         if self.embedded.call.get().is_some() { &raw const self.root } else { self.next_ready() }
     }
 
-    /// Lets the running fiber wait until everything else has run, and the loop has had its turn.
+    /// Lets the running fiber wait until every other fiber has run and the loop has had its turn.
     ///
     /// # Safety
     /// The fiber runs on this carrier, is in no queue, and stops next.
     pub(crate) unsafe fn behind_all(&self, me: &Control) {
         me.set_flags(Flags::YIELDED);
-        // SAFETY: as the caller promised.
+        // SAFETY: the fiber is in no queue, so its link is free.
         unsafe { self.embedded.yielded.push(me) };
     }
 
-    /// Runs what is ready, until nothing is. True if there is more to do: fibers that have yielded. Nothing of the
-    /// carrier is under way.
+    /// Runs ready fibers until there are none. Returns true if there is more to do, such as fibers
+    /// that have yielded. The thread must not have entered the carrier before.
     pub(crate) fn step(&'static self) -> bool {
         let _inside = Inside::enter(self);
         debug_assert_eq!(self.embedded.entered.get(), 1, "steps do not nest");
@@ -485,8 +500,9 @@ impl Carrier {
             if !self.refused.is_empty() && self.refuse_some() {
                 continue;
             }
-            // Looked for after fibers have run, so that the kernel has heard of all they want; and until there are no
-            // more: a loop that watches for changes is not told of those that were there before. But it has its turn.
+            // Poll after fibers have run, so that the kernel knows all new waits. Poll until there
+            // are no more events, because a loop with an edge-triggered watch is not told again of
+            // earlier events. But bound the rounds, so that the loop gets its turn.
             if self.look_for_events() || self.has_ready() {
                 rounds += 1;
                 if rounds < MOST_ROUNDS {
@@ -500,7 +516,7 @@ impl Carrier {
                 continue;
             }
             if earliest != clock::NEVER && earliest <= clock::now() {
-                // A fiber that waits for moments does not keep the loop.
+                // Fibers with short sleeps must not keep the loop.
                 self.ready_yielded();
                 return true;
             }
@@ -514,7 +530,8 @@ impl Carrier {
         }
     }
 
-    /// Ends waits whose deadlines have passed: of those that did so during this step, only so many times.
+    /// Ends waits whose deadlines have passed. Deadlines that passed during this step are served a
+    /// limited number of times.
     pub(super) fn expire_in_step(&self, now: u64) {
         let (begun, left) = (self.embedded.begun.get(), self.embedded.timeouts.get());
         let earliest = self.earliest.load(Ordering::Relaxed);
@@ -527,8 +544,8 @@ impl Carrier {
         }
     }
 
-    /// Looks so many times whether somebody puts something into the inbox, before the loop sleeps: nobody has to
-    /// ring meanwhile. True if there is something to do.
+    /// Looks into the inbox `looks` times before the loop sleeps. Meanwhile pushers need not ring.
+    /// Returns whether there is something to do.
     pub(crate) fn linger(&self, looks: u32) -> bool {
         self.inbox.unpark();
         for _ in 0..looks {
@@ -542,7 +559,7 @@ impl Carrier {
 
     fn ready_yielded(&self) {
         while let Some(control) = self.embedded.yielded.pop() {
-            // SAFETY: what was in the list is ours, and its link is free.
+            // SAFETY: fibers in the list are ours, and a popped fiber's link is free.
             unsafe {
                 (*control).clear_flags(Flags::YIELDED);
                 if self.observed.is_on() {
@@ -553,28 +570,29 @@ impl Carrier {
         }
     }
 
-    /// Runs an unstarted fiber before the caller goes on, until it first stops.
+    /// Runs an unstarted fiber until it first stops, before the caller goes on.
     ///
     /// # Safety
-    /// This is the carrier's thread; the fiber is in no queue, counted, and the caller's. If a fiber of this
-    /// carrier runs, no wait of it is under way.
+    /// This is the carrier's thread. The fiber is in no queue, counted, and belongs to the caller.
+    /// If a fiber of this carrier runs, it has no wait under way.
     pub(crate) unsafe fn run_now(&'static self, next: &Control) {
         let _inside = Inside::enter(self);
         self.shorten_tick_if_observed();
-        // SAFETY: what runs has a block.
+        // SAFETY: the running fiber, or the root, has a block.
         let me = unsafe { &*self.current() };
         let root = me.flags().has(Flags::ROOT);
         // SAFETY: this is the carrier's thread, and the fiber is in no queue.
         let started = unsafe { launch::try_start(self, next) }.ok();
-        // SAFETY: the same, on the root.
+        // SAFETY: this is the carrier's thread, the fiber is in no queue, and the closure is called
+        // on the root.
         let start_or_refuse = || unsafe { self.start_or_refuse(next) };
         let context = started.or_else(|| match root {
             true => start_or_refuse(),
-            // SAFETY: as the caller promised.
+            // SAFETY: `me` runs on this carrier and has no wait under way.
             false => unsafe { self.on_root(me, start_or_refuse) }.ok().flatten(),
         });
         let Some(context) = context else {
-            // There is no stack, and the reserve is in use: the loop comes to it.
+            // There is no stack, and the reserve is in use. The loop will start or end the fiber.
             if !self.is_stepping() {
                 self.ring();
             }
@@ -589,8 +607,8 @@ impl Carrier {
             self.note_stop();
             self.note_start(next);
         }
-        // SAFETY: `me` is in the slot, from where it is dispatched when `next` stops. If this is the root, it
-        // is entered for nothing else meanwhile but calls.
+        // SAFETY: `me` is in the slot, and is dispatched when `next` stops. If `me` is the root, it
+        // is entered meanwhile only to do calls.
         unsafe {
             dispatch::switch(self, me, (next, context), dispatch::message_of(me, false));
             if root && self.embedded.call.get().is_some() {
@@ -603,21 +621,21 @@ impl Carrier {
         self.embedded.interrupted.set(self.embedded.interrupted.get() - 1);
         self.slot.set(outer);
         if root && !self.embedded.stepping.get() {
-            // Everything else has had its turn; and the kernel hears of what was wanted of it, as in a step: the loop
-            // may sleep next.
+            // Every other fiber has had its turn. And the kernel must know the new waits, as in a
+            // step, because the loop may sleep next.
             self.ready_yielded();
             self.look_for_events();
         }
     }
 
-    /// Goes on in `next`, and returns when there is something for the root to decide. Calls to the root are
+    /// Runs `next`, and returns when the root has to decide what is next. Calls to the root are
     /// done before.
     ///
     /// # Safety
     /// As for [`dispatch::go`], from the root.
     #[inline(always)]
     pub(super) unsafe fn go_from_root(&self, next: &Control) {
-        // SAFETY: as the caller promised.
+        // SAFETY: the root runs on this carrier, and `next` is ours to run.
         unsafe {
             dispatch::go(self, &self.root, next);
             if self.embedded.call.get().is_some() {
@@ -632,14 +650,14 @@ impl Carrier {
         while let Some(call) = self.embedded.call.take() {
             let outer = self.embedded.lender.replace(call.who);
             let activation = self.activate();
-            // SAFETY: the fiber that asked does not go on before this was done. It then is ours to run, or in
-            // a wait, from where it is dispatched like any other.
+            // SAFETY: the fiber that asked does not go on before the call was done. Then it is ours
+            // to run, or it is in a wait and is dispatched like any other.
             unsafe {
                 (call.run)(call.data);
                 self.embedded.lender.set(outer);
                 self.embedded.activation.set(activation);
                 let next = if call.back { call.who } else { self.slot.get() };
-                // The slot has one who goes on now only if that has interrupted itself.
+                // The fiber in the slot goes on now only if it has interrupted itself.
                 if !call.back {
                     if self.embedded.interrupted.get() == 0
                         || next.is_null()
@@ -654,7 +672,7 @@ impl Carrier {
         }
     }
 
-    /// Has `work` done on the root, and goes on when it was.
+    /// Does `work` on the root, and returns its result to the fiber.
     ///
     /// # Safety
     /// `me` runs on this carrier, and no wait of it is under way.
@@ -666,16 +684,17 @@ impl Carrier {
         let mut asked = Asked::new(work);
         self.embedded.call.set(Some(asked.call(me)));
         me.set_flags(Flags::IMMEDIATE);
-        // SAFETY: the root comes straight back.
+        // SAFETY: `me` runs on this carrier, and the root switches straight back to it.
         unsafe { dispatch::go(self, me, &self.root) };
         me.clear_flags(Flags::IMMEDIATE);
         asked.result.take().expect("the root has done what it was asked for")
     }
 
-    /// Has `run` called with `data` on the root when `me` has stopped next: it is in a wait then.
+    /// Calls `run` with `data` on the root when `me` stops next, which it does in a wait.
     ///
     /// # Safety
-    /// `me` runs on this carrier. `run` may be called with `data` until [`forget_call`](Self::forget_call).
+    /// `me` runs on this carrier. `run` may be called with `data` until
+    /// [`forget_call`](Self::forget_call).
     pub(crate) unsafe fn call_once_stopped(
         &self,
         me: &Control,
@@ -683,11 +702,11 @@ impl Carrier {
         data: *mut (),
     ) {
         self.embedded.call.set(Some(Call { run, data, who: me, back: false }));
-        // The next dispatch looks for it.
+        // Makes the next dispatch look for the call.
         self.shorten_tick();
     }
 
-    /// Takes back a call with `data` that was not done.
+    /// Takes back the call with `data`, if it was not done.
     pub(crate) fn forget_call(&self, data: *const ()) {
         if self.embedded.call.get().is_some_and(|call| ptr::eq(call.data, data)) {
             self.embedded.call.set(None);

@@ -1,15 +1,14 @@
-//! What carriers note of their dispatches while somebody wants to know: traces and histograms.
+//! Notes of carriers about their dispatches, for traces, histograms and watchers.
 //!
-//! Nothing in the way of a fiber asks whether anybody does. While somebody does, a carrier makes every
-//! tick one dispatch long, so that each goes through `tend`, which is not in the way otherwise; and marks
-//! each fiber that it dispatches as observed. Whoever wakes a fiber that is marked, goes the way that is
-//! for those of other carriers, and finds the mark there. A wake is noted in the block of the fiber, where
-//! what it waited for is of no use any more, and recorded by the carrier on which it runs next: so each
-//! carrier's records have one writer.
+//! The usual path of a fiber has no check for observers. While there are observers, a carrier makes
+//! every tick one dispatch long, so that each dispatch goes through `tend`. It also marks each
+//! fiber that it dispatches as observed. The waker of a marked fiber takes the slow path, which is
+//! otherwise for fibers of other carriers, and finds the mark there. The waker notes the wake in
+//! the fiber's block, in place of the record of the wait, which is over. The carrier on which the
+//! fiber runs next records the wake, so each carrier's records have one writer.
 //!
-//! A carrier learns that there is something to observe, or that there is no longer, at the end of a tick,
-//! when it wakes up, or from a fiber of its own. The mark of a fiber is removed when it is woken and nobody
-//! observes.
+//! A carrier learns of new or removed observers at the end of a tick, when it wakes up, or from one
+//! of its own fibers. A fiber loses its mark when it is woken and there are no observers.
 
 use super::Carrier;
 use super::embed::Moment;
@@ -22,18 +21,18 @@ use core::cell::{Cell, UnsafeCell};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Something that a carrier did, and when.
+/// Something that a carrier did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Event {
-    /// Dispatched a fiber, which was woken at some time by some fiber.
+    /// Dispatched a fiber. `woken` has the time of its wake and the waker.
     Start { fiber: u64, woken: Option<(u64, u64)> },
-    /// Had a fiber stop to wait for something.
+    /// A fiber stopped to wait for something.
     Wait { fiber: u64, kind: WaitKind, address: usize },
-    /// Had a fiber stop for others.
+    /// A fiber stopped to let others run.
     Yield { fiber: u64 },
-    /// Had a fiber end.
+    /// A fiber ended.
     End { fiber: u64 },
-    /// Took so many fibers from another carrier.
+    /// Took `count` fibers from another carrier.
     Steal { victim: usize, count: usize },
     /// Went to sleep.
     Sleep,
@@ -41,11 +40,11 @@ pub(crate) enum Event {
     Awake,
 }
 
-/// Who has woken a fiber if no fiber has: its carrier itself, for the time or for an event, or a thread.
+/// The waker, if it was not a fiber: the carrier itself, for a deadline or an event; or a thread.
 pub(crate) const BY_CARRIER: u64 = 0;
 pub(crate) const BY_THREAD: u64 = u64::MAX;
 
-/// An event as numbers: what it is, when, and of what.
+/// An event as numbers: its kind, its time, and its three arguments.
 pub(crate) type Record = [u64; 5];
 
 impl Event {
@@ -62,7 +61,7 @@ impl Event {
         }
     }
 
-    /// The event, and when it was.
+    /// Decodes a record into the time and the event.
     pub(crate) fn read([what, at, first, second, third]: Record) -> (u64, Event) {
         let event = match what {
             0 => Event::Start { fiber: first, woken: None },
@@ -82,18 +81,19 @@ impl Event {
     }
 }
 
-/// What the carriers of a crew have done last.
+/// The latest events of a crew's carriers.
 pub(crate) struct Recording {
     pub(crate) carriers: Box<[Recent<5>]>,
-    /// When it was begun.
+    /// When the recording began.
     pub(crate) since: u64,
-    /// Names of fibers that have run, of the last ones.
+    /// The names of the fibers that ran last.
     pub(crate) names: SpinLock<VecDeque<(u64, Arc<str>)>>,
     most_names: usize,
 }
 
 impl Recording {
-    /// Room for the last `events` of each of `carriers`. `None` if there is no memory.
+    /// Makes room for the last `events` of each of `carriers`. Returns `None` if there is no
+    /// memory.
     pub(crate) fn new(carriers: usize, events: usize) -> Option<Recording> {
         let carriers: Option<_> = (0..carriers).map(|_| Recent::new(events)).collect();
         Some(Recording {
@@ -109,22 +109,22 @@ impl Recording {
         let oldest = if names.len() == self.most_names { names.pop_front() } else { None };
         names.push_back((fiber, name.clone()));
         drop(names);
-        // Its memory is given back without the lock.
+        // The name is freed without the lock.
         drop(oldest);
     }
 }
 
-/// How long the fibers of one carrier ran at a time, and how long they had to wait for that when they had
-/// been woken.
+/// How long the fibers of one carrier ran at a time, and how long they waited for their turn after
+/// they were woken.
 pub(crate) struct Times {
     pub(crate) run: Counts,
     pub(crate) latency: Counts,
 }
 
-/// Who wants to know what the carriers of a crew do.
+/// The observers of a crew.
 #[derive(Default)]
 pub(crate) struct Observers {
-    /// Changes when the rest does.
+    /// Changes whenever `wishes` changes. Odd if there is something to observe.
     generation: AtomicU32,
     wishes: SpinLock<Wishes>,
 }
@@ -136,7 +136,7 @@ struct Wishes {
     times: Option<Arc<[Times]>>,
     /// Whether times are measured at present.
     measures: bool,
-    /// Whether the carrier, which somebody else's loop steps, has a watcher.
+    /// Whether the crew's carrier, which a foreign loop steps, has a watcher.
     watched: bool,
 }
 
@@ -150,7 +150,7 @@ impl Observers {
     fn change(&self, change: impl FnOnce(&mut Wishes)) {
         let mut wishes = self.wishes.lock();
         change(&mut wishes);
-        // Zero in the lowest bit if there is nothing to observe.
+        // The lowest bit is zero if there is nothing to observe.
         let next = (self.generation.load(Ordering::Relaxed) | 1).wrapping_add(1);
         self.generation.store(next | u32::from(wishes.is_any()), Ordering::Relaxed);
     }
@@ -167,7 +167,7 @@ impl Observers {
         self.change(|wishes| wishes.traces.retain(|other| !Arc::ptr_eq(other, recording)));
     }
 
-    /// Begins or ends to measure the times of so many carriers.
+    /// Begins or ends measuring the times of `carriers` carriers.
     pub(crate) fn measure(&self, measures: bool, carriers: usize) {
         self.change(|wishes| {
             wishes.measures = measures;
@@ -178,32 +178,32 @@ impl Observers {
         });
     }
 
-    /// Begins or ends to tell the watcher of the carrier.
+    /// Begins or ends telling the watcher of the carrier.
     pub(crate) fn set_watched(&self, watched: bool) {
         self.change(|wishes| wishes.watched = watched);
     }
 
-    /// What was measured by now, if anything ever was.
+    /// Returns the measured times, if any were ever measured.
     pub(crate) fn times(&self) -> Option<Arc<[Times]>> {
         self.wishes.lock().times.clone()
     }
 }
 
-/// What a carrier knows of those who observe it. Belongs to its thread.
+/// A carrier's copy of its crew's observers. Belongs to its thread.
 #[derive(Default)]
 pub(crate) struct Observed {
-    /// Which generation of the crew's observers this is.
+    /// The generation of the crew's observers that was copied.
     generation: Cell<u32>,
     on: Cell<bool>,
-    /// Since when it is.
+    /// Since when there are observers.
     begun: Cell<u64>,
     wishes: UnsafeCell<Wishes>,
     /// Dispatches that are left of the tick.
     left: Cell<u32>,
-    /// The fiber that runs, if its start was noted, and since when.
+    /// The running fiber, if its start was noted, and since when it runs.
     running: Cell<u64>,
     since: Cell<u64>,
-    /// When what is woken now should have been.
+    /// The deadline that wakes fibers at this moment. Their latency counts from it.
     due: Cell<Option<u64>>,
 }
 
@@ -213,13 +213,13 @@ impl Observed {
         self.on.get()
     }
 
-    /// Begins a tick of so many dispatches; returns how many are to pass until the carrier looks.
+    /// Begins a tick of `tick` dispatches. Returns after how many dispatches the carrier looks.
     pub(super) fn tick(&self, tick: u32) -> u32 {
         self.left.set(tick);
         if self.on.get() { 1 } else { tick }
     }
 
-    /// A dispatch has passed; false if the tick is over with it.
+    /// Counts a dispatch. Returns false if the tick is over with it.
     pub(super) fn goes_on(&self) -> bool {
         let left = self.left.get();
         self.left.set(left.saturating_sub(1));
@@ -231,18 +231,19 @@ impl Observed {
         self.generation.set(0);
         self.on.set(false);
         self.running.set(0);
-        // SAFETY: the carrier does not run, and is the caller's.
+        // SAFETY: the carrier does not run, and belongs to the caller.
         unsafe { *self.wishes.get() = Wishes::default() };
     }
 
     fn wishes(&self) -> &Wishes {
-        // SAFETY: this is the carrier's thread, and nothing that is done with it changes it.
+        // SAFETY: this is the carrier's thread, and the reference is not held across a change of
+        // the observers.
         unsafe { &*self.wishes.get() }
     }
 }
 
 impl Carrier {
-    /// Learns who wants to know, if that has changed.
+    /// Copies the crew's observers, if they have changed.
     #[inline(always)]
     pub(super) fn heed_observers(&self) {
         if self.observed.generation.get()
@@ -264,11 +265,12 @@ impl Carrier {
             self.observed.begun.set(clock::now());
         }
         self.observed.running.set(0);
-        // SAFETY: this is the carrier's thread, and nobody has a reference to what was there.
+        // SAFETY: this is the carrier's thread, and there is no reference to the old value.
         drop(core::mem::replace(unsafe { &mut *self.observed.wishes.get() }, new));
     }
 
-    /// A fiber of this carrier has changed who observes: it is observed from here on.
+    /// Copies the observers after a fiber of this carrier has changed them. The fiber is observed
+    /// from here on.
     pub(crate) fn heed_observers_now(&self) {
         self.note_stop();
         self.shorten_tick_if_observed();
@@ -290,21 +292,21 @@ impl Carrier {
         }
     }
 
-    /// What is woken next should have been at this moment, if anybody wants to know.
+    /// Notes the deadline for which fibers are woken next, if the carrier is observed.
     pub(super) fn note_due(&self, deadline: Option<u64>) {
         if self.observed.is_on() {
             self.observed.due.set(deadline);
         }
     }
 
-    /// Notes something that is not about a fiber, if anybody wants to know.
+    /// Notes an event that is not about a fiber, if the carrier is observed.
     pub(super) fn note_if_observed(&self, event: Event) {
         if self.observed.is_on() {
             self.note(event, clock::now());
         }
     }
 
-    /// The running fiber rests, if it is this one. What it waits for is recorded.
+    /// Notes that `control` rests, if it is the running fiber. Its wait is recorded in its block.
     #[inline(always)]
     pub(crate) fn note_rest(&self, control: &Control) {
         if self.observed.is_on() && self.observed.running.get() == control.id() {
@@ -315,14 +317,15 @@ impl Carrier {
         }
     }
 
-    /// The running fiber rests. If nobody observes it any more, the next who does learns its name.
+    /// Removes the mark from a fiber that rests, if there are no observers. So the next observer
+    /// learns its name.
     pub(super) fn forget_unless_observed(&self, control: &Control) {
         if !self.observed.is_on() {
             control.clear_flags(Flags::OBSERVED);
         }
     }
 
-    /// The running fiber stops.
+    /// Notes that the running fiber stops.
     pub(super) fn note_stop(&self) {
         self.note_stop_as(|fiber| self.how_it_stops(fiber));
     }
@@ -340,9 +343,9 @@ impl Carrier {
         self.note(event(fiber), now);
     }
 
-    /// What the current fiber is about to do, which has run until now.
+    /// Returns the event by which the current fiber stops.
     fn how_it_stops(&self, fiber: u64) -> Event {
-        // SAFETY: what is current has a block, and is on its stack still.
+        // SAFETY: the current fiber, or the root, has a block and is still on its stack.
         let me = unsafe { &*self.current() };
         if me.flags().has(Flags::ROOT) {
             Event::End { fiber }
@@ -350,22 +353,22 @@ impl Carrier {
             let (kind, address, _) = me.recorded_wait();
             let address = match kind {
                 WaitKind::Sleep => 0,
-                // Who that is, while it is sure.
+                // The id of the joined fiber, read while the block certainly belongs to it.
                 WaitKind::Join => slab::at(address).map_or(0, |joined| joined.id() as usize),
                 _ => address,
             };
             Event::Wait { fiber, kind, address }
         } else {
-            // Or it was woken before it has stopped.
+            // The fiber yields, or was woken before it stopped.
             Event::Yield { fiber }
         }
     }
 
-    /// `next` is about to run, unless it is the root.
+    /// Notes that `next` is about to run, unless it is the root.
     #[inline(always)]
     pub(super) fn note_start(&self, next: *const Control) {
         if self.observed.is_on() {
-            // SAFETY: it was taken out of a queue, and is ours.
+            // SAFETY: `next` was taken out of a queue, and is ours.
             self.note_start_of(unsafe { &*next });
         }
     }
@@ -384,7 +387,7 @@ impl Carrier {
             }
         }
         let now = clock::now();
-        // One from before may have been used up while nobody looked.
+        // A wake from before this observation may belong to an earlier dispatch.
         let woken = next.take_wake().filter(|(when, _)| *when >= self.observed.begun.get());
         if let (true, Some(times), Some((when, _))) = (wishes.measures, &wishes.times, woken) {
             times[self.index()].latency.add(now.saturating_sub(when));
@@ -395,15 +398,17 @@ impl Carrier {
     }
 }
 
-/// Notes the wake of a fiber that is marked as observed. The caller has ended its wait.
+/// Notes the wake of a fiber that is marked as observed. The caller has ended the fiber's wait.
 pub(super) fn note_wake(control: &Control, carrier: &Carrier, flags: Flags) {
     if carrier.crew().observers.is_any() {
         if carrier.is_of_this_thread() {
-            // Of those from elsewhere the carrier learns when it takes them out of its inbox.
+            // The carrier learns of wakes on other threads when it takes the fibers out of its
+            // inbox.
             carrier.note_woken(control.id());
         }
         let by = match super::current::running() {
-            // Between two fibers it looks after its duties, on the stack of the one before.
+            // Between two fibers the carrier tends its duties, on the stack of the first. `running`
+            // is `BY_CARRIER` then.
             Some((here, _)) if here.observed.is_on() => here.observed.running.get(),
             Some((_, running)) => running.id(),
             None => BY_THREAD,

@@ -348,7 +348,8 @@ impl Carrier {
         let mut timers = self.timers.lock();
         while let Some((deadline, control)) = timers.pop_expired(now) {
             self.note_due(Some(deadline));
-            // SAFETY: blocks are never unmapped.
+            // SAFETY: blocks are never unmapped. A fiber that leaves a timed wait takes the lock,
+            // which is held here, so the epoch below is the one of the expired wait.
             let control = unsafe { &*control };
             if let Some(epoch) = control.wake.waiting() {
                 count += u64::from(wake(control, epoch, Outcome::TimedOut));
