@@ -100,7 +100,7 @@ pub(crate) struct Crew {
     pub(crate) pool: StackPool,
     /// Stack pools of sizes other than the default.
     pools: SpinLock<BTreeMap<usize, StackPool>>,
-    /// The number of carriers whose threads have ended. Shutdowns sleep on this word.
+    /// The number of ended carrier threads. Shutdowns sleep on this word.
     ended: AtomicU32,
     /// The final counters of the carriers, copied before other crews could take the carriers.
     pub(crate) last_counts: OnceLock<Box<[Counters]>>,

@@ -1,6 +1,6 @@
 //! Switches from one fiber straight to the next.
 //!
-//! The fiber that stops decides on its own stack what runs next, and switches there. The carrier's
+//! The fiber that stops decides on its own stack which one is next, and switches there. The carrier's
 //! own stack is entered only when no fiber is ready.
 //!
 //! The next context has a closed set of duties for the previous one: it notes where the previous

@@ -628,7 +628,7 @@ impl Carrier {
         }
     }
 
-    /// Runs `next`, and returns when the root has to decide what is next. Calls to the root are
+    /// Runs `next`, and returns when the root has to pick the next fiber. Calls to the root are
     /// done before.
     ///
     /// # Safety

@@ -33,7 +33,7 @@ use sinew_context::context::{self, Arrival, Context, Record};
 use sinew_context::stack::{Found, Stack, StackAllocator};
 use std::io;
 
-/// What the stack of a launch is used for.
+/// The purpose of a launch's stack.
 #[derive(Clone, Copy)]
 pub(super) enum Use {
     /// Any fiber may run on it next, and the carrier may keep it as its spare.

@@ -96,7 +96,7 @@ impl Timed for Control {
     }
 }
 
-/// Carriers whose runtimes are gone.
+/// Carriers that belong to no runtime.
 static SPARE: SpinLock<Vec<&'static Carrier>> = SpinLock::new(Vec::new());
 
 impl Carrier {
@@ -148,7 +148,7 @@ impl Carrier {
         Ok(carrier)
     }
 
-    /// Gives back a carrier whose thread has ended with no fiber left.
+    /// Gives back a carrier. Its thread has ended, with no fiber left.
     pub(crate) fn give_back(&'static self) {
         SPARE.lock().push(self);
     }
@@ -248,7 +248,7 @@ impl Carrier {
         x
     }
 
-    /// Takes a fiber whose wait the running fiber has ended.
+    /// Makes a fiber ready that the running fiber has woken.
     ///
     /// # Safety
     /// The caller runs on this carrier, and has ended the fiber's wait.
@@ -264,7 +264,7 @@ impl Carrier {
         }
     }
 
-    /// Takes a fiber whose wait an event has ended. The fiber does not use the slot.
+    /// Makes a fiber ready that an event has woken. The fiber does not use the slot.
     ///
     /// # Safety
     /// As for [`woken_here`](Self::woken_here).
@@ -432,7 +432,7 @@ unsafe fn resume_elsewhere(control: &Control, flags: Flags, carrier: *const Carr
 #[inline(always)]
 pub(crate) fn claim(control: &Control, epoch: Epoch, outcome: Outcome) -> Option<Claimed> {
     // Read before the claim: a thread that sees the claim may end, and its block may then serve
-    // another fiber. If the claim succeeds, the values are those of the wait.
+    // another fiber. If the claim succeeds, the values are from the wait.
     let (flags, carrier) = (control.flags(), control.carrier());
     let won = control.wake.claim(epoch, outcome);
     won.then(|| {

@@ -1,6 +1,6 @@
 //! The OS threads that run fibers: their queues, and the order in which they look at them.
 //!
-//! A carrier decides what runs next on the stack of the fiber that stops (`dispatch`), and starts
+//! A carrier picks the next fiber on the stack of the one that stops (`dispatch`), and starts
 //! unstarted fibers (`launch`). When no fiber is ready, it returns to its thread's own stack
 //! (`run`), where it searches the other carriers' work and sleeps. README.md of this folder has the
 //! protocol by which no wake is lost.
