@@ -1,13 +1,13 @@
-//! What `park::list`, `park::table` and `sync` stand on in their models: instead of fibers and
-//! carriers, threads of loom.
+//! The layer below `park::list`, `park::table` and `sync` in their models: threads of loom instead
+//! of fibers and carriers.
 //!
-//! Each thread has a block with the real word that decides who ends a wait. It waits as a thread
-//! does: it may see that its wait was ended before it was made to run. That is the hardest case; a
-//! fiber sees nothing before that.
+//! Each thread has a block with the real word that decides which thread ends a wait. A thread of a
+//! model waits like a plain thread: it may see that its wait was ended before it was made to run.
+//! That is the hardest case, because a fiber sees nothing before it runs.
 //!
 //! *Deadlines* are one moment, [`DEADLINE`], which comes when a thread of the model calls
-//! [`deadline_passes`]. *Cancellation* is requested by [`Control::cancel`]; the wait then raises, as
-//! it does for a fiber, and [`cancellable`] catches it.
+//! [`deadline_passes`]. *Cancellation* is requested by [`Control::cancel`]. The wait then raises,
+//! as it does for a fiber, and [`cancellable`] catches it.
 
 use crate::fiber::state::{Epoch, Outcome, WakeWord};
 use crate::primitive::{self, AtomicBool, Ordering, SpinLock, fence};
@@ -25,31 +25,33 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 /// The moment at which every wait with a deadline ends.
 pub(crate) const DEADLINE: u64 = 2_000_000;
 
-/// A thread of a model, in the place of a fiber.
+/// The block of a thread of a model, in place of a fiber's.
 #[repr(align(64))]
 pub(crate) struct Control {
     pub(crate) wake: WakeWord,
-    /// A message for each time that it was made to run.
+    /// A channel with one message for each time that the thread was made to run.
     runs: (mpsc::Sender<()>, mpsc::Receiver<()>),
     cancelled: AtomicBool,
-    /// Its own: that it may be cancelled at all, that it must not be, and that it is being unwound.
+    /// Owned by the thread: whether it may be cancelled at all, whether cancellation is masked, and
+    /// whether it is being unwound.
     may_be_cancelled: Cell<bool>,
     masked: Cell<bool>,
     unwinding: Cell<bool>,
-    /// Whether its wait is not to be ended by cancellation. Written before the wait begins.
+    /// Whether cancellation must not end the thread's wait. Written before the wait begins.
     deaf: Cell<bool>,
-    /// How many numbers it has drawn.
+    /// How many random numbers the thread has drawn.
     drawn: Cell<usize>,
 }
 
-/// What lives as long as an execution.
+/// Values that live as long as an execution, and whether all threads count as fibers of one
+/// carrier.
 struct Blocks(RefCell<Vec<Box<dyn Any>>>, Cell<bool>);
 
 // SAFETY: loom runs one thread at a time, and switches only inside of its own objects.
 unsafe impl Sync for Blocks {}
-// SAFETY: the same.
+// SAFETY: loom runs one thread at a time, and switches only inside of its own objects.
 unsafe impl Sync for Control {}
-// SAFETY: the same.
+// SAFETY: loom runs one thread at a time, and switches only inside of its own objects.
 unsafe impl<T> Send for Kept<T> {}
 
 struct Clock {
@@ -71,7 +73,7 @@ pub(crate) fn check(model: impl Fn() + Sync + Send + 'static) {
     check_within(usize::MAX, model);
 }
 
-/// Checks a model, with at most so many preemptions if that is less than the environment says.
+/// Checks a model with at most `preemptions` preemptions, or fewer if the environment says so.
 pub(crate) fn check_within(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     primitive::check_within(preemptions, move || {
         let _: &SpinLock<Clock> = &CLOCK;
@@ -86,7 +88,7 @@ pub(crate) fn spawn<R: 'static>(f: impl FnOnce() -> R + 'static) -> JoinHandle<R
     spawn_as(Control::new(), f)
 }
 
-/// Starts a thread of a model that may be cancelled: catches that, and returns nothing then.
+/// Starts a thread of a model that may be cancelled. It returns `None` if it was.
 pub(crate) fn spawn_cancellable<R: 'static>(
     f: impl FnOnce() -> R + 'static,
 ) -> (&'static Control, JoinHandle<Option<R>>) {
@@ -105,7 +107,7 @@ fn spawn_as<R: 'static>(
     })
 }
 
-/// What a cancelled thread is unwound with.
+/// The payload that unwinds a cancelled thread.
 struct Cancelled;
 
 fn cancellable<R>(f: impl FnOnce() -> R) -> Option<R> {
@@ -119,7 +121,7 @@ fn cancellable<R>(f: impl FnOnce() -> R) -> Option<R> {
     }
 }
 
-/// The deadline passes: waits that have one are ended.
+/// Lets the deadline pass: ends all waits that have one.
 pub(crate) fn deadline_passes() {
     let waits = {
         let mut clock = CLOCK.lock();
@@ -161,7 +163,7 @@ impl Control {
         current::carrier()
     }
 
-    /// Requests that a thread of [`spawn_cancellable`] ends.
+    /// Asks a thread of [`spawn_cancellable`] to end.
     pub(crate) fn cancel(&self) {
         self.cancelled.store(true, Ordering::Relaxed);
         // ORDERING: SeqCst fence; pairs with the one in `Wait::suspend`, as in `crate::cancel`.
@@ -179,11 +181,11 @@ impl Control {
 fn keep<T: 'static>(value: Box<T>) -> &'static T {
     let address = ptr::from_ref(&*value);
     BLOCKS.0.borrow_mut().push(value);
-    // SAFETY: the box lives as long as the execution.
+    // SAFETY: `BLOCKS` keeps the box as long as the execution.
     unsafe { &*address }
 }
 
-/// Something whose memory is kept when it is dropped, so that a late use of it is noticed.
+/// A value whose memory is kept when it is dropped, so that a late use is noticed.
 #[derive(Debug)]
 pub(crate) struct Kept<T: 'static>(&'static core::cell::UnsafeCell<ManuallyDrop<T>>);
 
@@ -192,15 +194,15 @@ impl<T> Kept<T> {
         Kept(keep(Box::new(ManuallyDrop::new(value).into())))
     }
 
-    /// Drops it, in all threads that have it.
+    /// Drops the value for all threads that have a copy of the handle.
     pub(crate) fn drop(self) {
-        // SAFETY: a model drops it once; what is used after that panics.
+        // SAFETY: a model drops the value once. A later use of its atomics or cells panics.
         unsafe { ManuallyDrop::drop(&mut *self.0.get()) };
     }
 
-    /// For one thread alone.
+    /// Pins the value, for one thread alone.
     pub(crate) fn pin(self) -> Pin<&'static mut T> {
-        // SAFETY: a model pins it once, and it does not move.
+        // SAFETY: a model pins the value once, and it does not move.
         unsafe { Pin::new_unchecked(&mut *self.0.get()) }
     }
 }
@@ -216,16 +218,17 @@ impl<T> Copy for Kept<T> {}
 impl<T> Deref for Kept<T> {
     type Target = T;
     fn deref(&self) -> &T {
-        // SAFETY: its memory is kept.
+        // SAFETY: the memory is kept as long as the execution.
         unsafe { &*self.0.get() }
     }
 }
 
-/// A value that must not be read by who does not know of its making, nor be written twice at a time.
+/// A value for which loom reports a read that is not ordered after the write, and two unordered
+/// writes.
 #[derive(Debug)]
 pub(crate) struct Tracked(UnsafeCell<usize>);
 
-// SAFETY: loom reports uses that are not ordered.
+// SAFETY: loom reports unordered uses.
 unsafe impl Sync for Tracked {}
 
 impl Tracked {
@@ -241,12 +244,12 @@ impl Tracked {
 
     #[track_caller]
     pub(crate) fn add(&self, more: usize) {
-        // SAFETY: the same.
+        // SAFETY: loom runs one thread at a time.
         self.0.with_mut(|value| unsafe { *value += more });
     }
 }
 
-/// Whom to wake, and from which of its waits.
+/// A thread to wake, and the wait to wake it from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waiter {
     control: *const Control,
@@ -323,7 +326,7 @@ impl Wait {
         false
     }
 
-    /// Stops until the wait was ended. It may see that before it is made to run.
+    /// Blocks until the wait was ended. The thread may see the end before it is made to run.
     pub(crate) fn suspend(self, deadline: u64) -> Outcome {
         let Wait { control, epoch } = self;
         if control.may_be_cancelled.get() && !control.deaf.get() {
@@ -349,7 +352,7 @@ impl Wait {
     }
 }
 
-/// A wait that the caller has ended, whose waiter is to be made to run.
+/// A wait that the caller has ended. The waiter must now be made to run.
 #[must_use]
 #[derive(Clone, Copy)]
 pub(crate) struct Claimed(*const Control);
@@ -360,7 +363,7 @@ impl Claimed {
         unsafe { &*self.0 }.runs.0.send(()).expect("its receiver is here");
     }
 
-    /// Turns are those of the queues, which are not modelled.
+    /// The order of turns belongs to the queues, which are not modelled.
     pub(crate) fn resume_in_turn(self) {
         self.resume();
     }
@@ -378,7 +381,7 @@ pub(crate) fn wake_alone(control: &Control, epoch: Epoch, outcome: Outcome) -> b
     wake(control, epoch, outcome)
 }
 
-/// What is waited for.
+/// The operation that a thread waits in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum WaitKind {
     Lock,
@@ -392,15 +395,15 @@ pub(crate) enum WaitKind {
     Select,
 }
 
-/// A number below `end`: each in turn, beginning with zero.
+/// Returns a number below `end`: each in turn, beginning with zero.
 pub(crate) fn random(end: usize) -> usize {
     let drawn = &me().drawn;
     drawn.set(drawn.get() + 1);
     (drawn.get() - 1) % end
 }
 
-/// Has the threads of this execution taken for fibers of one carrier where that only decides what is
-/// worth while.
+/// Makes all threads of this execution count as fibers of one carrier. This affects only decisions
+/// about cost.
 pub(crate) fn all_are_near() {
     BLOCKS.1.set(true);
 }

@@ -1,5 +1,8 @@
-//! The only door to atomics: the standard library's, or loom's under a model. And a lock for the
-//! few short sections that need one.
+//! The only place that imports atomics: the standard library's, or loom's in a model. Also a lock
+//! for the few short sections that need one.
+//!
+//! This is the first module of the order: it uses no other. Next: `fiber` and `queue`.
+//! `primitive::model` has the types for models.
 
 #[cfg(not(sinew_loom))]
 pub(crate) use std::sync::atomic::{
@@ -16,24 +19,24 @@ pub(crate) use model::{
     check_within, fence, sc,
 };
 
-/// A cell that the two sides of a wait use, one after the other.
+/// A cell that the waiter and the waker use in turn.
 #[cfg(not(sinew_loom))]
 pub(crate) use core::cell::Cell;
 /// Lets another thread have the CPU.
 #[cfg(not(sinew_loom))]
 pub(crate) use std::thread::yield_now as yield_thread;
 
-/// Atomics of protocols that rely on one order of all accesses that are SeqCst. Loom knows SeqCst
-/// only in fences, and has one before each load of these.
+/// Atomics of protocols that rely on a total order of all SeqCst accesses. Loom supports SeqCst
+/// only in fences, so in models each SeqCst load of these has a fence before it.
 #[cfg(not(sinew_loom))]
 pub(crate) mod sc {
     pub(crate) use std::sync::atomic::{AtomicPtr, AtomicU64};
 }
 
-/// Stores, then orders the store before every later load, as a store and a SeqCst fence do.
+/// Stores `value`, and orders the store before every later load, as a store and a SeqCst fence do.
 ///
-/// One exchange is cheaper than that pair on x86_64, and means the same where every access of the
-/// protocol is SeqCst. Loom knows SeqCst only in fences.
+/// On x86_64 one exchange is cheaper than that pair, and it means the same if every access of the
+/// protocol is SeqCst. Loom supports SeqCst only in fences.
 #[inline(always)]
 pub(crate) fn store_then_fence(word: &AtomicUsize, value: usize) {
     #[cfg(not(sinew_loom))]
@@ -54,17 +57,17 @@ mod spin {
     use core::ops::{Deref, DerefMut};
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    /// A lock for sections of a few instructions in which no user code runs and nothing waits.
+    /// A lock for sections of a few instructions, without user code and without waits.
     ///
-    /// Whoever finds it taken spins, and soon lets the operating system run somebody else: the
-    /// holder may have lost its CPU.
+    /// A thread that finds the lock taken spins, and soon yields its CPU: the holder may have lost
+    /// its own.
     #[derive(Debug, Default)]
     pub(crate) struct SpinLock<T> {
         locked: AtomicBool,
         value: UnsafeCell<T>,
     }
 
-    // SAFETY: the value is reached by one holder of the lock at a time.
+    // SAFETY: only the holder of the lock reaches the value.
     unsafe impl<T: Send> Sync for SpinLock<T> {}
 
     pub(crate) struct SpinGuard<'a, T>(&'a SpinLock<T>);
@@ -76,7 +79,8 @@ mod spin {
 
         #[inline(always)]
         pub(crate) fn lock(&self) -> SpinGuard<'_, T> {
-            // ORDERING: Acquire: what the holder before wrote; pairs with the Release in `drop`.
+            // ORDERING: Acquire shows what the previous holder wrote; pairs with the Release in
+            // `drop`.
             if self.locked.swap(true, Ordering::Acquire) {
                 self.lock_contended();
             }
@@ -89,12 +93,13 @@ mod spin {
             let mut pauses = 4;
             let mut tries = 0_u32;
             loop {
-                // Long enough for the other one to come and go a few times: if the lock changed hands
-                // each time, so would the cache lines under it, which takes longer than the work.
+                // Long enough for the other thread to lock and unlock a few times. If the lock
+                // changed hands each time, the cache lines under it would, too, and moving them
+                // takes longer than the work.
                 for _ in 0..pauses {
                     std::hint::spin_loop();
                 }
-                // ORDERING: as in `lock`.
+                // ORDERING: Acquire, as in `lock`.
                 if !self.locked.load(Ordering::Relaxed)
                     && !self.locked.swap(true, Ordering::Acquire)
                 {
@@ -113,7 +118,7 @@ mod spin {
         type Target = T;
         #[inline(always)]
         fn deref(&self) -> &T {
-            // SAFETY: the lock is held.
+            // SAFETY: the guard holds the lock.
             unsafe { &*self.0.value.get() }
         }
     }
@@ -121,7 +126,7 @@ mod spin {
     impl<T> DerefMut for SpinGuard<'_, T> {
         #[inline(always)]
         fn deref_mut(&mut self) -> &mut T {
-            // SAFETY: the lock is held.
+            // SAFETY: the guard holds the lock.
             unsafe { &mut *self.0.value.get() }
         }
     }
@@ -129,13 +134,14 @@ mod spin {
     impl<T> Drop for SpinGuard<'_, T> {
         #[inline(always)]
         fn drop(&mut self) {
-            // ORDERING: Release: publishes what was written under the lock.
+            // ORDERING: Release publishes the writes under the lock; pairs with the Acquire in
+            // `lock`.
             self.0.locked.store(false, Ordering::Release);
         }
     }
 }
 
-/// A thread that sleeps on a word until it changes.
+/// Threads that sleep on a word until it changes.
 #[cfg(not(sinew_loom))]
 pub(crate) mod futex {
     #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -149,7 +155,7 @@ pub(crate) mod futex {
             tv_nsec: timeout.subsec_nanos() as _,
         });
         let timeout = timeout.as_ref().map_or(core::ptr::null(), |timeout| &raw const *timeout);
-        // SAFETY: the word is alive; the kernel reads it and sleeps, or does not.
+        // SAFETY: the word is alive. The kernel only reads it.
         unsafe {
             libc::syscall(
                 libc::SYS_futex,
@@ -161,10 +167,10 @@ pub(crate) mod futex {
         }
     }
 
-    /// Wakes whoever sleeps on the word.
+    /// Wakes all threads that sleep on the word.
     #[cfg(any(target_os = "linux", target_os = "android"))]
     pub(crate) fn wake(word: *const u32) {
-        // SAFETY: the address is that of a block, which is never unmapped.
+        // SAFETY: the kernel uses the address only as a key, and does not read the word.
         unsafe {
             libc::syscall(
                 libc::SYS_futex,
@@ -178,7 +184,7 @@ pub(crate) mod futex {
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     pub(crate) use portable::{wait, wake};
 
-    /// One lock for every word: slow, and right everywhere.
+    /// One lock for all words: slow, and correct on every system.
     #[cfg(not(any(target_os = "linux", target_os = "android")))]
     mod portable {
         use core::sync::atomic::{AtomicU32, Ordering};
@@ -207,7 +213,8 @@ pub(crate) mod futex {
     }
 }
 
-/// Something that other threads write to often, alone in its cache lines: two, which are fetched together.
+/// A value that other threads write often, alone in its cache lines: two lines, since the CPU
+/// fetches pairs.
 #[repr(align(128))]
 pub(crate) struct Alone<T>(T);
 
@@ -226,7 +233,7 @@ impl<T> core::ops::Deref for Alone<T> {
     }
 }
 
-/// Asks for a cache line that will be needed soon. Any address will do.
+/// Prefetches a cache line that will be needed soon. Any address is allowed.
 #[inline(always)]
 pub(crate) fn prefetch(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
@@ -235,7 +242,7 @@ pub(crate) fn prefetch(address: *const u8) {
         core::arch::x86_64::_mm_prefetch::<{ core::arch::x86_64::_MM_HINT_T0 }>(address.cast());
     }
     #[cfg(target_arch = "aarch64")]
-    // SAFETY: the same.
+    // SAFETY: a prefetch changes nothing and never faults.
     unsafe {
         core::arch::asm!("prfm pldl1keep, [{}]", in(reg) address, options(nostack, readonly));
     }

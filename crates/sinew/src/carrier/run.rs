@@ -426,7 +426,7 @@ impl Carrier {
         }
     }
 
-    /// Whether enough deadlines have passed since the previous sleep that the next sleep should
+    /// Whether deadlines have passed so fast since the previous sleep that the next sleep should
     /// cover several.
     fn deadlines_are_dense(&self, round: &Round) -> bool {
         let (now, expired) = (clock::now(), self.counters.expired.load(Ordering::Relaxed));

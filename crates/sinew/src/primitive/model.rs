@@ -1,11 +1,11 @@
-//! Atomics, cells and a lock for models: loom's, but made by `const fn`.
+//! Atomics, cells and a lock for models: loom's objects, behind constructors that are `const fn`.
 //!
-//! Loom's own objects belong to one execution of a model and cannot be constants. Those here are
-//! made at their first use; atomics then take the place of one that [`check`] made before there was
-//! a second thread, so that whoever comes first does not count as the one who made it.
+//! A loom object belongs to one execution of a model and cannot be a constant. So the types here
+//! make their object at the first use. An atomic takes an object that [`check`] made before there
+//! was a second thread. Otherwise the thread of the first use would count as the creator.
 //!
-//! An atomic or a cell that is used after it was dropped is reported, as long as its memory is there:
-//! models that check who goes first keep it.
+//! The use of an atomic or a cell after its drop is reported, as long as its memory exists. Models
+//! that check the order of drops keep the memory.
 
 use core::cell::{OnceCell, RefCell, UnsafeCell};
 use core::fmt;
@@ -14,7 +14,7 @@ use core::ptr;
 pub(crate) use loom::sync::atomic::{Ordering, fence};
 use loom::sync::mpsc;
 
-/// Atomics that one execution may use.
+/// The number of atomics that one execution may use.
 const ATOMICS: usize = 48;
 
 struct Pool(RefCell<Vec<loom::sync::atomic::AtomicU64>>);
@@ -33,7 +33,7 @@ pub(crate) fn check(model: impl Fn() + Sync + Send + 'static) {
     check_within(usize::MAX, model);
 }
 
-/// Checks a model, with at most so many preemptions if that is less than the environment says.
+/// Checks a model with at most `preemptions` preemptions, or fewer if the environment says so.
 pub(crate) fn check_within(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
     let bound = builder.preemption_bound.unwrap_or(usize::MAX);
@@ -45,13 +45,13 @@ pub(crate) fn check_within(preemptions: usize, model: impl Fn() + Sync + Send + 
     });
 }
 
-/// Whether that which this is a part of was dropped.
+/// Whether the object that contains this field was dropped.
 struct Dropped(bool);
 
 impl Dropped {
     #[track_caller]
     fn check(&self) {
-        // SAFETY: a reference; what it is to was dropped, maybe, but its memory is there.
+        // SAFETY: the memory of the object exists, even if the object was dropped.
         let dropped = unsafe { ptr::read_volatile(&raw const self.0) };
         assert!(!dropped, "used after it was dropped");
     }
@@ -59,12 +59,13 @@ impl Dropped {
 
 impl Drop for Dropped {
     fn drop(&mut self) {
-        // SAFETY: of this very field. Volatile, or nothing would be written to what goes.
+        // SAFETY: a write to this very field. Volatile, because the compiler may omit plain writes
+        // to a dropped object.
         unsafe { ptr::write_volatile(&raw mut self.0, true) };
     }
 }
 
-/// What fits into an atomic.
+/// A type that fits into an atomic.
 pub(crate) trait Bits: Copy {
     const MASK: u64 = u64::MAX;
     fn bits(self) -> u64;
@@ -117,11 +118,11 @@ impl<T> Bits for *mut T {
     }
 }
 
-/// An atomic. Loom's object holds the difference from the initial value, so that zero is right for
-/// every one.
+/// An atomic. Loom's object holds the difference from the initial value, so that objects from the
+/// pool, which are zero, fit every initial value.
 ///
-/// With `SC`, loads that are SeqCst have a fence before them, which is more than they promise; loom
-/// knows SeqCst only in fences.
+/// With `SC`, each SeqCst load has a fence before it, which orders more than the load promises.
+/// Loom supports SeqCst only in fences.
 pub(crate) struct Atomic<T: Bits, const SC: bool = false> {
     initial: T,
     object: OnceCell<loom::sync::atomic::AtomicU64>,
@@ -134,7 +135,7 @@ pub(crate) type AtomicU64 = Atomic<u64>;
 pub(crate) type AtomicUsize = Atomic<usize>;
 pub(crate) type AtomicPtr<T> = Atomic<*mut T>;
 
-/// Atomics of protocols that rely on one order of all accesses that are SeqCst.
+/// Atomics of protocols that rely on a total order of all SeqCst accesses.
 pub(crate) mod sc {
     pub(crate) type AtomicU64 = super::Atomic<u64, true>;
     pub(crate) type AtomicPtr<T> = super::Atomic<*mut T, true>;
@@ -142,7 +143,7 @@ pub(crate) mod sc {
 
 // SAFETY: loom runs one thread at a time, and switches only inside of its own objects.
 unsafe impl<T: Bits, const SC: bool> Sync for Atomic<T, SC> {}
-// SAFETY: the same.
+// SAFETY: loom runs one thread at a time, and switches only inside of its own objects.
 unsafe impl<T: Bits, const SC: bool> Send for Atomic<T, SC> {}
 
 impl<T: Bits, const SC: bool> Atomic<T, SC> {
@@ -163,10 +164,10 @@ impl<T: Bits, const SC: bool> Atomic<T, SC> {
         T::from_bits(raw.wrapping_add(self.initial.bits()) & T::MASK)
     }
 
-    /// One access.
+    /// Performs one access.
     fn access<R>(&self, access: impl FnOnce() -> R) -> R {
         let result = access();
-        // Others may have run before the access was made.
+        // Other threads may have run before the access was made.
         self.dropped.check();
         result
     }
@@ -240,7 +241,8 @@ impl<T: Bits, const SC: bool> Atomic<T, SC> {
         self.decode(self.access(|| self.object().fetch_sub(value.bits(), order)))
     }
 
-    /// An access that works on the bits, which those of the object are if it began at zero.
+    /// Performs an access that works on bits. The object's bits are the value's bits if the initial
+    /// value is zero.
     #[track_caller]
     fn fetch(
         &self,
@@ -280,7 +282,7 @@ impl<T: Bits, const SC: bool> fmt::Debug for Atomic<T, SC> {
     }
 }
 
-/// A cell whose uses must be ordered: loom reports two that are not, if one of them writes.
+/// A cell for ordered uses only: loom reports two unordered uses if one of them writes.
 pub(crate) struct Cell<T> {
     value: UnsafeCell<T>,
     uses: OnceCell<loom::cell::UnsafeCell<()>>,
@@ -304,7 +306,7 @@ impl<T> Cell<T> {
         T: Copy,
     {
         self.uses().with(|_| ());
-        // SAFETY: loom runs one thread at a time.
+        // SAFETY: loom runs one thread at a time, and has checked that this use is ordered.
         unsafe { *self.value.get() }
     }
 
@@ -316,7 +318,7 @@ impl<T> Cell<T> {
     #[track_caller]
     pub(crate) fn replace(&self, value: T) -> T {
         self.uses().with_mut(|_| ());
-        // SAFETY: as in `get`.
+        // SAFETY: loom runs one thread at a time, and has checked that this use is ordered.
         unsafe { ptr::replace(self.value.get(), value) }
     }
 
@@ -333,18 +335,18 @@ impl<T> Cell<T> {
     }
 }
 
-/// A lock. Threads that find it taken are blocked: the model of one that spins would not end.
+/// A lock. A thread that finds it taken blocks: the model of a spinning thread would not end.
 ///
-/// A channel with one message in it, not loom's mutex: that would be poisoned by a thread that
-/// unlocks while another is being unwound.
+/// It is a channel with one message. Loom's mutex would be poisoned by a thread that unlocks it
+/// while another thread is being unwound.
 pub(crate) struct SpinLock<T> {
     value: UnsafeCell<T>,
     token: OnceCell<(mpsc::Sender<()>, mpsc::Receiver<()>)>,
 }
 
-// SAFETY: the value is reached by one holder of the lock at a time; loom runs one thread at a time.
+// SAFETY: only the holder of the lock reaches the value, and loom runs one thread at a time.
 unsafe impl<T: Send> Sync for SpinLock<T> {}
-// SAFETY: the value goes along.
+// SAFETY: the value is `Send`, and moves with the lock.
 unsafe impl<T: Send> Send for SpinLock<T> {}
 
 pub(crate) struct SpinGuard<'a, T>(&'a SpinLock<T>);
@@ -356,7 +358,7 @@ impl<T> SpinLock<T> {
 
     fn token(&self) -> &(mpsc::Sender<()>, mpsc::Receiver<()>) {
         if self.token.get().is_none() {
-            // Entered first: sending may switch to another that looks for it.
+            // Store the channel first: the send may switch to another thread that looks for it.
             let token = self.token.get_or_init(mpsc::channel);
             token.0.send(()).expect("its receiver is here");
         }
@@ -373,14 +375,14 @@ impl<T> SpinLock<T> {
 impl<T> Deref for SpinGuard<'_, T> {
     type Target = T;
     fn deref(&self) -> &T {
-        // SAFETY: the lock is held.
+        // SAFETY: the guard holds the lock.
         unsafe { &*self.0.value.get() }
     }
 }
 
 impl<T> DerefMut for SpinGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: the lock is held.
+        // SAFETY: the guard holds the lock.
         unsafe { &mut *self.0.value.get() }
     }
 }
