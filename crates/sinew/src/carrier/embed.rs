@@ -66,7 +66,7 @@ pub(crate) struct Embedded {
     stepping: Cell<bool>,
     /// When the step began.
     begun: Cell<u64>,
-    /// How often the step may still end waits whose deadlines passed after it had begun.
+    /// How often the step may still serve deadlines that passed after it had begun.
     timeouts: Cell<u32>,
     /// How many nested times this thread has entered the carrier.
     entered: Cell<u32>,
@@ -109,7 +109,7 @@ impl Embedded {
 /// How often a step polls for events while each poll finds more.
 const MOST_ROUNDS: u32 = 16;
 
-/// How often a step ends waits whose deadlines have passed since it began. Without a limit, fibers
+/// How often a step serves deadlines that have passed since it began. Without a limit, fibers
 /// with short sleeps would keep the loop: if they compute in between, each is due as soon as the
 /// others have run.
 const MOST_TIMEOUTS: u32 = 64;

@@ -37,7 +37,7 @@ impl Tenants {
 /// them at least four times.
 const ROUNDS: u32 = 3;
 
-/// Returns the key whose destructor checks the thread.
+/// Returns the key. Its destructor checks the thread.
 ///
 /// # Errors
 /// If the process has no more keys.

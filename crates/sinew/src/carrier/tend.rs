@@ -339,7 +339,7 @@ impl Carrier {
         }
     }
 
-    /// Ends the waits whose deadlines have passed.
+    /// Ends waits with a passed deadline.
     pub(super) fn expire(&self, now: u64) {
         if self.earliest.load(Ordering::Relaxed) > now {
             return;

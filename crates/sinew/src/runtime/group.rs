@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Result;
 use std::time::Instant;
 
-/// A group of fibers whose results are collected in the order of submission.
+/// A group of fibers that collects their results in the order of submission.
 ///
 /// A clone is another handle to the same group. Any thread may submit through it, and so may the
 /// members themselves; [`finish`](Self::finish) waits for such members as well. Dropping all
@@ -253,7 +253,7 @@ impl<T> Group<T> {
         self.lock().fibers.iter().all(JoinHandle::is_finished)
     }
 
-    /// Returns the number of members that were submitted and whose results were not taken.
+    /// Returns the number of members: submitted, with results that were not taken yet.
     ///
     /// # Examples
     /// ```

@@ -1,4 +1,4 @@
-//! Fibers of a manager, whose carrier is stepped by a foreign loop.
+//! Fibers of a manager, on a carrier that a foreign loop steps.
 //!
 //! Nothing joins these fibers through their blocks: a task that has a result stores it elsewhere.
 //! So a block starts with the runtime's reference alone, unless the caller wants one as well.
@@ -48,7 +48,7 @@ pub(crate) unsafe fn make<F: FnOnce()>(
     control
 }
 
-/// Makes a fiber from a block whose closure is stored.
+/// Makes a fiber from a block that has its closure.
 #[inline]
 fn bear(
     control: &'static Control,
@@ -95,7 +95,7 @@ pub(crate) unsafe fn submit_remote<F: FnOnce()>(
     control
 }
 
-/// Makes a fiber from a block whose closure is stored, and submits it.
+/// Makes a fiber from a block that has its closure, and submits it.
 ///
 /// # Safety
 /// The block belongs to the caller, and the closure may cross threads.

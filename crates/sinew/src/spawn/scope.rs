@@ -34,7 +34,7 @@ use std::thread::Result;
 #[derive(Debug)]
 pub struct Scope<'scope, 'env: 'scope> {
     core: Core,
-    /// Invariant, as in [`std::thread::Scope`]: a child must not get a reference whose lifetime was
+    /// Invariant, as in [`std::thread::Scope`]: no lifetime that a child sees may be
     /// shortened or extended.
     scope: PhantomData<&'scope mut &'scope ()>,
     env: PhantomData<&'env mut &'env ()>,
