@@ -1,7 +1,7 @@
 //! Switches from one fiber straight to the next.
 //!
-//! The fiber that stops decides on its own stack which one is next, and switches there. The carrier's
-//! own stack is entered only when no fiber is ready.
+//! The fiber that stops picks the next one on its own stack, and switches there. The carrier's own
+//! stack is entered only when no fiber is ready.
 //!
 //! The next context has a closed set of duties for the previous one: it notes where the previous
 //! context stopped, takes its stack back if its fiber has ended, and lets other carriers resume a
