@@ -264,7 +264,7 @@ fn raise(who: &Control, deadline: bool) {
 ///         }
 ///         "cleaned up"
 ///     });
-///     // One that is cancelled before it begins does not begin.
+///     // A fiber that is cancelled before it begins never begins.
 ///     sinew::wait_until(|| fiber.fiber().state() == sinew::State::Suspended, None);
 ///     fiber.cancel();
 ///     assert_eq!(fiber.join().unwrap(), "cleaned up");
@@ -284,7 +284,7 @@ pub fn is_cancelled() -> bool {
 /// sinew::run(|| {
 ///     let fiber = sinew::spawn(|| {
 ///         sinew::masked(|| {
-///             sinew::sleep(std::time::Duration::from_millis(1)); // whole, though cancelled
+///             sinew::sleep(std::time::Duration::from_millis(1)); // not cut short
 ///         });
 ///         sinew::yield_now(); // raises
 ///     });

@@ -346,7 +346,7 @@ impl Crew {
     /// then the carriers can serve another crew: until then, the remaining threads of the crew look
     /// at their queues.
     pub(crate) fn thread_ended(&self) -> bool {
-        // ORDERING: AcqRel: the last one has seen the end of all others.
+        // ORDERING: AcqRel: the last thread sees the work of all others; pairs with itself.
         let ended = self.ended.fetch_add(1, Ordering::AcqRel) + 1;
         let last = ended as usize == self.carriers.len();
         if last {

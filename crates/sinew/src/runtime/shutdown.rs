@@ -33,7 +33,7 @@ impl Leftover {
     /// use std::time::Duration;
     ///
     /// let runtime = sinew::Runtime::builder().carriers(1).build()?;
-    /// let fiber = runtime.spawn(|| sinew::masked(sinew::park)); // not to be cancelled
+    /// let fiber = runtime.spawn(|| sinew::masked(sinew::park)); // ignores cancellation
     /// sinew::wait_until(|| fiber.fiber().state() == sinew::State::Suspended, None);
     /// let leftover = runtime.shutdown_timeout(Duration::from_millis(1)).unwrap_err();
     /// assert_eq!(leftover.fibers(), [fiber.fiber()]);

@@ -3,9 +3,8 @@
 //! `spawn` fills a control block and publishes it. The fiber gets a stack when a carrier first runs
 //! it.
 //!
-//! A reader should begin here, although the module comes late in the order of dependencies: it uses
-//! everything up to `runtime`, and only `tasks` and `manager` use it. Next: `fiber`, the control
-//! block that `spawn` fills.
+//! A reader should begin here, although the module comes late in the order of dependencies, after
+//! `runtime`. Next: `fiber`, the control block that `spawn` fills.
 
 mod arm;
 mod block_on;

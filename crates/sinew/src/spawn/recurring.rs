@@ -14,7 +14,7 @@ use std::io;
 ///
 /// Between two calls the fiber *rests*: it has no stack, like a fiber of
 /// [`spawn_when_readable`](crate::spawn_when_readable) that has not started. It stays one fiber,
-/// with one id, name and handle, and keeps `f` and `source`. It may go on on another carrier, so
+/// with one id, name and handle, and keeps `f` and `source`. It may continue on another carrier, so
 /// its fiber-locals are dropped when it rests, including values that it was given or has inherited.
 /// A call allocates nothing.
 ///

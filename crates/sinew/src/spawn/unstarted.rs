@@ -111,7 +111,7 @@ impl<T> Drop for Unstarted<T> {
     }
 }
 
-// SAFETY: `build` requires a `Send` closure.
+// SAFETY: every function that hands out this type requires a `Send` closure.
 unsafe impl<T: Send> Send for Unstarted<T> {}
 // SAFETY: a shared reference gives access to the `Fiber` handle only, which is `Sync`.
 unsafe impl<T: Send> Sync for Unstarted<T> {}
