@@ -61,14 +61,15 @@ pub(crate) struct Embedded {
     call: Cell<Option<Call>>,
     /// The fiber for which the root works.
     lender: Cell<*const Control>,
-    /// How many fibers, or the root, have interrupted themselves. The innermost is in the slot.
+    /// How many contexts, fibers or the root, have interrupted themselves. The innermost is in the
+    /// slot.
     interrupted: Cell<u32>,
     stepping: Cell<bool>,
     /// When the step began.
     begun: Cell<u64>,
     /// How often the step may still serve deadlines that passed after it had begun.
     timeouts: Cell<u32>,
-    /// How many nested times this thread has entered the carrier.
+    /// How many entries into the carrier are open on this thread, one inside of the other.
     entered: Cell<u32>,
     /// Whether a hook runs on this thread as if the thread were not the carrier. The current fiber
     /// may have ended.
@@ -227,7 +228,7 @@ impl Carrier {
         cached + usize::from(!self.spare.get().is_null())
     }
 
-    /// Gives back all but `most` of the stacks that were not needed since the last call.
+    /// Gives back stacks that were not needed since the last call, but keeps `most` stacks at hand.
     pub(crate) fn drop_unneeded_stacks(&self, most: usize) {
         // SAFETY: this is the carrier's thread.
         if let Some(stacks) = unsafe { (*self.stacks.get()).as_ref() } {

@@ -46,7 +46,7 @@ pub(crate) struct Carrier {
     pub(super) embedded: super::embed::Embedded,
     /// The number of this carrier's fibers that are suspended in the middle of an unwinding.
     pub(crate) unwinding: Cell<usize>,
-    /// Fibers that wait for a predicate. Each tending wakes them to evaluate it.
+    /// Fibers that wait for a predicate. The carrier wakes them at times to evaluate it.
     pub(crate) pollers: UnsafeCell<Vec<(*const Control, Epoch)>>,
     /// I/O operations that are left until the running fiber has to let others run.
     pub(crate) operations: Cell<u32>,
@@ -363,8 +363,8 @@ impl Claimed {
     }
 }
 
-/// Makes a waiter run after the ready fibers, if it is observed or not a bound fiber of this
-/// carrier.
+/// The slow path of [`Claimed::resume_in_turn`]: the waiter is observed, or not bound to the
+/// carrier of this thread.
 #[inline(never)]
 unsafe fn resume_elsewhere_in_turn(control: &Control, flags: Flags, carrier: *const Carrier) {
     // SAFETY: the claim succeeded. An observed fiber has a carrier, and carriers are never freed.

@@ -17,8 +17,8 @@ use core::time::Duration;
 use sinew_context::stack::{StackCache, overflow};
 use std::sync::Arc;
 
-/// Most rounds of a search before a carrier sleeps: some ten microseconds. Each search that finds
-/// nothing halves the rounds of the next search.
+/// The maximum number of rounds of a search before a carrier sleeps: some ten microseconds. Each
+/// search that finds nothing halves the rounds of the next one.
 const ROUNDS: u32 = 64;
 /// A sleep shorter than this, in nanoseconds, was hardly worth it: waking up alone takes some tens
 /// of microseconds.
@@ -26,8 +26,8 @@ const SHORT_SLEEP: u64 = 100_000;
 /// Looks into the inbox before the first round.
 const GLANCES: u32 = 64;
 const FEWEST_ROUNDS: u32 = 1;
-/// Least sleep of a carrier whose deadlines are close together, so that each sleep covers several
-/// of them.
+/// The shortest sleep of a carrier with deadlines close together. Each sleep covers several of
+/// them.
 const BATCH: Duration = Duration::from_micros(400);
 /// Deadlines are close together if, since the previous sleep, more than one has passed per this
 /// many nanoseconds. Then the carrier is busy with deadlines, and waking up for each few costs more
@@ -235,7 +235,7 @@ impl Carrier {
         false
     }
 
-    /// Polls the drivers of carriers that do not get to it because one of their fibers runs for
+    /// Polls the drivers of carriers that do not poll them, because one of their fibers runs for
     /// long. Returns true if this brought work to this carrier, such as a migratable fiber.
     fn help_out(&self, crew: &Crew) -> bool {
         if crew.carriers.len() == 1 {

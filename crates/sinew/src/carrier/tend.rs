@@ -17,17 +17,16 @@ use crate::primitive::Ordering;
 use crate::queue::Entry;
 use core::cell::Cell;
 
-/// Least and most dispatches between two looks at the clock.
+/// The minimum and maximum number of dispatches between two looks at the clock.
 const LEAST: u32 = 2;
 const MOST: u32 = 512;
-/// Most dispatches between two looks after a sleep: the fibers that run then may differ from the
-/// ones before.
+/// The maximum after a sleep: the fibers that run then may differ from the ones before.
 const MOST_AT_FIRST: u32 = 16;
-/// Most dispatches between two looks into the inbox.
+/// The maximum number of dispatches between two looks into the inbox.
 const GLANCE: u32 = 64;
-/// The aimed-at time between two looks at the clock, in nanoseconds.
+/// The target time between two looks at the clock, in nanoseconds.
 const PERIOD: u64 = 20_000;
-/// Least time between two polls of the driver while the carrier is busy, in nanoseconds.
+/// The minimum time between two polls of the driver while the carrier is busy, in nanoseconds.
 const POLL_PERIOD: u64 = 30_000;
 
 /// A carrier with fewer nanoseconds than this between dispatches, on average, is busy. The average

@@ -11,7 +11,7 @@ use core::time::Duration;
 use sinew_context::stack::DEFAULT_STACK_SIZE;
 use std::sync::Arc;
 
-/// Exceeds the number of CPUs of any machine.
+/// The maximum number of carriers of a runtime: more than any machine has CPUs.
 pub(super) const MOST_CARRIERS: usize = 4096;
 
 /// Settings of a [`Runtime`](super::Runtime).
@@ -354,7 +354,7 @@ impl Builder {
         self
     }
 
-    /// Dumps all fibers, too, when a stall is [reported](Self::report_stalls).
+    /// Sets whether all fibers are also dumped when a stall is [reported](Self::report_stalls).
     ///
     /// # Examples
     /// ```
@@ -369,7 +369,8 @@ impl Builder {
         self
     }
 
-    /// Dumps all fibers, too, when a fiber of this runtime panics and the panic is announced.
+    /// Sets whether all fibers are also dumped when a panic in a fiber of this runtime is
+    /// announced.
     ///
     /// # Examples
     /// ```

@@ -87,8 +87,8 @@ fn install_panic_hook() {
 fn count_unwinding(begins: bool) {
     if let Some((_, control)) = here::fiber() {
         let count = &control.extra_or_new().unwindings;
-        // An unwinding cannot end in another fiber than it began in. Saturating keeps the count
-        // right even so.
+        // An unwinding that began in another fiber cannot end here. Saturate even so, rather than
+        // underflow.
         count.set(if begins { count.get() + 1 } else { count.get().saturating_sub(1) });
     }
 }
