@@ -135,8 +135,8 @@ impl Carrier {
         self.admit_later(next)
     }
 
-    /// Gives every other started fiber to another carrier, for tests: it must not matter where a
-    /// fiber goes on.
+    /// Gives about half of the started fibers to the first carrier that takes them, for tests: it
+    /// must not matter where a fiber goes on.
     #[cfg(sinew_force_migration)]
     fn passes_on(&self, next: *const Control) -> bool {
         // SAFETY: a fiber from a deque is alive, and ours.
