@@ -1,4 +1,4 @@
-//! All fibers, those in the same place together: for people, and for programs.
+//! A listing of all fibers, grouped by place, as text for people and as JSON for programs.
 
 use super::backtrace::Backtrace;
 use super::json::Json;
@@ -8,22 +8,22 @@ use core::time::Duration;
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-/// Fibers that do the same, in the same place.
+/// Fibers with one state and one backtrace.
 struct Group {
     state: State,
     backtrace: Backtrace,
     members: Vec<FiberInfo>,
 }
 
-/// Writes down what every fiber of the process does: those that are in the same place together, the
-/// largest group first.
+/// Writes what every fiber of the process does. Fibers in the same place form a group, and the
+/// largest group comes first.
 ///
-/// Fibers go on while this looks at them. Those that run, or were just woken, are listed without a place.
-/// Can be called from anywhere, also from a thread that is not part of any runtime, while all carriers
-/// are stuck.
+/// Fibers go on during the call. Fibers that run, or were just woken, are listed without a place.
+/// Any thread may call this function, also one that is part of no runtime while all carriers are
+/// stuck.
 ///
 /// # Errors
-/// Those of `out`.
+/// Returns the errors of `out`.
 ///
 /// # Examples
 /// ```
@@ -52,7 +52,7 @@ fn write_text(out: &mut Vec<u8>) -> io::Result<()> {
     Ok(())
 }
 
-/// Fibers of a group that are named one by one.
+/// Fibers of a group that are listed by name.
 const NAMED: usize = 8;
 
 fn write_group(out: &mut impl Write, group: &Group) -> io::Result<()> {
@@ -89,7 +89,7 @@ fn write_group(out: &mut impl Write, group: &Group) -> io::Result<()> {
     write!(out, "{}", group.backtrace)
 }
 
-/// What exactly is waited for, as an addition to its kind.
+/// Describes the object of a wait, as an addition to the wait's kind.
 fn what(wait: &WaitInfo) -> String {
     use crate::fiber::WaitKind;
     let place = match wait.kind {
@@ -109,7 +109,7 @@ fn what(wait: &WaitInfo) -> String {
     }
 }
 
-/// What else is known of a fiber, as an addition to its age.
+/// Describes further properties of a fiber, as an addition to its age.
 fn traits(info: &FiberInfo) -> String {
     let all = [
         (info.pinned, ", pinned"),
@@ -147,7 +147,7 @@ fn groups() -> Vec<Group> {
     let mut places: HashMap<(State, Backtrace), usize> = HashMap::new();
     let mut groups: Vec<Group> = Vec::new();
     for info in fibers() {
-        // One that went on meanwhile is where it is now: it has just been woken.
+        // A fiber that was suspended in the snapshot and has no backtrace has just been woken.
         let (state, backtrace) = match info.fiber.backtrace() {
             Ok(backtrace) => (info.state, backtrace),
             Err(_) if info.state == State::Suspended => (State::Runnable, Backtrace::default()),
@@ -163,17 +163,17 @@ fn groups() -> Vec<Group> {
     groups
 }
 
-/// The same as one line of JSON, for programs: an object with a list of `groups`.
+/// Writes the listing of [`dump`] as one line of JSON: an object with a list of `groups`.
 ///
-/// Each group has a `state`, the `frames` of its stack, the innermost first, and its `fibers`. A frame has an
-/// `address` and the `functions` that are there, those that were inlined first, with `name`, `file` and
-/// `line`. A fiber has `id`, `name`, `runtime`, `carrier`, `age_ms`, `waits` (how often it has), `pinned`,
-/// `migratable`, `cancel_requested`, and `wait`: what it waits for as `kind` and `address`, the ids of the fiber
-/// that it `joins` and of the `owner` of the lock, `since_us`, and `left_us` if the wait has a deadline. What is not
-/// known is null.
+/// Each group has a `state`, the `frames` of its stack, the innermost first, and its `fibers`. A
+/// frame has an `address` and the `functions` at that place, inlined functions first, with `name`,
+/// `file` and `line`. A fiber has `id`, `name`, `runtime`, `carrier`, `age_ms`, `waits` (how many
+/// it has begun), `pinned`, `migratable`, `cancel_requested`, and `wait`. A wait has `kind` and
+/// `address`, the ids of the fiber that it `joins` and of the `owner` of the lock, `since_us`, and
+/// `left_us` if it has a deadline. Unknown values are null.
 ///
 /// # Errors
-/// Those of `out`.
+/// Returns the errors of `out`.
 ///
 /// # Examples
 /// ```

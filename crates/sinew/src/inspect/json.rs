@@ -1,11 +1,11 @@
-//! Writing JSON, as much of it as is needed here.
+//! A writer for as much of JSON as inspection needs.
 
 use std::io::{self, Write};
 
-/// A document in the making.
+/// A JSON document under construction.
 pub(super) struct Json<'a, W: Write> {
     out: &'a mut W,
-    /// Whether something was written at this level, so that a comma is due.
+    /// Whether a value was written at this level, so that a comma is due.
     some: bool,
 }
 
@@ -30,7 +30,7 @@ impl<'a, W: Write> Json<'a, W> {
         self.out.write_all(close)
     }
 
-    /// An object; `content` writes its keys.
+    /// Writes an object; `content` writes its keys.
     pub(super) fn object(
         &mut self,
         content: impl FnOnce(&mut Self) -> io::Result<()>,
@@ -38,7 +38,7 @@ impl<'a, W: Write> Json<'a, W> {
         self.within((b"{", b"}"), content)
     }
 
-    /// A list; `each` writes one element.
+    /// Writes a list; `each` writes one element.
     pub(super) fn list<T>(
         &mut self,
         all: impl Iterator<Item = T>,
@@ -53,7 +53,7 @@ impl<'a, W: Write> Json<'a, W> {
         })
     }
 
-    /// A key, after which a value has to come.
+    /// Writes a key. The caller writes its value next.
     pub(super) fn key(&mut self, key: &str) -> io::Result<()> {
         self.comma()?;
         self.string(key)?;
@@ -73,7 +73,7 @@ impl<'a, W: Write> Json<'a, W> {
         }
     }
 
-    /// A time in microseconds, to the nanosecond.
+    /// Writes a time in microseconds, with nanoseconds as decimals.
     pub(super) fn micros(&mut self, key: &str, value: core::time::Duration) -> io::Result<()> {
         self.key(key)?;
         write!(self.out, "{}.{:03}", value.as_micros(), value.subsec_nanos() % 1000)
@@ -114,7 +114,7 @@ impl<'a, W: Write> Json<'a, W> {
         self.out.write_all(b"\"")
     }
 
-    /// The end of the document.
+    /// Ends the document.
     pub(super) fn end(self) -> io::Result<()> {
         self.out.write_all(b"\n")
     }
@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_special_is_escaped() {
+    fn special_characters_are_escaped() {
         let mut out = Vec::new();
         let mut json = Json::new(&mut out);
         json.object(|json| {

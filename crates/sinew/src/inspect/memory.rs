@@ -1,9 +1,11 @@
-//! Memory of this process, read as a debugger reads it: what another thread changes meanwhile is read
-//! in some state, and what it has unmapped is an error.
+//! Reads memory of this process as a debugger does.
+//!
+//! Memory that another thread changes during a read is returned in some state. Memory that another
+//! thread has unmapped is an error.
 
 use std::io;
 
-/// Copies what is at `address`, all of it.
+/// Fills `into` with the bytes at `address`.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(super) fn copy(address: usize, into: &mut [u8]) -> io::Result<()> {
     if into.is_empty() {
@@ -12,7 +14,7 @@ pub(super) fn copy(address: usize, into: &mut [u8]) -> io::Result<()> {
     let local = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
     let remote =
         libc::iovec { iov_base: core::ptr::without_provenance_mut(address), iov_len: into.len() };
-    // SAFETY: the local part is a valid buffer; the kernel checks the remote one.
+    // SAFETY: the local part is a valid buffer, and the kernel checks the remote part.
     let count = unsafe {
         libc::process_vm_readv(libc::getpid(), &raw const local, 1, &raw const remote, 1, 0)
     };
@@ -21,7 +23,7 @@ pub(super) fn copy(address: usize, into: &mut [u8]) -> io::Result<()> {
         Ok(_) => Err(io::Error::from_raw_os_error(libc::EFAULT)),
         Err(_) => match io::Error::last_os_error() {
             error if error.raw_os_error() == Some(libc::EFAULT) => Err(error),
-            // Some sandboxes do not have the call, or do not allow it.
+            // Some sandboxes lack the call, or forbid it.
             _ => copy_from_file(address, into),
         },
     }
@@ -33,24 +35,24 @@ fn copy_from_file(address: usize, into: &mut [u8]) -> io::Result<()> {
     std::fs::File::open("/proc/self/mem")?.read_exact_at(into, address as u64)
 }
 
-/// Copies what is at `address`, all of it.
+/// Fails: this platform has no such call.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 pub(super) fn copy(_address: usize, _into: &mut [u8]) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// What is in the word at `address`.
+/// Reads the word at `address`.
 pub(super) fn word(address: usize) -> io::Result<usize> {
     let mut bytes = [0; size_of::<usize>()];
     copy(address, &mut bytes)?;
     Ok(usize::from_ne_bytes(bytes))
 }
 
-/// Everything that other threads have written before something that was read here by now is visible
-/// to what is read after this.
+/// Orders later reads after earlier ones: if a read before this call saw a write of another thread,
+/// reads after it see everything that the thread wrote before.
 ///
-/// Their side has no barrier: it would be paid by every wake. x86 needs none, and elsewhere the kernel
-/// makes every running thread pass one.
+/// The writers have no barrier, because every wake would pay for it. x86 needs none. Elsewhere the
+/// kernel makes every running thread pass one.
 pub(super) fn settle() {
     use crate::primitive::{Ordering, fence};
     fence(Ordering::SeqCst);
@@ -79,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_there_is_copied_and_what_is_not_is_an_error() {
+    fn mapped_memory_is_copied_and_unmapped_memory_is_an_error() {
         let text = *b"somewhere in memory";
         let mut copied = [0; 19];
         copy(text.as_ptr().addr(), &mut copied).unwrap();

@@ -1,4 +1,4 @@
-//! What carriers count, for users.
+//! Counters of carriers, in the form that users see.
 
 use crate::carrier::{Crew, crew::Phase};
 use crate::metrics::{Counters, Histogram};
@@ -8,58 +8,57 @@ use core::iter::Sum;
 use core::ops::Add;
 use std::sync::Arc;
 
-/// What the carriers of a runtime have counted since it was made; see [`Handle::metrics`].
+/// Counters of the carriers of a runtime since the runtime was made; see [`Handle::metrics`].
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Metrics {
-    /// Each carrier's own.
+    /// The counters of each carrier.
     pub carriers: Vec<CarrierMetrics>,
-    /// Fibers that were submitted from outside.
+    /// Fibers that were submitted from outside of the runtime.
     pub submitted: u64,
-    /// Stacks that fibers or the caches of carriers have, of the ordinary size.
+    /// Stacks of the ordinary size that fibers or the caches of carriers hold.
     pub stacks_in_use: usize,
-    /// Stacks that nobody has and that keep their memory.
+    /// Unused stacks that keep their memory.
     pub stacks_warm: usize,
-    /// Stacks that nobody has and whose memory was given back.
+    /// Unused stacks whose memory was given back.
     pub stacks_cold: usize,
     /// How long fibers ran at a time, while that was measured; see [`Handle::measure`].
     pub run_time: Histogram,
-    /// How long fibers that had been woken waited until they ran, while that was measured.
+    /// How long woken fibers waited until they ran, while that was measured.
     pub latency: Histogram,
 }
 
-/// What one carrier has counted. Those that grow begin with zero when its runtime is made.
+/// Counters of one carrier. Those that grow start at zero when the runtime is made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct CarrierMetrics {
-    /// Fibers that its fibers have started.
+    /// Fibers that were started by fibers on this carrier.
     pub spawned: u64,
-    /// Fibers that have ended on it.
+    /// Fibers that have ended on this carrier.
     pub finished: u64,
-    /// Switches from one fiber to another. Counted when the carrier looks at its clock: some tens of
-    /// microseconds late while it is busy.
+    /// Switches from one fiber to another. A busy carrier adds them some tens of microseconds late,
+    /// when it looks at its clock.
     pub switches: u64,
-    /// Fibers that it has taken from other carriers.
+    /// Fibers that this carrier has taken from other carriers.
     pub stolen: u64,
-    /// How often it went to sleep.
+    /// How often this carrier went to sleep.
     pub sleeps: u64,
-    /// Wakes of its fibers by other threads.
+    /// Wakes of this carrier's fibers by other threads.
     pub remote_wakes: u64,
-    /// Waits that were ended by their deadlines.
+    /// Waits that their deadlines ended.
     pub timers: u64,
-    /// Events of descriptors, and ends of operations.
+    /// Events of descriptors, and completed operations.
     pub io_events: u64,
-    /// Started fibers that are ready to run, when it last looked at its clock.
+    /// Started fibers that were ready to run when the carrier last looked at its clock.
     pub ready: u64,
-    /// Fibers that are ready and may run on any carrier: those that have not started, and migratable
-    /// ones.
+    /// Ready fibers that may run on any carrier: unstarted fibers and migratable ones.
     pub shared: u64,
-    /// Stacks that it has at hand for new fibers, when it last went to sleep.
+    /// Stacks that the carrier had at hand for new fibers when it last went to sleep.
     pub stacks_cached: u64,
 }
 
 impl Handle {
-    /// What the carriers of this runtime have counted.
+    /// Returns the counters of this runtime's carriers.
     ///
     /// Counting is always on: each carrier counts for itself, without atomic read-modify-writes.
     ///
@@ -85,7 +84,7 @@ impl Handle {
             .map(|(index, carrier)| count(crew, index, &carrier.counters, carrier.deque.len()))
             .collect();
         if let Some(last) = crew.last_counts.get() {
-            // The carriers may be another runtime's by now.
+            // The carriers may serve another runtime since this one ended.
             let last = last.iter().enumerate();
             carriers = last.map(|(index, counters)| count(crew, index, counters, 0)).collect();
         }
@@ -100,15 +99,17 @@ impl Handle {
         }
     }
 
-    /// Begins or ends to measure how long fibers run at a time, and how long those that were woken wait
-    /// until they run: [`metrics`](Self::metrics) has both as histograms, over all times that were
-    /// measured. It takes some hundred nanoseconds for each dispatch, and nothing when it is off.
-    /// [`Builder::measure`](crate::runtime::Builder::measure) has it on from the beginning.
+    /// Starts or stops measuring how long fibers run at a time, and how long woken fibers wait
+    /// until they run.
     ///
-    /// Fibers that run on other carriers when it is called count from their next dispatch on. How long the
-    /// last one ran is counted when its carrier goes on, which may be after it was joined. The time from wake
-    /// to run is that from a deadline, if one has ended the wait; for descriptors it begins when the carrier
-    /// has learnt of the event.
+    /// [`metrics`](Self::metrics) returns both as histograms over all periods of measurement.
+    /// Measuring takes some hundred nanoseconds for each dispatch, and nothing when it is off.
+    /// [`Builder::measure`](crate::runtime::Builder::measure) turns it on from the beginning.
+    ///
+    /// Fibers that run on other carriers during this call count from their next dispatch on. The
+    /// run time of a carrier's last fiber is counted when the carrier goes on, which may be after
+    /// that fiber was joined. If a deadline ended a wait, the time from wake to run begins at the
+    /// deadline. If a descriptor ended it, the time begins when the carrier learned of the event.
     ///
     /// # Examples
     /// ```
@@ -128,7 +129,7 @@ impl Handle {
 }
 
 impl Metrics {
-    /// The sum over all carriers.
+    /// Returns the sum over all carriers.
     ///
     /// # Examples
     /// ```
@@ -142,8 +143,8 @@ impl Metrics {
     }
 }
 
-/// All runtimes of the process that have not ended, the oldest first. The default one is among them if
-/// somebody has needed it.
+/// Returns all runtimes of the process that have not ended, the oldest first. The default runtime
+/// is among them once it was used.
 ///
 /// # Examples
 /// ```

@@ -1,15 +1,15 @@
-//! What a program does: its fibers, what they wait for, and where they are.
+//! Shows what a program does: its fibers, what they wait for, and where they are.
 //!
 //! | question | answer |
 //! | --- | --- |
-//! | what do the fibers do? | [`fibers`], [`dump`], [`dump_json`], [`Fiber::backtrace`](crate::Fiber::backtrace) |
-//! | who waits for whom? | [`deadlocks`], [`all_asleep`], [`leaks`] |
-//! | who keeps a carrier? | [`report_stalls`](crate::runtime::Builder::report_stalls) |
+//! | what does each fiber do? | [`fibers`], [`dump`], [`dump_json`], [`Fiber::backtrace`](crate::Fiber::backtrace) |
+//! | which fibers wait for each other, or forever? | [`deadlocks`], [`all_asleep`], [`leaks`] |
+//! | which fibers keep a carrier? | [`report_stalls`](crate::runtime::Builder::report_stalls) |
 //! | how much of everything? | [`runtimes`], [`Handle::metrics`](crate::Handle::metrics), [`Handle::measure`](crate::Handle::measure) |
-//! | what happened, and when? | [`Handle::trace`](crate::Handle::trace) |
+//! | which events happened, and when? | [`Handle::trace`](crate::Handle::trace) |
 //!
-//! None of it has to be switched on before, and whoever asks does the work, on its own thread.
-// README.md of this folder says why what is told was true.
+//! The functions need no preparation. The caller does the work, on its own thread.
+// README.md in this folder says why each answer was true at some moment.
 
 mod asleep;
 mod backtrace;
@@ -41,9 +41,9 @@ pub(crate) use sentry::start as watch_waits;
 pub(crate) use watchdog::start as watch_carriers;
 
 pub use crate::metrics::Histogram;
-/// Runs what walks stacks and reads tables.
+/// Runs `f`, which walks stacks and reads tables, with enough stack.
 fn with_room<R>(f: impl FnOnce() -> R) -> R {
-    /// Enough for that in a build that is not optimised.
+    /// Enough for a walk in a build without optimisation.
     const ROOM: usize = 128 * 1024;
     crate::room::with_room(ROOM, |_| f())
 }

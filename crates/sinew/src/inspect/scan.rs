@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_touched_is_resident() {
+    fn touched_pages_are_resident() {
         // More than could be looked at page by page.
         const SIZE: usize = 1 << 40;
         // SAFETY: a new mapping.

@@ -1,4 +1,4 @@
-//! All fibers at a glance.
+//! A snapshot of all fibers: their states, waits and ages.
 
 use crate::carrier::{Crew, TimedWaits};
 use crate::clock;
@@ -12,72 +12,75 @@ use core::time::Duration;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// What is known of one fiber, at the moment when [`fibers`] looked at it.
+/// A description of one fiber, at the moment when [`fibers`] looked at it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct FiberInfo {
-    /// A handle to it.
+    /// A handle to the fiber.
     pub fiber: Fiber,
-    /// How far it had come.
+    /// The state of the fiber.
     pub state: State,
-    /// What it waited for, if it did. One that is pinned runs while it waits: it keeps its carrier.
+    /// The wait that the fiber was in, if any. A pinned fiber that waits counts as running, because
+    /// it keeps its carrier.
     pub wait: Option<WaitInfo>,
-    /// The carrier that it is bound to, or that it was on last, by its number in the runtime.
+    /// The carrier that the fiber is bound to, or ran on last, as a number in its runtime.
     pub carrier: Option<usize>,
-    /// The name of its runtime.
+    /// The name of the fiber's runtime.
     pub runtime: Option<Arc<str>>,
-    /// How long ago it was made, right within two milliseconds. Starts anew after 52 days.
+    /// Time since the fiber was made, accurate to two milliseconds. Starts anew after 52 days.
     pub age: Duration,
-    /// How often it had begun to wait.
+    /// How many waits the fiber had begun.
     pub waits: u32,
-    /// Whether it was in a [`pinned`](crate::pinned) region, a predicate or a hook, where it keeps its carrier.
+    /// Whether the fiber was in a [`pinned`](crate::pinned) region, a predicate or a hook, where it
+    /// keeps its carrier.
     pub pinned: bool,
-    /// Whether it was [built](crate::Builder::migratable) to move between carriers.
+    /// Whether the fiber was [built](crate::Builder::migratable) to move between carriers.
     pub migratable: bool,
-    /// Whether its cancellation was requested. A fiber that is [masked](crate::masked), or that runs for long,
-    /// may not have learned of it.
+    /// Whether the fiber's cancellation was requested. A fiber that is [masked](crate::masked), or
+    /// that runs for long, may not have learned of it.
     pub cancel_requested: bool,
-    /// Which of its waits `wait` is, if it was suspended in one.
+    /// The epoch of `wait`, if the fiber was suspended in it.
     epoch: Option<Epoch>,
-    /// Where it was on its stack, if it was suspended.
+    /// Where the fiber was on its stack, if it was suspended.
     stack_at: Option<usize>,
 }
 
-/// What a fiber waits for.
+/// The wait of a fiber: its kind, its object and its duration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct WaitInfo {
-    /// What kind of thing it is.
+    /// The kind of wait.
     pub kind: WaitKind,
-    /// Which one: the address of a lock, a channel or another object, that of the slot for a key of a
-    /// `MultiLock`, or the number of a descriptor. Zero if there is none.
+    /// The object of the wait: the address of a lock, a channel or another object, the address of
+    /// the slot for a key of a `MultiLock`, or the number of a descriptor. Zero if there is none.
     pub address: usize,
-    /// The fiber that it waits for, if it waits for the end of one.
+    /// The fiber whose end this wait is for, if it is for the end of a fiber.
     pub joins: Option<FiberId>,
-    /// The fiber or thread that has the lock, if it waits for one that somebody has alone.
+    /// The fiber or thread that holds the lock, if the wait is for a lock that is held exclusively.
     pub owner: Option<FiberId>,
-    /// For how long it has waited, right within some tens of microseconds.
+    /// How long the wait has lasted, accurate to some tens of microseconds.
     pub since: Duration,
-    /// How much longer it will wait at most: until the end of its sleep, its timeout, or the nearest
-    /// [`timeout`](crate::timeout) or [`deadline`](crate::deadline) around it. `None` if there is no limit.
+    /// How much longer the wait will last at most: until the end of the sleep, the timeout, or the
+    /// nearest enclosing [`timeout`](crate::timeout) or [`deadline`](crate::deadline). `None` if
+    /// there is no limit.
     pub left: Option<Duration>,
 }
 
-/// Bytes of a fiber's stack.
+/// Size and use of a fiber's stack, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct StackInfo {
-    /// How many there are.
+    /// Size of the stack.
     pub size: usize,
-    /// How many were in use when the fiber was suspended.
+    /// Bytes that were in use when the fiber was suspended.
     pub used: usize,
-    /// How many were ever touched, right within one page, by this fiber or one before it on the same
+    /// Bytes that were ever touched, accurate to one page, by this fiber or an earlier one on this
     /// stack. `None` where the platform cannot tell.
     pub high_water_mark: Option<usize>,
 }
 
 impl FiberInfo {
-    /// Its number.
+    /// Returns the id of the fiber.
     ///
     /// # Examples
     /// ```
@@ -90,12 +93,12 @@ impl FiberInfo {
         self.fiber.id()
     }
 
-    /// Whether it is still suspended in the wait that was seen.
+    /// Whether the fiber is still suspended in the wait that the snapshot saw.
     pub(super) fn is_still_so(&self) -> bool {
         self.epoch.is_some_and(|epoch| self.fiber.control().wake.is_waiting(epoch))
     }
 
-    /// Its name.
+    /// Returns the name of the fiber.
     ///
     /// # Examples
     /// ```
@@ -109,8 +112,10 @@ impl FiberInfo {
         self.fiber.name()
     }
 
-    /// Its stack, if it was suspended. Asks the kernel, which takes some microseconds; if the fiber has
-    /// ended since, what is said may be of another one.
+    /// Returns size and use of the fiber's stack, if the fiber was suspended.
+    ///
+    /// Asks the kernel, which takes some microseconds. If the fiber has ended since the snapshot,
+    /// the numbers may be those of another fiber.
     ///
     /// # Examples
     /// ```
@@ -131,10 +136,11 @@ impl FiberInfo {
     }
 }
 
-/// All fibers of all runtimes that have not ended, the oldest first.
+/// Returns all fibers of all runtimes that have not ended, the oldest first.
 ///
-/// Nothing is stopped: each fiber is looked at by itself, and what is said of it was true at one moment.
-/// Those that begin or end meanwhile may be missing. Takes about two tenths of a microsecond for each.
+/// Nothing is stopped. Each fiber is looked at on its own, and its description was true at one
+/// moment. Fibers that begin or end during the call may be missing. The call takes about two tenths
+/// of a microsecond per fiber.
 ///
 /// # Examples
 /// ```
@@ -160,7 +166,7 @@ pub fn fibers() -> Vec<FiberInfo> {
         if !control.life.try_acquire() {
             return;
         }
-        // SAFETY: just counted.
+        // SAFETY: `try_acquire` has counted a reference, which the `FiberRef` takes over.
         let fiber = unsafe { FiberRef::from_counted(control) };
         if !fiber.flags().has(Flags::PROXY) {
             fibers.push(look(fiber, now, &crews));
@@ -171,10 +177,11 @@ pub fn fibers() -> Vec<FiberInfo> {
     fibers
 }
 
-/// Notes how much longer suspended fibers will wait.
+/// Fills in how much longer suspended fibers will wait.
 ///
-/// A fiber sets its timer before it stops, and the timer stays until the wait ends. So a wait that was seen has its
-/// timer in the copy that is made after the look, or has ended.
+/// A fiber sets its timer before it stops, and the timer stays until the wait ends. The timers are
+/// copied after the fibers were looked at. So each wait that was seen has its timer in the copy, or
+/// has ended.
 fn fill_in_deadlines(fibers: &mut [FiberInfo], now: u64) {
     let timed = TimedWaits::collect();
     for info in fibers {
@@ -185,7 +192,7 @@ fn fill_in_deadlines(fibers: &mut [FiberInfo], now: u64) {
     }
 }
 
-/// What can be said of one fiber.
+/// Describes one fiber.
 fn look(fiber: FiberRef, now: u64, crews: &HashMap<u32, Arc<Crew>>) -> FiberInfo {
     let crew = crews.get(&fiber.crew.load(Ordering::Relaxed));
     let place = fiber.carrier();
@@ -212,11 +219,11 @@ fn look(fiber: FiberRef, now: u64, crews: &HashMap<u32, Arc<Crew>>) -> FiberInfo
     }
 }
 
-/// What a fiber did at one moment.
+/// The state of a fiber at one moment.
 struct Seen {
     state: State,
     wait: Option<WaitInfo>,
-    /// Which of its waits that is, if it was suspended in one.
+    /// The epoch of the wait, if the fiber was suspended in it.
     epoch: Option<Epoch>,
     stack_at: Option<usize>,
 }
@@ -227,7 +234,7 @@ impl Seen {
     }
 }
 
-/// What a fiber does, and if it waits, for what.
+/// Reads the state of a fiber, and its wait if it is in one.
 fn state_of(fiber: &Fiber, now: u64) -> Seen {
     let place = || fiber.control().context.look().map(|context| context.address());
     let before = place();
@@ -238,7 +245,8 @@ fn state_of(fiber: &Fiber, now: u64) -> Seen {
     }
     let pinned = || pinned_wait_of(fiber.control(), now).map(|(_, _, wait)| wait);
     match wait_of(fiber.control(), now) {
-        // It has not stopped yet, or was woken meanwhile. A hook that runs before it stops may block.
+        // The fiber has not stopped yet, or was woken meanwhile. A hook that runs before it stops
+        // may block.
         Some(_) if before.is_none() || place() != before => {
             Seen::unplaced(State::Running, pinned())
         }
@@ -246,7 +254,7 @@ fn state_of(fiber: &Fiber, now: u64) -> Seen {
             Seen { state: State::Suspended, wait: Some(wait), epoch: Some(epoch), stack_at: before }
         }
         None => match fiber.state() {
-            // It was woken, and waited again, while it was looked at.
+            // The fiber was woken, and waited again, during this look.
             State::Suspended => Seen::unplaced(State::Runnable, None),
             State::Running => Seen::unplaced(State::Running, pinned()),
             state => Seen::unplaced(state, None),
@@ -254,38 +262,40 @@ fn state_of(fiber: &Fiber, now: u64) -> Seen {
     }
 }
 
-/// What a pinned fiber waits for, and the block of the thread that it waits as.
+/// Reads the wait of a pinned fiber. Returns it with the block of the thread that the fiber waits
+/// as.
 pub(super) fn pinned_wait_of(
     control: &Control,
     now: u64,
 ) -> Option<(&'static Control, Epoch, WaitInfo)> {
     let extra = control.extra()?;
-    // ORDERING: Acquire: the epoch; pairs with the Release of the one who waits.
-    // SAFETY: blocks are never unmapped.
+    // ORDERING: Acquire: the epoch; pairs with the Release in `Wait::begin_as_thread`.
+    // SAFETY: control blocks are never unmapped.
     let thread = unsafe { extra.pinned_as.load(Ordering::Acquire).as_ref()? };
     let epoch = Epoch::from_bits(extra.pinned_epoch.load(Ordering::Relaxed));
     let (now_in, mut wait) = wait_of(thread, now)?;
     wait.left = clock::until(now, extra.pinned_until.load(Ordering::Relaxed));
-    // ORDERING: Acquire fence: a deadline of a later wait shows that this one is over; pairs with the Release in
-    // `Wait::publish_deadline`.
+    // ORDERING: Acquire fence: if the deadline belongs to a later wait, the check below sees that
+    // this wait is over; pairs with the Release in `Wait::publish_deadline`.
     fence(Ordering::Acquire);
     (now_in == epoch && thread.wake.is_waiting(epoch)).then_some((thread, epoch, wait))
 }
 
-/// What a fiber or thread waits for, and which of its waits that is: all of it at the same moment.
+/// Reads the wait of a fiber or thread and its epoch, both as of one moment.
 pub(super) fn wait_of(control: &Control, now: u64) -> Option<(Epoch, WaitInfo)> {
     for _ in 0..8 {
         let epoch = control.wake.waiting()?;
         let (kind, address, since) = control.recorded_wait();
-        // Kind and address may be of different waits as long as it was not checked.
+        // Until the check below, kind and address may belong to different waits.
         let joins = if kind == WaitKind::Join { block_id(address) } else { None };
         let owner = match kind {
             WaitKind::Lock => owner(address),
             WaitKind::Key => owner_of_key(address),
             _ => None,
         };
-        // The record is made before the wait begins, and not changed before it has ended.
-        // ORDERING: Acquire fence: what was read above is not read after the word.
+        // The waiter writes the record before the wait begins, and leaves it alone until the wait
+        // has ended.
+        // ORDERING: Acquire fence: keeps the reads above before the second read of the word.
         fence(Ordering::Acquire);
         if control.wake.is_waiting(epoch) {
             let since = Duration::from_nanos(now.saturating_sub(since));
@@ -298,32 +308,33 @@ pub(super) fn wait_of(control: &Control, now: u64) -> Option<(Epoch, WaitInfo)> 
     None
 }
 
-/// Who has the lock at `address`. It may be gone if the one who waits for it was woken: so it is read as
-/// a debugger would.
+/// Reads the owner of the lock at `address`. The lock may be gone if its waiter was woken, so the
+/// word is read as a debugger would read it.
 fn owner(address: usize) -> Option<FiberId> {
-    /// Locks that name their owner have the address of its block in their first word, and marks in the
-    /// bits that are always zero there. No number that they may have instead is as large.
+    /// Locks that name their owner keep the address of its block in their first word, with marks in
+    /// the bits that alignment leaves zero. Other values of that word are smaller than any address
+    /// of a block.
     const MARKS: usize = align_of::<Control>() - 1;
     let word = super::memory::word(address).ok()?;
     block_id(word & !MARKS)
 }
 
-/// Who has the key of a `MultiLock` for which the entry at `address` waits.
+/// Reads the owner of the `MultiLock` key for which the entry at `address` waits.
 fn owner_of_key(address: usize) -> Option<FiberId> {
     let mut key = [0; size_of::<Key>()];
     super::memory::copy(address + Entry::KEY, &mut key).ok()?;
     let key = Key::from_bytes(key);
-    // The first in the queue has it, and its entry says who that is.
+    // The first entry in the queue owns the key, and names the block of its fiber or thread.
     let first = table::bucket(key).lock().queue(key)?.first()?.payload().word.get();
     block_id(first)
 }
 
-/// Whose block is at `address`, if there is one.
+/// Returns the id of the block at `address`, if there is a block.
 fn block_id(address: usize) -> Option<FiberId> {
     slab::at(address).map(|control| FiberId::new(control.id()))
 }
 
-/// Bytes that are left on the stack of the running fiber; `None` on a plain thread.
+/// Returns how many bytes are left on the stack of the running fiber; `None` on a plain thread.
 ///
 /// For code that recurses and would rather stop than overflow. Takes some tens of nanoseconds.
 ///
