@@ -1,4 +1,4 @@
-//! Whether anybody is left who could go on.
+//! Tells whether any fiber or thread is left that can go on.
 
 use super::deadlock::has_stopped;
 use super::snapshot::{FiberInfo, pinned_wait_of};
@@ -8,11 +8,15 @@ use crate::fiber::state::Epoch;
 use crate::fiber::{Control, Flags, WaitKind, slab};
 use crate::primitive::Ordering;
 
-/// All fibers, if every one of them waits for what another one would have to do, and so does every thread
-/// that is known to sinew, but for the caller: then nothing will ever happen, unless a thread that does not wait in
-/// sinew wakes one of them. A plain thread that has a sender, a lock or a handle and computes, or waits for something
-/// else, is such a thread: sinew cannot see what it has. `None` if somebody can go on: one that runs or will, one that waits for
-/// the time, for the kernel or for work on another thread.
+/// Returns all fibers, if every one of them waits for another fiber or thread to act, and so does
+/// every thread that sinew knows, except the caller.
+///
+/// Then nothing will ever happen, unless a thread that does not wait in sinew wakes one of them. A
+/// plain thread that has a sender, a lock or a handle and computes, or waits for something else, is
+/// such a thread: sinew cannot see its possessions.
+///
+/// Returns `None` if a fiber or thread can go on: it runs or is about to, or it waits for a
+/// deadline, for the kernel, or for work on another thread.
 ///
 /// # Examples
 /// ```
@@ -29,7 +33,7 @@ pub fn all_asleep() -> Option<Vec<FiberInfo>> {
         }
         match sleeps(control) {
             Some(epoch) => asleep.push((control, epoch)),
-            // The block of its thread says whether that sleeps.
+            // A pinned fiber that waits counts by the block of its thread.
             None => awake = !waits_pinned(control),
         }
     });
@@ -37,9 +41,8 @@ pub fn all_asleep() -> Option<Vec<FiberInfo>> {
         return None;
     }
     let timed = TimedWaits::collect();
-    // Nobody has woken any of them since they were looked at, and no carrier has run anything meanwhile, that
-    // might have made a fiber in a block that was passed when it was vacant: so there was a moment at which
-    // all slept.
+    // No member was woken since the first look. No carrier ran meanwhile, so no fiber was made in a
+    // block that was vacant when it was passed. So there was a moment at which all slept.
     super::memory::settle();
     let still = |(control, epoch): &(&Control, Epoch)| {
         !timed.has(control) && control.wake.is_waiting(*epoch)
@@ -51,14 +54,16 @@ pub fn all_asleep() -> Option<Vec<FiberInfo>> {
     (!fibers.is_empty()).then_some(fibers)
 }
 
-/// How many threads of the process are neither sinew's nor asleep in a wait of sinew's, as far as a look tells: any of
-/// them may have what the fibers wait for. `None` where the system does not say how many threads there are.
+/// Counts the threads that are neither sinew's nor asleep in a wait of sinew's, as far as one look
+/// can tell. Each of them may be able to wake the fibers. `None` where the system does not list its
+/// threads.
 pub(super) fn unseen_threads() -> Option<usize> {
     let all = std::fs::read_dir("/proc/self/task").ok()?.count();
     let mut asleep = 0;
     slab::for_each(|control| {
         let is_thread = !control.life.is_vacant() && control.flags().has(Flags::PROXY);
-        // The proxy of a thread of sinew's, which is counted already, sleeps if a pinned fiber waits there.
+        // If a pinned fiber waits, the proxy of its thread sleeps. That thread is sinew's, and
+        // counted already.
         asleep += usize::from(is_thread && sleeps(control).is_some() && !is_pinned_as(control));
     });
     Some(all.saturating_sub(carrier::thread::owned() + asleep))
@@ -74,15 +79,15 @@ fn is_pinned_as(proxy: &Control) -> bool {
     any
 }
 
-/// How often each carrier of each crew went to sleep, if all of them sleep, are blocked by a pinned fiber, or
-/// run the caller.
+/// Returns how often each carrier of each crew went to sleep, if every carrier sleeps, is blocked
+/// by a pinned fiber, or runs the caller.
 fn all_rest() -> Option<Vec<(u32, u64)>> {
     let mut rests = Vec::new();
     for crew in Crew::all().into_iter().filter(|crew| crew.phase() < Phase::Closed) {
         for carrier in &crew.carriers {
-            // What steps it is somebody else's, and not known to sleep.
+            // A foreign loop steps this carrier, and is not known to sleep.
             (!carrier.is_embedded()).then_some(())?;
-            // ORDERING: Acquire: that it sleeps is read after that.
+            // ORDERING: Acquire: the carrier's sleep is read after this count.
             let rest = carrier.counters.slept.load(Ordering::Acquire);
             let blocked = || slab::at(carrier.current().addr()).is_some_and(waits_pinned);
             (carrier.inbox.is_parked() || carrier.is_here() || blocked()).then_some(())?;
@@ -97,7 +102,7 @@ fn waits_pinned(control: &Control) -> bool {
     pinned_wait_of(control, 0).is_some()
 }
 
-/// The wait of one who will not go on by itself.
+/// Returns the epoch of a wait that only another fiber or thread can end.
 fn sleeps(control: &Control) -> Option<Epoch> {
     let epoch = control.wake.waiting()?;
     let (kind, ..) = control.recorded_wait();

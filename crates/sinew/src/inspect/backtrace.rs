@@ -1,4 +1,4 @@
-//! What a suspended fiber does: the functions on its stack.
+//! Backtraces of fibers: the functions on their stacks.
 
 use super::memory;
 use super::walk::{self, StackCopy};
@@ -16,24 +16,24 @@ pub struct Backtrace {
     addresses: Vec<usize>,
 }
 
-/// A place on a stack: the functions that are there, one inlined into the other.
+/// A place on a stack: a function, and the functions that were inlined there.
 #[derive(Clone, Debug)]
 pub struct Frame {
     address: usize,
     symbols: Arc<[Symbol]>,
 }
 
-/// A function at a place, as far as the program has tables that tell.
+/// A function at a place, as far as the program has tables that describe it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Symbol {
-    /// Its name, with its module.
+    /// The name of the function, with its module.
     pub name: Option<String>,
-    /// The file that it is written in.
+    /// The source file of the function.
     pub file: Option<PathBuf>,
-    /// The line in that file.
+    /// The line in the source file.
     pub line: Option<u32>,
-    /// The column in that line.
+    /// The column in the line.
     pub column: Option<u32>,
 }
 
@@ -41,7 +41,8 @@ pub struct Symbol {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum BacktraceError {
-    /// The fiber runs: its stack changes all the time. So does one that is pinned and waits.
+    /// The fiber runs, so its stack changes all the time. A pinned fiber that waits also counts as
+    /// running.
     Running,
     /// The fiber was woken, and will run at any moment.
     Runnable,
@@ -51,7 +52,7 @@ pub enum BacktraceError {
     Thread,
     /// This platform has no way to walk a stack, or none to read it.
     Unsupported,
-    /// Its stack could not be read.
+    /// The fiber's stack could not be read.
     Unreadable(io::Error),
 }
 
@@ -77,21 +78,24 @@ impl std::error::Error for BacktraceError {
     }
 }
 
-/// Frames of a backtrace, unless somebody asks for more.
+/// Frames of a backtrace, unless the caller asks for more.
 const FRAMES: usize = 256;
 
-/// Bytes of a stack that are looked at, at most.
+/// Bytes of a stack that are copied at most.
 const MOST: usize = 1 << 20;
 
 impl Fiber {
-    /// The functions that a suspended fiber is in, seen from any fiber or thread. The fiber is not
-    /// disturbed: its stack is copied, and that counts only if it has not run meanwhile.
+    /// Returns the functions that a suspended fiber is in. Any fiber or thread may call this.
     ///
-    /// One that has not started is in no function. Of one that runs there is nothing to be told. The
-    /// innermost 256 frames are told; [`backtrace_of`](Self::backtrace_of) tells as many as it is asked for.
+    /// The fiber is not disturbed. Its stack is copied, and the copy counts only if the fiber has
+    /// not run meanwhile.
+    ///
+    /// The backtrace of an unstarted fiber is empty, and a running fiber has none. The innermost
+    /// 256 frames are listed; [`backtrace_of`](Self::backtrace_of) takes another limit.
     ///
     /// # Errors
-    /// If the fiber is not suspended, or its stack cannot be read; [`BacktraceError`] says which.
+    /// Fails if the fiber is not suspended, or its stack cannot be read; [`BacktraceError`] says
+    /// which.
     ///
     /// # Examples
     /// ```
@@ -112,7 +116,8 @@ impl Fiber {
         self.backtrace_of(FRAMES)
     }
 
-    /// The same, of so many frames at most.
+    /// Returns the innermost functions that a suspended fiber is in, `frames` of them at most. See
+    /// [`backtrace`](Self::backtrace).
     ///
     /// # Errors
     /// As for [`backtrace`](Self::backtrace).
@@ -134,13 +139,15 @@ impl Fiber {
 
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 impl Fiber {
-    /// The same, also of a fiber that runs: its carrier is stopped for some microseconds, by the signal
-    /// `SIGURG`. Calls of the kernel that it is in go on afterwards, or fail with `Interrupted` if they
-    /// have a timeout.
+    /// Returns the functions that a fiber is in, also if it runs.
+    ///
+    /// The carrier of a running fiber is stopped for some microseconds, by the signal `SIGURG`.
+    /// System calls that it is in go on afterwards, or fail with `Interrupted` if they have a
+    /// timeout.
     ///
     /// # Errors
-    /// As for [`backtrace`](Self::backtrace), if its carrier cannot be stopped, and for the fiber that
-    /// asks: `std::backtrace` tells of itself.
+    /// As for [`backtrace`](Self::backtrace). Also fails if the carrier cannot be stopped, and for
+    /// the calling fiber itself, for which there is `std::backtrace`.
     ///
     /// # Examples
     /// ```
@@ -156,7 +163,7 @@ impl Fiber {
     /// # Ok::<(), sinew::inspect::BacktraceError>(())
     /// ```
     pub fn backtrace_now(&self) -> Result<Backtrace, BacktraceError> {
-        // It may stop and go on all the time.
+        // The fiber may alternate between waiting and running, so either attempt may fail.
         let mut last = BacktraceError::Running;
         for _ in 0..8 {
             let attempt = match self.backtrace() {
@@ -173,7 +180,7 @@ impl Fiber {
     }
 }
 
-/// Walks the stack of a fiber that runs.
+/// Walks the stack of a running fiber.
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 pub(super) fn capture_running(
     control: &Control,
@@ -181,14 +188,15 @@ pub(super) fn capture_running(
 ) -> Result<Backtrace, BacktraceError> {
     use crate::carrier::launch;
     use sinew_context::context::Registers;
-    // SAFETY: carriers live for ever.
+    // SAFETY: carriers live forever.
     let carrier = unsafe { control.carrier().as_ref() }.ok_or(BacktraceError::Running)?;
-    // While it is stopped, nothing is done that may have to wait for it: it may have any lock.
+    // The stopped thread may hold any lock, so nothing is done meanwhile that may have to wait for
+    // it: the buffer is allocated before.
     let mut bytes = room_for(MOST)?;
     let seen = super::stop::stopped(carrier, |at| {
         let stack = sinew_context::stack::find_without_lock(at.stack)?;
-        // In the middle of a switch the next fiber is the current one, and the stack is still that of the
-        // one before. Stacks of first-class fibers do not say whose they are.
+        // In the middle of a switch, `current` is already the next fiber, and the stack still
+        // belongs to the previous one. Stacks of first-class fibers do not name a fiber.
         let whose = launch::look_at(&stack, |address| memory::word(address).ok());
         let me = core::ptr::from_ref(control);
         let runs = core::ptr::eq(carrier.current(), me)
@@ -199,14 +207,15 @@ pub(super) fn capture_running(
             .and_then(|place| Registers::read_from(place, |address| memory::word(address).ok()));
         runs.then(|| (at, saved, len, memory::copy(at.stack, &mut bytes[..len])))
     })?;
-    // What was copied was not changed, since the thread did not go on.
+    // The thread did not run during the copy, so the copy is consistent.
     let (mut at, saved, len, copied) = seen.ok_or(BacktraceError::Running)?;
     copied.map_err(unreadable)?;
     if let Some(saved) = saved
         && at.stack == saved.stack
         && !walk::is_same_function(at.instruction, saved.instruction)
     {
-        // At the end of a switch: the stack is the next one's, the instruction not yet.
+        // At the end of a switch: the stack pointer is already that of the next fiber, the
+        // instruction is not.
         (at.instruction, at.frame, at.link) = (saved.instruction, saved.frame, 0);
     }
     bytes.truncate(len);
@@ -214,7 +223,7 @@ pub(super) fn capture_running(
     Ok(Backtrace { addresses: super::with_room(|| copy.frames_from(at, frames)) })
 }
 
-/// The stack of a fiber, also if it runs, where that can be had.
+/// Captures the stack of a fiber, also of a running fiber where the platform allows it.
 pub(super) fn anyhow(fiber: &Fiber) -> Result<Backtrace, BacktraceError> {
     #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
     return fiber.backtrace_now();
@@ -234,7 +243,7 @@ pub(super) fn capture(control: &Control, frames: usize) -> Result<Backtrace, Bac
     if control.life.marks() & STARTED == 0 {
         return Ok(Backtrace::default());
     }
-    // It may be woken while its stack is copied. One that is woken all the time runs most of it.
+    // The fiber may be woken while its stack is copied. If that happens every time, it mostly runs.
     for _ in 0..8 {
         let Some(epoch) = control.wake.waiting() else { continue };
         let Some(context) = control.context.look() else { return Err(BacktraceError::Running) };
@@ -253,13 +262,13 @@ pub(super) fn capture(control: &Control, frames: usize) -> Result<Backtrace, Bac
     }
 }
 
-/// The stack that is suspended at `address`, and stays so for the time being.
+/// Captures the stack that is suspended at `address`. The caller ensures that it stays suspended.
 pub(crate) fn suspended_at(address: usize) -> Result<Backtrace, BacktraceError> {
     let addresses = copy_stack(address)?.frames(FRAMES).ok_or(BacktraceError::Unsupported)?;
     Ok(Backtrace { addresses })
 }
 
-/// What is on the stack that is suspended at `address`.
+/// Copies the stack that is suspended at `address`.
 fn copy_stack(address: usize) -> Result<StackCopy, BacktraceError> {
     let stack = sinew_context::stack::find(address).ok_or(BacktraceError::Unsupported)?;
     let mut bytes = room_for((stack.range().end - address).min(MOST))?;
@@ -283,8 +292,8 @@ fn unreadable(error: io::Error) -> BacktraceError {
 }
 
 impl Backtrace {
-    /// Where the fiber is, the innermost place first. Looking up names takes time when it is done
-    /// first for a place: some milliseconds for a large program.
+    /// Returns the places that the fiber is in, the innermost first. The first look-up of a place
+    /// takes time: some milliseconds in a large program.
     ///
     /// # Examples
     /// ```
@@ -301,7 +310,7 @@ impl Backtrace {
         super::with_room(|| self.addresses.iter().map(frame).collect())
     }
 
-    /// The addresses of the frames.
+    /// Returns the addresses of the frames.
     ///
     /// # Examples
     /// ```
@@ -316,7 +325,8 @@ impl Backtrace {
         &self.addresses
     }
 
-    /// The innermost function that is not sinew's or the standard library's, and where it is.
+    /// Describes the innermost function that belongs neither to sinew nor to the standard library,
+    /// and its place.
     pub(super) fn place(&self) -> Option<String> {
         let frames = self.frames();
         let symbols = || {
@@ -336,7 +346,7 @@ impl Backtrace {
         })
     }
 
-    /// Whether there is no frame: the fiber has not started.
+    /// Whether there is no frame, because the fiber has not started.
     ///
     /// # Examples
     /// ```
@@ -352,7 +362,7 @@ impl Backtrace {
 }
 
 impl Frame {
-    /// An address in the code there.
+    /// Returns an address in the code of this place.
     ///
     /// # Examples
     /// ```
@@ -367,8 +377,8 @@ impl Frame {
         self.address
     }
 
-    /// The functions there: those that were inlined first, and the one that contains them last. None if
-    /// the program has no tables for the place.
+    /// Returns the functions at this place: inlined functions first, the function that contains
+    /// them last. Empty if the program has no tables for the place.
     ///
     /// # Examples
     /// ```
@@ -386,8 +396,8 @@ impl Frame {
     }
 }
 
-/// One line for each function and one for its place. Without `#`, the functions of sinew that every
-/// suspended fiber is in are left out at both ends.
+/// Writes one line for each function and one for its place. Without `#`, leaves out the functions
+/// of sinew at both ends, which every suspended fiber is in.
 impl fmt::Display for Backtrace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let frames = self.frames();
@@ -414,20 +424,20 @@ impl fmt::Display for Backtrace {
     }
 }
 
-/// The part of a backtrace that is not sinew's own.
+/// The part of a backtrace between sinew's own functions.
 fn users(lines: &[(usize, Option<&Symbol>)]) -> core::ops::Range<usize> {
     let ours = |(_, symbol): &(usize, Option<&Symbol>)| {
         symbol.and_then(|symbol| symbol.name.as_deref()).is_some_and(is_ours)
     };
-    // The function that the user called stays.
+    // The function of sinew that the user called stays.
     let start = lines.iter().position(|line| !ours(line)).unwrap_or(lines.len());
     let end = lines.iter().rposition(|line| !ours(line)).map_or(start, |last| last + 1);
     start.saturating_sub(1)..end
 }
 
-/// Whether a function is of the standard library, or of one without tables.
+/// Whether a function belongs to the standard library, or to a library without tables.
 fn is_systems(symbol: &Symbol) -> bool {
-    // Where the standard library was built.
+    // Paths under which the standard library was built.
     symbol.file.as_ref().is_none_or(|file| {
         ["/rustc", "library", "./"].iter().any(|start| file.to_string_lossy().starts_with(start))
     })

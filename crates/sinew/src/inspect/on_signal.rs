@@ -1,4 +1,4 @@
-//! A dump whenever the process gets a signal.
+//! Dumps all fibers whenever the process gets a signal.
 
 use super::dump::dump;
 use crate::carrier::bell::Bell;
@@ -7,12 +7,12 @@ use crate::signal::{Signal, register};
 use std::io;
 use std::sync::{Mutex, PoisonError};
 
-/// Has all fibers dumped to the report hook whenever the process gets `signal`, from now on.
+/// Arranges that all fibers are dumped to the report hook whenever the process gets `signal`.
 ///
-/// A handler may do next to nothing. It tells a thread, which does the rest, and which is part of no
-/// runtime: it works also if all carriers are stuck.
+/// A signal handler may do next to nothing, so it wakes a thread that writes the dump. That thread
+/// is part of no runtime and works even if all carriers are stuck.
 pub(crate) fn dump_on(signal: Signal) -> io::Result<()> {
-    /// Signals that lead to a dump.
+    /// Signals that cause a dump.
     static SIGNALS: Mutex<Vec<Signal>> = Mutex::new(Vec::new());
     if let Some(reason) = signal.refusal() {
         let text = format!("cannot dump on signal {}: {reason}", signal.as_raw());
@@ -22,7 +22,7 @@ pub(crate) fn dump_on(signal: Signal) -> io::Result<()> {
     if signals.contains(&signal) {
         return Ok(());
     }
-    // The handler stays as long as the process, and so does what it rings.
+    // The handler stays as long as the process, and so must the bell that it rings.
     let bell: &'static Bell = Box::leak(Box::new(Bell::new()?));
     register(signal, || bell.ring())?;
     crate::carrier::thread::start("sinew-dump".to_owned(), || {
@@ -39,7 +39,7 @@ pub(crate) fn dump_on(signal: Signal) -> io::Result<()> {
 /// Dumps all fibers to the report hook.
 pub(crate) fn say() {
     let mut text = Vec::new();
-    // Memory takes everything.
+    // Writing to memory does not fail.
     let _ = dump(&mut text);
     for line in String::from_utf8_lossy(&text).lines() {
         report::say(format_args!("{line}"));

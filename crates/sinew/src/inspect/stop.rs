@@ -1,15 +1,20 @@
-//! Stopping a carrier for a moment, to see what the fiber on it does.
+//! Stops a carrier for a moment, to see what the fiber on it does.
 //!
 //! # Protocol
 //!
-//! One request at a time, under a lock. The requester names the thread and sends it a signal. The handler,
-//! on the thread's alternate stack, says in which registers the thread was, and waits: what it has
-//! interrupted does not go on. The requester copies the stack, and lets it go on. Each step is an exchange
-//! of one word, so that whoever gives up does so before or after the other's next step, never in the
-//! middle: a request that nobody answers is withdrawn, and a handler that nobody lets go on goes on by
-//! itself; then what was copied does not count. Once a handler has answered, the requester does not give
-//! up before the handler has said that it waits, and that it is done: there is nothing in between for
-//! which it would have to wait itself. So when the next request begins, no handler is under way.
+//! One request runs at a time, under a lock.
+//!
+//! 1. The requester names the thread and sends it a signal.
+//! 2. The handler, on the thread's alternate stack, writes down the registers of the interrupted
+//!    code and waits. The interrupted code does not go on.
+//! 3. The requester copies the stack, and lets the thread go on.
+//!
+//! Each step is an exchange of one word, so a side that gives up does so before or after the next
+//! step of the other side, never in the middle. A requester without an answer withdraws its
+//! request. A handler that is not released goes on by itself, and then the copy does not count.
+//! Once a handler has answered, the requester does not give up before the handler has said that it
+//! waits, and that it is done; the handler does nothing in between that could block. So no handler
+//! is under way when the next request begins.
 
 use super::backtrace::BacktraceError;
 use crate::carrier::Carrier;
@@ -21,43 +26,43 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 const IDLE: u32 = 0;
-/// A thread is asked to stop.
+/// The requester has asked a thread to stop.
 const ASKED: u32 = 1;
-/// It writes down its registers.
+/// The thread writes down its registers.
 const ANSWERS: u32 = 2;
-/// It has, and waits.
+/// The thread has written its registers, and waits.
 const STOPPED: u32 = 3;
-/// It may go on.
+/// The thread may go on.
 const GOES_ON: u32 = 4;
 
 static PHASE: AtomicU32 = AtomicU32::new(IDLE);
 static TARGET: AtomicU32 = AtomicU32::new(0);
 static REGISTERS: [AtomicUsize; 4] = [const { AtomicUsize::new(0) }; 4];
 
-/// How long a thread is waited for: it may have to wait for a processor itself.
+/// How long the requester waits for an answer: the thread may have to wait for a processor.
 const ANSWER_WITHIN: Duration = Duration::from_secs(1);
-/// How long it waits at most.
+/// How long the stopped thread waits to be released.
 const PATIENCE: Duration = Duration::from_millis(200);
 
-/// What the signal did before.
+/// The action that was installed for the signal before.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
-/// The signal: one that is ignored where nobody handles it, and that debuggers let pass.
+/// The signal: the system ignores it by default, and debuggers let it pass.
 const SIGNAL: c_int = libc::SIGURG;
 
-/// Where a thread was stopped.
+/// The registers of a stopped thread.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stopped {
     pub(super) instruction: usize,
     pub(super) stack: usize,
     pub(super) frame: usize,
-    /// Where the function returns to, on machines that have a register for that.
+    /// The return address of the function, on machines that have a register for it.
     #[cfg_attr(target_arch = "x86_64", allow(dead_code, reason = "it is on the stack there"))]
     pub(super) link: usize,
 }
 
-/// Stops the thread of a carrier, and calls `look` while it is. The error if it could not be stopped, or
-/// went on by itself.
+/// Stops the thread of a carrier, and calls `look` meanwhile. Fails if the thread could not be
+/// stopped, or went on by itself.
 pub(super) fn stopped<R>(
     carrier: &Carrier,
     look: impl FnOnce(Stopped) -> R,
@@ -66,15 +71,15 @@ pub(super) fn stopped<R>(
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     install().map_err(BacktraceError::Unreadable)?;
     let thread = carrier.thread();
-    // A hook may be called on a carrier's thread as if it were none.
-    // SAFETY: asks for a number.
+    // A hook may run on a carrier's thread as if that were a plain thread.
+    // SAFETY: `gettid` only returns a number.
     if thread == 0 || thread == unsafe { libc::gettid() }.cast_unsigned() {
         return Err(BacktraceError::Running);
     }
     TARGET.store(thread, Ordering::Relaxed);
-    // ORDERING: Release: the target; pairs with the Acquire in `handle`.
+    // ORDERING: Release publishes the target; pairs with the Acquire in `handle`.
     PHASE.store(ASKED, Ordering::Release);
-    // SAFETY: plain numbers; a thread that has ended is an error.
+    // SAFETY: the call takes plain numbers, and fails for a thread that has ended.
     let sent = unsafe { libc::syscall(libc::SYS_tgkill, libc::getpid(), thread, SIGNAL) };
     if sent < 0 {
         PHASE.store(IDLE, Ordering::Relaxed);
@@ -89,7 +94,7 @@ pub(super) fn stopped<R>(
     let [instruction, stack, frame, link] =
         [0, 1, 2, 3].map(|index: usize| REGISTERS[index].load(Ordering::Relaxed));
     let seen = look(Stopped { instruction, stack, frame, link });
-    // It has waited all the time, if it still does.
+    // If the thread is still stopped, it was stopped all the time.
     let in_time = exchange(STOPPED, GOES_ON);
     futex::wake(PHASE.as_ptr());
     if in_time {
@@ -99,14 +104,15 @@ pub(super) fn stopped<R>(
 }
 
 fn exchange(from: u32, to: u32) -> bool {
-    // ORDERING: AcqRel: the registers, and what was copied.
+    // ORDERING: AcqRel: the registers, and the copy of the stack; requester and handler pair with
+    // each other.
     PHASE.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
 }
 
-/// Waits while the phase is this one, for a while at most.
+/// Waits while the phase is `phase`, `patience` at most.
 fn wait_while(phase: u32, patience: Option<Duration>) {
     let deadline = patience.map(|patience| Instant::now() + patience);
-    // ORDERING: Acquire: the registers.
+    // ORDERING: Acquire: the registers; pairs with the Release in `handle`.
     while PHASE.load(Ordering::Acquire) == phase {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         if left.is_some_and(|left| left.is_zero()) {
@@ -116,21 +122,21 @@ fn wait_while(phase: u32, patience: Option<Duration>) {
     }
 }
 
-/// Installs the handler. Under the lock of the requests.
+/// Installs the handler. The caller holds the lock of the requests.
 fn install() -> io::Result<()> {
     static INSTALLED: AtomicBool = AtomicBool::new(false);
     if INSTALLED.load(Ordering::Relaxed) {
         return Ok(());
     }
-    // SAFETY: a valid action; the handler does only what is allowed in one.
+    // SAFETY: the action is valid, and the handler does only what a handler may do.
     unsafe {
         let mut action: libc::sigaction = core::mem::zeroed();
         let mut before: libc::sigaction = core::mem::zeroed();
         let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) = handle;
         action.sa_sigaction = handler as usize;
         action.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
-        // Another handler in the middle of this one would need more of the alternate stack than the
-        // smallest have, and would keep the thread stopped.
+        // Block all signals: a nested handler would need more than the smallest alternate stacks
+        // have, and would keep the thread stopped.
         libc::sigfillset(&raw mut action.sa_mask);
         if libc::sigaction(SIGNAL, core::ptr::null(), &raw mut before) < 0 {
             return Err(io::Error::last_os_error());
@@ -145,50 +151,50 @@ fn install() -> io::Result<()> {
 }
 
 extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    // SAFETY: reading and writing the thread's own variable.
+    // SAFETY: `errno` is the thread's own variable.
     let errno = unsafe { *libc::__errno_location() };
-    // SAFETY: plain numbers.
+    // SAFETY: the call takes plain numbers.
     let me = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
     // ORDERING: Acquire: the target; pairs with the Release in `stopped`.
     let asked = PHASE.load(Ordering::Acquire) == ASKED && TARGET.load(Ordering::Relaxed) == me;
     if asked && exchange(ASKED, ANSWERS) {
-        // SAFETY: the kernel gives the context of what was interrupted.
+        // SAFETY: the kernel passes the context of the interrupted code.
         let registers = unsafe { registers(context.cast()) };
         for (place, register) in REGISTERS.iter().zip(registers) {
             place.store(register, Ordering::Relaxed);
         }
-        // ORDERING: Release: the registers.
+        // ORDERING: Release publishes the registers; pairs with the Acquire in `wait_while`.
         PHASE.store(STOPPED, Ordering::Release);
         futex::wake(PHASE.as_ptr());
         stay();
     } else {
-        // SAFETY: as the kernel called this.
+        // SAFETY: these are the arguments that the kernel passed to this handler.
         unsafe { pass_on(signal, info, context) };
     }
-    // SAFETY: as above.
+    // SAFETY: `errno` is the thread's own variable.
     unsafe { *libc::__errno_location() = errno };
 }
 
-/// Waits to be let go on.
+/// Waits for the requester to release this thread.
 fn stay() {
-    // In a handler there is no clock that is sure to be allowed: the kernel keeps the time.
+    // A handler may not be allowed to read a clock, so the kernel keeps the time.
     futex::wait(PHASE.as_ptr(), STOPPED, Some(PATIENCE));
     if !exchange(STOPPED, IDLE) {
-        // ORDERING: Release: what is done here is over.
+        // ORDERING: Release: the handler has finished; pairs with the Acquire in `wait_while`.
         PHASE.store(IDLE, Ordering::Release);
     }
     futex::wake(PHASE.as_ptr());
 }
 
-/// Calls whoever handled the signal before.
+/// Calls the handler that was installed before, if there was one.
 ///
 /// # Safety
-/// With what the kernel gave.
+/// The arguments are those that the kernel passed to `handle`.
 unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     let Some(before) = BEFORE.get() else { return };
     match before.sa_sigaction {
         libc::SIG_DFL | libc::SIG_IGN => {}
-        // SAFETY: it was installed as a handler of this kind.
+        // SAFETY: this function was installed as a handler of this kind.
         handler => unsafe {
             if before.sa_flags & libc::SA_SIGINFO != 0 {
                 let handler: extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void) =
@@ -204,7 +210,7 @@ unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_voi
 
 #[cfg(target_arch = "x86_64")]
 unsafe fn registers(context: *const libc::ucontext_t) -> [usize; 4] {
-    // SAFETY: as the caller promised.
+    // SAFETY: the caller passes the context that the kernel gave to the handler.
     let all = unsafe { &(*context).uc_mcontext.gregs };
     [libc::REG_RIP, libc::REG_RSP, libc::REG_RBP, libc::REG_RBP]
         .map(|index| all[index as usize] as usize)
@@ -212,7 +218,7 @@ unsafe fn registers(context: *const libc::ucontext_t) -> [usize; 4] {
 
 #[cfg(target_arch = "aarch64")]
 unsafe fn registers(context: *const libc::ucontext_t) -> [usize; 4] {
-    // SAFETY: as the caller promised.
+    // SAFETY: the caller passes the context that the kernel gave to the handler.
     let all = unsafe { &(*context).uc_mcontext };
     [all.pc as usize, all.sp as usize, all.regs[29] as usize, all.regs[30] as usize]
 }

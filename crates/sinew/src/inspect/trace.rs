@@ -1,4 +1,4 @@
-//! What carriers do, event by event.
+//! Traces: the events of carriers, one by one.
 
 use super::json::Json;
 use super::snapshot::fibers;
@@ -13,81 +13,83 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-/// A recording of what the carriers of a runtime do; see [`Handle::trace`]. It goes on until it is dropped.
+/// A recording of what the carriers of a runtime do; see [`Handle::trace`]. It goes on until it is
+/// dropped.
 #[must_use]
 pub struct Trace {
     crew: Arc<Crew>,
     recording: Arc<Recording>,
-    /// For each carrier, the number of the first event that was not emitted.
+    /// For each carrier, the number of the first event that was not emitted yet.
     #[cfg(feature = "tracing")]
     emitted: std::sync::Mutex<Vec<u64>>,
 }
 
-/// Something that a carrier did.
+/// An event on a carrier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct TraceEvent {
-    /// Which carrier, by its number in the runtime.
+    /// The carrier, as a number in its runtime.
     pub carrier: usize,
-    /// When, from the beginning of the trace.
+    /// Time since the beginning of the trace.
     pub at: Duration,
-    /// What.
+    /// The kind of event.
     pub kind: TraceKind,
 }
 
-/// What a carrier did; see [`TraceEvent`].
+/// The kind of a [`TraceEvent`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum TraceKind {
-    /// A fiber was dispatched.
+    /// The carrier dispatched a fiber.
     Start {
-        /// Which one.
+        /// The fiber.
         fiber: FiberId,
-        /// When it was woken, and by whom. Not known for one that had not waited, or that has waited
-        /// since before the trace began.
+        /// When and by whom the fiber was woken. Unknown if it had not waited, or if its wait began
+        /// before the trace.
         woken: Option<(Duration, WokenBy)>,
     },
     /// A fiber stopped, to wait.
     Wait {
-        /// Which one.
+        /// The fiber.
         fiber: FiberId,
-        /// What for.
+        /// The kind of wait.
         kind: WaitKind,
-        /// The address of that, the number of a descriptor, or that of the fiber whose end is waited for.
+        /// The object of the wait: an address, the number of a descriptor, or the id of the fiber
+        /// that is joined.
         address: usize,
     },
-    /// A fiber stopped to let others run; or it was woken before it had stopped to wait.
+    /// A fiber stopped to let others run, or was woken before it had stopped to wait.
     Yield {
-        /// Which one.
+        /// The fiber.
         fiber: FiberId,
     },
     /// A fiber ended.
     End {
-        /// Which one.
+        /// The fiber.
         fiber: FiberId,
     },
-    /// Fibers were taken from another carrier.
+    /// The carrier took fibers from another carrier.
     Steal {
         /// The carrier that had them.
         victim: usize,
-        /// How many.
+        /// The number of fibers.
         count: usize,
     },
     /// The carrier found nothing to do and went to sleep.
     Sleep,
-    /// It woke up.
+    /// The carrier woke up.
     Awake,
 }
 
-/// Who has woken a fiber.
+/// The origin of a wake.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum WokenBy {
     /// Another fiber.
     Fiber(FiberId),
-    /// A carrier, since a deadline had passed or a descriptor was ready.
+    /// A carrier, because a deadline had passed or a descriptor was ready.
     Carrier,
-    /// A thread that is no carrier.
+    /// A thread that is not a carrier.
     Thread,
 }
 
@@ -102,15 +104,16 @@ impl fmt::Display for WokenBy {
 }
 
 impl Handle {
-    /// Begins to record what the carriers of this runtime do: which fibers they run and why those stop,
-    /// who wakes whom, what they steal, when they sleep. The last `events` of each carrier are kept, which
-    /// takes 40 bytes for each.
+    /// Begins to record what the carriers of this runtime do: which fibers they run and why those
+    /// stop, which fiber wakes which, what they steal, when they sleep. The last `events` events of
+    /// each carrier are kept, 40 bytes each.
     ///
-    /// It takes some hundred nanoseconds for each dispatch, and nothing when there is no trace. A carrier
-    /// that is busy begins within some tens of dispatches; that of the caller begins at once.
+    /// Recording takes some hundred nanoseconds for each dispatch, and nothing when there is no
+    /// trace. A busy carrier begins within some tens of dispatches; the caller's carrier begins at
+    /// once.
     ///
     /// # Errors
-    /// If `events` is zero, or there is no memory for so many.
+    /// Fails if `events` is zero, or if there is no memory for them.
     ///
     /// # Examples
     /// ```
@@ -159,8 +162,8 @@ impl Drop for Trace {
 }
 
 impl Trace {
-    /// What is kept of what was recorded by now, the earliest first. What carriers do meanwhile may be in
-    /// it or not.
+    /// Returns the events that were recorded and are still kept, the earliest first. Events during
+    /// the call may be missing.
     ///
     /// # Examples
     /// ```
@@ -210,7 +213,7 @@ impl Trace {
         TraceEvent { carrier, at: since(at), kind }
     }
 
-    /// The names of fibers that have run, as far as they are known.
+    /// Collects the names of fibers that have run, as far as they are known.
     fn names(&self) -> HashMap<FiberId, String> {
         let alive = fibers().into_iter();
         let mut names: HashMap<_, _> =
@@ -220,8 +223,8 @@ impl Trace {
         names
     }
 
-    /// How many events were overwritten by now, since there was no room for more: those that are kept may
-    /// begin later for one carrier than for another.
+    /// Returns how many events were overwritten for lack of room. The kept events of one carrier
+    /// may begin later than those of another.
     ///
     /// # Examples
     /// ```
@@ -235,12 +238,12 @@ impl Trace {
         self.recording.carriers.iter().map(|records| records.lost()).sum()
     }
 
-    /// Writes what is kept of what was recorded by now in the format of Chrome's trace viewer, which
-    /// Perfetto (ui.perfetto.dev) reads as well. Each carrier is a track, with a slice for each time that
-    /// it ran a fiber, and arrows from those who woke one to where it ran.
+    /// Writes the kept events in the format of Chrome's trace viewer, which Perfetto
+    /// (ui.perfetto.dev) reads as well. Each carrier is a track, with a slice for each run of a
+    /// fiber. Arrows lead from each waker to the run of the fiber that it woke.
     ///
     /// # Errors
-    /// Those of `out`.
+    /// Returns the errors of `out`.
     ///
     /// # Examples
     /// ```no_run
@@ -268,11 +271,11 @@ impl Trace {
         json.end()
     }
 
-    /// Emits what was recorded since this was last called as events of the [`tracing`] crate: of the
-    /// target `sinew::trace` and the level `TRACE`, with the fields `carrier`, `at` (nanoseconds from the
-    /// beginning of the trace) and those of the event. Says how many there were.
+    /// Emits the events since the previous call as events of the [`tracing`] crate, and returns
+    /// their number. They have the target `sinew::trace`, the level `TRACE`, the fields `carrier`
+    /// and `at` (nanoseconds since the beginning of the trace), and the fields of the event.
     ///
-    /// Subscribers run on the thread that calls this, never in a switch. Call it often enough that no
+    /// Subscribers run on the calling thread, never in a switch. Call this often enough that no
     /// events are lost, for instance in a fiber of its own.
     ///
     /// # Examples
@@ -337,7 +340,7 @@ fn emit(event: &TraceEvent) {
     }
 }
 
-/// One entry of the file.
+/// One entry of the trace file.
 struct Mark {
     phase: &'static str,
     name: String,
@@ -393,19 +396,19 @@ impl Mark {
     }
 }
 
-/// A slice that has begun.
+/// A slice that has begun and not ended.
 struct Slice {
     mark: Mark,
     fiber: Option<FiberId>,
 }
 
-/// The file in the making, from events in their order.
+/// The trace file under construction. Events are added in their order.
 struct Drawing {
     marks: Vec<Mark>,
     names: HashMap<FiberId, String>,
-    /// What each carrier does.
+    /// The open slice of each carrier.
     now: HashMap<usize, Slice>,
-    /// When a fiber was dispatched, and where.
+    /// When and on which carrier each fiber was dispatched.
     dispatched: HashMap<FiberId, Vec<(Duration, usize)>>,
     flows: u64,
     last: Duration,
@@ -460,7 +463,7 @@ impl Drawing {
         }
     }
 
-    /// An arrow from who woke a fiber to where it ran.
+    /// Draws an arrow from the waker's run to the run of the woken fiber.
     fn arrow(&mut self, when: Duration, by: WokenBy, (at, carrier): (Duration, usize)) {
         let WokenBy::Fiber(waker) = by else { return };
         let Some(dispatched) = self.dispatched.get(&waker) else { return };
@@ -494,7 +497,7 @@ impl Drawing {
         }
     }
 
-    /// What is under way ends with the last event.
+    /// Ends every open slice at the last event.
     fn end(&mut self) {
         let under_way: Vec<_> = self.now.keys().copied().collect();
         under_way.into_iter().for_each(|carrier| self.finish(carrier, self.last));

@@ -1,4 +1,4 @@
-//! Fibers that keep their carriers for too long.
+//! A watchdog over carriers: reports fibers that keep their carriers for too long.
 
 use super::{memory, walk};
 use crate::carrier::crew::Phase;
@@ -13,33 +13,34 @@ use std::io;
 use std::sync::{Arc, Weak};
 use std::thread::Thread;
 
-/// What a carrier was seen to do, as far as a change of it tells that the carrier has gone on.
+/// Signs of progress of a carrier. If any of them has changed, the carrier has gone on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Sign {
     fiber: FiberId,
-    /// Waits of the fiber, dispatches that were counted, and those until the next count.
+    /// Waits of the fiber, dispatches counted so far, and dispatches until the next count.
     waits: u32,
     dispatched: u64,
     tick: usize,
 }
 
-/// How long a watch sleeps at least.
+/// Shortest sleep of a watching thread.
 pub(super) const LEAST: Duration = Duration::from_millis(1);
 
-/// What is known of a carrier.
+/// The state of the watch over one carrier.
 #[derive(Clone, Copy)]
 struct Watched {
     sign: Option<Sign>,
-    /// Since when that has not changed.
+    /// Since when `sign` has not changed.
     since: u64,
     reported: bool,
 }
 
-/// Starts a thread that reports every fiber of `crew` that keeps its carrier for longer than `threshold`.
-/// It ends with the crew. `dumps` says whether all fibers are dumped then.
+/// Starts a thread that reports every fiber of `crew` that keeps its carrier for longer than
+/// `threshold`. The thread ends with the crew. With `dumps`, a dump of all fibers follows each
+/// report.
 pub(crate) fn start(crew: &Arc<Crew>, threshold: Duration, dumps: bool) -> io::Result<Thread> {
     let name = format!("{}-watch", crew.settings.name);
-    // The program's tables are read before they are needed: that takes longer than a fiber may.
+    // Read the program's tables before they are needed: reading takes longer than a fiber may run.
     let prepare = || drop(walk::symbols(start as fn(&Arc<Crew>, Duration, bool) -> _ as usize));
     thread::start(format!("{name}-tables"), prepare)?;
     let crew = Arc::downgrade(crew);
@@ -64,9 +65,11 @@ fn watch_all(crew: &Weak<Crew>, threshold: Duration, dumps: bool) {
     }
 }
 
-/// Looks at one carrier: the fiber that has kept it for too long, if it was not told before.
+/// Looks at one carrier. Returns the fiber that has kept it for too long, unless it was reported
+/// before.
 ///
-/// The carrier is asked nothing about its crew: it may have ended with this one by now, and be another's.
+/// Asks the carrier nothing about its crew: the crew may have ended, and the carrier may serve
+/// another.
 fn look(crew: &Crew, index: usize, watched: &mut Watched, threshold: Duration) -> Option<Stall> {
     let now = clock::now();
     let carrier = crew.carriers[index];
@@ -86,14 +89,14 @@ fn look(crew: &Crew, index: usize, watched: &mut Watched, threshold: Duration) -
     is_new.then_some(Stall { fiber, carrier, index, runtime, kept, sign })
 }
 
-/// The fiber that runs on a carrier, if one does.
+/// Returns the fiber that runs on a carrier, if any.
 fn running(carrier: &Carrier) -> Option<Fiber> {
-    // Looked up, so that what was written when the block was made is seen. The root is not found.
+    // Look the block up, so that the writes that made it are visible. The root is not found.
     let control = slab::at(carrier.current().addr())?;
     if control.flags().has(Flags::ROOT) || !control.life.try_acquire() {
         return None;
     }
-    // SAFETY: just counted.
+    // SAFETY: `try_acquire` has counted a reference, which the `FiberRef` takes over.
     let fiber = Fiber::from_ref(unsafe { FiberRef::from_counted(control) });
     core::ptr::eq(carrier.current(), control).then_some(fiber)
 }
@@ -104,16 +107,17 @@ fn sign_of(carrier: &Carrier, fiber: &Fiber) -> Sign {
         waits: fiber.control().waits(),
         dispatched: carrier.counters.dispatched.load(Ordering::Relaxed)
             + carrier.counters.begun.load(Ordering::Relaxed),
-        // It belongs to the carrier's thread, which changes it at every dispatch.
+        // The tick belongs to the carrier's thread, which changes it at every dispatch.
         tick: memory::word((&raw const carrier.tick).addr()).unwrap_or(0),
     }
 }
 
 /// A fiber that keeps its carrier.
 ///
-/// It is told in two steps. The first line says which fiber keeps which carrier and how: nothing that takes long is
-/// done before. The second says in which function the fiber is: the carrier has to be stopped for that, which may not
-/// answer, and the tables of a large program take long to read.
+/// The report has two steps. The first line says which fiber keeps which carrier and how, and
+/// nothing slow comes before it. The second line says in which function the fiber is. For that the
+/// carrier has to be stopped, and may not answer, and the tables of a large program take long to
+/// read.
 struct Stall {
     fiber: Fiber,
     carrier: &'static Carrier,
@@ -124,8 +128,8 @@ struct Stall {
 }
 
 impl Stall {
-    /// Tells of the stall, and then, if that is wanted, what all fibers do. On a thread of its own, so that the watch
-    /// over other carriers goes on.
+    /// Reports the stall, and with `dumps` what all fibers do. Uses a thread of its own, so that
+    /// the watch over other carriers goes on.
     fn tell(self, dumps: bool) {
         let (what, is_pinned) = self.what();
         let text = what.clone();
@@ -143,7 +147,7 @@ impl Stall {
         }
     }
 
-    /// What the fiber does to its carrier, and whether it is pinned and waits there.
+    /// Describes how the fiber keeps its carrier. The flag says whether it is pinned and waits.
     fn what(&self) -> (String, bool) {
         let who = describe(self.fiber.control());
         let (index, runtime) = (self.index, self.runtime.escape_debug());
@@ -168,10 +172,10 @@ impl Stall {
         (what, waits_pinned)
     }
 
-    /// In which function the fiber is, if the program has tables that tell.
+    /// Describes the function that the fiber is in, if the program has tables for it.
     fn place(&self) -> Option<String> {
         let backtrace = super::backtrace::anyhow(&self.fiber);
-        // The place counts if the fiber has kept the carrier all the time.
+        // The place counts only if the fiber has kept the carrier all the time.
         let goes_on = sign_of(self.carrier, &self.fiber) != self.sign;
         let who = describe(self.fiber.control());
         let (index, runtime) = (self.index, self.runtime.escape_debug());
@@ -188,12 +192,12 @@ impl Stall {
     }
 }
 
-/// Whether the thread of a carrier waits for something in the kernel.
+/// Whether the thread of a carrier sleeps in the kernel.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn sleeps_in_kernel(carrier: &Carrier) -> bool {
     let path = format!("/proc/self/task/{}/stat", carrier.thread());
     let Ok(text) = std::fs::read_to_string(path) else { return false };
-    // The state comes after the name, in which there may be anything.
+    // The state follows the name, which may contain anything.
     let state = text.rsplit_once(')').and_then(|(_, rest)| rest.trim_start().chars().next());
     matches!(state, Some('S' | 'D'))
 }
