@@ -214,8 +214,8 @@ pub(super) fn capture_running(
         && at.stack == saved.stack
         && !walk::is_same_function(at.instruction, saved.instruction)
     {
-        // At the end of a switch: the stack pointer is already that of the next fiber, the
-        // instruction is not.
+        // At the end of a switch: the stack pointer already belongs to the next fiber, the
+        // instruction pointer does not.
         (at.instruction, at.frame, at.link) = (saved.instruction, saved.frame, 0);
     }
     bytes.truncate(len);

@@ -1,4 +1,4 @@
-//! Those who wait for each other.
+//! Finds deadlocks: fibers and threads that wait for each other.
 
 use super::snapshot::{WaitInfo, pinned_wait_of, wait_of};
 use crate::carrier::{Carrier, TimedWaits};
@@ -18,8 +18,9 @@ pub struct Deadlock {
 }
 
 impl Deadlock {
-    /// Who takes part: each waits for the next, and the last for the first. One without a wait could go
-    /// on if the next one, which is pinned, did not block the carrier of both.
+    /// Returns the members of the deadlock. Each waits for the next, and the last for the first. A
+    /// member without a wait could go on if the next member, which is pinned, did not block the
+    /// carrier of both.
     ///
     /// # Examples
     /// ```
@@ -34,7 +35,7 @@ impl Deadlock {
     }
 }
 
-/// One who cannot go on before another one does something.
+/// A fiber or thread that cannot go on before another one acts.
 struct Waiting {
     fiber: Fiber,
     why: Why,
@@ -42,14 +43,15 @@ struct Waiting {
 
 #[derive(Clone, Copy)]
 enum Why {
-    /// The fiber, or the thread that it waits as if it is pinned, is in this wait.
+    /// The member is in this wait. The block belongs to the fiber, or to the thread which a pinned
+    /// fiber waits as.
     Waits(&'static Control, Epoch, WaitInfo),
-    /// It is bound to a carrier, which a pinned one has blocked.
+    /// The fiber is bound to a carrier, which a pinned fiber blocks.
     Blocked(*const Carrier, FiberId),
 }
 
 impl Waiting {
-    /// Whom it waits for: for all of them, if there are several.
+    /// Returns the fibers that this member waits for. It waits for all of them.
     fn next(&self, scopes: &HashMap<usize, Vec<FiberId>>) -> Vec<FiberId> {
         match self.why {
             Why::Waits(_, _, WaitInfo { kind: WaitKind::Scope, address, .. }) => {
@@ -67,7 +69,7 @@ impl Waiting {
         }
     }
 
-    /// Whether it is still so, and for the same reason.
+    /// Whether the member still cannot go on, for the same reason.
     fn is_still_so(&self) -> bool {
         match self.why {
             Why::Waits(waiter, epoch, wait) => {
@@ -81,7 +83,7 @@ impl Waiting {
         }
     }
 
-    /// Whether it still waits, and no deadline ends that.
+    /// Whether the member still waits, and no deadline ends the wait.
     fn waits_on(&self, timed: &TimedWaits) -> bool {
         match self.why {
             Why::Waits(waiter, epoch, _) => !timed.has(waiter) && waiter.wake.is_waiting(epoch),
@@ -90,8 +92,8 @@ impl Waiting {
     }
 }
 
-/// Whether one who waits has stopped, so that a deadline, if there is one, is among the [`TimedWaits`]. Of a
-/// thread, that there is none.
+/// Whether a waiter has stopped. Then the deadline of a fiber, if it has one, is among the
+/// [`TimedWaits`]; a thread has none.
 pub(super) fn has_stopped(waiter: &Control) -> bool {
     let flags = waiter.flags();
     if flags.has(Flags::PROXY) {
@@ -100,7 +102,7 @@ pub(super) fn has_stopped(waiter: &Control) -> bool {
     waiter.context.look().is_some() && !flags.has(Flags::DEADLINE)
 }
 
-/// Whether a fiber can only go on on `carrier`.
+/// Whether a fiber can only run on `carrier`.
 fn is_bound(control: &Control, carrier: *const Carrier) -> bool {
     let marks = control.life.marks();
     let stays = !control.flags().has(Flags(Flags::MIGRATABLE.0 | Flags::PROXY.0));
@@ -108,11 +110,13 @@ fn is_bound(control: &Control, carrier: *const Carrier) -> bool {
     stays && started && core::ptr::eq(control.carrier(), carrier)
 }
 
-/// Circles of fibers and threads of which each waits for a lock that the next one has, or for its end; or
-/// cannot go on since the next one, which is pinned, blocks their carrier.
+/// Returns the circles of fibers and threads in which each waits for a lock that the next one has,
+/// or for the end of the next one, or cannot run because the next one is pinned and blocks the
+/// carrier of both.
 ///
-/// What is told was true: every member was in the same wait before and after all of them were looked at,
-/// and none of the waits has a deadline. Waits for locks that are shared by several are not followed.
+/// Each result was true at one moment: every member was in its wait before and after all of them
+/// were looked at, and none of the waits has a deadline. Waits for locks with several shared owners
+/// are not followed.
 ///
 /// # Examples
 /// ```
@@ -122,7 +126,7 @@ pub fn deadlocks() -> Vec<Deadlock> {
     let mut waiting = everybody();
     let mut found = circles(&waiting);
     if block_carriers(&mut waiting) {
-        // Those without one that is blocked were found before.
+        // Circles without a blocked member were found before.
         let is_new = |deadlock: &Deadlock| deadlock.members.iter().any(|(_, wait)| wait.is_none());
         found.extend(circles(&waiting).into_iter().filter(is_new));
     }
@@ -136,7 +140,8 @@ fn circles(waiting: &HashMap<FiberId, Waiting>) -> Vec<Deadlock> {
     let mut starts: Vec<_> = waiting.keys().copied().collect();
     starts.sort();
     for start in starts {
-        // Who waits for whom, and for whom each waits besides.
+        // The members of a chain, each with the fibers that it waits for and that were not followed
+        // yet.
         let mut path: Vec<(&Waiting, Vec<FiberId>)> = Vec::new();
         let mut next = Some(start);
         loop {
@@ -144,14 +149,14 @@ fn circles(waiting: &HashMap<FiberId, Waiting>) -> Vec<Deadlock> {
             match entered.map(|one| (one, one.fiber.id())) {
                 Some((one, id)) if followed.insert(id) => path.push((one, one.next(&scopes))),
                 Some((_, id)) => {
-                    // On the path, or followed before.
+                    // This member is on the path, or was followed before.
                     let first = path.iter().position(|(member, _)| member.fiber.id() == id);
                     let circle = first.map(|first| path[first..].iter().map(|(one, _)| *one));
                     found.extend(circle.and_then(|circle| confirm(&circle.collect::<Vec<_>>())));
                 }
                 None => {}
             }
-            // The next of the innermost who has one left.
+            // Go on with the innermost member that has a fiber left to follow.
             while path.last().is_some_and(|(_, rest)| rest.is_empty()) {
                 path.pop();
             }
@@ -162,12 +167,12 @@ fn circles(waiting: &HashMap<FiberId, Waiting>) -> Vec<Deadlock> {
     found
 }
 
-/// The fibers that wait and are children of scopes, by the addresses of those.
+/// Returns the waiting children of scopes, by the addresses of the scopes.
 fn children(waiting: &HashMap<FiberId, Waiting>) -> HashMap<usize, Vec<FiberId>> {
     let mut scopes: HashMap<usize, Vec<FiberId>> = HashMap::new();
     for (id, one) in waiting {
         let scope = one.fiber.control().extra().and_then(|extra| {
-            // It belongs to another thread, and does not change as long as the fiber is there.
+            // The word belongs to another thread, but does not change during the life of the fiber.
             super::memory::word((&raw const extra.scope).addr()).ok()
         });
         if let Some(scope) = scope.filter(|scope| *scope != 0) {
@@ -179,13 +184,14 @@ fn children(waiting: &HashMap<FiberId, Waiting>) -> HashMap<usize, Vec<FiberId>>
 
 fn confirm(circle: &[&Waiting]) -> Option<Deadlock> {
     if circle.len() == 1 && circle[0].wait().is_some_and(|wait| wait.owner.is_some()) {
-        // It was just given the lock. Who locks again what it has is told so at once.
+        // The lock was just handed to its waiter. A lock refuses at once a fiber that has it
+        // already.
         return None;
     }
     super::memory::settle();
     let same = circle.iter().all(|one| one.is_still_so());
     let timed = TimedWaits::collect();
-    // All were in these waits, for these owners, at the moment when the last of them was looked at.
+    // At the moment when the last member was looked at, all were in these waits, for these owners.
     super::memory::settle();
     let confirmed = same && circle.iter().all(|one| one.waits_on(&timed));
     confirmed.then(|| Deadlock {
@@ -193,19 +199,20 @@ fn confirm(circle: &[&Waiting]) -> Option<Deadlock> {
     })
 }
 
-/// Everybody who waits, threads among them. A pinned fiber waits as its thread.
+/// Returns all waiters, threads included. A pinned fiber waits as its thread.
 fn everybody() -> HashMap<FiberId, Waiting> {
     let now = clock::now();
     let mut waiting = HashMap::new();
     slab::for_each(|control| {
         let pinned = control.extra().is_some_and(|extra| {
-            // ORDERING: Acquire: pairs with the Release of the one who waits there.
+            // ORDERING: Acquire: the epoch of the wait; pairs with the Release in
+            // `Wait::begin_as_thread`.
             !extra.pinned_as.load(Ordering::Acquire).is_null()
         });
         if !pinned && control.wake.waiting().is_none() || !control.life.try_acquire() {
             return;
         }
-        // SAFETY: just counted.
+        // SAFETY: `try_acquire` has counted a reference, which the `FiberRef` takes over.
         let fiber = Fiber::from_ref(unsafe { FiberRef::from_counted(control) });
         let why = match wait_of(control, now) {
             Some((epoch, wait)) => Some(Why::Waits(control, epoch, wait)),
@@ -219,7 +226,8 @@ fn everybody() -> HashMap<FiberId, Waiting> {
     waiting
 }
 
-/// Makes those wait for a pinned one who are bound to the carrier that it blocks. False if there are none.
+/// Adds the fibers that are bound to a carrier which a pinned fiber blocks: they wait for that
+/// fiber. Returns false if no carrier is blocked.
 fn block_carriers(waiting: &mut HashMap<FiberId, Waiting>) -> bool {
     let mut blocked: HashMap<*const Carrier, FiberId> = HashMap::new();
     for (id, one) in waiting.iter() {
@@ -237,7 +245,7 @@ fn block_carriers(waiting: &mut HashMap<FiberId, Waiting>) -> bool {
         if !is_bound(control, carrier) || !control.life.try_acquire() {
             return;
         }
-        // SAFETY: just counted.
+        // SAFETY: `try_acquire` has counted a reference, which the `FiberRef` takes over.
         let fiber = Fiber::from_ref(unsafe { FiberRef::from_counted(control) });
         if fiber.id() != by && is_bound(control, carrier) {
             let why = Why::Blocked(carrier, by);
@@ -247,7 +255,7 @@ fn block_carriers(waiting: &mut HashMap<FiberId, Waiting>) -> bool {
     true
 }
 
-/// Who waits for whom, and where.
+/// Writes for each member which other member it waits for, and its backtrace.
 impl fmt::Display for Deadlock {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "deadlock of {}:", self.members.len())?;

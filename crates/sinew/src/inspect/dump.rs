@@ -15,8 +15,8 @@ struct Group {
     members: Vec<FiberInfo>,
 }
 
-/// Writes what every fiber of the process does. Fibers in the same place form a group, and the
-/// largest group comes first.
+/// Lists every fiber of the process with its wait and its place. Fibers in the same place form a
+/// group, and the largest group comes first.
 ///
 /// Fibers go on during the call. Fibers that run, or were just woken, are listed without a place.
 /// Any thread may call this function, also one that is part of no runtime while all carriers are

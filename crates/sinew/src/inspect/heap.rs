@@ -1,56 +1,58 @@
-//! Where the blocks of the C library's allocator begin and end.
+//! Finds the bounds of blocks in the heap of the C library.
 //!
-//! The allocator of glibc writes the size of each block before it, and one block follows the other: in the heap that
-//! the kernel calls `[heap]`, in areas that begin at a multiple of 64 MiB, and in mappings of one block each. An area
-//! counts only if its blocks fill it to the end, so memory of another allocator is never taken for such blocks.
+//! The allocator of glibc writes the size of each block before the block, and blocks follow each
+//! other: in the heap that the kernel calls `[heap]`, in areas that begin at a multiple of 64 MiB,
+//! and in mappings of one block each. An area counts only if its blocks fill it to the end, so
+//! memory of another allocator is never mistaken for such blocks.
 //!
-//! Threads allocate meanwhile, and memory is read by the kernel as for a debugger. A block that has changed is not
-//! found, or is found as it was.
+//! Threads allocate meanwhile, and the kernel reads the memory as for a debugger. A block that
+//! changes meanwhile is not found, or is found as it was.
 
 use super::memory;
 use super::scan::Region;
 
-/// A block of memory.
+/// A block of the heap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Block {
     pub(super) start: usize,
     pub(super) end: usize,
-    /// Whether nothing uses it, as far as the allocator's marks tell.
+    /// Whether the block is free, as far as the allocator's marks tell.
     pub(super) free: bool,
 }
 
-/// All areas that were understood.
+/// All areas with readable blocks.
 pub(super) struct Heap {
     areas: Vec<Area>,
-    /// Kept from the first look on: what is allocated in between moves blocks.
+    /// Allocated once and kept: a buffer that is allocated between two looks would move blocks.
     reader: Reader,
-    /// What the allocator writes to the second word of small blocks that a thread keeps for itself.
+    /// The value that the allocator writes to the second word of small free blocks that a thread
+    /// keeps for itself.
     kept: Option<usize>,
 }
 
 struct Area {
     start: usize,
-    /// The first header.
+    /// The address of the first header.
     first: usize,
     end: usize,
     mapped: bool,
-    /// The last header up to each multiple of [`STEP`] after `start`, disguised: memory is searched for pointers
-    /// while this is there.
+    /// The last header up to each multiple of [`STEP`] after `start`. Disguised, because memory is
+    /// searched for pointers meanwhile.
     marks: Vec<usize>,
 }
 
-/// Headers are remembered this far from each other.
+/// Distance between remembered headers.
 const STEP: usize = 64 * 1024;
-/// Bytes before a block, half of which belong to the block before as long as that is in use.
+/// Bytes before a block. The first half belongs to the previous block while that is in use.
 const HEADER: usize = 16;
 const WORD: usize = size_of::<usize>();
-/// Bits of the word that has the size.
+/// Flags in the word that has the size.
 const PREVIOUS_IN_USE: usize = 1;
 const MAPPED: usize = 2;
 const FLAGS: usize = 7;
 
 impl Heap {
-    /// Looks at the parts of the address space that may have blocks.
+    /// Reads the parts of the address space that may contain blocks.
     pub(super) fn look(regions: &[Region]) -> Heap {
         if !cfg!(all(target_os = "linux", target_env = "gnu", target_pointer_width = "64")) {
             return Heap { areas: Vec::new(), kept: None, reader: Reader::new() };
@@ -62,25 +64,26 @@ impl Heap {
         Heap { areas, kept, reader }
     }
 
-    /// Forgets what was read of blocks, which change while time passes.
+    /// Forgets the blocks that were read, because they change.
     pub(super) fn forget(&mut self) {
         self.reader.bytes.clear();
     }
 
-    /// Whether an address is in a buffer or in bookkeeping of the allocator: what is there is used by no one.
+    /// Whether an address is in the reader's buffer or in the allocator's bookkeeping. Pointers
+    /// there have no user.
     pub(super) fn has(&self, address: usize) -> bool {
         self.reader.bytes.as_ptr_range().contains(&core::ptr::without_provenance(address))
             || self.areas.iter().any(|area| (area.start..area.first).contains(&address))
     }
 
-    /// The block that an address is in.
+    /// Returns the block that contains an address.
     pub(super) fn find(&mut self, address: usize) -> Option<Block> {
         let area = self.areas.iter().find(|area| (area.start..area.end).contains(&address))?;
-        // The word before a header belongs to the block before.
+        // The word before a header belongs to the previous block.
         let offset = address.checked_sub(area.start + HEADER)?;
         let mark = !*area.marks.get(offset / STEP)?;
         let (kept, reader) = (self.kept, &mut self.reader);
-        // A mark may be of a block that has been freed, and joined with another.
+        // The block at a mark may have been freed and merged with another.
         area.find_from(mark, address, kept, reader)
             .or_else(|| area.find_from(area.first, address, kept, reader))
     }
@@ -120,11 +123,11 @@ impl Area {
     }
 }
 
-/// The area that a region is, if its blocks fill it.
+/// Reads a region as an area, if blocks fill it.
 fn area_in(region: &Region, reader: &mut Reader) -> Option<Area> {
-    /// Where areas of threads begin, at a multiple of this.
+    /// Areas of threads begin at a multiple of this.
     const ALIGNED: usize = 64 << 20;
-    /// Words of their description: the arena, the area before, and the size.
+    /// Offset of the size in the description of an area, after the arena and the previous area.
     const SIZE: usize = 2 * WORD;
     /// More than the descriptions take.
     const MOST: usize = 8 * 1024;
@@ -134,7 +137,7 @@ fn area_in(region: &Region, reader: &mut Reader) -> Option<Area> {
     }
     if start.is_multiple_of(ALIGNED) {
         let end = start.checked_add(memory::word(start + SIZE).ok()?)?;
-        // It may have grown since the region was looked at.
+        // The area may have grown since the region was read.
         if end <= start + ALIGNED && end > start + MOST {
             let mut firsts = (start + 4 * WORD..start + MOST).step_by(HEADER);
             return firsts.find_map(|first| Area::walk((start, first, end), false, reader));
@@ -157,7 +160,8 @@ impl Area {
         let (mut header, mut last) = (first, first);
         while header < end {
             if marks.capacity() == 0 {
-                // Once the first block makes sense, so that nothing is allocated for areas that are none.
+                // Allocate once the first block makes sense, so that nothing is allocated for
+                // regions without blocks.
                 size_at(reader, header, end)?;
                 marks.reserve_exact((end - start) / STEP + 2);
                 reader.begin(end);
@@ -168,7 +172,8 @@ impl Area {
             last = header;
             let size = match size_at(reader, header, end) {
                 Some(size) => size,
-                // An area that was left for the next one ends with headers of nothing.
+                // When the allocator goes on to another area, it ends this one with headers without
+                // blocks.
                 None if !mapped && end - header <= 4 * HEADER => break,
                 None => return None,
             };
@@ -184,17 +189,18 @@ impl Area {
     }
 }
 
-/// The size of the block whose header is there, if that can be one.
+/// Returns the size in a header, if it is plausible.
 fn size_at(reader: &mut Reader, header: usize, end: usize) -> Option<usize> {
     let size = reader.word(header + WORD)? & !FLAGS;
     let fits = size >= 2 * HEADER && size.is_multiple_of(HEADER) && size <= end - header;
     fits.then_some(size)
 }
 
-/// The mark of small blocks that a thread has freed and keeps for itself: the same in all of them.
+/// Finds the mark in small blocks that a thread has freed and keeps for itself. All of them have
+/// one mark.
 fn kept_mark() -> Option<usize> {
     let mark = |size| {
-        // SAFETY: a block of our own. It is not touched after it was freed: the kernel is asked for what is there.
+        // SAFETY: the block is our own. After it was freed, only the kernel reads it.
         let address = unsafe {
             let block = libc::malloc(size);
             libc::free(block);
@@ -206,7 +212,7 @@ fn kept_mark() -> Option<usize> {
     (first == second && first != 0).then_some(first)
 }
 
-/// Reads words one after the other, in few calls.
+/// Reads successive words with few system calls.
 struct Reader {
     at: usize,
     end: usize,
@@ -218,7 +224,7 @@ impl Reader {
         Reader { at: 0, end: 0, bytes: Vec::with_capacity(STEP) }
     }
 
-    /// Forgets what was read, and reads up to `end` from now on.
+    /// Forgets the words that were read. Later reads go up to `end`.
     fn begin(&mut self, end: usize) {
         self.bytes.clear();
         self.end = end;
@@ -229,7 +235,7 @@ impl Reader {
             let len = STEP.min(self.end.checked_sub(address)?);
             self.bytes.resize(len, 0);
             self.at = address;
-            // A part that cannot be read ends what is understood.
+            // A part of the range cannot be read. The word alone may be readable.
             if memory::copy(address, &mut self.bytes).is_err() {
                 self.bytes.clear();
                 return memory::word(address).ok();
@@ -258,7 +264,7 @@ mod tests {
                 let start = memory.as_ptr().addr();
                 for address in [start, start + size / 2, start + size - 1] {
                     let block = (0..100).find_map(|_| find(address));
-                    // Other threads may move blocks while one is looked for, but not each time.
+                    // Other threads may move blocks during a search, but not during each.
                     let block = block.unwrap_or_else(|| panic!("{size}: {address:#x}"));
                     assert_eq!(block.start, start, "{size}");
                     assert!(block.end >= start + size && block.end < start + size + 8192, "{size}");

@@ -1,4 +1,4 @@
-//! Fibers that wait at channels and semaphores that nothing else has.
+//! Finds leaked fibers: they wait at channels and semaphores to which nothing else has a pointer.
 //!
 //! [`reach`](super::reach) finds fibers that cannot be woken, and says when it may be wrong.
 
@@ -8,22 +8,27 @@ use crate::fiber::WaitKind;
 use std::collections::HashSet;
 use std::io;
 
-/// Fibers that wait to send or to receive at a channel (bounded, unbounded or oneshot), or for permits of a semaphore,
-/// and that nothing can wake: only they themselves, and others like them, have a pointer to what they wait at. They
-/// will wait for ever, unless they are cancelled.
+/// Returns the fibers that wait forever at a channel (bounded, unbounded or oneshot), to send or to
+/// receive, or for permits of a semaphore.
 ///
-/// All memory of the process is searched for pointers, twice. A search takes about a second for each gigabyte that is
-/// resident, and as long again for each block of the heap through which a pointer is held, eight times at most. With
-/// the allocator of glibc, a block counts only if something has a pointer to it. With other allocators, whatever lies
-/// in the heap counts, and no semaphore is found.
+/// Nothing can wake them: only they themselves, and other fibers like them, have a pointer to that
+/// channel or semaphore. They wait forever, unless they are cancelled.
 ///
-/// Pointers that are no longer in use, but still somewhere in memory, keep a fiber from being listed. So does a pointer
-/// to something else in the same block. A pointer that a thread has in a register only, or that is hidden from a search
-/// (with marks in its upper bits, in another process, in a file), is not seen: then a fiber is listed that may be woken.
-/// A fiber that waits for several things at once (`select!`), or at a broadcast or watch channel, is not listed.
+/// All memory of the process is searched for pointers, twice. A search takes about a second for
+/// each gigabyte that is resident, and as long again for each block of the heap through which a
+/// pointer is held, eight times at most. With the allocator of glibc, a block counts only if
+/// something has a pointer to it. With other allocators, everything in the heap counts, and no
+/// semaphore is found.
+///
+/// A pointer that is out of use, but still somewhere in memory, keeps a fiber from being listed. So
+/// does a pointer to something else in the same block. The search does not see a pointer that a
+/// thread has in a register only, or that is hidden (with marks in its upper bits, in another
+/// process, in a file). Then it lists a fiber that may still be woken. A fiber that waits for
+/// several things at once (`select!`), or at a broadcast or watch channel, is not listed.
 ///
 /// # Errors
-/// If the memory of the process cannot be looked at: there is no `/proc`, it is not Linux, or a sanitizer is in use.
+/// Fails if the memory of the process cannot be read: there is no `/proc`, the system is not Linux,
+/// or a sanitizer is in use.
 ///
 /// # Examples
 /// ```
@@ -43,15 +48,16 @@ use std::io;
 /// ```
 #[inline(never)]
 pub fn leaks() -> io::Result<Vec<FiberInfo>> {
-    // What is on this stack below belongs to the search.
+    // The stack below this variable belongs to the search.
     let top = 0_u8;
     let top = (&raw const top).addr();
-    // By number: what a fiber waits at must not be in memory while memory is searched for it.
+    // Keep numbers only: the address of a channel must not be in memory while memory is searched
+    // for it.
     let first: HashSet<_> = search(top)?.iter().map(|info| (info.id(), info.waits)).collect();
     if first.is_empty() {
         return Ok(Vec::new());
     }
-    // A pointer that was handed from one to another while memory was searched may have been missed.
+    // The first search may have missed a pointer that was handed on meanwhile.
     let mut found = search(top)?;
     found.retain(|info| first.contains(&(info.id(), info.waits)));
     Ok(found)
@@ -71,7 +77,7 @@ fn search(top: usize) -> io::Result<Vec<FiberInfo>> {
     let mut stuck = reach::stuck(fibers, top)?;
     super::memory::settle();
     if !stuck.iter().all(FiberInfo::is_still_so) {
-        // One of them has gone on, and may have woken others.
+        // One of the fibers has gone on, and may have woken others.
         stuck.clear();
     }
     stuck.retain(is_suspect);

@@ -20,7 +20,7 @@ pub struct Metrics {
     pub stacks_in_use: usize,
     /// Unused stacks that keep their memory.
     pub stacks_warm: usize,
-    /// Unused stacks whose memory was given back.
+    /// Unused stacks that have given their memory back.
     pub stacks_cold: usize,
     /// How long fibers ran at a time, while that was measured; see [`Handle::measure`].
     pub run_time: Histogram,

@@ -1,4 +1,4 @@
-//! Shows what a program does: its fibers, what they wait for, and where they are.
+//! Inspects a running program: its fibers, their waits, and the places where they are.
 //!
 //! | question | answer |
 //! | --- | --- |

@@ -1,22 +1,24 @@
-//! Which of the fibers that wait can be woken at all.
+//! Finds the waiting fibers that nothing can wake.
 //!
-//! Waking a fiber takes a pointer to the channel, the lock or the semaphore that it waits at. So memory is searched for
-//! such pointers. Fibers that wait without a deadline are *sleepers*: a pointer on the stack of a sleeper is of no use
-//! unless something else wakes that sleeper first. Everything else that has a pointer can use it: a fiber that runs or
-//! will, a thread, a static, a first-class fiber.
+//! To wake a fiber, one needs a pointer to the channel, the lock or the semaphore that the fiber
+//! waits at. So memory is searched for such pointers. Fibers that wait without a deadline are
+//! *sleepers*. A pointer on the stack of a sleeper is of no use unless something else wakes that
+//! sleeper first. Every other holder of a pointer can use it: a fiber that runs or is about to, a
+//! thread, a static, a first-class fiber.
 //!
 //! # Blocks
 //!
-//! A pointer may lie in a block of the heap, and be of use only to those who have a pointer to that block. So the
-//! search goes on from block to block, one pass over memory for each step, as far as [`Heap`] knows the blocks. A
-//! block that is not known counts as usable. A pointer into the stack of a sleeper makes what lies there usable: the
-//! sleeper has lent it.
+//! A pointer may lie in a block of the heap. Then only the holders of a pointer to that block can
+//! use it. So the search goes on from block to block, with one pass over memory for each step, as
+//! far as [`Heap`] knows the blocks. An unknown block counts as usable. A pointer into the stack of
+//! a sleeper makes the objects there usable: the sleeper has lent them.
 //!
 //! # Claim
 //!
-//! A sleeper that is said to be stuck cannot be woken, except by cancelling it, unless a pointer was hidden: in a
-//! register only, with marks in its upper bits, in a file or another process. Pointers that are left over from before
-//! make the search miss a sleeper, never name one.
+//! A sleeper that is reported as stuck can only be woken by a cancellation, or through a pointer
+//! that the search could not see: one in a register only, with marks in its upper bits, in a file
+//! or in another process. Pointers that are left over in memory can make the search miss a stuck
+//! sleeper. They never make it report a sleeper that can be woken.
 
 use super::heap::Heap;
 use super::leak::is_suspect;
@@ -33,48 +35,50 @@ use sinew_context::stack::{self, Found};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io;
 
-/// Addresses are kept like this while memory is searched for them.
+/// Addresses are stored in this disguise while memory is searched for them.
 const DISGUISE: usize = usize::MAX;
 
-/// Passes over memory: as many blocks may lie between a pointer and its user.
+/// Passes over memory, and so the number of blocks that may lie between a pointer and its user.
 const PASSES: usize = 8;
-/// More blocks of the heap than this are not followed.
+/// The search follows at most this many blocks of the heap.
 const MOST_BLOCKS: usize = 20_000;
-/// Bytes of the counts of an `Arc`, which lie before a channel: its ends point to them.
+/// Bytes of the counts of an `Arc`, which precede a channel: the ends of the channel point to them.
 const COUNTS: usize = 2 * size_of::<usize>();
 
-/// A fiber that waits, without a deadline.
+/// A fiber that waits without a deadline.
 pub(super) struct Sleeper {
     pub(super) info: FiberInfo,
     awaits: Awaits,
-    /// From where on its stack is in use, where that begins, and below what its frames are, disguised.
+    /// Disguised addresses: the lowest used address of its stack, the start of the stack, and the
+    /// address below which its frames lie.
     stack: [usize; 3],
 }
 
-/// What wakes a sleeper.
+/// The object or fiber that wakes a sleeper.
 #[derive(Clone, Copy)]
 enum Awaits {
     /// A channel at this address, disguised.
     Channel(usize),
     /// A lock, a semaphore, an event or a condition variable at this address, disguised.
     Object(usize),
-    /// A fiber: its end, or the release of a lock.
+    /// A fiber that has to end, or to release a lock.
     Fiber(FiberId),
-    /// The end of any other fiber.
+    /// Any other fiber, which has to end.
     AnyOther,
-    /// Something that is not known.
+    /// Something unknown.
     Anything,
 }
 
 impl Sleeper {
-    /// One that has stopped, in a wait that no deadline ends. `None` if this fiber will go on by itself, or may.
+    /// Returns the sleeper of a fiber that has stopped in a wait without a deadline. `None` if the
+    /// fiber will go on by itself, or may.
     fn of(info: &FiberInfo, all: &HashSet<FiberId>) -> Option<Sleeper> {
         let control = info.fiber.control();
         let wait = info.wait.filter(|wait| wait.left.is_none())?;
         if info.state != State::Suspended || !super::deadlock::has_stopped(control) {
             return None;
         }
-        // A thread that has the lock is not among the fibers.
+        // If a thread has the lock, the owner is not among the fibers.
         let owner = wait.owner.filter(|owner| all.contains(owner));
         let awaits = match wait.kind {
             WaitKind::Send | WaitKind::Receive => Awaits::Channel(wait.address),
@@ -93,7 +97,8 @@ impl Sleeper {
         };
         let place = control.context.look()?.address();
         let stack = stack::find(place)?;
-        // One that waits in a first-class fiber has two stacks, and another fiber may take one of them.
+        // A fiber that waits inside a first-class fiber has two stacks, and another fiber may take
+        // one of them.
         let base = base_of(&stack, control)?;
         let stack = [place, stack.range().start, base].map(|address| address ^ DISGUISE);
         Some(Sleeper { info: info.clone(), awaits, stack })
@@ -104,7 +109,7 @@ impl Sleeper {
     }
 }
 
-/// Below which address the frames on a stack are, if it is the stack of this fiber.
+/// Returns the address below which the frames on a stack lie, if it is the stack of this fiber.
 fn base_of(stack: &Found, control: &Control) -> Option<usize> {
     let seen = launch::look_at(stack, read)?;
     (seen.block == core::ptr::from_ref(control).addr()).then_some(seen.base)
@@ -114,13 +119,13 @@ fn read(address: usize) -> Option<usize> {
     memory::word(address).ok()
 }
 
-/// Those of `fibers` that nothing can wake, in the same order.
+/// Filters `fibers`: keeps those that nothing can wake, in their order.
 ///
 /// # Errors
-/// If the memory of the process cannot be looked at.
+/// Fails if the memory of the process cannot be read.
 pub(super) fn stuck(mut fibers: Vec<FiberInfo>, top: usize) -> io::Result<Vec<FiberInfo>> {
     if cfg!(any(sinew_asan, sinew_tsan)) {
-        // One sanitizer keeps locals off the stack, and the other has more memory than can be searched.
+        // One sanitizer keeps locals off the stack. The other has more memory than can be searched.
         return Err(io::ErrorKind::Unsupported.into());
     }
     let all: HashSet<FiberId> = fibers.iter().map(FiberInfo::id).collect();
@@ -141,33 +146,34 @@ pub(super) fn stuck(mut fibers: Vec<FiberInfo>, top: usize) -> io::Result<Vec<Fi
     Ok(stuck)
 }
 
-/// The memory of a vector, with the part that is not in use.
+/// Returns the memory of a vector, unused capacity included.
 fn buffer<T>(vec: &Vec<T>) -> (usize, usize) {
     let start = vec.as_ptr().addr();
     (start, start + vec.capacity() * size_of::<T>())
 }
 
-/// Disguises the address in a description of a fiber, or shows it again.
+/// Disguises the address in the description of a fiber, or reveals it again.
 fn disguise(info: &mut FiberInfo) {
     if let Some(wait) = &mut info.wait {
         wait.address ^= DISGUISE;
     }
 }
 
-/// Whether a fiber is the child of a scope. No other fiber can have a reference into a stack that is not its own, so
-/// pointers there are left over from switches between the two.
+/// Whether a fiber is the child of a scope. Only such a fiber can have a reference into the stack
+/// of another fiber. In any other fiber, a pointer to a foreign stack is left over from a switch
+/// between the two.
 fn has_scope(control: &Control) -> bool {
-    // The word belongs to another thread, and does not change as long as the fiber is there.
+    // The word belongs to another thread, but does not change during the life of the fiber.
     let scope = control.extra().and_then(|extra| read((&raw const extra.scope).addr()));
     scope.is_some_and(|scope| scope != 0)
 }
 
-/// The stacks of the threads that are carriers all the time.
+/// Returns the stacks of the threads that are carriers and nothing else.
 fn carrier_stacks(regions: &[Region]) -> Vec<(usize, usize)> {
     let mut stacks = Vec::new();
     for crew in Crew::all() {
         for carrier in crew.carriers.iter().filter(|carrier| !carrier.is_embedded()) {
-            // Where it was when it last went on with a fiber.
+            // The place of the carrier's own context when it last switched to a fiber.
             let Some(place) = carrier.root.context.look().map(|place| place.address()) else {
                 continue;
             };
@@ -180,16 +186,16 @@ fn carrier_stacks(regions: &[Region]) -> Vec<(usize, usize)> {
     stacks
 }
 
-/// A part of memory that pointers are looked for to: the stack of a sleeper, what a sleeper waits at, or a block that
-/// has a pointer to another node.
+/// A part of memory to which the search looks for pointers: the stack of a sleeper, the object that
+/// a sleeper waits at, or a block with a pointer to another node.
 struct Node {
-    /// Where it begins and ends, disguised.
+    /// Disguised start and end.
     range: (usize, usize),
-    /// The nodes in which there are pointers to this one.
+    /// The nodes that contain pointers to this one.
     holders: Vec<usize>,
 }
 
-/// What the search has found to follow from something else.
+/// A conclusion of the search.
 #[derive(Clone, Copy)]
 enum Step {
     /// Something that may run has a pointer to this node.
@@ -198,12 +204,13 @@ enum Step {
     Runs(usize),
 }
 
-/// Whose some memory is.
+/// The owner of a part of memory.
 #[derive(Clone, Copy)]
 struct Whose {
-    /// The sleeper whose stack it is. `None` if it is in use by something that may run, or in the heap.
+    /// The sleeper, if the memory is a sleeper's stack. `None` if something that may run uses it,
+    /// or if it is in the heap.
     sleeper: Option<usize>,
-    /// Whether another fiber may have lent a part of its stack there.
+    /// Whether the owner may have borrowed from the stack of another fiber.
     borrows: bool,
 }
 
@@ -215,32 +222,33 @@ struct Search<'a> {
     sleepers: &'a [Sleeper],
     /// The stacks of sleepers come first, in the order of the sleepers.
     nodes: Vec<Node>,
-    /// Whether something that may run has a pointer to a node. Not in the nodes: what is left over from before in the
-    /// bytes after a bool would look like pointers.
+    /// Whether something that may run has a pointer to each node. Not a field of `Node`: the
+    /// padding after a bool may contain remains of old pointers.
     usable: Vec<bool>,
     /// The nodes that the next pass looks for.
     wanted: Vec<usize>,
-    /// All nodes by their disguised starts, so that the last one comes first.
+    /// All nodes by their disguised starts. The disguise reverses the order: the last node comes
+    /// first.
     by_range: BTreeMap<usize, usize>,
-    /// Which node each sleeper waits at.
+    /// The node that each sleeper waits at.
     awaited: Vec<Option<usize>>,
-    /// Where the stacks of sleepers begin, disguised.
+    /// The sleepers by the disguised starts of their stacks.
     stacks: BTreeMap<usize, usize>,
-    /// The sleepers by the addresses of their blocks, disguised.
+    /// The sleepers by the disguised addresses of their control blocks.
     by_block: HashMap<usize, usize>,
     /// Parts of threads' stacks that are not in use.
     unused: Vec<(usize, usize)>,
-    /// The stacks of the carriers' threads. Only the runtime's own functions are there, and fibers lend them nothing:
-    /// pointers to stacks are left over from switches.
+    /// The stacks of the carriers' threads. They contain only the runtime's own functions, to which
+    /// fibers lend nothing, so pointers to stacks are left over from switches there.
     roots: Vec<(usize, usize)>,
-    /// Memory of the search itself. In what it has not written there may be pointers that were there before.
+    /// Memory of the search itself. Parts that it has not written may contain old pointers.
     own: Vec<(usize, usize)>,
     heap: Heap,
 }
 
 impl<'a> Search<'a> {
     fn new(sleepers: &'a [Sleeper], top: usize, regions: &[Region]) -> Search<'a> {
-        /// More than the search needs of its stack from here on.
+        /// More stack than the search needs from here on.
         const DEEP: usize = 64 * 1024;
         let mut unused = unused_stacks(regions);
         unused.push(((&raw const unused).addr().saturating_sub(DEEP), top));
@@ -265,11 +273,11 @@ impl<'a> Search<'a> {
         };
         for sleeper in sleepers {
             let (start, end) = sleeper.used();
-            // The runtime has pointers to the very place where the fiber goes on, some with marks in the lowest bits. No
-            // user has one: the switch has saved its own words there.
+            // Leave out the first words, which the switch has saved. Only the runtime has pointers
+            // to them, some with marks in the lowest bits.
             search.add((start + 16, end));
         }
-        // Channels first: a block in which one lies begins where the channel does.
+        // Add channels first: the block of a channel begins where the channel does.
         let is_channel = |sleeper: &&Sleeper| matches!(sleeper.awaits, Awaits::Channel(_));
         for sleeper in sleepers.iter().filter(is_channel) {
             search.node_of(sleeper);
@@ -278,7 +286,8 @@ impl<'a> Search<'a> {
         search
     }
 
-    /// The node that a sleeper waits at; `None` if it is not a part of memory, or not known.
+    /// Returns the node that a sleeper waits at; `None` if that is not a part of memory, or
+    /// unknown.
     fn node_of(&mut self, sleeper: &Sleeper) -> Option<usize> {
         match sleeper.awaits {
             Awaits::Channel(address) => {
@@ -296,15 +305,15 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The node that an address is in.
+    /// Returns the node that contains an address.
     fn at(&self, address: usize) -> Option<usize> {
-        // Ranges do not overlap. The last that begins at or before the address is the first of those at or after its
-        // disguise.
+        // Ranges do not overlap. The disguise reverses the order, so the last range that begins at
+        // or before the address is the first at or after the disguised address.
         let (_, node) = self.by_range.range(address ^ DISGUISE..).next()?;
         (address < self.nodes[*node].range.1 ^ DISGUISE).then_some(*node)
     }
 
-    /// The node of a range, which is looked for from the next pass on if it is new.
+    /// Returns the node of a range. The next pass looks for a new node.
     fn add(&mut self, (start, end): (usize, usize)) -> usize {
         if let Some(node) = self.at(start) {
             return node;
@@ -318,7 +327,8 @@ impl<'a> Search<'a> {
         node
     }
 
-    /// For each sleeper, whether something can wake it. `alone` says that there are no other fibers.
+    /// Returns for each sleeper whether something can wake it. `alone` says that there are no other
+    /// fibers.
     fn run(&mut self, regions: &[Region], alone: bool) -> Vec<bool> {
         let mut scanner = Scanner::new();
         for _ in 0..PASSES {
@@ -329,18 +339,18 @@ impl<'a> Search<'a> {
                 return runs;
             }
         }
-        // What has pointers to these is not known.
+        // The holders of these nodes are unknown, so the nodes count as usable.
         for node in core::mem::take(&mut self.wanted) {
             self.usable[node] = true;
         }
         self.spread(alone)
     }
 
-    /// Looks for pointers to the nodes that are wanted, in all memory.
+    /// Searches all memory for pointers to the wanted nodes.
     fn pass(&mut self, regions: &[Region], scanner: &mut Scanner) {
         let wanted = core::mem::take(&mut self.wanted);
         self.heap.forget();
-        // Where each begins and ends, disguised, the last one first.
+        // Disguised start and end of each, the last node first.
         let mut targets: Vec<(usize, usize, usize)> = wanted
             .iter()
             .map(|node| (self.nodes[*node].range.0, self.nodes[*node].range.1, *node))
@@ -374,7 +384,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Notes that there is a pointer to a node at an address.
+    /// Notes that there is a pointer to `node` at `address`.
     fn note(&mut self, address: usize, whose: Whose, node: usize) {
         let is_stack = node < self.sleepers.len();
         let is_root = || self.roots.iter().any(|(start, end)| (*start..*end).contains(&address));
@@ -385,7 +395,7 @@ impl<'a> Search<'a> {
         let Some(holder) = self.holder(address, whose) else { return };
         match holder {
             Some(holder) => {
-                // Pointers on one stack are found one after the other.
+                // Pointers on one stack are found in a row, so this check avoids most duplicates.
                 let holders = &mut self.nodes[node].holders;
                 if holders.last() != Some(&holder) {
                     holders.push(holder);
@@ -395,8 +405,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The node that has the pointer at an address; `Some(None)` if something that may run has it, and `None` if
-    /// nothing has.
+    /// Returns the node that contains the pointer at an address; `Some(None)` if something that may
+    /// run has the pointer, and `None` if nothing has it.
     fn holder(&mut self, address: usize, whose: Whose) -> Option<Option<usize>> {
         if whose.sleeper.is_some() {
             return Some(whose.sleeper);
@@ -424,8 +434,9 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// What has a pointer that is in a control block: its fiber, or the handle to its result. Of a thread, what its
-    /// block says of waits does not count.
+    /// Returns the holder of a pointer in a control block: the block's fiber, or the handle to its
+    /// result. In the block of a thread, only the pointer to its `Extra` counts; the others belong
+    /// to the record of its waits.
     fn holder_of(&self, block: &Control, address: usize) -> Option<Option<usize>> {
         let is_thread = block.flags().has(Flags::PROXY);
         if block.life.is_unused() || is_thread && !block.is_extra(address) {
@@ -434,11 +445,13 @@ impl<'a> Search<'a> {
         Some(self.by_block.get(&(core::ptr::from_ref(block).addr() ^ DISGUISE)).copied())
     }
 
-    /// For each sleeper, whether something can wake it, as far as the holders of the nodes are known.
+    /// Returns for each sleeper whether something can wake it, as far as the holders of the nodes
+    /// are known.
     fn spread(&self, alone: bool) -> Vec<bool> {
         let index_of: HashMap<FiberId, usize> =
             self.sleepers.iter().enumerate().map(|(index, one)| (one.info.id(), index)).collect();
-        // What follows when a node is usable, when a sleeper runs, and when any sleeper runs.
+        // The steps that follow once a node is usable, once a sleeper runs, and once any sleeper
+        // runs.
         let mut after_node: Vec<Vec<Step>> = self.nodes.iter().map(|_| Vec::new()).collect();
         let mut after_sleeper: Vec<Vec<Step>> = self.sleepers.iter().map(|_| Vec::new()).collect();
         let mut after_any = Vec::new();
@@ -452,7 +465,7 @@ impl<'a> Search<'a> {
                 Awaits::Channel(_) | Awaits::Object(_) => {
                     self.awaited[index].map(|node| &mut after_node[node])
                 }
-                // A fiber that is not among the sleepers runs, or will.
+                // A fiber that is not a sleeper runs, or will.
                 Awaits::Fiber(id) => index_of.get(&id).map(|other| &mut after_sleeper[*other]),
                 Awaits::AnyOther => alone.then_some(&mut after_any),
                 Awaits::Anything => None,
@@ -470,7 +483,7 @@ impl<'a> Search<'a> {
                 }
                 Step::Runs(index) => {
                     if !core::mem::replace(&mut runs[index], true) {
-                        // Its stack is the node with its number.
+                        // The stack of a sleeper is the node with its number.
                         steps.push(Step::Usable(index));
                         steps.append(&mut after_sleeper[index]);
                         steps.append(&mut after_any);
@@ -481,13 +494,13 @@ impl<'a> Search<'a> {
         runs
     }
 
-    /// The parts of some memory that are in use, as far as is known, and by what. Stacks that no fiber uses are left
-    /// out.
+    /// Returns the parts of a range that are in use, as far as is known, with their owners. Leaves
+    /// out stacks that no fiber uses.
     fn parts(&self, (start, end): (usize, usize)) -> Vec<(usize, usize, Whose)> {
         const PAGE: usize = 4096;
         let mut parts: Vec<(usize, usize, Whose)> = Vec::new();
         let mut at = start;
-        // From where on there is no stack.
+        // The end of the last stack: there is none from here to `at`.
         let mut plain = at;
         while at < end {
             let Some(stack) = stack::find(at) else {
@@ -505,7 +518,7 @@ impl<'a> Search<'a> {
         parts
     }
 
-    /// The part of a stack that is in use, as far as is known, and by what.
+    /// Returns the part of a stack that is in use, as far as is known, with its owner.
     fn used_of(&self, stack: &Found) -> Option<(usize, usize, Whose)> {
         let range = stack.range();
         if let Some(index) = self.stacks.get(&(range.start ^ DISGUISE)) {
@@ -520,8 +533,9 @@ impl<'a> Search<'a> {
         if control.life.is_vacant() || control.life.marks() & STARTED == 0 {
             return None;
         }
-        // It is somewhere on this stack, or on that of a first-class fiber that it has resumed. If it waits on another
-        // stack of its own, a fiber with the same block was here before.
+        // The fiber is somewhere on this stack, or on the stack of a first-class fiber that it has
+        // resumed. If it waits on another stack of its own, this stack was used by an earlier fiber
+        // with the same block.
         let place = control.context.look().map(|context| context.address());
         let elsewhere = control.wake.waiting().is_some()
             && place.is_some_and(|place| {

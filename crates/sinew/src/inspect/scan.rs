@@ -1,7 +1,7 @@
-//! Looking for a word in all memory of the process.
+//! Searches all memory of the process, word by word.
 //!
-//! Only what is resident and may be written is looked at. It changes meanwhile: what is said was so at
-//! some moment for each word, not at one moment for all.
+//! Only memory that is resident and writable is searched. It changes meanwhile: each word was as
+//! reported at some moment, but not all of them at one moment.
 
 use super::memory;
 use std::fs::File;
@@ -11,19 +11,19 @@ use std::io;
 pub(super) struct Region {
     pub(super) start: usize,
     pub(super) end: usize,
-    /// Whether below it there is memory that can be neither: it may be the stack of a thread.
+    /// Whether inaccessible memory lies directly below. Then this may be the stack of a thread.
     pub(super) guarded: bool,
-    /// Whether the kernel calls it the stack of the first thread.
+    /// Whether the kernel calls this region the stack of the first thread.
     first_stack: bool,
-    /// Whether the kernel calls it the heap.
+    /// Whether the kernel calls this region the heap.
     pub(super) heap: bool,
 }
 
-/// All such parts.
+/// Returns all parts of the address space that can be read and written.
 pub(super) fn regions() -> io::Result<Vec<Region>> {
     let text = std::fs::read_to_string("/proc/self/maps")?;
     let mut regions = Vec::new();
-    // Where the last one without access ended.
+    // The end of the last region without access.
     let mut barrier = 0;
     for line in text.lines() {
         let mut fields = line.split_ascii_whitespace();
@@ -39,7 +39,7 @@ pub(super) fn regions() -> io::Result<Vec<Region>> {
             barrier = end;
         }
         let name = fields.nth(3);
-        // What devices have mapped is not for reading.
+        // Memory that a device has mapped is not for reading.
         if access.starts_with("rw") && !name.is_some_and(|name| name.starts_with("/dev/")) {
             let (first_stack, heap) = (name == Some("[stack]"), name == Some("[heap]"));
             regions.push(Region { start, end, guarded: barrier == start, first_stack, heap });
@@ -48,15 +48,15 @@ pub(super) fn regions() -> io::Result<Vec<Region>> {
     Ok(regions)
 }
 
-/// The parts of stacks of threads that are not in use, as far as the kernel tells where those who wait in
-/// it are.
+/// Returns the unused parts of the stacks of threads that wait in the kernel, as far as the kernel
+/// tells where those threads are.
 pub(super) fn unused_stacks(regions: &[Region]) -> Vec<(usize, usize)> {
-    /// What functions may use below where the stack ends.
+    /// Bytes below the stack pointer that functions may use.
     const RED_ZONE: usize = 128;
     let Ok(threads) = std::fs::read_dir("/proc/self/task") else { return Vec::new() };
     let ends = threads.flatten().filter_map(|thread| {
         let line = std::fs::read_to_string(thread.path().join("syscall")).ok()?;
-        // The last two of them are where the stack ends, and where it goes on.
+        // The last two fields are the stack pointer and the instruction pointer.
         let end = line.split_ascii_whitespace().rev().nth(1)?.strip_prefix("0x")?;
         usize::from_str_radix(end, 16).ok()
     });
@@ -70,10 +70,10 @@ pub(super) fn unused_stacks(regions: &[Region]) -> Vec<(usize, usize)> {
 
 const WORD: usize = size_of::<usize>();
 
-/// Bytes that are looked at in one go.
+/// Bytes that are copied at once.
 const BLOCK: usize = 256 * 1024;
 
-/// Looks at memory, with a buffer for what is copied.
+/// Reads memory through a buffer.
 pub(super) struct Scanner {
     buffer: Box<[u8]>,
     page: usize,
@@ -84,24 +84,24 @@ impl Scanner {
     pub(super) fn new() -> Scanner {
         Scanner {
             buffer: vec![0; BLOCK].into(),
-            // SAFETY: no preconditions.
+            // SAFETY: `sysconf` has no preconditions.
             page: unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize,
             pages: File::open("/proc/self/pagemap").ok(),
         }
     }
 
-    /// Whether an address is in the scanner's own buffer, in which there are copies.
+    /// Whether an address is in the scanner's own buffer, which has copies of pointers.
     pub(super) fn has(&self, address: usize) -> bool {
         self.buffer.as_ptr_range().contains(&core::ptr::without_provenance(address))
     }
 
-    /// Calls `each` with every word from `start` on and where it is, up to `end`.
+    /// Calls `each` with the address and the value of every word from `start` to `end`.
     pub(super) fn words(&mut self, start: usize, end: usize, mut each: impl FnMut(usize, usize)) {
         let mut at = start.next_multiple_of(WORD);
         while at + WORD <= end {
             let next = (at - at % self.page + BLOCK).min(end);
             if !self.copied_words(at, next, &mut each) {
-                // Some of it was unmapped meanwhile, or is a guard.
+                // A part was unmapped meanwhile, or is a guard.
                 let mut page = at;
                 while page < next {
                     let end = (page - page % self.page + self.page).min(next);
@@ -113,7 +113,8 @@ impl Scanner {
         }
     }
 
-    /// The same in a part that is copied as a whole; false if it cannot be.
+    /// Calls `each` for every word of a part that is copied at once. Returns false if it cannot be
+    /// copied.
     fn copied_words(
         &mut self,
         from: usize,
@@ -131,7 +132,8 @@ impl Scanner {
         true
     }
 
-    /// The parts of a region that are resident, or were. All of it, if the kernel does not tell.
+    /// Returns the parts of a region that are resident or swapped out; the whole region if the
+    /// kernel does not tell.
     pub(super) fn resident(&self, region: &Region) -> Vec<(usize, usize)> {
         let (start, end) = (region.start, region.end);
         let Some(file) = &self.pages else { return vec![(start, end)] };
@@ -141,14 +143,14 @@ impl Scanner {
     }
 }
 
-/// Asking the kernel which pages are there, by `/proc/self/pagemap`.
+/// Asks the kernel which pages are there, through `/proc/self/pagemap`.
 mod resident {
     use std::fs::File;
     use std::io;
     use std::os::unix::fs::FileExt;
 
-    /// As the kernel walks its tables, which passes over what was never touched, however large that is.
-    /// Since Linux 6.7.
+    /// Lets the kernel walk its page tables, which skips untouched memory of any size. Since Linux
+    /// 6.7.
     #[cfg(target_os = "linux")]
     pub(super) fn walked(
         file: &File,
@@ -156,7 +158,7 @@ mod resident {
         end: usize,
     ) -> io::Result<Vec<(usize, usize)>> {
         use std::os::fd::AsRawFd;
-        /// What is asked.
+        /// The request: `struct pm_scan_arg` of the kernel.
         #[repr(C)]
         #[derive(Default)]
         struct Scan {
@@ -164,7 +166,7 @@ mod resident {
             flags: u64,
             start: u64,
             end: u64,
-            /// Where it has stopped.
+            /// Where the kernel has stopped.
             walk_end: u64,
             parts: u64,
             parts_len: u64,
@@ -174,7 +176,7 @@ mod resident {
             any_of: u64,
             wanted: u64,
         }
-        /// What is told.
+        /// An element of the answer: `struct page_region` of the kernel.
         #[repr(C)]
         #[derive(Clone, Copy, Default)]
         struct Part {
@@ -198,7 +200,7 @@ mod resident {
                 wanted: PRESENT_OR_SWAPPED,
                 ..Scan::default()
             };
-            // SAFETY: as the call asks: a valid description, with room for as many parts as it says.
+            // SAFETY: the request is valid, and has room for the number of parts that it says.
             let count = unsafe { libc::ioctl(file.as_raw_fd(), PAGEMAP_SCAN as _, &raw mut scan) };
             let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
             found
@@ -216,14 +218,14 @@ mod resident {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Page by page.
+    /// Reads one entry for each page.
     pub(super) fn read(
         file: &File,
         page: usize,
         start: usize,
         end: usize,
     ) -> io::Result<Vec<(usize, usize)>> {
-        /// Bits of what is known of a page: it is resident, or in the swap.
+        /// Bits of a page's entry: the page is resident, or swapped out.
         const THERE: u64 = 0b11 << 62;
         let mut found: Vec<(usize, usize)> = Vec::new();
         let mut known = vec![[0; 8]; 64 * 1024];
@@ -251,7 +253,7 @@ mod tests {
 
     #[test]
     fn a_word_is_found_where_it_is() {
-        // Not on the stack, and not as it is.
+        // Keep the wanted word off the stack and out of memory, except disguised.
         let place = Box::new(core::hint::black_box(0x5EED_0BAD_F00D_u64 ^ 0xFFFF));
         let wanted = core::hint::black_box(0x5EED_0BAD_F00D_u64);
         let at = (&raw const *place).addr();
@@ -298,16 +300,16 @@ mod tests {
 
     #[test]
     fn touched_pages_are_resident() {
-        // More than could be looked at page by page.
+        // More than could be read page by page.
         const SIZE: usize = 1 << 40;
-        // SAFETY: a new mapping.
+        // SAFETY: this is a new mapping.
         let memory = unsafe {
             let access = libc::PROT_READ | libc::PROT_WRITE;
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
             libc::mmap(core::ptr::null_mut(), SIZE, access, flags, -1, 0)
         };
         if memory == libc::MAP_FAILED {
-            // There is a limit to how much may be reserved.
+            // The system may limit how much can be reserved.
             return;
         }
         let scanner = Scanner::new();
@@ -317,18 +319,18 @@ mod tests {
         let few = start + (64 << 20);
         assert!(resident::read(file, scanner.page, start, few).unwrap().is_empty());
         let touched = start + (32 << 20);
-        // SAFETY: inside the mapping.
+        // SAFETY: the address is inside the mapping.
         unsafe { memory.cast::<u8>().add(32 << 20).write(1) };
         let has = |parts: &[(usize, usize)]| {
             assert!(!parts.is_empty() && parts.len() < 10, "{parts:x?}");
             parts.iter().any(|(from, to)| (*from..*to).contains(&touched))
         };
         assert!(has(&resident::read(file, scanner.page, start, few).unwrap()));
-        // Older kernels do not have the other way.
+        // Older kernels do not have `PAGEMAP_SCAN`.
         if resident::walked(file, start, few).is_ok() {
             assert!(has(&scanner.resident(&region(start + SIZE))));
         }
-        // SAFETY: ours.
+        // SAFETY: the mapping is this test's own.
         unsafe { libc::munmap(memory, SIZE) };
     }
 }

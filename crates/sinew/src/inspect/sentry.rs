@@ -1,4 +1,5 @@
-//! A thread that looks for those who wait for ever: circles, all asleep, leaks.
+//! A thread that looks for fibers that wait forever: deadlocks, a process in which all are asleep,
+//! leaks.
 
 use super::asleep::{all_asleep, unseen_threads};
 use super::deadlock::deadlocks;
@@ -16,7 +17,7 @@ use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Thread;
 
-/// Starts a thread that reports who waits for ever, each once. It ends with the crew.
+/// Starts a thread that reports fibers that wait forever, each once. The thread ends with the crew.
 pub(crate) fn start(crew: &Arc<Crew>, period: Duration) -> io::Result<Thread> {
     let name = format!("{}-locks", crew.settings.name);
     let crew = Arc::downgrade(crew);
@@ -25,7 +26,7 @@ pub(crate) fn start(crew: &Arc<Crew>, period: Duration) -> io::Result<Thread> {
         let mut search_at = clock::after(clock::now(), period.saturating_mul(PATIENCE));
         while crew.upgrade().is_some_and(|crew| crew.phase() < Phase::Closed) {
             std::thread::park_timeout(period);
-            // What is found is of all runtimes, and those may all look.
+            // The findings concern all runtimes, and each runtime may have such a thread.
             let mut told = TOLD.lock().unwrap_or_else(PoisonError::into_inner);
             report_new(&mut told);
             let begin = clock::now();
@@ -39,17 +40,17 @@ pub(crate) fn start(crew: &Arc<Crew>, period: Duration) -> io::Result<Thread> {
     })
 }
 
-/// How many periods a fiber waits at a channel or a semaphore before memory is searched for what could wake it, and how
-/// many lie between two such searches.
+/// Periods that a fiber waits at a channel or a semaphore before memory is searched for a pointer
+/// to it, and periods between two such searches.
 const PATIENCE: u32 = 10;
-/// How many times as long as a search takes there is none.
+/// The pause after a search, as a multiple of the time that the search took.
 const SHARE: u64 = 50;
 
-/// Who takes part, in which of its waits.
+/// A member of a report: a fiber, and which of its waits it is in.
 type Member = (FiberId, u32);
 
-/// Reports fibers that have waited for so long and that nothing can wake, except those in `told`, which were reported
-/// before.
+/// Reports leaked fibers that have waited for at least `patience`. Skips the fibers in `told`,
+/// which were reported before.
 fn report_leaks(told: &mut BTreeSet<Member>, patience: Duration) {
     let suspects: HashSet<Member> = super::snapshot::fibers()
         .iter()
@@ -79,11 +80,11 @@ fn report_leaks(told: &mut BTreeSet<Member>, patience: Duration) {
     }
 }
 
-/// What was reported, and is still so.
+/// The reports that were made and still hold.
 struct Told {
     deadlocks: BTreeSet<Vec<Member>>,
     leaks: BTreeSet<Member>,
-    /// Who was asleep at the last look, and of whom that was reported.
+    /// The fibers that were asleep at the last look, and the fibers of which the report was made.
     asleep: Vec<Member>,
     all_of: Vec<FiberId>,
 }
@@ -95,12 +96,12 @@ static TOLD: Mutex<Told> = Mutex::new(Told {
     all_of: Vec::new(),
 });
 
-/// Reports what was not reported before.
+/// Reports new deadlocks, and once that all fibers are asleep.
 fn report_new(told: &mut Told) {
     let member = |fiber: &Fiber| (fiber.id(), fiber.control().waits());
     let mut now = BTreeSet::new();
     for deadlock in deadlocks() {
-        // Where it begins depends on who else waits for one of them.
+        // The first member of a deadlock depends on the other waiters, so sort the members.
         let mut key: Vec<_> = deadlock.members().map(|(fiber, _)| member(fiber)).collect();
         key.sort();
         if !told.deadlocks.contains(&key) {
@@ -112,7 +113,7 @@ fn report_new(told: &mut Told) {
     let fibers = all_asleep().unwrap_or_default();
     let asleep: Vec<_> = fibers.iter().map(|info| member(&info.fiber)).collect();
     let all_of: Vec<_> = fibers.iter().map(FiberInfo::id).collect();
-    // Not if they are soon woken by a thread, and not again if they were.
+    // Report only if no thread has woken them since the last look, and report them only once.
     if !asleep.is_empty() && asleep == told.asleep && all_of != told.all_of {
         let count = fibers.len();
         let but = match unseen_threads() {

@@ -54,7 +54,7 @@ pub struct WaitInfo {
     /// The object of the wait: the address of a lock, a channel or another object, the address of
     /// the slot for a key of a `MultiLock`, or the number of a descriptor. Zero if there is none.
     pub address: usize,
-    /// The fiber whose end this wait is for, if it is for the end of a fiber.
+    /// The joined fiber, if the wait is for the end of a fiber.
     pub joins: Option<FiberId>,
     /// The fiber or thread that holds the lock, if the wait is for a lock that is held exclusively.
     pub owner: Option<FiberId>,
@@ -115,7 +115,7 @@ impl FiberInfo {
     /// Returns size and use of the fiber's stack, if the fiber was suspended.
     ///
     /// Asks the kernel, which takes some microseconds. If the fiber has ended since the snapshot,
-    /// the numbers may be those of another fiber.
+    /// the numbers may belong to another fiber.
     ///
     /// # Examples
     /// ```

@@ -128,7 +128,7 @@ fn install() -> io::Result<()> {
     if INSTALLED.load(Ordering::Relaxed) {
         return Ok(());
     }
-    // SAFETY: the action is valid, and the handler does only what a handler may do.
+    // SAFETY: the action is valid, and the handler makes only calls that are allowed in a handler.
     unsafe {
         let mut action: libc::sigaction = core::mem::zeroed();
         let mut before: libc::sigaction = core::mem::zeroed();

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-/// A recording of what the carriers of a runtime do; see [`Handle::trace`]. It goes on until it is
+/// A recording of the events on a runtime's carriers; see [`Handle::trace`]. It goes on until it is
 /// dropped.
 #[must_use]
 pub struct Trace {
@@ -44,7 +44,7 @@ pub enum TraceKind {
     Start {
         /// The fiber.
         fiber: FiberId,
-        /// When and by whom the fiber was woken. Unknown if it had not waited, or if its wait began
+        /// Time and origin of the fiber's wake. Unknown if it had not waited, or if its wait began
         /// before the trace.
         woken: Option<(Duration, WokenBy)>,
     },
@@ -104,9 +104,9 @@ impl fmt::Display for WokenBy {
 }
 
 impl Handle {
-    /// Begins to record what the carriers of this runtime do: which fibers they run and why those
-    /// stop, which fiber wakes which, what they steal, when they sleep. The last `events` events of
-    /// each carrier are kept, 40 bytes each.
+    /// Begins to record the events on this runtime's carriers: which fibers they run and why those
+    /// stop, which fiber wakes which, and when carriers steal and sleep. The last `events` events
+    /// of each carrier are kept, 40 bytes each.
     ///
     /// Recording takes some hundred nanoseconds for each dispatch, and nothing when there is no
     /// trace. A busy carrier begins within some tens of dispatches; the caller's carrier begins at
@@ -223,8 +223,8 @@ impl Trace {
         names
     }
 
-    /// Returns how many events were overwritten for lack of room. The kept events of one carrier
-    /// may begin later than those of another.
+    /// Returns how many events were overwritten for lack of room. The kept events may begin later
+    /// for one carrier than for another.
     ///
     /// # Examples
     /// ```

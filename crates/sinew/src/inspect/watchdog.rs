@@ -128,8 +128,8 @@ struct Stall {
 }
 
 impl Stall {
-    /// Reports the stall, and with `dumps` what all fibers do. Uses a thread of its own, so that
-    /// the watch over other carriers goes on.
+    /// Reports the stall, and with `dumps` the state of all fibers. Uses a thread of its own, so
+    /// that the watch over other carriers goes on.
     fn tell(self, dumps: bool) {
         let (what, is_pinned) = self.what();
         let text = what.clone();

@@ -1,9 +1,9 @@
-//! Stacks are not walked on this platform.
+//! Substitute for platforms on which stacks cannot be walked.
 
 use super::backtrace::Symbol;
 use std::sync::Arc;
 
-/// A copy of a stack from where its context is suspended.
+/// A copy of a stack, from the place where its context is suspended.
 pub(super) struct StackCopy {
     pub(super) base: usize,
     pub(super) bytes: Vec<u8>,

@@ -1,14 +1,14 @@
-//! From an address to the functions that are there, inlined ones included.
+//! Looks up the functions at an address, inlined ones included.
 
 use super::super::backtrace::Symbol;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// What was found so far.
+/// The results of earlier look-ups.
 #[derive(Default)]
 struct Known {
-    /// Which objects were loaded then.
+    /// The version of the loaded objects at that time.
     version: (u64, u64),
     functions: HashMap<usize, Arc<[Symbol]>>,
     /// When tables were last read; `None` if they were given back since.
@@ -17,21 +17,22 @@ struct Known {
 
 static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
 
-/// How long the tables of the program are kept for the next look-up. They may take some tens of megabytes.
+/// How long the tables of the program are kept for the next look-up. They may take some tens of
+/// megabytes.
 const KEPT: Duration = Duration::from_secs(5);
 
 fn known() -> MutexGuard<'static, Option<Known>> {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The functions at an address, the innermost first. Addresses are looked up once: reading line tables
-/// takes far longer than walking a stack.
+/// Returns the functions at an address, the innermost first. Each address is looked up once,
+/// because reading line tables takes far longer than walking a stack.
 pub(in super::super) fn at(address: usize) -> Arc<[Symbol]> {
     let mut known = known();
     let known = known.get_or_insert_default();
     let loaded = super::unwind::objects::version();
     if known.version != loaded {
-        // Other objects may be at the same addresses by now.
+        // Other objects may be at these addresses.
         known.version = loaded;
         known.functions.clear();
     }
@@ -61,7 +62,8 @@ pub(in super::super) fn at(address: usize) -> Arc<[Symbol]> {
     symbols
 }
 
-/// Waits until no tables were read for a while, and gives their memory back. The names that were found stay.
+/// Waits until no tables were read for a while, and gives their memory back. The names that were
+/// found stay.
 fn give_back_later() {
     let mut left = KEPT;
     loop {
@@ -70,7 +72,7 @@ fn give_back_later() {
         let Some(known) = &mut *known else { return };
         left = KEPT.saturating_sub(known.read.map_or(KEPT, |read| read.elapsed()));
         if left.is_zero() {
-            // Under the lock: look-ups read the tables again afterwards.
+            // Done under the lock, so a later look-up reads the tables again.
             backtrace::clear_symbol_cache();
             known.read = None;
             break;

@@ -1,7 +1,7 @@
-//! From the registers and a copy of a stack to the addresses of its frames.
+//! Unwinds a copy of a stack: from its registers to the addresses of its frames.
 //!
-//! The tables that say how are those of the loaded objects, copied when one was loaded or unloaded: so
-//! nothing that may vanish is read while a stack is walked.
+//! The unwinder uses copies of the loaded objects' tables, made anew whenever an object is loaded
+//! or unloaded. So a walk reads nothing that may vanish.
 
 use super::StackCopy;
 use framehop::{
@@ -10,7 +10,7 @@ use framehop::{
 };
 use std::sync::{Mutex, PoisonError};
 
-/// The registers to begin with.
+/// The registers that a walk begins with.
 pub(super) struct Start {
     pub(super) instruction: usize,
     pub(super) stack: usize,
@@ -19,8 +19,8 @@ pub(super) struct Start {
     pub(super) link: usize,
 }
 
-/// The addresses of the frames on a stack, the innermost first: `limit` of them at most. Those of
-/// calls lie inside the instruction that calls.
+/// Returns the addresses of the frames on a stack, the innermost first, `limit` at most. The
+/// address of a calling frame lies inside its call instruction.
 pub(super) fn walk(start: Start, stack: &StackCopy, limit: usize) -> Vec<usize> {
     static WALKER: Mutex<Option<Walker>> = Mutex::new(None);
     let mut walker = WALKER.lock().unwrap_or_else(PoisonError::into_inner);
@@ -34,7 +34,7 @@ pub(super) fn walk(start: Start, stack: &StackCopy, limit: usize) -> Vec<usize> 
 type Tables = Vec<u8>;
 
 struct Walker {
-    /// Which objects were loaded.
+    /// The version of the loaded objects.
     version: (u64, u64),
     unwinder: UnwinderNative<Tables, MayAllocateDuringUnwind>,
     cache: CacheNative<MayAllocateDuringUnwind>,
@@ -89,36 +89,37 @@ impl Walker {
     }
 }
 
-/// What the dynamic linker has loaded.
+/// The objects that the dynamic linker has loaded.
 pub(super) mod objects {
     use core::ffi::{CStr, c_int, c_void};
     use core::ops::Range;
 
     pub(super) struct Object {
         pub(super) name: String,
-        /// What is added to the addresses in the file.
+        /// The offset from addresses in the file to addresses in memory.
         pub(super) base: usize,
         pub(super) range: Range<usize>,
-        /// The table of frames, and its index: where they are, and copies.
+        /// The table of frames and its index: their ranges in memory, and copies.
         pub(super) frames: (Range<usize>, Vec<u8>),
         pub(super) index: (Range<usize>, Vec<u8>),
     }
 
-    /// How many objects were loaded and unloaded so far.
+    /// Returns how many objects were loaded and unloaded so far.
     pub(in super::super) fn version() -> (u64, u64) {
         unsafe extern "C" fn each(
             info: *mut libc::dl_phdr_info,
             _size: usize,
             out: *mut c_void,
         ) -> c_int {
-            // SAFETY: `out` is what was given to `dl_iterate_phdr`; every entry has the same counts.
+            // SAFETY: `out` is the pointer that was given to `dl_iterate_phdr`. Every entry has the
+            // same counts.
             unsafe {
                 *out.cast::<(u64, u64)>() = ((*info).dlpi_adds, (*info).dlpi_subs);
             }
             1
         }
         let mut version = (0, 0);
-        // SAFETY: the function fits what it is given.
+        // SAFETY: `each` writes to a pair of `u64`, which `version` is.
         unsafe { libc::dl_iterate_phdr(Some(each), (&raw mut version).cast()) };
         version
     }
@@ -129,8 +130,8 @@ pub(super) mod objects {
             _size: usize,
             out: *mut c_void,
         ) -> c_int {
-            // SAFETY: `out` is what was given to `dl_iterate_phdr`. The linker keeps the object as
-            // long as this runs.
+            // SAFETY: `out` is the pointer that was given to `dl_iterate_phdr`. The linker keeps
+            // the object loaded while this function runs.
             unsafe {
                 if let Some(object) = read(&*info) {
                     (*out.cast::<Vec<Object>>()).push(object);
@@ -139,15 +140,15 @@ pub(super) mod objects {
             0
         }
         let mut objects: Vec<Object> = Vec::new();
-        // SAFETY: the function fits what it is given.
+        // SAFETY: `each` pushes to a `Vec<Object>`, which `objects` is.
         unsafe { libc::dl_iterate_phdr(Some(each), (&raw mut objects).cast()) };
         objects
     }
 
     /// # Safety
-    /// The object is loaded, and stays.
+    /// The object is loaded, and stays loaded during the call.
     unsafe fn read(info: &libc::dl_phdr_info) -> Option<Object> {
-        // SAFETY: as the caller promised; the headers belong to the object.
+        // SAFETY: the object is loaded, as the caller ensures, and the headers belong to it.
         unsafe {
             let base = info.dlpi_addr as usize;
             let headers = core::slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into());
@@ -182,15 +183,16 @@ pub(super) mod objects {
         }
     }
 
-    /// Where the table is to which an index belongs: it says so relative to itself.
+    /// Returns the address of the table that an index belongs to. The index gives it relative to
+    /// itself.
     ///
     /// # Safety
     /// The index is loaded.
     unsafe fn first_of_index(index: &Range<usize>) -> Option<usize> {
-        /// A signed distance of four bytes from the place where it stands.
+        /// A signed distance of four bytes, relative to its own address.
         const RELATIVE: u8 = 0x1b;
         let start = core::ptr::with_exposed_provenance::<u8>(index.start);
-        // SAFETY: the head of an index has four bytes, then the distance.
+        // SAFETY: the head of an index has four bytes, followed by the distance.
         unsafe {
             let [version, encoding] = [*start, *start.add(1)];
             let distance = start.add(4).cast::<i32>().read_unaligned();
