@@ -184,8 +184,8 @@ fn children(waiting: &HashMap<FiberId, Waiting>) -> HashMap<usize, Vec<FiberId>>
 
 fn confirm(circle: &[&Waiting]) -> Option<Deadlock> {
     if circle.len() == 1 && circle[0].wait().is_some_and(|wait| wait.owner.is_some()) {
-        // The lock was just handed to its waiter. A lock refuses at once a fiber that has it
-        // already.
+        // The lock was just handed to its waiter. Locking a lock that the fiber already has panics
+        // at once.
         return None;
     }
     super::memory::settle();

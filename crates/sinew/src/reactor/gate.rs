@@ -1,47 +1,48 @@
-//! One direction of a descriptor: how often it was reported ready, so that nobody misses it.
+//! One direction of a descriptor: counts its events, so that no waiter misses one.
 //!
-//! Whoever wants something of the descriptor reads the tick, tries, and enters the list of waiters
-//! under the lock only if the tick is still the same. Whoever reports an event advances the tick under
-//! that lock, and takes who is in the list. So an event that comes after the attempt is seen by one of
-//! the two.
+//! A waiter reads the tick and tries. It enters the list of waiters, under the lock, only if the
+//! tick has not changed. The reporter of an event advances the tick under that lock, and takes the
+//! waiters out of the list. So an event after the attempt is seen by the waiter, or finds the
+//! waiter in the list.
 
 use crate::park::list::{List, Node};
 use crate::primitive::{AtomicU32, Ordering};
 use core::pin::Pin;
 
-/// How often a direction was reported ready. Changed under the lock of the slot.
+/// Counts how often a direction was reported ready. Changed under the lock of the slot.
 pub(super) struct Gate(AtomicU32);
 
-/// A tick that was read before an attempt.
+/// The tick of a direction, read before an attempt.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Tick(pub(super) u32);
 
 impl Tick {
-    /// That of a direction that was never reported.
+    /// The tick of a direction that was never reported.
     pub(super) const START: Tick = Tick(0);
 
-    /// A number that tells it from others, and is not zero for most.
+    /// Returns a number that identifies the tick. It is zero for the last tick before the count
+    /// wraps only.
     pub(super) fn mark(self) -> u32 {
         self.0.wrapping_add(1)
     }
 }
 
 impl Gate {
-    /// To be read before an attempt.
+    /// Returns the tick, to be read before an attempt.
     #[inline(always)]
     pub(super) fn tick(&self) -> Tick {
-        // ORDERING: Acquire: what the reporter wrote before; pairs with the Release in `advance`.
+        // ORDERING: Acquire: the reporter's earlier writes; pairs with the Release in `advance`.
         Tick(self.0.load(Ordering::Acquire))
     }
 
     /// Counts an event. The caller holds the lock.
     #[inline(always)]
     pub(super) fn advance(&self) {
-        // ORDERING: Release; pairs with the Acquire in `tick`.
+        // ORDERING: Release: the reporter's earlier writes; pairs with the Acquire in `tick`.
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
     }
 
-    /// Enters the list, unless there was an event since `tick`; true if it did. The caller holds the
+    /// Enters the list and returns true, unless an event came since `tick`. The caller holds the
     /// lock.
     ///
     /// # Safety
@@ -55,7 +56,7 @@ impl Gate {
     ) -> bool {
         let entered = self.tick() == tick;
         if entered {
-            // SAFETY: as the caller promised.
+            // SAFETY: the caller fulfils the conditions of `List::push`.
             unsafe { list.push(node) };
         }
         entered

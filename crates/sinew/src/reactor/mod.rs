@@ -1,7 +1,8 @@
-//! The kernel as a source of wakes: who waits for which descriptor, and what happened to it.
+//! Turns events of the kernel into wakes: which fibers wait for which descriptor, and what happened
+//! to it.
 //!
-//! README.md of this folder has the protocol, and why no wake is lost. Next: `io`, which reads and
-//! writes.
+//! README.md in this folder has the protocol, and the reasons why no wake is lost. Next: `io`,
+//! which reads and writes.
 
 pub(crate) mod deferred;
 mod gate;
@@ -30,19 +31,19 @@ use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::sync::OnceLock;
 use sys::{Events, HARVEST, Poller, Ready, Token};
 
-/// What one carrier sleeps in, and learns of events from.
+/// The place where one carrier sleeps and learns of events.
 pub(crate) struct Reactor {
     backend: Backend,
     bell: &'static Bell,
-    /// Made when the first descriptor is to be watched.
+    /// Made when the first descriptor has to be watched.
     poller: OnceLock<Box<dyn Poller>>,
-    /// Whether the poller has to be told of each wait. True until it is known.
+    /// Whether the poller has to be told of each wait. True until the poller is made.
     wants_arming: AtomicBool,
-    /// How many descriptors are.
+    /// Number of watched descriptors.
     watched: AtomicUsize,
-    /// How many events were delivered.
+    /// Number of delivered events.
     events: AtomicU64,
-    /// Whether it is looked at when somebody else's loop does, which may be never.
+    /// Whether a foreign loop decides when to look here. It may never look.
     of_loop: bool,
 }
 
@@ -59,35 +60,37 @@ impl Reactor {
         }
     }
 
-    /// One of a carrier in somebody else's loop. Others do not rely on it.
+    /// Makes the reactor of a carrier in a foreign loop. Other carriers do not rely on it.
     pub(crate) fn of_loop(backend: Backend, bell: &'static Bell) -> Reactor {
         Reactor { of_loop: true, ..Reactor::new(backend, bell) }
     }
 
-    /// That of the carrier that this thread is.
+    /// Returns the reactor of the carrier that runs on this thread.
     #[inline(always)]
     fn here() -> Option<&'static Reactor> {
-        // SAFETY: carriers live for ever. Its thread, which this is, keeps the crew, and so the reactor.
+        // SAFETY: carriers live forever. The carrier's thread, which is this one, keeps its crew
+        // and so the reactor.
         unsafe { current::carrier().as_ref().map(|carrier| Reactor::of(carrier)) }
     }
 
-    /// That of a carrier.
+    /// Returns the reactor of a carrier.
     ///
     /// # Safety
     /// The carrier's crew has fibers for as long as the caller uses the reactor.
     #[inline(always)]
     unsafe fn of(carrier: &'static Carrier) -> &'static Reactor {
-        // SAFETY: as the caller promised. Runtimes give their carriers no other drivers.
+        // SAFETY: the crew has fibers, as the caller ensures, so the driver exists. Runtimes give
+        // their carriers no other drivers.
         unsafe { &*carrier.driver().cast::<Reactor>() }
     }
 
-    /// The poller; if there cannot be one of the kind that was chosen, the one that needs nothing.
+    /// Returns the poller. If the chosen backend fails, uses `poll`, which cannot fail.
     fn poller(&self) -> &dyn Poller {
         if let Some(poller) = self.poller.get() {
             return &**poller;
         }
         let poller = self.new_poller();
-        // The carrier may sleep without it.
+        // The carrier may be asleep without the poller.
         self.bell.ring();
         poller
     }
@@ -116,7 +119,7 @@ impl Reactor {
     fn renew(&self, fd: RawFd, old: Token, new: Token) -> io::Result<()> {
         let result = self.poller().renew(fd, old, new);
         if self.wants_arming.load(Ordering::Relaxed) && !self.is_here() {
-            // Who waits in the kernel does not know of it.
+            // A thread that waits in the kernel does not know of the change.
             self.bell.ring();
         }
         result
@@ -126,12 +129,12 @@ impl Reactor {
         if self.poller().remove(fd, token, self.is_here()) {
             self.bell.ring();
         }
-        // ORDERING: Release: the poller was used before; pairs with the Acquire in `close`, after which
-        // it may go. The last touch of this reactor.
+        // ORDERING: Release: the poller was used before; pairs with the Acquire in `close`, after
+        // which the poller may be freed. This is the last touch of this reactor.
         self.watched.fetch_sub(1, Ordering::Release);
     }
 
-    /// Somebody is about to wait.
+    /// Tells the poller that a fiber is about to wait.
     #[inline(always)]
     fn arm(&self, token: impl FnOnce() -> Token, direction: Direction) {
         if self.wants_arming.load(Ordering::Relaxed) {
@@ -146,8 +149,8 @@ impl Reactor {
         }
     }
 
-    /// Takes back the ring of the bell. It is meant for the carrier: a neighbour that hears it when it
-    /// looks here passes it on.
+    /// Clears the bell. Its ring is meant for the carrier, so a neighbour that finds it here passes
+    /// it on.
     #[cold]
     fn hear_bell(&self) {
         if self.is_here() {
@@ -162,7 +165,7 @@ impl Reactor {
         Reactor::here().is_some_and(|here| core::ptr::eq(here, self))
     }
 
-    /// Looks for events, or waits for them; returns how many there were.
+    /// Looks for events, or waits for them. Returns how many there were.
     fn harvest(&self, poller: &dyn Poller, timeout: Option<Duration>) -> usize {
         let mut events = Events::new();
         if let Err(error) = poller.wait(timeout, &mut events)
@@ -180,7 +183,7 @@ impl Reactor {
         } else {
             for (token, ready) in events {
                 if let Some(unstarted) = self.deliver(*token, *ready, token.slot()) {
-                    // SAFETY: it was taken out of its slot.
+                    // SAFETY: `deliver` took the fiber out of its slot.
                     unsafe { unstarted.submit() };
                 }
             }
@@ -188,8 +191,8 @@ impl Reactor {
         events.len()
     }
 
-    /// What they touch may not have been touched for long. It is asked for before, all together:
-    /// each lock in between would wait for everything that was.
+    /// Delivers many events. Their memory may be cold, so all of it is prefetched first: each lock
+    /// that is taken in between would wait for the loads before it.
     fn deliver_many(&self, events: &[(Token, Ready)]) {
         let mut slots = [None; HARVEST];
         for (place, (token, _)) in slots.iter_mut().zip(events) {
@@ -203,7 +206,7 @@ impl Reactor {
         let unstarted = unstarted[..events.len()].iter().flatten();
         unstarted.clone().for_each(|one| one.fetch());
         for one in unstarted {
-            // SAFETY: it was taken out of its slot.
+            // SAFETY: `deliver` took the fiber out of its slot.
             unsafe { one.submit() };
         }
     }
@@ -219,24 +222,24 @@ impl Reactor {
     }
 }
 
-/// From how many events on it pays to fetch what they will touch.
+/// From this number of events on, prefetching their memory pays.
 const MANY: usize = 4;
 
 impl Token {
-    /// The slot that an event is for.
+    /// Returns the slot that an event is for.
     fn slot(self) -> Option<&'static Slot> {
         if self == Token::BELL { None } else { table::known(self.fd()) }
     }
 }
 
-/// Something was written that can be read from the descriptor with this number.
+/// Wakes a reader of this descriptor on the caller's carrier. The caller has written data for it.
 pub(crate) fn nudge(fd: RawFd) {
     if let Some(slot) = table::known(fd) {
         slot.nudge();
     }
 }
 
-/// How long a carrier sleeps if the kernel refuses to say what happened.
+/// How long a carrier sleeps if the kernel fails to report events.
 const PAUSE: Duration = Duration::from_millis(10);
 
 impl Driver for Reactor {
@@ -281,8 +284,8 @@ impl Driver for Reactor {
 
     fn close(&self) {
         table::for_each(|fd, slot: &Slot| {
-            // ORDERING: Acquire; pairs with the Release in `remove`, by whoever has ended the
-            // registrations that are not found here.
+            // ORDERING: Acquire; pairs with the Release in `remove`, by the threads that ended the
+            // registrations which are not found here.
             if self.watched.load(Ordering::Acquire) == 0 {
                 return false;
             }

@@ -1,16 +1,17 @@
-//! Operations that the kernel does by itself, and reports when they are done: `io_uring`.
+//! Operations that the kernel performs and reports when they are done: `io_uring`.
 //!
 //! # Protocol
 //!
-//! An [`Operation`] lies in the frame of the fiber that waits for it, as do the buffers that it lends
-//! to the kernel. The frame is not left before the completion of that very operation was seen. A
-//! fiber that is cancelled meanwhile asks the kernel to cancel the operation, and goes on waiting for
-//! its completion, which comes in any case: it says whether the operation was done after all.
+//! An [`Operation`] lies in the frame of the fiber that waits for it, and so do the buffers that it
+//! lends to the kernel. The fiber does not leave that frame before the completion of this very
+//! operation was seen. A fiber that is cancelled meanwhile asks the kernel to cancel the operation,
+//! and waits on for the completion. The completion comes in any case, and says whether the
+//! operation was done after all.
 //!
-//! Entries are collected, and submitted when the carrier has no more fibers to run, or after some tens
-//! of microseconds: once per pass over the run queue. Whoever takes a completion out of the queue does
-//! so under `completions`. Under the same lock a fiber says whom to wake, so that it is woken from the
-//! wait that it is in.
+//! Entries are collected. The carrier submits them when it has no more fibers to run, or after some
+//! tens of microseconds: once per pass over the run queue. A thread takes completions out of the
+//! queue under the lock `completions`. Under the same lock a fiber says which of its waits to end,
+//! so that it is woken from the wait that it is in.
 
 use super::Reactor;
 use crate::cancel;
@@ -28,12 +29,12 @@ use io_uring::{IoUring, cqueue, opcode, squeue};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-/// A ring, which any thread may use; it should mostly be its carrier's.
+/// A ring of the kernel. Any thread may use it, but it is mostly its carrier that does.
 pub(crate) struct Ring {
     ring: IoUring,
     submissions: SpinLock<()>,
     completions: SpinLock<()>,
-    /// Entries that the kernel was not told of.
+    /// Entries that were not submitted to the kernel yet.
     unsubmitted: AtomicU32,
     /// Operations that are not done.
     pending: AtomicU32,
@@ -44,11 +45,11 @@ const ENTRIES: u32 = 256;
 /// The most completions that are taken at a time.
 const BATCH: usize = 64;
 
-/// How often an entry is tried to be added. The kernel may refuse to take any before completions were
-/// taken out, which only the carrier does.
+/// How often adding an entry is tried. The kernel may refuse entries until completions were taken
+/// out, which only the carrier does.
 const ATTEMPTS: usize = 16;
 
-/// What an entry without anybody who waits for it has as its mark.
+/// The mark of an entry that no fiber waits for.
 pub(super) const NOBODY: u64 = 0;
 
 /// An operation that a fiber waits for. The lock of the completions guards it.
@@ -57,16 +58,16 @@ struct Operation {
     waiter: Cell<Waiter>,
 }
 
-/// What came out of a ring.
+/// A completion that was taken out of a ring.
 enum Completion {
     Operation(Waiter),
     Other { mark: u64, result: i32, flags: u32 },
 }
 
-/// Opens a ring of the kernel's.
+/// Opens a ring of the kernel.
 ///
-/// When it goes, the kernel interrupts every thread that has opened or entered it. A carrier copes with
-/// that; the calls of a thread of the user's would fail with `EINTR`.
+/// When a ring is closed, the kernel interrupts every thread that has opened or entered it. A
+/// carrier copes with that. On a thread of the user, system calls would fail with `EINTR`.
 fn open() -> io::Result<IoUring> {
     let open = || {
         IoUring::builder()
@@ -100,12 +101,12 @@ impl Ring {
         })
     }
 
-    /// Whether somebody waits for an operation.
+    /// Whether a fiber waits for an operation.
     pub(super) fn is_active(&self) -> bool {
         self.pending.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether there are entries that the kernel was not told of.
+    /// Whether there are entries that were not submitted.
     pub(super) fn has_unsubmitted(&self) -> bool {
         self.unsubmitted.load(Ordering::Relaxed) > 0
     }
@@ -114,14 +115,14 @@ impl Ring {
     #[cold]
     fn has_entries(&self) -> bool {
         let _lock = self.submissions.lock();
-        // SAFETY: the lock is held.
+        // SAFETY: `submissions` is held.
         !unsafe { self.ring.submission_shared() }.is_empty()
     }
 
-    /// Whether the kernel has nothing to tell that it has not told.
+    /// Whether the kernel has nothing left to report.
     pub(super) fn is_quiet(&self) -> bool {
         let _lock = self.submissions.lock();
-        // SAFETY: the lock is held.
+        // SAFETY: `submissions` is held.
         let queue = unsafe { self.ring.submission_shared() };
         !queue.taskrun() && !queue.cq_overflow()
     }
@@ -129,15 +130,15 @@ impl Ring {
     /// Adds an entry, to be submitted soon.
     ///
     /// # Errors
-    /// `EBUSY` if there is no room, and the kernel makes none.
+    /// Fails with `EBUSY` if there is no room, and the kernel makes none.
     ///
     /// # Safety
-    /// What the entry points to stays until its completion was seen.
+    /// Everything that the entry points to stays until its completion was seen.
     pub(super) unsafe fn push(&self, entry: &squeue::Entry) -> io::Result<()> {
         for _ in 0..ATTEMPTS {
             {
                 let _lock = self.submissions.lock();
-                // SAFETY: the lock is held; the rest is the caller's promise.
+                // SAFETY: `submissions` is held, and the caller keeps the entry's memory alive.
                 if unsafe { self.ring.submission_shared().push(entry) }.is_ok() {
                     self.unsubmitted.fetch_add(1, Ordering::Relaxed);
                     return Ok(());
@@ -148,12 +149,12 @@ impl Ring {
         Err(io::Error::from_raw_os_error(libc::EBUSY))
     }
 
-    /// Tells the kernel of all entries.
+    /// Submits all entries.
     pub(super) fn submit(&self) -> io::Result<()> {
         self.enter(0, None)
     }
 
-    /// Tells the kernel of all entries, and waits until something is complete or `timeout` is over.
+    /// Submits all entries, and waits until an operation is complete or `timeout` is over.
     pub(super) fn submit_and_wait(&self, timeout: Option<Duration>) -> io::Result<()> {
         self.enter(1, timeout)
     }
@@ -172,8 +173,8 @@ impl Ring {
         };
         match result {
             Ok(taken) => {
-                // The kernel stops where it has no memory for an entry at this moment. Or another
-                // thread has submitted what is missing.
+                // The kernel stops at an entry for which it has no memory at this moment. Or
+                // another thread has submitted the missing entries.
                 if taken < unsubmitted as usize && self.has_entries() {
                     self.unsubmitted.fetch_add(1, Ordering::Relaxed);
                 }
@@ -181,10 +182,10 @@ impl Ring {
             }
             Err(error) if error.raw_os_error() == Some(libc::ETIME) => Ok(()),
             Err(error) => {
-                // Some may not have been taken; the next attempt counts for itself.
+                // Some entries may not have been taken. The next attempt counts for itself.
                 self.unsubmitted.fetch_add(unsubmitted, Ordering::Relaxed);
                 match error.raw_os_error() {
-                    // There are completions to be taken first, or no memory at this moment.
+                    // Completions have to be taken first, or there is no memory at this moment.
                     Some(libc::EINTR | libc::EBUSY | libc::EAGAIN) => Ok(()),
                     _ => Err(error),
                 }
@@ -192,8 +193,8 @@ impl Ring {
         }
     }
 
-    /// Takes what is complete, `most` at a time: wakes who waits for operations, and gives the rest to
-    /// `other`. Returns how many there were.
+    /// Takes completions, `most` at most. Wakes the fibers that wait for operations, and gives
+    /// other completions to `other`. Returns how many there were.
     pub(super) fn reap(&self, most: usize, other: &mut dyn FnMut(u64, i32, u32)) -> usize {
         let mut total = 0;
         let mut flushed = false;
@@ -216,8 +217,8 @@ impl Ring {
             if count == wanted {
                 continue;
             }
-            // What did not fit is with the kernel, which does not say so again: whoever waits for
-            // the ring by edges would not hear of it.
+            // The kernel holds completions that did not fit, and does not announce them again. A
+            // thread that waits for the ring by edges would not hear of them.
             let stuck = flushed && count == 0;
             if stuck || !self.has_overflowed() || self.submit().is_err() {
                 return total;
@@ -229,13 +230,13 @@ impl Ring {
     /// Whether there are completions that did not fit.
     pub(super) fn has_overflowed(&self) -> bool {
         let _lock = self.submissions.lock();
-        // SAFETY: the lock is held.
+        // SAFETY: `submissions` is held.
         unsafe { self.ring.submission_shared() }.cq_overflow()
     }
 
     fn take(&self, batch: &mut [Option<Completion>; BATCH], most: usize) -> usize {
         let _lock = self.completions.lock();
-        // SAFETY: the lock is held.
+        // SAFETY: `completions` is held.
         let mut queue = unsafe { self.ring.completion_shared() };
         let mut count = 0;
         while count < most
@@ -254,8 +255,8 @@ impl Ring {
         }
         self.pending.fetch_sub(1, Ordering::Relaxed);
         let operation = ptr::with_exposed_provenance::<Operation>(mark as usize);
-        // SAFETY: the mark of an operation is its address, and it stays until its result is set; the
-        // lock is held.
+        // SAFETY: the mark of an operation is its address. The operation stays until its result is
+        // set, and `completions` is held.
         unsafe {
             let waiter = (*operation).waiter.get();
             (*operation).result.set(Some(result));
@@ -263,26 +264,28 @@ impl Ring {
         }
     }
 
-    /// Does an operation, and waits for it. Raises if the fiber was cancelled and the operation was
-    /// not done. `None` if the ring does not take it.
+    /// Performs an operation, and waits for it. Raises the cancellation if the fiber was cancelled
+    /// and the operation was not done. Returns `None` if the ring does not take the entry.
     ///
     /// # Safety
-    /// What the entry points to stays as long as this has not returned or unwound. The wait has just
-    /// begun, on the carrier that submits what is in this ring.
+    /// Everything that the entry points to stays until this has returned or unwound. The wait has
+    /// just begun, on the carrier that submits the entries of this ring.
     unsafe fn perform(&self, entry: squeue::Entry, wait: Wait) -> Option<io::Result<u32>> {
         let who = wait.who();
         let operation = Operation { result: Cell::new(None), waiter: Cell::new(wait.waiter()) };
-        // Whoever takes the completion, on any thread, has the lock after this.
+        // Publishes the operation: any thread that takes its completion acquires the lock after
+        // this.
         drop(self.completions.lock());
         let mark = ptr::from_ref(&operation).expose_provenance() as u64;
         self.pending.fetch_add(1, Ordering::Relaxed);
-        // SAFETY: as the caller promised; the operation stays until its result is there.
+        // SAFETY: the caller keeps the entry's memory alive. The operation stays until its result
+        // is set.
         if unsafe { self.push(&entry.user_data(mark)) }.is_err() {
             self.pending.fetch_sub(1, Ordering::Relaxed);
             wait.abandon();
             return None;
         }
-        // The kernel has the operation, and what its entry points to.
+        // The kernel has the operation, and the memory that its entry points to.
         let guard = NeverUnwinds("an operation of a ring");
         let outcome = wait.suspend(crate::clock::NEVER);
         let (result, gave_up) = match self.result(&operation) {
@@ -296,7 +299,8 @@ impl Ring {
         if outcome == Outcome::Notified {
             cancel::settle(who, outcome);
         }
-        // It was not done: the thread that submitted it has ended, say. It can be tried again.
+        // The operation was not done, for example because the thread that submitted it has ended.
+        // It can be tried again.
         let result = if result == -libc::ECANCELED { -libc::EINTR } else { result };
         Some(u32::try_from(result).map_err(|_| io::Error::from_raw_os_error(-result)))
     }
@@ -311,11 +315,11 @@ impl Ring {
     fn give_up(&self, operation: &Operation, mark: u64) -> i32 {
         cancel::masked(|| {
             let entry = opcode::AsyncCancel::new(mark).build().user_data(NOBODY);
-            // SAFETY: the entry points to nothing. If the kernel cannot be asked, the completion of
-            // the operation itself is waited for.
+            // SAFETY: the entry points to nothing. If the kernel cannot be asked, this waits until
+            // the operation itself completes.
             let _ = unsafe { self.push(&entry) };
-            // Now, since the fiber may have moved: the carrier of this ring sleeps, perhaps, until
-            // the operation is done.
+            // Submit at once: the fiber may have moved, and the carrier of this ring may sleep
+            // until the operation is done.
             let _ = self.submit();
             loop {
                 let wait = Wait::begin_anyhow(WaitKind::Blocking, 0);
@@ -336,19 +340,19 @@ impl Ring {
 
 impl AsFd for Ring {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: the ring has it as long as it is there.
+        // SAFETY: the ring owns the descriptor and is borrowed.
         unsafe { BorrowedFd::borrow_raw(self.ring.as_raw_fd()) }
     }
 }
 
-/// Does an operation on the ring of the running fiber's carrier, and waits for it. `None` if there is
-/// no ring that takes it, or nobody who could wait in this way.
+/// Performs an operation on the ring of the running fiber's carrier, and waits for it. Returns
+/// `None` if no ring takes the entry, or if the caller cannot wait in this way.
 ///
 /// # Errors
-/// That of the operation; `Interrupted` if it was not done and may be tried again.
+/// Returns the error of the operation; `Interrupted` if it was not done and may be tried again.
 ///
 /// # Safety
-/// What the entry points to stays as long as this has not returned or unwound.
+/// Everything that the entry points to stays until this has returned or unwound.
 pub(crate) unsafe fn perform(
     entry: squeue::Entry,
     kind: WaitKind,
@@ -359,12 +363,13 @@ pub(crate) unsafe fn perform(
         return None;
     }
     let wait = Wait::begin(kind, address);
-    // Looked up again: a migratable fiber may have moved until its wait began.
+    // Looked up again, because a migratable fiber may have moved before its wait began.
     let Some(ring) = Reactor::here().and_then(|reactor| reactor.poller().ring()) else {
         wait.abandon();
         return None;
     };
-    // SAFETY: as the caller promised; the ring is that of the carrier the fiber is on.
+    // SAFETY: the caller keeps the entry's memory alive, and the ring belongs to the carrier that
+    // the fiber is on.
     unsafe { ring.perform(entry, wait) }
 }
 

@@ -1,4 +1,4 @@
-//! Waiting for the first of several descriptors.
+//! Waits for the first of several descriptors.
 
 use super::gate::Tick;
 use super::slot::{Slot, Waits};
@@ -15,21 +15,21 @@ use crate::park::list::Node;
 use core::pin::Pin;
 use std::io;
 
-/// One of several descriptors that are waited for together.
+/// A descriptor in a wait for several.
 pub(crate) struct Entry {
     source: Source,
     wanted: libc::c_short,
     ready: libc::c_short,
-    /// For each direction that is wanted, while somebody waits.
+    /// The node of each wanted direction, during a wait.
     nodes: [Option<Node<Waits>>; 2],
     ticks: [Tick; 2],
 }
 
-/// What all nodes of entries stand for.
+/// The payload of all nodes of entries.
 const SUSPENDED: &Waits = &Waits::Suspended;
 
 impl Entry {
-    /// For what `poll` calls `wanted`.
+    /// Makes an entry for the events `wanted`, as `poll` encodes them.
     pub(crate) fn new(fd: std::os::fd::RawFd, wanted: libc::c_short) -> Entry {
         Entry {
             source: Source::new(fd),
@@ -40,7 +40,7 @@ impl Entry {
         }
     }
 
-    /// What `poll` found.
+    /// Returns the events that `poll` found.
     pub(crate) fn ready(&self) -> libc::c_short {
         self.ready
     }
@@ -50,7 +50,7 @@ impl Entry {
             Direction::Read => libc::POLLIN | libc::POLLPRI,
             Direction::Write => libc::POLLOUT,
         };
-        // A hang-up comes as something to read.
+        // A hang-up is reported as something to read.
         self.wanted & events != 0 || (direction == Direction::Read && self.wanted == 0)
     }
 
@@ -59,7 +59,7 @@ impl Entry {
     }
 }
 
-/// Entries that are linked; they are taken out when this goes.
+/// Entries that are linked. Dropping this takes them out of their lists.
 struct Linked<'a, E: AsMut<Entry>>(&'a mut [E]);
 
 impl<E: AsMut<Entry>> Drop for Linked<'_, E> {
@@ -79,9 +79,9 @@ impl<E: AsMut<Entry>> Drop for Linked<'_, E> {
     }
 }
 
-/// Waits until one of the entries is ready or the deadline passes; returns how many are.
+/// Waits until one of the entries is ready or the deadline passes. Returns how many are ready.
 ///
-/// Raises if the fiber is cancelled.
+/// Raises the cancellation if the fiber is cancelled.
 pub(crate) fn wait<E: AsMut<Entry>>(entries: &mut [E], deadline: u64) -> io::Result<usize> {
     loop {
         for entry in entries.iter_mut().map(AsMut::as_mut) {
@@ -104,7 +104,7 @@ pub(crate) fn wait<E: AsMut<Entry>>(entries: &mut [E], deadline: u64) -> io::Res
     }
 }
 
-/// Asks the kernel which are ready.
+/// Asks the kernel which entries are ready.
 fn look<E: AsMut<Entry>>(entries: &mut [E]) -> io::Result<usize> {
     const TOGETHER: usize = 64;
     let mut count = 0;
@@ -127,7 +127,7 @@ fn look<E: AsMut<Entry>>(entries: &mut [E]) -> io::Result<usize> {
     Ok(count)
 }
 
-/// False if the deadline passed.
+/// Waits as a fiber. Returns false if the deadline passed.
 fn wait_as_fiber<E: AsMut<Entry>>(entries: &mut [E], deadline: u64) -> io::Result<bool> {
     let wait = Wait::begin(WaitKind::Readable, 0);
     let who = wait.who();
@@ -142,7 +142,8 @@ fn wait_as_fiber<E: AsMut<Entry>>(entries: &mut [E], deadline: u64) -> io::Resul
             let tick = entry.ticks[direction as usize];
             let node =
                 entry.nodes[direction as usize].insert(Node::one_of_several(&wait, SUSPENDED));
-            // SAFETY: the entry is borrowed, and `Linked` takes the node out before it may move.
+            // SAFETY: the entry is borrowed, and `Linked` takes the node out before the entry may
+            // move.
             let node = unsafe { Pin::new_unchecked(&*node) };
             let fd = entry.source.fd();
             let entered = {

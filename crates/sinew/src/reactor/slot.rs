@@ -1,6 +1,6 @@
-//! What is known of one descriptor number: who watches it, and who waits for it.
+//! One descriptor number: the reactor that watches it, and the fibers that wait for it.
 //!
-//! README.md of this folder has the protocol.
+//! README.md in this folder has the protocol.
 
 use super::Reactor;
 use super::gate::{Gate, Tick};
@@ -15,42 +15,43 @@ use core::ptr;
 use std::io;
 use std::os::fd::RawFd;
 
-/// One descriptor number, in one line of the cache. All zero means: nobody has used it yet.
+/// One descriptor number, in one cache line. All zero means that it was never used.
 #[repr(C, align(64))]
 pub(crate) struct Slot {
     /// How often each direction was reported ready. Changed under the lock.
     gates: [Gate; 2],
     /// One more than the tick at which a reader found nothing left, or zero.
     drained: AtomicU32,
-    /// What else is known. Changed under the lock.
+    /// Further marks. Changed under the lock.
     marks: Marks,
-    /// Where the one was that began to wait for data last: it may have gone, so that the address is
-    /// good for nothing but to ask for the memory there.
+    /// The node of the fiber that last began to wait for data. The node may be gone, so the address
+    /// is only good for prefetching.
     reader: AtomicPtr<()>,
     pub(super) state: SpinLock<State>,
 }
 
-/// What the lock guards.
+/// The state that the lock guards.
 #[repr(C)]
 pub(crate) struct State {
-    /// Who watches; null if nobody does. It stays where it is until it has let go of the slot.
+    /// The reactor that watches the descriptor, or null. It is not freed before it has let go of
+    /// the slot.
     reactor: *const Reactor,
-    /// The number of the registration, which events bring along.
+    /// The number of the registration, which is part of each event.
     generation: u32,
-    /// How many need the registration.
+    /// Number of users of the registration.
     users: u32,
     waiters: [List<Waits>; 2],
 }
 
-/// Flags, and a count above them.
+/// Flags in the lowest bits, and a count above them.
 struct Marks(AtomicU32);
 
 impl Marks {
     /// A hang-up, an error or urgent data was seen.
     const SPECIAL: u32 = 1;
-    /// It was closed while somebody still has it.
+    /// The descriptor was closed while others still use it.
     const CLOSED: u32 = 2;
-    /// One wait in a row from another carrier: the unit of the count.
+    /// The unit of the count: one wait from another carrier.
     const STRANGER: u32 = 4;
 
     #[inline(always)]
@@ -58,7 +59,7 @@ impl Marks {
         self.0.load(Ordering::Relaxed) & mark != 0
     }
 
-    /// The caller holds the lock of the slot.
+    /// Sets or clears a mark. The caller holds the lock of the slot.
     fn set(&self, mark: u32, is: bool) {
         let others = self.0.load(Ordering::Relaxed) & !mark;
         self.0.store(if is { others | mark } else { others }, Ordering::Relaxed);
@@ -69,7 +70,7 @@ impl Marks {
         self.0.load(Ordering::Relaxed) / Marks::STRANGER
     }
 
-    /// The caller holds the lock of the slot.
+    /// Sets the count of waits from other carriers. The caller holds the lock of the slot.
     #[inline(always)]
     fn set_strangers(&self, count: u32) {
         let flags = self.0.load(Ordering::Relaxed) % Marks::STRANGER;
@@ -79,11 +80,11 @@ impl Marks {
 
 const _: () = assert!(cfg!(sinew_loom) || size_of::<Slot>() == 64);
 
-/// What a node in the list of a slot stands for.
+/// The meaning of a node in the list of a slot.
 pub(super) enum Waits {
-    /// A fiber that is suspended.
+    /// A suspended fiber.
     Suspended,
-    /// One that has not started, and is to be submitted.
+    /// An unstarted fiber, which has to be submitted.
     Unstarted(Unstarted),
 }
 
@@ -92,59 +93,62 @@ pub(super) enum Waits {
 pub(super) struct Unstarted(pub(super) *const Control);
 
 impl Unstarted {
-    /// Asks for its block.
+    /// Prefetches the fiber's block.
     #[inline(always)]
     pub(super) fn fetch(self) {
-        // SAFETY: blocks are never unmapped.
+        // SAFETY: control blocks are never unmapped.
         unsafe { (*self.0).fetch() };
     }
 
-    /// Gives it to its crew.
+    /// Gives the fiber to its crew.
     ///
     /// # Safety
-    /// The caller has taken it out of its slot.
+    /// The caller has taken the fiber out of its slot.
     pub(super) unsafe fn submit(self) {
-        // SAFETY: as the caller promised; blocks are never unmapped.
+        // SAFETY: the caller has taken the fiber out of its slot. Control blocks are never
+        // unmapped.
         unsafe { super::deferred::submit(&*self.0) };
     }
 }
 
-// SAFETY: the pointer to a reactor needs it, which any thread may use; so do the control blocks of
-// unstarted fibers in the lists, which belong to whoever takes them out.
+// SAFETY: two kinds of pointers need it. Any thread may use a reactor, and the unstarted fibers in
+// the lists belong to the thread that takes them out.
 unsafe impl Send for State {}
 
-/// After so many waits in a row from other carriers, the registration moves to theirs.
+/// After this many waits in a row from other carriers, the registration moves to the carrier of the
+/// last.
 const STRANGERS: u32 = 8;
 
 impl Slot {
-    /// That of a descriptor.
+    /// Returns the slot of a descriptor.
     pub(crate) fn of(fd: RawFd) -> &'static Slot {
         table::slot(fd)
     }
 
-    /// To be read before an attempt: the wait after it ends at once if there was an event since.
+    /// Returns the tick. Read it before an attempt: a wait with this tick ends at once if an event
+    /// came since.
     #[inline(always)]
     pub(crate) fn tick(&self, direction: Direction) -> Tick {
-        // Its Acquire shows the flag `special` as well, which is written before the tick advances.
+        // The Acquire in `Gate::tick` also shows `SPECIAL`, which is set before the tick advances.
         self.gates[direction as usize].tick()
     }
 
-    /// Whether an attempt to read would be in vain: the last one found the end of what was there, and
+    /// Whether an attempt to read would be in vain: the last one found the stream empty, and
     /// nothing has happened since `tick`.
     #[inline(always)]
     pub(crate) fn is_drained(&self, tick: Tick) -> bool {
         let drained = self.drained.load(Ordering::Relaxed);
-        // The last tick before the count begins anew has no note: zero means that there is none.
+        // The last tick before the count wraps has no note, because zero means that there is none.
         drained != 0 && drained == tick.mark() && !self.marks.has(Marks::SPECIAL)
     }
 
-    /// Notes that an attempt to read that began at `tick` found the end of what was there.
+    /// Notes that an attempt to read that began at `tick` found the stream empty.
     #[inline(always)]
     pub(crate) fn set_drained(&self, tick: Tick) {
         self.drained.store(tick.mark(), Ordering::Relaxed);
     }
 
-    /// Whether something else than data or room was reported: a hang-up, an error, urgent data.
+    /// Whether a report was about more than data or room: a hang-up, an error, urgent data.
     pub(crate) fn saw_special(&self) -> bool {
         self.marks.has(Marks::SPECIAL)
     }
@@ -155,19 +159,20 @@ impl Slot {
         self.marks.has(Marks::CLOSED)
     }
 
-    /// Asks for the memory that an event will touch first.
+    /// Prefetches the memory that an event touches first.
     #[inline(always)]
     pub(super) fn fetch(&self) {
         prefetch(ptr::from_ref(self).cast());
     }
 
-    /// Asks for that of whoever waits for data.
+    /// Prefetches the node of the fiber that waits for data.
     #[inline(always)]
     pub(super) fn fetch_reader(&self) {
         prefetch(self.reader.load(Ordering::Relaxed).cast());
     }
 
-    /// Takes an event: wakes whoever waits for it, but for a fiber that the caller has to submit.
+    /// Takes an event and wakes its waiters. Returns an unstarted fiber, if there was one, for the
+    /// caller to submit.
     #[must_use]
     pub(super) fn deliver(&self, token: Token, ready: Ready) -> Option<Unstarted> {
         let mut state = self.state.lock();
@@ -186,7 +191,7 @@ impl Slot {
                 self.advance(direction);
             }
         }
-        // Hardly ever does more than one wait.
+        // There is hardly ever more than one waiter.
         let (first, more) = state.take_first(ready);
         drop(state);
         if let First::Suspended(first) = first {
@@ -198,14 +203,16 @@ impl Slot {
         if let First::Unstarted(first) = first { Some(first) } else { None }
     }
 
-    /// Wakes the first fiber of this carrier that waits to read: somebody here has just written what it
-    /// waits for, and the kernel need not be asked. It says so as well, later; that wakes in vain.
+    /// Wakes the first reader, if it is a fiber of this carrier. The caller has just written the
+    /// data that the reader waits for, so the kernel need not be asked. The kernel reports the data
+    /// as well, later; that report wakes in vain.
     pub(super) fn nudge(&self) {
         let here = current::carrier();
         let mut state = self.state.lock();
         let waits_here = state.waiters[Direction::Read as usize].first().is_some_and(|node| {
             let control = node.waiter().control();
-            // SAFETY: who waits has a block, which is never unmapped; unstarted fibers have none here.
+            // SAFETY: a waiter has a control block, which is never unmapped. The pointer of an
+            // unstarted fiber's node is null.
             !control.is_null() && ptr::eq(unsafe { (*control).carrier() }, here)
         });
         if here.is_null() || !waits_here {
@@ -219,7 +226,8 @@ impl Slot {
         }
     }
 
-    /// Goes on watching, if that is possible. If it is not, all who wait have to begin anew.
+    /// Watches the descriptor again after the kernel has ended its watch. Returns false if that
+    /// fails; then all waiters have to begin anew.
     #[cold]
     fn watch_again(&self, token: Token, state: &mut State) -> bool {
         let again = Slot::ask_again(token.fd(), state).is_ok();
@@ -229,7 +237,7 @@ impl Slot {
         again
     }
 
-    /// Wakes whoever waits. Who comes back meanwhile, as those do who rest, is not waited for again.
+    /// Wakes all waiters. Waiters that register again during this call are not woken a second time.
     #[cold]
     fn wake(&self, ready: Ready) {
         let mut left = self.state.lock().count(ready);
@@ -256,7 +264,7 @@ impl Slot {
         self.gates[direction as usize].advance();
     }
 
-    /// Begins a new life of the number: what was seen before says nothing.
+    /// Begins a new generation of the number, for which earlier reports do not count.
     fn renew(&self, state: &mut State) {
         state.generation = Token::next_generation(state.generation);
         self.marks.set_strangers(0);
@@ -265,33 +273,35 @@ impl Slot {
         self.advance(Direction::Write);
     }
 
-    /// Counts somebody who needs the descriptor to be watched from now on.
+    /// Counts a user that needs the descriptor to be watched.
     ///
-    /// If it is already, the kernel is asked: somebody may have closed it behind our back, and this
-    /// is another one with its number. What it says from then on has a number of its own; what it has
-    /// said before, and nobody has taken yet, it says again if it is still true.
+    /// If the slot is watched already, the kernel is asked again: another thread may have closed
+    /// the descriptor behind our back, and this may be a new one with its number. Events from then
+    /// on have a new generation. Events that were not delivered yet are reported again if they
+    /// still hold.
     pub(super) fn join(&self, fd: RawFd, state: &mut State) -> io::Result<()> {
         Slot::ask_again(fd, state)?;
         state.users += 1;
         Ok(())
     }
 
-    /// Has the kernel report anew what is ready, if the descriptor is watched. What it has reported
-    /// before is of an older generation: among it may be the end of the watch that was renewed.
+    /// Makes the kernel report anew what is ready, if the descriptor is watched. Earlier reports
+    /// have an older generation; the end of the renewed watch may be among them.
     pub(super) fn ask_again(fd: RawFd, state: &mut State) -> io::Result<()> {
-        // SAFETY: the lock is held, and a reactor lets go of its slots, under it, before it goes.
+        // SAFETY: the slot's lock is held. A reactor lets go of its slots under that lock before it
+        // is freed.
         if let Some(reactor) = unsafe { state.reactor.as_ref() } {
             let next = Token::next_generation(state.generation);
             reactor.renew(fd, Token::new(fd, state.generation), Token::new(fd, next))?;
             state.generation = next;
-            // Of what was reported before, nobody hears any more: a poller of levels, which asks once for each time
-            // that it is told of somebody who waits, has to be told again.
+            // Earlier reports are dropped. A level-triggered poller reports once for each arming,
+            // so arm it again.
             Slot::arm_all(fd, state);
         }
         Ok(())
     }
 
-    /// The opposite of [`join`](Self::join): the last one ends the registration.
+    /// Undoes [`join`](Self::join). The last user ends the registration.
     pub(super) fn leave(&self, fd: RawFd) {
         let mut state = self.state.lock();
         state.users -= 1;
@@ -302,7 +312,8 @@ impl Slot {
 
     /// Ends the registration, if there is one.
     fn forget(&self, fd: RawFd, state: &mut State) {
-        // SAFETY: the lock is held, and a reactor lets go of its slots, under it, before it goes.
+        // SAFETY: the slot's lock is held. A reactor lets go of its slots under that lock before it
+        // is freed.
         if let Some(reactor) = unsafe { state.reactor.as_ref() } {
             reactor.remove(fd, Token::new(fd, state.generation));
             state.reactor = ptr::null();
@@ -310,7 +321,7 @@ impl Slot {
         self.renew(state);
     }
 
-    /// Makes sure that an open reactor watches the descriptor: the one that does, or `here`.
+    /// Makes sure that an open reactor watches the descriptor: the present one, or `here`.
     pub(super) fn watch(&self, fd: RawFd, here: &Reactor, state: &mut State) -> io::Result<()> {
         if state.reactor.is_null() {
             here.add(fd, Token::new(fd, state.generation))?;
@@ -321,15 +332,16 @@ impl Slot {
             self.marks.set_strangers(0);
             return Ok(());
         }
-        // SAFETY: the lock is held, and a reactor lets go of its slots, under it, before it goes.
+        // SAFETY: the slot's lock is held. A reactor lets go of its slots under that lock before it
+        // is freed.
         let reliable = unsafe { !(*state.reactor).of_loop };
         let strangers = STRANGERS.min(self.marks.strangers() + 1);
         self.marks.set_strangers(strangers);
         if reliable && (strangers < STRANGERS || state.has_waiters()) {
             return Ok(());
         }
-        // It lives here from now on. The one before is forgotten when it is known that there is room here: from then
-        // on that one may be gone. What is reported meanwhile waits for the lock.
+        // Move the registration here. Forget it at the old reactor only after it was added here:
+        // the old reactor may be freed from then on. Reports meanwhile wait for the lock.
         let next = Token::new(fd, Token::next_generation(state.generation));
         match here.add(fd, next) {
             Ok(()) => {}
@@ -343,7 +355,7 @@ impl Slot {
         Ok(())
     }
 
-    /// Tells the poller of all directions that are waited for.
+    /// Arms the poller for all directions that have waiters.
     fn arm_all(fd: RawFd, state: &State) {
         for direction in Direction::BOTH {
             if state.waiters[direction as usize].first().is_some() {
@@ -352,16 +364,18 @@ impl Slot {
         }
     }
 
-    /// Tells the poller that the direction is waited for.
+    /// Arms the poller for a direction that has a waiter.
     #[inline(always)]
     fn arm(fd: RawFd, direction: Direction, state: &State) {
-        // SAFETY: the lock is held, and a reactor lets go of its slots, under it, before it goes.
+        // SAFETY: the slot's lock is held. A reactor lets go of its slots under that lock before it
+        // is freed.
         if let Some(reactor) = unsafe { state.reactor.as_ref() } {
             reactor.arm(|| Token::new(fd, state.generation), direction);
         }
     }
 
-    /// Enters the list of those who wait for `direction`, unless something happened since `tick`.
+    /// Enters the list of waiters of `direction`, unless an event came since `tick`. Returns `Some`
+    /// if the caller must not wait.
     #[inline(always)]
     pub(super) fn enter(
         &self,
@@ -380,7 +394,8 @@ impl Slot {
         }
         let (gate, list) =
             (&self.gates[direction as usize], &mut state.waiters[direction as usize]);
-        // SAFETY: new nodes are in no list; it stays until it was taken out, as its owner promises.
+        // SAFETY: the node is new, so it is in no list. Its owner keeps it in place until it was
+        // taken out.
         if !unsafe { gate.enter(tick, list, node) } {
             return Some(Ok(()));
         }
@@ -391,8 +406,8 @@ impl Slot {
         None
     }
 
-    /// Makes sure that the descriptor is watched by somebody. Something if there is nothing to wait
-    /// for. If it has moved to another reactor, that counts as an event.
+    /// Makes sure that a reactor watches the descriptor. Returns `Some` if there is nothing to wait
+    /// for. A move to another reactor counts as an event.
     #[cold]
     #[inline(never)]
     fn prepare(
@@ -411,8 +426,8 @@ impl Slot {
         self.watch(fd, here, state).err().map(Err)
     }
 
-    /// Makes everything that others do with the descriptor fail from now on, and wakes them. It is
-    /// watched no longer.
+    /// Makes every use of the descriptor fail from now on, wakes all waiters, and ends the
+    /// registration.
     pub(super) fn close(&self, fd: RawFd) {
         {
             let mut state = self.state.lock();
@@ -422,14 +437,14 @@ impl Slot {
         self.wake(Ready::BOTH);
     }
 
-    /// The opposite of [`close`](Self::close), before the number is given back. It does not matter
-    /// whether others are still counted: they may have been forgotten.
+    /// Undoes [`close`](Self::close), before the number is given back. Other users may still be
+    /// counted: they may have been leaked.
     pub(super) fn reopen(&self) {
         let _state = self.state.lock();
         self.marks.set(Marks::CLOSED, false);
     }
 
-    /// Lets go of the slot if `reactor` watches it; true if it did.
+    /// Ends the registration if `reactor` has it. Returns whether it had.
     pub(super) fn part_from(&self, fd: RawFd, reactor: &Reactor) -> bool {
         {
             let mut state = self.state.lock();
@@ -443,7 +458,7 @@ impl Slot {
     }
 }
 
-/// What is said of a descriptor that was closed while somebody still has it.
+/// Returns the error of a descriptor that was closed while others still use it.
 pub(super) fn closed() -> io::Error {
     io::Error::new(
         io::ErrorKind::NotConnected,
@@ -452,10 +467,10 @@ pub(super) fn closed() -> io::Error {
 }
 
 impl State {
-    /// Who watches.
+    /// Returns the reactor that watches the descriptor.
     pub(super) fn watcher<'a>(&self) -> Option<&'a Reactor> {
-        // SAFETY: the lock is held as long as the caller uses it, and a reactor lets go of its slots,
-        // under it, before it goes.
+        // SAFETY: the lock is held as long as the caller uses the reactor. A reactor lets go of its
+        // slots under that lock before it is freed.
         unsafe { self.reactor.as_ref() }
     }
 
@@ -467,7 +482,8 @@ impl State {
         self.waiters[direction as usize].remove(node);
     }
 
-    /// Takes out the first fiber that waits for what is ready, and says whether there are more who do.
+    /// Takes out the first waiter of the directions that are ready. The flag says whether there are
+    /// more.
     #[inline(always)]
     fn take_first(&mut self, ready: Ready) -> (First, bool) {
         let mut first = First::Nobody;
@@ -495,27 +511,27 @@ impl State {
         (first, more)
     }
 
-    /// Takes out an unstarted fiber that waits to be readable; false if it does not.
+    /// Takes out an unstarted fiber that waits for data. Returns false if it is not in the list.
     pub(super) fn take_unstarted(&mut self, control: &Control) -> bool {
         let list = &mut self.waiters[Direction::Read as usize];
         let is = |waits: &Waits| matches!(waits, Waits::Unstarted(who) if ptr::eq(who.0, control));
         let node = list.find(is).map(ptr::from_ref);
         if let Some(node) = node {
-            // SAFETY: what is linked is alive, as long as the lock is held.
+            // SAFETY: a linked node is alive as long as the lock is held.
             list.remove(unsafe { &*node });
         }
         node.is_some()
     }
 
-    /// How many wait for what is ready.
+    /// Counts the waiters of the directions that are ready.
     fn count(&self, ready: Ready) -> usize {
         let directions = Direction::BOTH.into_iter();
         let wanted = directions.filter(|direction| ready.has(Ready::direction(*direction)));
         wanted.map(|direction| self.waiters[direction as usize].count()).sum()
     }
 
-    /// Takes out who waits for what is ready, as long as there is room, and no more than `most`; returns how many
-    /// there were.
+    /// Takes out waiters of the directions that are ready, while there is room, and `most` at most.
+    /// Returns how many were taken.
     fn take_waiters(&mut self, ready: Ready, most: usize, woken: &mut Woken) -> usize {
         let mut taken = 0;
         for direction in Direction::BOTH {
@@ -541,14 +557,14 @@ impl State {
     }
 }
 
-/// The first of those who wait for what is ready.
+/// The first waiter of the directions that are ready.
 enum First {
     Nobody,
     Suspended(Claimed),
     Unstarted(Unstarted),
 }
 
-/// Who was taken out of the lists of a slot, to be made to run when its lock was released.
+/// Waiters that were taken out of a slot. They are made to run after its lock was released.
 struct Woken {
     suspended: Wakes,
     unstarted: Option<Unstarted>,
@@ -564,12 +580,12 @@ impl Woken {
         self.suspended.is_full() || self.unstarted.is_some()
     }
 
-    /// Makes them run.
+    /// Makes the waiters run.
     #[inline(always)]
     fn resume(&mut self) {
         self.suspended.resume_in_turn();
         if let Some(unstarted) = self.unstarted {
-            // SAFETY: it was taken out of the list, under the lock, by us alone.
+            // SAFETY: this thread alone took the fiber out of the list, under the lock.
             unsafe { unstarted.submit() };
         }
     }
@@ -589,7 +605,7 @@ mod tests {
         Box::leak(Box::new(Bell::new().unwrap()))
     }
 
-    /// What the reactor's poller has to say of directions.
+    /// Returns the reports of the reactor's poller, except the bell.
     fn reports(reactor: &Reactor) -> Vec<(Token, bool)> {
         let mut events = Events::new();
         reactor.poller().wait(Some(Duration::ZERO), &mut events).unwrap();
@@ -597,9 +613,10 @@ mod tests {
         events.map(|(token, ready)| (*token, ready.has(Ready::WRITE))).collect()
     }
 
-    /// An event that was taken and is not delivered yet is of no use to anybody when the registration is renewed.
+    /// A renewal voids events that were harvested and not delivered yet, so they are reported
+    /// again.
     #[test]
-    fn what_nobody_hears_of_is_said_again() {
+    fn an_undelivered_event_is_reported_again_after_a_renewal() {
         for backend in [Backend::Epoll, Backend::Poll] {
             if !backend.is_supported() {
                 continue;
@@ -626,14 +643,15 @@ mod tests {
         }
     }
 
-    /// Whoever watched it may be gone as soon as it is told to watch no longer.
+    /// The old reactor may be freed as soon as it has forgotten the descriptor, so it must not
+    /// forget too early.
     #[test]
     #[cfg(target_os = "linux")]
     fn a_descriptor_that_cannot_be_watched_elsewhere_stays_where_it_was() {
         for of_loop in [false, true] {
             let first = Reactor { of_loop, ..Reactor::new(Backend::Epoll, bell()) };
             let here = Reactor::new(Backend::Epoll, bell());
-            // That of a poller cannot be watched by itself.
+            // A poller cannot watch its own descriptor.
             let fd = here.poller().as_fd().unwrap().as_raw_fd();
             let slot = Slot::of(fd);
             let mut state = slot.state.lock();
@@ -652,8 +670,8 @@ mod tests {
     }
 
     #[test]
-    fn no_tick_finds_a_note_that_nobody_has_left() {
-        // SAFETY: all zero is a slot that nobody has used.
+    fn an_unused_slot_is_drained_at_no_tick() {
+        // SAFETY: all zero is an unused slot.
         let slot: Slot = unsafe { core::mem::zeroed() };
         for tick in [0, 1, u32::MAX - 1, u32::MAX].map(Tick) {
             assert!(!slot.is_drained(tick), "{tick:?}");

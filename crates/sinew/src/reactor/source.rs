@@ -1,4 +1,4 @@
-//! A descriptor that can be waited for.
+//! A descriptor that fibers and threads can wait for.
 
 use super::Reactor;
 use super::gate::Tick;
@@ -16,15 +16,16 @@ use core::time::Duration;
 use std::io;
 use std::os::fd::RawFd;
 
-/// A descriptor for as long as somebody has it: it is watched from the first wait on.
+/// A descriptor that can be waited for. It is watched from the first wait on, until this is
+/// dropped.
 ///
-/// Whoever owns the descriptor drops this first, and closes the descriptor then.
+/// The owner of the descriptor drops this first, and then closes the descriptor.
 pub struct Source {
     fd: RawFd,
     slot: &'static Slot,
-    /// Whether this one is counted in the slot. Changed under the slot's lock.
+    /// Whether this source is counted as a user of the slot. Changed under the slot's lock.
     joined: AtomicBool,
-    /// Whether this one has closed the slot, for as long as it has the number.
+    /// Whether this source has closed the slot. It opens the slot again when it is dropped.
     closed: AtomicBool,
 }
 
@@ -42,7 +43,7 @@ impl Source {
         self.fd
     }
 
-    /// To be read before an attempt.
+    /// Returns the tick, to be read before an attempt.
     #[inline(always)]
     pub(crate) fn tick(&self, direction: Direction) -> Tick {
         self.slot.tick(direction)
@@ -54,26 +55,26 @@ impl Source {
         self.slot.is_drained(tick)
     }
 
-    /// Notes that an attempt that began at `tick` has read all that was there.
+    /// Notes that an attempt that began at `tick` has read everything there was.
     #[inline(always)]
     pub(crate) fn set_drained(&self, tick: Tick) {
         self.slot.set_drained(tick);
     }
 
-    /// Whether something else than data or room was reported: a hang-up, an error, urgent data.
+    /// Whether a report was about more than data or room: a hang-up, an error, urgent data.
     pub(crate) fn saw_special(&self) -> bool {
         self.slot.saw_special()
     }
 
-    /// Acts as if something had happened to the descriptor.
+    /// Acts as if an event had come for the descriptor.
     pub(crate) fn feign(&self, direction: Direction) {
         self.slot.feign(direction);
     }
 
-    /// Waits until the descriptor may be ready, since `tick` was read: false if the deadline passed
-    /// before. Descriptors of kinds that cannot be watched are always ready.
+    /// Waits until the descriptor may have become ready since `tick` was read. Returns false if the
+    /// deadline passed first. Descriptors that cannot be watched are always ready.
     ///
-    /// Raises if the fiber is cancelled.
+    /// Raises the cancellation if the fiber is cancelled.
     #[inline]
     pub(crate) fn wait(&self, direction: Direction, tick: Tick, deadline: u64) -> io::Result<bool> {
         if deadline == NEVER {
@@ -83,7 +84,8 @@ impl Source {
         }
     }
 
-    /// The wait of a fiber to which nothing special applies. Most are.
+    /// Waits without a deadline, as a fiber to which nothing special applies if it is one. Most
+    /// are.
     #[inline(never)]
     fn wait_for_ever(&self, direction: Direction, tick: Tick) -> io::Result<bool> {
         match Wait::begin_plainly(kind(direction), self.fd as usize) {
@@ -103,7 +105,8 @@ impl Source {
         }
     }
 
-    /// `PLAIN` says nothing more than the wait does: a function of its own for those that are.
+    /// Waits as a fiber. `PLAIN` adds nothing to `wait`: it gives plain waits a copy of the
+    /// function of their own.
     #[inline(always)]
     fn wait_as_fiber<const PLAIN: bool>(
         &self,
@@ -120,7 +123,7 @@ impl Source {
             terms,
             &Waits::Suspended,
             |state, node| {
-                // Looked up here: a migratable fiber may have moved until its wait began.
+                // Looked up here, because a migratable fiber may have moved before its wait began.
                 let here = Reactor::here().expect("a fiber runs on a carrier, which has a reactor");
                 if let Err(error) = self.join(state) {
                     return Some(Err(error));
@@ -139,19 +142,19 @@ impl Source {
             Some(Ended::AtOnce(Err(error))) if is_always_ready(&error) => Ok(true),
             Some(Ended::AtOnce(result)) => result.map(|()| true),
             Some(Ended::TimedOut) => Ok(false),
-            // Woken for something else, it tries in vain, and waits again.
+            // A fiber that was woken for another reason tries in vain, and waits again.
             Some(Ended::Granted) | None => Ok(true),
         }
     }
 
-    /// Counts this one in the slot, if it is not. The caller holds the slot's lock.
+    /// Counts this source as a user of the slot, once. The caller holds the slot's lock.
     #[inline(always)]
     pub(super) fn join(&self, state: &mut super::slot::State) -> io::Result<()> {
         if self.joined.load(Ordering::Relaxed) { Ok(()) } else { self.join_anew(state) }
     }
 
-    /// The same for somebody who has not tried, and is to be told what is ready at this moment; `tick`
-    /// was read before.
+    /// Counts this source as a user of the slot, for a fiber that has made no attempt. The kernel
+    /// reports what is ready at this moment. `tick` was read before.
     pub(super) fn join_for_later(
         &self,
         tick: Tick,
@@ -174,7 +177,7 @@ impl Source {
         Ok(())
     }
 
-    /// The wait of a plain thread, or of a pinned fiber, which blocks its carrier.
+    /// Waits as a plain thread, or as a pinned fiber, which blocks its carrier.
     #[cold]
     fn wait_as_thread(&self, direction: Direction, deadline: u64) -> io::Result<bool> {
         if self.slot.is_closed() {
@@ -196,11 +199,11 @@ impl Source {
         result.map(|()| outcome == Outcome::Notified)
     }
 
-    /// Ends what others do with the descriptor, and what they will begin to do.
+    /// Makes every present and later use of the descriptor fail.
     pub(crate) fn close(&self) {
         {
             let mut state = self.slot.state.lock();
-            // Whether the kernel knows it does not matter any more.
+            // Whether the kernel knows the descriptor does not matter any more.
             let _ = self.join(&mut state);
             self.closed.store(true, Ordering::Relaxed);
         }
@@ -212,7 +215,7 @@ impl Source {
         self.slot.is_closed()
     }
 
-    /// What is said of a descriptor that was closed while somebody still has it.
+    /// Returns the error of a descriptor that was closed while others still use it.
     pub(crate) fn closed() -> io::Error {
         closed()
     }
@@ -222,7 +225,7 @@ impl Source {
     }
 }
 
-// What is known of a descriptor is changed under a lock, by code that does not panic.
+// The state of a slot changes under a lock, in code that does not panic.
 impl std::panic::UnwindSafe for Source {}
 impl std::panic::RefUnwindSafe for Source {}
 
@@ -243,10 +246,10 @@ impl std::fmt::Debug for Source {
     }
 }
 
-/// What makes a fiber block its carrier when it waits.
+/// The flags of a fiber that blocks its carrier when it waits.
 pub(super) const BLOCKS: Flags = Flags(Flags::PINNED.0 | Flags::NO_WAIT.0);
 
-/// Whether a descriptor could not be watched because it is of a kind that is always ready.
+/// Whether a descriptor could not be watched because its kind is always ready.
 pub(super) fn is_always_ready(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::PermissionDenied
 }
@@ -273,7 +276,7 @@ fn block(
     bell: Option<RawFd>,
     timeout: Option<Duration>,
 ) -> io::Result<bool> {
-    // A negative descriptor is not looked at.
+    // `poll` ignores a negative descriptor.
     let mut fds = [entry(fd, direction), entry(bell.unwrap_or(-1), Direction::Read)];
     match sys::ppoll(&mut fds, timeout) {
         Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(false),

@@ -1,7 +1,7 @@
-//! The slots of all descriptors, by their numbers.
+//! The slots of all descriptors, by number.
 //!
-//! Descriptors are small numbers: the kernel gives out the least that is free. The table grows by
-//! pieces, each twice as large as the one before, and never moves or shrinks.
+//! Descriptors are small numbers, because the kernel gives out the least that is free. The table
+//! grows by pieces, each twice as large as the one before. It never moves or shrinks.
 
 use super::slot::Slot;
 use crate::primitive::{AtomicPtr, Ordering};
@@ -11,34 +11,34 @@ use std::os::fd::RawFd;
 
 /// Slots in the first piece.
 const FIRST: usize = 64;
-/// Pieces for all numbers there can be.
+/// Enough pieces for all possible numbers.
 const PIECES: usize = 26;
 
 static TABLE: [AtomicPtr<Slot>; PIECES] = [const { AtomicPtr::new(ptr::null_mut()) }; PIECES];
 
-/// The slot of a descriptor.
+/// Returns the slot of a descriptor, and makes it if necessary.
 ///
 /// # Panics
-/// If the number is negative, which no descriptor is.
+/// Panics if the number is negative, which no descriptor is.
 pub(super) fn slot(fd: RawFd) -> &'static Slot {
     let (piece, offset) = place(fd);
     let mut slots = load(piece);
     if slots.is_null() {
         slots = grow(piece);
     }
-    // SAFETY: the piece has so many slots, and is never freed.
+    // SAFETY: the offset is within the piece, which is never freed.
     unsafe { &*slots.add(offset) }
 }
 
-/// The slot of a descriptor that somebody has asked for before.
+/// Returns the slot of a descriptor, if its piece of the table exists.
 pub(super) fn known(fd: RawFd) -> Option<&'static Slot> {
     let (piece, offset) = place(fd);
     let slots = load(piece);
-    // SAFETY: as in `slot`.
+    // SAFETY: the offset is within the piece, which is never freed.
     (!slots.is_null()).then(|| unsafe { &*slots.add(offset) })
 }
 
-/// Calls `each` with every number there is a slot for, until it returns false.
+/// Calls `each` with every slot and its number, until `each` returns false.
 pub(super) fn for_each(mut each: impl FnMut(RawFd, &'static Slot) -> bool) {
     for piece in 0..PIECES {
         let slots = load(piece);
@@ -47,7 +47,7 @@ pub(super) fn for_each(mut each: impl FnMut(RawFd, &'static Slot) -> bool) {
         }
         for offset in 0..len(piece) {
             let fd = (len(piece) - FIRST + offset) as RawFd;
-            // SAFETY: as in `slot`.
+            // SAFETY: the offset is within the piece, which is never freed.
             if !each(fd, unsafe { &*slots.add(offset) }) {
                 return;
             }
@@ -73,16 +73,17 @@ fn load(piece: usize) -> *mut Slot {
 #[cold]
 fn grow(piece: usize) -> *mut Slot {
     let layout = Layout::array::<Slot>(len(piece)).expect("fits the addresses");
-    // SAFETY: the layout is not empty. Zero is a slot that nobody uses.
+    // SAFETY: the layout is not empty, and all zero is an unused slot.
     let new = unsafe { alloc_zeroed(layout) }.cast::<Slot>();
     if new.is_null() {
         handle_alloc_error(layout);
     }
-    // ORDERING: AcqRel: Release publishes the slots; Acquire shows those that another has made.
+    // ORDERING: AcqRel: Release publishes the zeroed slots; Acquire shows the slots that another
+    // thread has made. Pairs with itself and with `load`.
     match TABLE[piece].compare_exchange(ptr::null_mut(), new, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => new,
         Err(other) => {
-            // SAFETY: just made with this layout, and not published.
+            // SAFETY: just allocated with this layout, and not published.
             unsafe { std::alloc::dealloc(new.cast(), layout) };
             other
         }

@@ -1,4 +1,4 @@
-//! Models of an event that comes while somebody tries and begins to wait.
+//! Models of an event that comes between an attempt and the wait after it.
 
 use super::{Gate, Tick};
 use crate::fiber::WaitKind;
@@ -7,7 +7,7 @@ use crate::park::list::{Ended, List, Terms, Wakes, wait_in};
 use crate::primitive::{AtomicBool, AtomicU32, Ordering, SpinLock};
 use std::sync::Arc;
 
-/// A descriptor with one direction. The kernel's part is `data`.
+/// A descriptor with one direction. `data` stands for the kernel.
 struct Slot {
     gate: Gate,
     waiters: SpinLock<List<()>>,
@@ -23,7 +23,7 @@ impl Slot {
         })
     }
 
-    /// Something arrives, and is reported.
+    /// Makes data available, and reports it.
     fn arrive(&self) {
         self.data.store(true, Ordering::Relaxed);
         self.report();
@@ -42,14 +42,14 @@ impl Slot {
         claimed.into_iter().for_each(|claimed| claimed.resume());
     }
 
-    /// False if the deadline passed.
+    /// Waits for an event. Returns false if the deadline passed.
     fn wait(&self, tick: Tick, deadline: u64) -> bool {
         let terms = Terms { kind: WaitKind::Event, address: 0, deadline, must: false };
         let ended = wait_in(
             &self.waiters,
             terms,
             &(),
-            // SAFETY: a new node, which `wait_in` takes out before it goes.
+            // SAFETY: the node is new, and `wait_in` takes it out before it is freed.
             |list, node| (!unsafe { self.gate.enter(tick, list, node) }).then_some(()),
             |list, node| {
                 if let Some(node) = node {
@@ -61,7 +61,7 @@ impl Slot {
         !matches!(ended, Ended::TimedOut)
     }
 
-    /// Tries until there is something.
+    /// Tries until there is data. Returns false if the deadline passed.
     fn read(&self, deadline: u64) -> bool {
         loop {
             let tick = self.gate.tick();
@@ -76,7 +76,7 @@ impl Slot {
 }
 
 #[test]
-fn what_arrives_after_the_attempt_is_not_missed() {
+fn data_that_arrives_after_the_attempt_is_not_missed() {
     check(|| {
         let slot = Slot::new();
         let theirs = slot.clone();
@@ -99,7 +99,7 @@ fn two_readers_are_both_told() {
     });
 }
 
-/// An event of before, harvested late, is a wake in vain and no more.
+/// An old event that is harvested late wakes in vain, and does nothing else.
 #[test]
 fn a_late_event_does_no_harm() {
     check_within(2, || {
@@ -129,7 +129,7 @@ fn a_deadline_and_an_event_end_one_wait() {
 }
 
 #[test]
-fn one_who_is_cancelled_leaves_the_list() {
+fn a_cancelled_reader_leaves_the_list() {
     check_within(2, || {
         let slot = Slot::new();
         let (theirs, reader) = (slot.clone(), slot.clone());

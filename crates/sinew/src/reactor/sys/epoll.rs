@@ -1,4 +1,4 @@
-//! Linux: edges of both directions, added once.
+//! `epoll`, on Linux: each descriptor is added once, for edges of both directions.
 
 use super::{Events, HARVEST, Poller, Ready, Token};
 use crate::carrier::bell::Bell;
@@ -14,7 +14,7 @@ use std::sync::OnceLock;
 
 pub(super) struct Epoll {
     fd: OwnedFd,
-    /// For files. Made when it is first needed, if it can be.
+    /// The ring for files. Made at the first use, if the kernel allows it.
     #[cfg(target_os = "linux")]
     ring: OnceLock<Option<Ring>>,
 }
@@ -22,28 +22,28 @@ pub(super) struct Epoll {
 /// Whether the kernel is too old for timeouts in nanoseconds.
 static COARSE: AtomicBool = AtomicBool::new(false);
 
-/// An error if a descriptor is of a kind that is always ready.
+/// Fails if the descriptor's kind is always ready.
 #[cfg(target_os = "linux")]
 pub(super) fn check(fd: RawFd) -> io::Result<()> {
     match Epoll::empty() {
         Ok(epoll) => match epoll.control(libc::EPOLL_CTL_ADD, fd, 0, Token::BELL) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(error),
-            // Other errors say nothing of the kind.
+            // Other errors do not depend on the kind.
             _ => Ok(()),
         },
-        // Most are not.
+        // Without an epoll the kind is unknown. Most kinds are not always ready.
         Err(_) => Ok(()),
     }
 }
 
 impl Epoll {
     fn empty() -> io::Result<Epoll> {
-        // SAFETY: no preconditions.
+        // SAFETY: `epoll_create1` has no preconditions.
         let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: a fresh descriptor.
+        // SAFETY: the descriptor is new, and nothing else owns it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         Ok(Epoll {
             fd,
@@ -61,7 +61,8 @@ impl Epoll {
 
     fn control(&self, what: libc::c_int, fd: RawFd, events: u32, token: Token) -> io::Result<()> {
         let mut event = libc::epoll_event { events, u64: token.0 };
-        // SAFETY: our own descriptor and a valid event; any other descriptor is an error at most.
+        // SAFETY: the epoll descriptor is our own, and the event is valid. A wrong `fd` is an error
+        // at most.
         let result = unsafe { libc::epoll_ctl(self.fd.as_raw_fd(), what, fd, &raw mut event) };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
@@ -76,7 +77,8 @@ impl Epoll {
             tv_nsec: timeout.subsec_nanos() as _,
         });
         let timeout = timeout.as_ref().map_or(core::ptr::null(), |timeout| &raw const *timeout);
-        // SAFETY: a valid buffer with its length; a valid time or none; no signal mask.
+        // SAFETY: the buffer and its length are valid, the timeout is valid or null, and there is
+        // no signal mask.
         unsafe {
             libc::syscall(
                 libc::SYS_epoll_pwait2,
@@ -96,7 +98,7 @@ impl Epoll {
         timeout: Option<Duration>,
     ) -> libc::c_long {
         if timeout != Some(Duration::ZERO) {
-            // This one knows nanoseconds everywhere.
+            // `ppoll` takes nanoseconds on every kernel.
             let mut poll =
                 [libc::pollfd { fd: self.fd.as_raw_fd(), events: libc::POLLIN, revents: 0 }];
             if let Err(error) = super::ppoll(&mut poll, timeout)
@@ -106,7 +108,7 @@ impl Epoll {
             }
         }
         let (buffer, len) = (events.as_mut_ptr().cast(), events.len() as libc::c_int);
-        // SAFETY: a valid buffer with its length.
+        // SAFETY: the buffer and its length are valid.
         unsafe { libc::epoll_wait(self.fd.as_raw_fd(), buffer, len, 0) as libc::c_long }
     }
 }
@@ -161,7 +163,7 @@ impl Poller for Epoll {
             return Err(io::Error::last_os_error());
         }
         for event in &buffer[..count as usize] {
-            // SAFETY: the kernel has written so many.
+            // SAFETY: the kernel has written `count` events.
             let event = unsafe { event.assume_init() };
             #[cfg(target_os = "linux")]
             if event.u64 == Token::RING.0 {

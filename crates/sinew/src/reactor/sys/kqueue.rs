@@ -1,4 +1,4 @@
-//! The BSDs and macOS: edges of both directions, added once.
+//! `kqueue`, on the BSDs and macOS: each descriptor is added once, for edges of both directions.
 
 use super::{Events, HARVEST, Poller, Ready, Token};
 use crate::carrier::bell::Bell;
@@ -14,14 +14,14 @@ pub(super) struct Kqueue {
 
 impl Kqueue {
     pub(super) fn new(bell: &Bell) -> io::Result<Kqueue> {
-        // SAFETY: no preconditions.
+        // SAFETY: `kqueue` has no preconditions.
         let fd = unsafe { libc::kqueue() };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: a fresh descriptor.
+        // SAFETY: the descriptor is new, and nothing else owns it.
         let kqueue = Kqueue { fd: unsafe { OwnedFd::from_raw_fd(fd) } };
-        // SAFETY: our own descriptor.
+        // SAFETY: the descriptor is our own.
         if unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) } < 0 {
             return Err(io::Error::last_os_error());
         }
@@ -32,7 +32,7 @@ impl Kqueue {
 
     fn change(&self, changes: &[libc::kevent]) -> io::Result<()> {
         let count = changes.len().try_into().expect("two at most");
-        // SAFETY: valid changes and their number; no room for events.
+        // SAFETY: the changes and their number come from a slice, and there is no room for events.
         let result = unsafe {
             let fd = self.fd.as_raw_fd();
             libc::kevent(fd, changes.as_ptr(), count, ptr::null_mut(), 0, ptr::null())
@@ -42,7 +42,7 @@ impl Kqueue {
 }
 
 fn change(fd: RawFd, filter: i16, flags: u16, token: Token) -> libc::kevent {
-    // SAFETY: zeroed is a valid value; there are more fields on some systems.
+    // SAFETY: all zero is a valid `kevent`. Some systems have more fields.
     let mut change = unsafe { core::mem::zeroed::<libc::kevent>() };
     change.ident = fd as _;
     change.filter = filter as _;
@@ -61,7 +61,7 @@ impl Poller for Kqueue {
     }
 
     fn renew(&self, fd: RawFd, _old: Token, new: Token) -> io::Result<()> {
-        // Adding again changes what is there.
+        // Adding a descriptor again replaces its token.
         self.add(fd, new)
     }
 
@@ -81,12 +81,13 @@ impl Poller for Kqueue {
         let timeout = timeout.as_ref().map_or(ptr::null(), |timeout| &raw const *timeout);
         let fd = self.fd.as_raw_fd();
         let room = HARVEST.try_into().expect("a small number");
-        // SAFETY: no changes; a valid buffer with its length; a valid time or none.
+        // SAFETY: there are no changes. The buffer and its length are valid, and the timeout is
+        // valid or null.
         let count =
             unsafe { libc::kevent(fd, ptr::null(), 0, buffer.as_mut_ptr().cast(), room, timeout) };
         let count = usize::try_from(count).map_err(|_| io::Error::last_os_error())?;
         for event in &buffer[..count] {
-            // SAFETY: the kernel has written so many.
+            // SAFETY: the kernel has written `count` events.
             let event = unsafe { event.assume_init() };
             let flags = event.flags as u16;
             let read = event.filter as i16 == libc::EVFILT_READ;

@@ -1,6 +1,6 @@
 //! The kernel's ways to wait for many descriptors, behind one trait.
 //!
-//! What each platform supplies: a type that implements [`Poller`] in a file of its own, and a line in
+//! Each platform supplies a type that implements [`Poller`], in a file of its own, and a line in
 //! [`Backend::open`].
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -27,17 +27,17 @@ use core::time::Duration;
 use std::io;
 use std::os::fd::{BorrowedFd, RawFd};
 
-/// What the kernel is told with a descriptor, and says when something happens to it.
+/// The number that the kernel gets with a descriptor and returns with its events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Token(u64);
 
-/// What tells the token of a descriptor from the address of an operation.
+/// The bit that distinguishes the token of a descriptor from the address of an operation.
 pub(super) const POLLED: u64 = 1 << 63;
 
 impl Token {
-    /// That of a carrier's bell.
+    /// The token of a carrier's bell.
     pub(super) const BELL: Token = Token(u64::MAX);
-    /// That of a ring.
+    /// The token of a ring.
     #[cfg(target_os = "linux")]
     const RING: Token = Token(u64::MAX - 1);
 
@@ -53,13 +53,13 @@ impl Token {
         ((self.0 & !POLLED) >> 32) as u32
     }
 
-    /// The generation after another: they have 31 bits.
+    /// Returns the next generation. Generations have 31 bits.
     pub(super) fn next_generation(generation: u32) -> u32 {
         generation.wrapping_add(1) & (u32::MAX >> 1)
     }
 }
 
-/// What can be waited for.
+/// A direction that can be waited for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Direction {
     Read = 0,
@@ -70,7 +70,7 @@ impl Direction {
     pub(super) const BOTH: [Direction; 2] = [Direction::Read, Direction::Write];
 }
 
-/// What happened to a descriptor.
+/// A set of events of a descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Ready(u8);
 
@@ -80,10 +80,10 @@ impl Ready {
     pub(super) const BOTH: Ready = Ready(3);
     /// A hang-up, an error, or urgent data.
     pub(super) const SPECIAL: Ready = Ready(4);
-    /// The kernel watches no longer, although it was not told so.
+    /// The kernel has ended its watch without being asked.
     pub(super) const ENDED: Ready = Ready(8);
 
-    /// The union of those whose condition is true.
+    /// Returns the union of the elements with a true condition.
     fn of<const N: usize>(all: [(Ready, bool); N]) -> Ready {
         let bits = all.iter().filter(|(_, is)| *is).fold(0, |bits, (ready, _)| bits | ready.0);
         Ready(bits)
@@ -104,9 +104,9 @@ impl Ready {
 /// The most events that one look takes.
 pub(super) const HARVEST: usize = 64;
 
-/// What happened, in the order of the kernel's telling.
+/// Events, in the order in which the kernel reported them.
 pub(super) struct Events {
-    /// The first `len` are there.
+    /// The first `len` elements are initialised.
     events: [MaybeUninit<(Token, Ready)>; HARVEST],
     len: usize,
 }
@@ -116,13 +116,13 @@ impl Events {
         Events { events: [const { MaybeUninit::uninit() }; HARVEST], len: 0 }
     }
 
-    /// How many more there is room for.
+    /// How many more events there is room for.
     #[cfg(target_os = "linux")]
     fn room(&self) -> usize {
         HARVEST - self.len
     }
 
-    /// Adds one, if there is room.
+    /// Adds an event, if there is room.
     fn push(&mut self, token: Token, ready: Ready) {
         if let Some(place) = self.events.get_mut(self.len) {
             place.write((token, ready));
@@ -131,65 +131,67 @@ impl Events {
     }
 
     pub(super) fn as_slice(&self) -> &[(Token, Ready)] {
-        // SAFETY: the first `len` were written, and have the layout of what is in them.
+        // SAFETY: the first `len` elements are initialised, and `MaybeUninit` has the layout of its
+        // content.
         unsafe { core::slice::from_raw_parts(self.events.as_ptr().cast(), self.len) }
     }
 }
 
-/// A way to wait for many descriptors. Every method may be called by any thread at any time.
+/// A way to wait for many descriptors. Any thread may call any method at any time.
 pub(super) trait Poller: Send + Sync {
-    /// Watches a descriptor in both directions. What is ready at this moment is reported.
+    /// Watches a descriptor in both directions. Reports what is ready at this moment.
     ///
     /// # Errors
-    /// `PermissionDenied` if it is of a kind that is always ready.
+    /// Fails with `PermissionDenied` if the descriptor's kind is always ready.
     fn add(&self, fd: RawFd, token: Token) -> io::Result<()>;
 
-    /// Makes sure that a descriptor is watched that should be already, as `old`: from now on as `new`.
-    /// What is ready at this moment is reported.
+    /// Makes sure that a descriptor which should be watched as `old` is watched as `new` from now
+    /// on. Reports what is ready at this moment.
     fn renew(&self, fd: RawFd, old: Token, new: Token) -> io::Result<()>;
 
-    /// Watches a descriptor no longer; one that it does not know does no harm. `here` says whether this
-    /// is the thread of the carrier. True if that has to be told, by the bell.
+    /// Stops watching a descriptor. An unknown descriptor does no harm. `here` says whether this is
+    /// the thread of the carrier. Returns true if the caller has to ring the carrier's bell.
     fn remove(&self, fd: RawFd, token: Token, here: bool) -> bool;
 
-    /// Whether it has to be told of each wait.
+    /// Whether the poller has to be told of each wait.
     fn wants_arming(&self) -> bool {
         false
     }
 
-    /// Somebody is about to wait. True if whoever waits in the kernel has to be told, by the bell.
+    /// Announces that a fiber is about to wait. Returns true if the caller has to ring the bell, so
+    /// that a thread which waits in the kernel takes note.
     fn arm(&self, _token: Token, _direction: Direction) -> bool {
         false
     }
 
-    /// Waits until something happens or `timeout` is over, and says what, as far as there is room in
-    /// `events`, which are none yet. A signal may end it early.
+    /// Waits until there are events or `timeout` is over. Adds the events to `events`, which are
+    /// empty, as far as there is room. A signal may end the wait early.
     fn wait(&self, timeout: Option<Duration>, events: &mut Events) -> io::Result<()>;
 
-    /// Whether carriers that are idle may look here, when this one does not get to it.
+    /// Whether idle carriers may look here when the poller's own carrier is busy.
     fn is_for_neighbours(&self) -> bool {
         true
     }
 
-    /// The ring for operations that the kernel does by itself, if there is one.
+    /// The ring for operations that the kernel performs, if there is one.
     #[cfg(target_os = "linux")]
     fn ring(&self) -> Option<&Ring> {
         None
     }
 
-    /// Whether somebody waits for more than descriptors.
+    /// Whether fibers wait for more than descriptors.
     fn is_active(&self) -> bool {
         false
     }
 
-    /// A descriptor that is readable when something has happened, if there is one.
+    /// A descriptor that is readable when there are events, if there is one.
     fn as_fd(&self) -> Option<BorrowedFd<'_>>;
 }
 
-/// An error if the descriptor is not open, or of a kind that is always ready. True if it is of one
-/// that surely is not.
+/// Fails if the descriptor is not open, or if its kind is always ready. Returns true if its kind
+/// surely is not.
 fn check_watchable(fd: RawFd) -> io::Result<bool> {
-    // SAFETY: zeroed is a valid value; any descriptor is an error at most.
+    // SAFETY: all zero is a valid `stat`. A wrong descriptor is an error at most.
     let status = unsafe {
         let mut status = core::mem::zeroed::<libc::stat>();
         if libc::fstat(fd, &raw mut status) < 0 {
@@ -203,27 +205,27 @@ fn check_watchable(fd: RawFd) -> io::Result<bool> {
     }
 }
 
-/// The poller that needs nothing of the kernel.
+/// Makes the poller that needs nothing of the kernel.
 pub(super) fn fallback(bell: &Bell) -> Box<dyn Poller> {
     Box::new(poll::List::new(bell))
 }
 
-/// How a runtime waits for sockets, pipes and other descriptors.
+/// A way in which a runtime waits for sockets, pipes and other descriptors.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Backend {
-    /// `epoll`, of Linux.
+    /// `epoll`, on Linux.
     Epoll,
-    /// `kqueue`, of the BSDs and macOS.
+    /// `kqueue`, on the BSDs and macOS.
     Kqueue,
-    /// `io_uring`, of Linux.
+    /// `io_uring`, on Linux.
     Uring,
-    /// `poll`: everywhere, and slower the more descriptors there are.
+    /// `poll`, on every platform. It is slower the more descriptors there are.
     Poll,
 }
 
 impl Backend {
-    /// All there are, by the names that the environment variable `SINEW_IO` takes.
+    /// All backends, with their names in the environment variable `SINEW_IO`.
     pub(crate) const NAMES: [(&'static str, Backend); 4] = [
         ("epoll", Backend::Epoll),
         ("kqueue", Backend::Kqueue),
@@ -231,7 +233,7 @@ impl Backend {
         ("poll", Backend::Poll),
     ];
 
-    /// The best one here.
+    /// Returns the best backend of this platform.
     pub(crate) fn best() -> Backend {
         if cfg!(any(target_os = "linux", target_os = "android")) {
             Backend::Epoll
@@ -242,7 +244,7 @@ impl Backend {
         }
     }
 
-    /// Whether this platform has it.
+    /// Whether this platform has the backend.
     ///
     /// # Examples
     /// ```
@@ -258,7 +260,7 @@ impl Backend {
                 target_os = "openbsd",
                 target_os = "dragonfly"
             )),
-            // Not every kernel has it, nor lets everybody use it.
+            // Not every kernel has `io_uring`, or lets every process use it.
             #[cfg(target_os = "linux")]
             Backend::Uring => Ring::new().is_ok(),
             #[cfg(not(target_os = "linux"))]

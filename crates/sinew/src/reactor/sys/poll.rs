@@ -1,6 +1,6 @@
-//! Everywhere: a list of the descriptors for which somebody waits, in one call.
+//! `poll`, on every platform: lists all descriptors that fibers wait for in one call.
 //!
-//! `poll` reports levels, so only directions that are armed are asked for, and what was reported is
+//! `poll` reports levels. So it is asked only for armed directions, and a reported direction is
 //! disarmed.
 
 use super::{Direction, Events, HARVEST, Poller, Ready, Token};
@@ -12,9 +12,9 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 
 pub(super) struct List {
     bell: RawFd,
-    /// Those that are armed, and for what.
+    /// The armed descriptors and directions.
     armed: SpinLock<Vec<(Token, Ready)>>,
-    /// How many threads are in the kernel.
+    /// Number of threads in the kernel.
     waiting: AtomicU32,
 }
 
@@ -24,7 +24,7 @@ impl List {
         List { bell, armed: SpinLock::new(Vec::new()), waiting: AtomicU32::new(0) }
     }
 
-    /// What to ask the kernel: the bell, then the armed ones.
+    /// Builds the question for the kernel: the bell first, then the armed descriptors.
     fn question(&self) -> (Vec<libc::pollfd>, Vec<Token>) {
         let armed = self.armed.lock();
         let mut fds = Vec::with_capacity(armed.len() + 1);
@@ -66,7 +66,8 @@ impl Poller for List {
 
     fn remove(&self, _fd: RawFd, token: Token, here: bool) -> bool {
         self.armed.lock().retain(|(known, _)| *known != token);
-        // A descriptor that is closed while the kernel waits for it stays open until it has waited.
+        // A descriptor that is closed during a `poll` stays open in the kernel until that call
+        // returns.
         !here && self.waiting.load(Ordering::SeqCst) > 0
     }
 
@@ -81,12 +82,14 @@ impl Poller for List {
             Some((_, ready)) => ready.0 |= wanted.0,
             None => armed.push((token, wanted)),
         }
-        // ORDERING: SeqCst, as in `wait`: either the question has this one, or we see who asks.
+        // ORDERING: SeqCst; pairs with `wait`. Either the question includes this direction, or we
+        // see the thread that asks.
         self.waiting.load(Ordering::SeqCst) > 0
     }
 
     fn wait(&self, timeout: Option<Duration>, events: &mut Events) -> io::Result<()> {
-        // ORDERING: SeqCst: counted before the list is read; pairs with the load in `arm`.
+        // ORDERING: SeqCst: this thread is counted before it reads the list; pairs with the load in
+        // `arm`.
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let (mut fds, tokens) = self.question();
         let result = ppoll(&mut fds, timeout);
@@ -100,7 +103,7 @@ impl Poller for List {
             let ready = Ready::of([
                 (Ready::READ, end || poll.revents & READ != 0),
                 (Ready::WRITE, end || poll.revents & libc::POLLOUT != 0),
-                // A hang-up is seen only when it is complete: nothing may be left out.
+                // `poll` sees a hang-up only when it is complete, so no attempt may be left out.
                 (Ready::SPECIAL, true),
             ]);
             self.disarm(token, ready);
@@ -114,12 +117,12 @@ impl Poller for List {
     }
 }
 
-/// `ppoll`, or `poll` where there is none.
+/// Calls `ppoll`, or `poll` where there is no `ppoll`.
 pub(in crate::reactor) fn ppoll(
     fds: &mut [libc::pollfd],
     timeout: Option<Duration>,
 ) -> io::Result<usize> {
-    // SAFETY: valid entries and their number.
+    // SAFETY: the entries and their number come from a slice.
     let count = unsafe { poll_for(fds.as_mut_ptr(), fds.len() as libc::nfds_t, timeout) };
     usize::try_from(count).map_err(|_| io::Error::last_os_error())
 }
@@ -135,7 +138,8 @@ unsafe fn poll_for(
         tv_nsec: timeout.subsec_nanos() as _,
     });
     let timeout = timeout.as_ref().map_or(core::ptr::null(), |timeout| &raw const *timeout);
-    // SAFETY: as the caller promised; a valid time or none; no signal mask.
+    // SAFETY: the caller passes valid entries and their number. The timeout is valid or null, and
+    // there is no signal mask.
     unsafe { libc::ppoll(fds, count, timeout, core::ptr::null()) }
 }
 
@@ -145,10 +149,10 @@ unsafe fn poll_for(
     count: libc::nfds_t,
     timeout: Option<Duration>,
 ) -> libc::c_int {
-    // Rounded up: a wait that ends early would be begun again, without a pause.
+    // Round up: a wait that ends early would begin again without a pause.
     let millis = timeout.map_or(-1, |timeout| {
         libc::c_int::try_from(timeout.as_nanos().div_ceil(1_000_000)).unwrap_or(libc::c_int::MAX)
     });
-    // SAFETY: as the caller promised.
+    // SAFETY: the caller passes valid entries and their number.
     unsafe { libc::poll(fds, count, millis) }
 }

@@ -1,10 +1,10 @@
-//! Linux: one ring for descriptors and for operations.
+//! `io_uring`, on Linux: one ring for descriptors and for operations.
 //!
-//! A descriptor is watched by a poll that reports again and again; adding one needs no call of its
-//! own. The kernel ends such a poll by itself when it has no room for a report, after that report. It
-//! is begun again when there is room: at once, it would only find none, and end with one more report
-//! for which there is none. Each poll that has ended leaves room to those that have not, so there will
-//! be some.
+//! A poll that reports again and again watches a descriptor, and adding one needs no system call of
+//! its own. If the kernel has no room for a report, it ends that poll with the report. The carrier
+//! begins the poll again when there is room. If it did so at once, the poll would only end again,
+//! with one more report without room. Each poll that has ended leaves room to the others, so there
+//! will be room.
 
 use super::{Direction, Events, HARVEST, Poller, Ready, Token, check_watchable, epoll};
 use crate::carrier::bell::Bell;
@@ -19,12 +19,12 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 pub(super) struct Uring {
     ring: Ring,
     bell: RawFd,
-    /// Polls that have ended by themselves.
+    /// Polls that the kernel has ended.
     ended: SpinLock<VecDeque<Token>>,
 }
 
-/// How many polls are begun again at a time, at most: a part of a harvest, so that nobody waits for
-/// ever, and far fewer than there is room for reports.
+/// The most polls that are begun again at a time. It is a part of a harvest, so that neither ended
+/// polls nor other events wait forever, and far less than the room for reports.
 const AGAIN: usize = HARVEST / 4;
 
 impl Uring {
@@ -39,14 +39,14 @@ impl Uring {
         self.push(&opcode::PollAdd::new(types::Fd(fd), events).multi(true).build(), token.0)
     }
 
-    /// Ends all polls with this token. The operation that is made for that leaves one alone that is
-    /// just about to report; this one does not.
+    /// Ends all polls with this token. The kernel's own operation for that spares a poll that is
+    /// about to report; this one does not.
     fn end(&self, token: Token) -> io::Result<()> {
         let which = types::CancelBuilder::user_data(token.0).all();
         self.push(&opcode::AsyncCancel2::new(which).build(), NOBODY)
     }
 
-    /// Takes what is complete; false if there was nothing.
+    /// Takes completions. Returns false if there was nothing.
     fn reap(&self, events: &mut Events) -> bool {
         let some_ended = !self.ended.lock().is_empty();
         let room = events.room() - if some_ended { AGAIN } else { 0 };
@@ -57,7 +57,7 @@ impl Uring {
             }
             let bell = token == Token::BELL;
             events.push(token, if bell { Ready::READ } else { ready(result) });
-            // The bell is one alone, and must not be missing when the carrier sleeps.
+            // The bell has one poll only, which must exist when the carrier sleeps.
             let goes_on = cqueue::more(flags) || bell && self.watch_bell().is_ok();
             if !goes_on {
                 self.ended.lock().push_back(token);
@@ -69,8 +69,7 @@ impl Uring {
         some_ended || count > 0
     }
 
-    /// Reports the end of polls, so that they are begun again, if there is room for what they will
-    /// report.
+    /// Reports the end of polls, so that they are begun again, if there is room for their reports.
     #[cold]
     fn begin_again(&self, events: &mut Events) {
         if self.ring.has_overflowed() {
@@ -96,7 +95,7 @@ impl Uring {
     }
 
     fn push(&self, entry: &squeue::Entry, mark: u64) -> io::Result<()> {
-        // SAFETY: polls point to nothing.
+        // SAFETY: a poll's entry points to no memory.
         unsafe { self.ring.push(&entry.clone().user_data(mark)) }
     }
 }
@@ -108,7 +107,7 @@ const END: u32 = (libc::EPOLLHUP | libc::EPOLLERR) as u32;
 const SPECIAL: u32 = (libc::EPOLLRDHUP | libc::EPOLLPRI) as u32 | END;
 
 fn ready(result: i32) -> Ready {
-    // An error says nothing of the descriptor; who waits for it tries, and finds out.
+    // An error does not concern the descriptor. The waiter tries, and finds out.
     let events = u32::try_from(result).unwrap_or(END);
     Ready::of([
         (Ready::READ, events & (READ | END) != 0),
@@ -117,8 +116,8 @@ fn ready(result: i32) -> Ready {
     ])
 }
 
-/// An error if the descriptor is not open, or of a kind that is always ready: the kernel ends a poll of
-/// such a one at once, again and again. `epoll` knows them all.
+/// Fails if the descriptor is not open, or if its kind is always ready: the kernel would end a poll
+/// of such a descriptor at once, again and again. `epoll` knows all these kinds.
 fn check(fd: RawFd) -> io::Result<()> {
     if check_watchable(fd)? { Ok(()) } else { epoll::check(fd) }
 }
@@ -131,20 +130,21 @@ impl Poller for Uring {
 
     fn renew(&self, fd: RawFd, old: Token, new: Token) -> io::Result<()> {
         check(fd)?;
-        // Whether there is one is not known. If there is, its end is reported, with its own token.
+        // It is not known whether there is an old poll. If there is, its end is reported with its
+        // own token.
         self.end(old)?;
         self.begin(fd, BOTH, new)
     }
 
     fn remove(&self, _fd: RawFd, token: Token, here: bool) -> bool {
-        // If the poll was not submitted either, the two are submitted together, and whatever has the
-        // number by then is watched for no longer than that.
+        // If the poll was not submitted either, the two are submitted together, and a new
+        // descriptor with the number is watched only in between.
         let _ = self.end(token);
         if here {
             let _ = self.ring.submit();
         }
-        // The kernel interrupts whoever submits a poll when it has something to report: a thread that
-        // knows nothing of that must not.
+        // The kernel interrupts the thread that submitted a poll when there is a report. A thread
+        // that does not expect that must not submit.
         !here
     }
 
@@ -180,8 +180,9 @@ impl Poller for Uring {
         self.ring.is_active() || self.ring.has_unsubmitted() || !self.ended.lock().is_empty()
     }
 
-    /// What a neighbour took out and put into `ended` might be missed by the carrier, which falls asleep
-    /// at that moment. And the kernel reports to a carrier that computes only when a tick interrupts it.
+    /// Only its own carrier may look. A poll that a neighbour puts into `ended` might be missed by
+    /// a carrier that falls asleep at that moment. And the kernel reports to a computing carrier
+    /// only when a tick interrupts it.
     fn is_for_neighbours(&self) -> bool {
         false
     }
