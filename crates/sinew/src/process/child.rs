@@ -9,9 +9,8 @@ use std::process;
 
 /// A process that was started by a [`Command`](super::Command): `std::process::Child` for fibers.
 ///
-/// Dropping it leaves the process running, unless
-/// [`kill_on_drop`](super::Command::kill_on_drop) was asked for; the [module](super) says what becomes
-/// of processes that nobody waits for.
+/// Dropping it leaves the process running, unless [`kill_on_drop`](super::Command::kill_on_drop)
+/// was requested. The [module](super) says what happens to a process without a waiter.
 ///
 /// # Examples
 /// ```
@@ -27,11 +26,11 @@ use std::process;
 /// ```
 #[derive(Debug)]
 pub struct Child {
-    /// What it reads, if that was set to a pipe.
+    /// The standard input of the process, if it was set to a pipe.
     pub stdin: Option<ChildStdin>,
-    /// What it writes, if that was set to a pipe.
+    /// The standard output of the process, if it was set to a pipe.
     pub stdout: Option<ChildStdout>,
-    /// What it says about errors, if that was set to a pipe.
+    /// The standard error of the process, if it was set to a pipe.
     pub stderr: Option<ChildStderr>,
     process: Process,
 }
@@ -46,7 +45,7 @@ impl Child {
         }
     }
 
-    /// The number of the process, as the system has it.
+    /// Returns the number of the process in the system.
     ///
     /// # Examples
     /// ```
@@ -61,11 +60,13 @@ impl Child {
         self.process.child.id()
     }
 
-    /// Ends the process by `SIGKILL`, which it cannot refuse. It is still to be waited for. Nothing if
-    /// it has been.
+    /// Ends the process by `SIGKILL`, which it cannot refuse. Does nothing if the process was
+    /// waited for.
+    ///
+    /// The caller still has to wait for the process.
     ///
     /// # Errors
-    /// If this process may not do that.
+    /// Fails if this process may not kill the other.
     ///
     /// # Examples
     /// ```
@@ -84,15 +85,16 @@ impl Child {
         self.process.child.kill()
     }
 
-    /// Waits until the process has ended, and tells how. Once it has, the answer stays the same.
+    /// Waits until the process has ended, and returns its status. Later calls return the same
+    /// status.
     ///
-    /// Closes [`stdin`](Self::stdin) first: a process that reads to the end of its input would else
-    /// wait for this one. A cancelled fiber is unwound from here; the process goes on, and can be
-    /// waited for again.
+    /// Closes [`stdin`](Self::stdin) first, because a process that reads to the end of its input
+    /// would otherwise wait for this one. A cancelled fiber is unwound from here; the process goes
+    /// on, and can be waited for again.
     ///
     /// # Errors
-    /// If the status cannot be had: because this process ignores `SIGCHLD`, or somebody else has
-    /// taken it.
+    /// Fails if the status cannot be had, because this process ignores `SIGCHLD`, or because other
+    /// code has taken the status.
     ///
     /// # Examples
     /// ```
@@ -110,13 +112,16 @@ impl Child {
         drop(self.stdin.take());
         match self.process.wait(None)? {
             Some(status) => Ok(status),
-            // It has ended, but a debugger keeps its status.
+            // The process has ended, but a debugger keeps its status.
             None => crate::blocking(|| self.process.child.wait()),
         }
     }
 
-    /// As [`wait`](Self::wait), at most for `timeout`; `None` if that was over before. Closes
-    /// [`stdin`](Self::stdin) first, as `wait` does: take it out before if the child is to go on reading.
+    /// Waits until the process has ended, at most for `timeout`. Returns `None` if the timeout
+    /// passed first.
+    ///
+    /// Closes [`stdin`](Self::stdin) first, as [`wait`](Self::wait) does: take it out before if the
+    /// child is to go on reading.
     ///
     /// # Errors
     /// As [`wait`](Self::wait).
@@ -141,7 +146,8 @@ impl Child {
         self.process.wait(Some(timeout))
     }
 
-    /// How the process has ended, if it has. Does not wait, and leaves [`stdin`](Self::stdin) open.
+    /// Returns the status of the process, if it has ended. Does not wait, and leaves
+    /// [`stdin`](Self::stdin) open.
     ///
     /// # Errors
     /// As [`wait`](Self::wait).
@@ -152,7 +158,7 @@ impl Child {
     ///
     /// sinew::run(|| {
     ///     let mut child = Command::new("cat").stdin(Stdio::piped()).spawn()?;
-    ///     assert!(child.try_wait()?.is_none()); // it reads
+    ///     assert!(child.try_wait()?.is_none()); // it waits for input
     ///     assert!(child.wait()?.success());
     ///     assert!(child.try_wait()?.is_some());
     ///     Ok::<(), std::io::Error>(())
@@ -163,14 +169,14 @@ impl Child {
         self.process.try_wait()
     }
 
-    /// Reads what the process writes to its pipes, until they end, and waits for it.
+    /// Reads the output of the process from its pipes to their ends, and waits for the process.
     ///
-    /// Closes [`stdin`](Self::stdin) first. Both pipes are read at the same time, so neither of them
-    /// stops the process by being full. A cancelled fiber is unwound from here, and what was read is
-    /// lost.
+    /// Closes [`stdin`](Self::stdin) first. Both pipes are read at the same time, so neither of
+    /// them stops the process by being full. A cancelled fiber is unwound from here, and the output
+    /// that was read is lost.
     ///
     /// # Errors
-    /// If a pipe cannot be read, and as [`wait`](Self::wait).
+    /// Fails if a pipe cannot be read, and as [`wait`](Self::wait).
     ///
     /// # Examples
     /// ```
@@ -194,7 +200,8 @@ impl Child {
 }
 
 impl From<process::Child> for Child {
-    /// A process that was started otherwise. Its pipes are put into non-blocking mode at this end.
+    /// Converts a process that was started in another way. Its pipes are put into non-blocking mode
+    /// at this end.
     fn from(child: process::Child) -> Child {
         Child::new(child, false)
     }
@@ -205,7 +212,7 @@ impl From<process::Child> for Child {
 struct Process {
     /// Takes the status, and remembers it.
     child: process::Child,
-    /// Made by the first wait that is not over at once, kept until the status was taken.
+    /// Made by the first wait that is not over at once, and kept until the status was taken.
     exit: Option<Exit>,
     kill_on_drop: bool,
 }
@@ -223,7 +230,7 @@ impl Process {
         if let Some(status) = self.try_wait()? {
             return Ok(Some(status));
         }
-        // The number is still that of the child, whose status nobody else takes.
+        // Nothing else takes the status of the child, so the number still belongs to it.
         let exit = self.exit.get_or_insert_with(|| Exit::of(self.child.id()));
         if exit.wait(timeout)? { self.try_wait() } else { Ok(None) }
     }

@@ -1,13 +1,13 @@
-//! Reading several pipes to their ends at the same time.
+//! Reads several pipes to their ends at the same time.
 
 use crate::io::attempt::take_turns;
 use crate::io::{Interest, PipeReader, PollFd, poll};
 use std::io::{self, Read};
 
-/// Reads both pipes to their ends. Whoever writes to both is never stopped by the one that is full,
-/// as it would be if they were read one after the other.
+/// Reads both pipes to their ends. A process that writes to both is never stopped by a full one, as
+/// it would be if they were read one after the other.
 ///
-/// Raises if the fiber is cancelled; what was read is lost then.
+/// Raises the cancellation if the fiber is cancelled; the bytes that were read are lost then.
 pub(super) fn collect(
     first: Option<&PipeReader>,
     second: Option<&PipeReader>,
@@ -45,16 +45,16 @@ pub(super) fn collect(
 enum Found {
     /// There may be more.
     More,
-    /// There is nothing more for now.
+    /// There is nothing more at this moment.
     Nothing,
-    /// There will be nothing more.
+    /// The pipe has ended.
     End,
 }
 
-/// How much is read from one pipe before it is the other's turn: as much as a pipe holds.
+/// Bytes that are read from one pipe before the other has its turn: the capacity of a pipe.
 const PORTION: u64 = 64 * 1024;
 
-/// Appends what there is, up to a limit. Does not wait.
+/// Appends the available bytes, up to a limit. Does not wait.
 fn read_some(pipe: &PipeReader, text: &mut Vec<u8>) -> io::Result<Found> {
     let mut portion = pipe.io().get_ref().take(PORTION);
     match portion.read_to_end(text) {

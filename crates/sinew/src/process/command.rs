@@ -1,4 +1,4 @@
-//! What is to be started, and how.
+//! The builder of a child process: the program, its arguments and its surroundings.
 
 use super::{Child, CommandArgs, CommandEnvs, ExitStatus, Output, Stdio};
 use std::ffi::OsStr;
@@ -7,7 +7,7 @@ use std::io;
 use std::path::Path;
 use std::process;
 
-/// A program to be started, with its arguments and surroundings: `std::process::Command` for fibers.
+/// A program to start, with its arguments and surroundings: `std::process::Command` for fibers.
 ///
 /// # Examples
 /// ```
@@ -23,16 +23,17 @@ use std::process;
 /// ```
 pub struct Command {
     std: process::Command,
-    /// Which of the three standard descriptors were set; what the others become depends on how the
-    /// program is started.
+    /// Which of the three standard descriptors were set. The others depend on how the program is
+    /// started.
     chosen: [bool; 3],
     kill_on_drop: bool,
 }
 
 impl Command {
-    /// A program by its path, or by its name if it is to be searched for in `PATH`.
+    /// Makes a command for a program, given by its path, or by its name if it is to be searched for
+    /// in `PATH`.
     ///
-    /// Without anything else it has no arguments, and the environment, directory and standard
+    /// By default the program has no arguments, and the environment, directory and standard
     /// descriptors of this process.
     ///
     /// # Examples
@@ -45,7 +46,7 @@ impl Command {
         process::Command::new(program).into()
     }
 
-    /// Adds an argument. No shell looks at it.
+    /// Adds an argument. No shell interprets it.
     ///
     /// # Examples
     /// ```
@@ -112,7 +113,7 @@ impl Command {
         self
     }
 
-    /// Takes an environment variable out.
+    /// Removes an environment variable.
     ///
     /// # Examples
     /// ```
@@ -126,7 +127,7 @@ impl Command {
         self
     }
 
-    /// Takes all environment variables out, those of this process and those that were set here.
+    /// Removes all environment variables: the inherited ones, and those that were set here.
     ///
     /// # Examples
     /// ```
@@ -152,8 +153,8 @@ impl Command {
         self
     }
 
-    /// Sets what the program reads. If not set, that of this process, and nothing for
-    /// [`output`](Self::output).
+    /// Sets the standard input of the program. By default it is inherited from this process; for
+    /// [`output`](Self::output) it is empty.
     ///
     /// # Examples
     /// ```
@@ -168,8 +169,8 @@ impl Command {
         self
     }
 
-    /// Sets what the program writes to. If not set, what this process writes to, and a pipe for
-    /// [`output`](Self::output).
+    /// Sets the standard output of the program. By default it is inherited from this process; for
+    /// [`output`](Self::output) it is a pipe.
     ///
     /// # Examples
     /// ```
@@ -184,8 +185,8 @@ impl Command {
         self
     }
 
-    /// Sets what the program writes about errors to. If not set, that of this process, and a pipe for
-    /// [`output`](Self::output).
+    /// Sets the standard error of the program. By default it is inherited from this process; for
+    /// [`output`](Self::output) it is a pipe.
     ///
     /// # Examples
     /// ```
@@ -200,12 +201,13 @@ impl Command {
         self
     }
 
-    /// Sets whether a [`Child`] that is dropped before its end was waited for is killed: no, if not
-    /// set. Its status is then taken by a thread of the pool of [`blocking`](crate::blocking()), so
-    /// that no zombie is left.
+    /// Sets whether a [`Child`] is killed when it is dropped before its end was waited for. The
+    /// default is no.
     ///
-    /// That goes for [`output`](Self::output) and [`status`](Self::status) too: a fiber that is
-    /// cancelled there kills what it waited for.
+    /// A thread of the pool of [`blocking`](crate::blocking()) then takes the status of the killed
+    /// process, so that no zombie is left. The setting also applies to [`output`](Self::output) and
+    /// [`status`](Self::status): a fiber that is cancelled there kills the program that it waited
+    /// for.
     ///
     /// # Examples
     /// ```
@@ -216,7 +218,7 @@ impl Command {
     ///     let mut command = Command::new("sleep");
     ///     command.arg("1000").kill_on_drop(true);
     ///     let late = sinew::timeout(Duration::from_millis(10), || command.status());
-    ///     assert!(late.is_err()); // and nobody sleeps any more
+    ///     assert!(late.is_err()); // and the program is gone
     /// });
     /// ```
     pub fn kill_on_drop(&mut self, wanted: bool) -> &mut Command {
@@ -226,14 +228,16 @@ impl Command {
 
     /// Starts the program.
     ///
-    /// Waits until it has been started or has failed to. A fiber that is cancelled meanwhile still
-    /// gets it. The program is started by a thread of the pool of [`blocking`](crate::blocking()),
-    /// if the caller is a fiber. What it gets from that thread, rather than from the process, is not
-    /// to be relied on: the signal of `PR_SET_PDEATHSIG` comes when that thread ends. To start it on
-    /// the carrier itself, use `Child::from(command.as_std_mut().spawn()?)`.
+    /// Waits until the program has started or failed to start. A fiber that is cancelled meanwhile
+    /// still gets the child. If the caller is a fiber, a thread of the pool of
+    /// [`blocking`](crate::blocking()) starts the program. Do not rely on properties that the
+    /// program gets from that thread rather than from the process: the signal of `PR_SET_PDEATHSIG`
+    /// comes when that thread ends. To start the program on the carrier itself, use
+    /// `Child::from(command.as_std_mut().spawn()?)`.
     ///
     /// # Errors
-    /// If there is no such program, it may not be executed, or there are too many processes.
+    /// Fails if there is no such program, if it may not be executed, or if there are too many
+    /// processes.
     ///
     /// # Examples
     /// ```
@@ -249,23 +253,24 @@ impl Command {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn spawn(&mut self) -> io::Result<Child> {
-        // Starting stops the thread until the new program was loaded: 0.1 to 4 ms for `/bin/true` by
-        // `posix_spawn`, and, where std has to `fork` (a `pre_exec`, other users), 60 ms and more in a
-        // process that uses 1 GiB, whose tables are copied (2 virtual processors, Linux 6.18,
-        // November 2026). The way to the pool and back takes 6 us there, 60 at worst.
+        // Starting a program stops the thread until the program was loaded: 0.1 to 4 ms for
+        // `/bin/true` by `posix_spawn`. Where std has to `fork` (a `pre_exec`, other users), it
+        // takes 60 ms and more in a process that uses 1 GiB, because its page tables are copied (2
+        // virtual processors, Linux 6.18, November 2026). The way to the pool and back takes 6 us
+        // there, 60 at worst.
         let child = crate::blocking(|| self.std.spawn())?;
         Ok(Child::new(child, self.kill_on_drop))
     }
 
-    /// Starts the program, waits until it has ended, and returns what it wrote.
+    /// Starts the program, waits until it has ended, and returns its output.
     ///
-    /// What was not set is a pipe for its output and its errors, and nothing for its input. A
-    /// cancelled fiber is unwound from here; the program goes on, unless it is
+    /// By default its standard output and standard error are pipes, and its standard input is
+    /// empty. A cancelled fiber is unwound from here; the program goes on, unless it is
     /// [killed](Self::kill_on_drop).
     ///
     /// # Errors
-    /// As [`spawn`](Self::spawn) and [`Child::wait_with_output`]. That the program has failed is no
-    /// error, but its status.
+    /// As [`spawn`](Self::spawn) and [`Child::wait_with_output`]. A program that fails is not an
+    /// error; its status tells.
     ///
     /// # Examples
     /// ```
@@ -285,7 +290,7 @@ impl Command {
             self.std.stderr(Stdio::piped());
         }
         let child = self.spawn();
-        // The command may be used again, and nothing of this was chosen for it.
+        // The command may be used again, with its own choices.
         if !stdin {
             self.std.stdin(Stdio::inherit());
         }
@@ -304,8 +309,8 @@ impl Command {
     /// [killed](Self::kill_on_drop).
     ///
     /// # Errors
-    /// As [`spawn`](Self::spawn) and [`Child::wait`]. That the program has failed is no error, but
-    /// its status.
+    /// As [`spawn`](Self::spawn) and [`Child::wait`]. A program that fails is not an error; its
+    /// status tells.
     ///
     /// # Examples
     /// ```
@@ -317,7 +322,7 @@ impl Command {
         self.spawn()?.wait()
     }
 
-    /// The program.
+    /// Returns the program.
     ///
     /// # Examples
     /// ```
@@ -327,7 +332,7 @@ impl Command {
         self.std.get_program()
     }
 
-    /// The arguments, without the name of the program.
+    /// Returns the arguments, without the name of the program.
     ///
     /// # Examples
     /// ```
@@ -338,7 +343,7 @@ impl Command {
         self.std.get_args()
     }
 
-    /// The environment variables that were set, and with `None` those that were taken out.
+    /// Returns the environment variables that were set. Removed variables have the value `None`.
     ///
     /// # Examples
     /// ```
@@ -350,7 +355,7 @@ impl Command {
         self.std.get_envs()
     }
 
-    /// The directory, if one was set.
+    /// Returns the directory, if one was set.
     ///
     /// # Examples
     /// ```
@@ -360,7 +365,7 @@ impl Command {
         self.std.get_current_dir()
     }
 
-    /// Whether a [`Child`] that is dropped is killed.
+    /// Whether a [`Child`] is killed when it is dropped.
     ///
     /// # Examples
     /// ```
@@ -370,7 +375,7 @@ impl Command {
         self.kill_on_drop
     }
 
-    /// The command of the standard library that this one is made of.
+    /// Returns the underlying command of the standard library.
     ///
     /// # Examples
     /// ```
@@ -381,8 +386,9 @@ impl Command {
         &self.std
     }
 
-    /// The same to be changed, for what the extension traits of the standard library have. Standard
-    /// descriptors that are set there are not known to [`output`](Self::output), which replaces them.
+    /// Returns the underlying command of the standard library, to be changed through the extension
+    /// traits of the standard library. [`output`](Self::output) does not know of standard
+    /// descriptors that are set there, and replaces them.
     ///
     /// # Examples
     /// ```
@@ -397,7 +403,7 @@ impl Command {
         &mut self.std
     }
 
-    /// Gives back the command of the standard library.
+    /// Converts this into the command of the standard library.
     ///
     /// # Examples
     /// ```
@@ -410,8 +416,8 @@ impl Command {
 }
 
 impl From<process::Command> for Command {
-    /// Standard descriptors that are set in it are not known to [`output`](Self::output), which
-    /// replaces them.
+    /// Converts a command of the standard library. [`output`](Self::output) does not know of
+    /// standard descriptors that are set in it, and replaces them.
     fn from(std: process::Command) -> Command {
         Command { std, chosen: [false; 3], kill_on_drop: false }
     }

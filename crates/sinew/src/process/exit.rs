@@ -1,4 +1,4 @@
-//! Learning that a child has ended, without taking its status.
+//! Detects that a child has ended, without taking its status.
 
 use crate::blocking;
 use crate::io::Async;
@@ -8,29 +8,29 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// The end of a child, to be waited for any number of times.
+/// The end of a child. It can be waited for any number of times.
 #[derive(Debug)]
 pub(super) enum Exit {
-    /// The descriptor of the process: readable when it has ended.
+    /// The descriptor of the process. It is readable when the process has ended.
     Descriptor(Async<OwnedFd>),
-    /// Set by a thread that waits for it.
+    /// An event that a watching thread sets.
     Watched(Arc<Event>),
 }
 
 impl Exit {
-    /// That of a child of this process, whose status nobody has taken.
+    /// Makes the exit of a child of this process. Its status must not have been taken.
     pub(super) fn of(pid: u32) -> Exit {
-        // Whatever the reason is that there is no descriptor, a thread can wait.
+        // If there is no descriptor, for any reason, a thread can wait.
         match open(pid) {
             Ok(descriptor) => Exit::Descriptor(Async::new_nonblocking(descriptor)),
             Err(_) => Exit::watched(pid),
         }
     }
 
-    /// The way that works everywhere.
+    /// Watches the child with a thread, which works everywhere.
     //
     // If the status is taken before the thread has seen the end, the number may belong to another
-    // child by then. The thread then stays longer than it need; nobody waits for the event any more.
+    // child by then. Then the thread stays longer than necessary, and its event has no waiter.
     fn watched(pid: u32) -> Exit {
         let ended = Arc::new(Event::new());
         let seen = ended.clone();
@@ -41,9 +41,9 @@ impl Exit {
         Exit::Watched(ended)
     }
 
-    /// Waits until the child has ended; false if `timeout` is over before.
+    /// Waits until the child has ended. Returns false if `timeout` is over first.
     ///
-    /// Raises if the fiber is cancelled.
+    /// Raises the cancellation if the fiber is cancelled.
     pub(super) fn wait(&self, timeout: Option<Duration>) -> io::Result<bool> {
         match self {
             Exit::Descriptor(descriptor) => descriptor.wait_readable(timeout),
@@ -58,11 +58,12 @@ impl Exit {
     }
 }
 
-/// Has the status of a child taken when it has ended, by a thread of the pool.
+/// Takes the status of a child when it has ended, on a thread of the pool.
 pub(super) fn reap(pid: u32) {
     blocking::detached(move || {
         block_until_ended(pid);
-        // SAFETY: a child of this process whose status nobody else takes; no place for the status.
+        // SAFETY: `pid` is a child of this process, and nothing else takes its status. The status
+        // may be null.
         unsafe { libc::waitpid(pid as libc::pid_t, core::ptr::null_mut(), 0) };
     });
 }
@@ -71,12 +72,12 @@ pub(super) fn reap(pid: u32) {
 fn open(pid: u32) -> io::Result<OwnedFd> {
     use std::os::fd::FromRawFd;
 
-    // SAFETY: no preconditions.
+    // SAFETY: `pidfd_open` has no preconditions.
     let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid as libc::pid_t, 0) };
     if fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: a fresh descriptor, closed by the kernel when another program is executed.
+    // SAFETY: the descriptor is new, and nothing else owns it. The kernel closes it at `exec`.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as libc::c_int) })
 }
 
@@ -85,12 +86,12 @@ fn open(_: u32) -> io::Result<OwnedFd> {
     Err(io::ErrorKind::Unsupported.into())
 }
 
-/// Blocks the thread until a child has ended, or is no child any more.
+/// Blocks the thread until the child has ended, or is not a child of this process any more.
 fn block_until_ended(pid: u32) {
     loop {
-        // SAFETY: all zeros is a valid one to write over.
+        // SAFETY: all zero is a valid `siginfo_t`.
         let mut info: libc::siginfo_t = unsafe { core::mem::zeroed() };
-        // SAFETY: a valid place for the answer. The status stays to be taken.
+        // SAFETY: `info` is a valid place for the answer. `WNOWAIT` leaves the status to be taken.
         let result = unsafe {
             libc::waitid(libc::P_PID, pid as libc::id_t, &mut info, libc::WEXITED | libc::WNOWAIT)
         };

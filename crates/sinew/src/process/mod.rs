@@ -1,23 +1,24 @@
 //! Child processes that do not block a carrier.
 //!
-//! [`Command`] and [`Child`] have the methods of those in [`std::process`]. A fiber that waits for a
-//! child, or for what it writes, is suspended; a plain thread blocks. What is no matter of waiting is
-//! that of the standard library.
+//! [`Command`] and [`Child`] have the methods of their namesakes in [`std::process`]. A fiber that
+//! waits for a child, or for its output, is suspended; a plain thread blocks. Types that have
+//! nothing to do with waiting are those of the standard library.
 //!
 //! # Zombies
 //!
-//! As in the standard library, a [`Child`] that is dropped goes on running, and when it has ended, the
-//! kernel keeps its entry until somebody has asked for its status. A program that starts many
-//! children and waits for none runs out of process numbers. So [`wait`](Child::wait) for each, or
-//! have it [killed](Command::kill_on_drop), after which it is waited for.
+//! As in the standard library, a process goes on when its [`Child`] is dropped. When it has ended,
+//! the kernel keeps its entry until its status was taken. A program that starts many children and
+//! waits for none runs out of process numbers. So [`wait`](Child::wait) for each child, or have it
+//! [killed](Command::kill_on_drop), which takes its status as well.
 //!
 //! # How a child is waited for
 //!
-//! On Linux by a descriptor of the process, as for any other descriptor. Where there is none, because
-//! the kernel is older than 5.3, a sandbox forbids it, or the system is another, by a thread of the
-//! pool of [`blocking`](crate::blocking()), from the first wait that is not over at once until the
-//! child has ended. Neither takes the status, so that a wait that is left early, by a timeout or a
-//! cancellation, leaves the child to be waited for again. No handler for `SIGCHLD` is needed.
+//! On Linux a fiber waits for a descriptor of the process, as for any other descriptor. If there is
+//! none, because the kernel is older than 5.3, a sandbox forbids it, or the system is another, a
+//! thread of the pool of [`blocking`](crate::blocking()) waits, from the first wait that is not
+//! over at once until the child has ended. Neither takes the status. So a wait that is left early,
+//! by a timeout or a cancellation, leaves the child to be waited for again. No handler for
+//! `SIGCHLD` is needed.
 
 mod child;
 mod collect;

@@ -1,4 +1,4 @@
-//! The ends of pipes to a child.
+//! This process's ends of the pipes to a child.
 
 use super::Stdio;
 use crate::io::readable::sealed::HasSource;
@@ -8,7 +8,7 @@ use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::process;
 
-/// What a child reads as its standard input. Dropping it is the end of that input.
+/// The standard input of a child, to be written to. Dropping it ends that input.
 ///
 /// # Examples
 /// ```
@@ -30,9 +30,9 @@ pub struct ChildStdin {
     pipe: PipeWriter,
 }
 
-/// What a child writes to its standard output.
+/// The standard output of a child, to be read from.
 ///
-/// As a [`Stdio`], it is what another child reads:
+/// As a [`Stdio`], it is the input of another child:
 ///
 /// ```
 /// use sinew::process::{Command, Stdio};
@@ -51,7 +51,7 @@ pub struct ChildStdout {
     pub(super) pipe: PipeReader,
 }
 
-/// What a child writes to its standard error.
+/// The standard error of a child, to be read from.
 ///
 /// # Examples
 /// ```
@@ -137,7 +137,7 @@ reads!(ChildStderr);
 macro_rules! end_of_pipe {
     ($type:ident, $pipe:ident) => {
         impl From<process::$type> for $type {
-            /// Puts this end of the pipe into non-blocking mode; that of the child stays as it is.
+            /// Puts this end of the pipe into non-blocking mode. The child's end stays as it is.
             fn from(end: process::$type) -> $type {
                 $type { pipe: OwnedFd::from(end).into() }
             }
@@ -150,15 +150,15 @@ macro_rules! end_of_pipe {
         }
 
         impl From<$type> for Stdio {
-            /// For another child; takes the pipe out of non-blocking mode, which that would not
-            /// expect.
+            /// Prepares the pipe for another child. Takes it out of non-blocking mode, which the
+            /// child would not expect.
             fn from(end: $type) -> Stdio {
                 io::$pipe::from(end.pipe).into()
             }
         }
 
         impl From<$type> for OwnedFd {
-            /// The descriptor, which blocks.
+            /// Returns the descriptor in blocking mode.
             fn from(end: $type) -> OwnedFd {
                 end.pipe.into()
             }

@@ -2,7 +2,7 @@ use super::{Exit, open, reap};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Both ways of waiting, whichever this system would choose.
+/// Calls `check` with both ways of waiting, whichever one this system would choose.
 fn each_way(check: impl Fn(fn(u32) -> Exit)) {
     if cfg!(any(target_os = "linux", target_os = "android")) {
         check(Exit::of);
@@ -65,7 +65,7 @@ fn a_reaped_child_is_gone() {
     let pid = child.id();
     drop(child.stdin.take());
     reap(pid);
-    // Its status is taken, so that it is not to be waited for.
+    // `reap` takes the status, so the child must not be waited for.
     std::mem::forget(child);
     let gone = || open(pid).is_err();
     if cfg!(any(target_os = "linux", target_os = "android")) {
