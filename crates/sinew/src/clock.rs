@@ -1,4 +1,4 @@
-//! Time as one number: nanoseconds since the process first asked.
+//! Time as one number: nanoseconds since the first use of the clock in the process.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -12,34 +12,36 @@ fn start() -> Instant {
     *START.get_or_init(Instant::now)
 }
 
-/// Now.
+/// Returns the present moment.
 #[inline]
 pub(crate) fn now() -> u64 {
     // 584 years fit.
     start().elapsed().as_nanos() as u64
 }
 
-/// The moment `duration` after `now`; one that does not fit is never.
+/// Returns the moment `duration` after `now`, or [`NEVER`] if it does not fit.
 pub(crate) fn after(now: u64, duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).map_or(NEVER, |nanos| now.saturating_add(nanos))
 }
 
-/// The moment that an instant stands for, exactly; what was before the first moment is that one.
+/// Returns the moment of an instant, exactly. An instant before the first moment becomes the first
+/// moment.
 pub(crate) fn at(instant: Instant) -> u64 {
     after(0, instant.saturating_duration_since(start()))
 }
 
-/// The instant that a moment stands for; nothing for never, and for one that no instant can be.
+/// Returns the instant of a moment; `None` for [`NEVER`], and if no instant can represent it.
 pub(crate) fn to_instant(moment: u64) -> Option<Instant> {
     if moment == NEVER { None } else { start().checked_add(Duration::from_nanos(moment)) }
 }
 
-/// How long it is until `moment`; nothing for never.
+/// Returns the time from `now` until `moment`; `None` for [`NEVER`].
 pub(crate) fn until(now: u64, moment: u64) -> Option<Duration> {
     (moment != NEVER).then(|| Duration::from_nanos(moment.saturating_sub(now)))
 }
 
-/// How long it is from now until `moment`; nothing for never, for which the clock is not read.
+/// Returns the time from the present until `moment`; `None` for [`NEVER`], without reading the
+/// clock.
 pub(crate) fn left_until(moment: u64) -> Option<Duration> {
     if moment == NEVER { None } else { until(now(), moment) }
 }
@@ -62,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_never() {
+    fn a_moment_that_does_not_fit_is_never() {
         assert_eq!(after(1, Duration::MAX), NEVER);
         assert_eq!(after(u64::MAX - 1, Duration::from_nanos(5)), NEVER);
         assert_eq!(until(5, NEVER), None);

@@ -1,10 +1,11 @@
 //! Memory that the allocator keeps although nothing uses it.
 
-/// Gives memory that was freed back to the system, where the allocator would keep it.
+/// Gives freed memory back to the system, where the allocator would keep it.
 ///
-/// The allocator of glibc keeps what lies between blocks that are in use, so a process stays as large as it was at
-/// its largest moment. Elsewhere this does nothing. It takes some milliseconds after a burst, during which other
-/// threads may wait to allocate: call it when a burst is over, in [`blocking`](crate::blocking).
+/// The allocator of glibc keeps free memory that lies between used blocks, so a process stays as
+/// large as it was at its largest moment. With other allocators this does nothing. After a burst it
+/// takes some milliseconds, during which other threads may wait to allocate. Call it when a burst
+/// is over, in [`blocking`](crate::blocking).
 ///
 /// # Examples
 /// ```
@@ -14,7 +15,7 @@
 /// ```
 pub fn release_free_memory() {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
-    // SAFETY: no preconditions; blocks that are in use stay where they are.
+    // SAFETY: `malloc_trim` has no preconditions, and used blocks stay where they are.
     unsafe {
         libc::malloc_trim(0);
     }

@@ -1,8 +1,8 @@
-//! What only some systems have, where `std::os` has it.
+//! Functions and types that only some systems have, at the paths that `std::os` uses.
 
-/// What Unix systems have.
+/// Functions and types of Unix systems.
 pub mod unix {
-    /// Files, as Unix has them.
+    /// Functions of Unix for files.
     pub mod fs {
         use crate::fs::paths::with;
         use std::io;
@@ -10,10 +10,10 @@ pub mod unix {
 
         /// Makes a symbolic link at `link` that leads to `original`.
         ///
-        /// A fiber that is cancelled meanwhile waits until it is made.
+        /// A fiber that is cancelled meanwhile waits until the link is made.
         ///
         /// # Errors
-        /// If there is something at `link`, or no folder to put it in.
+        /// Fails if there is something at `link`, or if its parent directory does not exist.
         ///
         /// # Examples
         /// ```
@@ -32,8 +32,8 @@ pub mod unix {
     /// Unix sockets with the methods of `std::os::unix::net`, for fibers.
     ///
     /// Changing `use std::os::unix::net` to `use sinew::os::unix::net` ports a program, as
-    /// [`net`](crate::net) does for sockets of the internet; what is said there of differences is true
-    /// here.
+    /// [`net`](crate::net) does for internet sockets. The differences that are listed there apply
+    /// here as well.
     pub mod net {
         pub use crate::net::unix::{Incoming, UnixDatagram, UnixListener, UnixStream};
         pub use std::os::unix::net::SocketAddr;

@@ -3,8 +3,8 @@
 use sinew_context::context::FRAME_LAYOUT;
 use std::io;
 
-/// Calls `f`: on another stack if there are fewer than `room` bytes left on that of the running fiber. It is
-/// told where the fiber is suspended meanwhile, if it is.
+/// Calls `f`, on another stack if the running fiber has fewer than `room` bytes left on its own. On
+/// another stack, `f` gets the address at which the fiber is suspended meanwhile.
 pub(crate) fn with_room<R>(room: usize, f: impl FnOnce(Option<usize>) -> R) -> R {
     if sinew_context::stack::remaining().is_none_or(|left| left >= room) {
         return f(None);
@@ -16,12 +16,12 @@ pub(crate) fn with_room<R>(room: usize, f: impl FnOnce(Option<usize>) -> R) -> R
             result = f.take().map(|f| f(Some(place)));
             caller
         })?;
-        // It comes back when it has ended.
+        // The other fiber switches back when it has ended.
         drop(fiber.resume());
         io::Result::Ok(())
     });
     match (made, f) {
-        // Without another stack it is tried here after all.
+        // There is no other stack, so call `f` here after all.
         (Err(_), Some(f)) => f(None),
         _ => result.expect("it has run to its end"),
     }

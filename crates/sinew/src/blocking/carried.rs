@@ -1,9 +1,9 @@
 //! A migratable fiber that goes to a thread of the pool itself, and comes back.
 //!
-//! The fiber stops on its carrier as in any wait. The thread that gets the job ends the wait, and
-//! instead of putting the fiber into a queue it goes on in the fiber's own context. To everything that
-//! the fiber calls there it looks like a plain thread: it has no carrier. When the scope is over it
-//! goes back to the thread's own context, which gives it to its crew.
+//! The fiber stops on its carrier as in any wait. The thread that gets the job ends the wait. It
+//! does not queue the fiber, but goes on in the fiber's own context. To everything that the fiber
+//! calls there, it looks like a plain thread: it has no carrier. At the end of the closure the
+//! fiber switches back to the thread's own context, which gives the fiber to its crew.
 
 use super::pool::{self, Job};
 use crate::cancel;
@@ -19,18 +19,19 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// Runs `f` with the running fiber itself on a thread that may block.
 ///
 /// For [migratable](crate::Builder::migratable) fibers: the fiber leaves its carrier, runs `f` on a
-/// thread of the pool of [`blocking`](crate::blocking()), and comes back to any carrier. The closure need
-/// not be `Send`, since it stays on its own stack. While it runs, the fiber is a plain thread to all
-/// that it calls: its waits block that thread, it has no fiber-locals, and cannot be cancelled.
+/// thread of the pool of [`blocking`](crate::blocking()), and comes back to any carrier. The
+/// closure need not be `Send`, since it stays on its own stack. While it runs, the fiber is a plain
+/// thread to everything that it calls: its waits block that thread, it has no fiber-locals, and it
+/// cannot be cancelled.
 ///
-/// A fiber that is not migratable cannot leave its carrier, so there `f` blocks the carrier with all
-/// its fibers; what is said about that is up to
-/// [`pinned_wait`](crate::runtime::Builder::pinned_wait). Use [`blocking`](crate::blocking()) there. On a plain
-/// thread `f` is just called.
+/// A fiber that is not migratable cannot leave its carrier, so there `f` blocks the carrier with
+/// all its fibers. [`pinned_wait`](crate::runtime::Builder::pinned_wait) decides whether that is
+/// reported, an error, or silent. Use [`blocking`](crate::blocking()) there. On a plain thread this
+/// just calls `f`.
 ///
 /// # Panics
-/// If `f` does, or if the fiber is not migratable and the runtime does not let fibers block their
-/// carriers.
+/// Panics if `f` does, or if the fiber is not migratable and the runtime does not let fibers block
+/// their carriers.
 ///
 /// # Examples
 /// ```
@@ -53,7 +54,7 @@ pub fn on_thread<R>(f: impl FnOnce() -> R) -> R {
             let result = catch_unwind(AssertUnwindSafe(f));
             come_back(control, thread);
             let result = result.unwrap_or_else(|panic| cancel::pass_on(panic));
-            // What the hook of a context slot has thrown on the way.
+            // Raises the panic of a context slot's hook, if one panicked on the way.
             cancel::settle(control, Outcome::Notified);
             result
         }
@@ -68,36 +69,36 @@ pub fn on_thread<R>(f: impl FnOnce() -> R) -> R {
 fn may_leave(control: &Control) -> bool {
     control.flags().has(Flags::MIGRATABLE)
         && !control.flags().has(Flags(Flags::PINNED.0 | Flags::NO_WAIT.0))
-        // The count of panics is the thread's.
+        // The count of panics belongs to the thread.
         && !std::thread::panicking()
 }
 
-/// What the fiber has a thread do.
+/// A fiber's request to a thread of the pool.
 #[repr(C)]
 struct Ride {
     job: Job,
     waiter: Waiter,
-    /// The thread's own context, as something to switch to: written by the thread.
+    /// The thread's own context, to switch back to. Written by the thread.
     thread: Cell<*const Control>,
 }
 
-/// Goes on, on a thread of the pool: returns that thread's own context. `None` if there is no thread,
-/// or the fiber has to stay where it is.
+/// Goes on, on a thread of the pool. Returns that thread's own context; `None` if there is no
+/// thread, or if the fiber has to stay where it is.
 #[inline(never)]
 fn leave() -> Option<*const Control> {
     cancel::masked(|| {
         let wait = Wait::begin(WaitKind::Blocking, 0);
         if !wait.who().flags().has(Flags::MIGRATABLE) {
-            // It has moved until its wait began, to a thread on which somebody unwinds. It would not
-            // say that it has left its stack.
+            // The fiber moved before its wait began, to a thread on which a panic unwinds. It would
+            // not say that it has left its stack.
             wait.abandon();
             crate::park::blocks_here(WaitKind::Blocking);
             return None;
         }
         let ride =
             Ride { job: Job::new(carry), waiter: wait.waiter(), thread: Cell::new(ptr::null()) };
-        // SAFETY: the thread looks at the job until it goes on in this very frame, not later. Any
-        // thread may do that, since the fiber is migratable.
+        // SAFETY: the thread looks at the job only until it goes on in this very frame. Any thread
+        // may do that, since the fiber is migratable.
         if !unsafe { pool::submit(ptr::from_ref(&ride).cast()) } {
             wait.abandon();
             pool::report_no_thread();
@@ -111,12 +112,14 @@ fn leave() -> Option<*const Control> {
 /// Goes back to a carrier.
 #[inline(never)]
 fn come_back(control: &'static Control, thread: *const Control) {
-    // As in every wait, the thread gets its own states back: `leave` has put the fiber's in place.
+    // As in every wait, the thread gets its own slot states back; `leave` has put the fiber's in
+    // place.
     let slots = control.flags().has(Flags::SLOTS);
     if slots {
         slots::swap_out(control);
     }
-    // SAFETY: the fiber runs on the thread whose context this is, which waits in `carry`.
+    // SAFETY: the fiber runs on the thread that this context belongs to, and that context waits in
+    // `carry`.
     unsafe { dispatch::leave_thread(control, &*thread) };
     if slots {
         slots::swap_in(control);
@@ -126,14 +129,16 @@ fn come_back(control: &'static Control, thread: *const Control) {
 /// Runs the fiber of a ride on this thread until it goes back.
 ///
 /// # Safety
-/// The job is that of a `Ride` whose fiber waits for it.
+/// The job belongs to a `Ride`, and the fiber of that ride waits for it.
 unsafe fn carry(job: *const Job) {
-    // SAFETY: as the caller promised; the job is its first field, and the pointer is to all of it.
+    // SAFETY: the ride is alive, because its fiber waits. The job is its first field, and the
+    // pointer covers all of it.
     let ride = unsafe { &*job.cast::<Ride>() };
     let here = Control::vacant();
     ride.thread.set(&here);
     let waiter = ride.waiter;
     let claimed = waiter.claim().expect("nobody else ends the wait of a ride");
-    // SAFETY: the claim succeeded, so the fiber is ours; it comes back to this context.
+    // SAFETY: the claim succeeded, so the fiber belongs to this thread. It comes back to this
+    // context.
     unsafe { dispatch::ride(claimed, &here) };
 }

@@ -2,13 +2,13 @@
 //!
 //! # Protocol
 //!
-//! A [`Job`] lies in the frame of the fiber that waits for it. Handing it to the pool lends it to one
-//! thread; that thread's last touch of it is the store that says it is done. The fiber does not leave
-//! the frame before: its wait is masked, has no deadline, and nobody else can end it. So the closure
-//! may borrow whatever the fiber may.
+//! A [`Job`] lies in the frame of the fiber that waits for it. Handing it to the pool lends it to
+//! one thread. That thread's last touch of the job is the store that says it is done. The fiber
+//! does not leave the frame before: its wait is masked and has no deadline, and only that thread
+//! can end it. So the closure may borrow whatever the fiber may.
 //!
-//! The thread reads whom to wake before that store, since the frame may be gone after it; the waiter
-//! is a block that is never unmapped, and the number of a wait.
+//! The thread copies the waiter before that store, since the frame may be gone after it. The waiter
+//! is a pointer to a block that is never unmapped, and the number of a wait.
 
 mod carried;
 mod detached;
@@ -33,22 +33,22 @@ use std::thread;
 
 /// Runs `f` on a thread that may block, and waits for its result.
 ///
-/// For what has no other way: calls of the operating system that cannot be waited for, libraries that
-/// block, long computations that would keep other fibers of this carrier from running. The closure
-/// may borrow from the caller. A panic in it goes on in the caller. It runs as on a plain thread: it
-/// has no fiber-locals, and waits in it block that thread.
+/// For work that cannot be done in another way: system calls that cannot be waited for, libraries
+/// that block, long computations that would keep other fibers of this carrier from running. The
+/// closure may borrow from the caller. A panic in it goes on in the caller. It runs as on a plain
+/// thread: it has no fiber-locals, and waits in it block that thread.
 ///
-/// A fiber that is cancelled meanwhile still waits until `f` has returned; the next wait raises. The
-/// threads are those of a pool, which has as many as are needed at a time, up to a
-/// [limit](crate::set_max_blocking_threads), and lets them go when they have had nothing to do for
-/// some seconds.
+/// A fiber that is cancelled meanwhile still waits until `f` has returned; its next wait raises the
+/// cancellation. The threads belong to a pool, which has as many as are needed at a time, up to a
+/// [limit](crate::set_max_blocking_threads). A thread ends when it has had nothing to do for some
+/// seconds.
 ///
-/// A [pinned](crate::pinned) fiber cannot be suspended, so `f` blocks its carrier with all its fibers:
-/// [`pinned_wait`](crate::runtime::Builder::pinned_wait) decides whether that is reported, an error, or
-/// silent. On a plain thread, and in a predicate or a hook, this just calls `f`.
+/// A [pinned](crate::pinned) fiber cannot be suspended, so `f` blocks its carrier with all its
+/// fibers: [`pinned_wait`](crate::runtime::Builder::pinned_wait) decides whether that is reported,
+/// an error, or silent. On a plain thread, and in a predicate or a hook, this just calls `f`.
 ///
 /// # Panics
-/// If `f` does, or if the fiber is pinned and its runtime refuses waits of pinned fibers.
+/// Panics if `f` does, or if the fiber is pinned and its runtime refuses waits of pinned fibers.
 ///
 /// # Examples
 /// ```
@@ -62,7 +62,7 @@ use std::thread;
 /// });
 /// ```
 ///
-/// What it borrows crosses threads:
+/// The closure crosses threads, and so does everything that it borrows:
 /// ```compile_fail,E0277
 /// let shared = std::rc::Rc::new(1);
 /// sinew::blocking(|| *shared);
@@ -99,7 +99,7 @@ where
     F: FnOnce() -> R + Send,
     R: Send,
 {
-    // Nothing may end the wait but the thread, and nothing unwinds while it has the errand.
+    // Only the thread may end the wait, and nothing unwinds while the thread has the errand.
     let result = cancel::masked(|| {
         let wait = Wait::begin(WaitKind::Blocking, 0);
         let errand = Errand {
@@ -109,7 +109,7 @@ where
             waiter: wait.waiter(),
             done: AtomicBool::new(false),
         };
-        // SAFETY: the frame is not left before the job has run; the closure and its result are
+        // SAFETY: this frame is not left before the job has run. The closure and its result are
         // `Send`.
         if !unsafe { pool::submit(ptr::from_ref(&errand).cast()) } {
             wait.abandon();
@@ -133,22 +133,23 @@ where
 }
 
 /// # Safety
-/// The job is that of an `Errand<F, R>` that is alive, and has not run.
+/// The job belongs to an `Errand<F, R>` that is alive, and has not run.
 unsafe fn run<F, R>(job: *const Job)
 where
     F: FnOnce() -> R,
 {
-    // SAFETY: as the caller promised; the job is its first field, and the pointer is to all of it.
+    // SAFETY: the errand is alive, as the caller ensures. The job is its first field, and the
+    // pointer covers all of it.
     let errand = unsafe { &*job.cast::<Errand<F, R>>() };
     let work = errand.work.take().expect("a job runs once");
     let result = catch_unwind(AssertUnwindSafe(work));
-    // SAFETY: the other side does not look before `done` is set.
+    // SAFETY: the fiber does not look at the result before `done` is set.
     unsafe { *errand.result.get() = Some(result) };
     let waiter = errand.waiter;
     let done = ptr::from_ref(&errand.done);
-    // ORDERING: Release: the result; pairs with the Acquire in `elsewhere`. The errand may be gone
-    // after this.
-    // SAFETY: alive until this store.
+    // ORDERING: Release publishes the result; pairs with the Acquire in `elsewhere`. The errand may
+    // be gone after this.
+    // SAFETY: the errand is alive until this store.
     unsafe { (*done).store(true, Ordering::Release) };
     waiter.wake();
 }

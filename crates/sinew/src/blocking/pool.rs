@@ -1,8 +1,8 @@
 //! Threads that may block: as many as are needed at a time, up to a limit.
 //!
-//! A job is given to the thread that became idle last, whose caches are warm; if none is idle, to a
-//! new one; if there are too many, to the first that has nothing else to do. A thread that has been
-//! idle for [`KEEP`] ends.
+//! A job goes to the thread that became idle last, with warm caches. If no thread is idle, it goes
+//! to a new one. If there are too many threads, it waits for the first that becomes idle. A thread
+//! that has been idle for [`KEEP`] ends.
 
 use crate::carrier::thread as owned;
 use crate::primitive::SpinLock;
@@ -17,14 +17,14 @@ use std::sync::OnceLock;
 use std::thread::{self, Thread};
 use std::time::Instant;
 
-/// Something for a thread to do, once. It lies in the frame of whoever waits for it.
+/// A piece of work for a thread, done once. It lies in the frame of its waiter, or in a box.
 #[repr(C)]
 pub(super) struct Job {
     run: unsafe fn(*const Job),
 }
 
 impl Job {
-    /// `run` gets the address of the job.
+    /// Makes a job. `run` gets the address of the job.
     pub(super) const fn new(run: unsafe fn(*const Job)) -> Job {
         Job { run }
     }
@@ -33,19 +33,20 @@ impl Job {
 /// A job that is on its way to a thread.
 struct Lent(*const Job);
 
-// SAFETY: whoever submits a job promises that another thread may run it.
+// SAFETY: the submitter of a job ensures that any thread may run it.
 unsafe impl Send for Lent {}
 
-/// A thread that waits for a job, in its own frame.
+/// A thread that waits for a job. This lies in the thread's own frame.
 struct Idle {
     thread: Thread,
     job: Cell<*const Job>,
-    /// Whether it is to end, and is neither counted nor in the list any more.
+    /// Whether the thread has to end. Then it is neither counted nor in the list.
     dismissed: Cell<bool>,
 }
 
 struct Pool {
-    /// Those that wait, the last one on top. Each is in its thread's frame until it is taken out.
+    /// The idle threads, the last one on top. Each pointer is to a frame of its thread, until it is
+    /// taken out.
     idle: Vec<*const Idle>,
     /// Jobs for which there was no thread.
     queue: VecDeque<Lent>,
@@ -55,7 +56,7 @@ struct Pool {
     started: u64,
 }
 
-// SAFETY: what it points to is touched under the lock, or by whoever was given it.
+// SAFETY: the pointers are only used under the lock, or by the thread that was given one.
 unsafe impl Send for Pool {}
 
 static POOL: SpinLock<Pool> = SpinLock::new(Pool {
@@ -66,8 +67,8 @@ static POOL: SpinLock<Pool> = SpinLock::new(Pool {
     started: 0,
 });
 
-/// How long a thread waits for a job before it ends. Tests set `SINEW_BLOCKING_KEEP`, in
-/// milliseconds, rather than wait so long.
+/// How long a thread waits for a job before it ends. Tests shorten it by setting
+/// `SINEW_BLOCKING_KEEP`, in milliseconds.
 const KEEP: Duration = Duration::from_secs(10);
 
 fn keep() -> Duration {
@@ -76,11 +77,13 @@ fn keep() -> Duration {
     SET.get_or_init(read).map_or(KEEP, Duration::from_millis)
 }
 
-/// Sets how many threads [`blocking`](crate::blocking()) uses at most, in the whole process: 512 if not
-/// set. What is too much waits for its turn. Those that are too many end when they become idle.
+/// Sets how many threads [`blocking`](crate::blocking()) uses at most, in the whole process. The
+/// default is 512.
+///
+/// Work beyond the limit waits for its turn. Threads beyond the limit end when they become idle.
 ///
 /// # Panics
-/// If `count` is zero: nothing would ever run.
+/// Panics if `count` is zero, because nothing would ever run.
 ///
 /// # Examples
 /// ```
@@ -95,7 +98,7 @@ pub fn set_max_blocking_threads(count: usize) {
         pool.dismiss()
     };
     dismissed.iter().for_each(Thread::unpark);
-    // Some that wait in the queue may have threads now.
+    // Queued jobs may get threads after the change.
     while let Some(number) = more_threads() {
         if start(number, None).is_err() {
             POOL.lock().threads -= 1;
@@ -104,7 +107,7 @@ pub fn set_max_blocking_threads(count: usize) {
     }
 }
 
-/// Counts a thread for jobs that wait, if there may be one more.
+/// Counts a new thread for queued jobs, if the limit allows one more.
 fn more_threads() -> Option<u64> {
     let mut pool = POOL.lock();
     let more = !pool.queue.is_empty() && pool.threads < pool.most;
@@ -112,30 +115,33 @@ fn more_threads() -> Option<u64> {
 }
 
 impl Pool {
-    /// Gives a job to the thread that became idle last, which is to be unparked; `None` if none is.
+    /// Gives a job to the thread that became idle last. Returns the thread, which the caller has to
+    /// unpark; `None` if no thread is idle.
     fn give(&mut self, job: *const Job) -> Option<Thread> {
         let idle = self.idle.pop()?;
-        // SAFETY: it waits in its frame until it is given a job, and does not look before it was
-        // unparked or has the lock. The handle is a clone: the frame may be gone.
+        // SAFETY: the thread waits in its frame until it is given a job, and does not look before
+        // it was unparked or has the lock. The handle is a clone, because the frame may be gone
+        // afterwards.
         unsafe {
             (*idle).job.set(job);
             Some((*idle).thread.clone())
         }
     }
 
-    /// Takes out idle threads that are too many, which are to be unparked: they end.
+    /// Takes out idle threads beyond the limit. The caller has to unpark them, and they end.
     fn dismiss(&mut self) -> Vec<Thread> {
         let too_many = self.threads.saturating_sub(self.most).min(self.idle.len());
         self.threads -= too_many;
         let dismiss = |idle: *const Idle| {
-            // SAFETY: it waits in its frame until it is given a job or dismissed, and does not look
-            // before it was unparked or has the lock. The handle is a clone: the frame may be gone.
+            // SAFETY: the thread waits in its frame until it is given a job or dismissed, and does
+            // not look before it was unparked or has the lock. The handle is a clone, because the
+            // frame may be gone afterwards.
             unsafe {
                 (*idle).dismissed.set(true);
                 (*idle).thread.clone()
             }
         };
-        // The first have been idle for longest.
+        // The first ones have been idle for longest.
         self.idle.drain(..too_many).map(dismiss).collect()
     }
 
@@ -146,10 +152,11 @@ impl Pool {
     }
 }
 
-/// Has a job run by some thread; false if there is none, and there cannot be one.
+/// Runs a job on a thread of the pool. Returns false if there is no thread, and there cannot be
+/// one.
 ///
 /// # Safety
-/// The job stays where it is until it has run, and may be run by any thread.
+/// The job stays where it is until it has run, and any thread may run it.
 pub(super) unsafe fn submit(job: *const Job) -> bool {
     let number = {
         let mut pool = POOL.lock();
@@ -169,7 +176,7 @@ pub(super) unsafe fn submit(job: *const Job) -> bool {
     }
     let mut pool = POOL.lock();
     pool.threads -= 1;
-    // One may have become idle meanwhile, and does not look at the queue any more.
+    // A thread may have become idle meanwhile, and does not look at the queue any more.
     if let Some(thread) = pool.give(job) {
         drop(pool);
         thread.unpark();
@@ -182,7 +189,7 @@ pub(super) unsafe fn submit(job: *const Job) -> bool {
     others
 }
 
-/// Says that blocking work is about to block its carrier.
+/// Reports that blocking work is about to block its carrier.
 pub(super) fn report_no_thread() {
     report::say(format_args!(
         "no thread for blocking work: it blocks its carrier; see `ulimit -u`"
@@ -194,18 +201,18 @@ fn start(number: u64, first: Option<Lent>) -> io::Result<()> {
     owned::start(name, move || work(first)).map(drop)
 }
 
-/// The life of a thread.
+/// Runs jobs until the thread has to end.
 fn work(first: Option<Lent>) {
     overflow::arm();
     let mut next = first;
     while let Some(Lent(job)) = next.or_else(wait_for_job) {
-        // SAFETY: whoever submitted it keeps it until it has run, which it does here.
+        // SAFETY: the submitter keeps the job until it has run, which happens here.
         unsafe { ((*job).run)(job) };
         next = None;
     }
 }
 
-/// The next job; `None` if the thread is to end, and is not counted any more.
+/// Waits for the next job. Returns `None` if the thread has to end, and is not counted any more.
 fn wait_for_job() -> Option<Lent> {
     let idle = Idle {
         thread: thread::current(),
@@ -234,7 +241,7 @@ fn wait_for_job() -> Option<Lent> {
             return None;
         }
         if Instant::now() >= end {
-            // Nobody has given it a job, so it is still in the list.
+            // The thread was given no job, so it is still in the list.
             pool.idle.retain(|other| !ptr::eq(*other, &raw const idle));
             pool.threads -= 1;
             return None;

@@ -1,15 +1,16 @@
-//! How often something took how long.
+//! Histograms of durations.
 
 use crate::primitive::{AtomicU64, Ordering};
 use core::fmt;
 use core::time::Duration;
 
-/// Bits of a duration that tell buckets apart, besides its order of magnitude: each is an eighth wide.
+/// Bits of a duration that select the bucket, besides its order of magnitude: a bucket is an eighth
+/// wide.
 const BITS: u32 = 3;
 const PER_DOUBLING: usize = 1 << BITS;
 const BUCKETS: usize = (64 - BITS as usize + 1) * PER_DOUBLING;
 
-/// In which bucket a number of nanoseconds is.
+/// Returns the bucket of a number of nanoseconds.
 fn bucket(nanos: u64) -> usize {
     if nanos < PER_DOUBLING as u64 {
         return nanos as usize;
@@ -18,7 +19,7 @@ fn bucket(nanos: u64) -> usize {
     (shift as usize + 1) * PER_DOUBLING + ((nanos >> shift) as usize & (PER_DOUBLING - 1))
 }
 
-/// The most nanoseconds that are in a bucket.
+/// Returns the largest number of nanoseconds in a bucket.
 fn most(bucket: usize) -> u64 {
     match bucket / PER_DOUBLING {
         0 => bucket as u64,
@@ -30,7 +31,7 @@ fn most(bucket: usize) -> u64 {
     }
 }
 
-/// Counts that one thread adds to, and anybody reads.
+/// Counts that one thread adds to, and any thread reads.
 pub(crate) struct Counts {
     buckets: [AtomicU64; BUCKETS],
     sum: AtomicU64,
@@ -53,7 +54,7 @@ impl Counts {
     }
 }
 
-/// How often something took how long. Durations are told apart to an eighth of themselves.
+/// A histogram of durations, accurate to an eighth of each duration.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Histogram {
     counts: Vec<u64>,
@@ -61,7 +62,7 @@ pub struct Histogram {
 }
 
 impl Histogram {
-    /// How often it was.
+    /// Returns how many durations were counted.
     ///
     /// # Examples
     /// ```
@@ -74,7 +75,7 @@ impl Histogram {
         self.counts.iter().sum()
     }
 
-    /// How long all of it took.
+    /// Returns the sum of all durations.
     ///
     /// # Examples
     /// ```
@@ -88,8 +89,8 @@ impl Histogram {
         Duration::from_nanos(self.sum)
     }
 
-    /// How long it took at most in a share of all times: the median for 0.5, the longest for 1.
-    /// `None` if there was nothing, or `share` is not between 0 and 1.
+    /// Returns the duration that a share of all durations does not exceed: the median for 0.5, the
+    /// longest for 1. `None` if nothing was counted, or if `share` is not between 0 and 1.
     ///
     /// # Examples
     /// ```
@@ -111,8 +112,7 @@ impl Histogram {
         })
     }
 
-    /// What was counted: the longest duration of each bucket in which there is something, and how often
-    /// it was in there.
+    /// Returns the buckets that are not empty: the longest duration of each, and its count.
     ///
     /// # Examples
     /// ```
@@ -129,14 +129,14 @@ impl Histogram {
             .map(|(bucket, count)| (Duration::from_nanos(most(bucket)), count))
     }
 
-    /// Adds what another one has counted.
+    /// Adds the counts of another histogram.
     pub(crate) fn merge(&mut self, other: &Histogram) {
         self.counts.iter_mut().zip(&other.counts).for_each(|(count, other)| *count += other);
         self.sum += other.sum;
     }
 }
 
-/// One in which nothing was counted.
+/// A histogram without counts.
 impl Default for Histogram {
     fn default() -> Self {
         Histogram { counts: vec![0; BUCKETS], sum: 0 }

@@ -1,4 +1,4 @@
-//! Counts that each carrier keeps of itself. Written by its own thread, read by anybody.
+//! Counters of each carrier. Its own thread writes them, and any thread reads them.
 
 mod histogram;
 
@@ -7,10 +7,10 @@ pub use histogram::Histogram;
 
 use crate::primitive::{AtomicU64, Ordering};
 
-/// One carrier's counts.
+/// The counters of one carrier.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    /// Fibers that were submitted by fibers of this carrier.
+    /// Fibers that fibers of this carrier have submitted.
     pub(crate) spawned: AtomicU64,
     /// Fibers that ended here.
     pub(crate) finished: AtomicU64,
@@ -18,21 +18,22 @@ pub(crate) struct Counters {
     pub(crate) stolen: AtomicU64,
     /// Times that the carrier went to sleep.
     pub(crate) slept: AtomicU64,
-    /// Dispatches, counted when the carrier looks at its other duties; and those since the last that
-    /// it counted then.
+    /// Dispatches of earlier ticks, and of the tick under way. Both are updated when the carrier
+    /// looks at its other duties.
     pub(crate) dispatched: AtomicU64,
     pub(crate) begun: AtomicU64,
     /// Deadlines that passed.
     pub(crate) expired: AtomicU64,
     /// Wakes that came from other threads.
     pub(crate) received: AtomicU64,
-    /// Started fibers that were ready, and stacks at hand, when the carrier last looked at its duties.
+    /// Started fibers that were ready when the carrier last looked at its duties, and stacks at
+    /// hand when it last went to sleep.
     pub(crate) ready: AtomicU64,
     pub(crate) stacks: AtomicU64,
 }
 
 impl Counters {
-    /// The same counts, for those who look later.
+    /// Returns a copy of the counters, for later readers.
     pub(crate) fn copy(&self) -> Counters {
         let same = |counter: &AtomicU64| AtomicU64::new(counter.load(Ordering::Relaxed));
         Counters {
@@ -49,7 +50,7 @@ impl Counters {
         }
     }
 
-    /// Begins anew, for another crew.
+    /// Sets all counters to zero, for another crew.
     pub(crate) fn reset(&self) {
         let Counters {
             spawned,
@@ -71,7 +72,8 @@ impl Counters {
     }
 }
 
-/// Adds to what is counted for users only; not at all if the build leaves that out, to be compared with.
+/// Adds to a counter that only users read. A build with `sinew_uncounted` leaves it out, for
+/// comparison.
 #[inline(always)]
 pub(crate) fn note(counter: &AtomicU64, count: u64) {
     if !cfg!(sinew_uncounted) {
@@ -79,7 +81,8 @@ pub(crate) fn note(counter: &AtomicU64, count: u64) {
     }
 }
 
-/// Sets what is counted for users only, in the same way.
+/// Sets a counter that only users read. A build with `sinew_uncounted` leaves it out, for
+/// comparison.
 #[inline(always)]
 pub(crate) fn set(counter: &AtomicU64, value: u64) {
     if !cfg!(sinew_uncounted) {
@@ -87,11 +90,11 @@ pub(crate) fn set(counter: &AtomicU64, value: u64) {
     }
 }
 
-/// Adds without an atomic read-modify-write: only the owner writes.
+/// Adds without an atomic read-modify-write, because only the owner writes.
 #[inline(always)]
 pub(crate) fn add(counter: &AtomicU64, count: u64) {
     let value = counter.load(Ordering::Relaxed) + count;
-    // ORDERING: Release, for `Crew::is_empty`: who reads an end has read the beginnings that its
-    // fiber counted before.
+    // ORDERING: Release, for the loads in `Crew::is_empty`: a thread that reads a fiber's end also
+    // sees the beginnings which that fiber counted before.
     counter.store(value, Ordering::Release);
 }

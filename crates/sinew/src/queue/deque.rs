@@ -1,25 +1,26 @@
-//! What may run on any carrier: its owner adds and takes at the newest end, everybody takes at the
+//! A work-stealing deque: its owner adds and takes at the newest end, any thread takes at the
 //! oldest.
 //!
-//! The algorithm is that of Chase and Lev, with the orderings of Lê, Pop, Cohen and Zappa Nardelli
+//! The algorithm is by Chase and Lev, with the orderings of Lê, Pop, Cohen and Zappa Nardelli
 //! ("Correct and Efficient Work-Stealing for Weak Memory Models"). An index counts all items ever
-//! added; the item of index i is in slot i modulo the capacity.
+//! added. The item of index i is in slot i modulo the capacity.
 //!
-//! Guarantee: what was pushed is returned exactly once, to the owner or to one thief.
+//! Guarantee: a pushed item is returned exactly once, to the owner or to one thief.
 //!
-//! A buffer that was outgrown stays as long as the deque: a thief may still read a slot of it, and
-//! then fails to claim what it read. Buffers double, so what stays is less than what is used.
+//! A buffer that was outgrown stays as long as the deque, because a thief may still read a slot of
+//! it. That thief then fails to claim the item. Buffers double, so the old buffers together are
+//! smaller than the current one.
 
 use crate::primitive::{AtomicPtr, AtomicUsize, Ordering, fence, store_then_fence};
 use core::cell::UnsafeCell;
 use core::ptr;
 
-/// What trying to take the oldest item gave.
+/// The result of trying to take the oldest item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Steal<T> {
     Taken(*const T),
     Empty,
-    /// Somebody else was faster; there may be more.
+    /// Another thread was faster. There may be more items.
     Lost,
 }
 
@@ -43,19 +44,19 @@ impl<T> Buffer<T> {
 
 /// The deque; see the page of this module.
 pub(crate) struct Deque<T> {
-    /// Index of the oldest item. Only grows.
+    /// Index of the oldest item. It only grows.
     top: AtomicUsize,
     /// One past the index of the newest item. Written by the owner.
     bottom: AtomicUsize,
     buffer: AtomicPtr<Buffer<T>>,
-    /// Every buffer that was ever used, the current one last. The owner's.
+    /// Every buffer that was ever used, the current one last. Only the owner uses this list.
     buffers: UnsafeCell<Vec<*mut Buffer<T>>>,
 }
 
-// SAFETY: pointers are all that is moved; who may use what they lead to is up to the users. The
-// list of buffers is used by the owner alone, as the unsafe functions ask.
+// SAFETY: the deque only moves pointers; its users decide which thread may use an item. Only the
+// owner uses the list of buffers, as the unsafe functions require.
 unsafe impl<T> Sync for Deque<T> {}
-// SAFETY: the same.
+// SAFETY: the deque only moves pointers, as for `Sync`.
 unsafe impl<T> Send for Deque<T> {}
 
 impl<T> Deque<T> {
@@ -69,7 +70,8 @@ impl<T> Deque<T> {
         }
     }
 
-    /// How many items there are, as far as a look tells; exact for the owner, but for thieves.
+    /// Returns the number of items at some moment. The owner's own pushes and pops are always
+    /// included; thieves may change the number meanwhile.
     #[inline(always)]
     pub(crate) fn len(&self) -> usize {
         let bottom = self.bottom.load(Ordering::SeqCst);
@@ -78,19 +80,20 @@ impl<T> Deque<T> {
             * usize::from((bottom.wrapping_sub(top) as isize) > 0)
     }
 
-    /// The index that the next pushed item gets: changes with every push and pop of the owner.
+    /// Returns the index of the next pushed item. It changes with every push and pop of the owner.
     pub(crate) fn mark(&self) -> usize {
         self.bottom.load(Ordering::Relaxed)
     }
 
-    /// Adds `item` as the newest; returns how many there were.
+    /// Adds `item` as the newest. Returns how many items there were before.
     ///
     /// # Safety
     /// The caller is the owner.
     #[inline(always)]
     pub(crate) unsafe fn push(&self, item: *const T) -> usize {
         let bottom = self.bottom.load(Ordering::Relaxed);
-        // ORDERING: Acquire: a slot is reused after the thief that read it has claimed it.
+        // ORDERING: Acquire: a slot is reused only after the thief that read it has claimed the
+        // item; pairs with the exchange in `steal`.
         let top = self.top.load(Ordering::Acquire);
         // SAFETY: the current buffer is alive; only the owner replaces it.
         let mut buffer = unsafe { &*self.buffer.load(Ordering::Relaxed) };
@@ -121,7 +124,7 @@ impl<T> Deque<T> {
         unsafe { (*self.buffers.get()).push(new) };
         // ORDERING: Release publishes the copies; pairs with the Acquire in `steal`.
         self.buffer.store(new, Ordering::Release);
-        // SAFETY: just made, and kept.
+        // SAFETY: just made, and kept in `buffers`.
         unsafe { &*new }
     }
 
@@ -134,11 +137,11 @@ impl<T> Deque<T> {
         let newest = self.bottom.load(Ordering::Relaxed).wrapping_sub(1);
         // SAFETY: the current buffer is alive; only the owner replaces it.
         let buffer = unsafe { &*self.buffer.load(Ordering::Relaxed) };
-        // What was taken may still be in its slot: then there is nothing to pop.
+        // An item that was taken may still be in its slot. Then there is nothing to pop.
         if !ptr::eq(buffer.slot(newest).load(Ordering::Relaxed), item) {
             return false;
         }
-        // SAFETY: as the caller promised. Only the owner adds, so this is the same item.
+        // SAFETY: the caller is the owner. Only the owner adds items, so `pop` takes this one.
         unsafe { self.pop(thieves).is_some() }
     }
 
@@ -160,7 +163,8 @@ impl<T> Deque<T> {
             let buffer = unsafe { &*self.buffer.load(Ordering::Relaxed) };
             return Some(buffer.slot(newest).load(Ordering::Relaxed));
         }
-        // ORDERING: a thief that took a later look at `top` sees this store, or we see its claim.
+        // ORDERING: either a thief that looks at `top` later sees this store, or we see the thief's
+        // claim; pairs with the fence in `steal`.
         store_then_fence(&self.bottom, newest);
         let top = self.top.load(Ordering::SeqCst);
         let left = newest.wrapping_sub(top) as isize;
@@ -175,7 +179,7 @@ impl<T> Deque<T> {
         if left > 0 {
             return Some(item);
         }
-        // The last one: whoever moves `top` has it.
+        // The last item: the thread that moves `top` has it.
         let won = self
             .top
             .compare_exchange(top, top.wrapping_add(1), Ordering::SeqCst, Ordering::Relaxed)
@@ -200,8 +204,8 @@ impl<T> Deque<T> {
         Some(buffer.slot(top).load(Ordering::Relaxed))
     }
 
-    /// The oldest items, as far as a look tells: thieves may have them, and whoever they belong to then may be done
-    /// with them. Null where there is none.
+    /// Returns the oldest items, as far as a look tells, with nulls for missing ones. Thieves may
+    /// have taken them, and may be done with them.
     ///
     /// # Safety
     /// The caller is the owner.
@@ -220,20 +224,22 @@ impl<T> Deque<T> {
         })
     }
 
-    /// Takes the oldest item. Anybody may.
+    /// Takes the oldest item. Any thread may call this.
     pub(crate) fn steal(&self) -> Steal<T> {
         let top = self.top.load(Ordering::SeqCst);
-        // ORDERING: the look at `bottom` comes after that at `top`: see `pop`.
+        // ORDERING: SeqCst fence: `bottom` is read after `top`; pairs with `store_then_fence` in
+        // `pop`.
         fence(Ordering::SeqCst);
         let bottom = self.bottom.load(Ordering::SeqCst);
         if (bottom.wrapping_sub(top) as isize) <= 0 {
             return Steal::Empty;
         }
-        // ORDERING: Acquire: the copies that `grow` made.
-        // SAFETY: no buffer is freed while thieves are about.
+        // ORDERING: Acquire: the copies that `grow` made; pairs with its Release.
+        // SAFETY: no buffer is freed before the deque, which is borrowed.
         let buffer = unsafe { &*self.buffer.load(Ordering::Acquire) };
         let item = buffer.slot(top).load(Ordering::Relaxed);
-        // Whether what was read is what the index stood for, this decides.
+        // This exchange decides whether the slot still held the item of index `top` when it was
+        // read.
         match self.top.compare_exchange(
             top,
             top.wrapping_add(1),
@@ -249,7 +255,7 @@ impl<T> Deque<T> {
 impl<T> Drop for Deque<T> {
     fn drop(&mut self) {
         for buffer in self.buffers.get_mut().drain(..) {
-            // SAFETY: made by `Box::into_raw`, and nobody is left to use it.
+            // SAFETY: made by `Box::into_raw`, and no thread uses the deque any more.
             drop(unsafe { Box::from_raw(buffer) });
         }
     }

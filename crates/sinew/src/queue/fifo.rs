@@ -1,4 +1,4 @@
-//! First in, first out, for one thread.
+//! A first-in, first-out list for one thread.
 
 use super::Linked;
 use crate::primitive::Ordering;
@@ -27,7 +27,7 @@ impl<T: Linked> Fifo<T> {
         self.len.get() == 0
     }
 
-    /// Appends.
+    /// Appends `item`.
     ///
     /// # Safety
     /// `item` is alive until it is popped, and its link is in no queue.
@@ -37,22 +37,23 @@ impl<T: Linked> Fifo<T> {
         if self.len.replace(self.len.get() + 1) == 0 {
             self.head.set(item);
         } else {
-            // SAFETY: what is in the list is alive.
+            // SAFETY: items in the list are alive.
             unsafe { (*tail).link().store(item.cast_mut(), Ordering::Relaxed) };
         }
     }
 
-    /// Appends `item` and takes the oldest.
+    /// Appends `item`, and takes the oldest item.
     ///
     /// # Safety
     /// As for `push`; the list is not empty.
     #[inline(always)]
     pub(crate) unsafe fn rotate(&self, item: *const T) -> *const T {
         debug_assert!(!self.is_empty());
-        // The length stays: one store less to wait for.
+        // The length stays the same, which saves a store.
         let head = self.head.get();
         let tail = self.tail.replace(item);
-        // SAFETY: what is in the list is alive. If there was one only, its link is that of the head.
+        // SAFETY: items in the list are alive. If there was only one, `tail` is `head`, so its link
+        // was just set.
         unsafe {
             (*tail).link().store(item.cast_mut(), Ordering::Relaxed);
             self.head.set((*head).link().load(Ordering::Relaxed));
@@ -60,7 +61,7 @@ impl<T: Linked> Fifo<T> {
         head
     }
 
-    /// Takes the oldest.
+    /// Takes the oldest item.
     #[inline(always)]
     pub(crate) fn pop(&self) -> Option<*const T> {
         let len = self.len.get();
@@ -69,18 +70,19 @@ impl<T: Linked> Fifo<T> {
         }
         self.len.set(len - 1);
         let head = self.head.get();
-        // SAFETY: what is in the list is alive. The link of the last one is stale, and not used.
+        // SAFETY: items in the list are alive. The link of the last item is stale, but `head` is
+        // not used when the list is empty.
         self.head.set(unsafe { (*head).link().load(Ordering::Relaxed) });
         Some(head)
     }
 
-    /// The oldest, of a list that is not empty.
+    /// Returns the oldest item of a list that is not empty.
     #[inline(always)]
     pub(crate) fn first(&self) -> *const T {
         self.head.get()
     }
 
-    /// The one that `pop` would return.
+    /// Returns the item that `pop` would take.
     #[inline(always)]
     pub(crate) fn peek(&self) -> Option<*const T> {
         (self.len.get() > 0).then(|| self.head.get())

@@ -2,12 +2,12 @@
 //!
 //! # Protocol
 //!
-//! One word, the head of a list to which anybody pushes and from which the owner takes everything
-//! at once. An empty list is 0, or `PARKED` if the owner sleeps or is about to. Whoever pushes over
-//! the mark removes it in the same step, so exactly one pusher learns that it must ring the
-//! owner's bell, and only if the owner needs it.
+//! The inbox is one word, the head of a list. Any thread pushes to the list, and the owner takes
+//! everything at once. An empty list is 0, or `PARKED` if the owner sleeps or is about to. A pusher
+//! that finds the mark removes it in the same step. So exactly one pusher learns that it must ring
+//! the owner's bell, and only if the owner needs it.
 //!
-//! The owner marks the list by a compare-exchange from 0. If it fails, there is something to do.
+//! The owner marks the list by a compare-exchange from 0. If that fails, there is something to do.
 //! If it succeeds, every later push finds the mark: no push goes unnoticed.
 
 use super::Linked;
@@ -16,16 +16,16 @@ use core::marker::PhantomData;
 use core::ptr;
 
 const PARKED: usize = 0b01;
-/// Tells a message from a fiber that is ready. What is pointed to is aligned to more.
+/// The tag of a message. A ready fiber has no tag. Items are aligned to more than the tags.
 const MESSAGE: usize = 0b10;
 const TAGS: usize = PARKED | MESSAGE;
 
-/// What somebody put into an inbox.
+/// An entry of an inbox.
 #[derive(Debug)]
 pub(crate) enum Entry<T> {
-    /// It is ready to run.
+    /// The item is ready to run.
     Ready(*const T),
-    /// Somebody wants something of it; it may be anywhere.
+    /// There is a message for the item, which may be in any queue or none.
     Message(*const T),
 }
 
@@ -56,12 +56,12 @@ impl<T> Entry<T> {
 
 impl<T: Linked> Entry<T> {
     /// # Safety
-    /// What is pointed to is alive.
+    /// The item is alive.
     unsafe fn link<'a>(self) -> &'a crate::primitive::AtomicPtr<T>
     where
         T: 'a,
     {
-        // SAFETY: as the caller promised.
+        // SAFETY: the item is alive, as the caller ensures.
         unsafe {
             match self {
                 Entry::Ready(item) => (*item).link(),
@@ -77,9 +77,9 @@ pub(crate) struct Inbox<T> {
     kind: PhantomData<*const T>,
 }
 
-// SAFETY: pointers are all that is moved; who may use what they lead to is up to the users.
+// SAFETY: the inbox only moves pointers; its users decide which thread may use an item.
 unsafe impl<T> Sync for Inbox<T> {}
-// SAFETY: the same.
+// SAFETY: the inbox only moves pointers, as for `Sync`.
 unsafe impl<T> Send for Inbox<T> {}
 
 impl<T: Linked> Inbox<T> {
@@ -87,19 +87,19 @@ impl<T: Linked> Inbox<T> {
         Inbox { head: AtomicUsize::new(0), kind: PhantomData }
     }
 
-    /// Adds `entry`; true if the owner was parked and the caller must wake it.
+    /// Adds `entry`. Returns true if the owner was parked and the caller must wake it.
     ///
     /// # Safety
-    /// What `entry` points to is alive until it is taken out, and the link that it uses is free.
+    /// The item of `entry` is alive until it is taken out, and the link that it uses is free.
     #[inline]
     #[must_use]
     pub(crate) unsafe fn push(&self, entry: Entry<T>) -> bool {
         let word = entry.encode();
-        // SAFETY: alive, as the caller promised.
+        // SAFETY: the item is alive, as the caller ensures.
         let link = unsafe { entry.link() };
         let mut head = self.head.load(Ordering::Relaxed);
         loop {
-            // The mark is no part of the list.
+            // The mark is not a part of the list.
             let rest = if head == PARKED { 0 } else { head };
             link.store(ptr::with_exposed_provenance_mut(rest), Ordering::Relaxed);
             // ORDERING: Release publishes the entry and its link; pairs with the Acquire in `take`.
@@ -111,20 +111,20 @@ impl<T: Linked> Inbox<T> {
         }
     }
 
-    /// Whether there is nothing to take, as far as a look tells.
+    /// Whether there was nothing to take at the moment of the look.
     #[inline(always)]
     pub(crate) fn is_empty(&self) -> bool {
         self.head.load(Ordering::Relaxed) <= PARKED
     }
 
-    /// Takes everything, oldest first. Removes the mark. Only the owner calls this.
+    /// Takes everything, the oldest first, and removes the mark. Only the owner calls this.
     pub(crate) fn take(&self, mut each: impl FnMut(Entry<T>)) {
-        // ORDERING: Acquire: what the pushers wrote before; pairs with the Release in `push`.
+        // ORDERING: Acquire: the pushers' earlier writes; pairs with the Release in `push`.
         let mut newest = self.head.swap(0, Ordering::Acquire);
-        // Turn the list round, then walk it.
+        // Reverse the list, then walk it.
         let mut oldest = 0;
         while let Some(entry) = Entry::<T>::decode(newest) {
-            // SAFETY: what is in the list is alive, and ours now.
+            // SAFETY: items in the list are alive, and belong to this thread since the swap.
             let link = unsafe { entry.link() };
             let rest = link.load(Ordering::Relaxed).addr();
             link.store(ptr::with_exposed_provenance_mut(oldest), Ordering::Relaxed);
@@ -132,19 +132,23 @@ impl<T: Linked> Inbox<T> {
             newest = rest;
         }
         while let Some(entry) = Entry::<T>::decode(oldest) {
-            // SAFETY: the same. Read before `each` uses the link for something else.
+            // SAFETY: items in the list are alive. The link is read before `each` can use it for
+            // something else.
             oldest = unsafe { entry.link() }.load(Ordering::Relaxed).addr();
             each(entry);
         }
     }
 
-    /// Marks the empty list: the owner is about to sleep. False if there is something to do.
+    /// Marks the empty list, because the owner is about to sleep. Returns false if there is
+    /// something to do.
     pub(crate) fn park(&self) -> bool {
-        // ORDERING: SeqCst, for the idle protocol: what its final look reads is read after this.
+        // ORDERING: SeqCst, for the idle protocol: the owner's final look reads everything after
+        // this.
         self.head.compare_exchange(0, PARKED, Ordering::SeqCst, Ordering::Relaxed).is_ok()
     }
 
-    /// Removes the mark. True for one caller, who must wake the owner unless it is the owner.
+    /// Removes the mark. Returns true for one caller, which must wake the owner unless it is the
+    /// owner.
     pub(crate) fn unpark(&self) -> bool {
         self.head.compare_exchange(PARKED, 0, Ordering::SeqCst, Ordering::Relaxed).is_ok()
     }

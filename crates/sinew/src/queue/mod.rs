@@ -1,14 +1,14 @@
-//! Where a fiber that could run waits for its turn.
+//! Queues of fibers that could run, and timers.
 //!
 //! | queue | filled by | emptied by | holds |
 //! | --- | --- | --- | --- |
 //! | [`Fifo`] | its carrier | its carrier | started fibers of this carrier; no atomics |
-//! | [`Deque`] | its carrier | its carrier, and any that has nothing to do | what may run anywhere |
-//! | [`Inbox`] | anybody | its carrier, all at once | wakes from elsewhere, and messages |
+//! | [`Deque`] | its carrier | its carrier, and any idle carrier | fibers that may run anywhere |
+//! | [`Inbox`] | any thread | its carrier, all at once | wakes from elsewhere, and messages |
 //! | [`Timers`] | under a lock | under a lock | fibers with a deadline |
-//! | [`Recent`] | its carrier | nobody | no fibers, but what is recorded of them |
+//! | [`Recent`] | its carrier | never | no fibers, but records of them |
 //!
-//! Nothing here knows what a fiber is: a queue moves pointers to what has a [`Linked`] word.
+//! No queue knows what a fiber is: it moves pointers to items with a [`Linked`] word.
 //!
 //! Next: `carrier`, which decides where to look first.
 
@@ -26,13 +26,13 @@ pub(crate) use timers::{Timed, Timers, low_bits};
 
 use crate::primitive::AtomicPtr;
 
-/// What can be in a queue.
+/// An item that can be in a queue.
 ///
 /// # Safety
-/// Each link is in one queue at a time, and what it is in lives until it is taken out.
+/// Each link is in one queue at a time, and the item lives until it is taken out.
 pub(crate) unsafe trait Linked: Sized {
     /// The link for [`Fifo`] and [`Inbox`].
     fn link(&self) -> &AtomicPtr<Self>;
-    /// The link by which it is in an [`Inbox`] as a message, at the same time.
+    /// The link by which the item can be in an [`Inbox`] as a message, at the same time.
     fn message_link(&self) -> &AtomicPtr<Self>;
 }

@@ -1,12 +1,12 @@
-//! The last so many records that one thread has made, for anybody to read meanwhile.
+//! A ring of the last records of one thread, which any thread can read meanwhile.
 //!
-//! The writer never waits: what nobody has read in time is overwritten. It says which record it begins
-//! before it writes, and which it has ended after: a reader takes what has ended, and then looks what has
-//! begun. A record whose place was begun anew is thrown away.
+//! The writer never waits, and overwrites records that were not read in time. It counts a record as
+//! begun before it writes, and as ended afterwards. A reader copies the ended records, and then
+//! looks which ones have begun. It drops every copy with a place that was begun anew.
 
 use crate::primitive::{AtomicU64, Ordering, fence};
 
-/// Records of `WORDS` numbers each.
+/// A ring of records of `WORDS` numbers each.
 pub(crate) struct Recent<const WORDS: usize> {
     places: Box<[[AtomicU64; WORDS]]>,
     /// How many records were begun, and how many ended.
@@ -15,7 +15,7 @@ pub(crate) struct Recent<const WORDS: usize> {
 }
 
 impl<const WORDS: usize> Recent<WORDS> {
-    /// Room for at least one record. `None` if there is no memory for so many.
+    /// Makes room for `count` records, at least one. Returns `None` if there is no memory.
     pub(crate) fn new(count: usize) -> Option<Recent<WORDS>> {
         let mut places = Vec::new();
         places.try_reserve_exact(count.max(1)).ok()?;
@@ -32,24 +32,24 @@ impl<const WORDS: usize> Recent<WORDS> {
     pub(crate) fn push(&self, record: [u64; WORDS]) {
         let number = self.begun.load(Ordering::Relaxed);
         self.begun.store(number + 1, Ordering::Relaxed);
-        // ORDERING: Release fence: whoever has read something of this record finds it begun; pairs with
-        // the Acquire fence in `read`.
+        // ORDERING: Release fence: a reader that has read a word of this record finds it begun;
+        // pairs with the Acquire fence in `read`.
         fence(Ordering::Release);
         for (word, value) in self.place(number).iter().zip(record) {
             word.store(value, Ordering::Relaxed);
         }
-        // ORDERING: Release: the record; pairs with the Acquire in `read`.
+        // ORDERING: Release publishes the record; pairs with the Acquire in `read`.
         self.ended.store(number + 1, Ordering::Release);
     }
 
-    /// How many records were overwritten by now.
+    /// Returns how many records were overwritten.
     pub(crate) fn lost(&self) -> u64 {
         self.ended.load(Ordering::Relaxed).saturating_sub(self.places.len() as u64)
     }
 
-    /// What is left of the records from number `from` on, each with its number.
+    /// Returns the remaining records from number `from` on, each with its number.
     pub(crate) fn read(&self, from: u64) -> Vec<(u64, [u64; WORDS])> {
-        // ORDERING: Acquire; pairs with the Release in `push`.
+        // ORDERING: Acquire: the ended records; pairs with the Release in `push`.
         let ended = self.ended.load(Ordering::Acquire);
         let room = self.places.len() as u64;
         let mut records: Vec<_> = (from.max(ended.saturating_sub(room))..ended)
@@ -57,7 +57,8 @@ impl<const WORDS: usize> Recent<WORDS> {
                 (number, self.place(number).each_ref().map(|word| word.load(Ordering::Relaxed)))
             })
             .collect();
-        // ORDERING: Acquire fence; pairs with the Release fence in `push`.
+        // ORDERING: Acquire fence: `begun` is read after the records; pairs with the Release fence
+        // in `push`.
         fence(Ordering::Acquire);
         let begun = self.begun.load(Ordering::Relaxed);
         records.retain(|(number, _)| begun <= number + room);
@@ -84,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn a_ring_that_does_not_fit_memory_is_refused() {
         assert!(Recent::<8>::new(usize::MAX / 64).is_none());
         assert!(Recent::<8>::new(usize::MAX).is_none());
     }

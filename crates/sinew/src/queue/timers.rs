@@ -1,29 +1,29 @@
-//! Deadlines: a heap with four children a node, from which nobody is taken out early.
+//! Deadlines: a heap with four children a node, from which no entry is removed early.
 //!
-//! A wait that ends before its deadline leaves its entry behind and only counts it as *stale*. A
-//! stale entry is told by the number of its wait, and dropped when its time comes; when more than
-//! half of the heap is stale, all of it is swept at once. So leaving costs an addition, however
-//! many timers there are, and no entry has to know its place: moving entries touches the heap alone,
-//! not the fibers, which lie all over the memory.
+//! A wait that ends before its deadline leaves its entry behind, and only counts it as *stale*. The
+//! number of its wait identifies a stale entry, which is dropped when its time comes. When more
+//! than half of the heap is stale, all of it is swept at once. So leaving costs one addition,
+//! however many timers there are. No entry has to know its place: moving entries touches only the
+//! heap, and not the fibers, which lie all over the memory.
 //!
-//! An entry keeps the low bits of the number of its wait, beside the pointer. A wait that is a
-//! multiple of 2^22 waits later could be taken for it; it is then woken too early, and everybody
-//! who waits with a deadline looks at the clock when woken.
+//! An entry keeps the low bits of the number of its wait, beside the pointer. A wait that comes a
+//! multiple of 2^22 waits later could be mistaken for it, and is then woken too early. Every waiter
+//! with a deadline looks at the clock when it is woken.
 
 use crate::primitive::prefetch;
 
-/// What can have a deadline.
+/// An item that can have a deadline.
 pub(crate) trait Timed {
-    /// Low bits of the number of the wait under way; `None` if it does not wait.
+    /// Returns the low bits of the number of the wait under way; `None` if the item does not wait.
     fn wait_number(&self) -> Option<u32>;
 }
 
-/// Bits of the number of a wait that an entry has room for.
+/// Bits of a wait's number that an entry has room for.
 const NUMBER_BITS: u32 = 22;
 /// Pointers are aligned to 64 bytes, and have 48 bits.
 const POINTER_SHIFT: u32 = 6;
 
-/// The bits of the number of a wait that are compared.
+/// Returns the bits of a wait's number that are compared.
 pub(crate) fn low_bits(number: u64) -> u32 {
     (number & ((1 << NUMBER_BITS) - 1)) as u32
 }
@@ -60,21 +60,21 @@ impl<T: Timed> Entry<T> {
     }
 
     /// # Safety
-    /// What is pointed to is never unmapped.
+    /// The item is never unmapped.
     unsafe fn is_live(&self) -> bool {
-        // SAFETY: as the caller promised.
+        // SAFETY: the item is never unmapped, as the caller ensures.
         unsafe { (*self.item()).wait_number() == Some(self.number()) }
     }
 }
 
-/// The heap. What was ever in it is never unmapped.
+/// The heap. Its items are never unmapped.
 pub(crate) struct Timers<T> {
     entries: Vec<Entry<T>>,
-    /// Entries whose waits have ended, as far as is known: one may be popped before it is counted.
+    /// Number of stale entries, as far as is known: an entry may be popped before it is counted.
     stale: isize,
 }
 
-// SAFETY: pointers are all that is kept; who may use what they lead to is up to the users.
+// SAFETY: the heap only keeps pointers; its users decide which thread may use an item.
 unsafe impl<T> Send for Timers<T> {}
 
 const ARITY: usize = 4;
@@ -86,17 +86,17 @@ impl<T: Timed> Timers<T> {
         Timers { entries: Vec::new(), stale: 0 }
     }
 
-    /// The earliest deadline, of an entry that may be stale.
+    /// Returns the earliest deadline. Its entry may be stale.
     #[inline]
     pub(crate) fn earliest(&self) -> Option<u64> {
         self.entries.first().map(|entry| entry.deadline)
     }
 
-    /// The earliest deadline of one that still waits.
+    /// Returns the earliest deadline of an item that still waits.
     pub(crate) fn earliest_live(&mut self) -> Option<u64> {
         loop {
             let first = *self.entries.first()?;
-            // SAFETY: what was inserted is never unmapped.
+            // SAFETY: inserted items are never unmapped.
             if unsafe { first.is_live() } {
                 return Some(first.deadline);
             }
@@ -105,12 +105,12 @@ impl<T: Timed> Timers<T> {
         }
     }
 
-    /// How many entries there are, stale ones included.
+    /// Returns the number of entries, stale ones included.
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Every item that has a deadline, the number of the wait that this is for, and the deadline.
+    /// Returns every entry: the item, the number of its wait, and the deadline.
     pub(crate) fn all(&self) -> impl Iterator<Item = (*const T, u32, u64)> {
         self.entries.iter().map(|entry| (entry.item(), entry.number(), entry.deadline))
     }
@@ -124,7 +124,7 @@ impl<T: Timed> Timers<T> {
         self.rise(self.entries.len() - 1);
     }
 
-    /// Counts one whose wait has ended before its deadline.
+    /// Counts an entry as stale: its wait has ended before its deadline.
     pub(crate) fn leave(&mut self) {
         self.stale += 1;
         if self.stale > FEW && self.stale as usize > self.entries.len() / 2 {
@@ -132,7 +132,7 @@ impl<T: Timed> Timers<T> {
         }
     }
 
-    /// Takes out the earliest whose deadline is not after `now` and which still waits.
+    /// Takes out the earliest entry with a deadline not after `now` whose item still waits.
     pub(crate) fn pop_expired(&mut self, now: u64) -> Option<(u64, *const T)> {
         loop {
             let first = *self.entries.first()?;
@@ -140,11 +140,11 @@ impl<T: Timed> Timers<T> {
                 return None;
             }
             self.take_first();
-            // One of these is the next but one: what it points to is far away.
+            // One of these entries comes after the next. Its item is probably not in the cache.
             for near in self.entries.iter().take(1 + ARITY) {
                 prefetch(near.item().cast());
             }
-            // SAFETY: what was inserted is never unmapped.
+            // SAFETY: inserted items are never unmapped.
             if unsafe { first.is_live() } {
                 return Some((first.deadline, first.item()));
             }
@@ -166,10 +166,10 @@ impl<T: Timed> Timers<T> {
     /// Drops all stale entries.
     #[cold]
     fn sweep(&mut self) {
-        // SAFETY: what was inserted is never unmapped.
+        // SAFETY: inserted items are never unmapped.
         self.entries.retain(|entry| unsafe { entry.is_live() });
-        // One that is about to be counted was dropped as well: its count will be one too many, and
-        // the next sweep a little early.
+        // An entry that is about to be counted as stale was dropped as well. The count will be one
+        // too high, and the next sweep a little early.
         self.stale = 0;
         for place in (0..self.entries.len().div_ceil(ARITY)).rev() {
             self.sink(place);
@@ -177,7 +177,7 @@ impl<T: Timed> Timers<T> {
         self.shrink();
     }
 
-    /// What a burst needed is not kept for ever.
+    /// Gives memory back that only a burst needed.
     fn shrink(&mut self) {
         if self.entries.capacity() > 1024 && self.entries.len() < self.entries.capacity() / 8 {
             self.entries.shrink_to(self.entries.capacity() / 2);

@@ -1,15 +1,15 @@
 //! Writes that never wait for a reader.
 //!
-//! The descriptor's mode stays as it is: other processes may have the open file, too, and would be surprised by
-//! one that does not block.
+//! The mode of the descriptor stays as it is: other processes may share the open file, and would
+//! not expect it to be non-blocking.
 
 use std::io;
 use std::os::fd::RawFd;
 
-/// Writes as much as fits now and returns the number of bytes.
+/// Writes as many bytes as fit at this moment, and returns their number.
 ///
 /// # Errors
-/// `WouldBlock` if nothing fits.
+/// Fails with `WouldBlock` if nothing fits.
 pub(super) fn write(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
     #[cfg(target_os = "linux")]
     return linux::write(fd, bytes);
@@ -17,27 +17,27 @@ pub(super) fn write(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
     write_if_ready(fd, bytes)
 }
 
-/// Writes to whatever the descriptor is, and waits if that does.
+/// Writes in the mode that the descriptor has, and waits if that mode does.
 pub(super) fn write_plainly(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
-    // SAFETY: the pointer and the length are those of `bytes`.
+    // SAFETY: the pointer and the length come from `bytes`.
     count(unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) })
 }
 
-/// Waits for as long as it takes until something can be written to the descriptor, or an error is due.
+/// Waits until the descriptor is writable, or an error is due. There is no time limit.
 pub(super) fn wait_writable(fd: RawFd) {
     is_writable(fd, -1);
 }
 
 fn is_writable(fd: RawFd, timeout_ms: i32) -> bool {
     let mut poll = libc::pollfd { fd, events: libc::POLLOUT, revents: 0 };
-    // SAFETY: one valid entry.
+    // SAFETY: there is one valid entry.
     unsafe { libc::poll(&raw mut poll, 1, timeout_ms) == 1 }
 }
 
 /// Writes if the kernel says that there is room, at most as much as a pipe then has room for.
 ///
-/// Another process that writes to the same pipe may take the room in between, and a terminal may have less. The
-/// write waits for the reader then.
+/// Another process that writes to the same pipe may take the room in between, and a terminal may
+/// have less. Then the write waits for the reader.
 fn write_if_ready(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
     match is_writable(fd, 0) {
         true => write_plainly(fd, &bytes[..bytes.len().min(libc::PIPE_BUF)]),
@@ -58,8 +58,9 @@ mod linux {
 
     pub(super) fn write(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
         let part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-        // The offset -1, in two halves, means the position of the file. Each argument has the width that `syscall` reads.
-        // SAFETY: one valid entry, which the kernel only reads.
+        // The offset -1, in two halves, means the position of the file. Each argument has the width
+        // that `syscall` reads.
+        // SAFETY: there is one valid entry, which the kernel only reads.
         let written = unsafe {
             libc::syscall(
                 libc::SYS_pwritev2,
@@ -72,13 +73,14 @@ mod linux {
             )
         };
         match count(written as libc::ssize_t) {
-            // Pipes and sockets can do it. What cannot says so.
+            // Pipes and sockets support the call. Other kinds refuse it.
             Err(error) if is_unsupported(&error) => write_by_kind(fd, bytes),
             result => result,
         }
     }
 
-    /// Also from a kernel or a filter of system calls that does not know the call.
+    /// Whether an error means that the descriptor's kind, the kernel, or a filter of system calls
+    /// does not support the call.
     fn is_unsupported(error: &io::Error) -> bool {
         let code = error.raw_os_error();
         [libc::EOPNOTSUPP, libc::ENOSYS, libc::EPERM, libc::EINVAL]
@@ -88,9 +90,9 @@ mod linux {
 
     fn write_by_kind(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
         match kind(fd)? {
-            // No reader is waited for.
+            // Such a write waits for no reader.
             libc::S_IFREG | libc::S_IFBLK => write_plainly(fd, bytes),
-            // SAFETY: the pointer and the length are those of `bytes`.
+            // SAFETY: the pointer and the length come from `bytes`.
             libc::S_IFSOCK => count(unsafe {
                 let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
                 libc::send(fd, bytes.as_ptr().cast(), bytes.len(), flags)
@@ -104,7 +106,7 @@ mod linux {
 
     fn kind(fd: RawFd) -> io::Result<libc::mode_t> {
         let mut stat = MaybeUninit::<libc::stat>::uninit();
-        // SAFETY: there is room for what the kernel writes.
+        // SAFETY: there is room for a `stat`.
         match unsafe { libc::fstat(fd, stat.as_mut_ptr()) } {
             // SAFETY: the call has succeeded, so all of it is written.
             0 => Ok(unsafe { stat.assume_init() }.st_mode & libc::S_IFMT),
@@ -112,17 +114,17 @@ mod linux {
         }
     }
 
-    /// The pipe or terminal once more, with a mode of its own.
+    /// Opens the pipe or terminal once more, in a mode of its own.
     fn reopen(fd: RawFd) -> io::Result<OwnedFd> {
         use std::io::Write as _;
         let mut path = [0_u8; 32];
-        // The rest of the array ends the string.
+        // The rest of the array, which is zero, ends the string.
         write!(&mut path[..31], "/proc/self/fd/{fd}")?;
         let flags = libc::O_WRONLY | libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC;
-        // SAFETY: a string that ends in zero.
+        // SAFETY: the string ends in zero.
         match unsafe { libc::open(path.as_ptr().cast(), flags) } {
             ..0 => Err(io::Error::last_os_error()),
-            // SAFETY: a descriptor that was just opened and has no other owner.
+            // SAFETY: the descriptor is new, and nothing else owns it.
             again => Ok(unsafe { OwnedFd::from_raw_fd(again) }),
         }
     }

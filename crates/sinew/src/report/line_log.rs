@@ -1,11 +1,12 @@
 //! Lines for a reader that may be slow or gone.
 //!
-//! The caller writes its line itself if it fits the pipe, file or terminal at once, so nothing is lost when the
-//! process ends right after. If it does not fit, the line goes to a bounded queue, and a thread writes it when
-//! the reader comes round to it. If the queue is full as well, the line is dropped and counted.
+//! The caller writes its line itself if the line fits the pipe, file or terminal at once, so
+//! nothing is lost when the process ends right after. If the line does not fit, it goes to a
+//! bounded queue, and a thread writes it when the reader has made room. If the queue is full as
+//! well, the line is dropped and counted.
 //!
-//! Guarantees: `write_line` never waits for a reader. Accepted lines are written whole and in order. At most one
-//! thread writes at a time.
+//! Guarantees: `write_line` never waits for a reader. Accepted lines are written whole and in
+//! order. At most one thread writes at a time.
 
 use super::at_once;
 use std::fmt;
@@ -14,15 +15,17 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// A log that never waits for its reader, such as standard output that a pipe leads to another program.
+/// A log that never waits for its reader, for example a program that reads standard output through
+/// a pipe.
 ///
-/// `println!` waits when the pipe is full, and so does the carrier with all its fibers. A line for this log is
-/// written at once if there is room; otherwise a thread writes it later, and the caller goes on. Lines that do not
-/// even fit the queue of 4 MiB in front of that thread are dropped: [`dropped`](Self::dropped) counts them, and a
-/// line in the log says how many when the reader has caught up.
+/// `println!` waits when the pipe is full, and so does the carrier with all its fibers. A line for
+/// this log is written at once if there is room. Otherwise a thread writes it later, and the caller
+/// goes on. A line that does not fit the queue of 4 MiB in front of that thread is dropped.
+/// [`dropped`](Self::dropped) counts dropped lines, and a line in the log says how many when the
+/// reader has caught up.
 ///
-/// At an orderly end (`main` returns, or [`std::process::exit`]) the process waits up to a second for lines that
-/// are queued for standard output and standard error.
+/// At an orderly end (`main` returns, or [`std::process::exit`]) the process waits up to a second
+/// for lines that are queued for standard output and standard error.
 ///
 /// The metrics of `sinew-http` have the counts of both as `sinew_log_lines_dropped_total`.
 ///
@@ -38,25 +41,25 @@ pub struct LineLog {
 
 struct Shared {
     fd: RawFd,
-    /// `None` for the standard descriptors, which are the process's.
+    /// `None` for the standard descriptors, which belong to the process.
     _owner: Option<OwnedFd>,
     state: Mutex<State>,
-    /// Notified when the state changes that a thread waits for.
+    /// Notified when the state changes in a way that a thread may wait for.
     changed: Condvar,
 }
 
 #[derive(Default)]
 struct State {
-    /// Lines that were accepted and that the writer has not taken yet, in order.
+    /// Accepted lines that the writer has not taken yet, in order.
     pending: Vec<u8>,
-    /// Who takes `pending` and writes it.
+    /// The thread that takes `pending` and writes it.
     writer: Writer,
     /// Whether there is a thread that waits to become the writer.
     has_thread: bool,
-    /// Whether the log was dropped: the thread ends when everything is written.
+    /// Whether the log was dropped. The thread ends when everything is written.
     closed: bool,
     dropped: u64,
-    /// How many of those the reader was not told of yet.
+    /// How many dropped lines were not announced to the reader yet.
     untold: u64,
 }
 
@@ -66,26 +69,27 @@ enum Writer {
     Absent,
     /// A caller of `write_line`, which gives up as soon as it would have to wait.
     Caller,
-    /// The thread, which waits for the reader.
+    /// The log's own thread, which waits for the reader.
     Thread,
 }
 
-/// How many bytes wait for the thread. The thread may have taken as many before.
+/// Bytes that may wait for the thread. The thread may have taken as many before.
 const CAPACITY: usize = 4 << 20;
 
-/// How often a caller writes what others have added meanwhile before it leaves that to the thread.
+/// How often a caller writes lines that others have added meanwhile, before it leaves them to the
+/// thread.
 const ROUNDS: usize = 8;
 
-/// How many bytes the thread writes at a time, so that a reader's progress is seen.
+/// Bytes that the thread writes at a time, so that progress of the reader is seen.
 const PIECE: usize = 64 << 10;
 
 /// How long an orderly end of the process waits for a reader.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 impl LineLog {
-    /// The log at standard output.
+    /// Returns the log at standard output.
     ///
-    /// It does not know what `print!` keeps in its buffer: a line may come before it.
+    /// It does not know the buffer of `print!`: a line may overtake text in that buffer.
     ///
     /// # Examples
     /// ```
@@ -96,7 +100,7 @@ impl LineLog {
         LOG.get_or_init(|| LineLog::with(libc::STDOUT_FILENO, None))
     }
 
-    /// The log at standard error, where sinew's own reports go unless they have a
+    /// Returns the log at standard error, where sinew's own reports go unless there is a
     /// [hook](crate::set_report_hook).
     ///
     /// # Examples
@@ -108,10 +112,10 @@ impl LineLog {
         LOG.get_or_init(|| LineLog::with(libc::STDERR_FILENO, None))
     }
 
-    /// A log at a descriptor of its own: a pipe, a file, a socket.
+    /// Makes a log at a descriptor of its own: a pipe, a file, a socket.
     ///
-    /// When the log is dropped, its thread writes the queued lines and closes the descriptor; the process may end
-    /// before that. [`flush_timeout`](Self::flush_timeout) waits.
+    /// When the log is dropped, its thread writes the queued lines and closes the descriptor. The
+    /// process may end before that; [`flush_timeout`](Self::flush_timeout) waits.
     ///
     /// # Examples
     /// ```
@@ -137,8 +141,8 @@ impl LineLog {
         LineLog { shared: Arc::new(Shared { fd, _owner: owner, state, changed }) }
     }
 
-    /// Writes a line, whose end is added, without waiting for the reader. Returns whether the line was accepted:
-    /// it is not if the queue is full.
+    /// Writes a line, and adds its end, without waiting for the reader. Returns false if the queue
+    /// is full; then the line is dropped.
     ///
     /// An accepted line is lost if the descriptor is closed or broken; then it counts as dropped.
     ///
@@ -147,10 +151,10 @@ impl LineLog {
     /// assert!(sinew::io::LineLog::stderr().write_line("a line"));
     /// ```
     pub fn write_line(&self, line: impl fmt::Display) -> bool {
-        // Code of the user's runs before the lock is taken.
+        // The user's `Display` code runs before the lock is taken.
         let line = format!("{line}\n");
         let mut state = self.shared.lock();
-        // One line may be longer than the queue.
+        // A single line may be longer than the queue.
         if !state.pending.is_empty() && state.pending.len() + line.len() > CAPACITY {
             state.dropped += 1;
             state.untold += 1;
@@ -165,8 +169,8 @@ impl LineLog {
         true
     }
 
-    /// How many lines were dropped, ever: because the queue was full, or because the descriptor was closed or
-    /// broken.
+    /// Returns how many lines were ever dropped, because the queue was full, or because the
+    /// descriptor was closed or broken.
     ///
     /// # Examples
     /// ```
@@ -176,8 +180,9 @@ impl LineLog {
         self.shared.lock().dropped
     }
 
-    /// Waits until all accepted lines are written, at most for `timeout`; returns whether they are. The calling
-    /// thread blocks, also if it runs fibers: use it before the process ends.
+    /// Waits until all accepted lines are written, at most for `timeout`. Returns whether they are.
+    ///
+    /// Blocks the calling thread, also if it runs fibers: use it before the process ends.
     ///
     /// # Examples
     /// ```
@@ -197,7 +202,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Writes as the caller of `write_line`, until there is nothing left or no room for it.
+    /// Writes as the caller of `write_line`, until no lines are left or there is no room.
     fn write_at_once(self: &Arc<Self>) {
         let mut bytes = Vec::new();
         for _ in 0..ROUNDS {
@@ -206,7 +211,7 @@ impl Shared {
                 state.writer = Writer::Absent;
                 self.changed.notify_all();
                 if bytes.capacity() <= PIECE {
-                    // The next line needs no allocation.
+                    // Keep the buffer, so that the next line needs no allocation.
                     bytes.clear();
                     state.pending = bytes;
                 }
@@ -226,7 +231,7 @@ impl Shared {
         self.hand_over();
     }
 
-    /// Returns how much was written, or lost by an error.
+    /// Writes as much as fits. Returns how many bytes were written, or lost by an error.
     fn write_all_at_once(&self, bytes: &[u8]) -> usize {
         let mut written = 0;
         while written < bytes.len() {
@@ -260,7 +265,7 @@ impl Shared {
         self.changed.notify_all();
     }
 
-    /// The thread: writes whenever it is told to, and waits for the reader.
+    /// The thread: writes whenever it is the writer, and waits for the reader.
     fn run(&self) {
         loop {
             let mut state = self.lock();
@@ -300,7 +305,7 @@ impl Shared {
             match at_once::write_plainly(self.fd, piece) {
                 Ok(count) => written += count,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // The descriptor's own mode is not to block.
+                // The descriptor itself is in non-blocking mode.
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     at_once::wait_writable(self.fd);
                 }
@@ -348,7 +353,8 @@ impl fmt::Debug for LineLog {
     }
 }
 
-/// Has the standard logs flushed when the process ends in order. Without a thread there is nothing to flush.
+/// Arranges that the standard logs are flushed at an orderly end of the process. Before a log has a
+/// thread there is nothing to flush.
 fn flush_at_exit() {
     extern "C" fn flush() {
         let deadline = Instant::now().checked_add(PATIENCE);
@@ -357,8 +363,8 @@ fn flush_at_exit() {
     }
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        // SAFETY: the function neither unwinds nor ends the process, and stays where it is: it touches statics
-        // that are never dropped.
+        // SAFETY: the function neither unwinds nor ends the process. It is never unloaded, and
+        // touches only statics that are never dropped.
         unsafe { libc::atexit(flush) };
     });
 }

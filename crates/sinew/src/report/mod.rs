@@ -1,7 +1,7 @@
-//! What the runtime has to say to people, and where that goes.
+//! Reports of the runtime to people, and their destination.
 //!
-//! Reports go to the hook that the user has set, or to standard error by a [`LineLog`], which never waits for a
-//! reader.
+//! Reports go to the hook that the user has set, or to standard error through a [`LineLog`], which
+//! never waits for a reader.
 
 mod at_once;
 mod line_log;
@@ -20,16 +20,19 @@ type Hook = Arc<dyn Fn(&str) + Send + Sync>;
 
 static HOOK: SpinLock<Option<Hook>> = SpinLock::new(None);
 
-/// Sends everything that sinew has to say to `hook` instead of standard error.
+/// Sends sinew's reports to `hook` instead of standard error.
 ///
-/// Without a hook, reports are lines of [`LineLog::stderr`](crate::io::LineLog::stderr): a reader that does not
-/// read loses lines, and stops no fiber.
+/// Without a hook, reports are lines of [`LineLog::stderr`](crate::io::LineLog::stderr). A reader
+/// that does not read loses lines, and stops no fiber.
 ///
-/// The hook gets whole lines without their ends: who panics, warnings about pinned fibers that wait, fibers
-/// that outlive a shutdown, hooks that panicked; and, if the runtime was [built](crate::runtime::Builder) to
-/// look for them, stalls, deadlocks, fibers that wait for ever, and dumps, all of which may take several
-/// lines. It may be called from any thread, and must not wait. It should not panic either: where a panic is announced, that ends the process.
-/// [`reset_report_hook`] puts standard error back.
+/// The hook gets whole lines without their ends: panics of fibers, warnings about pinned fibers
+/// that wait, fibers that outlive a shutdown, hooks that panicked. If the runtime was
+/// [built](crate::runtime::Builder) to look for them, it also gets stalls, deadlocks, fibers that
+/// wait forever, and dumps, which may take several lines each.
+///
+/// Any thread may call the hook, and the hook must not wait. It should not panic either: if it
+/// panics while a panic is announced, the process ends. [`reset_report_hook`] restores standard
+/// error.
 ///
 /// The report of a stack overflow is written by a signal handler, always to standard error.
 ///
@@ -41,7 +44,7 @@ pub fn set_report_hook(hook: impl Fn(&str) + Send + Sync + 'static) {
     replace(Some(Arc::new(hook)));
 }
 
-/// Sends what sinew has to say to standard error again; see [`set_report_hook`].
+/// Sends sinew's reports to standard error again; see [`set_report_hook`].
 ///
 /// # Examples
 /// ```
@@ -57,20 +60,22 @@ fn replace(hook: Option<Hook>) {
     drop(before);
 }
 
-/// Runs code of the user's that may panic where nothing can be done about it. `None` if it did; the
-/// payload is not even dropped, since that may panic as well.
+/// Runs code of the user that may panic where nothing can be done about it. Returns `None` if it
+/// did. The payload is not even dropped, since that may panic as well.
 pub(crate) fn contain<R>(f: impl FnOnce() -> R) -> Option<R> {
     contained(f).map_err(std::mem::forget).ok()
 }
 
-/// Runs code of the user's from which no unwinding may go on: a destructor or a hook in the middle of something.
+/// Runs code of the user that must not unwind further: a destructor or a hook in the middle of
+/// something.
 ///
 /// # Errors
-/// The payload of a panic.
+/// Returns the payload of a panic.
 ///
 /// # Aborts
-/// If a first-class fiber is unwound inside: a destructor that sinew runs on the fiber's stack has switched away, and
-/// the fiber was dropped there. That unwinding may neither go on here nor be lost.
+/// Aborts if a first-class fiber is unwound inside. That happens if a destructor that sinew runs on
+/// the fiber's stack has switched away, and the fiber was dropped there. That unwinding may neither
+/// go on here nor be lost.
 pub(crate) fn contained<R>(f: impl FnOnce() -> R) -> std::thread::Result<R> {
     let result = catch_unwind(AssertUnwindSafe(f));
     if let Err(payload) = &result
@@ -85,15 +90,15 @@ pub(crate) fn contained<R>(f: impl FnOnce() -> R) -> std::thread::Result<R> {
     result
 }
 
-/// Says something.
+/// Sends a report.
 #[cold]
 pub(crate) fn say(message: fmt::Arguments<'_>) {
     let line = format!("sinew: {message}");
     let hook = HOOK.lock().clone();
     let said = hook.is_some_and(|hook| {
-        // What is said about a panic of the hook goes to standard error.
+        // A report about a panic of the hook itself goes to standard error.
         !current::set_saying(true) && {
-            // It may be called between two fibers, or with a wait under way that it must not disturb.
+            // The hook may be called between two fibers, or during a wait that it must not disturb.
             let said = contain(|| without_waiting(|| hook(&line)));
             current::set_saying(false);
             said.is_some()
@@ -104,7 +109,7 @@ pub(crate) fn say(message: fmt::Arguments<'_>) {
     }
 }
 
-/// Says why the process cannot go on, and ends it.
+/// Reports why the process cannot go on, and aborts it.
 #[cold]
 pub(crate) fn abort(message: fmt::Arguments<'_>) -> ! {
     say(message);

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The number of a signal, which it prints with its name.
+/// The number of a signal. It is displayed with its name.
 ///
 /// Made from the number that the system has for it, or one of the constants here.
 ///
@@ -18,7 +18,7 @@ use std::fmt;
 pub struct Signal(i32);
 
 impl Signal {
-    /// The number.
+    /// Returns the number.
     ///
     /// # Examples
     /// ```
@@ -28,11 +28,11 @@ impl Signal {
         self.0
     }
 
-    /// Why it cannot be waited for, if so.
+    /// Returns the reason why the signal cannot be waited for, if there is one.
     pub(crate) fn refusal(self) -> Option<&'static str> {
         match self.0 {
             libc::SIGKILL | libc::SIGSTOP => Some("no process can catch it"),
-            // A handler that returns would have the thread do the same again, for ever.
+            // If the handler returned, the thread would repeat the faulting instruction forever.
             libc::SIGSEGV | libc::SIGBUS | libc::SIGILL | libc::SIGFPE => {
                 Some("it tells a thread of its own fault")
             }
@@ -71,23 +71,24 @@ signals! {
     HUP = SIGHUP,
     /// A request to end and leave a core dump: Ctrl-\.
     QUIT = SIGQUIT,
-    /// For whatever the program uses it for.
+    /// For the program's own use.
     USR1 = SIGUSR1,
-    /// For whatever the program uses it for.
+    /// For the program's own use.
     USR2 = SIGUSR2,
-    /// A child has ended, stopped or gone on.
+    /// A child has ended, stopped or resumed.
     CHLD = SIGCHLD,
-    /// The terminal has another size.
+    /// The size of the terminal has changed.
     WINCH = SIGWINCH,
-    /// A timer of `alarm` or `setitimer`.
+    /// A timer of `alarm` or `setitimer` has expired.
     ALRM = SIGALRM,
-    /// A pipe or socket that nobody reads was written to. Rust programs ignore it from the start.
+    /// The process wrote to a pipe or socket without a reader. Rust programs ignore it from the
+    /// start.
     PIPE = SIGPIPE,
-    /// The process goes on after a stop.
+    /// The process resumes after a stop.
     CONT = SIGCONT,
     /// A request to stop from the terminal: Ctrl-Z.
     TSTP = SIGTSTP,
-    /// Something can be read or written.
+    /// A descriptor is ready for reading or writing.
     IO = SIGIO,
 }
 

@@ -12,11 +12,11 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A stream of signals: those that came since it was made, as they are received.
+/// A stream of signals that came since it was made.
 ///
-/// Several streams get each signal each. Several fibers or threads may receive from one; then each
-/// signal goes to one of them. Signals of the same number that nobody has received yet are one. The
-/// [module](super) says what a subscription changes for the process.
+/// If there are several streams, each gets each signal. Several fibers or threads may receive from
+/// one stream; then each signal goes to one of them. Pending signals of one number are received
+/// once. The [module](super) says what a subscription changes for the process.
 ///
 /// # Examples
 /// ```
@@ -36,13 +36,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub struct Signals {
-    /// Goes before the bell does.
+    /// Dropped before the bell.
     source: Source,
     shared: Arc<Shared>,
     registered: Vec<SigId>,
 }
 
-/// What the handler touches.
+/// The part that the handler touches.
 struct Shared {
     pending: Box<[Pending]>,
     bell: Bell,
@@ -55,20 +55,21 @@ struct Pending {
 }
 
 impl Shared {
-    /// Called in a handler: it may do nothing but touch atomics and call what is allowed there.
+    /// Notes a signal. Called in a handler, so it only touches atomics and makes calls that are
+    /// allowed there.
     fn note(&self, index: usize) {
-        // ORDERING: Release: what the signal's sender did before; pairs with the Acquire in `take`.
-        // That a flag is found by who was woken needs no ordering here: the ring is a call of the
-        // kernel, and so is the clearing that sees it.
+        // ORDERING: Release: the sender's earlier writes; pairs with the Acquire in `take`. No
+        // ordering is needed for a woken receiver to find the flag: the ring is a system call, and
+        // so is the clearing that sees it.
         self.pending[index].came.store(true, Ordering::Release);
         self.bell.ring();
     }
 
-    /// Takes the first that is pending.
+    /// Takes the first pending signal.
     fn take(&self) -> Option<Signal> {
-        // Cleared before the look: what comes after the look rings again.
+        // Clear the bell before the look: a signal after the look rings again.
         self.bell.clear();
-        // ORDERING: Acquire; pairs with the Release in `note`.
+        // ORDERING: Acquire: the sender's earlier writes; pairs with the Release in `note`.
         let first = self.pending.iter().position(|one| one.came.swap(false, Ordering::Acquire))?;
         // Another receiver may have gone to sleep after the clearing, and must see the rest.
         if self.pending[first + 1..].iter().any(|one| one.came.load(Ordering::Relaxed)) {
@@ -81,12 +82,13 @@ impl Shared {
 impl Signals {
     /// Subscribes to signals, given as [`Signal`] or as numbers.
     ///
-    /// If several are pending, the one that was named first is received first. Without any, the
-    /// stream never gives anything.
+    /// If several signals are pending, they are received in the order of this list. A stream of no
+    /// signals never receives one.
     ///
     /// # Errors
-    /// If a number is no signal, or one that cannot be waited for: `SIGKILL`, `SIGSTOP`, and the
-    /// faults `SIGSEGV`, `SIGBUS`, `SIGILL` and `SIGFPE`. If there are no descriptors left.
+    /// Fails if a number is not a signal, or if it cannot be waited for: `SIGKILL`, `SIGSTOP`, and
+    /// the faults `SIGSEGV`, `SIGBUS`, `SIGILL` and `SIGFPE`. Also fails if there are no
+    /// descriptors left.
     ///
     /// # Examples
     /// ```
@@ -117,7 +119,7 @@ impl Signals {
         let source = Source::new(bell.as_fd().as_raw_fd());
         let pending = |&signal: &Signal| Pending { signal, came: AtomicBool::new(false) };
         let shared = Arc::new(Shared { pending: wanted.iter().map(pending).collect(), bell });
-        // Made first: if a signal is refused, those before it are given up with this.
+        // Made first: if a signal is refused, dropping this gives up the signals before it.
         let mut signals = Signals { source, shared, registered: Vec::new() };
         for (index, signal) in wanted.into_iter().enumerate() {
             let shared = signals.shared.clone();
@@ -130,7 +132,7 @@ impl Signals {
 
     /// Waits for the next signal.
     ///
-    /// A cancelled fiber is unwound from here, and has not taken one.
+    /// A cancelled fiber is unwound from here, and has not taken a signal.
     ///
     /// # Examples
     /// ```
@@ -150,7 +152,7 @@ impl Signals {
         }
     }
 
-    /// The next signal if one is pending. Does not wait.
+    /// Returns the next pending signal, if there is one. Does not wait.
     ///
     /// # Examples
     /// ```
@@ -164,9 +166,10 @@ impl Signals {
         self.shared.take()
     }
 
-    /// Waits for the next signal, at most for `timeout`; `None` if that was over before.
+    /// Waits for the next signal, at most for `timeout`. Returns `None` if the timeout passed
+    /// first.
     ///
-    /// A cancelled fiber is unwound from here, and has not taken one.
+    /// A cancelled fiber is unwound from here, and has not taken a signal.
     ///
     /// # Examples
     /// ```
@@ -181,7 +184,7 @@ impl Signals {
         self.recv_until(clock::after(clock::now(), timeout))
     }
 
-    /// The signals one after the other, for ever: `next` waits, and is never `None`.
+    /// Returns an iterator over the signals. Its `next` waits, and never returns `None`.
     ///
     /// # Examples
     /// ```
@@ -211,7 +214,7 @@ impl Signals {
             match self.source.wait(Direction::Read, tick, deadline) {
                 Ok(true) => {}
                 Ok(false) => return self.shared.take(),
-                // The kernel has no memory to watch one more descriptor with. The flags are there
+                // The kernel has no memory to watch one more descriptor. The flags work
                 // nevertheless.
                 Err(_) if clock::now() < deadline => crate::sleep(PAUSE),
                 Err(_) => return None,
@@ -226,7 +229,7 @@ const PAUSE: Duration = Duration::from_millis(10);
 impl Drop for Signals {
     fn drop(&mut self) {
         for id in self.registered.drain(..) {
-            // Returns when no handler is at it any more.
+            // Returns when no handler uses the action any more.
             signal_hook_registry::unregister(id);
         }
     }
@@ -258,14 +261,15 @@ fn cannot_wait(signal: Signal, kind: io::ErrorKind, reason: &dyn fmt::Display) -
     io::Error::new(kind, format!("cannot wait for signal {}{name}: {reason}", signal.as_raw()))
 }
 
-/// Has `action` called in the handler of a signal. It does only what is allowed there.
+/// Makes the handler of a signal call `action`, which may do only things that are allowed in a
+/// handler.
 pub(crate) fn register(
     signal: Signal,
     action: impl Fn() + Send + Sync + 'static,
 ) -> io::Result<SigId> {
     static CHANGES: Mutex<()> = Mutex::new(());
     let _changes = CHANGES.lock().unwrap_or_else(PoisonError::into_inner);
-    // SAFETY: the actions set an atomic flag and write to a descriptor, which they own.
+    // SAFETY: the actions set an atomic flag and write to a descriptor that they own.
     let id = unsafe { signal_hook_registry::register(signal.as_raw(), action)? };
     if let Err(error) = use_alternate_stack(signal) {
         signal_hook_registry::unregister(id);
@@ -274,16 +278,18 @@ pub(crate) fn register(
     Ok(id)
 }
 
-/// Has the handler of a signal run on the alternate stack of the thread that it interrupts, if that
-/// has one, as carriers do. The registry installs it to run on the stack that is in use, which may be
-/// that of a fiber: the kernel's frame alone is more than the smallest of those have.
+/// Makes the handler of a signal run on the alternate stack of the interrupted thread, if that has
+/// one. Carriers have one.
 ///
-/// A signal that comes between the two steps, the first time that anybody asks for it, still finds
-/// the other way.
+/// The registry installs the handler to run on the stack that is in use. That may be the stack of a
+/// fiber, and the kernel's frame alone is larger than the smallest of them.
+///
+/// A signal that comes between the two steps, at the first subscription to it, still runs on the
+/// stack in use.
 fn use_alternate_stack(signal: Signal) -> io::Result<()> {
-    // SAFETY: an action of zeros is a valid one to write over.
+    // SAFETY: an action of zeros is valid.
     let mut action: libc::sigaction = unsafe { core::mem::zeroed() };
-    // SAFETY: asks only; a valid place for the answer.
+    // SAFETY: the call only asks, and `action` is a valid place for the answer.
     if unsafe { libc::sigaction(signal.as_raw(), core::ptr::null(), &mut action) } != 0 {
         return Err(io::Error::last_os_error());
     }
@@ -291,7 +297,7 @@ fn use_alternate_stack(signal: Signal) -> io::Result<()> {
         return Ok(());
     }
     action.sa_flags |= libc::SA_ONSTACK;
-    // SAFETY: the same handler as before, which does not depend on the stack that it runs on.
+    // SAFETY: the handler is the same as before, and does not depend on the stack that it runs on.
     if unsafe { libc::sigaction(signal.as_raw(), &action, core::ptr::null_mut()) } != 0 {
         return Err(io::Error::last_os_error());
     }

@@ -1,4 +1,4 @@
-//! Sleeping, and waiting for what nobody announces.
+//! Sleeping, and waiting for conditions that nothing announces.
 
 use crate::cancel;
 use crate::carrier::current;
@@ -9,10 +9,10 @@ use crate::park::{Wait, without_waiting};
 use core::time::Duration;
 use std::time::Instant;
 
-/// Stops the running fiber for at least `duration`.
+/// Suspends the running fiber for at least `duration`.
 ///
-/// Its carrier runs others meanwhile; a plain thread sleeps. `Duration::ZERO` lets the others run
-/// once; `Duration::MAX` is for ever. A cancelled fiber is unwound from here.
+/// Its carrier runs other fibers meanwhile; a plain thread sleeps. `Duration::ZERO` lets other
+/// fibers run once, and `Duration::MAX` sleeps forever. A cancelled fiber is unwound from here.
 ///
 /// # Examples
 /// ```
@@ -32,7 +32,8 @@ pub fn sleep(duration: Duration) {
     sleep_till(clock::after(clock::now(), duration));
 }
 
-/// Stops the running fiber until `deadline`; lets the others run once if it has passed.
+/// Suspends the running fiber until `deadline`. If the deadline has passed, lets other fibers run
+/// once.
 ///
 /// # Examples
 /// ```
@@ -60,12 +61,12 @@ fn let_others_run() {
 #[track_caller]
 fn sleep_till(deadline: u64) {
     loop {
-        // Whoever looks finds until when.
+        // The record of the wait has the deadline, for inspection.
         let wait = Wait::begin(WaitKind::Sleep, deadline as usize);
         let who = wait.who();
         let outcome = wait.suspend(deadline);
         cancel::settle(who, outcome);
-        // Without deadline scopes, a timeout is that of the sleep.
+        // Outside of deadline scopes, a timeout can only be the end of the sleep.
         let own = outcome == Outcome::TimedOut && !who.flags().has(Flags::DEADLINE);
         if own || deadline <= clock::now() {
             return;
@@ -73,16 +74,16 @@ fn sleep_till(deadline: u64) {
     }
 }
 
-/// Waits until `predicate` is true, and says whether it became so within `timeout`; without one it
-/// waits for ever.
+/// Waits until `predicate` is true, and returns whether it became true within `timeout`. Without a
+/// timeout it waits forever.
 ///
-/// For what nobody announces: memory that another process writes, a file that appears. The
-/// predicate is asked at once, then whenever the carrier looks after its duties, and once more at
-/// the deadline. It runs in the fiber that waits and should be short. While only such waits are
-/// left, the carrier sleeps between the questions, up to 10 ms at a time.
+/// For conditions that nothing announces: memory that another process writes, a file that appears.
+/// The predicate is asked at once, then whenever the carrier looks after its duties, and once more
+/// at the deadline. It runs in the waiting fiber and should be short. While all fibers of a carrier
+/// wait like this, the carrier sleeps between the questions, up to 10 ms at a time.
 ///
-/// A panic in the predicate unwinds the fiber, and waiting in it is an error. On a plain thread the
-/// thread sleeps between the questions.
+/// A panic in the predicate unwinds the fiber, and waiting in it is an error. A plain thread sleeps
+/// between the questions.
 ///
 /// # Examples
 /// ```
@@ -117,14 +118,15 @@ pub fn wait_until(mut predicate: impl FnMut() -> bool, timeout: Option<Duration>
             return false;
         }
         let fiber = current::fiber();
-        // Nobody announces what is asked for, so tests need not let others run in between.
+        // Skips the yield before a wait that `sinew_force_yield` adds in tests: nothing announces
+        // the condition, so there is no race to provoke.
         let wait = Wait::begin_of(fiber, WaitKind::Predicate, 0);
         let who = wait.who();
         let mut until = deadline;
         match fiber {
             Some((carrier, control)) if core::ptr::eq(control, wait.waiter().control()) => {
                 let waiter = wait.waiter();
-                // SAFETY: this is the carrier's thread, and nothing here comes back to the list.
+                // SAFETY: this is the carrier's thread, and nothing here uses the list meanwhile.
                 unsafe { (*carrier.pollers.get()).push((waiter.control(), waiter.epoch())) };
             }
             _ => {

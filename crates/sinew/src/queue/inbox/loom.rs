@@ -1,4 +1,4 @@
-//! Models of an owner that sleeps, and others that push.
+//! Models of an owner that sleeps, and of threads that push.
 
 use super::{Entry, Inbox};
 use crate::primitive::check as model;
@@ -32,8 +32,8 @@ fn node() -> Box<Node> {
     })
 }
 
-/// Two push, the owner parks: either parking fails, or somebody is told to ring. Nothing is lost,
-/// and what was written before a push is seen.
+/// Two threads push while the owner parks: either parking fails, or one pusher is told to ring. No
+/// entry is lost, and a pusher's earlier writes are seen.
 #[test]
 fn a_push_is_taken_or_rings() {
     model(|| {
@@ -50,7 +50,7 @@ fn a_push_is_taken_or_rings() {
                     } else {
                         Entry::Ready(&raw const *node)
                     };
-                    // SAFETY: leaked, and pushed once.
+                    // SAFETY: the node is leaked, and pushed once.
                     if unsafe { inbox.push(entry) } {
                         rings.fetch_add(1, Ordering::Relaxed);
                     }
@@ -61,7 +61,7 @@ fn a_push_is_taken_or_rings() {
         let mut take = || {
             inbox.take(|entry| {
                 let (Entry::Ready(node) | Entry::Message(node)) = entry;
-                // SAFETY: pushed by a thread that leaked it to us.
+                // SAFETY: the thread that pushed the node has leaked it to us.
                 let node = unsafe { Box::from_raw(node.cast_mut()) };
                 assert_eq!(node.value.load(Ordering::Relaxed), 7);
                 taken += 1;
@@ -75,7 +75,7 @@ fn a_push_is_taken_or_rings() {
             pusher.join().unwrap();
         }
         if parked {
-            // Both came after the mark, and exactly one of them rings.
+            // Both pushes came after the mark, and exactly one of them rings.
             assert_eq!(rings.load(Ordering::Relaxed), 1);
         } else {
             assert_eq!(rings.load(Ordering::Relaxed), 0);
@@ -85,7 +85,7 @@ fn a_push_is_taken_or_rings() {
     });
 }
 
-/// Of a pusher and one who wants the owner to search, one alone removes the mark.
+/// A pusher and a thread that wants the owner to search: exactly one of them removes the mark.
 #[test]
 fn one_removes_the_mark() {
     model(|| {
@@ -96,7 +96,7 @@ fn one_removes_the_mark() {
             let (inbox, rung) = (inbox.clone(), rung.clone());
             thread::spawn(move || {
                 let node = Box::leak(node());
-                // SAFETY: leaked, and pushed once.
+                // SAFETY: the node is leaked, and pushed once.
                 if unsafe { inbox.push(Entry::Ready(&raw const *node)) } {
                     assert!(!rung.swap(true, Ordering::AcqRel));
                 }
@@ -109,7 +109,7 @@ fn one_removes_the_mark() {
         assert!(rung.load(Ordering::Acquire));
         inbox.take(|entry| {
             if let Entry::Ready(node) = entry {
-                // SAFETY: pushed by a thread that leaked it to us.
+                // SAFETY: the thread that pushed the node has leaked it to us.
                 drop(unsafe { Box::from_raw(node.cast_mut()) });
             }
         });

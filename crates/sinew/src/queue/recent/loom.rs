@@ -5,7 +5,7 @@ use crate::primitive::check as model;
 use loom::sync::Arc;
 use loom::thread;
 
-/// What is read was written, as one record, also if its place is written anew meanwhile.
+/// Each record that is read was written as a whole, also if its place is written anew meanwhile.
 #[test]
 fn no_record_is_torn() {
     model(|| {

@@ -14,7 +14,7 @@ impl Timed for Item {
     }
 }
 
-/// Random insertions, early ends and expiries, against a plain list.
+/// Compares random insertions, early ends and expiries with a plain list.
 #[test]
 fn the_earliest_live_one_comes_first() {
     let mut seed = Seed::from_env();
