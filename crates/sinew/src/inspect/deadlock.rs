@@ -11,7 +11,8 @@ use crate::spawn::{Fiber, FiberId, describe};
 use core::fmt;
 use std::collections::{HashMap, HashSet};
 
-/// Fibers and threads that wait for each other, so that none of them will ever go on; see [`deadlocks`].
+/// Fibers and threads that wait for each other, so that none of them will ever go on; see
+/// [`deadlocks`].
 #[derive(Clone, Debug)]
 pub struct Deadlock {
     members: Vec<(Fiber, Option<WaitInfo>)>,

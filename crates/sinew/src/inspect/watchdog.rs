@@ -153,7 +153,8 @@ impl Stall {
         let (index, runtime) = (self.index, self.runtime.escape_debug());
         let kept = self.kept.as_millis();
         let waits_pinned = self.fiber.control().extra().is_some_and(|extra| {
-            // ORDERING: Acquire: the record of the wait; pairs with the Release in `Wait::begin_as_thread`.
+            // ORDERING: Acquire: the record of the wait; pairs with the Release in
+            // `Wait::begin_as_thread`.
             !extra.pinned_as.load(Ordering::Acquire).is_null()
         });
         let what = if waits_pinned {
