@@ -186,8 +186,8 @@ fn carrier_stacks(regions: &[Region]) -> Vec<(usize, usize)> {
     stacks
 }
 
-/// A part of memory to which the search looks for pointers: the stack of a sleeper, the object that
-/// a sleeper waits at, or a block with a pointer to another node.
+/// A target of the search, which looks for pointers to this part of memory: the stack of a sleeper,
+/// the object that a sleeper waits at, or a block with a pointer to another node.
 struct Node {
     /// Disguised start and end.
     range: (usize, usize),

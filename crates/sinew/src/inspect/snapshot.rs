@@ -52,7 +52,8 @@ pub struct WaitInfo {
     /// The kind of wait.
     pub kind: WaitKind,
     /// The object of the wait: the address of a lock, a channel or another object, the address of
-    /// the slot for a key of a `MultiLock`, or the number of a descriptor. Zero if there is none.
+    /// the waiter's entry for a key of a `MultiLock`, or the number of a descriptor. Zero if there
+    /// is none.
     pub address: usize,
     /// The joined fiber, if the wait is for the end of a fiber.
     pub joins: Option<FiberId>,
