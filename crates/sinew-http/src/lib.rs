@@ -2,9 +2,9 @@
 //!
 //! # Reading order
 //!
-//! A request's way: `server` listens and accepts, `connection` reads and writes, `parse` makes a head of
-//! bytes, `message` is what a `handler` takes and gives, `router` chooses among several; `files` and
-//! `debug` are handlers, `client` asks other servers.
+//! A request's way: `server` listens and accepts, `connection` reads and writes, `parse` turns
+//! bytes into a head, a `handler` takes a request and returns a response of `message`, and `router`
+//! chooses among handlers. `files` and `debug` are handlers. `client` asks other servers.
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -41,13 +41,13 @@ pub use server::{Limits, Server, ServerHandle, ServerMetrics, ShutdownError};
 pub use tls::Tls;
 pub use upgrade::Upgraded;
 
-/// The crate of methods, statuses and header fields, in the version that this one uses.
+/// The crate of methods, statuses and header fields, in the version that this crate uses.
 pub use http;
-/// The crate that encrypts, in the version that this one uses.
+/// The crate that encrypts, in the version that this crate uses.
 #[cfg(feature = "tls")]
 pub use rustls;
 
-/// The programs of pages that name this crate, which are compiled and run with the other examples.
+/// Compiles and runs the examples of the pages outside this crate that use it.
 #[cfg(doctest)]
 mod pages {
     #[doc = include_str!("../../../README.md")]

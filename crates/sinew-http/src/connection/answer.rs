@@ -1,4 +1,4 @@
-//! A response becomes bytes.
+//! Turns a response into bytes.
 
 use super::wire::Writer;
 use crate::date;
@@ -8,26 +8,27 @@ use crate::parse::head::Head;
 use http::header::{CONNECTION, CONTENT_LENGTH, DATE, HeaderName, TRANSFER_ENCODING, UPGRADE};
 use http::{Method, StatusCode};
 
-/// What the head of a response depends on besides the response.
+/// The facts besides the response that its head depends on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
-    /// Whether the request was one of HTTP/1.0.
+    /// Whether the request used HTTP/1.0.
     pub(crate) old: bool,
     /// Whether the request was a `HEAD`.
     pub(crate) bare: bool,
-    /// Whether the connection is to be used again.
+    /// Whether the connection stays open for another request.
     pub(crate) persists: bool,
-    /// The time, in seconds, for the date.
+    /// The current time in seconds since 1970, for `date`.
     pub(crate) now: u64,
 }
 
-/// How the end of the body of a response is told.
+/// How the client learns where the body of a response ends.
 pub(crate) fn delimiter(response: &Response, head: &Head) -> Delimiter {
-    // Whatever follows is the tunnel's for the client, even if the handler has made none.
+    // After a successful `CONNECT`, the client takes all further bytes for the tunnel, even if the
+    // handler has not made one.
     if head.method == Method::CONNECT && response.status.is_success() {
         return Delimiter::Close;
     }
-    // It has no body, and unlike 204 it has to say so (RFC 9110, section 15.3.6).
+    // A 205 has no body. Unlike a 204, it has to say so (RFC 9110, section 15.3.6).
     if response.status == StatusCode::RESET_CONTENT {
         return Delimiter::Length(0);
     }
@@ -38,12 +39,12 @@ pub(crate) fn delimiter(response: &Response, head: &Head) -> Delimiter {
     }
 }
 
-/// The length that the handler said, if it is one.
+/// The `content-length` that the handler set, if it is a number.
 fn told_length(response: &Response) -> Option<u64> {
     crate::parse::fields::decimal(response.fields()?.get(CONTENT_LENGTH)?.as_bytes())
 }
 
-/// Writes a response that has a [plain body](Response::plain_body), to a request to which nothing special applies.
+/// Writes a response with a [plain body](Response::plain_body), to a request with a plain head.
 pub(crate) fn write_plain(out: &mut Vec<u8>, response: &Response, body: &[u8], now: u64) {
     if response.status == StatusCode::OK {
         date::write_ok_and_field(now, out);
@@ -60,7 +61,7 @@ pub(crate) fn write_plain(out: &mut Vec<u8>, response: &Response, body: &[u8], n
     out.extend_from_slice(body);
 }
 
-/// Writes status line and header fields.
+/// Writes the status line and the header fields.
 pub(crate) fn write_head(
     writer: &mut Writer,
     response: &Response,
@@ -68,7 +69,7 @@ pub(crate) fn write_head(
     terms: Terms,
 ) {
     let out = writer.gather();
-    // How long the body is and what becomes of the connection is for the server to say.
+    // The server itself writes the length of the body and the fate of the connection.
     let said = |name: &HeaderName| {
         *name == CONTENT_LENGTH || *name == TRANSFER_ENCODING || *name == CONNECTION
     };
@@ -88,7 +89,8 @@ pub(crate) fn write_head(
         out.extend_from_slice(content_type.line().as_bytes());
     }
     write_length(out, response, delimiter, terms);
-    // What names a protocol is for this connection, and not for one behind a proxy.
+    // `upgrade` concerns this connection only, so `connection` has to list it. A proxy then does
+    // not forward it.
     let names_upgrade = response.fields().is_some_and(|fields| fields.contains_key(UPGRADE));
     let is_switch = response.status == StatusCode::SWITCHING_PROTOCOLS;
     debug_assert!(names_upgrade || !is_switch);
@@ -116,11 +118,12 @@ fn write_status(out: &mut Vec<u8>, status: StatusCode) {
 fn write_length(out: &mut Vec<u8>, response: &Response, delimiter: Delimiter, terms: Terms) {
     let status = response.status;
     match delimiter {
-        // These never have a body; 304 may say how long it would be.
+        // These statuses never have a body. A 304 may state the length that the body would have.
         _ if status.is_informational() || status == StatusCode::NO_CONTENT => {}
         Delimiter::Length(0) if status == StatusCode::NOT_MODIFIED => {}
         Delimiter::Length(mut length) => {
-            // To a HEAD, the handler may have said how long the body of a GET would be.
+            // In the response to a `HEAD`, the handler may state the length that the body of a
+            // `GET` would have.
             if length == 0 && terms.bare && status != StatusCode::RESET_CONTENT {
                 length = told_length(response).unwrap_or(0);
             }

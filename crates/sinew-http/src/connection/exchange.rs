@@ -1,4 +1,6 @@
-//! One request and its response.
+//! Serves one request: calls the handler and sends the response.
+//!
+//! Next: `sending`, which sends the body of a response.
 
 use super::UPGRADED;
 use super::answer;
@@ -26,12 +28,13 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::Arc;
 
-/// So much of a body that no handler wanted is read, to keep the connection, for so long.
+/// To keep the connection, the session skips at most this many bytes of a body that the handler has
+/// not read, for at most this long.
 const SKIPPED: usize = 64 * 1024;
 const SKIPPING: Duration = Duration::from_secs(1);
 
 impl Session<'_> {
-    /// Serves one request. True if there may be another one.
+    /// Serves one request. Returns true if another one may follow.
     pub(super) fn exchange(&mut self, case: &Arc<Case>) -> io::Result<bool> {
         let head = &case.head;
         let connection = self.connection;
@@ -46,7 +49,7 @@ impl Session<'_> {
         let (body, incoming) = self.body_of(head)?;
         self.kit.current.set(Some(case.clone()));
         let (mut response, panicked) = self.call_handler(case, body)?;
-        // Most are short, and nothing special applies to them.
+        // The short path for most responses: short, and without special cases.
         if record.is_none()
             && incoming.is_none()
             && head.is_plain
@@ -66,7 +69,7 @@ impl Session<'_> {
         }
         self.fit_status(&mut response);
         fit_upgrade(&mut response, head);
-        // Kept until the body was sent, and with it the file is closed.
+        // Held until the body has been sent and the file is closed.
         let _room = shared.file_room.for_body_of(&mut response);
         let delimiter = answer::delimiter(&response, head);
         let mut persists = head.persists
@@ -74,7 +77,8 @@ impl Session<'_> {
             && delimiter != Delimiter::Close
             && !shared.is_closing()
             && !closes(&response);
-        // A body whose end is out of reach makes it the last one, which is said as far as it is known now.
+        // If the rest of the request body cannot be skipped, this response is the last one. Its
+        // head says so if that is already known.
         if let Some(incoming) = &incoming {
             persists &= incoming.settle(SKIPPED)?;
         }
@@ -103,7 +107,7 @@ impl Session<'_> {
                 let count = record.as_mut().map_or(&mut sent, |record| &mut record.bytes);
                 let result = self.send(body, delimiter, count);
                 if result.is_err() && delimiter == Delimiter::Close {
-                    // The end of the connection would be taken for that of the body.
+                    // The client would take the end of the connection for the end of the body.
                     self.resets = true;
                 }
                 result?;
@@ -114,7 +118,7 @@ impl Session<'_> {
         self.finish(incoming.as_deref(), persists)
     }
 
-    /// Does what is to be done after a response. True if there may be another request.
+    /// Ends an exchange after its response. Returns true if another request may follow.
     fn finish(&mut self, incoming: Option<&Incoming>, persists: bool) -> io::Result<bool> {
         if let Some(incoming) = incoming {
             self.kit.writer.flush(self.transport)?;
@@ -133,7 +137,7 @@ impl Session<'_> {
         self.kit.writer.flush(self.transport)?;
         match self.kit.reader.take() {
             Some(reader) if reader.is_empty(self.transport) && !self.transport.has_unread() => {
-                // It may have been closed from the other side.
+                // The client may have closed the connection.
                 let _ = self.transport.finish();
             }
             reader => linger(reader, self.transport)?,
@@ -141,7 +145,7 @@ impl Session<'_> {
         Ok(false)
     }
 
-    /// The body of a request: there already, or to be received while it is read.
+    /// The body of a request: copied if all of it has come, else received while it is read.
     fn body_of(&mut self, head: &Head) -> io::Result<(Body, Option<Arc<Incoming>>)> {
         let limits = &self.connection.shared.limits;
         let framing = head.framing;
@@ -160,8 +164,8 @@ impl Session<'_> {
             self.kit.reader = Some(reader);
             return Ok((Body::whole(bytes), None));
         }
-        // Who reads it may wait for the client, which may wait for responses, or for an invitation, which
-        // does not go through the writer.
+        // Flush first. The reader of the body may wait for the client, while the client waits for
+        // earlier responses. `100 Continue` does not go through the writer.
         self.kit.writer.flush(self.transport)?;
         let incoming =
             Incoming::new((reader, self.transport), framing, head.expects_continue, limits);
@@ -169,7 +173,8 @@ impl Session<'_> {
         Ok((Body::incoming(incoming.clone()), Some(incoming)))
     }
 
-    /// A status that is not final is no answer: the client would take the next response for it.
+    /// Replaces a status that is not final by 500: the client would take the next response for the
+    /// answer.
     fn fit_status(&self, response: &mut Response) {
         let status = response.status;
         if status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS {
@@ -180,7 +185,7 @@ impl Session<'_> {
         }
     }
 
-    /// Has the handler answer. True if it panicked.
+    /// Calls the handler. Returns true, beside a 500, if it panicked.
     fn call_handler(&mut self, case: &Arc<Case>, body: Body) -> io::Result<(Response, bool)> {
         let request = Request::new(case.clone(), body);
         let handler = &self.connection.shared.handler;
@@ -205,16 +210,17 @@ impl Session<'_> {
         }
     }
 
-    /// Tells of a panic; a cancellation goes on.
+    /// Reports a panic. A cancellation of this fiber goes on unwinding.
     pub(super) fn survive(&self, payload: Box<dyn Any + Send>, target: &str) {
-        // A handler may pass on that somebody else was cancelled.
+        // The payload may be the cancellation of another fiber, which the handler passed on after a
+        // join.
         if sinew::is_cancel(&*payload) && sinew::is_cancelled() {
             resume_unwind(payload);
         }
         self.connection.shared.tell(&Problem::Panic(self.connection.origin.peer, target));
     }
 
-    /// Lets another protocol have the connection.
+    /// Lends the connection to another protocol, until `f` returns.
     fn upgrade(&mut self, incoming: Option<&Incoming>, f: Box<dyn FnOnce(Upgraded) + Send>) {
         let reader = match (self.kit.reader.take(), incoming) {
             (Some(reader), _) => Some(reader),
@@ -238,7 +244,7 @@ impl Session<'_> {
     }
 }
 
-/// Whether a handler wants the connection to be closed.
+/// Whether the handler asks to close the connection.
 fn closes(response: &Response) -> bool {
     let mut values = response.fields().into_iter().flat_map(|fields| fields.get_all(CONNECTION));
     values.any(|value| {
@@ -247,7 +253,8 @@ fn closes(response: &Response) -> bool {
     })
 }
 
-/// A switch of protocols says to which, and is none if the client has not asked.
+/// Completes a 101: names the protocol. Replaces it by 426 if the client has not asked for an
+/// upgrade.
 fn fit_upgrade(response: &mut Response, head: &Head) {
     if response.status != StatusCode::SWITCHING_PROTOCOLS {
         return;
@@ -260,7 +267,7 @@ fn fit_upgrade(response: &mut Response, head: &Head) {
     let asked = asked.and_then(|(_, value)| HeaderValue::from_bytes(value).ok());
     match asked {
         Some(asked) => response.set_default(UPGRADE, asked),
-        // Who requires an upgrade says to what, which nobody has.
+        // A 426 has to name a protocol, and neither the client nor the handler has named one.
         None if response.fields().is_none_or(|fields| !fields.contains_key(UPGRADE)) => {
             response.status = StatusCode::BAD_REQUEST
         }
@@ -268,7 +275,7 @@ fn fit_upgrade(response: &mut Response, head: &Head) {
     }
 }
 
-/// Whether another protocol has the connection after this response.
+/// Whether another protocol takes over the connection after this response.
 fn is_upgrade(response: &Response, head: &Head) -> bool {
     let status = response.status;
     let is_agreed = status == StatusCode::SWITCHING_PROTOCOLS

@@ -1,7 +1,8 @@
-//! Responses that wait for the next one, to be sent together, but not for a handler that waits.
+//! Sends gathered responses when the handler of the next request waits.
 //!
-//! While a handler runs, what was gathered before it is where the fiber's switches find it: the first time
-//! that the fiber is suspended, it is sent, as far as the kernel takes it at once.
+//! Responses to pipelined requests are gathered, to be sent together. While a handler runs, the
+//! gathered bytes are in a [`ContextSlot`]. When the fiber is suspended, the hook of the slot sends
+//! as many of them as the kernel takes at once.
 
 use super::transport::Transport;
 use core::cell::Cell;
@@ -9,13 +10,13 @@ use core::mem;
 use sinew::ContextSlot;
 use std::rc::Rc;
 
-/// What is sent if the fiber is suspended.
+/// The bytes to send if the fiber is suspended.
 struct Held {
     transport: Transport,
     bytes: Vec<u8>,
-    /// Whether the handler has begun: the hook of the slot is called at that moment, too.
+    /// Whether the handler has begun. The first call of the hook comes from entering the slot.
     begun: bool,
-    /// Whether it has ended: the same.
+    /// Whether the handler has ended. The last call of the hook comes from leaving the slot.
     ended: Rc<Cell<bool>>,
 }
 
@@ -24,14 +25,14 @@ static HELD: ContextSlot<Held> = ContextSlot::new(Held::at_switch);
 impl Held {
     fn at_switch(&mut self) {
         if mem::replace(&mut self.begun, true) && !self.ended.get() && !self.bytes.is_empty() {
-            // What fails here fails again, when somebody can be told.
+            // An error here comes back at the next write, which can report it.
             let sent = self.transport.write_at_once(&self.bytes).unwrap_or(0);
             self.bytes.drain(..sent);
         }
     }
 }
 
-/// Runs `f`, which does not unwind, while `bytes` wait; returns what has not been sent of them.
+/// Runs `f` while `bytes` are held; returns the bytes that have not been sent. `f` must not unwind.
 pub(super) fn holding<R>(
     transport: &Transport,
     bytes: Vec<u8>,

@@ -1,6 +1,7 @@
-//! What a fiber needs to serve requests: memory for what comes in, what goes out, and what is asked for.
+//! Memory that a fiber needs to serve requests: for input, output and the head.
 //!
-//! A connection has such a kit only while it is being served. Each thread keeps some for the next fibers.
+//! A connection has a kit only while it is being served. Each thread keeps some kits for later
+//! fibers.
 
 use super::wire::{Reader, Writer};
 use crate::context::Current;
@@ -8,24 +9,24 @@ use crate::message::case::Case;
 use core::cell::RefCell;
 use std::sync::Arc;
 
-/// How much is read at a time, and how much is gathered before it is sent.
+/// How many bytes are read at a time, and how many are gathered before they are sent.
 pub(crate) const ROOM: usize = 8 * 1024;
 
-/// How many a thread keeps.
+/// How many kits a thread keeps.
 const KEPT: usize = 64;
 
 pub(super) struct Kit {
-    /// Gone while a body has it.
+    /// `None` while a body has the reader.
     pub(super) reader: Option<Reader>,
     pub(super) writer: Writer,
-    /// That of a request that was answered, for the next one.
+    /// The case of the last answered request. The next request reuses its memory.
     pub(super) answered: Option<Arc<Case>>,
-    /// Where code that runs on the fiber finds the request.
+    /// Where code on the fiber finds the current request.
     pub(super) current: Current,
 }
 
 thread_local! {
-    /// Kits that nobody has, and in which there is nothing of a request.
+    /// Unused kits. They contain nothing of a request.
     #[expect(clippy::vec_box, reason = "they are taken and given back without being moved")]
     static KITS: RefCell<Vec<Box<Kit>>> = const { RefCell::new(Vec::new()) };
 }
@@ -46,7 +47,7 @@ impl Kit {
     }
 
     pub(super) fn give_back(mut self: Box<Kit>) {
-        // One whose reader a body has kept, or that grew for something unusual, is not kept.
+        // A kit whose reader was kept by a body, or whose buffers have grown, is dropped.
         let Some(reader) = &mut self.reader else { return };
         if !(reader.renew() && self.writer.renew()) {
             return;
@@ -54,7 +55,7 @@ impl Kit {
         if self.answered.as_ref().is_some_and(|case| !case.is_small()) {
             self.answered = None;
         }
-        // When a thread ends, its kits may have gone before its fibers.
+        // When a thread ends, its thread-locals may be destroyed before its fibers.
         let _ = KITS.try_with(|kits| {
             let mut kits = kits.borrow_mut();
             if kits.len() < KEPT {

@@ -1,4 +1,4 @@
-//! The end of a connection after its last response.
+//! Ends a connection after its last response.
 
 use super::transport::Transport;
 use super::wire::Reader;
@@ -6,19 +6,20 @@ use core::time::Duration;
 use std::io;
 use std::time::Instant;
 
-/// So long a connection that is closed with an answer is read from, that the answer arrives: what is not
-/// read when a connection is closed makes the other end forget what it received.
+/// How long, and for how many bytes, a connection is drained after its last response. If unread
+/// input is left at the close, the kernel sends a reset, and the client may discard a response that
+/// it has received.
 const LINGERING: Duration = Duration::from_secs(2);
 const LINGERED: usize = 1 << 20;
 
-/// Ends a connection after its last response, so that the other end gets it.
+/// Ends the output, then drains the input, so that the client gets the last response.
 pub(super) fn linger(reader: Option<Reader>, transport: &Transport) -> io::Result<()> {
-    // Somebody else may still read.
+    // A body that the handler kept has the reader, and may still be read.
     if reader.is_none() {
         return Ok(());
     }
     if transport.finish().is_err() {
-        // It was closed from the other side.
+        // The client has closed the connection.
         return Ok(());
     }
     let deadline = Instant::now() + LINGERING;

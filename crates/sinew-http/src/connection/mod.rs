@@ -1,6 +1,8 @@
-//! A connection's life.
+//! A connection's life: accepted, served in turns, closed.
 //!
 //! README.md of this folder has the protocol: who owns what, and who may close.
+//!
+//! Next: `session`, one turn of the serving fiber.
 
 mod answer;
 mod exchange;
@@ -33,79 +35,87 @@ use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 use transport::Transport;
 
-/// What is known of a connection, by who serves it and by others. What each request touches lies together.
+/// The state of a connection that the serving fiber shares with the clock fiber and with shutdowns.
+/// The fields that every request touches lie together.
 #[repr(C)]
 pub(crate) struct Connection {
     stream: TcpStream,
     pub(crate) shared: Arc<Shared>,
-    /// When it became idle, by the clock of the server.
+    /// When the connection became idle, in milliseconds of the server's clock.
     idle_since: AtomicU64,
     state: AtomicU8,
-    /// Whether something was written in part, so that nothing that comes after it would be understood.
+    /// Whether a write stopped in its middle. Nothing may be written after it.
     is_torn: AtomicBool,
-    /// Whether an empty line that comes next belongs to what was received before.
+    /// Whether the next empty line is the tail of the previous request, and is skipped.
     may_skip_line: AtomicBool,
-    /// What was done so far. Changed by who serves it.
+    /// Only the fiber that serves the connection changes them.
     pub(crate) counts: Counts,
-    /// The one that serves it, as soon as anybody can know.
+    /// The fiber that serves the connection. Set by the accepting fiber or by itself, whichever
+    /// comes first.
     fiber: OnceLock<Fiber>,
     pub(crate) origin: Origin,
-    /// Tells it from others of its server.
+    /// Identifies the connection within its server.
     pub(crate) number: u64,
 }
 
-/// Between requests. Whoever changes this may do what it says: serve a request, or close the connection.
+/// Between requests. The serving fiber leaves this state to serve, others leave it to close. One
+/// compare-exchange decides.
 const IDLE: u8 = 0;
 /// A request is being served.
 const BUSY: u8 = 1;
-/// It is being closed by somebody who does not serve it.
+/// Another party is closing the connection, not the serving fiber.
 const CLOSING: u8 = 2;
-/// It has left HTTP.
+/// The connection has left HTTP.
 const UPGRADED: u8 = 3;
-/// Keys are agreed upon: no request has begun.
+/// A TLS handshake is running. No request has begun.
 #[cfg(feature = "tls")]
 const GREETING: u8 = 4;
-/// A part of a head has come, and the rest is waited for.
+/// A part of a head has come, and the fiber waits for the rest.
 const READING: u8 = 5;
 
-/// How long a server that ends waits for the rest of a head.
+/// How long a server that shuts down waits for the rest of a head.
 pub(crate) const REST_OF_HEAD: Duration = Duration::from_secs(1);
 
 impl Connection {
-    /// Begins to serve a request; false if the connection is being closed.
+    /// Begins to serve a request. Returns false if the connection is being closed.
     fn begin(&self) -> bool {
         self.change(IDLE, BUSY)
     }
 
-    /// Waits for the next request from now on; false if it is not to be waited for.
+    /// Marks the connection idle. Returns false if the server is closing, so that no request may be
+    /// awaited.
     fn rest(&self) -> bool {
         self.idle_since.store(self.shared.clock.elapsed(), Ordering::Relaxed);
-        // ORDERING: SeqCst, as is the look at `closing` after it: who closes all connections sets that
-        // first, and looks at this then. One of the two sees the other.
+        // ORDERING: SeqCst, before the SeqCst load of `closing`; pairs with `begin_closing` and
+        // `close_if`, which set `closing` first and look at the state then. One of the two sides
+        // sees the other.
         self.state.store(IDLE, Ordering::SeqCst);
         !self.shared.is_closing()
     }
 
-    /// Waits for the rest of a head from now on; false if the server is closing, so that this is not to take long.
+    /// Begins to wait for the rest of a head. Returns false if the server is closing, so that the
+    /// wait must be short.
     fn await_rest_of_head(&self) -> bool {
-        // ORDERING: SeqCst, as in `rest`: this side changes the state and then looks at `closing`, the side that
-        // closes does it the other way round. One of the two sees the other.
+        // ORDERING: SeqCst, as in `rest`: this side changes the state and then loads `closing`; a
+        // shutdown stores `closing` and then looks at the state. One of the two sides sees the
+        // other.
         self.change(BUSY, READING);
         !self.shared.is_closing()
     }
 
-    /// Goes on with a head, or what there is of it; false if the rest is not waited for any more.
+    /// Ends the wait for the rest of a head. Returns false if a shutdown has closed the connection.
     fn has_more_of_head(&self) -> bool {
         self.change(READING, BUSY)
     }
 
-    /// Begins to agree upon keys; false if the connection is being closed.
+    /// Begins a TLS handshake. Returns false if the connection is being closed.
     #[cfg(feature = "tls")]
     fn greet(&self) -> bool {
         self.change(IDLE, GREETING)
     }
 
-    /// May have received a request, together with the last of the greeting; false if the connection is being closed.
+    /// Ends a TLS handshake; a request may have come with its last bytes. Returns false if the
+    /// connection is being closed.
     #[cfg(feature = "tls")]
     fn has_greeted(&self) -> bool {
         self.change(GREETING, BUSY)
@@ -115,12 +125,14 @@ impl Connection {
         self.state.compare_exchange(from, to, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
 
-    /// Has it closed by who serves it, if it is idle: that one finds the end of what comes.
+    /// Makes the serving fiber close the connection if it is idle. The fiber sees the end of the
+    /// input.
     pub(crate) fn close_if_idle(&self) {
         self.close_if(IDLE);
     }
 
-    /// The same if no request is being served, as far as anybody knows: one that has left HTTP may be idle.
+    /// Makes the serving fiber close the connection unless it is serving a request or reading a
+    /// head. A connection that has left HTTP sees the end of its input.
     pub(crate) fn close_unless_busy(&self) {
         self.close_if(IDLE);
         #[cfg(feature = "tls")]
@@ -128,64 +140,64 @@ impl Connection {
         self.close_if_upgraded();
     }
 
-    /// Has who serves it give up if it still waits for the rest of a head.
+    /// Makes the serving fiber give up if it still waits for the rest of a head.
     pub(crate) fn close_if_reading_head(&self) {
         self.close_if(READING);
     }
 
     fn close_if(&self, state: u8) {
         if self.change(state, CLOSING) {
-            // It may have been closed by the other end: then the end is there already.
+            // Fails if the client has closed the connection; then the input has ended already.
             let _ = self.stream.shutdown(Shutdown::Read);
         }
     }
 
-    /// Has one that has left HTTP find the end of what comes.
+    /// Ends the input of a connection that has left HTTP.
     fn close_if_upgraded(&self) {
         if self.state.load(Ordering::SeqCst) == UPGRADED {
             let _ = self.stream.shutdown(Shutdown::Read);
         }
     }
 
-    /// Closes it, whatever it does.
+    /// Closes both directions, whatever the connection's state.
     pub(crate) fn abort(&self) {
         let _ = self.stream.shutdown(Shutdown::Both);
     }
 
-    /// Ends what its fiber does.
+    /// Cancels the serving fiber.
     pub(crate) fn cancel(&self) {
         if let Some(fiber) = self.fiber.get() {
             fiber.cancel();
         }
     }
 
-    /// Whether the present fiber serves it.
+    /// Whether the current fiber serves this connection.
     pub(crate) fn is_served_here(&self) -> bool {
-        // A plain thread serves none.
+        // A plain thread serves no connection.
         Handle::try_current().is_some()
             && self.fiber.get().is_some_and(|fiber| fiber.id() == sinew::current().id())
     }
 
-    /// Reads what comes within `limit`; fails with `TimedOut` then.
+    /// Reads within `limit`; fails with `TimedOut` after it.
     fn read_within(&self, buffer: &mut [u8], limit: Duration) -> io::Result<usize> {
-        /// Takes the limit back, also if the read is unwound.
+        /// Removes the timeout, also if the read is unwound.
         struct Unlimited<'a>(&'a TcpStream);
         impl Drop for Unlimited<'_> {
             fn drop(&mut self) {
                 let _ = self.0.set_read_timeout(None);
             }
         }
-        // None at all is no timeout.
+        // A socket refuses a timeout of zero.
         self.stream.set_read_timeout(Some(limit.max(Duration::from_micros(1))))?;
         let unlimited = Unlimited(&self.stream);
         let mut stream = unlimited.0;
         stream.read(buffer).map_err(transport::timed_out)
     }
 
-    /// Has `write` write something as a whole. If it fails, or is unwound by a deadline of the handler's, it is the
-    /// last that is written.
+    /// Calls `write` for something that is only useful as a whole. If `write` fails, or a deadline
+    /// of the handler unwinds it, nothing more can be written to the connection.
     fn write_whole(&self, write: impl FnOnce(&TcpStream) -> io::Result<()>) -> io::Result<()> {
-        /// Says that not all was written, unless it is forgotten.
+        /// Marks the connection as torn, unless it is forgotten.
         struct Torn<'a>(&'a AtomicBool);
         impl Drop for Torn<'_> {
             fn drop(&mut self) {
@@ -201,7 +213,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether it has been idle for too long.
+    /// Whether the connection has been idle for too long.
     pub(crate) fn has_expired(&self) -> bool {
         let limits = &self.shared.limits;
         let limit = match self.counts.requests() {
@@ -214,10 +226,11 @@ impl Connection {
     }
 }
 
-/// The right to serve a connection, which somebody has as long as it is open.
+/// The exclusive right to serve a connection. It exists as long as the connection is open.
 pub(crate) struct Lease {
     transport: Transport,
-    /// The last to go: another one may be accepted when this one has closed its descriptor.
+    /// Declared last, to be dropped last: the server gets room for another connection after this
+    /// one has released its descriptor.
     _permit: OwnedPermits,
 }
 
@@ -231,24 +244,24 @@ impl Drop for Lease {
     fn drop(&mut self) {
         let connection = self.connection();
         connection.shared.leave(connection.number);
-        // A body or an upgraded connection that went elsewhere is at its end; the descriptor is closed when
-        // that one is dropped.
+        // A body or an upgraded stream that another fiber keeps must see the end. The descriptor is
+        // closed when that fiber drops it.
         if self.transport.is_shared() {
             let _ = connection.stream.shutdown(Shutdown::Both);
         }
     }
 }
 
-/// Begins to serve a connection that was just accepted.
+/// Begins to serve an accepted connection: makes the fiber that waits for its first byte.
 pub(crate) fn accepted(
     shared: &Arc<Shared>,
     (stream, peer): (TcpStream, SocketAddr),
     number: u64,
     permit: OwnedPermits,
 ) -> io::Result<()> {
-    // Responses are sent whole: nothing is gained by waiting for more.
+    // Responses are sent whole, so Nagle's algorithm gains nothing.
     stream.set_nodelay(true)?;
-    // A kernel that does not know how reports larger steps.
+    // Older kernels refuse, and then report larger steps only.
     let _ = transport::have_progress_reported(&stream);
     stream.set_write_timeout(Some(shared.limits.write_timeout))?;
     let origin = Origin { peer, local: stream.local_addr()?, is_secure: shared.is_secure() };
@@ -275,7 +288,7 @@ pub(crate) fn accepted(
         builder = builder.stack_size(size);
     }
     let source = Within::new(lease, |lease| lease.transport.stream());
-    // If there can be no such fiber, the connection is closed with what did not run.
+    // If the fiber cannot be made, the closure drops the lease, which closes the connection.
     let served = builder
         .spawn_whenever_readable(source, |source| serve(source.whole()))
         .inspect_err(|error| shared.tell(&Problem::Accept(error)));
@@ -285,7 +298,8 @@ pub(crate) fn accepted(
     Ok(())
 }
 
-/// Serves what there is. Then the fiber rests until the next request, or the connection is closed.
+/// Serves the requests that have come. Then either the fiber rests until the next request, or the
+/// connection is closed.
 fn serve(lease: &Lease) -> ControlFlow<()> {
     let connection = lease.connection();
     connection.fiber.get_or_init(sinew::current);

@@ -1,4 +1,4 @@
-//! What the owner's log is told of a request, when it is over, however that comes about.
+//! The entry of the access log for one request, written when the request is over.
 
 use super::Connection;
 use crate::log::{AccessEntry, contain};
@@ -8,29 +8,31 @@ use http::StatusCode;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
-/// Tells of a request when it is dropped: then it was not answered whole, by a failure or because its fiber was
-/// cancelled.
+/// Writes an entry to the access log when it is dropped. The entry says that the response is
+/// incomplete, unless [`complete`](Self::complete) was called: a failure or a cancellation ended
+/// the request.
 pub(super) struct Record<'a> {
     log: &'a AccessLog,
     connection: &'a Connection,
     case: &'a Case,
     start: Instant,
-    /// That of the response, as soon as there is one.
+    /// The status of the response, once there is one.
     pub(super) status: Option<StatusCode>,
-    /// How much of its body was sent.
+    /// How many bytes of the response body were sent.
     pub(super) bytes: u64,
     complete: bool,
 }
 
 impl<'a> Record<'a> {
-    /// That of a request whose head was received just now, if somebody wants to be told.
+    /// Begins the record of a request whose head was just received, if the server has an access
+    /// log.
     pub(super) fn begin(connection: &'a Connection, case: &'a Case) -> Option<Record<'a>> {
         let log = connection.shared.access_log.as_ref()?;
         let start = Instant::now();
         Some(Record { log, connection, case, start, status: None, bytes: 0, complete: false })
     }
 
-    /// Tells of one that was answered whole.
+    /// Logs a request whose response was sent whole.
     pub(super) fn complete(record: Option<Record<'a>>) {
         if let Some(mut record) = record {
             record.complete = true;
@@ -51,7 +53,7 @@ impl Drop for Record<'_> {
             complete: self.complete,
             duration: self.start.elapsed(),
         };
-        // The fiber may be unwound already.
+        // The fiber may be unwinding already, and the log may panic or be cancelled.
         let _ = catch_unwind(AssertUnwindSafe(|| contain(|| (self.log)(&entry))));
     }
 }

@@ -1,4 +1,4 @@
-//! The body of a response goes out.
+//! Sends the body of a response.
 
 use super::session::Session;
 use crate::message::outgoing::{BodyWriter, Delimiter, Outgoing};
@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 impl Session<'_> {
-    /// Sends a body; counts its bytes, as far as they were sent.
+    /// Sends a body. Adds the bytes that were sent to `count`.
     pub(super) fn send(
         &mut self,
         body: Outgoing,
@@ -35,14 +35,14 @@ impl Session<'_> {
             Err(payload) => {
                 out.break_off();
                 self.survive(payload, "a body");
-                // What was gathered does not make it whole.
+                // The gathered bytes were sent, but the body is not whole.
                 Err(io::Error::other("the body of a response panicked"))
             }
         }
     }
 }
 
-/// Copies a body from where it is read.
+/// Copies a body from a reader.
 fn copy(
     mut reader: Box<dyn Read + Send>,
     out: &mut BodyWriter<'_>,
@@ -62,7 +62,7 @@ fn copy(
             Err(error) => return Err(error),
         };
         out.write_all(&buffer[..count])?;
-        // What is read slowly is sent as it comes.
+        // A short read means that the reader is slow: send its bytes as they come.
         if count < room {
             out.flush()?;
         }

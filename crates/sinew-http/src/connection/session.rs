@@ -1,6 +1,6 @@
-//! One fiber's turn with a connection: requests that come one after the other.
+//! One turn of a fiber with a connection: requests, one after the other.
 //!
-//! Next: `exchange`, which serves one of them.
+//! Next: `exchange`, which serves one request.
 
 use super::answer::{self, Terms};
 use super::kit::Kit;
@@ -24,7 +24,7 @@ use std::time::Instant;
 /// How a fiber's turn with a connection ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum End {
-    /// Nothing was received that is not answered.
+    /// Every request that was received is answered.
     Idle,
     /// The connection is to be closed.
     Close,
@@ -35,14 +35,14 @@ pub(super) struct Session<'a> {
     pub(super) connection: &'a Connection,
     pub(super) transport: &'a Transport,
     pub(super) kit: Box<Kit>,
-    /// Whether the end of the connection must not look like one that was meant.
+    /// Whether to reset the connection, so that the client does not take its end for a regular one.
     pub(super) resets: bool,
-    /// Whether something is known to be there, because that is why this fiber runs.
+    /// Whether the first read is to come. It does not wait: the arrival of bytes began this turn.
     is_first: bool,
 }
 
 impl<'a> Session<'a> {
-    /// Serves requests until there are no more.
+    /// Serves requests until none is left.
     pub(super) fn hold(lease: &Lease) -> End {
         let kit = Kit::take();
         let mut session = Session {
@@ -89,8 +89,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Sends what was gathered when a body failed: answers before it that are whole, and the beginning of
-    /// its own. Nothing is left if it was the client's end that failed.
+    /// Sends the gathered bytes after a body has failed: whole responses before it, and the
+    /// beginning of its own. If the failure was the client's end, nothing is left to send.
     fn break_off(&mut self) {
         if self.resets {
             let _ = self.kit.writer.flush(self.transport);
@@ -107,7 +107,8 @@ impl<'a> Session<'a> {
         if tls.is_ready() {
             return true;
         }
-        // Who closes connections that are idle for too long is not to close one that is being greeted.
+        // `GREETING` keeps the clock fiber from closing the connection as idle during the
+        // handshake.
         if !self.connection.greet() {
             return false;
         }
@@ -122,19 +123,19 @@ impl<'a> Session<'a> {
         done.is_ok() && is_wanted
     }
 
-    /// Waits for a request, if there is to be one.
+    /// Waits for the next request.
     fn next_case(&mut self) -> io::Result<Next> {
         let connection = self.connection;
         let limits = &connection.shared.limits;
         let Some(reader) = &mut self.kit.reader else { return Ok(Next::Close) };
-        // How much of what was received is known not to be a whole head.
+        // The first `seen` bytes are known to contain no whole head.
         let mut seen = 0;
         let mut deadline = None;
-        // The deadline of a head in part when the server is closing.
+        // The deadline for the rest of a head once the server is closing.
         let mut last_call = None;
         loop {
-            // After a body, some send the end of a line that is no part of it. Others belong to the next
-            // request, which has to come in time then.
+            // Some clients send an extra line end after a body. It is skipped once. Further empty
+            // lines begin the next request, whose deadline then runs.
             if reader.received().starts_with(b"\r\n")
                 && connection.may_skip_line.swap(false, Ordering::Relaxed)
             {
@@ -174,7 +175,7 @@ impl<'a> Session<'a> {
                 let is_wanted = connection.has_more_of_head();
                 match received {
                     Ok(1..) => {}
-                    // It is no request, and the client has gone.
+                    // The client has gone without sending a whole request.
                     Ok(0) if is_wanted => return Ok(Next::Close),
                     Err(error) if is_wanted && error.kind() != io::ErrorKind::TimedOut => {
                         return Err(error);
@@ -187,13 +188,14 @@ impl<'a> Session<'a> {
                 continue;
             }
             let is_first = mem::replace(&mut self.is_first, false);
-            // What came with the request before it and is decrypted is not waited for.
+            // Bytes that came with the previous request and are decrypted can be read without
+            // waiting.
             let is_there = !is_first && self.transport.has_decrypted();
             if !(is_first || is_there) {
                 if connection.shared.defers() && reader.is_empty(self.transport) {
                     return Ok(Next::Idle);
                 }
-                // It is idle, also if there is a part of a record: of that, nobody knows what it will be.
+                // A partial TLS record does not count as part of a request: the connection is idle.
                 if !connection.rest() {
                     return Ok(Next::Close);
                 }
@@ -207,8 +209,9 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Answers a request that cannot be served, and closes the connection so that the answer arrives.
-    /// `bare` says that it is a `HEAD`; `head` is there if it was understood.
+    /// Answers a request that cannot be served, and closes the connection in a way that lets the
+    /// answer arrive. `bare` says that the request is a `HEAD`. `head` is there if the head was
+    /// understood.
     pub(super) fn refuse(
         &mut self,
         refusal: Refusal,
@@ -248,7 +251,7 @@ impl<'a> Session<'a> {
     }
 }
 
-/// What comes next on a connection.
+/// The next event on a connection.
 enum Next {
     Request(Arc<Case>),
     Idle,
@@ -257,7 +260,7 @@ enum Next {
 
 const LATE: Refusal = Refusal::new(StatusCode::REQUEST_TIMEOUT, "the request did not come in time");
 
-/// Whether something that is no head, or not yet one, would be that of a `HEAD`.
+/// Whether a malformed or partial head looks like the head of a `HEAD` request.
 fn is_head(received: &[u8]) -> bool {
     received.trim_ascii_start().starts_with(b"HEAD ")
 }

@@ -1,8 +1,8 @@
-//! A connection that is encrypted.
+//! An encrypted connection.
 //!
-//! The session is locked for computing only, never while somebody waits for the network, so that one
-//! fiber can read while another writes. What is sent is encrypted and sent under a second lock, which
-//! keeps records in their order.
+//! The TLS session is locked for computing only, never while a fiber waits for the network. So one
+//! fiber can read while another writes. A second lock covers encrypting and sending, which keeps
+//! records in order.
 
 use super::Connection;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -13,32 +13,33 @@ use std::io::{self, Read, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// How much is read of what is encrypted at a time.
+/// How many encrypted bytes are read at a time.
 const ROOM: usize = 4096;
 
-/// How much memory a connection keeps for what it sends.
+/// How many bytes of the send buffer an idle connection keeps.
 const KEPT: usize = 1024;
 
-/// How much is encrypted at a time: a record.
+/// How many bytes are encrypted at a time: one record.
 const RECORD: usize = 16 * 1024;
 
 pub(crate) struct TlsTransport {
     connection: Arc<Connection>,
     session: Mutex<Session>,
-    /// Held by who sends: what was encrypted, to be sent. Nothing is left in it.
+    /// Locked while sending; a buffer for encrypted bytes. It is empty between sends, except for
+    /// stale bytes.
     sending: sinew::sync::Mutex<Vec<u8>>,
-    /// Whether the handshake was made.
+    /// Whether the handshake is complete.
     ready: AtomicBool,
 }
 
 struct Session {
     tls: Box<ServerConnection>,
-    /// What was received and is not decrypted: the session has room for one record at a time.
+    /// Bytes that were received and not decrypted. `tls` has room for one record at a time.
     received: Vec<u8>,
 }
 
 impl Session {
-    /// Decrypts some of what was received. To be called when nothing is left of what was decrypted before.
+    /// Decrypts some of the received bytes. Call it only when all decrypted bytes have been read.
     fn advance(&mut self) -> io::Result<()> {
         let mut rest = &self.received[..];
         let taken = self.tls.read_tls(&mut rest)?;
@@ -85,7 +86,7 @@ impl TlsTransport {
         self.session.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes the handshake. Others get their turn after each step of it, which computes for a while.
+    /// Makes the handshake. Yields after each step, because a step computes for some time.
     pub(super) fn shake_hands(&self, limit: Duration) -> io::Result<()> {
         let deadline = Instant::now() + limit;
         while self.session().tls.is_handshaking() {
@@ -98,7 +99,7 @@ impl TlsTransport {
         Ok(())
     }
 
-    /// Decrypts what was received, or else receives more; false at the end of the connection.
+    /// Decrypts received bytes, or else receives more. Returns false at the end of the connection.
     fn advance(&self, deadline: Option<Instant>) -> io::Result<bool> {
         let mut session = self.session();
         if session.received.is_empty() {
@@ -113,7 +114,7 @@ impl TlsTransport {
         }
         let advanced = session.advance();
         drop(session);
-        // Also if that failed: the other end is told why.
+        // Flush after an error, too: the alert tells the client the reason.
         self.flush()?;
         advanced.map(|()| true)
     }
@@ -127,7 +128,8 @@ impl TlsTransport {
         self.connection.read_within(buffer, left)
     }
 
-    /// Sends what the session has to send, unless somebody sends: that one takes it along, then or later.
+    /// Sends the records that the session has queued. If another fiber is sending, its present or
+    /// next send includes them.
     fn flush(&self) -> io::Result<()> {
         if !self.session().tls.wants_write() {
             return Ok(());
@@ -138,14 +140,14 @@ impl TlsTransport {
         }
     }
 
-    /// Lets `f` give something to the session, and sends what that has to send.
+    /// Lets `f` give plaintext to the session, then sends all records that the session has queued.
     fn send(
         &self,
         encrypted: &mut Vec<u8>,
         f: impl FnOnce(&mut ServerConnection) -> io::Result<()>,
     ) -> io::Result<()> {
         encrypted.clear();
-        // A record that was sent in part is the last one.
+        // A partial record is the last one.
         let sent = self.connection.write_whole(|mut stream| {
             {
                 let tls = &mut self.session().tls;
@@ -156,19 +158,20 @@ impl TlsTransport {
             }
             stream.write_all(encrypted)
         });
-        // A connection that is idle has no use for much memory.
+        // An idle connection keeps little memory.
         if encrypted.capacity() > KEPT {
             *encrypted = Vec::new();
         }
         sent
     }
 
-    /// Reads what was decrypted, or what comes before the deadline, if there is one.
+    /// Reads decrypted bytes, or waits for some until the deadline, if there is one.
     pub(super) fn read(&self, out: &mut [u8], deadline: Option<Instant>) -> io::Result<usize> {
         loop {
             match self.session().tls.reader().read(out) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                // Some end a connection without saying so first. What was missing, HTTP tells.
+                // Some clients end a connection without `close_notify`. HTTP itself detects a
+                // missing part.
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(0),
                 result => return result,
             }
@@ -194,7 +197,7 @@ impl TlsTransport {
         })
     }
 
-    /// Says that nothing more comes.
+    /// Sends `close_notify`: nothing more comes.
     pub(super) fn finish(&self) -> io::Result<()> {
         let mut sending = self.sending.lock();
         self.send(&mut sending, |tls| {

@@ -1,7 +1,7 @@
-//! How bytes get to the other end: as they are, or encrypted.
+//! Carries bytes to and from the client, plain or encrypted.
 //!
-//! A transport is shared by who reads a request and who writes a response, which may be two fibers.
-//! Nobody waits for the network while holding what the two share.
+//! The fiber that reads a request and the fiber that writes the response share a transport; they
+//! may be two fibers. Neither waits for the network while it holds a lock that the other needs.
 
 use super::Connection;
 use core::time::Duration;
@@ -15,7 +15,7 @@ use std::time::Instant;
 #[cfg(feature = "tls")]
 use super::tls::TlsTransport;
 
-/// One connection's way to the other end.
+/// The way to the client of one connection.
 #[derive(Clone)]
 pub(crate) enum Transport {
     Plain(Arc<Connection>),
@@ -24,7 +24,7 @@ pub(crate) enum Transport {
 }
 
 impl Transport {
-    /// That of a new connection.
+    /// Makes the transport of a new connection.
     pub(super) fn new(connection: &Arc<Connection>) -> io::Result<Transport> {
         #[cfg(feature = "tls")]
         if let Some(tls) = &connection.shared.tls {
@@ -34,7 +34,7 @@ impl Transport {
         Ok(Transport::Plain(connection.clone()))
     }
 
-    /// The connection that it belongs to.
+    /// The connection that the transport belongs to.
     pub(super) fn connection(&self) -> &Arc<Connection> {
         match self {
             Transport::Plain(connection) => connection,
@@ -47,7 +47,7 @@ impl Transport {
         &self.connection().stream
     }
 
-    /// Reads what there is, waiting for something; zero at the end.
+    /// Reads, waiting until some bytes have come; returns zero at the end.
     pub(crate) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Transport::Plain(connection) => (&connection.stream).read(buffer),
@@ -56,7 +56,7 @@ impl Transport {
         }
     }
 
-    /// The same, for so long at most: then the error is of the kind `TimedOut`.
+    /// Reads, waiting at most `limit`; fails with `TimedOut` after it.
     pub(crate) fn read_within(&self, buffer: &mut [u8], limit: Duration) -> io::Result<usize> {
         match self {
             Transport::Plain(connection) => connection.read_within(buffer, limit),
@@ -65,7 +65,7 @@ impl Transport {
         }
     }
 
-    /// Whether something can be read without anybody waiting, without asking the kernel.
+    /// Whether decrypted bytes can be read without waiting. Does not ask the kernel.
     pub(crate) fn has_decrypted(&self) -> bool {
         match self {
             Transport::Plain(_) => false,
@@ -74,8 +74,8 @@ impl Transport {
         }
     }
 
-    /// Whether there is something to read that the kernel does not know of. It may be part of a record, of which
-    /// the rest has to be waited for.
+    /// Whether bytes are buffered here, out of the kernel's sight. They may be a partial record,
+    /// whose rest has to be awaited.
     pub(crate) fn has_buffered(&self) -> bool {
         match self {
             Transport::Plain(_) => false,
@@ -84,8 +84,8 @@ impl Transport {
         }
     }
 
-    /// Writes all of it. Once that has failed, or was unwound, nothing more can be written: nobody knows how much
-    /// the other end has got.
+    /// Writes all bytes. After a failure or an unwinding nothing more can be written, because it is
+    /// unknown how much the client has received.
     pub(crate) fn write_all(&self, bytes: &[u8]) -> io::Result<()> {
         match self {
             Transport::Plain(connection) => {
@@ -96,12 +96,13 @@ impl Transport {
         }
     }
 
-    /// Whether [`write_at_once`](Self::write_at_once) does anything.
+    /// Whether [`write_at_once`](Self::write_at_once) can write anything.
     pub(crate) fn can_write_at_once(&self) -> bool {
         matches!(self, Transport::Plain(_))
     }
 
-    /// Writes as much as the kernel takes without anybody waiting. What is encrypted has to be written whole.
+    /// Writes as many bytes as the kernel takes without waiting. Writes nothing if the connection
+    /// is encrypted, because records have to be written whole.
     pub(crate) fn write_at_once(&self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Transport::Plain(connection) => {
@@ -116,7 +117,7 @@ impl Transport {
         }
     }
 
-    /// Writes two pieces, together if that is possible.
+    /// Writes two pieces, with one system call if that is possible.
     pub(crate) fn write_both(&self, first: &[u8], second: &[u8]) -> io::Result<()> {
         match self {
             Transport::Plain(connection) => connection
@@ -130,7 +131,7 @@ impl Transport {
         }
     }
 
-    /// Tells the other end that nothing more comes.
+    /// Tells the client that nothing more comes.
     pub(crate) fn finish(&self) -> io::Result<()> {
         #[cfg(feature = "tls")]
         if let Transport::Tls(tls) = self {
@@ -139,17 +140,17 @@ impl Transport {
         self.stream().shutdown(Shutdown::Write)
     }
 
-    /// Tells the other end that an idle connection is closed, where that is not the same as to close it: who gets no such
-    /// notice has to take it for somebody else's doing.
+    /// Sends `close_notify` on an encrypted idle connection that is about to be closed. Without it,
+    /// the client has to suspect that an attacker cut the connection.
     pub(super) fn take_leave(&self) {
         #[cfg(feature = "tls")]
         if let Transport::Tls(tls) = self {
-            // It may have gone, or be told already, or not read what it got before: nobody waits for it.
+            // Sent only if that needs no waiting. The client may have gone, or may not read.
             let _ = self.stream().set_nonblocking(true).and_then(|()| tls.finish());
         }
     }
 
-    /// Whether somebody besides the lease of the connection has it, or may have: one who looks at all
+    /// Whether anything besides the lease may use the transport. Code that is looking at all
     /// connections at this moment counts as well.
     pub(super) fn is_shared(&self) -> bool {
         match self {
@@ -159,34 +160,35 @@ impl Transport {
         }
     }
 
-    /// Whether something came that nobody has read.
+    /// Whether the client has sent bytes that are unread.
     pub(crate) fn has_unread(&self) -> bool {
         self.has_buffered() || sinew::io::is_readable(self.stream()).unwrap_or(false)
     }
 
-    /// Has the other end told, when the connection is closed, that something went wrong.
+    /// Makes the close of the connection send a reset, which tells the client that something went
+    /// wrong.
     pub(crate) fn reset_when_closed(&self) {
         let _ = SockRef::from(self.stream()).set_linger(Some(Duration::ZERO));
     }
 
-    /// How long a read may wait.
+    /// Sets how long a read may wait.
     pub(crate) fn set_read_timeout(&self, limit: Option<Duration>) -> io::Result<()> {
         self.stream().set_read_timeout(limit)
     }
 
-    /// How long a write may wait.
+    /// Sets how long a write may wait.
     pub(crate) fn set_write_timeout(&self, limit: Option<Duration>) -> io::Result<()> {
         self.stream().set_write_timeout(limit)
     }
 }
 
-/// How much of what is written may wait to be sent, in bytes.
+/// How many written bytes may be unsent before the kernel calls the socket full.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const UNSENT: u32 = 128 * 1024;
 
-/// Has those who write to a new connection woken when the client has taken some tens of kilobytes. The kernel would do so
-/// when a third of what it keeps for the connection is free, which may be more than a client that reads all the time
-/// takes before a write is given up.
+/// Makes the kernel wake writers of a new connection after the client has taken some tens of
+/// kilobytes. By default it wakes them when a third of the send buffer is free. A client that reads
+/// slowly but steadily may take longer for that than the write timeout.
 pub(super) fn have_progress_reported(stream: &TcpStream) -> io::Result<()> {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     return SockRef::from(stream).set_tcp_notsent_lowat(UNSENT);
@@ -208,7 +210,7 @@ fn write_both(mut stream: &TcpStream, mut first: &[u8], second: &[u8]) -> io::Re
     stream.write_all(second)
 }
 
-/// An operation of a socket that took too long says that it would block.
+/// Turns the `WouldBlock` of a socket timeout into `TimedOut`.
 pub(crate) fn timed_out(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::WouldBlock => io::ErrorKind::TimedOut.into(),

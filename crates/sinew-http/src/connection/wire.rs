@@ -1,6 +1,6 @@
-//! The two directions of a connection: what was received and not used, and what is to be sent.
+//! Buffers for the two directions of a connection.
 //!
-//! Neither has the transport: who has both passes it.
+//! Neither owns the transport: the caller passes it.
 
 use super::kit::ROOM;
 use super::transport::Transport;
@@ -8,9 +8,9 @@ use core::time::Duration;
 use std::io;
 use std::time::Instant;
 
-/// What comes in.
+/// The input: bytes that were received and not consumed.
 pub(crate) struct Reader {
-    /// All of it has been written to once: its length is its capacity.
+    /// Initialized in full: its length is its capacity.
     buffer: Vec<u8>,
     start: usize,
     end: usize,
@@ -21,18 +21,18 @@ impl Reader {
         Reader { buffer: vec![0; ROOM], start: 0, end: 0 }
     }
 
-    /// Makes it as good as a new one. False if it has grown for something unusual.
+    /// Clears the reader for reuse. Returns false if the buffer has grown too large to keep.
     pub(super) fn renew(&mut self) -> bool {
         (self.start, self.end) = (0, 0);
         self.buffer.capacity() <= 2 * ROOM
     }
 
-    /// What was received and not used.
+    /// The bytes that were received and not consumed.
     pub(crate) fn received(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
     }
 
-    /// Leaves out the first bytes of what was received.
+    /// Drops the first `count` received bytes.
     pub(crate) fn consume(&mut self, count: usize) {
         self.start += count;
         debug_assert!(self.start <= self.end, "what was used was received");
@@ -41,8 +41,8 @@ impl Reader {
         }
     }
 
-    /// Receives more, in addition to what there is; zero at the end of the connection. With a deadline,
-    /// fails with `TimedOut` then.
+    /// Receives more bytes and appends them; returns zero at the end of the connection. Fails with
+    /// `TimedOut` after the deadline, if there is one.
     pub(crate) fn receive(
         &mut self,
         transport: &Transport,
@@ -76,7 +76,8 @@ impl Reader {
         }
     }
 
-    /// Reads what was received, or else, past the buffer, what comes within `limit`.
+    /// Reads received bytes. If there are none, waits at most `limit` for more; a large `out`
+    /// bypasses the buffer.
     pub(crate) fn read(
         &mut self,
         transport: &Transport,
@@ -92,7 +93,7 @@ impl Reader {
         Ok(self.take(out))
     }
 
-    /// Reads what was received.
+    /// Copies received bytes to `out`, without waiting.
     pub(crate) fn take(&mut self, out: &mut [u8]) -> usize {
         let count = out.len().min(self.end - self.start);
         out[..count].copy_from_slice(&self.received()[..count]);
@@ -100,16 +101,16 @@ impl Reader {
         count
     }
 
-    /// Whether nothing was received that is not used, as far as one can know without asking the kernel.
+    /// Whether all received bytes are consumed, as far as is known without asking the kernel.
     pub(crate) fn is_empty(&self, transport: &Transport) -> bool {
         self.start == self.end && !transport.has_buffered()
     }
 }
 
-/// What goes out. Gathers small pieces.
+/// The output. Gathers small pieces.
 pub(crate) struct Writer {
     gathered: Vec<u8>,
-    /// Whether something was not sent that should have been: nothing that comes after it may be.
+    /// Whether a write has failed. Nothing may be sent after it.
     failed: bool,
 }
 
@@ -118,19 +119,19 @@ impl Writer {
         Writer { gathered: Vec::with_capacity(ROOM), failed: false }
     }
 
-    /// Makes it as good as a new one. False if it has grown for something unusual.
+    /// Clears the writer for reuse. Returns false if the buffer has grown too large to keep.
     pub(super) fn renew(&mut self) -> bool {
         self.gathered.clear();
         self.failed = false;
         self.gathered.capacity() <= 2 * ROOM
     }
 
-    /// Where small pieces are written to; [`flush_if_full`](Self::flush_if_full) is called after it.
+    /// The buffer for small pieces. Call [`flush_if_full`](Self::flush_if_full) afterwards.
     pub(crate) fn gather(&mut self) -> &mut Vec<u8> {
         &mut self.gathered
     }
 
-    /// Whether a response with so many bytes of a body can be gathered, and nothing has failed before.
+    /// Whether `bytes` more bytes can be gathered, and no write has failed.
     pub(crate) fn has_room(&self, bytes: usize) -> bool {
         !self.failed && self.gathered.len() + bytes <= ROOM
     }
@@ -139,24 +140,24 @@ impl Writer {
         self.gathered.is_empty()
     }
 
-    /// Sends what was gathered, if it is much.
+    /// Sends the gathered bytes if the buffer is full.
     pub(crate) fn flush_if_full(&mut self, transport: &Transport) -> io::Result<()> {
         if self.gathered.len() >= ROOM { self.flush(transport) } else { self.check() }
     }
 
-    /// Sends what was gathered.
+    /// Sends the gathered bytes.
     pub(crate) fn flush(&mut self, transport: &Transport) -> io::Result<()> {
         self.check()?;
         if self.gathered.is_empty() {
             return Ok(());
         }
-        // Until the opposite is known: a deadline of the handler's may unwind it.
+        // Assume failure until the write has returned: a deadline of the handler may unwind it.
         self.failed = true;
         let sent = transport.write_all(&self.gathered);
         self.settle(sent)
     }
 
-    /// Writes a piece: small ones are gathered, larger ones are sent with what was.
+    /// Gathers a small piece; sends a large one together with the gathered bytes.
     pub(crate) fn write(&mut self, transport: &Transport, piece: &[u8]) -> io::Result<()> {
         self.check()?;
         if piece.len() + self.gathered.len() <= ROOM {
@@ -168,12 +169,12 @@ impl Writer {
         self.settle(sent)
     }
 
-    /// Fails if something was not sent that should have been.
+    /// Fails if an earlier write has failed.
     pub(crate) fn check(&self) -> io::Result<()> {
         if self.failed { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(()) }
     }
 
-    /// What could not be sent will not be sent again.
+    /// Records the result of a write. Bytes that could not be sent are dropped.
     fn settle(&mut self, sent: io::Result<()>) -> io::Result<()> {
         self.gathered.clear();
         self.failed = sent.is_err();

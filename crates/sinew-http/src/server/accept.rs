@@ -1,4 +1,6 @@
-//! Connections come in.
+//! Opens the listening sockets, and accepts connections.
+//!
+//! Next: `connection::accepted`, which starts the fiber of a connection.
 
 use super::At;
 use super::shared::Shared;
@@ -12,8 +14,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// Listens with `count` sockets at the first of several addresses that can be listened at, or with the one
-/// socket that listens already.
+/// Listens with `count` sockets at the first address that works. A listener that the user passed in
+/// is returned as it is.
 pub(super) fn listen(at: At, count: usize) -> io::Result<Vec<TcpListener>> {
     let addresses = match at {
         At::Addresses(addresses) => addresses?,
@@ -35,7 +37,7 @@ pub(super) fn listen(at: At, count: usize) -> io::Result<Vec<TcpListener>> {
 
 fn listen_at(address: SocketAddr, count: usize) -> io::Result<Vec<TcpListener>> {
     let first = open(address, count > 1)?;
-    // If any port will do, the others take the same.
+    // If the port was 0, the other sockets listen at the port that the first one got.
     let address = first.local_addr()?;
     let mut listeners = vec![first];
     for _ in 1..count {
@@ -52,13 +54,16 @@ fn open(address: SocketAddr, shares: bool) -> io::Result<TcpListener> {
         socket.set_reuse_port(true)?;
     }
     socket.bind(&SockAddr::from(address))?;
-    // As many may wait to be accepted as the system allows.
+    // The kernel caps the backlog at its own maximum.
     socket.listen(i32::MAX)?;
     Ok(TcpListener::from(std::net::TcpListener::from(socket)))
 }
 
-/// Accepts connections until it is cancelled. One that there is no room for waits here until there is, and others behind
-/// it, in the kernel: who waits for a connection to come keeps no room from the other listeners.
+/// Accepts connections until the fiber is cancelled.
+///
+/// When the server is full, one accepted connection waits here for a permit, and further ones wait
+/// in the kernel. A permit is acquired only after a connection has come, so an idle listener holds
+/// none.
 pub(super) fn accept(listener: &TcpListener, shared: &Arc<Shared>) {
     loop {
         let begun = listener.accept().and_then(|accepted| {

@@ -1,4 +1,4 @@
-//! How much a server has done.
+//! Counts of connections, requests and responses.
 
 use super::shared::Shared;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -7,21 +7,22 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// What a server has done so far; see [`ServerHandle::metrics`](crate::ServerHandle::metrics).
+/// The counts of a server; see [`ServerHandle::metrics`](crate::ServerHandle::metrics).
 ///
-/// Nothing is counted that carriers share while requests are served: each connection has counts of its own,
-/// which are added up when somebody asks.
+/// Serving a request touches no counter that carriers share. Each connection has its own counts; a
+/// reader of the metrics adds them up.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 #[non_exhaustive]
 pub struct ServerMetrics {
     /// Connections that are open.
     pub connections: u64,
-    /// Connections that were accepted, ever.
+    /// Connections that were accepted since the server started.
     pub connections_total: u64,
-    /// Requests that were received, ever: those whose head was understood.
+    /// Requests whose head was understood, since the server started.
     pub requests_total: u64,
-    /// Responses, ever, by the first digit of their status: at 0 those of 1xx, of which there is the switch to another
-    /// protocol, at 4 those of 5xx. What was refused before it was a request has a response, too.
+    /// Responses since the server started, by the first digit of their status: index 0 counts 1xx,
+    /// index 4 counts 5xx. The only counted 1xx is a switch to another protocol. A malformed
+    /// request that was refused has a response, too.
     pub responses_total: [u64; 5],
 }
 
@@ -36,7 +37,7 @@ impl ServerMetrics {
     }
 }
 
-/// What one connection has done. Changed by who serves it, one at a time.
+/// The counts of one connection. Only the fiber that serves the connection changes them.
 #[derive(Default)]
 pub(crate) struct Counts {
     requests: AtomicU64,
@@ -54,13 +55,13 @@ impl Counts {
     }
 
     pub(crate) fn count_response(&self, status: StatusCode) {
-        // Some are not of any of the classes that there are.
+        // Statuses of 600 and above belong to no class, and are not counted.
         if let Some(responses) = self.responses.get(usize::from(status.as_u16() / 100) - 1) {
             count(responses);
         }
     }
 
-    /// What the connection adds to those of its server.
+    /// The part of the server's metrics that this connection contributes.
     pub(super) fn snapshot(&self) -> ServerMetrics {
         ServerMetrics {
             connections: 0,
@@ -71,7 +72,7 @@ impl Counts {
     }
 }
 
-/// Counts one more; nobody else does at the same time.
+/// Adds one. A load and a store suffice, because each counter has one writer at a time.
 fn count(counter: &AtomicU64) -> u64 {
     let number = 1 + counter.load(Ordering::Relaxed);
     counter.store(number, Ordering::Relaxed);
@@ -81,14 +82,14 @@ fn count(counter: &AtomicU64) -> u64 {
 /// The servers of the process, for its metrics.
 static SERVERS: Mutex<Vec<Weak<Shared>>> = Mutex::new(Vec::new());
 
-/// Has a server counted among those of the process, as long as it is there.
+/// Includes a server in the metrics of the process, as long as the server exists.
 pub(super) fn register(server: &Arc<Shared>) {
     let mut servers = SERVERS.lock().unwrap_or_else(PoisonError::into_inner);
     servers.retain(|server| server.strong_count() > 0);
     servers.push(Arc::downgrade(server));
 }
 
-/// What the servers of the process have done, by their addresses.
+/// The metrics of all servers of the process, by address.
 pub(crate) fn of_all() -> BTreeMap<SocketAddr, ServerMetrics> {
     let servers = SERVERS.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let mut all = BTreeMap::<_, ServerMetrics>::new();

@@ -1,4 +1,4 @@
-//! A server that runs, and how it ends.
+//! A running server, and its shutdown.
 
 use super::counts::{self, ServerMetrics};
 use super::shared::{Clock, FileRoom, Shared};
@@ -15,31 +15,31 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
-/// A server that runs.
+/// A running server.
 ///
-/// Dropping it lets the server run on, with its runtime if it has one of its own.
+/// Dropping the handle lets the server run on, with its own runtime if it has one.
 pub struct ServerHandle {
     shared: Arc<Shared>,
     /// The fibers that accept connections.
     accepting: Vec<Fiber>,
-    /// The one that winds the clock.
+    /// The fiber that winds the clock.
     clock: Fiber,
     over: Event,
-    /// The second listener, which ends after the requests of the first.
+    /// The admin server, which ends after the requests of the main one.
     side: Option<Box<ServerHandle>>,
     runtime: Option<Runtime>,
 }
 
-/// How many connections a second listener serves at a time: few programs look at a server.
+/// How many connections the admin server serves at a time. Few programs look at a server.
 const MOST_AT_SIDE: usize = 64;
 
-/// So long the rest of a server that is ended by force may take to notice.
+/// How long the fibers of a server that is ended by force may take to end.
 const NOTICING: Duration = Duration::from_secs(1);
 
 pub(super) fn start(server: Server, handler: Box<dyn Handler>) -> io::Result<ServerHandle> {
     let (on, runtime) = server.runtime.runtime()?;
     if let Some(size) = server.settings.stack_size {
-        // Said now rather than when a connection comes.
+        // Reports a bad stack size here rather than when a connection comes.
         drop(Builder::new().runtime(&on).stack_size(size).build(|| ())?);
     }
     let listeners = accept::listen(server.at, server.listeners)?;
@@ -54,7 +54,8 @@ pub(super) fn start(server: Server, handler: Box<dyn Handler>) -> io::Result<Ser
         match launch_side(&on, listeners, handler) {
             Ok(side) => handle.side = Some(Box::new(side)),
             Err(error) => {
-                // Connections that came meanwhile are closed; the caller learns of the error instead.
+                // Closes the connections that came meanwhile. The caller gets the error of the
+                // second listener.
                 let _ = handle.shutdown(Duration::ZERO);
                 return Err(error);
             }
@@ -73,7 +74,7 @@ fn launch_side(
     launch(Settings { limits, ..Settings::default() }, on, listeners, handler)
 }
 
-/// Serves the connections that come in at `listeners`.
+/// Serves the connections that arrive at `listeners`.
 fn launch(
     settings: Settings,
     on: &Handle,
@@ -119,8 +120,8 @@ fn launch(
     Ok(ServerHandle { shared, accepting, clock, over, side: None, runtime: None })
 }
 
-/// Winds the clock, and closes connections that are idle for too long, until it is cancelled. Gives memory back when
-/// there are far fewer connections than there were.
+/// Winds the clock, and closes connections that have been idle for too long, until the fiber is
+/// cancelled. Releases memory after a burst of connections.
 fn tend(shared: &Shared) {
     loop {
         sinew::sleep(shared.clock.period);
@@ -135,7 +136,7 @@ fn tend(shared: &Shared) {
 }
 
 impl ServerHandle {
-    /// The address that the server listens at.
+    /// Returns the address that the server listens at.
     ///
     /// # Examples
     /// ```
@@ -150,7 +151,8 @@ impl ServerHandle {
         self.shared.local
     }
 
-    /// The address of the admin listener that [`Server::admin`](crate::Server::admin) has asked for.
+    /// Returns the address of the admin listener, if [`Server::admin`](crate::Server::admin) was
+    /// called.
     ///
     /// # Examples
     /// ```
@@ -168,7 +170,7 @@ impl ServerHandle {
         self.side.as_ref().map(|side| side.local_addr())
     }
 
-    /// How many connections are open.
+    /// Returns the number of open connections.
     ///
     /// # Examples
     /// ```
@@ -183,8 +185,9 @@ impl ServerHandle {
         self.shared.count()
     }
 
-    /// What was done so far: connections, requests, responses. With the [debug routes](crate::Router::debug), it is
-    /// among the metrics for Prometheus, for all servers of the process.
+    /// Returns the counts of connections, requests and responses so far. The [debug
+    /// routes](crate::Router::debug) include these counts, of all servers of the process, in the
+    /// metrics for Prometheus.
     ///
     /// # Examples
     /// ```
@@ -199,14 +202,18 @@ impl ServerHandle {
         self.shared.metrics()
     }
 
-    /// Ends the server: accepts nothing more, closes connections that are idle, and waits for requests
-    /// of which anything was received, for as long as `patience`. Those that are not done then are cancelled, and
-    /// their connections closed. A handler may call it, and is not waited for by itself. The
-    /// [admin listener](crate::Server::admin) answers until then. A client that has sent a part of a head has a
-    /// second or two for the rest, and no more than [`Limits::head_timeout`](crate::Limits::head_timeout) leaves.
+    /// Shuts the server down, waiting at most `patience` for requests to finish.
+    ///
+    /// The server stops accepting and closes idle connections. It waits for every request whose
+    /// head has been received. When `patience` is over, it cancels the remaining requests and
+    /// closes their connections. A client that has sent a part of a head gets a second or two for
+    /// the rest, within [`Limits::head_timeout`](crate::Limits::head_timeout).
+    ///
+    /// A handler may call this function; the shutdown does not wait for the connection of that
+    /// handler. The [admin listener](crate::Server::admin) answers until the requests have ended.
     ///
     /// # Errors
-    /// If there were some; it says how many.
+    /// If requests had to be cancelled; the error says how many connections were closed by force.
     ///
     /// # Examples
     /// ```
@@ -218,7 +225,8 @@ impl ServerHandle {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn shutdown(&self, patience: Duration) -> Result<(), ShutdownError> {
-        /// Runs when the caller is cancelled, too: requests that are being served have the time until then.
+        /// Ends the admin server and the clock, and wakes [`wait`](ServerHandle::wait). Also runs
+        /// if the caller is cancelled, which ends the wait for requests.
         struct Over<'a>(&'a ServerHandle);
         impl Drop for Over<'_> {
             fn drop(&mut self) {
@@ -242,13 +250,14 @@ impl ServerHandle {
         for connection in &connections {
             connection.close_unless_busy();
         }
-        // Each connection that is open has a permit; a handler does not wait for its own.
+        // Each open connection holds a permit. A handler does not wait for its own connection's
+        // permit.
         let own = connections.iter().any(|connection| connection.is_served_here());
         let others = shared.most - usize::from(own);
-        // They are closed when nobody has them.
+        // Drop the references: a descriptor is closed when its last reference goes.
         drop(connections);
-        // A client that has sent a part of a head may never send the rest. It does not get all the patience, which
-        // is for requests that are being served.
+        // A client that has sent a part of a head may never send the rest. It gets one second; the
+        // full patience is for requests that are being served.
         let first = patience.min(REST_OF_HEAD);
         let mut ended = shared.room.acquire_for(others, first).is_some();
         if !ended && patience > first {
@@ -256,14 +265,14 @@ impl ServerHandle {
             ended = shared.room.acquire_for(others, patience - first).is_some();
         }
         let ended = if ended { Ok(()) } else { self.end_by_force(others) };
-        // It was there until now, to show what the requests were waiting for.
+        // The admin server ends last, so that it can show what the requests wait for.
         if let Some(side) = &self.side {
             let _ = side.shutdown(NOTICING);
         }
         ended
     }
 
-    /// Ends the server at once, and does not wait for its fibers.
+    /// Ends the server at once, without waiting for its fibers.
     fn stop(&self) {
         self.shared.begin_closing();
         self.accepting.iter().for_each(Fiber::cancel);
@@ -286,7 +295,7 @@ impl ServerHandle {
         }
     }
 
-    /// Waits until the server was [shut down](Self::shutdown).
+    /// Waits until the server has been [shut down](Self::shutdown).
     ///
     /// # Examples
     /// ```
@@ -313,11 +322,11 @@ impl Drop for ServerHandle {
     }
 }
 
-/// Requests that were not done when a server was shut down.
+/// The error of a shutdown that cancelled requests.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct ShutdownError {
-    /// How many connections were closed by force.
+    /// The number of connections that were closed by force.
     pub unfinished: usize,
 }
 

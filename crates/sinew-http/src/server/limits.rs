@@ -1,10 +1,11 @@
-//! How much clients may ask for.
+//! Limits on what clients may send, and on how long they may take.
 
 use crate::parse::head::HeadLimits;
 use core::time::Duration;
 use sinew::sync::Semaphore;
 
-/// What a server puts up with. The defaults are safe for a server that anybody can reach.
+/// Limits on requests, connections and waiting times. The defaults are safe for a server on the
+/// internet.
 ///
 /// # Examples
 /// ```
@@ -41,19 +42,21 @@ impl Default for Limits {
     }
 }
 
-/// The least that a head can be limited to: a request for a root.
+/// The smallest limit for a head. A request for `/` fits.
 const LEAST_HEAD: usize = 64;
 
-/// The longest that [`http::Uri`] can be: of a longer one, a handler would see two different targets.
+/// The longest [`http::Uri`]. The URI of a longer target would differ from the target that was
+/// received.
 const LONGEST_TARGET: usize = u16::MAX as usize - 1;
 
-/// What is never and what is at once cannot be added to the time that it is.
+/// The range of all timeouts. A longer one might overflow when it is added to the present time, and
+/// sockets refuse a timeout of zero.
 const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 impl Limits {
-    /// How many bytes the first line and the header fields of a request may have together: 16 KiB unless
-    /// set, 64 at least and 1 MiB at most. One that has more is answered with 431.
+    /// Sets how many bytes the first line and the header fields of a request may have together: 16
+    /// KiB by default, at least 64 bytes and at most 1 MiB. A larger head is answered with 431.
     ///
     /// # Examples
     /// ```
@@ -65,8 +68,8 @@ impl Limits {
         self
     }
 
-    /// How many header fields a request may have: 100 unless set, 1000 at most. One that has more is answered with
-    /// 431.
+    /// Sets how many header fields a request may have: 100 by default, at most 1000. A request with
+    /// more is answered with 431.
     ///
     /// # Examples
     /// ```
@@ -78,8 +81,8 @@ impl Limits {
         self
     }
 
-    /// How long the request target may be: 8 KiB unless set, 65534 bytes at most. One that is longer is
-    /// answered with 414.
+    /// Sets how long the request target may be: 8 KiB by default, at most 65534 bytes. A longer one
+    /// is answered with 414.
     ///
     /// # Examples
     /// ```
@@ -91,8 +94,9 @@ impl Limits {
         self
     }
 
-    /// How many bytes the body of a request may have: 8 MiB unless set. One that has more is answered
-    /// with 413, before the handler is called if it says so itself.
+    /// Sets how many bytes the body of a request may have: 8 MiB by default. A larger body is
+    /// answered with
+    /// 413. If the request declares the length, that happens before the handler is called.
     ///
     /// # Examples
     /// ```
@@ -104,9 +108,9 @@ impl Limits {
         self
     }
 
-    /// How long a client may take for the head of a request, from its first byte on, and for the first
-    /// byte of a new connection; for a TLS handshake as well. 10 s unless set. Who is late is answered
-    /// with 408 if anything came.
+    /// Sets how long a client may take for the head of a request, counted from its first byte: 10 s
+    /// by default. The limit also applies to the first byte of a new connection, and to a TLS
+    /// handshake. A client that has sent a part of a head in that time gets 408.
     ///
     /// # Examples
     /// ```
@@ -119,8 +123,8 @@ impl Limits {
         self
     }
 
-    /// How long a read of a body may wait: 30 s unless set. The read fails then, and if the handler returns
-    /// its error, the answer is 408.
+    /// Sets how long a read of a body may wait: 30 s by default. After that the read fails. If the
+    /// handler returns the error, the response is 408.
     ///
     /// # Examples
     /// ```
@@ -133,8 +137,9 @@ impl Limits {
         self
     }
 
-    /// How many bytes of a body have to come in a second, on the average: 1024 unless set, and zero for none. A
-    /// client that sends less, after [`body_timeout`](Self::body_timeout) has passed once, is treated as one that
+    /// Sets how many bytes per second of a body have to come on average: 1024 by default, 0 for no
+    /// minimum. The average counts once the server has waited for
+    /// [`body_timeout`](Self::body_timeout) in total. A slower client is treated like one that
     /// sends nothing.
     ///
     /// # Examples
@@ -147,8 +152,9 @@ impl Limits {
         self
     }
 
-    /// How long a connection may be idle between requests: 60 s unless set, and right within a quarter of
-    /// it or a second. It is closed then.
+    /// Sets how long a connection may be idle between requests before it is closed: 60 s by
+    /// default. The connection may stay open longer by a quarter of the limit, or by a second if
+    /// that is less.
     ///
     /// # Examples
     /// ```
@@ -161,9 +167,10 @@ impl Limits {
         self
     }
 
-    /// How long a write may wait for a client that does not read: 30 s unless set. The connection is closed
-    /// then. On Linux, a client reads if it takes some 64 KiB in that time: smaller steps are not told of. Elsewhere it
-    /// depends on how much the kernel keeps for a connection.
+    /// Sets how long a write may wait for a client that does not read, before the connection is
+    /// closed: 30 s by default. On Linux, a client has to take about 64 KiB in that time, because
+    /// the kernel does not report smaller steps. On other systems the amount depends on the
+    /// kernel's send buffer.
     ///
     /// # Examples
     /// ```
@@ -176,10 +183,11 @@ impl Limits {
         self
     }
 
-    /// How many connections there may be at a time: those that come when there are as many wait until one
-    /// is closed. Unless set, as many as the process may have descriptors, less an eighth for files and
-    /// connections of the handlers. Files that [`Files`](crate::Files) sends count as connections then; if a limit is
-    /// set, they have the descriptors beyond it.
+    /// Sets how many connections may be open at a time. Further ones wait until one is closed.
+    ///
+    /// By default the limit is seven eighths of the descriptors that the process may have; the rest
+    /// is for the files and connections of handlers. Files that [`Files`](crate::Files) sends count
+    /// as connections then. If a limit is set, they use the descriptors beyond it.
     ///
     /// # Examples
     /// ```
@@ -195,18 +203,18 @@ impl Limits {
         self.connections.unwrap_or_else(descriptors)
     }
 
-    /// How many descriptors files may have that connections cannot take; `None` if connections may take all.
+    /// How many descriptors are reserved for files; `None` if files share those of the connections.
     pub(super) fn descriptors_besides(&self) -> Option<usize> {
         let all = descriptors();
-        // A limit that leaves hardly any is no reason to send no file.
+        // A connection limit close to the descriptor limit still leaves some for files.
         self.connections.map(|taken| all.saturating_sub(taken).max(all / 8))
     }
 }
 
-/// How many descriptors a server may have: all of the process, less an eighth.
+/// How many descriptors a server may use: seven eighths of the limit of the process.
 fn descriptors() -> usize {
     use rustix::process::{Resource, getrlimit};
-    // What is unlimited is more than there are numbers for descriptors.
+    // The kernel has no descriptor numbers beyond this, even if the limit is infinite.
     let most = getrlimit(Resource::Nofile).current.unwrap_or(1 << 20).min(1 << 20) as usize;
     (most - most / 8).max(16)
 }

@@ -1,4 +1,9 @@
-//! A server: what it listens at, what it puts up with, and who answers.
+//! A server: its addresses, its limits and its handler.
+//!
+//! [`Server`] collects the settings. `handle` starts and ends the server, `accept` accepts
+//! connections, `shared` holds the state that the connections of a server share.
+//!
+//! Next: `connection`, which serves an accepted connection.
 
 mod accept;
 pub(crate) mod counts;
@@ -20,7 +25,7 @@ use sinew::{Handle, Runtime};
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 
-/// A server that is yet to be started.
+/// A server that has not been started.
 ///
 /// # Examples
 /// ```no_run
@@ -53,10 +58,10 @@ struct Settings {
     tls: Option<Tls>,
 }
 
-/// How many connections keep their stack while they wait, unless a server is told.
+/// How many waiting connections keep their stack by default.
 const KEPT_STACKS: usize = 256;
 
-/// What a server listens at.
+/// Where a server listens.
 #[derive(Debug)]
 pub(crate) enum At {
     Addresses(io::Result<Vec<SocketAddr>>),
@@ -69,26 +74,26 @@ impl At {
     }
 }
 
-/// A second listener of a server, which runs and ends with it.
+/// The admin listener of a server, which starts and ends with the server.
 pub(crate) struct Side {
     pub(crate) at: At,
-    /// Makes the handler for the address that the listener got.
+    /// Makes the handler, given the address that the listener got.
     pub(crate) handler: fn(SocketAddr) -> Box<dyn Handler>,
 }
 
 /// Where the fibers of a server run.
 enum On {
-    /// The runtime of who starts it, or the default one.
+    /// The runtime of the calling fiber, or the default runtime.
     Current,
     Given(Handle),
-    /// One of its own, with so many carriers.
+    /// A runtime of the server's own, with this number of carriers.
     Own(usize),
 }
 
 impl Server {
-    /// A server for an address: the first of several that can be listened at. Port 0 means any that is
-    /// free, and [`ServerHandle::local_addr`] says which. What is wrong with the address is said when the
-    /// server is started.
+    /// Makes a server for an address. If the address resolves to several, the server uses the first
+    /// one at which it can listen. Port 0 means any free port; [`ServerHandle::local_addr`] returns
+    /// it. A bad address is reported when the server is started.
     ///
     /// # Examples
     /// ```
@@ -103,7 +108,7 @@ impl Server {
         Server::at(At::addresses(address))
     }
 
-    /// A server for a socket that listens already: one that was inherited, or has options of its own.
+    /// Makes a server for a listening socket, such as an inherited one or one with special options.
     ///
     /// # Examples
     /// ```
@@ -120,7 +125,7 @@ impl Server {
         Server { at, runtime: On::Current, listeners: 1, side: None, settings }
     }
 
-    /// What it puts up with.
+    /// Sets the limits for requests and connections.
     ///
     /// # Examples
     /// ```
@@ -134,7 +139,7 @@ impl Server {
         self
     }
 
-    /// Speaks TLS.
+    /// Encrypts the connections with TLS.
     ///
     /// # Examples
     /// ```
@@ -150,7 +155,8 @@ impl Server {
         self
     }
 
-    /// Runs on a runtime of its own, with so many carriers, instead of that of who starts it.
+    /// Runs the server on a runtime of its own with `count` carriers. By default the server runs on
+    /// the runtime of the caller.
     ///
     /// # Examples
     /// ```
@@ -162,7 +168,7 @@ impl Server {
         self
     }
 
-    /// Runs on this runtime, instead of that of who starts it.
+    /// Runs the server on this runtime. By default the server runs on the runtime of the caller.
     ///
     /// # Examples
     /// ```
@@ -176,9 +182,9 @@ impl Server {
         self
     }
 
-    /// The stack size of the fibers that serve connections, and call the handler: that of the runtime
-    /// unless set, which is 256 KiB if that was not told otherwise. A handler that needs more ends the process,
-    /// with a report.
+    /// Sets the stack size of the fibers that serve connections and call the handler. The default
+    /// is the runtime's stack size, which is 256 KiB unless the runtime was built with another. A
+    /// handler that overflows the stack ends the process, with a report.
     ///
     /// # Examples
     /// ```
@@ -190,11 +196,13 @@ impl Server {
         self
     }
 
-    /// How many connections keep their stack while they wait for their next request: 256 unless set. When
-    /// there are more, the fibers of those that wait rest: they have none, and cost about a kilobyte each. To go on
-    /// from there takes a little longer than to wake up on a stack, as long as all stacks fit the cache, and less
-    /// when they do not.
-    /// Handlers do not notice. Connections that have not said anything never have a stack.
+    /// Sets how many connections keep their stack while they wait for their next request: 256 by
+    /// default.
+    ///
+    /// When there are more connections, the fibers of the waiting ones rest: they have no stack,
+    /// and cost about a kilobyte each. Waking a resting fiber takes a little longer than waking one
+    /// on a stack while all stacks fit the cache, and less time when they do not. Handlers do not
+    /// notice the difference. A connection that has not sent anything has no stack in any case.
     ///
     /// # Examples
     /// ```
@@ -207,9 +215,9 @@ impl Server {
         self
     }
 
-    /// Listens with so many sockets at the same address, over which the kernel spreads connections
-    /// (`SO_REUSEPORT`): one unless set. More may accept faster where there are many carriers and short
-    /// connections; but another process of the same user can then listen at the address, too.
+    /// Listens with `count` sockets at one address, over which the kernel spreads connections
+    /// (`SO_REUSEPORT`). The default is one. More sockets may accept faster with many carriers and
+    /// short connections, but then another process of the same user can listen at the address, too.
     ///
     /// # Examples
     /// ```
@@ -221,9 +229,11 @@ impl Server {
         self
     }
 
-    /// Calls `log` for each request that was answered, on the fiber of its connection. [`AccessEntry`] displays
-    /// itself in the common log format. A `println!` waits when the pipe behind it is full, and the carrier waits
-    /// with it; [`LineLog`](sinew::io::LineLog) drops lines instead.
+    /// Calls `log` for each answered request, on the fiber of its connection.
+    ///
+    /// [`AccessEntry`] displays itself in the common log format. A `println!` blocks the carrier
+    /// while the pipe behind standard output is full; [`LineLog`](sinew::io::LineLog) drops lines
+    /// instead.
     ///
     /// # Examples
     /// ```
@@ -239,8 +249,8 @@ impl Server {
         self
     }
 
-    /// Calls `log` for failures that no caller learns of: connections that cannot be accepted, handshakes that
-    /// fail, handlers that panic, requests that are refused.
+    /// Calls `log` for failures that are reported to no caller: connections that cannot be
+    /// accepted, handshakes that fail, handlers that panic, requests that are refused.
     ///
     /// # Examples
     /// ```
@@ -256,11 +266,16 @@ impl Server {
         self
     }
 
-    /// Listens, and answers with `handler`, on the runtime of the fiber that calls this, or on the default
-    /// runtime if that is a plain thread, until somebody [shuts it down](ServerHandle::shutdown).
+    /// Starts the server, which answers with `handler` until it is [shut
+    /// down](ServerHandle::shutdown).
+    ///
+    /// The server runs on the runtime of the calling fiber, or on the default runtime if a plain
+    /// thread calls this. [`carriers`](Self::carriers) and [`runtime`](Self::runtime) choose
+    /// another one.
     ///
     /// # Errors
-    /// If nobody can listen at the address: the message names it.
+    /// If the server cannot listen at the address; the message names it. Also if its runtime or a
+    /// fiber cannot be made.
     ///
     /// # Examples
     /// ```
@@ -276,11 +291,12 @@ impl Server {
         handle::start(self, Box::new(handler))
     }
 
-    /// The same, and waits for as long as the server runs, which is for ever if nothing but this call
-    /// knows of it. A fiber that waits here and is cancelled leaves the server running.
+    /// Starts the server, and waits until it is shut down. That never happens if no other code has
+    /// the handle. If the waiting fiber is cancelled, the server runs on.
     ///
     /// # Errors
-    /// If nobody can listen at the address: the message names it.
+    /// If the server cannot listen at the address; the message names it. Also if its runtime or a
+    /// fiber cannot be made.
     ///
     /// # Examples
     /// ```no_run
@@ -300,7 +316,7 @@ impl On {
         match self {
             On::Current => match Handle::try_current() {
                 Some(here) => Ok((here, None)),
-                // What is spawned on a plain thread runs on the default runtime.
+                // A fiber spawned from a plain thread runs on the default runtime.
                 None => match sinew::spawn(Handle::current).join() {
                     Ok(default) => Ok((default, None)),
                     Err(panic) => std::panic::resume_unwind(panic),

@@ -1,4 +1,4 @@
-//! What all connections of a server share.
+//! State that all connections of a server share.
 
 use super::counts::ServerMetrics;
 use super::limits::Limits;
@@ -20,7 +20,7 @@ use std::time::Instant;
 
 /// Called for each response.
 pub(crate) type AccessLog = Box<dyn Fn(&AccessEntry<'_>) + Send + Sync>;
-/// Called for what goes wrong and nobody else is told.
+/// Called for failures that no caller is told of.
 pub(crate) type ProblemLog = Box<dyn Fn(&Problem<'_>) + Send + Sync>;
 
 pub(crate) struct Shared {
@@ -34,47 +34,48 @@ pub(crate) struct Shared {
     pub(crate) problem_log: Option<ProblemLog>,
     #[cfg(feature = "tls")]
     pub(crate) tls: Option<crate::tls::Tls>,
-    /// One permit for each connection that there may be.
+    /// One permit for each connection that may be open.
     pub(crate) room: Arc<Semaphore>,
     pub(crate) most: usize,
     pub(crate) file_room: FileRoom,
     /// Whether connections are to be closed as soon as they are idle.
     pub(super) closing: AtomicBool,
-    /// Counts connections, to tell them apart.
+    /// Gives each connection its number.
     pub(super) numbers: AtomicU64,
     pub(super) open: Mutex<Open>,
-    /// How many are open.
+    /// How many connections are open.
     pub(super) count: AtomicUsize,
     pub(crate) clock: Clock,
 }
 
-/// The memory of so many connections, which the allocator would keep when they are closed, is some megabytes.
+/// How many connections have to close before memory is released. The allocator keeps some megabytes
+/// for this many.
 const BURST: usize = 256;
 
-/// Room for files that are being sent: each has a descriptor, as a connection has.
+/// The descriptors for files that are being sent.
 pub(crate) struct FileRoom {
     descriptors: Arc<Semaphore>,
-    /// Files leave so many of them to connections.
+    /// Files leave at least this number of descriptors to connections.
     left: usize,
 }
 
 impl FileRoom {
-    /// For a server whose connections have these `permits`, of which there are `most`.
+    /// Reserves descriptors for a server of at most `most` connections, which hold `permits`.
     pub(super) fn new(limits: &Limits, permits: &Arc<Semaphore>, most: usize) -> FileRoom {
         match limits.descriptors_besides() {
-            // The connections may take all descriptors that there are: files share them.
+            // The connections may take all descriptors, so files share their permits.
             None => FileRoom { descriptors: permits.clone(), left: most / 4 },
             Some(count) => FileRoom { descriptors: Arc::new(Semaphore::new(count)), left: 0 },
         }
     }
 
-    /// Reserves the descriptor of the file that a response sends. If there is no room, the response becomes 503 and
-    /// the file is closed.
+    /// Reserves the descriptor of the file that a response sends. If no descriptor is free, the
+    /// response becomes 503 and the file is closed.
     pub(crate) fn for_body_of(&self, response: &mut Response) -> Option<Permits<'_>> {
         if !matches!(response.body, Outgoing::File(..)) {
             return None;
         }
-        // Others may take some in between: a few more or less do not matter.
+        // Other fibers may take permits in between. `left` need not be exact.
         let permit = match self.descriptors.available() > self.left {
             true => self.descriptors.try_acquire(),
             false => None,
@@ -91,16 +92,16 @@ impl FileRoom {
 /// The connections of a server.
 #[derive(Default)]
 pub(super) struct Open {
-    /// Those that are open, by their numbers.
+    /// The open connections, by number.
     connections: HashMap<u64, Arc<Connection>>,
-    /// How many were accepted, and what those have done that are closed.
+    /// How many connections were accepted, and the counts of the closed ones.
     past: ServerMetrics,
-    /// The most that were open at a time since the last burst.
+    /// The highest number of open connections since the last burst ended.
     peak: usize,
 }
 
 impl Shared {
-    /// Whether a connection that waits gives up its stack.
+    /// Whether a waiting connection gives up its stack.
     pub(crate) fn defers(&self) -> bool {
         self.count.load(Ordering::Relaxed) > self.kept_stacks
     }
@@ -114,11 +115,12 @@ impl Shared {
     }
 
     pub(crate) fn is_closing(&self) -> bool {
-        // ORDERING: SeqCst, with the states of connections; see `Connection::rest`.
+        // ORDERING: SeqCst, in one order with the states of connections; pairs with the store in
+        // `begin_closing`. `Connection::rest` has the argument.
         self.closing.load(Ordering::SeqCst)
     }
 
-    /// From now on, connections are closed when they are idle.
+    /// Makes connections close when they become idle.
     pub(crate) fn begin_closing(&self) {
         self.closing.store(true, Ordering::SeqCst);
     }
@@ -127,7 +129,7 @@ impl Shared {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What was done so far.
+    /// The counts so far.
     pub(crate) fn metrics(&self) -> ServerMetrics {
         let open = self.open();
         let mut sum = open.past;
@@ -152,29 +154,30 @@ impl Shared {
             self.count.fetch_sub(1, Ordering::Relaxed);
         }
         drop(open);
-        // What it takes along is dropped without the lock.
+        // Drop the connection, and all that it owns, without the lock.
         drop(left);
     }
 
-    /// Those that are open at this moment.
+    /// The connections that are open at this moment.
     pub(crate) fn connections(&self) -> Vec<Arc<Connection>> {
         self.open().connections.values().cloned().collect()
     }
 
-    /// Whether there are far fewer connections than there were: the next burst is told from this moment on.
+    /// Whether a burst has ended: far fewer connections are open than at the peak. If so, the peak
+    /// is reset to the present number.
     pub(super) fn ends_burst(&self) -> bool {
         let mut open = self.open();
         let count = open.connections.len();
         let ends = open.peak - count >= BURST && count <= open.peak / 2;
         if ends {
             open.peak = count;
-            // The table was made for as many as there were.
+            // The table has grown to the size of the burst.
             open.connections.shrink_to(2 * count);
         }
         ends
     }
 
-    /// Those that have been idle for too long.
+    /// The connections that have been idle for too long.
     pub(crate) fn expired(&self) -> Vec<Arc<Connection>> {
         let open = self.open();
         open.connections.values().filter(|connection| connection.has_expired()).cloned().collect()
@@ -191,18 +194,18 @@ impl Shared {
     }
 }
 
-/// A clock that is looked at often and wound by one fiber: it is right within its period.
+/// A cheap clock that one fiber winds. It lags by at most its period.
 pub(crate) struct Clock {
     start: Instant,
     /// Milliseconds since the start.
     elapsed: AtomicU64,
-    /// The second since 1970.
+    /// Seconds since 1970.
     second: AtomicU64,
     pub(crate) period: Duration,
 }
 
 impl Clock {
-    /// One that is good for timeouts of this length.
+    /// Makes a clock whose period suits timeouts of this length.
     pub(crate) fn for_timeouts(shortest: Duration) -> Clock {
         let period = (shortest / 4).clamp(Duration::from_millis(10), Duration::from_secs(1));
         let (elapsed, second) = (AtomicU64::new(0), AtomicU64::new(date::now()));
