@@ -1,4 +1,4 @@
-//! Which request a fiber is answering.
+//! Tells code on a fiber which request the fiber is answering.
 
 use crate::message::case::Case;
 use core::cell::RefCell;
@@ -8,12 +8,14 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// What the present fiber is answering: for code that is far from the handler, a logger for instance.
+/// The request that the current fiber is answering, for code far from the handler, such as a
+/// logger.
 ///
-/// It is there in the handler, in the closures of [`Response::stream`](crate::Response::stream) and
-/// [`Response::upgrade`](crate::Response::upgrade), and in the logs of the server. It belongs to the fiber: fibers that
-/// a handler spawns, in a scope too, and what it has done by `sinew::blocking`, have none unless they
-/// [enter](Self::enter) it.
+/// The context is set in the handler, in the closures of
+/// [`Response::stream`](crate::Response::stream) and
+/// [`Response::upgrade`](crate::Response::upgrade), and in the logs of the server. It belongs to
+/// the fiber. Fibers that a handler spawns, scoped ones too, and closures in `sinew::blocking` have
+/// no context unless they [enter](Self::enter) it.
 ///
 /// # Examples
 /// ```
@@ -36,12 +38,12 @@ sinew::fiber_local! {
     static CURRENT: RefCell<Option<Arc<Case>>> = RefCell::new(None);
 }
 
-/// Where a fiber finds its context.
+/// The place where a fiber looks for its context.
 #[derive(Clone, Default)]
 pub(crate) struct Current(Rc<RefCell<Option<Arc<Case>>>>);
 
 impl Current {
-    /// Makes this the place where the present fiber looks while `f` runs.
+    /// Makes this the place where the current fiber looks while `f` runs.
     pub(crate) fn enter<R>(&self, f: impl FnOnce() -> R) -> R {
         CURRENT.set_shared(self.0.clone(), f)
     }
@@ -52,7 +54,7 @@ impl Current {
 }
 
 impl RequestContext {
-    /// That of the request that the present fiber is answering, if it does.
+    /// Returns the context of the request that the current fiber is answering, if there is one.
     ///
     /// # Examples
     /// ```
@@ -63,7 +65,7 @@ impl RequestContext {
         Some(RequestContext { case })
     }
 
-    /// Makes it the current one while `f` runs, on a fiber that works for the request's.
+    /// Makes this the current context while `f` runs, on a fiber that works for the request.
     ///
     /// # Examples
     /// ```
@@ -81,7 +83,7 @@ impl RequestContext {
         CURRENT.set(RefCell::new(Some(self.case)), f)
     }
 
-    /// The method.
+    /// Returns the method.
     ///
     /// # Examples
     /// ```
@@ -92,7 +94,7 @@ impl RequestContext {
         &self.case.head.method
     }
 
-    /// What is asked for, as it was sent.
+    /// Returns the request target, as it was sent.
     ///
     /// # Examples
     /// ```
@@ -103,7 +105,7 @@ impl RequestContext {
         self.case.head.target()
     }
 
-    /// Who asks.
+    /// Returns the address of the client.
     ///
     /// # Examples
     /// ```
@@ -114,7 +116,7 @@ impl RequestContext {
         self.case.origin.peer
     }
 
-    /// Which request of its connection it is, counted from one.
+    /// Returns the number of the request within its connection, counted from one.
     ///
     /// # Examples
     /// ```

@@ -1,23 +1,24 @@
-//! The `date` of responses.
+//! Writes the `date` of responses.
 
 use core::cell::RefCell;
 use core::time::Duration;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// The status line of most responses. With a date behind it, it is written at once.
+/// The status line of most responses. It is written together with the date.
 pub(crate) const OK: &str = "HTTP/1.1 200 OK\r\n";
 
 thread_local! {
-    /// A second since 1970, and [`OK`] with the field that says so: thousands of responses have the same one.
+    /// A second since 1970, and [`OK`] followed by the `date` of that second. Thousands of
+    /// responses share one.
     static WRITTEN: RefCell<(u64, String)> = const { RefCell::new((u64::MAX, String::new())) };
 }
 
-/// Writes the field that says that it is this second since 1970.
+/// Writes the field `date` for this second since 1970.
 pub(crate) fn write_field(second: u64, out: &mut Vec<u8>) {
     written(second, |text| out.extend_from_slice(&text[OK.len()..]));
 }
 
-/// Writes the same behind the status line of most responses.
+/// Writes [`OK`], followed by the field `date`.
 pub(crate) fn write_ok_and_field(second: u64, out: &mut Vec<u8>) {
     written(second, |text| out.extend_from_slice(text));
 }
@@ -33,7 +34,7 @@ fn written(second: u64, write: impl FnOnce(&[u8])) {
     });
 }
 
-/// The second since 1970 that it is.
+/// The current time, in seconds since 1970.
 pub(crate) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
 }

@@ -1,4 +1,4 @@
-//! What the fuzzers in `fuzz/` drive: the way of bytes through the parsers, without a connection.
+//! The entry points of the fuzzers in `fuzz/`: bytes go through the parsers, without a connection.
 
 use crate::message::body::Body;
 use crate::message::case::{Case, Origin};
@@ -10,24 +10,25 @@ use bytes::Bytes;
 use core::mem;
 use std::sync::Arc;
 
-/// What became of a stream of bytes.
+/// One result of parsing a stream of bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
-    /// A head, as it is understood.
+    /// A head, as the parser understood it.
     Head(String),
-    /// So many bytes of a body, of which this is the sum.
+    /// The number of bytes of a body, and their checksum.
     Body(usize, u64),
     /// The end of a body.
     End,
-    /// Something that is refused: nothing that follows counts.
+    /// A refusal. The bytes after it are not parsed.
     Refused,
-    /// The beginning of something.
+    /// The stream ended within a head or a body.
     Partial,
 }
 
 const LIMITS: HeadLimits = HeadLimits { bytes: 2048, fields: 20, target: 512 };
 
-/// Reads requests from what is received in pieces that end at `cuts`, and says what it found.
+/// Parses requests from bytes that arrive in pieces, whose sizes `cuts` gives. Returns what was
+/// found.
 pub fn requests(bytes: &[u8], cuts: &mut dyn Iterator<Item = usize>) -> Vec<Event> {
     let mut stream = Stream { bytes, at: 0, received: 0, may_skip_line: false, cuts };
     let mut events = Vec::new();
@@ -59,7 +60,7 @@ pub fn requests(bytes: &[u8], cuts: &mut dyn Iterator<Item = usize>) -> Vec<Even
     }
 }
 
-/// What handlers are told of a head, all of it.
+/// Describes everything that handlers can see of a head.
 fn describe(head: Head) -> String {
     assert!(!(head.old && head.framing == Framing::Chunked), "chunks are of HTTP/1.1");
     let fields = head.fields().into_iter();
@@ -101,7 +102,7 @@ impl Stream<'_> {
         &self.bytes[self.at..self.received]
     }
 
-    /// Receives more; false at the end.
+    /// Receives the next piece. Returns false at the end.
     fn receive(&mut self) -> bool {
         if self.received == self.bytes.len() {
             return false;
@@ -111,7 +112,7 @@ impl Stream<'_> {
         true
     }
 
-    /// As a connection does it.
+    /// Parses a head, like `Session::next_case`.
     fn head(&mut self) -> Result<Option<Head>, ()> {
         let mut seen = 0;
         loop {
@@ -136,7 +137,7 @@ impl Stream<'_> {
                 }
             }
             if !self.receive() {
-                // What would be refused when more comes is no different from what is.
+                // Parse once more: a refusal must not depend on where the stream was cut.
                 return if seen > 0 && parse(self.received(), LIMITS).is_err() {
                     Err(())
                 } else {

@@ -1,12 +1,12 @@
-//! What answers requests.
+//! The trait of everything that answers requests.
 
 use crate::message::request::Request;
 use crate::message::response::{IntoResponse, Response};
 
-/// Something that answers requests: a function, or a [`Router`](crate::Router).
+/// Answers requests: a function, or a [`Router`](crate::Router).
 ///
-/// It runs on the fiber of the connection, and may wait in any way that fibers can: sleep, lock, read
-/// files, ask other servers.
+/// A handler runs on the fiber of the connection. It may wait in any way that fibers can: sleep,
+/// lock, read files, ask other servers.
 ///
 /// # Examples
 /// ```

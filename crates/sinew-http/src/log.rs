@@ -1,4 +1,4 @@
-//! What a server tells its owner: requests that were answered, and what went wrong.
+//! The reports of a server to its user: answered requests, and failures.
 
 use core::fmt;
 use core::time::Duration;
@@ -8,29 +8,29 @@ use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::SystemTime;
 
-/// A request that was answered, or cut off; see [`Server::access_log`](crate::Server::access_log).
+/// A request that was answered or cut off; see [`Server::access_log`](crate::Server::access_log).
 ///
-/// It is displayed in the common log format, with the time that it took at the end:
+/// It displays itself in the common log format, followed by the duration:
 /// `127.0.0.1 - - [06/Nov/1994:08:49:37 +0000] "GET / HTTP/1.1" 200 13 71us`
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct AccessEntry<'a> {
-    /// Who asked.
+    /// The address of the client.
     pub peer: SocketAddr,
-    /// The method, if the request could be understood.
+    /// The method, if the request was understood.
     pub method: Option<&'a Method>,
-    /// What was asked for, as it was sent; `-` if the request could not be understood.
+    /// The request target, as it was sent; `-` if the request was not understood.
     pub target: &'a str,
-    /// The version of HTTP that the client spoke.
+    /// The version of HTTP that the client used.
     pub version: http::Version,
-    /// The status of the response; 503 if there was none, because the request was cut off before.
+    /// The status of the response; 503 if the request was cut off before there was a response.
     pub status: StatusCode,
-    /// How many bytes of a body were sent, or gathered to be sent.
+    /// How many bytes of the body were sent, or gathered to be sent.
     pub bytes: u64,
-    /// Whether the response was sent whole.
+    /// Whether all of the response was sent.
     pub complete: bool,
-    /// How long it took, from when the head was received until the response was handed to the kernel or
-    /// gathered to be sent with the next.
+    /// The time from the end of the head until the response was handed to the kernel, or gathered
+    /// to be sent with the next one.
     pub duration: Duration,
 }
 
@@ -39,7 +39,7 @@ impl fmt::Display for AccessEntry<'_> {
         let method = self.method.map_or("-", Method::as_str);
         write!(f, "{} - - [", self.peer.ip())?;
         write_time(f, SystemTime::now())?;
-        // The mark that ends the request in a line may be part of what was asked for.
+        // The target may contain a quote, which would end the request in the log line.
         let target = self.target.replace('"', "%22");
         write!(f, "] \"{method} {target} {:?}\"", self.version)?;
         write!(f, " {} {} {:?}", self.status.as_u16(), self.bytes, Rounded(self.duration))?;
@@ -47,8 +47,8 @@ impl fmt::Display for AccessEntry<'_> {
     }
 }
 
-/// Calls a function of the owner's. What it panics with was said by its hook, and is no reason to end
-/// anything but itself.
+/// Calls a log function of the user. Contains its panic, which the panic hook has already reported.
+/// A cancellation goes on unwinding.
 pub(crate) fn contain(f: impl FnOnce()) {
     if let Err(payload) = catch_unwind(AssertUnwindSafe(f))
         && sinew::is_cancel(&*payload)
@@ -57,7 +57,7 @@ pub(crate) fn contain(f: impl FnOnce()) {
     }
 }
 
-/// A time of few digits.
+/// Displays a duration with few digits.
 struct Rounded(Duration);
 
 impl fmt::Debug for Rounded {
@@ -69,7 +69,7 @@ impl fmt::Debug for Rounded {
     }
 }
 
-/// `06/Nov/1994:08:49:37 +0000`, made of `Sun, 06 Nov 1994 08:49:37 GMT`.
+/// Writes `06/Nov/1994:08:49:37 +0000`, made from `Sun, 06 Nov 1994 08:49:37 GMT`.
 fn write_time(f: &mut fmt::Formatter<'_>, time: SystemTime) -> fmt::Result {
     let text = httpdate::fmt_http_date(time);
     let mut words = text.split(' ').skip(1);
@@ -77,15 +77,15 @@ fn write_time(f: &mut fmt::Formatter<'_>, time: SystemTime) -> fmt::Result {
     write!(f, "{}/{}/{}:{} +0000", next(), next(), next(), next())
 }
 
-/// Something that went wrong, and of which nobody else is told; see
+/// A failure that is reported to no caller; see
 /// [`Server::problem_log`](crate::Server::problem_log).
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Problem<'a> {
-    /// No connection could be accepted, or no fiber made that serves it: there may be no descriptors or no
-    /// memory left. The server tries again with the next.
+    /// A connection could not be accepted, or its fiber could not be made: descriptors or memory
+    /// may be used up. The server goes on with the next connection.
     Accept(&'a io::Error),
-    /// A TLS handshake failed, with this peer.
+    /// A TLS handshake with this peer failed.
     Handshake(SocketAddr, &'a io::Error),
     /// A handler panicked, for this peer and request target. The client got 500.
     Panic(SocketAddr, &'a str),
@@ -93,7 +93,7 @@ pub enum Problem<'a> {
     Handler(SocketAddr, &'a str, &'a io::Error),
     /// A response could not be sent, or its body could not be made.
     Response(SocketAddr, &'a io::Error),
-    /// A request was refused, with this peer, status and reason.
+    /// A request of this peer was refused, with this status and reason.
     Refused(SocketAddr, StatusCode, &'a str),
 }
 

@@ -1,4 +1,4 @@
-//! Which handler answers which path.
+//! Chooses the handler for a path and a method.
 
 use crate::handler::Handler;
 use crate::message::request::Request;
@@ -11,13 +11,17 @@ use std::borrow::Cow;
 
 /// Chooses a handler by path and method.
 ///
-/// `{name}` stands for one segment of a path, `{*name}` for the rest of it;
-/// [`Request::param`] says what stood there. What is not known is answered with 404, a method that is not
-/// with 405 and those that are; `HEAD` is answered as `GET`, without the body. `OPTIONS`, by which browsers ask
-/// whether they may ask, is a method as others: [`route`](Self::route). `OPTIONS *`, which asks about the server, is
-/// answered with 204 and all methods that there are, unless the path `*` has a route. Letters, digits and `-._~` may be encoded in a
-/// path, and mean the same; an encoded slash is no end of a segment. Paths are always whole: a router within a
-/// router sees the same path.
+/// - `{name}` matches one segment of a path, `{*name}` the rest of the path. [`Request::param`]
+///   returns the matched part.
+/// - An unknown path is answered with 404. An unknown method is answered with 405 and the list of
+///   known methods.
+/// - `HEAD` is answered like `GET`, without the body.
+/// - `OPTIONS`, which browsers send to ask for permission, is a method like any other; see
+///   [`route`](Self::route). `OPTIONS *` asks about the server. It is answered with 204 and all
+///   methods of the router, unless the path `*` has a route.
+/// - Letters, digits and `-._~` match whether they are percent-encoded or not. An encoded slash
+///   does not end a segment.
+/// - A router within a router sees the whole path.
 ///
 /// # Examples
 /// ```
@@ -49,7 +53,7 @@ struct Route {
 }
 
 impl Router {
-    /// One that knows nothing.
+    /// Makes a router without routes.
     ///
     /// # Examples
     /// ```
@@ -59,10 +63,10 @@ impl Router {
         Router::default()
     }
 
-    /// Answers `GET`, and `HEAD`, for a path.
+    /// Answers `GET` and `HEAD` for a path.
     ///
     /// # Panics
-    /// As [`route`](Self::route) does.
+    /// Panics like [`route`](Self::route).
     ///
     /// # Examples
     /// ```
@@ -78,7 +82,7 @@ impl Router {
     /// Answers `POST` for a path.
     ///
     /// # Panics
-    /// As [`route`](Self::route) does.
+    /// Panics like [`route`](Self::route).
     ///
     /// # Examples
     /// ```
@@ -94,7 +98,7 @@ impl Router {
     /// Answers `PUT` for a path.
     ///
     /// # Panics
-    /// As [`route`](Self::route) does.
+    /// Panics like [`route`](Self::route).
     ///
     /// # Examples
     /// ```
@@ -110,7 +114,7 @@ impl Router {
     /// Answers `DELETE` for a path.
     ///
     /// # Panics
-    /// As [`route`](Self::route) does.
+    /// Panics like [`route`](Self::route).
     ///
     /// # Examples
     /// ```
@@ -126,7 +130,7 @@ impl Router {
     /// Answers `PATCH` for a path.
     ///
     /// # Panics
-    /// As [`route`](Self::route) does.
+    /// Panics like [`route`](Self::route).
     ///
     /// # Examples
     /// ```
@@ -142,8 +146,8 @@ impl Router {
     /// Answers a method for a path.
     ///
     /// # Panics
-    /// If the path is malformed, or in conflict with another one, or has this method already: the message
-    /// names it.
+    /// If the path is malformed, conflicts with another one, or has a handler for this method
+    /// already. The message names the path.
     ///
     /// # Examples
     /// ```
@@ -161,7 +165,7 @@ impl Router {
     /// Answers every method that has no handler of its own for a path.
     ///
     /// # Panics
-    /// As [`route`](Self::route) does.
+    /// Panics like [`route`](Self::route).
     ///
     /// # Examples
     /// ```
@@ -175,7 +179,7 @@ impl Router {
         self
     }
 
-    /// Answers what no path fits, instead of 404.
+    /// Answers requests whose path matches no route, instead of 404.
     ///
     /// # Examples
     /// ```
@@ -241,8 +245,9 @@ impl Handler for Router {
     }
 }
 
-/// A path in which nothing is encoded that need not be: `/%61` is `/a`, also for who guards `/a`. Behind each percent
-/// sign are two digits (`parse::target`), so that no new one comes about.
+/// Decodes all characters of a path that need not be encoded, so that `/%61` is `/a`, and a route
+/// that guards `/a` also guards `/%61`. Two digits follow each percent sign (`parse::target`), so
+/// decoding creates no new escape.
 fn normal(path: &str) -> Cow<'_, str> {
     if !path.contains('%') {
         return path.into();
@@ -278,7 +283,7 @@ impl Route {
     }
 }
 
-/// Says in a response which methods are allowed: those of `routes`, and `more`.
+/// Lists the allowed methods in a response: the methods of `routes`, and `more`.
 fn allowing<'a>(
     mut response: Response,
     routes: impl IntoIterator<Item = &'a Route>,
@@ -311,7 +316,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_need_not_be_encoded_is_not() {
+    fn needless_encoding_is_removed() {
         for (path, expected) in [
             ("/a", "/a"),
             ("/%61dmin", "/admin"),

@@ -8,7 +8,7 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// What a server needs to speak TLS: a certificate and its key, or a whole configuration of `rustls`.
+/// The TLS configuration of a server: a certificate and its key, or a configuration of `rustls`.
 ///
 /// # Examples
 /// ```
@@ -22,12 +22,13 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub struct Tls {
     config: Arc<ServerConfig>,
-    /// What it was made from, if that is known.
+    /// The first certificate of the chain; `None` if the user has made the configuration.
     certificate: Option<CertificateDer<'static>>,
 }
 
 impl Tls {
-    /// A certificate, with those that vouch for it behind it, and its key, both in PEM.
+    /// Makes a configuration from a certificate chain and a key, both in PEM. The server's
+    /// certificate comes first.
     ///
     /// # Errors
     /// If there is no certificate or no key, or the two do not belong together.
@@ -50,10 +51,11 @@ impl Tls {
         Tls::new(chain, key)
     }
 
-    /// The same from files.
+    /// Makes a configuration from PEM files with a certificate chain and a key.
     ///
     /// # Errors
-    /// If they cannot be read, or as for [`from_pem`](Self::from_pem); the message names the file.
+    /// If a file cannot be read, or for the reasons of [`from_pem`](Self::from_pem). The message
+    /// names the file.
     ///
     /// # Examples
     /// ```
@@ -70,11 +72,12 @@ impl Tls {
         })
     }
 
-    /// A new certificate for these names, that nobody vouches for: for development. Clients have to be
-    /// told to trust it: [`certificate`](Self::certificate), and `client::agent_with` has an example.
+    /// Makes a self-signed certificate for these names, for development. Clients have to trust it
+    /// explicitly: give them the [`certificate`](Self::certificate). `client::agent_with` has an
+    /// example.
     ///
     /// # Errors
-    /// If one of the names is none.
+    /// If one of the names is invalid.
     ///
     /// # Examples
     /// ```
@@ -90,9 +93,10 @@ impl Tls {
         Tls::new(vec![made.cert.der().clone()], key.into())
     }
 
-    /// Everything that `rustls` can be told: client certificates, several names, other providers.
+    /// Uses a configuration of `rustls`, for client certificates, several names, or other
+    /// providers.
     ///
-    /// The protocol that is negotiated should be `http/1.1`, or none.
+    /// It should negotiate the protocol `http/1.1`, or none.
     ///
     /// # Examples
     /// ```
@@ -106,8 +110,9 @@ impl Tls {
         Tls { config, certificate: None }
     }
 
-    /// The certificate that the server shows first: what a client has to trust that talks to a
-    /// [self-signed](Self::self_signed) one. Nothing if it was made [from a configuration](Self::from_config).
+    /// Returns the first certificate of the chain, which clients of a
+    /// [self-signed](Self::self_signed) server have to trust. `None` if the configuration was made
+    /// by [`from_config`](Self::from_config).
     ///
     /// # Examples
     /// ```

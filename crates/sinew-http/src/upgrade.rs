@@ -7,12 +7,14 @@ use core::time::Duration;
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 
-/// A connection after an [upgrade](crate::Response::upgrade): both ends speak what they agreed upon.
+/// A connection after an [upgrade](crate::Response::upgrade), on which both ends speak another
+/// protocol.
 ///
-/// It is closed when the function that was given it returns, wherever it is then. When the server shuts down,
-/// reading comes to its end. One fiber may read while another writes: see [`duplicate`](Self::duplicate).
+/// The connection is closed when the closure of the upgrade returns, even if this value has been
+/// moved elsewhere. When the server shuts down, reads come to the end of the stream. One fiber may
+/// read while another writes: see [`duplicate`](Self::duplicate).
 pub struct Upgraded {
-    /// What came after the request is read first.
+    /// Bytes that came after the request are read first.
     reader: Option<Reader>,
     transport: Transport,
     peer: SocketAddr,
@@ -23,7 +25,7 @@ impl Upgraded {
         Upgraded { reader: Some(reader), transport, peer }
     }
 
-    /// The address of the other end.
+    /// Returns the address of the client.
     ///
     /// # Examples
     /// ```
@@ -35,12 +37,13 @@ impl Upgraded {
         self.peer
     }
 
-    /// Another one for the same connection, to write while this one reads, or the other way round. What came
-    /// with the request is read from this one.
+    /// Makes a second handle for the connection, so that one fiber can write while another reads.
+    /// Bytes that came with the request are read from the first handle.
     ///
-    /// Two that write at the same time get in each other's way, as with any stream: a WebSocket of `tungstenite`
-    /// writes while it reads, to answer pings, so that two of them cannot share a connection. One fiber has
-    /// the socket then, and gets what is to be sent through a channel.
+    /// Two fibers that write at the same time mix their bytes, as with any stream. A WebSocket of
+    /// `tungstenite` writes while it reads, to answer pings, so two WebSockets cannot share a
+    /// connection. Give the socket to one fiber, and send that fiber its messages through a
+    /// channel.
     ///
     /// # Examples
     /// ```
@@ -65,10 +68,10 @@ impl Upgraded {
         Upgraded { reader: None, transport: self.transport.clone(), peer: self.peer }
     }
 
-    /// How long a read may take; it fails with `TimedOut` then. For ever without.
+    /// Sets how long a read may take before it fails with `TimedOut`. `None` means forever.
     ///
     /// # Errors
-    /// If it is zero.
+    /// If the timeout is zero.
     ///
     /// # Examples
     /// ```
@@ -81,11 +84,11 @@ impl Upgraded {
         self.transport.set_read_timeout(timeout)
     }
 
-    /// How long a write may wait. At first it is that of the server's
-    /// [limits](crate::Limits::write_timeout).
+    /// Sets how long a write may wait. The default is the [limit](crate::Limits::write_timeout) of
+    /// the server.
     ///
     /// # Errors
-    /// If it is zero.
+    /// If the timeout is zero.
     ///
     /// # Examples
     /// ```

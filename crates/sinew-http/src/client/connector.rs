@@ -1,4 +1,4 @@
-//! Connections for `ureq`.
+//! Opens connections for `ureq`.
 
 use core::fmt;
 use core::time::Duration;
@@ -12,7 +12,7 @@ use ureq::unversioned::transport::{
 };
 use ureq::{Error, Timeout};
 
-/// Connects with the sockets of fibers.
+/// Connects `ureq` through the sockets of fibers.
 #[derive(Default, Debug)]
 pub struct FiberConnector(());
 
@@ -25,7 +25,7 @@ impl<In: Transport> Connector<In> for FiberConnector {
         chained: Option<In>,
     ) -> Result<Option<Self::Out>, Error> {
         if chained.is_some() {
-            // Somebody before has made a connection: to a proxy.
+            // The connector before this one has connected to a proxy.
             return Ok(chained.map(Either::A));
         }
         let stream = connect(details)?;
@@ -40,13 +40,13 @@ impl<In: Transport> Connector<In> for FiberConnector {
     }
 }
 
-/// Connects to the first of the addresses that answers.
+/// Connects to the first address that answers.
 fn connect(details: &ConnectionDetails<'_>) -> Result<TcpStream, Error> {
     let mut problem = Error::ConnectionFailed;
     let deadline = limit(details.timeout).map(|limit| Instant::now() + limit);
     for (tried, address) in details.addrs.iter().enumerate() {
         let connected = match deadline {
-            // Each has its share of the time that is left.
+            // Each address gets an equal share of the time that is left.
             Some(deadline) => {
                 let left = deadline.saturating_duration_since(Instant::now());
                 if left.is_zero() {
@@ -68,13 +68,13 @@ fn connect(details: &ConnectionDetails<'_>) -> Result<TcpStream, Error> {
     Err(problem)
 }
 
-/// How long something may take: `None` for as long as it takes.
+/// The duration of a timeout; `None` if there is no limit.
 fn limit(timeout: NextTimeout) -> Option<Duration> {
-    // Nothing at all cannot be set.
+    // Sockets refuse a timeout of zero.
     timeout.not_zero().map(|limit| (*limit).max(Duration::from_micros(1)))
 }
 
-/// A connection of `ureq` that a fiber waits for.
+/// A connection of `ureq` on which fibers wait.
 pub struct FiberTransport {
     stream: Arc<Stream>,
     buffers: LazyBuffers,
@@ -113,7 +113,7 @@ impl Transport for FiberTransport {
     }
 
     fn is_open(&mut self) -> bool {
-        // One that can be used again has nothing to say, and has not ended.
+        // A reusable connection has no unread input, and has not ended.
         matches!(sinew::io::is_readable(&self.stream.0), Ok(false))
     }
 }

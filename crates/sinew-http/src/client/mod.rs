@@ -1,13 +1,13 @@
 //! Requests to other servers: `ureq` over the sockets of fibers.
 //!
 //! A client has to know more than a server: redirects, cookies, proxies, certificates, compressed
-//! bodies, pools of connections. `ureq` knows all that, is written for code that blocks, and lets one
-//! choose what it connects with and who finds addresses. So this is the whole of it: a connector that
-//! gives it [`sinew::net::TcpStream`]s, and a resolver that asks for addresses on a thread that may block.
-//! Every wait suspends the fiber; on a plain thread it blocks that thread.
+//! bodies, connection pools. `ureq` knows all that, is written for blocking code, and lets its user
+//! replace the connector and the resolver. So this module only adds a connector, which gives `ureq`
+//! [`sinew::net::TcpStream`]s, and a resolver, which looks up names on a thread that may block.
+//! Every wait suspends the fiber; on a plain thread it blocks the thread.
 //!
-//! What `ureq` calls `unversioned` may change in its minor versions; this crate is bound to those that
-//! it was tested with.
+//! The modules that `ureq` calls `unversioned` may change in its minor versions. This crate depends
+//! on the versions that it was tested with.
 
 mod connector;
 mod resolver;
@@ -20,7 +20,7 @@ use ureq::Agent;
 use ureq::config::Config;
 use ureq::unversioned::transport::{ConnectProxyConnector, Connector, RustlsConnector};
 
-/// A client with the ordinary settings. It may be cloned and shared; clones share connections.
+/// Makes a client with the default settings. Clones share their connections.
 ///
 /// # Examples
 /// ```
@@ -39,7 +39,7 @@ pub fn agent() -> Agent {
     agent_with(Config::default())
 }
 
-/// A client with these settings: timeouts, redirects, certificates, proxies, pools.
+/// Makes a client with these settings: timeouts, redirects, certificates, proxies, pools.
 ///
 /// # Examples
 /// ```
@@ -50,7 +50,7 @@ pub fn agent() -> Agent {
 /// let agent = client::agent_with(settings);
 /// ```
 ///
-/// A client of a server whose certificate was made for development:
+/// A client that trusts a certificate made for development:
 /// ```
 /// # #[cfg(feature = "tls")] {
 /// use sinew_http::client::ureq::tls::{Certificate, RootCerts, TlsConfig};

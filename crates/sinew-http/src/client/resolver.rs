@@ -1,4 +1,4 @@
-//! Addresses of names for `ureq`.
+//! Looks up names for `ureq`.
 
 use core::time::Duration;
 use std::io;
@@ -13,7 +13,7 @@ use ureq::unversioned::transport::NextTimeout;
 /// How many addresses `ureq` has room for.
 const MOST: usize = 16;
 
-/// Finds addresses on a thread that may block, while the fiber waits.
+/// Looks up names on a thread that may block, while the fiber waits.
 #[derive(Default, Debug)]
 pub struct FiberResolver(());
 
@@ -41,16 +41,17 @@ impl Resolver for FiberResolver {
     }
 }
 
-/// Looks up a name with a port; nothing if that takes longer than it may.
+/// Looks up a name with a port; `None` if that takes longer than `limit`.
 fn look_up(name: String, limit: Option<Duration>) -> io::Result<Option<Vec<SocketAddr>>> {
-    // What is an address is nobody's to ask for.
+    // An address needs no lookup.
     if let Ok(address) = name.parse() {
         return Ok(Some(vec![address]));
     }
     within(limit, move || name.to_socket_addrs().map(Iterator::collect)).transpose()
 }
 
-/// Runs `f` where it may block. What takes too long cannot be stopped, so another fiber waits for its end.
+/// Runs `f` where it may block; `None` if that takes longer than `limit`. A late call cannot be
+/// stopped, so a fiber of its own waits for its end.
 fn within<T: Send + 'static>(
     limit: Option<Duration>,
     f: impl FnOnce() -> T + Send + 'static,
@@ -69,7 +70,7 @@ mod tests {
     use sinew_testkit::watch;
     use std::sync::mpsc::channel;
 
-    /// On a fiber, and on a plain thread.
+    /// Checked on a fiber, and on a plain thread.
     #[test]
     fn a_lookup_that_takes_too_long_is_not_waited_for() {
         let _watch = watch::a_minute();

@@ -1,4 +1,4 @@
-//! A page that lists a directory.
+//! Makes the page that lists a directory.
 
 use super::path;
 use core::fmt::Write;
@@ -7,7 +7,7 @@ use rustix::fs::{AtFlags, Dir, FileType, statat};
 use std::io;
 use std::os::fd::OwnedFd;
 
-/// Lists a directory that was asked for by this path. Blocks.
+/// Makes a page that lists a directory, which was requested as `path`. Blocks.
 pub(super) fn page(directory: OwnedFd, path: &str, is_root: bool) -> io::Result<String> {
     let title = escaped(&percent_decode_str(path).decode_utf8_lossy());
     let mut page = String::from("<!doctype html>\n<html lang=\"en\">\n<meta charset=\"utf-8\">\n");
@@ -30,9 +30,9 @@ struct Entry {
     is_directory: bool,
 }
 
-/// What can be asked for, directories first, in the order of names.
+/// The entries that can be requested: directories first, then by name.
 ///
-/// Symbolic links are listed as files: where they lead is found out when they are asked for.
+/// Symbolic links are listed as files. A request for one finds out where it leads.
 fn entries(directory: OwnedFd) -> io::Result<Vec<Entry>> {
     let mut entries = Vec::new();
     let mut listed = Dir::new(directory)?;
@@ -43,10 +43,10 @@ fn entries(directory: OwnedFd) -> io::Result<Vec<Entry>> {
             continue;
         }
         let kind = match entry.file_type() {
-            // Some file systems say it only of each file.
+            // Some file systems do not store the type in the directory.
             FileType::Unknown => match statat(listed.fd()?, name, AtFlags::SYMLINK_NOFOLLOW) {
                 Ok(status) => FileType::from_raw_mode(status.st_mode),
-                // It was removed meanwhile.
+                // The file was removed meanwhile.
                 Err(_) => continue,
             },
             known => known,
@@ -60,7 +60,7 @@ fn entries(directory: OwnedFd) -> io::Result<Vec<Entry>> {
     Ok(entries)
 }
 
-/// Text as it stands in a page, within quotes or not.
+/// Escapes text for HTML, inside quotes or not.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_has_a_meaning_in_a_page_is_escaped() {
+    fn characters_with_a_meaning_in_html_are_escaped() {
         assert_eq!(
             escaped("<a href=\"x\">'&amp;'</a>é"),
             "&lt;a href=&quot;x&quot;&gt;&#39;&amp;amp;&#39;&lt;/a&gt;é"

@@ -1,11 +1,11 @@
-//! Serving a directory.
+//! Serves a directory.
 //!
-//! `path` makes a checked name of what was asked for, `root` opens it without leaving the directory,
-//! `validators` and `range` say how much of it the client wants, `section` is the body that is sent;
-//! `types` and `listing` are for what the client shows.
+//! `path` turns the requested path into a checked name, and `root` opens it without leaving the
+//! directory. `validators` and `range` decide how much of the file the client wants, and `section`
+//! is the body that is sent. `types` and `listing` serve the display in browsers.
 //!
-//! Guarantee: nothing is sent but regular files that are beneath the root at the time they are opened, and
-//! lists of directories there.
+//! Guarantee: the server sends only regular files that are beneath the root when they are opened,
+//! and lists of directories beneath the root.
 
 mod listing;
 mod path;
@@ -38,25 +38,27 @@ use validators::{Validators, Verdict};
 
 /// Serves the files of a directory.
 ///
-/// The path is what stood for the parameter `path` of the route, see [`param`](Self::param), or else the
-/// whole path of the request, see [`prefix`](Self::prefix). A directory is answered with its `index.html`.
+/// The path of the file is the parameter `path` of the route ([`param`](Self::param)), or else the
+/// path of the request without its [`prefix`](Self::prefix). A directory is answered with its
+/// `index.html`.
 ///
-/// Nothing outside of the directory is served, whatever the request says and whatever becomes of the
-/// directory meanwhile: a path with `..` in it is not found, nor is a symbolic link that leads out. Nor is
-/// anything but regular files. Names that begin with a dot are served like others.
+/// No request reads anything outside of the directory, even if the directory changes meanwhile: a
+/// path with `..` is not found, and neither is a symbolic link that leads out. Only regular files
+/// are served. Names that begin with a dot are served like others.
 ///
-/// Clients may ask for a range, and whether a file has changed: responses have an `etag` and
-/// `last-modified`. The type is told by the extension of the name. A request for several ranges gets the
-/// whole file, as HTTP allows: hardly any client asks for them, and many small ones are a way to have a
-/// server do much for little. A file that becomes shorter while it is sent ends the connection, so that the
-/// client knows.
+/// Clients may request a range, and may ask whether a file has changed: responses have an `etag`
+/// and `last-modified`. The extension of the name determines the content type. A request for
+/// several ranges gets the whole file, as HTTP allows: hardly any client needs them, and many small
+/// ranges make a server do much work for little input. If a file becomes shorter while it is sent,
+/// the connection ends, so that the client notices.
 ///
-/// A file that is being sent takes as much room as a connection, and leaves a quarter of the room to connections, so that
-/// clients that read slowly do not use up the descriptors of the process. When there is no room, the answer is 503:
-/// [`Limits::connections`](crate::Limits::connections).
+/// A file that is being sent takes a descriptor. A server without a limit on connections counts it
+/// as a connection, and files leave a quarter of the room to connections, so that clients that read
+/// slowly do not use up the descriptors of the process. When there is no room, the response is 503;
+/// see [`Limits::connections`](crate::Limits::connections).
 ///
-/// The directory is that which has the name when this is made: if another one gets the name later, it is
-/// not served. Clones share it.
+/// The directory is opened when this value is made. If another directory takes its name later, that
+/// one is not served. Clones share the open directory.
 ///
 /// # Examples
 /// ```
@@ -71,7 +73,7 @@ use validators::{Validators, Verdict};
 pub struct Files {
     root: Arc<Root>,
     param: Arc<str>,
-    /// Has no slash at its end.
+    /// Without a slash at the end.
     prefix: Arc<str>,
     listing: bool,
 }
@@ -80,7 +82,7 @@ impl Files {
     /// Serves this directory.
     ///
     /// # Errors
-    /// If it is none, or cannot be opened: the message names it.
+    /// If `root` is not a directory, or cannot be opened. The message names it.
     ///
     /// # Examples
     /// ```
@@ -105,8 +107,9 @@ impl Files {
         })
     }
 
-    /// Answers a directory that has no `index.html` with a list of what is in it, rather than with 404.
-    /// Names that begin with a dot are not in the list.
+    /// Sets whether a directory without an `index.html` is answered with a list of its files,
+    /// rather than with
+    /// 404. Names that begin with a dot are left out of the list.
     ///
     /// # Examples
     /// ```
@@ -121,8 +124,8 @@ impl Files {
         self
     }
 
-    /// The parameter of the route that has the path: `path` unless it is told here. If the route has no
-    /// such parameter, the path is that of the request.
+    /// Sets which parameter of the route has the path: `path` by default. If the route has no such
+    /// parameter, the path of the request is used.
     ///
     /// # Examples
     /// ```
@@ -137,11 +140,12 @@ impl Files {
         self
     }
 
-    /// What the path of a request begins with that is no part of the path of a file, if that is not the
-    /// parameter of a route. What begins otherwise is not found.
+    /// Sets the part of the request path that comes before the path of the file. It applies if the
+    /// route has no [parameter](Self::param) for the path. Requests with another prefix are not
+    /// found.
     ///
-    /// It is needed where a directory is not served at `/`, and what has its path is to be answered, too: the
-    /// parameter `{*path}` stands for one character at least.
+    /// The prefix is needed to answer requests for the directory itself where it is not served at
+    /// `/`: the parameter `{*path}` matches at least one character.
     ///
     /// # Examples
     /// ```
@@ -178,8 +182,9 @@ impl Files {
             };
         }
         if !ends_with_slash {
-            // The prefix alone; or a slash that is encoded, which is no end of a path for the client:
-            // it would look for what a page refers to elsewhere.
+            // Either the prefix alone, or a path with an encoded slash at its end. For the client,
+            // an encoded slash does not end a path, so it would resolve the links of a page
+            // wrongly.
             let is_root = wanted.path.as_os_str().is_empty();
             return if is_root { Ok(redirect(request)) } else { not_found() };
         }
@@ -215,15 +220,15 @@ impl Handler for Files {
             return refused.with_header(ALLOW, "GET, HEAD");
         }
         let mut response = self.answer(&request).unwrap_or_else(explain);
-        // The type is what the extension says, whatever the file looks like: who may upload pictures is not
-        // to upload scripts.
+        // The extension alone determines the type, whatever the file contains: a user who may
+        // upload pictures must not be able to upload scripts.
         let nosniff = HeaderValue::from_static("nosniff");
         response.set_default(X_CONTENT_TYPE_OPTIONS, nosniff);
         response
     }
 }
 
-/// What is said of a file that cannot be served.
+/// The response for a file that cannot be served.
 fn explain(error: io::Error) -> Response {
     match error.kind() {
         io::ErrorKind::NotFound => StatusCode::NOT_FOUND.into_response(),
@@ -232,12 +237,12 @@ fn explain(error: io::Error) -> Response {
     }
 }
 
-/// Whether a slash is encoded: it would lead into a directory past whoever guards its path.
+/// Whether a slash is encoded. It could lead into a directory past a route that guards the path.
 fn hides_a_slash(path: &str) -> bool {
     path.as_bytes().windows(3).any(|bytes| bytes.eq_ignore_ascii_case(b"%2f"))
 }
 
-/// Answers with a file, or what the client wants of it.
+/// Answers with a file, or with the part that the client wants.
 fn answer_file(
     request: &Request,
     path: &Path,
@@ -286,8 +291,8 @@ fn typed(section: Section, path: &Path) -> Response {
         .with_header("content-type", types::of(path))
 }
 
-/// Has the client ask for a directory with the slash without which it misunderstands what a page there
-/// refers to.
+/// Redirects to the path with a slash at its end. Without it, the client would resolve the links of
+/// a page in the directory wrongly.
 fn redirect(request: &Request) -> Response {
     let location = path::with_slash(request.path(), request.query());
     StatusCode::MOVED_PERMANENTLY.into_response().with_header(LOCATION, location)

@@ -1,4 +1,4 @@
-//! From the path of a request to that of a file, and back.
+//! Converts the path of a request to the path of a file, and back.
 
 use percent_encoding::{AsciiSet, CONTROLS, percent_decode_str, percent_encode};
 use std::borrow::Cow;
@@ -6,30 +6,31 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-/// What a request asks for, relative to the root.
+/// The requested file, relative to the root.
 #[derive(PartialEq, Eq, Debug)]
 pub(super) struct Wanted {
-    /// Has normal components only, and none if the root itself is wanted.
+    /// Has only normal components; empty if the root itself is wanted.
     pub(super) path: PathBuf,
-    /// Whether a slash at its end says that it is a directory.
+    /// Whether the path ends with a slash, which marks a directory.
     pub(super) is_directory: bool,
 }
 
 impl Wanted {
-    /// Of the path of a request as it was sent, without `prefix`.
+    /// Decodes a request path as it was sent, without `prefix`.
     pub(super) fn of_request(path: &str, prefix: &str) -> Option<Wanted> {
         let rest = path.strip_prefix(prefix)?;
         if rest.is_empty() {
             return Wanted::decoded(b"");
         }
         let encoded = rest.strip_prefix('/')?;
-        // Once only: what is still encoded then is a name with a percent sign in it.
+        // Decoded once only: escapes that remain belong to the name.
         Wanted::decoded(&Cow::from(percent_decode_str(encoded)))
     }
 
-    /// Of a path that was decoded; `None` if no file can have it.
+    /// Checks a decoded path; `None` if no file can have it.
     ///
-    /// Dots are refused although the kernel would not let them lead out: one file is to have one name.
+    /// Dots are refused although the kernel would not let them lead out: a file should have only
+    /// one name.
     pub(super) fn decoded(path: &[u8]) -> Option<Wanted> {
         if path.is_empty() {
             return Some(Wanted { path: PathBuf::new(), is_directory: true });
@@ -38,7 +39,7 @@ impl Wanted {
             Some(path) => (path, true),
             None => (path, false),
         };
-        // A path that begins with a slash has an empty segment there.
+        // A path that begins with a slash has an empty first segment.
         let is_name = |segment: &[u8]| !matches!(segment, b"" | b"." | b"..");
         if path.contains(&0) || !path.split(|&byte| byte == b'/').all(is_name) {
             return None;
@@ -47,8 +48,8 @@ impl Wanted {
     }
 }
 
-/// What may not stand in a segment of a path as it is (RFC 3986, section 3.3), the percent sign aside.
-/// Browsers take a backslash for a slash.
+/// The characters that have to be encoded in a segment of a path (RFC 3986, section 3.3), except
+/// the percent sign. Browsers take a backslash for a slash.
 const NOT_IN_SEGMENT: &AsciiSet = &CONTROLS
     .add(b' ')
     .add(b'"')
@@ -66,20 +67,20 @@ const NOT_IN_SEGMENT: &AsciiSet = &CONTROLS
     .add(b'|')
     .add(b'}');
 
-/// The same of a name that was not encoded. A quote would be harmless in a path, but not in each place
-/// that a path is written to.
+/// The characters that have to be encoded in a file name. Quotes are harmless in a path, but not in
+/// every place that a path is written to.
 const NOT_IN_NAME: &AsciiSet = &NOT_IN_SEGMENT.add(b'%').add(b'&').add(b'\'');
 
-/// A reference to a name in the directory that the page with the reference is in.
+/// A reference to a file in the directory of the page.
 ///
-/// It begins with a dot, since the part of a name before a colon would be taken for a scheme otherwise.
+/// It begins with `./`, because a browser would take the part before a colon for a scheme.
 pub(super) fn reference(name: &[u8]) -> String {
     format!("./{}", percent_encode(name, NOT_IN_NAME))
 }
 
-/// A reference from the path of a request to the same with a slash at its end.
+/// A reference from the path of a request to this path with a slash at its end.
 ///
-/// It is relative: a whole path that begins with two slashes would name another host.
+/// It is relative: an absolute path that begins with two slashes would name another host.
 pub(super) fn with_slash(path: &str, query: Option<&str>) -> String {
     let last = path.rsplit('/').next().unwrap_or_default();
     let last = percent_encode(last.as_bytes(), NOT_IN_SEGMENT);
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_lead_elsewhere_is_refused() {
+    fn paths_that_could_lead_elsewhere_are_refused() {
         for path in [
             "/..",
             "/../",

@@ -1,20 +1,20 @@
-//! Which part of a file is asked for.
+//! Parses the requested range of a file.
 
-/// What the `range` of a request comes to.
+/// The part of a file that the `range` of a request selects.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Part {
-    /// All of it: no range, or none that is understood.
+    /// The whole file: no range, or an ignored one.
     Whole,
-    /// From one byte to another, that one included.
+    /// From the byte `first` to the byte `last`, inclusive.
     Range { first: u64, last: u64 },
-    /// Nothing that the file has.
+    /// A range beyond the end of the file.
     Unsatisfiable,
 }
 
-/// Reads the value of a `range` field (RFC 9110, section 14.2) for a file of `len` bytes.
+/// Parses the value of a `range` field (RFC 9110, section 14.2) for a file of `len` bytes.
 ///
-/// What is malformed or of another unit is to be ignored, and what is not wanted may be: several ranges,
-/// and those of an empty file, of which no `content-range` can tell.
+/// HTTP demands that malformed ranges and unknown units are ignored. It allows ignoring others:
+/// several ranges, and ranges of an empty file, which `content-range` cannot express.
 pub(super) fn parse(value: &[u8], len: u64) -> Part {
     let Some(range) = single(value) else { return Part::Whole };
     let Some((first, last)) = ends(range) else { return Part::Whole };
@@ -31,7 +31,7 @@ pub(super) fn parse(value: &[u8], len: u64) -> Part {
     }
 }
 
-/// The only range of a value, without the unit.
+/// The range, without the unit, if there is exactly one.
 fn single(value: &[u8]) -> Option<&[u8]> {
     let at = value.iter().position(|&byte| byte == b'=')?;
     let (unit, ranges) = (&value[..at], &value[at + 1..]);
@@ -45,14 +45,15 @@ fn single(value: &[u8]) -> Option<&[u8]> {
     filled.next().is_none().then_some(only)
 }
 
-/// The numbers on both sides of the dash.
+/// The numbers before and after the dash.
 fn ends(range: &[u8]) -> Option<(Option<u64>, Option<u64>)> {
     let at = range.iter().position(|&byte| byte == b'-')?;
     Some((number(&range[..at])?, number(&range[at + 1..])?))
 }
 
-/// What is written there, if anything is. Numbers may have any count of digits: one that is too large is
-/// beyond the end of any file, as the largest one is.
+/// The number, if there are any digits; `None` if something else is there. Any count of digits is
+/// allowed: a number that overflows becomes the largest one, which also lies beyond the end of any
+/// file.
 fn number(digits: &[u8]) -> Option<Option<u64>> {
     let mut number = None::<u64>;
     for digit in digits {
@@ -100,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_beyond_the_end_is_unsatisfiable() {
+    fn ranges_beyond_the_end_are_unsatisfiable() {
         let huge = format!("bytes={HUGE}-");
         for value in ["bytes=10-", "bytes=10-20", "bytes=-0", "bytes=18446744073709551615-", &huge]
         {
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_malformed_is_ignored() {
+    fn malformed_ranges_are_ignored() {
         for value in [
             "",
             "bytes",

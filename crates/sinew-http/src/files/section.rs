@@ -3,10 +3,10 @@
 use sinew::fs::File;
 use std::io::{self, Read};
 
-/// Reads some bytes of a file.
+/// Reads a part of a file.
 ///
-/// It reads at offsets rather than where the file stands: for those the runtime has the ring of the kernel,
-/// for the others a thread.
+/// It reads at offsets rather than at the position of the file: the runtime does that with the
+/// kernel's ring, while a read at the position needs a thread.
 #[derive(Debug)]
 pub(super) struct Section {
     file: File,
@@ -15,12 +15,12 @@ pub(super) struct Section {
 }
 
 impl Section {
-    /// The `len` bytes from `at`.
+    /// Makes a section of the `len` bytes from `at`.
     pub(super) fn new(file: File, at: u64, len: u64) -> Section {
         Section { file, at, left: len }
     }
 
-    /// How many bytes are left to be read, if the file has them.
+    /// How many bytes are left to read, if the file is long enough.
     pub(super) fn len(&self) -> u64 {
         self.left
     }

@@ -1,4 +1,4 @@
-//! What a file is, by its extension.
+//! Chooses the content type of a file by its extension.
 
 use http::HeaderValue;
 use std::ffi::OsStr;
@@ -11,11 +11,11 @@ pub(super) fn of(path: &Path) -> HeaderValue {
     HeaderValue::from_static(found.map_or(UNKNOWN, |(_, content_type)| content_type))
 }
 
-/// Bytes of any kind, which clients store rather than show.
+/// For unknown files, which clients store rather than show.
 const UNKNOWN: &str = "application/octet-stream";
 
-/// What browsers show or run, and what is often downloaded; the types are those of the registry of IANA.
-/// Text says that it is UTF-8: some clients would take it for something older.
+/// The types of files that browsers show or run, and of common downloads, from the IANA registry.
+/// Text types declare UTF-8, because some clients would assume an older encoding.
 const TYPES: &[(&str, &str)] = &[
     ("html", "text/html; charset=utf-8"),
     ("htm", "text/html; charset=utf-8"),

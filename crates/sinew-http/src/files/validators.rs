@@ -1,4 +1,5 @@
-//! Whether a client has a file already, or another one than it thinks (RFC 9110, section 13).
+//! Evaluates the conditions of a request (RFC 9110, section 13): does the client have the present
+//! state of a file, or another one?
 
 use http::header::{
     HeaderName, IF_MATCH, IF_MODIFIED_SINCE, IF_NONE_MATCH, IF_RANGE, IF_UNMODIFIED_SINCE,
@@ -8,17 +9,17 @@ use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// What tells one state of a file from another.
+/// The values that tell one state of a file from another.
 #[derive(Debug)]
 pub(super) struct Validators {
-    /// With quotes. Made of the time of the last change and the length.
+    /// In quotes. Made of the time of the last change and the length.
     tag: String,
-    /// Whether two states cannot have the same tag. A change within one tick of the clock that the file
-    /// system has leaves the time as it was.
+    /// Whether no two states can have this tag. Two changes within one tick of the file system's
+    /// clock leave the time as it was.
     is_strong: bool,
-    /// The second since 1970 of the last change; `None` if it was before.
+    /// The time of the last change in seconds since 1970; `None` if it was earlier.
     modified: Option<u64>,
-    /// The second in which the file was looked at.
+    /// The time in seconds at which the metadata was read.
     seen: u64,
 }
 
@@ -26,7 +27,7 @@ fn date(second: u64) -> String {
     httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(second))
 }
 
-/// What the conditions of a request come to.
+/// The result of the conditions of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
     Wanted,
@@ -34,11 +35,11 @@ pub(super) enum Verdict {
     Failed,
 }
 
-/// The coarsest clock among file systems, that of FAT, has ticks so long.
+/// The ticks, in seconds, of the coarsest file system clock, which FAT has.
 const TICK: u64 = 2;
 
 impl Validators {
-    /// Of a file that was looked at just now.
+    /// Makes the validators of a file whose metadata was just read.
     pub(super) fn of(about: &Metadata, now: SystemTime) -> Validators {
         Validators::made_of((about.mtime(), about.mtime_nsec()), about.len(), now)
     }
@@ -49,7 +50,7 @@ impl Validators {
         Validators {
             tag: format!("\"{seconds:x}.{nanos:x}-{len:x}\""),
             is_strong: modified.is_none_or(|modified| modified.saturating_add(TICK) < now),
-            // Nothing may say that it was changed after it was sent.
+            // `last-modified` must not be later than the response.
             modified: modified.map(|modified| modified.min(now)),
             seen: now,
         }
@@ -65,13 +66,13 @@ impl Validators {
         self.modified.map(date)
     }
 
-    /// The value of the field `date`, for a file that was changed just now: the clock of the server may be behind, and
-    /// nothing is changed after it is sent.
+    /// The value of the field `date` for a file that was changed just now. The server's clock may
+    /// be behind, and `date` must not be earlier than `last-modified`.
     pub(super) fn date(&self) -> Option<String> {
         (!self.is_strong).then(|| date(self.seen))
     }
 
-    /// Weighs the conditions in the order that section 13.2.2 gives, for a method that only reads.
+    /// Evaluates the conditions in the order of section 13.2.2, for a method that only reads.
     pub(super) fn judge(&self, headers: &HeaderMap) -> Verdict {
         if headers.contains_key(IF_MATCH) {
             if !self.is_among(headers, IF_MATCH, Comparison::Strong) {
@@ -88,20 +89,21 @@ impl Validators {
         if is_known { Verdict::NotModified } else { Verdict::Wanted }
     }
 
-    /// Whether a range may be sent: a client that has a part of another state must get the whole.
+    /// Whether a range may be sent. A client that has a part of another state must get the whole
+    /// file.
     pub(super) fn allow_range(&self, headers: &HeaderMap) -> bool {
         if !headers.contains_key(IF_RANGE) {
             return true;
         }
         let Some(value) = only(headers, IF_RANGE) else { return false };
         let value = value.as_bytes();
-        // A weak tag equals none in this comparison; a date is compared as it was sent.
+        // The comparison is strong, so weak tags never match. A date has to match as text.
         self.is_strong
             && (value == self.tag.as_bytes()
                 || self.last_modified().is_some_and(|date| value == date.as_bytes()))
     }
 
-    /// Whether a field with tags has this one, or a star, which stands for any.
+    /// Whether a list of tags contains this tag, or a star, which matches any.
     fn is_among(&self, headers: &HeaderMap, name: HeaderName, comparison: Comparison) -> bool {
         headers.get_all(name).iter().any(|value| {
             let value = value.as_bytes().trim_ascii();
@@ -114,8 +116,9 @@ impl Validators {
         is_allowed && tag.quoted == self.tag.as_bytes()
     }
 
-    /// Whether the last change was after the date of a field; `None` if there is no date, or no change. A field
-    /// that comes more than once is ignored (sections 13.1.3 and 13.1.4).
+    /// Whether the last change was after the date in a field; `None` if the field or the time of
+    /// the change is missing. A field that occurs more than once is ignored (sections 13.1.3 and
+    /// 13.1.4).
     fn is_later_than(&self, headers: &HeaderMap, name: HeaderName) -> Option<bool> {
         let date = httpdate::parse_http_date(only(headers, name)?.to_str().ok()?).ok()?;
         let second = date.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
@@ -123,14 +126,14 @@ impl Validators {
     }
 }
 
-/// The value of a field that is there once.
+/// The value of a field that occurs exactly once.
 fn only(headers: &HeaderMap, name: HeaderName) -> Option<&HeaderValue> {
     let mut values = headers.get_all(name).iter();
     let first = values.next()?;
     values.next().is_none().then_some(first)
 }
 
-/// Whether weak tags count (RFC 9110, section 8.8.3.2).
+/// Which comparison applies to tags (RFC 9110, section 8.8.3.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Comparison {
     Strong,
@@ -144,7 +147,7 @@ struct Tag<'a> {
     quoted: &'a [u8],
 }
 
-/// The tags of a list, as far as it is well-formed. They may have commas in them.
+/// Iterates over the tags of a list, up to the first malformed one. Tags may contain commas.
 struct Tags<'a>(&'a [u8]);
 
 impl<'a> Iterator for Tags<'a> {
@@ -178,7 +181,7 @@ mod tests {
         UNIX_EPOCH + Duration::from_secs(second as u64)
     }
 
-    /// Of a file that was changed long ago.
+    /// The validators of a file that was changed long ago.
     fn settled() -> Validators {
         Validators::made_of((SECOND, 5), 10, at(SECOND + 1000))
     }
@@ -220,7 +223,7 @@ mod tests {
         assert_eq!(old.last_modified(), None);
         let of_the_future = Validators::made_of((i64::MAX, 5), 10, at(SECOND));
         assert_eq!(of_the_future.last_modified().as_deref(), Some(DATE));
-        // It is sent in the same second, or later, whatever the clock of the server says.
+        // `date` is not before `last-modified`, even if the server's clock is behind.
         assert_eq!(of_the_future.date().as_deref(), Some(DATE));
         assert_eq!(settled().date(), None);
     }
@@ -276,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_is_for_whoever_has_the_rest_of_the_same() {
+    fn a_range_needs_a_validator_of_the_present_state() {
         let tag = settled().etag();
         let allows = |validators: &Validators, value: &str| {
             validators.allow_range(&headers(&[(IF_RANGE, value)]))

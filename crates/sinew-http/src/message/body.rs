@@ -1,8 +1,9 @@
 //! The body of a request.
 //!
-//! A short body that came with the head is there at once. Any other is read from the connection while the
-//! handler reads it: body and connection share the reader, and whoever serves the connection takes it back
-//! when the response was sent. Then the body is at its end for whoever still has it.
+//! A short body that came with the head is there at once. Any other body is read from the
+//! connection while the handler reads it. The body has the connection's reader then, and the
+//! session takes the reader back after the response. From then on, a body that was not read to its
+//! end returns an error.
 
 use crate::connection::transport::Transport;
 use crate::connection::wire::Reader;
@@ -20,15 +21,14 @@ use std::io::{self, Read};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The body of a request, which is read as it comes.
+/// The body of a request, read as it comes.
 ///
-/// It may be moved elsewhere, to another fiber or into a [`Response`](crate::Response) that sends it
-/// back, and can be read until the response was sent. Reading waits for the client, for as long as
-/// [`Limits::body_timeout`](crate::Limits::body_timeout) allows at a time; a cancelled fiber is unwound
-/// from there. A client that expects `100 Continue` gets it with the first read.
+/// A body may be moved to another fiber, or into a [`Response`](crate::Response) that sends it
+/// back. It can be read until the response has been sent. A read waits for the client, at most
+/// [`Limits::body_timeout`](crate::Limits::body_timeout) at a time; a cancelled fiber is unwound
+/// from the wait. A client that expects `100 Continue` gets it with the first read.
 ///
-/// Errors of reading that are the client's fault become the right response when a handler returns them:
-/// 400, 408 or 413.
+/// If a handler returns a read error that is the client's fault, the response is 400, 408 or 413.
 ///
 /// # Examples
 /// ```
@@ -44,7 +44,7 @@ use std::time::Instant;
 pub struct Body(Kind);
 
 enum Kind {
-    /// All of it, less what was read.
+    /// The whole body, less the bytes that were read.
     Whole(Bytes),
     Incoming(Arc<Incoming>),
 }
@@ -58,7 +58,8 @@ impl Body {
         Body(Kind::Incoming(incoming))
     }
 
-    /// How many bytes are left to be read, if that is known: it is not if the client sends chunks.
+    /// Returns how many bytes are left to read. `None` if the client sends chunks, and has not
+    /// ended them.
     ///
     /// # Examples
     /// ```
@@ -74,10 +75,10 @@ impl Body {
         }
     }
 
-    /// All that is left of it.
+    /// Reads the rest of the body.
     ///
     /// # Errors
-    /// If the client sends something malformed, too much, or nothing for too long.
+    /// If the client sends something malformed, too many bytes, or nothing for too long.
     ///
     /// # Examples
     /// ```
@@ -109,22 +110,23 @@ impl Read for Body {
     }
 }
 
-/// A body that has not been received, shared by who reads it and who serves the connection.
+/// A body that has not been received, shared by its reader and the serving fiber.
 pub(crate) struct Incoming {
     inner: Mutex<Inner>,
-    /// Where a client that waits to be told that it may send the body is told so; nowhere when it was, or
-    /// does not wait. It is not locked while anybody waits for the client to send something.
+    /// Where to send `100 Continue`, as long as the client waits for it. Never locked while a fiber
+    /// waits for the client to send something.
     invitation: Mutex<Option<Transport>>,
 }
 
 struct Inner {
-    /// Where it comes from, until the reader is taken back. Whoever keeps a body keeps no connection.
+    /// The source of the body, until the session takes it back. So a kept body does not keep the
+    /// connection.
     wire: Option<(Reader, Transport)>,
     progress: Progress,
     pace: Pace,
-    /// How many more bytes of a body of unknown length are taken.
+    /// How many more bytes a body of unknown length may have.
     allowance: u64,
-    /// Why nothing more can be read.
+    /// Why no more can be read.
     failure: Option<BodyError>,
 }
 
@@ -132,9 +134,9 @@ struct Inner {
 struct Pace {
     /// How long a read may wait.
     timeout: Duration,
-    /// How many bytes have to come in a second, after that time.
+    /// How many bytes per second have to come, once the client was waited for that long.
     rate: u64,
-    /// For how long the client was waited for. What the handler does in between is not the client's fault.
+    /// How long the client was waited for, in total. The time between reads does not count.
     waited: Duration,
     taken: u64,
 }
@@ -145,7 +147,7 @@ impl Pace {
         Pace { timeout, rate, waited: Duration::ZERO, taken: 0 }
     }
 
-    /// How long the next read may wait.
+    /// How long the next read may wait. Fails if the client has been too slow.
     fn limit(&self) -> Result<Duration, BodyError> {
         let Some(earned) = self.taken.checked_div(self.rate) else { return Ok(self.timeout) };
         let allowed = self.timeout.saturating_add(Duration::from_secs(earned));
@@ -155,9 +157,9 @@ impl Pace {
         }
     }
 
-    /// Has `receive` wait for the client, for as long as it may.
+    /// Calls `receive` with the time that it may wait for the client.
     fn wait(&mut self, receive: impl FnOnce(Duration) -> io::Result<usize>) -> io::Result<usize> {
-        /// Counts the time, also if a deadline of the handler's unwinds the wait.
+        /// Counts the time, also if a deadline of the handler unwinds the wait.
         struct Waiting<'a>(&'a mut Duration, Instant);
         impl Drop for Waiting<'_> {
             fn drop(&mut self) {
@@ -170,7 +172,7 @@ impl Pace {
     }
 }
 
-/// How much is still to come.
+/// How much of the body is still to come.
 enum Progress {
     Length(u64),
     Chunked(Chunked),
@@ -191,11 +193,11 @@ impl Progress {
     }
 }
 
-/// What is left when a response was sent.
+/// What is left of a body after the response.
 pub(crate) enum Returned {
     /// The reader, at the end of the body.
     AtEnd(Reader),
-    /// The reader, somewhere in the body; or it is unknown where.
+    /// The reader, within the body. `None` if its position is unknown.
     Within(Option<Reader>),
 }
 
@@ -225,7 +227,7 @@ impl Incoming {
         self.inner.lock().read(out)
     }
 
-    /// Tells a client that waits for it that it may send the body.
+    /// Sends `100 Continue` to a client that waits for it.
     fn invite(&self) -> io::Result<()> {
         let mut invitation = self.invitation.lock();
         match invitation.take() {
@@ -234,11 +236,13 @@ impl Incoming {
         }
     }
 
-    /// Called before anything of a response is sent, after which there can be no invitation. If somebody
-    /// has the body still, who may read it, the client is invited now.
+    /// Prepares for the response, before any byte of it is sent: no `100 Continue` may follow then.
+    /// If the body still exists elsewhere, it may yet be read, so the client gets `100 Continue`
+    /// here.
     ///
-    /// False if nobody has, and its end is known to be out of reach: more than `skip` bytes away, behind
-    /// something malformed, or in the hands of a client that was not invited.
+    /// Returns false if the body is gone, and its end is known to be out of reach. The end is out
+    /// of reach if it is more than `skip` bytes away, if it is behind something malformed, or if
+    /// the client waits for `100 Continue`.
     pub(crate) fn settle(self: &Arc<Incoming>, skip: usize) -> io::Result<bool> {
         if Arc::strong_count(self) > 1 {
             self.invite()?;
@@ -249,10 +253,11 @@ impl Incoming {
         Ok(!(is_far || inner.failure.is_some() || self.invitation.lock().is_some()))
     }
 
-    /// Takes the reader back, after at most `skip` more bytes that nobody has read, for which it waits as
-    /// long as `patience`. Who has the body still, and has not read all of it, finds that it is over.
+    /// Takes the reader back, after skipping at most `skip` unread bytes for at most `patience`. If
+    /// the body still exists and was not read to its end, its next read fails.
     pub(crate) fn take_back(&self, skip: usize, patience: Duration) -> Returned {
-        // A client that was not invited may send the body or not: nobody knows what comes next.
+        // A client that still waits for `100 Continue` may send the body or not, so the next bytes
+        // are ambiguous.
         let is_uninvited = self.invitation.lock().take().is_some();
         let mut inner = self.inner.lock();
         let failure = inner.failure;
@@ -291,7 +296,7 @@ impl Inner {
         let room = |left: u64| len.min(usize::try_from(left).unwrap_or(usize::MAX));
         let Some((reader, transport)) = &mut self.wire else { return Err(BodyError::Over.into()) };
         let (transport, pace) = (&*transport, &mut self.pace);
-        // What was received is there, however long the client has taken.
+        // Bytes that have been received are returned even if the client was too slow.
         let mut read = |reader: &mut Reader, pace: &mut Pace, room: usize| {
             let out = &mut out[..room];
             let count = match reader.take(out) {
@@ -301,7 +306,8 @@ impl Inner {
             pace.taken += count as u64;
             io::Result::Ok(count)
         };
-        // What is between chunks may trickle, and is nothing that was read.
+        // One deadline for all framing between two chunks, so that trickling framing does not
+        // extend it.
         let mut deadline = None;
         match &mut self.progress {
             Progress::Ended => Ok(0),
@@ -337,7 +343,8 @@ impl Inner {
         }
     }
 
-    /// Reads up to `limit` bytes that nobody wants, until `deadline`; returns how many there were.
+    /// Reads and drops bytes until `deadline`, or until more than `limit` were dropped. Returns how
+    /// many.
     fn skip(&mut self, limit: usize, deadline: Instant) -> usize {
         let mut skipped = 0;
         if limit == 0 || self.progress.remaining().is_some_and(|left| left > limit as u64) {
@@ -360,7 +367,7 @@ impl Inner {
 pub(crate) const TOO_LARGE: Refusal =
     Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, "the body is too large");
 
-/// The end of a connection is none of a body.
+/// Turns the end of the connection, and a timeout, into errors of the body.
 fn some(result: io::Result<usize>) -> io::Result<usize> {
     match result {
         Ok(0) => Err(BodyError::CutOff.into()),
@@ -376,7 +383,7 @@ pub(crate) enum BodyError {
     Late,
     CutOff,
     Over,
-    /// Something else, that was told before.
+    /// Another error, which an earlier read has returned.
     Failed(io::ErrorKind),
 }
 
@@ -386,7 +393,7 @@ impl BodyError {
         inner.copied().unwrap_or(BodyError::Failed(error.kind()))
     }
 
-    /// The response that says so, if it is the client's fault.
+    /// The error response, if the error is the client's fault.
     pub(crate) fn refusal(error: &io::Error) -> Option<Refusal> {
         match error.get_ref()?.downcast_ref()? {
             BodyError::Refused(refusal) => Some(*refusal),

@@ -1,15 +1,16 @@
-//! One request, as all who deal with it know it: who serves it, its handler, and code far from both.
+//! The facts about one request, shared by the serving fiber, the handler, and code far from both.
 
 use crate::parse::head::{Head, Outline};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// What does not change of a request. Its memory is used again when nobody has it any more.
+/// The unchanging facts about a request. When no reference is left, the next request reuses the
+/// memory.
 #[derive(Debug)]
 pub(crate) struct Case {
     pub(crate) head: Head,
     pub(crate) origin: Origin,
-    /// Which of its connection it is, counted from one.
+    /// The number of the request within its connection, counted from one.
     pub(crate) number: u64,
 }
 
@@ -21,11 +22,12 @@ pub(crate) struct Origin {
     pub(crate) is_secure: bool,
 }
 
-/// The bytes of a head that is kept for the next one are no more than so many.
+/// A head with a larger buffer is not kept for reuse.
 const LARGEST: usize = 2 * 1024;
 
 impl Case {
-    /// One with this head, in the memory of `before` if nobody else has that.
+    /// Makes the case of a request. Reuses the memory of `before` if no other reference to it is
+    /// left.
     pub(crate) fn new(
         before: Option<Arc<Case>>,
         (outline, raw): (Outline, &[u8]),
@@ -43,7 +45,7 @@ impl Case {
         Arc::new(Case { head: Head::new(outline, raw), origin: *origin, number })
     }
 
-    /// Whether its memory is worth keeping.
+    /// Whether the memory is small enough to keep for reuse.
     pub(crate) fn is_small(&self) -> bool {
         self.head.capacity() <= LARGEST
     }

@@ -1,4 +1,4 @@
-//! What handlers take and give: requests, responses and their bodies.
+//! Requests, responses and their bodies, as handlers see them.
 
 pub(crate) mod body;
 pub(crate) mod case;

@@ -1,4 +1,4 @@
-//! The body of a response, and how it gets onto the wire.
+//! The body of a response, and how it is framed on the wire.
 
 use crate::connection::transport::Transport;
 use crate::connection::wire::Writer;
@@ -7,22 +7,22 @@ use bytes::Bytes;
 use core::fmt;
 use std::io::{self, Read, Write};
 
-/// Writes a body.
+/// A closure that writes a body.
 type WriteBody = dyn FnOnce(&mut BodyWriter<'_>) -> io::Result<()> + Send;
 
-/// What is sent as the body.
+/// The body of a response.
 pub(crate) enum Outgoing {
     Whole(Bytes),
     Reader(Box<dyn Read + Send>, Option<u64>),
-    /// So many bytes of a file. The server has room for a limited number of them.
+    /// This many bytes of a file. The server has room for a limited number of open files.
     File(Box<dyn Read + Send>, u64),
     Stream(Box<WriteBody>),
-    /// None: what follows is of another protocol.
+    /// No body: another protocol follows.
     Upgrade(Box<dyn FnOnce(Upgraded) + Send>),
 }
 
 impl Outgoing {
-    /// How long it is, if that is known before it is sent.
+    /// The length of the body, if it is known before the body is sent.
     pub(crate) fn length(&self) -> Option<u64> {
         match self {
             Outgoing::Whole(bytes) => Some(bytes.len() as u64),
@@ -34,37 +34,38 @@ impl Outgoing {
     }
 }
 
-/// How the other end knows where a body ends.
+/// How the client learns where a body ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Delimiter {
-    /// It was told the length.
+    /// The head has told the length.
     Length(u64),
-    /// Each chunk says how long it is.
+    /// Each chunk tells its length.
     Chunks,
-    /// By the end of the connection.
+    /// The connection ends with the body.
     Close,
 }
 
-/// Where the body of a [`Response::stream`](crate::Response::stream) is written to.
+/// The writer that [`Response::stream`](crate::Response::stream) passes to its closure.
 ///
-/// What is written is gathered, and sent when it is some kilobytes, or when it is flushed. Sending waits
-/// while the client does not read, for [`Limits::write_timeout`](crate::Limits::write_timeout) at most.
+/// Written bytes are gathered. They are sent when some kilobytes have been gathered, or on a flush.
+/// Sending waits while the client does not read, for
+/// [`Limits::write_timeout`](crate::Limits::write_timeout) at most.
 pub struct BodyWriter<'a> {
     writer: &'a mut Writer,
     transport: &'a Transport,
     delimiter: Delimiter,
-    /// How many bytes were written.
+    /// How many bytes of the body were written.
     count: &'a mut u64,
-    /// Whether a write has failed: nothing more can be sent then.
+    /// Whether a write has failed. Nothing more can be sent then.
     failed: bool,
-    /// What is written next becomes one chunk with what is here.
+    /// The gathered bytes of the next chunk.
     chunk: Vec<u8>,
 }
 
-/// A chunk is sent when it is this long.
+/// Gathered bytes become a chunk before they reach this length.
 const CHUNK: usize = 4 * 1024;
 
-/// Room for the length of a chunk and the end of its line.
+/// Room for the length of a chunk and its line end.
 const SIZE_LINE: usize = 18;
 
 impl<'a> BodyWriter<'a> {
@@ -104,9 +105,9 @@ impl<'a> BodyWriter<'a> {
         Ok(())
     }
 
-    /// Writes what was gathered as a chunk.
+    /// Writes the gathered bytes as a chunk.
     fn write_chunk(&mut self) -> io::Result<()> {
-        // An empty one would be the end.
+        // An empty chunk would end the body.
         if self.chunk.is_empty() {
             return Ok(());
         }
@@ -115,12 +116,12 @@ impl<'a> BodyWriter<'a> {
         written
     }
 
-    /// Writes what there is of a body that failed.
+    /// Writes the gathered part of a body that failed.
     pub(crate) fn break_off(mut self) {
         let _ = self.write_chunk();
     }
 
-    /// Ends the body, if it is as long as was said.
+    /// Ends the body, if it has the announced length.
     pub(crate) fn finish(mut self) -> io::Result<()> {
         if self.failed {
             return Err(io::ErrorKind::BrokenPipe.into());

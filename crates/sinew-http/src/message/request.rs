@@ -14,7 +14,8 @@ use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
-/// A request: who asks, what for, with which header fields, and a [`Body`] to read.
+/// A request: the client's address, the method, the target, the header fields, and a [`Body`] to
+/// read.
 ///
 /// # Examples
 /// ```
@@ -27,7 +28,7 @@ use std::sync::{Arc, OnceLock};
 /// ```
 pub struct Request {
     case: Arc<Case>,
-    /// Made when they are first asked for: many handlers look at a path and nothing else.
+    /// Made on first use: many handlers look only at the path.
     headers: OnceLock<Box<HeaderMap>>,
     uri: OnceLock<Box<Uri>>,
     params: Vec<(Box<str>, Box<str>)>,
@@ -40,7 +41,7 @@ impl Request {
         Request { case, headers, uri, params: Vec::new(), body }
     }
 
-    /// The method.
+    /// Returns the method.
     ///
     /// # Examples
     /// ```
@@ -53,8 +54,8 @@ impl Request {
         &self.case.head.method
     }
 
-    /// The path as it was sent, percent signs and all. That of `OPTIONS *` is `*`, that of `CONNECT` the
-    /// host and port.
+    /// Returns the path as it was sent, with its percent signs. The path of `OPTIONS *` is `*`; the
+    /// path of `CONNECT` is the host and port.
     ///
     /// # Examples
     /// ```
@@ -67,12 +68,12 @@ impl Request {
         self.case.head.path_and_query().0
     }
 
-    /// Whether it is `OPTIONS *`, which is about the server rather than a path.
+    /// Whether the request is `OPTIONS *`, which asks about the server rather than a path.
     pub(crate) fn is_about_the_server(&self) -> bool {
         self.case.head.form == Form::Asterisk
     }
 
-    /// The path without the percent signs: `%20` is a space there. `None` if that is not UTF-8.
+    /// Returns the path, percent-decoded: `%20` becomes a space. `None` if the result is not UTF-8.
     ///
     /// # Examples
     /// ```
@@ -85,7 +86,7 @@ impl Request {
         percent_decode_str(self.path()).decode_utf8().ok()
     }
 
-    /// What is behind the question mark, as it was sent.
+    /// Returns the query, the part behind the question mark, as it was sent.
     ///
     /// # Examples
     /// ```
@@ -98,7 +99,7 @@ impl Request {
         self.case.head.path_and_query().1
     }
 
-    /// The pairs of the query, decoded: `a=1&b=x+y` has `a` with `1` and `b` with `x y`.
+    /// Returns the pairs of the query, decoded: `a=1&b=x+y` has `a` with `1` and `b` with `x y`.
     ///
     /// # Examples
     /// ```
@@ -115,7 +116,7 @@ impl Request {
         })
     }
 
-    /// The first value of the query with this name, decoded.
+    /// Returns the first value of the query with this name, decoded.
     ///
     /// # Examples
     /// ```
@@ -128,7 +129,7 @@ impl Request {
         self.query_pairs().find(|(found, _)| found == name).map(|(_, value)| value)
     }
 
-    /// The request target as a URI.
+    /// Returns the request target as a URI.
     ///
     /// # Examples
     /// ```
@@ -142,7 +143,7 @@ impl Request {
             .get_or_init(|| Box::new(Uri::try_from(self.case.head.target()).unwrap_or_default()))
     }
 
-    /// HTTP/1.0 or HTTP/1.1.
+    /// Returns the version: HTTP/1.0 or HTTP/1.1.
     ///
     /// # Examples
     /// ```
@@ -155,7 +156,7 @@ impl Request {
         self.case.head.version()
     }
 
-    /// The header fields.
+    /// Returns the header fields.
     ///
     /// # Examples
     /// ```
@@ -168,7 +169,7 @@ impl Request {
         self.headers.get_or_init(|| Box::new(headers(&self.case.head)))
     }
 
-    /// The first value of a header field, if it is text.
+    /// Returns the first value of a header field, if it is text.
     ///
     /// # Examples
     /// ```
@@ -181,8 +182,8 @@ impl Request {
         self.headers().get(name)?.to_str().ok()
     }
 
-    /// The host that is asked for, with the port if there is one: that of the target, if it names one, or else
-    /// that of the field `host`.
+    /// Returns the requested host, with the port if there is one: the host of the target if it
+    /// names one, or else the value of the field `host`.
     ///
     /// # Examples
     /// ```
@@ -198,7 +199,8 @@ impl Request {
         }
     }
 
-    /// What stood in the path for a parameter of the route, decoded; see [`Router`](crate::Router).
+    /// Returns the part of the path that matched a parameter of the route, decoded; see
+    /// [`Router`](crate::Router).
     ///
     /// # Examples
     /// ```
@@ -216,7 +218,7 @@ impl Request {
         self.params = params;
     }
 
-    /// The address of who asks.
+    /// Returns the address of the client.
     ///
     /// # Examples
     /// ```
@@ -229,7 +231,7 @@ impl Request {
         self.case.origin.peer
     }
 
-    /// The address at which it was received.
+    /// Returns the server's address, at which the request was received.
     ///
     /// # Examples
     /// ```
@@ -242,7 +244,7 @@ impl Request {
         self.case.origin.local
     }
 
-    /// Whether it came over TLS.
+    /// Whether the request came over TLS.
     ///
     /// # Examples
     /// ```
@@ -269,7 +271,7 @@ impl Request {
         self.case.head.upgrades
     }
 
-    /// The body, to be read.
+    /// Returns the body, to read it.
     ///
     /// # Examples
     /// ```
@@ -286,7 +288,7 @@ impl Request {
         &mut self.body
     }
 
-    /// The body alone.
+    /// Returns the body, and drops the rest of the request.
     ///
     /// # Examples
     /// ```
@@ -300,7 +302,7 @@ impl Request {
         self.body
     }
 
-    /// The same as a type of the crate `http`, for libraries that take those.
+    /// Converts the request to the type of the crate `http`, for libraries that take it.
     ///
     /// # Examples
     /// ```
@@ -326,7 +328,7 @@ fn headers(head: &Head) -> HeaderMap {
     let fields = head.fields();
     let mut headers = HeaderMap::with_capacity(fields.len());
     for (name, value) in fields {
-        // What the parser lets pass are names and values.
+        // The parser has checked names and values, so these conversions succeed.
         if let Ok(name) = HeaderName::from_bytes(name.as_bytes())
             && let Ok(value) = HeaderValue::from_maybe_shared(Bytes::copy_from_slice(value))
         {

@@ -12,8 +12,10 @@ use std::io::{self, Read};
 
 /// A response: a status, header fields, and a body.
 ///
-/// The server adds `date`, and says how long the body is: by `content-length` if it knows, in chunks if it
-/// does not; what a handler says of that is replaced. A `connection: close` that is set here ends the connection after the response.
+/// The server adds `date`, unless the handler has set it. It tells the client the length of the
+/// body: by `content-length` if it knows the length, otherwise in chunks. A `content-length` from
+/// the handler counts only where the server does not know the length itself. A `connection: close`
+/// from the handler ends the connection after the response.
 ///
 /// # Examples
 /// ```
@@ -24,13 +26,13 @@ use std::io::{self, Read};
 /// ```
 pub struct Response {
     pub(crate) status: StatusCode,
-    /// Nothing if there are none: many have no field but the one below.
+    /// `None` if there are none. Most responses have only a content type.
     headers: Option<Box<HeaderMap>>,
-    /// The commonest field, which most responses have and none but a few besides, as the line that it is
-    /// sent as: the map would take memory for it.
+    /// The only field of most responses, as the line that is sent. It is kept out of the map, to
+    /// save the memory of a map.
     content_type: Option<ContentType>,
     pub(crate) body: Outgoing,
-    /// Why a handler has no better answer, for the owner of the server.
+    /// The error behind a 500, for the problem log.
     pub(crate) cause: Option<Box<io::Error>>,
 }
 
@@ -51,7 +53,7 @@ const HTML: ContentType = ContentType("content-type: text/html; charset=utf-8\r\
 const JSON: ContentType = ContentType("content-type: application/json\r\n");
 
 impl ContentType {
-    /// With its name, and the end of its line.
+    /// The whole line: the name, the value and the line end.
     pub(crate) fn line(self) -> &'static str {
         self.0
     }
@@ -62,7 +64,7 @@ impl ContentType {
 }
 
 impl Response {
-    /// A response with this body: text, or bytes of some kind.
+    /// Makes a response with this body, text or bytes.
     ///
     /// # Examples
     /// ```
@@ -81,7 +83,7 @@ impl Response {
         Response { content_type: Some(content_type), ..Response::new(body) }
     }
 
-    /// A response with a status and nothing else.
+    /// Makes a response with a status and no body.
     ///
     /// # Examples
     /// ```
@@ -93,7 +95,7 @@ impl Response {
         Response { status, ..Response::new(Bytes::new()) }
     }
 
-    /// Plain text.
+    /// Makes a response of plain text.
     ///
     /// # Examples
     /// ```
@@ -104,7 +106,7 @@ impl Response {
         Response::typed(body, TEXT)
     }
 
-    /// A page.
+    /// Makes a response of HTML.
     ///
     /// # Examples
     /// ```
@@ -115,7 +117,7 @@ impl Response {
         Response::typed(body, HTML)
     }
 
-    /// JSON that was made before, by `serde_json::to_string` for instance.
+    /// Makes a response of JSON text, such as the result of `serde_json::to_string`.
     ///
     /// # Examples
     /// ```
@@ -126,9 +128,10 @@ impl Response {
         Response::typed(body, JSON)
     }
 
-    /// A body that is read while it is sent: a file, a connection to another server, the body of the
-    /// request. It is sent in chunks unless its length is given; if it has fewer bytes than that, or
-    /// fails, the connection is closed, so that the client knows.
+    /// Makes a response whose body is read while it is sent: a file, a connection to another
+    /// server, the body of the request. It is sent in chunks unless `length` is given. If the
+    /// reader fails, or has fewer bytes than `length`, the connection is closed, so that the client
+    /// notices.
     ///
     /// # Examples
     /// ```
@@ -144,13 +147,13 @@ impl Response {
         Response::of(Outgoing::Reader(Box::new(reader), length))
     }
 
-    /// A body that is written piece by piece by `write`, which may wait in between. What it writes is
-    /// gathered; [`flush`](io::Write::flush) sends it at once.
+    /// Makes a response whose body `write` writes piece by piece. It may wait in between. Written
+    /// bytes are gathered; [`flush`](io::Write::flush) sends them at once.
     ///
-    /// It runs after the handler has returned and the head was sent, on the same fiber. If it fails or
-    /// panics, the connection is closed, so that the client knows that something is missing. It is not
-    /// called for a `HEAD` request. That the client has gone is noticed when something is sent; one that goes
-    /// on for ever keeps a [shutdown](crate::ServerHandle::shutdown) waiting for as long as that has patience.
+    /// `write` runs on the handler's fiber, after the handler has returned. It is not called for a
+    /// `HEAD` request. If it fails or panics, the connection is closed, so that the client notices
+    /// that something is missing. A client that has gone is noticed when bytes are sent. An endless
+    /// body keeps a [shutdown](crate::ServerHandle::shutdown) waiting for all of its patience.
     ///
     /// # Examples
     /// ```
@@ -172,10 +175,12 @@ impl Response {
         Response::of(Outgoing::Stream(Box::new(write)))
     }
 
-    /// Agrees to speak another protocol: `101 Switching Protocols`, or `200` for `CONNECT` if that status
-    /// is set, after which `f` has the connection for as long as it runs. To which protocol is said by the field
-    /// `upgrade`, or else it is the one that the client names. One that has not asked gets `426 Upgrade
-    /// Required` instead, or 400 if nobody names a protocol.
+    /// Makes a response that switches to another protocol. The status is `101 Switching Protocols`,
+    /// or `200` for `CONNECT` if that status is set. Then `f` has the connection until it returns.
+    ///
+    /// The response field `upgrade` names the protocol; by default it is the one that the client
+    /// names. A client that has not asked for an upgrade gets `426 Upgrade Required` instead, or
+    /// 400 if neither side names a protocol.
     ///
     /// # Examples
     /// ```
@@ -203,12 +208,12 @@ impl Response {
         Response { status, ..Response::of(Outgoing::Upgrade(Box::new(f))) }
     }
 
-    /// Sends the client elsewhere: 303, so that it asks there with `GET`. With another status, 307 for
-    /// instance, it uses the same method again.
+    /// Makes a response that sends the client elsewhere, with status 303: the client requests the
+    /// location with `GET`. With another status such as 307 it repeats its method.
     ///
     /// # Panics
-    /// If the location is no value of a header field, which a location that a client has sent may not be: check it
-    /// with `HeaderValue::from_str`, and [insert](Self::headers_mut) that.
+    /// If `location` is not a valid value of a header field. Check a location that comes from a
+    /// client with `HeaderValue::from_str`, and [insert](Self::headers_mut) the result.
     ///
     /// # Examples
     /// ```
@@ -220,7 +225,7 @@ impl Response {
         Response::empty(StatusCode::SEE_OTHER).with_header("location", location)
     }
 
-    /// The status.
+    /// Returns the status.
     ///
     /// # Examples
     /// ```
@@ -230,7 +235,7 @@ impl Response {
         self.status
     }
 
-    /// The same with another status.
+    /// Sets the status.
     ///
     /// # Examples
     /// ```
@@ -245,11 +250,11 @@ impl Response {
         self
     }
 
-    /// The same with a header field, instead of those that have this name.
+    /// Sets a header field, replacing all fields with this name.
     ///
     /// # Panics
-    /// If the name or the value is none. For those that come from elsewhere, convert them, and use
-    /// [`headers_mut`](Self::headers_mut).
+    /// If the name or the value is invalid. Convert names and values that come from elsewhere
+    /// yourself, and use [`headers_mut`](Self::headers_mut).
     ///
     /// # Examples
     /// ```
@@ -272,7 +277,7 @@ impl Response {
         self
     }
 
-    /// The first value of a header field, if it is text.
+    /// Returns the first value of a header field, if it is text.
     ///
     /// # Examples
     /// ```
@@ -286,7 +291,7 @@ impl Response {
         }
     }
 
-    /// The header fields, to be changed.
+    /// Returns the header fields, to change them.
     ///
     /// # Examples
     /// ```
@@ -304,12 +309,12 @@ impl Response {
         headers
     }
 
-    /// The header fields but the content type, if there are any.
+    /// The header fields except the content type, if there are any.
     pub(crate) fn fields(&self) -> Option<&HeaderMap> {
         self.headers.as_deref()
     }
 
-    /// Sets a header field unless it is there.
+    /// Sets a header field unless it is set already.
     pub(crate) fn set_default(&mut self, name: HeaderName, value: HeaderValue) {
         self.headers.get_or_insert_default().entry(name).or_insert(value);
     }
@@ -318,7 +323,8 @@ impl Response {
         self.content_type
     }
 
-    /// The body, if it is there as a whole, has to be sent, and comes with no header field but the content type.
+    /// The body, if it is in memory, has to be sent, and comes with no header field but the content
+    /// type.
     pub(crate) fn plain_body(&self) -> Option<&[u8]> {
         match &self.body {
             Outgoing::Whole(bytes)
@@ -330,13 +336,13 @@ impl Response {
         }
     }
 
-    /// What a refused request gets.
+    /// The response to a refused request.
     pub(crate) fn refusing(refusal: Refusal) -> Response {
         Response::text(format!("{}\n", refusal.reason)).with_status(refusal.status)
     }
 }
 
-/// What a handler may return.
+/// A type that a handler may return.
 ///
 /// # Examples
 /// An application's own errors:
@@ -370,7 +376,7 @@ impl Response {
             an error type needs `impl IntoResponse`; handlers are not async"
 )]
 pub trait IntoResponse {
-    /// The response that it stands for.
+    /// Converts the value to a response.
     fn into_response(self) -> Response;
 }
 
@@ -430,8 +436,8 @@ impl<T: IntoResponse, E: IntoResponse> IntoResponse for Result<T, E> {
     }
 }
 
-/// The status that belongs to an error of reading a body; 500 without details for others, of which the
-/// [problem log](crate::Server::problem_log) is told.
+/// An error of reading a body becomes the status that belongs to it. Any other error becomes 500
+/// without details, and is reported to the [problem log](crate::Server::problem_log).
 impl IntoResponse for io::Error {
     fn into_response(self) -> Response {
         if let Some(refusal) = BodyError::refusal(&self) {
@@ -452,7 +458,7 @@ impl<B: Into<Bytes>> IntoResponse for http::Response<B> {
 }
 
 impl From<Body> for Response {
-    /// Sends a body back.
+    /// Makes a response that sends the body of a request back.
     fn from(body: Body) -> Response {
         let length = body.remaining();
         Response::reader(body, length)

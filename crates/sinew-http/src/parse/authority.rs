@@ -1,4 +1,4 @@
-//! Hosts and ports, as they stand in targets and in the field `Host`.
+//! Parses hosts and ports, as they occur in targets and in the field `Host`.
 
 use super::is_escape;
 use core::net::Ipv6Addr;
@@ -8,13 +8,14 @@ use core::net::Ipv6Addr;
 pub(crate) struct Authority<'a> {
     /// May be empty.
     pub(crate) host: &'a [u8],
-    /// That of `a:` is none.
+    /// `None` also for `a:`.
     pub(crate) port: Option<u16>,
 }
 
-/// Reads what RFC 3986, section 3.2, calls an authority, without a user, who is nobody's business.
+/// Parses an authority (RFC 3986, section 3.2) without user information.
 ///
-/// Nothing else passes: who stands before us may take for the host what we take for the rest.
+/// Anything else is refused: a proxy in front of the server may see another host in it than the
+/// server does.
 pub(crate) fn parse(bytes: &[u8]) -> Option<Authority<'_>> {
     let end = match bytes {
         [b'[', rest @ ..] => {
@@ -41,7 +42,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Option<Authority<'_>> {
 }
 
 fn port(digits: &[u8]) -> Option<u16> {
-    // As many as are needed do not overflow.
+    // Up to five digits cannot overflow a `u32`.
     if digits.len() > 5 {
         return u16::try_from(super::fields::decimal(digits)?).ok();
     }
@@ -52,7 +53,7 @@ fn port(digits: &[u8]) -> Option<u16> {
     u16::try_from(number).ok()
 }
 
-/// Where a name ends in which there are percent signs, with two digits behind each.
+/// Returns the end of a name that contains percent signs, each with two digits behind it.
 fn end_of_encoded_name(bytes: &[u8]) -> Option<usize> {
     let mut at = 0;
     while at < bytes.len() && bytes[at] != b':' {
@@ -65,7 +66,7 @@ fn end_of_encoded_name(bytes: &[u8]) -> Option<usize> {
     Some(at)
 }
 
-/// What a name consists of, besides percent signs.
+/// The bytes of a name, except the percent sign.
 static IN_NAME: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0;
@@ -103,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_neither_is_refused() {
+    fn malformed_authorities_are_refused() {
         for text in [
             "a:b", "a:+1", "a:65536", "a:1:1", "::1", "[::1", "::1]", "[]", "[a]", "[::1]a", "a@b",
             "a/b", "a b", "a%2", "a%zz", "a\\b", "\u{e4}",

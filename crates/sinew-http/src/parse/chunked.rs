@@ -1,47 +1,47 @@
-//! Bodies of which the length is told piece by piece.
+//! Decodes chunked bodies, whose length is told piece by piece.
 //!
-//! The decoder looks at what was received, says how many bytes of it are framing, and how many after
-//! them are data. It keeps no bytes.
+//! The decoder looks at the received bytes, and says how many of them are framing, and how many
+//! after those are data. It keeps no bytes.
 
 use super::Refusal;
 
-/// A body that is being received.
+/// The decoder of one body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Chunked {
     state: State,
-    /// How many bytes of extensions and trailers came.
+    /// How many bytes of extensions and trailers have come.
     extra: usize,
 }
 
-/// How far it has come.
+/// The position in the body.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    /// The next is the line that says how long a chunk is.
+    /// The line with the size of a chunk is next.
     Size,
-    /// So many bytes of a chunk are to come.
+    /// This many bytes of a chunk are still to come.
     Data(u64),
-    /// The next is the end of the line after a chunk.
+    /// The line end after a chunk is next.
     DataEnd,
-    /// The next is a trailer field, or the empty line that ends the body.
+    /// A trailer field is next, or the empty line that ends the body.
     Trailer,
-    /// Nothing more belongs to it.
+    /// The body has ended.
     Ended,
 }
 
-/// How long the line of a chunk's size may be, with its extensions.
+/// How long the size line of a chunk may be, with its extensions.
 const LINE: usize = 256;
 
-/// How many bytes of extensions and trailers a body may have, all told.
+/// How many bytes of extensions and trailers a body may have in total.
 const EXTRA: usize = 16 * 1024;
 
-/// What the next bytes are.
+/// The meaning of the next bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
-    /// More have to be received.
+    /// More bytes are needed.
     More,
-    /// So many are framing, and are to be left out.
+    /// This many bytes are framing, to be skipped.
     Skip(usize),
-    /// So many can be data, at most.
+    /// At most this many bytes are data.
     Data(u64),
     /// The body has ended.
     End,
@@ -52,7 +52,7 @@ impl Chunked {
         Chunked { state: State::Size, extra: 0 }
     }
 
-    /// Says what the next bytes are, and advances over what is framing.
+    /// Says what the next bytes are, and advances over framing.
     pub(crate) fn step(&mut self, bytes: &[u8]) -> Result<Step, Refusal> {
         match self.state {
             State::Ended => Ok(Step::End),
@@ -80,7 +80,7 @@ impl Chunked {
     fn size(&mut self, bytes: &[u8]) -> Result<Step, Refusal> {
         let Some(line) = line(bytes, LINE)? else { return Ok(Step::More) };
         let (size, digits) = size(line).ok_or(Refusal::bad("the size of a chunk is malformed"))?;
-        // Leading zeros are nothing that has to be sent either.
+        // Digits beyond the eighth, such as leading zeros, count as extra bytes, too.
         self.count(line.len() - digits + digits.saturating_sub(8))?;
         self.state = if size == 0 { State::Trailer } else { State::Data(size) };
         Ok(Step::Skip(line.len() + 2))
@@ -100,7 +100,7 @@ impl Chunked {
         Ok(Step::Skip(line.len() + 2))
     }
 
-    /// Counts what is neither data nor needed to tell its length.
+    /// Counts bytes that are neither data nor needed to tell its length.
     fn count(&mut self, extra: usize) -> Result<(), Refusal> {
         self.extra += extra;
         if self.extra > EXTRA { Err(TOO_LARGE) } else { Ok(()) }
@@ -110,7 +110,7 @@ impl Chunked {
 const TOO_LARGE: Refusal =
     Refusal::bad("the extensions or trailers of a chunked body are too large");
 
-/// The first line, without its end, if it is there; an error if it is longer than `limit`.
+/// The first line without its end, if all of it has come. Fails if it is longer than `limit`.
 fn line(bytes: &[u8], limit: usize) -> Result<Option<&[u8]>, Refusal> {
     match memchr::memchr2(b'\r', b'\n', bytes) {
         None if bytes.len() > limit => Err(TOO_LARGE),
@@ -124,8 +124,8 @@ fn line(bytes: &[u8], limit: usize) -> Result<Option<&[u8]>, Refusal> {
     }
 }
 
-/// The number at the beginning of a chunk's line, after which there may be extensions, and how many digits
-/// it has.
+/// The number at the beginning of a size line, and how many digits it has. Extensions may follow
+/// it.
 fn size(line: &[u8]) -> Option<(u64, usize)> {
     let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
     if digits == 0 || digits > 16 {
@@ -136,13 +136,14 @@ fn size(line: &[u8]) -> Option<(u64, usize)> {
     are_extensions(&line[digits..]).then_some((size, digits))
 }
 
-/// Whether what follows a size are extensions (RFC 9112, section 7.1.1), of which there may be none.
+/// Whether `rest`, the part of the line after the size, consists of extensions (RFC 9112, section
+/// 7.1.1). There may be none.
 ///
-/// They mean nothing here. They are looked at because there are known ways of making two readers see two
-/// ends of one chunk by what is hidden in them.
+/// The server ignores extensions, but checks them. Known attacks hide bytes in them, so that two
+/// readers see different ends of one chunk.
 fn are_extensions(mut rest: &[u8]) -> bool {
     while !rest.is_empty() {
-        // Space around the parts is allowed, if badly; after the last one it is not.
+        // Whitespace around the parts is tolerated, but not after the last part.
         let Some(name) = without_space(rest).strip_prefix(b";") else { return false };
         let Some(after) = without_token(without_space(name)) else { return false };
         rest = match without_space(after).strip_prefix(b"=") {
@@ -161,13 +162,13 @@ fn without_space(bytes: &[u8]) -> &[u8] {
     &bytes[count..]
 }
 
-/// What follows the token at the beginning, if there is one.
+/// The bytes after the token at the beginning, if there is one.
 fn without_token(bytes: &[u8]) -> Option<&[u8]> {
     let count = bytes.iter().take_while(|byte| is_of_token(byte)).count();
     if count > 0 { Some(&bytes[count..]) } else { None }
 }
 
-/// What follows the token or the quoted string at the beginning, if there is one.
+/// The bytes after the token or the quoted string at the beginning, if there is one.
 fn without_value(bytes: &[u8]) -> Option<&[u8]> {
     let Some(mut rest) = bytes.strip_prefix(b"\"") else { return without_token(bytes) };
     loop {
@@ -179,7 +180,7 @@ fn without_value(bytes: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// Whether a line is a header field.
+/// Whether a line has the form of a header field.
 fn is_field(line: &[u8]) -> bool {
     let Some(colon) = memchr::memchr(b':', line) else { return false };
     let (name, value) = line.split_at(colon);
@@ -198,7 +199,7 @@ fn is_text(byte: &u8) -> bool {
 mod tests {
     use super::*;
 
-    /// Decodes all of it, of which `at_once` bytes are received at a time.
+    /// Decodes all of `bytes`, receiving `at_once` of them at a time.
     fn decode(bytes: &[u8], at_once: usize) -> Result<(Vec<u8>, usize), Refusal> {
         let (mut state, mut data) = (Chunked::new(), Vec::new());
         let (mut at, mut received) = (0, 0);
@@ -221,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn it_does_not_matter_how_a_body_is_cut() {
+    fn a_body_is_understood_however_it_is_cut() {
         let body = b"5;a=b;d=\"\\\"\"\r\nhello\r\n0001 ;c\r\n!\r\n0\r\nA: b\r\n\r\nnext";
         for at_once in 1..body.len() {
             let decoded = decode(body, at_once).unwrap();
@@ -230,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_malformed_is_refused() {
+    fn malformed_chunks_are_refused() {
         for body in [
             "g\r\n",
             "\r\n",

@@ -1,4 +1,4 @@
-//! What header fields say of the message that they belong to.
+//! Interprets the header fields that govern the message: framing, connection, host, expectation.
 
 use super::{Refusal, authority};
 use http::StatusCode;
@@ -10,7 +10,7 @@ pub(crate) enum Framing {
     Chunked,
 }
 
-/// What is gathered from the fields of one head, one after the other.
+/// The facts gathered from the fields of one head.
 #[derive(Default, Debug)]
 pub(crate) struct Gathered {
     length: Option<u64>,
@@ -32,9 +32,9 @@ enum Coding {
 }
 
 impl Gathered {
-    /// Takes the next field.
+    /// Interprets the next field.
     pub(crate) fn take(&mut self, name: &str, value: &[u8]) -> Result<(), Refusal> {
-        // Most fields have names of other lengths.
+        // The length rules out most other fields before a comparison.
         match name.len() {
             4 if name.eq_ignore_ascii_case("host") => self.host(value),
             6 if name.eq_ignore_ascii_case("expect") => self.expect(value),
@@ -66,7 +66,7 @@ impl Gathered {
     fn expect(&mut self, value: &[u8]) -> Result<(), Refusal> {
         let mut expectations = tokens(value).peekable();
         let any = expectations.peek().is_some();
-        // The field is a list, and a proxy may have joined what the client sent twice.
+        // The field is a list, and a proxy may have joined two fields of the client.
         if !(any && expectations.all(|one| one.eq_ignore_ascii_case(b"100-continue"))) {
             let status = StatusCode::EXPECTATION_FAILED;
             return Err(Refusal::new(status, "the only expectation that is met is 100-continue"));
@@ -76,7 +76,7 @@ impl Gathered {
     }
 
     fn connection(&mut self, value: &[u8]) {
-        // Most say one word.
+        // Most values are this one word.
         if value.eq_ignore_ascii_case(b"keep-alive") {
             self.keeps_alive = true;
             return;
@@ -88,7 +88,8 @@ impl Gathered {
         }
     }
 
-    /// One number, once. A list of equal ones would be allowed; nobody who means well sends it.
+    /// Accepts one number, once. HTTP would allow a list of equal numbers, but no honest client
+    /// sends one.
     fn content_length(&mut self, value: &[u8]) -> Result<(), Refusal> {
         if self.length.is_some() {
             return Err(Refusal::bad("there is more than one Content-Length"));
@@ -117,7 +118,7 @@ impl Gathered {
         if any { Ok(()) } else { Err(Refusal::bad("the Transfer-Encoding is empty")) }
     }
 
-    /// How long the body is, when all fields were seen. `old` says that it is HTTP/1.0.
+    /// The length of the body, once all fields are known. `old` says that the request is HTTP/1.0.
     pub(crate) fn framing(&self, old: bool) -> Result<Framing, Refusal> {
         match (self.coding, self.length) {
             (Coding::None, length) => Ok(Framing::Length(length.unwrap_or(0))),
@@ -136,12 +137,12 @@ impl Gathered {
     }
 }
 
-/// The members of a list, without the space around them; empty ones are left out.
+/// The members of a list, without surrounding space. Empty members are skipped.
 pub(crate) fn tokens(value: &[u8]) -> impl Iterator<Item = &[u8]> {
     value.split(|&byte| byte == b',').map(<[u8]>::trim_ascii).filter(|token| !token.is_empty())
 }
 
-/// A number that consists of digits and nothing else.
+/// Parses a number that consists of digits and nothing else.
 pub(crate) fn decimal(text: &[u8]) -> Option<u64> {
     if text.is_empty() {
         return None;

@@ -1,4 +1,4 @@
-//! The head of a request: its first line and its header fields.
+//! Parses the head of a request: its first line and its header fields.
 
 use super::Refusal;
 use super::fields::{Framing, Gathered};
@@ -16,35 +16,36 @@ pub(crate) struct HeadLimits {
     pub(crate) target: usize,
 }
 
-/// How long the name of a method may be: twice as long as the longest that is registered.
+/// How long the name of a method may be: twice the longest registered one.
 const METHOD: usize = 34;
 
-/// Room for the fields of most requests; for more, there is a list on the heap.
+/// How many fields fit on the stack. A higher limit uses a list on the heap.
 const FIELDS: usize = 128;
 
-/// A head, and what it says of the message. The bytes are a copy: who received them has the room again.
+/// A head and its outline. The bytes are a copy, so that the read buffer is free again.
 #[derive(Debug)]
 pub(crate) struct Head {
     raw: Vec<u8>,
     outline: Outline,
 }
 
-/// What a head says of the message.
+/// The parsed facts of a head.
 #[derive(Clone, Debug)]
 pub(crate) struct Outline {
     pub(crate) method: Method,
     target: Span,
     pub(crate) form: Form,
-    /// Whether it is HTTP/1.0.
+    /// Whether the request is HTTP/1.0.
     pub(crate) old: bool,
-    /// How many fields there are.
+    /// The number of fields.
     count: u32,
     pub(crate) framing: Framing,
     /// Whether the client wants to use the connection again.
     pub(crate) persists: bool,
     pub(crate) expects_continue: bool,
     pub(crate) upgrades: bool,
-    /// Whether a response is what it always is: of HTTP/1.1, with its body, and not the last one.
+    /// Whether the response needs no special case: HTTP/1.1, keep-alive, and neither `HEAD` nor
+    /// `CONNECT`.
     pub(crate) is_plain: bool,
 }
 
@@ -56,7 +57,7 @@ impl Deref for Head {
     }
 }
 
-/// Where something is in the bytes of a head, which are not many.
+/// A range of the bytes of a head. Heads are at most 1 MiB, so `u32` suffices.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     start: u32,
@@ -64,10 +65,10 @@ struct Span {
 }
 
 impl Span {
-    /// Where `part` is in `whole`, of which it is one.
+    /// The range of `part`, which is a subslice of `whole`.
     fn of(whole: &[u8], part: &[u8]) -> Span {
         let start = (part.as_ptr() as usize).wrapping_sub(whole.as_ptr() as usize);
-        // An empty part may be anywhere.
+        // An empty part may point anywhere.
         let start = start.min(whole.len());
         Span { start: start as u32, end: (start + part.len()) as u32 }
     }
@@ -77,7 +78,7 @@ impl Span {
     }
 }
 
-/// What the bytes that were received so far are.
+/// The result of parsing the bytes received so far.
 #[derive(Debug)]
 pub(crate) enum Parsed {
     /// The beginning of a head.
@@ -86,16 +87,16 @@ pub(crate) enum Parsed {
     Complete(Outline, usize),
 }
 
-/// Reads a head from the beginning of what was received.
+/// Parses a head at the beginning of the received bytes.
 pub(crate) fn parse(bytes: &[u8], limits: HeadLimits) -> Result<Parsed, Refusal> {
-    // How much has come besides makes no difference.
+    // The result must not depend on how many bytes have come beyond the limit.
     let bytes = &bytes[..bytes.len().min(limits.bytes)];
     let parsed = parse_known(bytes, limits);
     if let Err(refusal) = &parsed
         && refusal.status == StatusCode::HTTP_VERSION_NOT_SUPPORTED
         && let Some(minor) = later_minor(bytes)
     {
-        // A later version with the same major number is to be treated as the latest that is known (RFC 9110,
+        // A later version with the same major number is treated as the latest known one (RFC 9110,
         // section 2.5). Clients hardly ever send one, so a copy will do.
         let mut as_known = bytes.to_vec();
         as_known[minor] = b'1';
@@ -125,7 +126,8 @@ fn parse_into<'bytes>(
     let len = match result {
         Ok(Status::Complete(len)) => len,
         Ok(Status::Partial) => return unfinished(bytes, limits),
-        // The beginning of another version is none of those that are known.
+        // A version that has come only in part is not a known one, either. Wait for the rest of the
+        // line.
         Err(Error::Version) if !has_first_line(bytes) => return unfinished(bytes, limits),
         Err(error) => return Err(refusal(error, bytes)),
     };
@@ -133,7 +135,7 @@ fn parse_into<'bytes>(
     if !ends_parsed_lines_properly(raw, request.headers) {
         return Err(BARE);
     }
-    // They are there when the head is complete.
+    // A complete head always has a path and a method.
     let path = request.path.unwrap_or_default();
     if path.len() > limits.target {
         return Err(too_long());
@@ -164,7 +166,7 @@ fn parse_into<'bytes>(
         count: request.headers.len() as u32,
         framing,
         persists,
-        // HTTP/1.0 does not know it, and it is nothing to wait for if there is no body.
+        // HTTP/1.0 does not know `100-continue`, and without a body there is nothing to wait for.
         expects_continue: gathered.expects_continue && !old && framing != Framing::Length(0),
         upgrades: gathered.wants_upgrade && gathered.names_upgrade && !old,
     };
@@ -181,13 +183,13 @@ fn too_long() -> Refusal {
     Refusal::new(StatusCode::URI_TOO_LONG, "the request target is too long")
 }
 
-/// The beginning of a head: something, unless it is too large already.
+/// Handles a head that is not complete: an error if it is malformed or too large already.
 fn unfinished(bytes: &[u8], limits: HeadLimits) -> Result<Parsed, Refusal> {
     if !ends_lines_properly(bytes) {
         return Err(BARE);
     }
     let line = after_empty_lines(bytes);
-    // The method is short, as are the spaces and the version.
+    // The method is short, and so are the spaces and the version.
     let is_long = line.len() > limits.target.saturating_add(METHOD + b"  HTTP/1.1\r".len());
     if is_long && !has_first_line(bytes) {
         return Err(too_long());
@@ -203,22 +205,23 @@ fn has_first_line(bytes: &[u8]) -> bool {
     memchr::memchr(b'\n', after_empty_lines(bytes)).is_some()
 }
 
-/// What follows the empty lines before a request.
+/// The bytes after the empty lines before a request.
 fn after_empty_lines(bytes: &[u8]) -> &[u8] {
     let begin = bytes.iter().position(|byte| !matches!(byte, b'\r' | b'\n'));
     &bytes[begin.unwrap_or(bytes.len())..]
 }
 
-/// The same as [`ends_lines_properly`] for a head that was understood, of which it is known where its lines begin.
+/// Checks a parsed head like [`ends_lines_properly`], but faster: the parser knows where its lines
+/// begin.
 fn ends_parsed_lines_properly(raw: &[u8], fields: &[Header<'_>]) -> bool {
     let begins = |part: &str| (part.as_ptr() as usize).wrapping_sub(raw.as_ptr() as usize);
-    // The line before each field ends with what is before its name; the last one, and the empty one behind it,
-    // with the head.
+    // The line before a field ends right before the field's name. The last field's line and the
+    // empty line end with the head.
     let before_fields = fields.iter().all(|field| {
         let end = begins(field.name);
         end >= 2 && raw.get(end - 2) == Some(&b'\r')
     });
-    // Empty lines before the first are rare, and looked at one by one.
+    // Empty lines before the first line are rare; then every byte is checked.
     let is_plain = !matches!(raw.first(), Some(b'\r' | b'\n'));
     let proper = match is_plain {
         true => before_fields && raw.ends_with(b"\r\n\r\n"),
@@ -228,9 +231,10 @@ fn ends_parsed_lines_properly(raw: &[u8], fields: &[Header<'_>]) -> bool {
     proper
 }
 
-/// A line feed alone ends a line for some, and not for others.
+/// Whether every line feed follows a carriage return. Some readers take a bare line feed for a line
+/// end, and others do not.
 fn ends_lines_properly(bytes: &[u8]) -> bool {
-    // All pairs are looked at, which takes less time than to stop at the first bad one.
+    // Looking at all pairs takes less time than stopping at the first bad one.
     let bare = bytes
         .iter()
         .zip(bytes.iter().skip(1))
@@ -259,13 +263,13 @@ fn refusal(error: Error, bytes: &[u8]) -> Refusal {
     }
 }
 
-/// Whether a line begins with a space, as one does that belongs to the field before it.
+/// Whether a line begins with a space, which would continue the field before it.
 fn has_folded_line(bytes: &[u8]) -> bool {
     bytes.windows(2).any(|pair| pair[0] == b'\n' && matches!(pair[1], b' ' | b'\t'))
 }
 
-/// The major number of the version that the first line ends with, and where the minor one is, if that is a version of
-/// HTTP, spoken here or not.
+/// The major number of the HTTP version in the first line, and the position of the minor number.
+/// `None` if the line does not end with an HTTP version.
 fn version(bytes: &[u8]) -> Option<(u8, usize)> {
     let line = after_empty_lines(bytes);
     let begin = bytes.len() - line.len();
@@ -277,31 +281,32 @@ fn version(bytes: &[u8]) -> Option<(u8, usize)> {
     is_version.then_some((*major, begin + line.len() - 1))
 }
 
-/// Where the minor number of a version is that is later than 1.1 and not 2.
+/// The position of the minor number if the major number is 1. The caller knows that the version is
+/// neither 1.0 nor 1.1.
 fn later_minor(bytes: &[u8]) -> Option<usize> {
     version(bytes).and_then(|(major, minor)| (major == b'1').then_some(minor))
 }
 
 impl Head {
-    /// One with these bytes.
+    /// Makes a head from its bytes.
     pub(crate) fn new(outline: Outline, raw: &[u8]) -> Head {
         Head { raw: raw.into(), outline }
     }
 
-    /// Becomes another one, in the same memory.
+    /// Replaces the head by another one, in the same memory.
     pub(crate) fn replace(&mut self, outline: Outline, raw: &[u8]) {
         self.raw.clear();
         self.raw.extend_from_slice(raw);
         self.outline = outline;
     }
 
-    /// How much memory its bytes have.
+    /// The capacity of the byte buffer.
     pub(crate) fn capacity(&self) -> usize {
         self.raw.capacity()
     }
 
     pub(crate) fn target(&self) -> &str {
-        // Checked, and so are the names of fields: their bytes are those of ASCII.
+        // The parser has checked targets and field names: they are ASCII.
         str::from_utf8(&self.raw[self.target.range()]).unwrap_or_default()
     }
 
@@ -309,13 +314,13 @@ impl Head {
         if self.old { Version::HTTP_10 } else { Version::HTTP_11 }
     }
 
-    /// The fields in their order. They are looked for again: many handlers never ask.
+    /// The fields in their order. Parses them again, because many handlers never ask.
     pub(crate) fn fields(&self) -> Vec<(&str, &[u8])> {
         let line = self.target.range().end;
         let after =
             memchr::memchr(b'\n', &self.raw[line..]).map_or(self.raw.len(), |at| line + at + 1);
         let mut room = vec![httparse::EMPTY_HEADER; self.count as usize];
-        // It was understood before.
+        // The parser has accepted these bytes before.
         let fields = match httparse::parse_headers(&self.raw[after..], &mut room) {
             Ok(Status::Complete((_, fields))) => fields,
             Ok(Status::Partial) | Err(_) => &[],
@@ -325,7 +330,7 @@ impl Head {
 }
 
 impl Head {
-    /// The path and the query, of whatever form the target is.
+    /// The path and the query, for any form of the target.
     pub(crate) fn path_and_query(&self) -> (&str, Option<&str>) {
         let target = self.target();
         let target = match self.form {
@@ -352,7 +357,7 @@ mod tests {
     const LIMITS: HeadLimits = HeadLimits { bytes: 128, fields: 3, target: 16 };
 
     #[test]
-    fn it_does_not_matter_how_a_head_is_cut() {
+    fn a_head_is_understood_however_it_is_cut() {
         for (head, status) in [
             ("GET / HTTP/1.1\r\nHost: a\r\n\r\n", None),
             ("\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n", None),
@@ -372,7 +377,7 @@ mod tests {
         ] {
             let body = "b".repeat(LIMITS.bytes);
             let bytes = [head, &body].concat();
-            // A refusal may come early, and is the same then; a whole head is one at its end only.
+            // A refusal may come early, with an equal status. A head is complete only at its end.
             let refused =
                 |bytes: &[u8]| parse(bytes, LIMITS).err().map(|found| found.status.as_u16());
             assert_eq!(refused(bytes.as_bytes()), status, "{head:?}");

@@ -1,7 +1,9 @@
-//! Bytes become requests: pure functions, which know nothing of connections.
+//! Turns bytes into requests. Pure functions, which know nothing of connections.
 //!
-//! What is ambiguous is refused rather than guessed: who stands before us may have guessed differently,
-//! and what one of the two takes for a body the other takes for a request.
+//! Ambiguous input is refused rather than guessed. A proxy in front of the server may guess
+//! differently; then one of the two takes for a body what the other takes for a request.
+//!
+//! Next: `head`, which parses the head of a request; `chunked`, which decodes bodies.
 
 pub(crate) mod authority;
 pub(crate) mod chunked;
@@ -11,11 +13,11 @@ pub(crate) mod target;
 
 use http::StatusCode;
 
-/// Why something that was received is refused, and with which answer.
+/// Why received bytes are refused, and the status of the response.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Refusal {
     pub(crate) status: StatusCode,
-    /// What was wrong, for who sent it.
+    /// The reason, for the client.
     pub(crate) reason: &'static str,
 }
 
@@ -29,7 +31,7 @@ impl Refusal {
     }
 }
 
-/// Whether something begins with a percent sign and two digits.
+/// Whether the bytes begin with a percent sign and two hexadecimal digits.
 fn is_escape(bytes: &[u8]) -> bool {
     matches!(bytes, [b'%', high, low, ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit())
 }

@@ -1,22 +1,22 @@
-//! What a request asks for: the second word of its first line.
+//! Checks the request target, the second word of the first line.
 
 use super::{Refusal, authority, is_escape};
 use http::{Method, Uri};
 
-/// The forms that a request target has (RFC 9112, section 3.2).
+/// The forms of a request target (RFC 9112, section 3.2).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Form {
     /// `/path?query`
     Origin,
     /// `http://host/path?query`
     Absolute,
-    /// `host:port`, of `CONNECT` only
+    /// `host:port`, for `CONNECT` only
     Authority,
-    /// `*`, of `OPTIONS` only
+    /// `*`, for `OPTIONS` only
     Asterisk,
 }
 
-/// Says which form a target has. What passes here is a [`Uri`], too.
+/// Returns the form of a target. A target that passes is also a valid [`Uri`].
 pub(crate) fn check(method: &Method, target: &[u8]) -> Result<Form, Refusal> {
     const BAD: Refusal = Refusal::bad("the request target is malformed");
     if method == Method::CONNECT {
@@ -39,7 +39,7 @@ pub(crate) fn check(method: &Method, target: &[u8]) -> Result<Form, Refusal> {
     }
 }
 
-/// What follows the scheme of a target that has one of ours.
+/// The bytes after the scheme, if the scheme is `http` or `https`.
 fn without_scheme(target: &[u8]) -> Option<&[u8]> {
     let (scheme, rest) = target.split_at(memchr::memchr(b':', target)?);
     let is_ours = scheme.eq_ignore_ascii_case(b"http") || scheme.eq_ignore_ascii_case(b"https");
@@ -50,12 +50,12 @@ fn is_uri(target: &[u8]) -> bool {
     Uri::try_from(target).is_ok()
 }
 
-/// What may stand in a path, and what in a query: the characters of RFC 3986, and those beside them that
-/// clients are known to send as they are.
+/// Whether the bytes may be a path and a query: the characters of RFC 3986, and a few others that
+/// clients are known to send unencoded.
 ///
-/// A percent sign in a path has two digits behind it. If it had not, those who decode a part of a path and
-/// those who decode what is left could take it for different things: `%%32f` for `%2f` first, and then for a
-/// slash. In a query it is for the handler to decode.
+/// A percent sign in a path must have two digits behind it. Otherwise code that decodes a part of a
+/// path and code that decodes the rest could disagree: `%%32f` first becomes `%2f`, and then a
+/// slash. The handler decodes the query.
 fn is_path_and_query(bytes: &[u8]) -> bool {
     let mut allowed: u8 = IN_PATH;
     for (at, &byte) in bytes.iter().enumerate() {

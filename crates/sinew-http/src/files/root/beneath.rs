@@ -1,4 +1,4 @@
-//! `openat2` of Linux, which does not leave a directory if it is told not to.
+//! Opens files with `openat2` of Linux, which can refuse to leave a directory.
 
 use super::FLAGS;
 use rustix::fs::{Mode, ResolveFlags, openat2};
@@ -6,25 +6,26 @@ use rustix::io::{Errno, Result};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-/// Neither up nor by links that lead out, nor by those of `/proc`, which lead where no path does.
+/// Refuses to go up out of the root, to follow links out of it, and to follow magic links of
+/// `/proc`.
 const WITHIN: ResolveFlags = ResolveFlags::BENEATH.union(ResolveFlags::NO_MAGICLINKS);
 
-/// So often a path is looked up again that something was renamed on, of which the kernel then cannot tell
-/// whether it leads out.
+/// How often a lookup is tried again when the kernel could not decide whether the path leads out,
+/// because something on the path was renamed.
 const ATTEMPTS: usize = 16;
 
-/// Whether the kernel has it, and what stands between does not forbid it.
+/// Whether the kernel has `openat2`, and no sandbox forbids it.
 pub(super) fn is_known(root: &OwnedFd) -> bool {
     let flags = super::ON_THE_WAY;
     openat2(root, ".", flags, Mode::empty(), WITHIN).is_ok()
 }
 
-/// Opens what can be looked up in memory; `AGAIN` if that cannot be.
+/// Opens a file that can be looked up in memory; fails with `AGAIN` otherwise.
 pub(super) fn open_cached(root: &OwnedFd, path: &Path) -> Result<OwnedFd> {
     openat2(root, path, FLAGS, Mode::empty(), WITHIN | ResolveFlags::CACHED)
 }
 
-/// Opens it. Blocks.
+/// Opens a file. Blocks.
 pub(super) fn open(root: &OwnedFd, path: &Path) -> Result<OwnedFd> {
     let mut result = Err(Errno::AGAIN);
     for _ in 0..ATTEMPTS {

@@ -1,9 +1,9 @@
-//! The directory that is served, and how what is in it is opened.
+//! Opens files and directories beneath the root that is served.
 //!
-//! Guarantee: what is opened was beneath the root, whoever changes links and directories meanwhile.
+//! Guarantee: an opened file was beneath the root, even if links and directories change meanwhile.
 //!
-//! Each platform has `walk`, which goes from directory to directory. Where the kernel can refuse to leave a
-//! directory by itself, `beneath` asks it to, which is a single call.
+//! Every platform has `walk`, which goes from directory to directory. Where the kernel itself can
+//! refuse to leave a directory, `beneath` uses that, with a single system call.
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod beneath;
@@ -21,29 +21,30 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-/// A directory that is open.
+/// An open directory.
 #[derive(Debug)]
 pub(super) struct Root {
     directory: OwnedFd,
-    /// Its name, without symbolic links.
+    /// The path of the directory, without symbolic links.
     path: PathBuf,
-    /// Whether the kernel can keep to the root by itself.
+    /// Whether the kernel can enforce that lookups stay beneath the root.
     has_beneath: bool,
 }
 
-/// What was found under a name.
+/// An opened file or directory.
 #[derive(Debug)]
 pub(super) enum Node {
     File(File, Metadata),
     Directory(OwnedFd),
 }
 
-/// How what is found is opened. A FIFO is not waited for, and no terminal becomes that of the process.
+/// The flags for opening the target. The open does not wait for the writer of a FIFO, and no
+/// terminal becomes the controlling one.
 const FLAGS: OFlags =
     OFlags::RDONLY.union(OFlags::CLOEXEC).union(OFlags::NONBLOCK).union(OFlags::NOCTTY);
 
-/// How a directory is opened to open something in it, for which it need not be readable where that can be
-/// told.
+/// The flags for opening a directory on the way to the target. Where `O_PATH` exists, the directory
+/// need not be readable.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 const ON_THE_WAY: OFlags = OFlags::PATH.union(OFlags::CLOEXEC).union(OFlags::DIRECTORY);
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
@@ -62,12 +63,12 @@ impl Root {
         &self.path
     }
 
-    /// Opens what has a path without dots beneath the root: a regular file, or a directory. The carrier is
-    /// not blocked.
+    /// Opens a regular file or a directory beneath the root. `path` has no dot segments. Suspends
+    /// the fiber, and does not block the carrier.
     ///
     /// # Errors
-    /// `NotFound` if nothing has the path, or something else, or something outside of the root;
-    /// `PermissionDenied` if it may not be read.
+    /// `NotFound` if nothing has the path, or if it leads to another kind of file or out of the
+    /// root; `PermissionDenied` if the file may not be read.
     pub(super) fn open(&self, path: &Path) -> io::Result<Node> {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let opened = match self.open_at_once(path) {
@@ -77,13 +78,13 @@ impl Root {
         opened.map_err(told).and_then(Node::of)
     }
 
-    /// Opens what the kernel knows without looking at the disk; `None` if it does not.
+    /// Opens a file that the kernel can look up without disk access; `None` if it cannot.
     fn open_at_once(&self, path: &Path) -> Option<rustix::io::Result<OwnedFd>> {
         if !self.has_beneath {
             return None;
         }
         match beneath::open_cached(&self.directory, path) {
-            // Not at once; or not on old kernels; or by a link that may lead back.
+            // The lookup needs the disk, or the kernel is old, or a link may lead out and back.
             Err(Errno::AGAIN | Errno::INVAL | Errno::XDEV) => None,
             result => Some(result),
         }
@@ -92,7 +93,7 @@ impl Root {
     fn open_slowly(&self, path: &Path) -> rustix::io::Result<OwnedFd> {
         if self.has_beneath {
             match beneath::open(&self.directory, path) {
-                // A link that begins with a slash is refused wherever it leads.
+                // The kernel refuses absolute links, even if they lead back into the root.
                 Err(Errno::XDEV) => {}
                 result => return result,
             }
@@ -111,15 +112,14 @@ impl Node {
         if !about.is_file() {
             return Err(io::ErrorKind::NotFound.into());
         }
-        // Nobody has to wait for a regular file to be ready, but there are file systems that would fail
-        // rather than look at a disk.
+        // `FLAGS` made the open non-blocking. Reads of regular files never wait for readiness, but
+        // some file systems would fail instead of reading from a disk.
         fcntl_setfl(&file, OFlags::empty())?;
         Ok(Node::File(file, about))
     }
 }
 
-/// What the client is told of why something cannot be opened. What is outside of the root is not there, nor
-/// what no name can lead to.
+/// The error for the client. A file outside the root, and a name that cannot exist, are not found.
 fn told(error: Errno) -> io::Error {
     match error {
         Errno::NOENT
@@ -129,7 +129,7 @@ fn told(error: Errno) -> io::Error {
         | Errno::NAMETOOLONG
         | Errno::ILSEQ
         | Errno::INVAL
-        // Sockets, and devices that are not there.
+        // Sockets, and devices that do not exist.
         | Errno::NXIO
         | Errno::NODEV
         | Errno::OPNOTSUPP => io::ErrorKind::NotFound.into(),

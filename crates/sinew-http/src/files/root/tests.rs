@@ -5,7 +5,7 @@ use std::io::Read;
 use std::os::unix::fs::symlink;
 use std::process::Command;
 
-/// A directory of its own for a test, with `root` in it, which is removed at the end.
+/// A directory for one test, with `root` in it. Removed at the end.
 struct Scratch(PathBuf);
 
 impl Scratch {
@@ -25,7 +25,7 @@ impl Scratch {
         self.0.join("root")
     }
 
-    /// The root in each way that this platform has.
+    /// The root, opened in each way that this platform has.
     fn roots(&self) -> Vec<Root> {
         let open = || Root::new(&self.root()).unwrap();
         vec![open(), Root { has_beneath: false, ..open() }]
@@ -38,7 +38,7 @@ impl Drop for Scratch {
     }
 }
 
-/// What a path leads to.
+/// The content of the file that a path leads to.
 fn found(root: &Root, path: &str) -> Result<String, io::ErrorKind> {
     match root.open(Path::new(path)) {
         Ok(Node::File(mut file, _)) => {
@@ -89,7 +89,7 @@ fn links_are_followed_within_the_root_only() {
     symlink("/proc/self/root", root.join("magic")).unwrap();
     symlink("loop", root.join("loop")).unwrap();
     symlink("nothing", root.join("dangling")).unwrap();
-    // A sibling whose name begins with that of the root.
+    // A sibling whose name begins with the root's name.
     fs::write(scratch.0.join("root-too"), "secret").unwrap();
     symlink("../root-too", root.join("sibling")).unwrap();
     for opened in scratch.roots() {
@@ -110,7 +110,7 @@ fn links_are_followed_within_the_root_only() {
             "loop",
             "dangling",
             "sibling",
-            // Nobody asks for these, since `path` refuses them.
+            // Never requested, because `path` refuses these.
             "..",
             "../secret",
             "/etc/passwd",
@@ -121,7 +121,7 @@ fn links_are_followed_within_the_root_only() {
 }
 
 #[test]
-fn what_is_no_file_is_not_found_and_not_waited_for() {
+fn fifos_and_sockets_are_not_found_without_waiting() {
     let _watchdog = sinew_testkit::watch::a_minute();
     let scratch = Scratch::new();
     let root = scratch.root();
@@ -134,7 +134,7 @@ fn what_is_no_file_is_not_found_and_not_waited_for() {
     }
 }
 
-/// Sets it also if a test fails, so that whoever looks at it ends.
+/// Sets the flag also if the test fails, so that the swapping thread ends.
 struct SetAtEnd<'a>(&'a AtomicBool);
 
 impl Drop for SetAtEnd<'_> {
@@ -143,7 +143,8 @@ impl Drop for SetAtEnd<'_> {
     }
 }
 
-/// Opens `path` while `swapped`, in the root, becomes a link to `target`, and itself again, many times.
+/// Opens `path` repeatedly, while a thread replaces `swapped`, in the root, by a link to `target`
+/// and back.
 fn open_while_it_is_swapped(path: &str, swapped: &str, target: &str) {
     let _watchdog = sinew_testkit::watch::a_minute();
     let scratch = Scratch::new();
@@ -164,7 +165,7 @@ fn open_while_it_is_swapped(path: &str, swapped: &str, target: &str) {
         });
         let _end = SetAtEnd(&over);
         for opened in scratch.roots() {
-            // Both have to be seen, or else nothing was swapped meanwhile.
+            // Both results have to occur; otherwise nothing was swapped meanwhile.
             let (mut there, mut gone) = (0, 0);
             while there < 100 || gone < 100 || there + gone < 3000 {
                 match found(&opened, path) {
@@ -208,7 +209,7 @@ fn a_link_that_appears_on_the_way_is_not_followed() {
 }
 
 #[test]
-fn what_gets_the_name_of_the_root_later_is_not_served() {
+fn a_directory_that_takes_the_name_of_the_root_is_not_served() {
     let scratch = Scratch::new();
     for opened in scratch.roots() {
         fs::rename(scratch.root(), scratch.0.join("moved")).unwrap();

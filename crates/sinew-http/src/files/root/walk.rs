@@ -1,4 +1,4 @@
-//! From directory to directory, without following links.
+//! Opens a path directory by directory, without following links.
 
 use super::{FLAGS, ON_THE_WAY};
 use rustix::fs::{Mode, OFlags, openat};
@@ -6,18 +6,18 @@ use rustix::io::{Errno, Result};
 use std::os::fd::OwnedFd;
 use std::path::{Component, Path};
 
-/// Opens what `path` leads to, beneath `root`, whose own path is `root_path`. Blocks.
+/// Opens `path` beneath `root`, whose own path is `root_path`. Blocks.
 ///
-/// Where links lead is found out first; the path that this gives has none. If one appears there meanwhile,
-/// it is not followed, so that nobody can make this leave the root in between.
+/// It resolves symbolic links first. The resolved path has no links; if one appears there
+/// meanwhile, it is not followed, so a concurrent change cannot lead out of the root.
 pub(super) fn open(root: &OwnedFd, root_path: &Path, path: &Path) -> Result<OwnedFd> {
-    // That a directory on the way cannot be searched is not told: it may be outside.
+    // Do not reveal that a directory cannot be searched: it may be outside the root.
     let found = root_path.join(path).canonicalize().map_err(|_| Errno::NOENT)?;
     let beneath = found.strip_prefix(root_path).map_err(|_| Errno::XDEV)?;
     descend(root, beneath)
 }
 
-/// Opens what a path without links leads to. Blocks.
+/// Opens a path that has no links. Blocks.
 pub(super) fn descend(root: &OwnedFd, path: &Path) -> Result<OwnedFd> {
     let mut names = Vec::new();
     for component in path.components() {

@@ -1,4 +1,4 @@
-//! For kernels that cannot be told to stay within a directory.
+//! Stands in for `beneath` on kernels that cannot confine a lookup to a directory.
 
 use rustix::io::{Errno, Result};
 use std::os::fd::OwnedFd;
