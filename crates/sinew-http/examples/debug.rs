@@ -1,9 +1,9 @@
-//! A server with something to look at: `cargo run -p sinew-http --example debug`, then
+//! A server whose fibers are worth a look: `cargo run -p sinew-http --example debug`, then
 //! <http://127.0.0.1:8081/debug/fibers>, or `sinew top`.
 //!
-//! Some hundred fibers sleep, wait for locks, channels and each other, and do a little work in between. With
-//! `deadlock` as the second argument, two of them wait for each other for ever; a number as the third
-//! makes that many more that wait.
+//! Some hundred fibers sleep, wait for locks, channels and each other, and do a little work in
+//! between. With `deadlock` as the second argument, two of them wait for each other forever. A
+//! number as the third argument adds that many waiting fibers.
 
 use sinew::sync::{Mutex, Semaphore, channel};
 use sinew_http::{Request, Router, Server};
@@ -114,7 +114,7 @@ fn visit(few: &Semaphore) {
     }
 }
 
-/// Runs for some milliseconds at a time.
+/// Computes for some milliseconds at a time.
 fn compute() {
     for round in 0_u64.. {
         let sum: u64 = (0..400_000).fold(round, |sum, n| std::hint::black_box(sum ^ n));

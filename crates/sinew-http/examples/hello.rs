@@ -1,6 +1,8 @@
-//! The smallest server: `cargo run --release -p sinew-http --example hello`, then `curl localhost:8080`.
+//! The smallest server: `cargo run --release -p sinew-http --example hello`, then
+//! `curl localhost:8080`.
 //!
-//! `hello 127.0.0.1:8080 started` keeps the stack of connections that wait for their next request.
+//! With `hello 127.0.0.1:8080 started`, connections keep their stack while they wait for the next
+//! request.
 
 use sinew_http::{Request, Response, Server};
 

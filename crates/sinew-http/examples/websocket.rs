@@ -1,5 +1,5 @@
-//! WebSockets by `tungstenite`, on fibers: `cargo run --release -p sinew-http --example websocket`, then open
-//! the page that it names, or use any client of WebSockets at `/echo`.
+//! WebSockets by `tungstenite`, on fibers: `cargo run --release -p sinew-http --example websocket`,
+//! then open the page that it prints, or use any WebSocket client at `/echo`.
 
 use sinew_http::http::StatusCode;
 use sinew_http::{Request, Response, Router, Server, Upgraded};
@@ -26,7 +26,7 @@ fn main() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Agrees to speak WebSocket, and sends back what comes.
+/// Agrees to speak WebSocket, and sends messages back.
 fn echo(request: Request) -> Response {
     let is_websocket =
         request.header("upgrade").is_some_and(|to| to.eq_ignore_ascii_case("websocket"));
@@ -40,7 +40,7 @@ fn echo(request: Request) -> Response {
         .with_header("sec-websocket-accept", accept)
 }
 
-/// The fiber that answered goes on with the conversation: each read suspends it.
+/// Converses on the fiber that answered the request. Each read suspends it.
 fn converse(stream: Upgraded) {
     let mut socket = WebSocket::from_raw_socket(stream, Role::Server, None);
     while let Ok(message) = socket.read() {

@@ -38,7 +38,7 @@ fn bodies_go_there_and_come_back() {
 
 /// A hundred fibers on one carrier wait for answers at the same time.
 #[test]
-fn who_waits_for_an_answer_does_not_keep_the_carrier() {
+fn a_fiber_that_waits_for_an_answer_does_not_keep_the_carrier() {
     let _watch = watch::a_minute();
     let server = serve(|_: Request| {
         sinew::sleep(Duration::from_millis(300));
@@ -97,7 +97,7 @@ fn connections_are_used_again_unless_they_were_closed() {
         let agent = agent();
         let ask = || agent.get(&url).call().unwrap().body_mut().read_to_string().unwrap();
         assert_eq!(ask(), ask());
-        // The server goes, and another one comes.
+        // Another server takes the address.
         server.shutdown(LONG).unwrap();
         let server = sinew_http::Server::bind(address).start(|_: Request| "another").unwrap();
         assert_eq!(ask(), "another");
@@ -117,7 +117,7 @@ fn timeouts_and_refusals_are_told() {
         let limit = Some(Duration::from_millis(100));
         let agent = agent_with(Agent::config_builder().timeout_global(limit).build());
         assert!(matches!(agent.get(&url).call().unwrap_err(), Error::Timeout(_)));
-        // Looked up, not to be found, refused.
+        // One host resolves but refuses, the other does not resolve.
         assert!(agent.get("http://localhost:1/").call().is_err());
         assert!(agent.get("http://no-such-host.invalid/").call().is_err());
     });

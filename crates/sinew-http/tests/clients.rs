@@ -1,5 +1,5 @@
-//! Clients that people use: `curl`, `ab`, `wrk`, `h2load`. Those that are not installed are left out, and said to
-//! be.
+//! Common clients against the server: `curl`, `ab`, `wrk`, `h2load`. A client that is not installed
+//! is skipped, with a note.
 
 use crate::client::{serve, serve_with};
 use sinew_http::{Request, Response, Server};
@@ -12,7 +12,7 @@ mod client;
 
 const LONG: Duration = Duration::from_secs(20);
 
-/// Runs a program; nothing if it is not installed.
+/// Runs a program; `None` if it is not installed.
 fn run(program: &str, arguments: &[&str], input: &[u8]) -> Option<Output> {
     let mut command = Command::new(program);
     command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -1,4 +1,4 @@
-//! Handlers that have deadlines of their own, or take their time.
+//! Handlers that have deadlines of their own, or are slow.
 
 use crate::client::{Client, serve, serve_with};
 use sinew::sync::Event;
@@ -14,7 +14,7 @@ mod client;
 const LONG: Duration = Duration::from_secs(20);
 const SHORT: Duration = Duration::from_millis(50);
 
-/// What comes after a part of a chunk would be taken for the rest of it.
+/// The client would take the bytes after a partial chunk for the rest of the chunk.
 #[test]
 fn a_body_that_a_deadline_cuts_off_is_the_last_that_is_sent() {
     let _watch = watch::a_minute();
@@ -42,7 +42,7 @@ fn a_body_that_a_deadline_cuts_off_is_the_last_that_is_sent() {
         });
         over.wait();
         let mut all = Vec::new();
-        // It is closed with something unread, and so perhaps reset.
+        // The connection is closed with unread input, so it may be reset.
         let ended = client.into_inner().read_to_end(&mut all);
         let heads = all.windows(9).filter(|window| window == b"HTTP/1.1 ").count();
         assert_eq!(heads, 1, "{} bytes", all.len());
@@ -54,7 +54,7 @@ fn a_body_that_a_deadline_cuts_off_is_the_last_that_is_sent() {
     }
 }
 
-/// Only the time counts for which the client is waited for.
+/// Only the time spent waiting for the client counts.
 #[test]
 fn the_time_that_a_handler_takes_is_not_the_clients() {
     let _watch = watch::a_minute();
@@ -86,7 +86,7 @@ fn the_time_that_a_handler_takes_is_not_the_clients() {
     server.shutdown(LONG).unwrap();
 }
 
-/// What a client does not send counts, however often the handler looks away.
+/// The time spent waiting for the client adds up, however often the handler interrupts the wait.
 #[test]
 fn a_body_that_does_not_come_is_late_whatever_deadlines_there_are() {
     let _watch = watch::a_minute();
@@ -110,7 +110,7 @@ fn a_body_that_does_not_come_is_late_whatever_deadlines_there_are() {
     server.shutdown(LONG).unwrap();
 }
 
-/// The kernel may keep more for a connection than a slow client reads before a write is given up.
+/// The kernel may buffer more for a connection than a slow client reads before the write times out.
 #[test]
 fn a_client_that_reads_slowly_is_not_given_up() {
     const LEN: usize = 16 << 20;
@@ -120,7 +120,8 @@ fn a_client_that_reads_slowly_is_not_given_up() {
         |server| server.limits(Limits::default().write_timeout(limit)),
         |_: Request| Response::new(vec![b'x'; LEN]),
     );
-    // It says that it has room when it has read a good part of what it keeps, so that is not much.
+    // A receiver reports free room after it has read a good part of its buffer, so the buffer is
+    // small.
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     socket.set_recv_buffer_size(64 << 10).unwrap();
     socket.connect(&server.local_addr().into()).unwrap();
@@ -134,7 +135,8 @@ fn a_client_that_reads_slowly_is_not_given_up() {
             break;
         }
         total += count;
-        // Not as fast as it could, until it must have been given up if only what the kernel tells counted.
+        // Slow reading, until the write would have timed out if it counted only the kernel's
+        // default steps.
         if start.elapsed() < 4 * limit {
             std::thread::sleep(limit / 10);
         }

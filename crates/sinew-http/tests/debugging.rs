@@ -1,4 +1,4 @@
-//! What the routes of `Router::debug` tell, and whom.
+//! The debug routes: their content, and which clients may see them.
 
 use serde_json::Value;
 use sinew::sync::Mutex;
@@ -27,7 +27,7 @@ impl Answer {
     }
 }
 
-/// Asks with these header fields besides, and for the connection to be closed.
+/// Sends a request with these header fields, and asks to close the connection.
 fn ask(address: SocketAddr, method: &str, target: &str, fields: &str) -> Answer {
     let mut stream = TcpStream::connect(address).unwrap();
     let request = format!("{method} {target} HTTP/1.1\r\n{fields}connection: close\r\n\r\n");
@@ -65,7 +65,7 @@ fn waits_for_the_tide() {
     sinew::park();
 }
 
-/// The fibers that are listed, by name.
+/// The names of the listed fibers.
 fn listed(view: &Value) -> Vec<&str> {
     let fibers = view["fibers"].as_array().unwrap();
     fibers.iter().map(|fiber| fiber["name"].as_str().unwrap_or_default()).collect()
@@ -137,7 +137,7 @@ fn json_has_fibers_totals_and_carriers() {
     let left = of_timed["wait"]["left_us"].as_u64().unwrap();
     assert!(left > 3_000_000_000 && left <= 3_600_000_000, "{left}");
     timed.fiber().unpark();
-    // The one that answers is among them, and waits for the thread that looks.
+    // The answering fiber is in the list, and waits for the inspecting thread.
     let by = &view["answered_by"];
     let answers = view["fibers"].as_array().unwrap().iter().find(|fiber| fiber["id"] == *by);
     assert_eq!(answers.unwrap()["runtime"], "shape");
@@ -258,7 +258,7 @@ fn the_fiber_that_answers_says_so() {
     let _watchdog = a_minute();
     let runtime = runtime("answers");
     let server = start(&runtime, Access::Loopback);
-    // One connection, without a fiber for each request: the same fiber answers again.
+    // Only one connection, which keeps its stack, so that one fiber answers both requests.
     let router = Router::new().debug(Access::Loopback);
     let kept = Server::bind("127.0.0.1:0")
         .runtime(runtime.handle())
@@ -277,7 +277,7 @@ fn the_fiber_that_answers_says_so() {
     assert!(!get(&server, &target).body.contains("this is the fiber"));
 }
 
-/// The body of one response of known length.
+/// Reads the body of one response of known length.
 fn read_one(stream: &mut TcpStream) -> String {
     let mut text = Vec::new();
     while !text.ends_with(b"\r\n\r\n") {
@@ -340,7 +340,7 @@ fn other_machines_are_refused_unless_anyone_may_see() {
     }
 }
 
-/// One that is no loopback address, if there is any. Nothing is sent.
+/// An address of this machine that is no loopback address, if there is one. Sends nothing.
 fn address_of_this_machine() -> Option<std::net::IpAddr> {
     let socket = std::net::UdpSocket::bind("0.0.0.0:0").ok()?;
     socket.connect("192.0.2.1:9").ok()?;
@@ -349,7 +349,7 @@ fn address_of_this_machine() -> Option<std::net::IpAddr> {
 }
 
 #[test]
-fn without_being_added_there_is_nothing() {
+fn a_plain_router_has_no_debug_routes() {
     let _watchdog = a_minute();
     let runtime = runtime("nothing");
     let router = Router::new().get("/", |_: Request| "hello\n");
@@ -377,7 +377,7 @@ fn an_admin_listener_has_the_routes_and_the_server_has_not() {
     }
     assert_eq!(get(&server, "/").status, 200);
     assert_eq!(ask(admin, "GET", "/", host).status, 404);
-    // A page elsewhere may have given its own name to this machine.
+    // A foreign page may have given its own name the address of this machine.
     assert_eq!(ask(admin, "GET", "/metrics", "host: example.org\r\n").status, 403);
     let metrics = parse(&ask(admin, "GET", "/metrics", host).body);
     let served = &metrics["sinew_http_requests_total"];
@@ -387,7 +387,7 @@ fn an_admin_listener_has_the_routes_and_the_server_has_not() {
     }
 }
 
-/// It shows what the requests are waiting for that are waited for.
+/// The admin listener can show what the last requests wait for.
 #[test]
 fn an_admin_listener_answers_until_the_last_request_is_done() {
     let _watchdog = a_minute();
@@ -407,7 +407,7 @@ fn an_admin_listener_answers_until_the_last_request_is_done() {
         let asks = s.spawn(move || ask(local, "GET", "/", "host: a\r\n").status);
         enters.recv().unwrap();
         let shuts = s.spawn(|| server.shutdown(Duration::from_secs(40)));
-        // The server accepts nothing more when its end has begun.
+        // Once the shutdown has begun, the server accepts nothing more.
         let begun = || TcpStream::connect(local).is_err();
         assert!(sinew::wait_until(begun, Some(Duration::from_secs(20))));
         let view = ask(admin, "GET", "/debug/fibers.json", "host: localhost\r\n").json();
@@ -430,7 +430,7 @@ fn an_admin_address_that_is_taken_fails_the_start_and_leaves_nothing() {
     assert!(error.to_string().contains(&address), "{error}");
     let left = sinew::fibers();
     assert!(left.iter().all(|fiber| fiber.runtime.as_deref() != Some("taken")), "{left:?}");
-    // A socket that listens already will do.
+    // A listening socket works, too.
     let server = Server::bind("127.0.0.1:0").runtime(runtime.handle()).admin_listener(taken);
     let server = server.start(|_: Request| "hello\n").unwrap();
     assert_eq!(server.admin_addr().unwrap().to_string(), address);
@@ -470,7 +470,7 @@ fn a_cancelled_shutdown_ends_the_admin_listener_too() {
 }
 
 #[test]
-fn the_page_is_whole_and_asks_nobody_else() {
+fn the_page_is_whole_and_asks_no_other_host() {
     let _watchdog = a_minute();
     let runtime = runtime("page");
     let server = start(&runtime, Access::Loopback);
@@ -480,7 +480,7 @@ fn the_page_is_whole_and_asks_nobody_else() {
         assert!(page.head.contains(field), "{field}: {}", page.head);
     }
     assert!(page.body.trim_end().ends_with("</html>"));
-    // The one address is the name of the language of the drawings.
+    // The only address allowed is the XML namespace of SVG.
     let addresses = page.body.match_indices("http://").chain(page.body.match_indices("https://"));
     for (at, _) in addresses {
         assert!(
@@ -500,7 +500,7 @@ fn metrics_are_well_formed() {
     let _watchdog = a_minute();
     let name = "odd \"name\" \\ of\na runtime";
     let runtime = Runtime::builder().name(name).carriers(2).measure(true).build().unwrap();
-    // Another one of the same name would have the same labels.
+    // Without a suffix, a second runtime of this name would have equal labels.
     let twin = Runtime::builder().name(name).carriers(1).build().unwrap();
     let server = start(&runtime, Access::Loopback);
     let fiber = spawn(&runtime, "waits", waits_for_the_tide);
@@ -522,7 +522,7 @@ fn metrics_are_well_formed() {
     assert!(of("sinew_waits", "kind", "park") >= 1.0);
     assert!(of("sinew_stacks", "state", "in_use") >= 1.0);
     assert!(of("sinew_switches_total", "carrier", "0") >= 0.0);
-    // This request is under way.
+    // This request is still under way.
     let served = |metric: &str, status: Option<&str>| {
         let address = server.local_addr().to_string();
         let mine = |sample: &&Sample| {
@@ -556,7 +556,7 @@ struct Sample {
     value: f64,
 }
 
-/// Reads the text format, and panics at whatever is not as it should be.
+/// Parses the text format. Panics if it is malformed.
 fn parse(text: &str) -> HashMap<String, Vec<Sample>> {
     assert!(text.ends_with('\n'));
     let mut metrics: HashMap<String, Vec<Sample>> = HashMap::new();
@@ -595,7 +595,7 @@ fn parse(text: &str) -> HashMap<String, Vec<Sample>> {
     metrics
 }
 
-/// Buckets grow, and the last one has everything.
+/// Checks that buckets grow, and that the last one counts everything.
 fn check_histogram(samples: &[Sample]) {
     let (mut last_bound, mut last_count) = (f64::NEG_INFINITY, 0.0);
     let mut sums = 0;
@@ -623,7 +623,7 @@ fn is_name(text: &str) -> bool {
         && bytes.all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
 }
 
-/// Name, labels and value of one line.
+/// The name, the labels and the value of one line.
 fn sample(line: &str) -> (&str, HashMap<String, String>, f64) {
     let end = line.find(['{', ' ']).unwrap();
     let (name, mut rest) = line.split_at(end);
@@ -693,7 +693,7 @@ fn deadlocks_are_told() {
     assert!(told.as_array().unwrap().iter().all(|member| member["wait"] == "lock"));
     let metrics = parse(&get(&server, "/metrics").body);
     assert!(metrics["sinew_deadlocks"][0].value >= 1.0);
-    // So that other tests see none.
+    // Leaves no deadlock to other tests.
     fibers.iter().for_each(JoinHandle::cancel);
     fibers.into_iter().for_each(|fiber| drop(fiber.join()));
 }
@@ -715,7 +715,7 @@ fn ten_thousand_fibers_are_answered_soon() {
         let answer = get(&server, target);
         let took = start.elapsed();
         assert_eq!(answer.status, 200);
-        // Machines that test may be slow, and builds that are tested are.
+        // Test machines may be slow, and debug builds are.
         assert!(took < Duration::from_secs(most), "{target} took {took:?}");
         if target.contains("json") {
             let view = answer.json();
@@ -735,7 +735,7 @@ fn other_fibers_go_on_while_many_are_looked_at() {
     crowd.iter().for_each(|fiber| wait_suspended(&fiber.fiber()));
     let done = Arc::new(AtomicBool::new(false));
     let seen = done.clone();
-    // On the only carrier, where the requests are answered, too.
+    // On the only carrier, which also answers the requests.
     let longest = runtime.spawn(move || {
         let mut longest = Duration::ZERO;
         let mut last = Instant::now();

@@ -36,7 +36,7 @@ fn serve(
     settings(Server::bind("127.0.0.1:0").tls(tls)).start(handler).unwrap()
 }
 
-/// What clients have to know to trust the certificate.
+/// The configuration of a client that trusts the certificate.
 fn trusting(certificate: &Certificate, protocols: &[&str]) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
     let der = CertificateDer::from_pem_slice(certificate.certificate.as_bytes()).unwrap();
@@ -134,9 +134,9 @@ fn records_of_the_largest_size_may_be_followed_by_small_ones() {
     server.shutdown(LONG).unwrap();
 }
 
-/// A record that comes byte by byte is nothing that was received.
+/// The bytes of an incomplete record do not count as received.
 #[test]
-fn who_sends_a_record_slowly_is_told_to_go() {
+fn a_client_that_sends_a_record_slowly_gets_408() {
     let _watch = watch::a_minute();
     let certificate = certificate();
     let config = trusting(&certificate, &[]);
@@ -160,15 +160,14 @@ fn who_sends_a_record_slowly_is_told_to_go() {
     server.shutdown(LONG).unwrap();
 }
 
-/// What is received of a record of which the rest never comes is nothing that can be read, and nothing to wait for
-/// without end.
+/// A part of a record gives the server nothing to read, and does not keep the connection open.
 #[test]
-fn who_sends_a_part_of_a_record_is_not_waited_for() {
+fn a_partial_record_is_not_waited_for() {
     let _watch = watch::a_minute();
     let certificate = certificate();
     let config = trusting(&certificate, &[]);
     let limits = Limits::default().idle_timeout(Duration::from_millis(300));
-    // A body that nobody reads; requests that are answered.
+    // A body that the handler does not read, and requests that are answered.
     let body = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 60000\r\n\r\n";
     let request = |len: usize| {
         let head = "GET / HTTP/1.1\r\nHost: a\r\nX: ";
@@ -186,8 +185,8 @@ fn who_sends_a_part_of_a_record_is_not_waited_for() {
         let mut client = Client::wrapping(stream);
         assert_eq!(client.answer("GET").body, b"answered");
         let mut stream = client.into_inner();
-        // One record of the largest size, and as much of the next that the server has read five pieces of 4096
-        // bytes, of which its session takes the last in part only.
+        // One record of the largest size, and a part of the next one. The server reads five pieces
+        // of 4096 bytes; its session takes only a part of the last piece.
         let mut plain = first.to_vec();
         plain.resize(2 * 16_384, b'x');
         let mut records = Vec::new();
@@ -204,7 +203,7 @@ fn who_sends_a_part_of_a_record_is_not_waited_for() {
     }
 }
 
-/// A record of which a part was sent cannot be followed by another.
+/// No record can follow a partial one.
 #[test]
 fn a_record_that_a_deadline_cuts_off_is_the_last() {
     let _watch = watch::a_minute();
@@ -254,23 +253,23 @@ fn the_protocol_is_negotiated() {
     let mut stream = connect(&server, &trusting(&certificate, &["h2", "http/1.1"]));
     stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").unwrap();
     let mut answer = String::new();
-    // That succeeds only if the end was announced.
+    // This succeeds only if the server has announced the end.
     stream.read_to_string(&mut answer).unwrap();
     assert!(answer.ends_with("secure"), "{answer}");
     assert_eq!(stream.conn.alpn_protocol(), Some(&b"http/1.1"[..]));
-    // One who speaks nothing that is known here is told so.
+    // A client whose protocols the server does not know gets an error.
     let mut stream = connect(&server, &trusting(&certificate, &["h2"]));
     assert!(stream.write_all(b"PRI * HTTP/2.0\r\n\r\n").and_then(|()| stream.flush()).is_err());
     server.shutdown(LONG).unwrap();
 }
 
 #[test]
-fn who_does_not_shake_hands_is_not_waited_for() {
+fn a_client_without_a_handshake_is_not_waited_for() {
     let _watch = watch::a_minute();
     let certificate = certificate();
     let limits = Limits::default().head_timeout(Duration::from_millis(200));
     let server = serve(&certificate, |server| server.limits(limits), echo);
-    // One says nothing, one begins a record, one speaks another language.
+    // One client says nothing, one begins a record, one speaks plain HTTP.
     for bytes in [&b""[..], b"\x16\x03\x01\x02\x00", b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"] {
         let mut stream = TcpStream::connect(server.local_addr()).unwrap();
         stream.set_read_timeout(Some(LONG)).unwrap();
@@ -283,7 +282,7 @@ fn who_does_not_shake_hands_is_not_waited_for() {
     server.shutdown(LONG).unwrap();
 }
 
-/// Nobody has asked for anything yet.
+/// No request has come yet.
 #[test]
 fn a_shutdown_does_not_wait_for_handshakes() {
     let _watch = watch::a_minute();
@@ -302,7 +301,7 @@ fn a_shutdown_does_not_wait_for_handshakes() {
     }
 }
 
-/// Without it, a client has to take the end for an attack.
+/// Without `close_notify`, a client has to take the end for an attack.
 #[test]
 fn idle_connections_that_are_closed_are_told_so() {
     let _watch = watch::a_minute();
@@ -332,7 +331,7 @@ fn idle_connections_that_are_closed_are_told_so() {
 }
 
 #[test]
-fn certificates_that_are_none_are_refused() {
+fn invalid_certificates_are_refused() {
     let one = certificate();
     let other = certificate();
     let error =
@@ -349,7 +348,7 @@ fn certificates_that_are_none_are_refused() {
 
 /// A fiber that wants to run every millisecond is hardly late while a thousand clients shake hands.
 #[test]
-fn a_thousand_handshakes_stall_nobody() {
+fn a_thousand_handshakes_stall_no_other_fiber() {
     const CLIENTS: usize = 1_000;
     let _watch = watch::a_minute();
     let certificate = certificate();
@@ -358,7 +357,7 @@ fn a_thousand_handshakes_stall_nobody() {
     let server = serve(&certificate, |server| server.runtime(runtime.handle()), echo);
     let mut clients: Vec<Encrypted> = (0..CLIENTS).map(|_| connect(&server, &config)).collect();
     sinew::wait_until(|| server.connections() == CLIENTS, None);
-    // All say hello before anybody is answered: the only carrier is kept.
+    // All clients say hello before any is answered: the only carrier is kept busy.
     let (let_go, kept) = std::sync::mpsc::channel::<()>();
     let keeper = runtime.spawn(move || kept.recv());
     for client in &mut clients {
@@ -392,7 +391,8 @@ fn a_thousand_handshakes_stall_nobody() {
     heart.fiber().cancel();
     let worst = Duration::from_micros(worst.load(Ordering::SeqCst));
     println!("{CLIENTS} handshakes took {took:?}; a fiber was late by {worst:?} at most");
-    // If it had to wait for all who compute, that would be some tenths of the whole.
+    // If the fiber had to wait for all handshakes that compute, it would be late by some tenths of
+    // the whole.
     assert!(worst < took / 4 + Duration::from_millis(20), "late by {worst:?} of {took:?}");
     server.shutdown(LONG).unwrap();
 }

@@ -1,4 +1,4 @@
-//! Bodies that somebody has still when their requests were answered.
+//! Bodies that a handler keeps after its request was answered.
 
 use crate::client::{Client, serve, serve_with};
 use sinew_http::http::StatusCode;
@@ -13,7 +13,7 @@ mod client;
 
 const LONG: Duration = Duration::from_secs(20);
 
-/// What is skipped to keep the connection is not what the body ends with.
+/// A body whose rest was skipped, to keep the connection, does not report its end.
 #[test]
 fn a_body_of_which_the_rest_was_skipped_does_not_look_whole() {
     let _watch = watch::a_minute();
@@ -33,7 +33,7 @@ fn a_body_of_which_the_rest_was_skipped_does_not_look_whole() {
         let mut client = Client::new(server.local_addr());
         client.send(format!("POST / HTTP/1.1\r\nHost: a\r\n{message}").as_bytes());
         assert_eq!(client.answer("POST").status, 202);
-        // The connection goes on: what was left of the body is skipped before the next answer.
+        // The connection goes on: the server skips the rest of the body before the next answer.
         assert_eq!(client.post("/", b"ten bytes.").status, 202);
         let mut kept = kept.lock().unwrap();
         assert_eq!(kept.len(), 2);
@@ -44,7 +44,7 @@ fn a_body_of_which_the_rest_was_skipped_does_not_look_whole() {
     server.shutdown(LONG).unwrap();
 }
 
-/// However many are kept, there are no more descriptors than connections.
+/// Kept bodies take no descriptors, however many there are.
 #[test]
 fn a_body_that_is_kept_keeps_no_descriptor() {
     const NAME: &str = "a_body_that_is_kept_keeps_no_descriptor";

@@ -1,4 +1,4 @@
-//! How servers begin, go on and end.
+//! The life of a server: start, service and end.
 
 use crate::client::{Client, serve, serve_with};
 use sinew::sync::{Event, Semaphore};
@@ -26,7 +26,7 @@ fn a_port_that_is_taken_is_named() {
 }
 
 #[test]
-fn what_cannot_be_is_said_at_the_start() {
+fn bad_settings_fail_the_start() {
     assert!(Server::bind("no such address").start(|_: Request| "").is_err());
     let server = Server::bind("127.0.0.1:0").stack_size(7);
     let error = server.start(|_: Request| "").unwrap_err();
@@ -41,7 +41,7 @@ fn a_server_that_is_shut_down_cannot_be_reached() {
     assert_eq!(Client::new(address).get("/").body, b"hello");
     server.shutdown(LONG).unwrap();
     assert_eq!(TcpStream::connect(address).unwrap_err().kind(), ErrorKind::ConnectionRefused);
-    // It can be told again, and another one can have the address.
+    // A second shutdown succeeds, and another server can take the address.
     server.shutdown(LONG).unwrap();
     server.wait();
     let again = Server::bind(address).start(|_: Request| "again").unwrap();
@@ -50,7 +50,7 @@ fn a_server_that_is_shut_down_cannot_be_reached() {
 }
 
 #[test]
-fn who_waits_for_the_end_is_told() {
+fn a_shutdown_wakes_the_waiter() {
     let _watch = watch::a_minute();
     let server = serve(|_: Request| "");
     sinew::scope(|s| {
@@ -86,7 +86,7 @@ fn requests_in_flight_are_finished_and_idle_connections_closed() {
         begun.wait();
         thread::scope(|s| {
             let shutdown = s.spawn(|| server.shutdown(LONG));
-            // Those that are idle are closed while the other one goes on.
+            // Idle connections are closed while the other request goes on.
             assert!(idle.is_closed());
             assert_eq!(silent.read(&mut [0]).unwrap(), 0);
             assert!(!shutdown.is_finished());
@@ -100,7 +100,7 @@ fn requests_in_flight_are_finished_and_idle_connections_closed() {
     }
 }
 
-/// A connection on which a request was answered and the server has the beginning of the next.
+/// A connection on which one request was answered, and the beginning of the next has been received.
 fn with_half_a_head(address: std::net::SocketAddr) -> Client<TcpStream> {
     let mut client = Client::new(address);
     // The beginning comes with the request before it, so the connection is never idle in between.
@@ -124,13 +124,14 @@ fn half_a_head_does_not_hold_up_a_shutdown() {
         let begun = Instant::now();
         server.shutdown(Duration::from_secs(50)).unwrap();
         assert!(begun.elapsed() < Duration::from_secs(25), "{:?}", begun.elapsed());
-        // Not by force: the client is told.
+        // Not by force: the client gets an answer.
         assert_eq!(client.answer("GET").status, 408);
         assert!(client.is_closed());
     }
 }
 
-/// It has a second; on a machine that is busy, this thread may take longer than that to send it.
+/// The client has a second for the rest. On a busy machine this thread may be too late to send it,
+/// so it tries several times.
 #[test]
 fn the_rest_of_a_head_is_waited_for_a_little_when_a_server_ends() {
     let _watch = watch::a_minute();
@@ -140,7 +141,7 @@ fn the_rest_of_a_head_is_waited_for_a_little_when_a_server_ends() {
         let mut client = with_half_a_head(address);
         thread::scope(|s| {
             let shutdown = s.spawn(|| server.shutdown(LONG));
-            // The server accepts nothing more when its end has begun.
+            // Once the shutdown has begun, the server accepts nothing more.
             while TcpStream::connect(address).is_ok() {}
             client.send(b"st: a\r\n\r\n");
             let answer = client.answer("GET");
@@ -213,7 +214,7 @@ fn there_are_no_more_connections_than_are_allowed() {
 }
 
 #[test]
-fn idle_connections_are_closed_and_those_that_are_not_are_not() {
+fn only_idle_connections_are_closed() {
     let _watch = watch::a_minute();
     for deferred in [true, false] {
         let limits = Limits::default().idle_timeout(Duration::from_millis(200));
@@ -235,7 +236,7 @@ fn idle_connections_are_closed_and_those_that_are_not_are_not() {
 }
 
 #[test]
-fn who_never_says_anything_is_not_waited_for() {
+fn a_silent_client_is_not_waited_for() {
     let _watch = watch::a_minute();
     let limits = Limits::default().head_timeout(Duration::from_millis(200));
     let server = serve_with(|server| server.limits(limits), |_: Request| "");
@@ -246,7 +247,7 @@ fn who_never_says_anything_is_not_waited_for() {
 
 /// The head comes byte by byte, each in good time.
 #[test]
-fn who_sends_a_head_slowly_is_told_to_go() {
+fn a_client_that_sends_a_head_slowly_gets_408() {
     let _watch = watch::a_minute();
     let limits = Limits::default().head_timeout(Duration::from_millis(300));
     let server = serve_with(|server| server.limits(limits), |_: Request| "");
@@ -298,7 +299,7 @@ fn a_panic_closes_its_connection_and_no_other() {
     server.shutdown(LONG).unwrap();
 }
 
-/// Nor does what is told of it, if that panics.
+/// A log that panics ends neither the connection nor the server.
 #[test]
 fn a_log_that_panics_ends_nothing() {
     let _watch = watch::a_minute();
@@ -341,7 +342,7 @@ fn the_owner_is_told_why_a_handler_failed_and_the_client_is_not() {
     server.shutdown(LONG).unwrap();
 }
 
-/// The handler passes on what it was told of another fiber; it is not cancelled itself.
+/// The handler passes on the cancellation of another fiber; it is not cancelled itself.
 #[test]
 fn the_cancellation_of_another_fiber_is_a_panic_like_others() {
     let _watch = watch::a_minute();
@@ -376,7 +377,7 @@ fn a_handler_may_shut_the_server_down() {
     assert_eq!(server.connections(), 0);
 }
 
-/// Whoever has the rest of the body does not keep the client waiting.
+/// A kept body does not keep the client waiting.
 #[test]
 fn a_body_that_went_elsewhere_does_not_keep_a_connection_that_failed() {
     let _watch = watch::a_minute();
@@ -399,7 +400,7 @@ fn a_body_that_went_elsewhere_does_not_keep_a_connection_that_failed() {
     server.shutdown(LONG).unwrap();
 }
 
-/// The end of the connection would be that of the body.
+/// Without a reset, the client would take the end of the connection for the end of the body.
 #[test]
 fn a_body_of_the_old_protocol_that_is_cut_off_ends_with_a_reset() {
     let _watch = watch::a_minute();
@@ -421,9 +422,9 @@ fn a_body_of_the_old_protocol_that_is_cut_off_ends_with_a_reset() {
     }
 }
 
-/// Each byte comes in good time, and all of them would take years.
+/// Each byte comes in good time, but the whole body would take hours.
 #[test]
-fn who_sends_a_body_slowly_is_told_to_go() {
+fn a_client_that_sends_a_body_slowly_gets_408() {
     let _watch = watch::a_minute();
     let limits = Limits::default().body_timeout(Duration::from_millis(300)).body_rate(1 << 20);
     let server = serve_with(
@@ -467,7 +468,7 @@ fn a_socket_that_listens_already_will_do() {
     server.shutdown(LONG).unwrap();
 }
 
-/// Whoever guards a path guards all ways to write it.
+/// A route that guards a path guards every spelling of it.
 #[test]
 fn a_path_that_is_encoded_leads_to_the_same_handler() {
     let _watch = watch::a_minute();
@@ -479,7 +480,7 @@ fn a_path_that_is_encoded_leads_to_the_same_handler() {
     assert_eq!(client.get("/admin/secret").status, 403);
     assert_eq!(client.get("/%61dmin/%73ecret").status, 403);
     assert_eq!(client.get("/%2561dmin/secret").body, b"%61dmin/secret");
-    // What would be an escape only after others were decoded is none.
+    // An escape that appears only after other escapes are decoded is malformed.
     for path in ["/%%361dmin/secret", "/%6%31dmin/secret", "/admin%%32fsecret"] {
         assert_eq!(Client::new(server.local_addr()).get(path).status, 400, "{path}");
     }
@@ -510,7 +511,7 @@ fn code_far_from_the_handler_knows_the_request() {
     let server = serve(|_: Request| {
         let context = RequestContext::current().unwrap();
         let near = far();
-        // A fiber that works for it has to be told.
+        // A fiber that works for the request has no context until it enters one.
         let child = sinew::spawn(move || {
             assert!(RequestContext::current().is_none());
             context.enter(far)
@@ -550,9 +551,9 @@ fn several_sockets_listen_at_one_address() {
     server.shutdown(LONG).unwrap();
 }
 
-/// Those who listen and have nobody keep no room from others.
+/// A listener without a waiting connection takes no room from the others.
 #[test]
-fn there_is_room_for_all_that_are_allowed_however_many_listen() {
+fn every_allowed_connection_has_room_however_many_listeners_there_are() {
     let _watch = watch::a_minute();
     for (listeners, most) in [(2, 1), (4, 4), (8, 3)] {
         let server = serve_with(
@@ -571,7 +572,7 @@ fn there_is_room_for_all_that_are_allowed_however_many_listen() {
     }
 }
 
-/// Requests that are being served when a server is shut down are answered with the date that it is then.
+/// A request that is answered during a shutdown gets the current date.
 #[test]
 fn time_goes_on_while_a_server_ends() {
     let _watch = watch::a_minute();
@@ -627,7 +628,7 @@ fn each_request_is_logged() {
 }
 
 #[test]
-fn what_a_server_has_done_is_counted() {
+fn connections_requests_and_responses_are_counted() {
     let _watch = watch::a_minute();
     for kept in [0, usize::MAX] {
         let server = serve_with(
@@ -643,14 +644,14 @@ fn what_a_server_has_done_is_counted() {
             client.get("/");
             client.get("/moved");
         }
-        // Two at once; one that is none; one that ends its connection.
+        // Two requests at once, a malformed one, and one that ends its connection.
         clients[0].send(b"GET / HTTP/1.1\r\nHost: a\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n");
         assert_eq!([clients[0].answer("GET").status, clients[0].answer("GET").status], [200; 2]);
         clients[1].send(b"nonsense\r\n\r\n");
         assert_eq!(clients[1].answer("GET").status, 400);
         assert_eq!(clients[2].get("/panics").status, 500);
         clients.truncate(1);
-        // What was done by connections that are closed stays counted.
+        // The counts of closed connections remain.
         sinew::wait_until(|| server.connections() == 1, None);
         let metrics = server.metrics();
         assert_eq!((metrics.connections, metrics.connections_total), (1, 3));
@@ -661,7 +662,7 @@ fn what_a_server_has_done_is_counted() {
     }
 }
 
-/// Also of what was not finished the owner is told, and how much of it was sent.
+/// Unfinished requests are logged, too, with the number of bytes sent.
 #[test]
 fn requests_that_are_cut_off_are_logged() {
     let _watch = watch::a_minute();
@@ -705,7 +706,7 @@ fn requests_that_are_cut_off_are_logged() {
     assert!(lines.iter().all(|line| line.ends_with(" cut off")), "{lines:?}");
 }
 
-/// A runtime that ends takes its connections along: descriptors are closed.
+/// When a runtime ends, its connections end, and their descriptors are closed.
 #[test]
 fn a_runtime_that_goes_takes_its_server_along() {
     let _watch = watch::a_minute();

@@ -1,4 +1,4 @@
-//! Connections that leave HTTP.
+//! Upgraded connections, most of them WebSockets.
 
 use crate::client::serve;
 use sinew_http::{Request, Response, ServerHandle, Upgraded};
@@ -85,7 +85,7 @@ fn nothing_is_lost_between_the_protocols() {
     server.shutdown(LONG).unwrap();
 }
 
-/// Nobody knows whether such a connection is idle; it is told that nothing more comes.
+/// The server cannot know whether such a connection is idle. It ends the connection's input.
 #[test]
 fn a_shutdown_ends_conversations() {
     let _watch = watch::a_minute();
@@ -97,7 +97,7 @@ fn a_shutdown_ends_conversations() {
     assert!(socket.read().is_err());
 }
 
-/// Thousands of conversations that nobody takes part in do not stop anybody.
+/// Two hundred conversations run side by side.
 #[test]
 fn many_converse_at_the_same_time() {
     let _watch = watch::a_minute();

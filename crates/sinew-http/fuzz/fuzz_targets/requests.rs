@@ -1,4 +1,4 @@
-//! It does not matter in which pieces bytes come: what is understood is the same.
+//! Checks that the parsers understand bytes alike, however the bytes are cut into pieces.
 
 #![no_main]
 
@@ -6,11 +6,11 @@ use libfuzzer_sys::fuzz_target;
 use sinew_http::fuzzing::{Event, requests};
 
 fuzz_target!(|input: &[u8]| {
-    // The first bytes say where the others are cut.
+    // The first bytes seed the cuts of the others.
     let Some((seed, bytes)) = input.split_first_chunk() else { return };
     let seed = u64::from_le_bytes(*seed);
     let whole = requests(bytes, &mut std::iter::empty());
-    // Pieces of a few bytes, many or one at a time.
+    // Pieces of a few bytes each; the seed decides how long they may be.
     let mut state = seed | 1;
     let longest = 1 + seed % 64;
     let mut cuts = std::iter::from_fn(move || {
@@ -23,7 +23,7 @@ fuzz_target!(|input: &[u8]| {
     let end = |events: &[Event]| events.last() == Some(&Event::Refused);
     assert_eq!(end(&whole), end(&cut), "{whole:?} {cut:?}");
     if end(&whole) {
-        // What is refused may have been seen a little earlier or later within the same body.
+        // A refusal may come a little earlier or later within a body.
         let heads = |events: &[Event]| {
             events.iter().filter(|event| matches!(event, Event::Head(_))).count()
         };

@@ -1,10 +1,10 @@
-//! Who may see what the program does.
+//! Decides which clients may see the debug routes.
 
 use crate::message::request::Request;
 use http::uri::Authority;
 use std::net::{IpAddr, SocketAddr};
 
-/// Who is answered by the routes that [`Router::debug`](crate::Router::debug) adds. Others get 403.
+/// The clients that the routes of [`Router::debug`](crate::Router::debug) answer. Others get 403.
 ///
 /// # Examples
 /// ```
@@ -15,25 +15,25 @@ use std::net::{IpAddr, SocketAddr};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Access {
-    /// Programs on the same machine: the address of who asks is a loopback address.
+    /// Programs on the same machine, whose address is a loopback address.
     ///
-    /// A browser on this machine is such a program, and a page from elsewhere could have it ask, if its
-    /// own name were made to mean this machine (DNS rebinding). So the request has to name the server as
-    /// `localhost`, by a loopback address, or by the address that it was received at, too; a name that
-    /// somebody else can give to this machine is refused.
+    /// A browser on this machine is such a program. A foreign page could make it send requests, by
+    /// giving the page's own name the address of this machine (DNS rebinding). So the request must
+    /// also name the server as `localhost`, by a loopback address, or by the address that received
+    /// the request. Any other name is refused.
     ///
-    /// A proxy on this machine asks on behalf of others. A request with `forwarded`, `via`, `x-real-ip` or a
-    /// field such as `x-forwarded-for` is refused therefore. A proxy that adds none of them cannot be told from
-    /// a program that asks for itself: [`Server::admin`](crate::Server::admin) serves the routes at an address
-    /// that no proxy passes requests on to.
+    /// A proxy on this machine asks on behalf of others. So a request with `forwarded`, `via`,
+    /// `x-real-ip` or a field such as `x-forwarded-for` is refused. A proxy that adds none of these
+    /// fields looks like a local program. [`Server::admin`](crate::Server::admin) serves the routes
+    /// at an address to which no proxy forwards requests.
     Loopback,
-    /// Everybody who can reach the server: for one that listens where only those can reach it who may
-    /// know everything, or that is behind something that checks.
+    /// Every client that can reach the server. Use it for a server that only trusted clients can
+    /// reach, or that is behind something that checks access.
     Anyone,
 }
 
 impl Access {
-    /// Says why a request is refused, if it is.
+    /// Returns the reason if the request is refused.
     pub(super) fn check(self, request: &Request) -> Result<(), &'static str> {
         match self {
             Access::Anyone => Ok(()),
@@ -67,12 +67,12 @@ impl Access {
     }
 }
 
-/// Also if an IPv6 socket received it from an IPv4 address.
+/// Also true for an IPv4 loopback address that an IPv6 socket received.
 fn is_loopback(ip: IpAddr) -> bool {
     ip.to_canonical().is_loopback()
 }
 
-/// Whether a host, with or without a port, is this machine and cannot be made to mean it by others.
+/// Whether a host, with or without a port, names this machine in a way that others cannot forge.
 fn is_here(host: &str, local: SocketAddr) -> bool {
     let Ok(authority) = host.parse::<Authority>() else { return false };
     let host = authority.host();
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_that_anybody_can_name_are_not_here() {
+    fn only_names_of_this_machine_are_here() {
         let local = "192.0.2.7:80".parse().unwrap();
         for host in [
             "localhost",

@@ -1,8 +1,8 @@
-//! The debug routes at a listener of their own.
+//! Serves the debug routes at a listener of their own.
 //!
-//! A reverse proxy in front of a server speaks from a loopback address and may name a loopback host, so a
-//! request that it passes on looks like one of a program on this machine. Routes at another port are out of
-//! its reach, whatever it passes on.
+//! A reverse proxy on this machine connects from a loopback address, and may name a loopback host.
+//! So a request that it forwards looks like the request of a local program. The proxy cannot reach
+//! routes at another port.
 
 use super::Access;
 use crate::handler::Handler;
@@ -11,15 +11,16 @@ use crate::server::{At, Server, Side};
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 
 impl Server {
-    /// Serves the [debug routes](crate::debug) at an address of their own, as plain HTTP. The handler of the
-    /// server neither sees nor answers these requests. Port 0 means any that is free, and
-    /// [`ServerHandle::admin_addr`](crate::ServerHandle::admin_addr) says which.
+    /// Serves the [debug routes](crate::debug) at an address of their own, as plain HTTP. The
+    /// handler of the server never sees these requests. Port 0 means any free port;
+    /// [`ServerHandle::admin_addr`](crate::ServerHandle::admin_addr) returns it.
     ///
-    /// At a loopback address, only programs on this machine get answers ([`Access::Loopback`]). At any other
-    /// address, everyone who can reach it does ([`Access::Anyone`]): the routes tell names, addresses and
-    /// functions of the program.
+    /// At a loopback address, only programs on this machine get answers ([`Access::Loopback`]). At
+    /// any other address, every client that can reach it gets answers ([`Access::Anyone`]): the
+    /// routes reveal names, addresses and functions of the program.
     ///
-    /// If the address cannot be listened at, [`start`](Server::start) fails and nothing is served.
+    /// If the server cannot listen at the address, [`start`](Server::start) fails and nothing is
+    /// served.
     ///
     /// # Examples
     /// ```
@@ -37,8 +38,7 @@ impl Server {
         self.with_admin(At::addresses(address))
     }
 
-    /// Serves the debug routes at a socket that listens already, as [`admin`](Server::admin) does at an
-    /// address.
+    /// Serves the debug routes at a listening socket, like [`admin`](Server::admin) at an address.
     ///
     /// # Examples
     /// ```

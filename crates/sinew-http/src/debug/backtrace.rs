@@ -1,4 +1,4 @@
-//! Where one fiber is.
+//! Answers requests for the backtrace of one fiber.
 
 use super::words;
 use crate::message::request::Request;
@@ -23,7 +23,7 @@ pub(super) fn of_request(request: &Request) -> Response {
     }
 }
 
-/// Who it is and what it does in one line, and where it is in those after it.
+/// One line about the fiber, followed by its backtrace. `None` if the fiber has ended.
 fn text(id: u64, asks: FiberId, full: bool) -> Option<String> {
     let info = sinew::fibers().into_iter().find(|info| info.id().as_u64() == id)?;
     let mut text = headline(&info);
@@ -63,7 +63,7 @@ fn headline(info: &FiberInfo) -> String {
     line + "\n"
 }
 
-/// Also of one that runs, where that can be had.
+/// The backtrace of a fiber. Includes running fibers on platforms that can stop them.
 fn of_any(fiber: &Fiber) -> Result<Backtrace, BacktraceError> {
     #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
     return fiber.backtrace_now();

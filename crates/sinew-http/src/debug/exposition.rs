@@ -1,24 +1,25 @@
-//! The text format of Prometheus, version 0.0.4.
+//! Writes the text format of Prometheus, version 0.0.4.
 //!
-//! Guarantee: all samples of a metric follow its `HELP` and `TYPE` lines, and label values are escaped.
+//! Guarantee: all samples of a metric follow its `HELP` and `TYPE` lines, and label values are
+//! escaped.
 
 use core::fmt::{Display, Write};
 use sinew::inspect::Histogram;
 use std::borrow::Cow;
 
-/// A text that grows by metrics.
+/// A growing text of metrics.
 #[derive(Default)]
 pub(super) struct Exposition {
     text: String,
 }
 
-/// The samples of one metric are added to this.
+/// Adds the samples of one metric.
 pub(super) struct Metric<'a> {
     text: &'a mut String,
     name: &'static str,
 }
 
-/// Names and values.
+/// Names and values of labels.
 type Labels<'a> = &'a [(&'a str, &'a str)];
 
 impl Exposition {
@@ -52,7 +53,7 @@ impl Metric<'_> {
         self.line("", labels, value);
     }
 
-    /// The samples of a histogram, in seconds.
+    /// Adds the samples of a histogram, in seconds.
     pub(super) fn durations(&mut self, labels: Labels<'_>, times: &Histogram) {
         let mut counts = times.buckets().peekable();
         let (mut total, mut bound) = (0, LEAST_BOUND);
@@ -81,8 +82,8 @@ impl Metric<'_> {
     }
 }
 
-/// Powers of two in nanoseconds: durations are counted in parts of those, so that none is on both sides of
-/// a bound. From a microsecond to 17 seconds.
+/// The bounds of buckets: powers of two in nanoseconds, from a microsecond to 17 seconds. Each
+/// bucket of [`Histogram`] lies within two of them, so none crosses a bound.
 const LEAST_BOUND: u64 = 1 << 10;
 const LAST_BOUND: u64 = 1 << 34;
 
@@ -91,7 +92,7 @@ fn add(text: &mut String, arguments: core::fmt::Arguments<'_>) {
     debug_assert!(added.is_ok(), "a string takes everything");
 }
 
-/// A label value between its quotation marks.
+/// Escapes a label value.
 fn escape(value: &str) -> Cow<'_, str> {
     if !value.contains(['\\', '"', '\n']) {
         return value.into();

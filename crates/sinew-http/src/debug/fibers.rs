@@ -1,4 +1,4 @@
-//! What the page shows, as data.
+//! The data of the page, as JSON.
 
 use super::process::{self, Process};
 use super::query::Query;
@@ -9,7 +9,7 @@ use sinew::inspect::{Deadlock, FiberInfo, Histogram, WaitInfo};
 use sinew::{FiberId, State};
 use std::collections::{BTreeMap, HashMap};
 
-/// Everything that `/debug/fibers.json` tells.
+/// The content of `/debug/fibers.json`.
 #[derive(Serialize)]
 pub(super) struct View {
     /// Milliseconds since 1970.
@@ -18,16 +18,16 @@ pub(super) struct View {
     totals: Totals,
     runtimes: Vec<RuntimeView>,
     deadlocks: Vec<Vec<Member>>,
-    /// The fiber that answers.
+    /// The fiber that answers the request.
     answered_by: u64,
-    /// How many fibers fit the query, those before `offset` and beyond `limit` included.
+    /// How many fibers match the query, including those before `offset` and beyond `limit`.
     matched: usize,
     offset: usize,
     limit: usize,
     fibers: Vec<FiberView>,
 }
 
-/// Of all fibers, also those that do not fit the query.
+/// Counts of all fibers, whether they match the query or not.
 #[derive(Serialize)]
 struct Totals {
     fibers: usize,
@@ -69,7 +69,7 @@ struct CarrierView {
     ready: u64,
     shared: u64,
     stacks_cached: u64,
-    /// How long its thread has run, where the system tells.
+    /// The processor time of the carrier's thread, where the system reports it.
     cpu_seconds: Option<f64>,
 }
 
@@ -92,7 +92,7 @@ struct FiberView {
 #[derive(Serialize)]
 struct WaitView {
     kind: &'static str,
-    /// As text: a program in JavaScript would round it.
+    /// As text, because JavaScript would round the number.
     address: String,
     joins: Option<Other>,
     owner: Option<Other>,
@@ -100,7 +100,7 @@ struct WaitView {
     left_us: Option<u64>,
 }
 
-/// A fiber that another one waits for, or a thread, which has no name here.
+/// A fiber for which another one waits, or a thread, which has no name here.
 #[derive(Serialize)]
 struct Other {
     id: u64,
@@ -114,7 +114,7 @@ struct StackView {
     high_water_mark: Option<usize>,
 }
 
-/// One of those who wait for each other.
+/// One of the fibers that wait for each other.
 #[derive(Serialize)]
 struct Member {
     id: u64,
@@ -122,11 +122,11 @@ struct Member {
     wait: Option<&'static str>,
 }
 
-/// Looks at everything. Takes some milliseconds if there are many fibers.
+/// Inspects the whole program. Takes some milliseconds if there are many fibers.
 pub(super) fn look(query: &Query, answered_by: FiberId) -> View {
     let mut fibers = sinew::fibers();
     let totals = Totals::of(&fibers);
-    // Those that are waited for need not be among those that are sent.
+    // A fiber that is waited for need not be among the sent ones.
     let others = waited_for(&fibers);
     fibers.retain(|info| query.wants(info));
     query.sort(&mut fibers);
@@ -149,7 +149,7 @@ pub(super) fn look(query: &Query, answered_by: FiberId) -> View {
     }
 }
 
-/// The names of the fibers that others wait for.
+/// The names of the fibers for which others wait.
 fn waited_for(fibers: &[FiberInfo]) -> HashMap<FiberId, Option<String>> {
     let waits = fibers.iter().filter_map(|info| info.wait);
     let mut others: HashMap<FiberId, Option<String>> =

@@ -1,4 +1,4 @@
-//! What is counted, for Prometheus.
+//! The metrics of the process, for Prometheus.
 
 use super::exposition::Exposition;
 use super::process::Process;
@@ -10,7 +10,7 @@ use sinew::inspect::CarrierMetrics;
 use sinew::io::LineLog;
 use std::collections::BTreeMap;
 
-/// Everything, as one text.
+/// All metrics, as one text.
 pub(super) fn text() -> String {
     let mut out = Exposition::default();
     let runtimes = runtimes::all();
@@ -23,13 +23,14 @@ pub(super) fn text() -> String {
     out.into_text()
 }
 
-/// Fibers by state, and those that wait by what for. Of runtimes that have the same name, together.
+/// Writes fibers by state, and suspended ones by kind of wait. Runtimes with equal names are added
+/// up.
 fn write_fibers(out: &mut Exposition) {
     let mut states: BTreeMap<(String, &str), u64> = BTreeMap::new();
     let mut waits: BTreeMap<(String, &str), u64> = BTreeMap::new();
     for info in sinew::fibers() {
         let runtime = info.runtime.as_deref().unwrap_or_default().to_owned();
-        // A state that nobody is in at the moment has a sample all the same: graphs would break off.
+        // Write zeros, too: a missing sample would interrupt a graph.
         for state in words::STATES {
             states.entry((runtime.clone(), words::state(state))).or_default();
         }
@@ -50,7 +51,7 @@ fn write_fibers(out: &mut Exposition) {
         .sample(&[], sinew::inspect::deadlocks().len());
 }
 
-/// The name of a metric, what it is, and which count of a carrier.
+/// The name of a metric, its help text, and the count of a carrier that it shows.
 type Column = (&'static str, &'static str, fn(&CarrierMetrics) -> u64);
 
 const COUNTERS: [Column; 8] = [
@@ -159,7 +160,7 @@ fn write_logs(out: &mut Exposition) {
     }
 }
 
-/// By the names that all libraries for Prometheus use.
+/// Writes the facts of the process, under the names that all Prometheus libraries use.
 fn write_process(out: &mut Exposition, process: &Process) {
     if let Some(seconds) = process.cpu_seconds {
         out.counter("process_cpu_seconds_total", "Time of processors, of user and system.")

@@ -1,34 +1,43 @@
-//! A look into the program that serves: its fibers, where they are, and what it counts.
+//! A view into the running program: its fibers, their backtraces, and metrics.
 //!
-//! [`Server::admin`](crate::Server::admin) serves these routes at an address of their own. [`Router::debug`]
-//! adds them to a router, for programs that serve them elsewhere. Without either there are none.
+//! [`Server::admin`](crate::Server::admin) serves these routes at an address of their own.
+//! [`Router::debug`] adds them to a router, for programs that serve them elsewhere. Without either,
+//! they do not exist.
 //!
 //! | path | answer |
 //! | --- | --- |
-//! | `/debug/fibers` | a page that shows all fibers and carriers, and goes on doing so |
-//! | `/debug/fibers.json` | the same for programs |
-//! | `/debug/fibers/{id}/backtrace` | where one fiber is, as text; with `?full=1`, in the functions of sinew as well |
-//! | `/debug/dump` | where all fibers are, as text: [`sinew::dump`] |
-//! | `/metrics` | what is counted, in the text format of Prometheus |
+//! | `/debug/fibers` | a page that shows all fibers and carriers, and updates itself |
+//! | `/debug/fibers.json` | the data of the page, for programs |
+//! | `/debug/fibers/{id}/backtrace` | the backtrace of one fiber, as text; with `?full=1`, it includes the functions of sinew |
+//! | `/debug/dump` | the backtraces of all fibers, as text: [`sinew::dump`] |
+//! | `/metrics` | the metrics, in the text format of Prometheus |
 //!
-//! `/debug/fibers.json` sends 500 fibers unless its query says otherwise, and the totals of all:
+//! `/debug/fibers.json` sends 500 fibers unless its query says otherwise, and the totals of all
+//! fibers:
 //!
 //! | parameter | meaning |
 //! | --- | --- |
 //! | `limit` | how many fibers to send, 10,000 at most |
-//! | `offset` | how many of them to leave out at the beginning |
-//! | `filter` | words, all of which must be in the name, the id, the state, the runtime or the kind of the wait; `wait:lock` is a kind of wait and nothing else |
-//! | `state` | `created`, `runnable`, `running` or `suspended` |
-//! | `sort` | `id`, `name`, `state`, `wait`, `since`, `carrier`, `age`, `waits` or `stack`; `-age` is the reverse |
+//! | `offset` | how many fibers to skip at the beginning |
+//! | `filter` | words that must all occur in the name, the id, the state, the runtime or the kind of the wait; `wait:lock` matches only the kind of the wait |
+//! | `state` | `created`, `runnable`, `running`, `suspended`, `yielded` or `interrupted` |
+//! | `sort` | `id`, `name`, `state`, `wait`, `since`, `carrier`, `age`, `waits` or `stack`; `-age` sorts in reverse |
 //!
-//! It is an object with `time_ms`, `process`, `totals` (fibers by state and by what they wait for), `runtimes`
-//! (each with the counts of its `carriers`), `deadlocks` (each a list of who waits for the next), the fiber that it
-//! was `answered_by`, how many `matched`, and `fibers`: of each its `id`, `name`, `state`, `runtime`, `carrier`, `age_ms`,
-//! number of `waits`, `stack` and `wait`, which has a `kind`, an `address`, `since_us`, and who is meant by `owner` or
-//! `joins`. What is not known is null.
+//! The response is an object with these fields. Unknown values are null.
 //!
-//! Nobody has to wait for it: the fibers go on while they are looked at, and the work is done on a thread
-//! outside of the runtime. A fiber that runs is stopped for some microseconds if its backtrace is asked for.
+//! - `time_ms`, `process`;
+//! - `totals`: fibers by state and by kind of wait;
+//! - `runtimes`, each with the counts of its `carriers`;
+//! - `deadlocks`: lists of fibers in which each waits for the next;
+//! - `answered_by`: the fiber that answers the request;
+//! - `matched`: how many fibers match the query;
+//! - `fibers`: for each fiber its `id`, `name`, `state`, `runtime`, `carrier`, `age_ms`, number of
+//!   `waits`, `stack` and `wait`. The `wait` has a `kind`, an `address`, `since_us`, and the fiber
+//!   in `owner` or `joins` for which it waits.
+//!
+//! Inspection stops no fiber: it runs on a thread outside of the runtime, while the fibers go on.
+//! The one exception is the backtrace of a running fiber, which stops that fiber for some
+//! microseconds.
 
 mod access;
 mod admin;
@@ -50,17 +59,18 @@ use crate::router::Router;
 use http::StatusCode;
 use query::Query;
 
-/// What the page may do: run what it contains, and ask the server that it is from.
+/// The content security policy: the page may run its own scripts, and ask its own server.
 const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
                       connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; \
                       frame-ancestors 'none'";
 
 impl Router {
-    /// Adds routes that show what the program does: see [`debug`](crate::debug) for which.
+    /// Adds the routes that show the state of the program; [`debug`](crate::debug) lists them.
     ///
-    /// They tell names, addresses and functions of the program, so it has to be said who may see them. A router
-    /// that answers strangers, or stands behind a proxy, should not have them:
-    /// [`Server::admin`](crate::Server::admin) serves them at an address of their own.
+    /// The routes reveal names, addresses and functions of the program, so `access` has to say
+    /// which clients may see them. Do not add them to a router that answers strangers, or that
+    /// stands behind a proxy: [`Server::admin`](crate::Server::admin) serves them at an address of
+    /// their own.
     ///
     /// # Panics
     /// If one of the paths is in use already.
@@ -88,7 +98,7 @@ impl Router {
     }
 }
 
-/// A handler that answers those who have access. What it says is true for a moment only.
+/// Makes a handler that answers clients with access, and forbids caching.
 fn guarded(access: Access, answer: fn(&Request) -> Response) -> impl Handler {
     move |request: Request| {
         let response = match access.check(&request) {

@@ -1,4 +1,4 @@
-//! What the system knows of this process, where it has `/proc`.
+//! Facts about this process, from `/proc` where it exists.
 
 use rustix::param::{clock_ticks_per_second, page_size};
 use serde::Serialize;
@@ -6,12 +6,12 @@ use std::collections::HashMap;
 use std::fs;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Facts of the process; those that the system does not tell are missing.
+/// Facts about the process. `None` where the system does not tell.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Process {
     pub(super) pid: u32,
     pub(super) uptime_seconds: Option<f64>,
-    /// Since 1970.
+    /// In seconds since 1970.
     pub(super) start_seconds: Option<f64>,
     pub(super) cpu_seconds: Option<f64>,
     pub(super) resident_bytes: Option<u64>,
@@ -38,7 +38,7 @@ impl Process {
             resident_bytes: number(|stat| stat.resident).map(|pages| pages * page_size() as u64),
             virtual_bytes: number(|stat| stat.virtual_bytes),
             threads: number(|stat| stat.threads),
-            // That which lists them is open meanwhile.
+            // Do not count the descriptor of the listing itself.
             open_fds: fs::read_dir("/proc/self/fd")
                 .ok()
                 .map(|fds| (fds.count() as u64).saturating_sub(1)),
@@ -52,7 +52,7 @@ pub(super) fn now() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-/// How long each thread of the process has run, by its name. A name that several have tells nothing.
+/// The processor time of each thread, by its name. Names that several threads share are left out.
 pub(super) fn threads() -> HashMap<Vec<u8>, f64> {
     let mut times: HashMap<Vec<u8>, Option<f64>> = HashMap::new();
     for task in fs::read_dir("/proc/self/task").into_iter().flatten().flatten() {
@@ -66,7 +66,7 @@ pub(super) fn threads() -> HashMap<Vec<u8>, f64> {
     times.into_iter().filter_map(|(name, time)| Some((name, time?))).collect()
 }
 
-/// What of a thread's name the system keeps: that many bytes, whatever they are.
+/// The part of a thread's name that the system keeps: its first 15 bytes.
 pub(super) fn kept_of(name: &str) -> &[u8] {
     const MOST: usize = 15;
     let name = name.as_bytes();
@@ -75,7 +75,7 @@ pub(super) fn kept_of(name: &str) -> &[u8] {
 
 /// Some fields of `/proc/self/stat`.
 struct Stat {
-    /// Of the processor, for the process and the system on its behalf.
+    /// Processor time, of user and system.
     ticks: u64,
     threads: u64,
     start: u64,
@@ -85,7 +85,7 @@ struct Stat {
 
 impl Stat {
     fn parse(text: &str) -> Option<Stat> {
-        // The name may have spaces and parentheses in it. What follows is from the third field on.
+        // The name may contain spaces and parentheses. After it, the third field follows.
         let (_, rest) = text.rsplit_once(')')?;
         let fields: Vec<&str> = rest.split_whitespace().collect();
         let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
@@ -103,12 +103,12 @@ fn in_seconds(ticks: u64) -> f64 {
     ticks as f64 / clock_ticks_per_second() as f64
 }
 
-/// How long the system is up.
+/// How many seconds the system has been up.
 fn up() -> Option<f64> {
     fs::read_to_string("/proc/uptime").ok()?.split_whitespace().next()?.parse().ok()
 }
 
-/// When the system was started.
+/// When the system was started, in seconds since 1970.
 fn booted() -> Option<u64> {
     let text = fs::read_to_string("/proc/stat").ok()?;
     text.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()

@@ -1,4 +1,4 @@
-//! Which fibers are asked for, and in which order.
+//! Parses the query of a request for fibers: which ones, and in which order.
 
 use super::words;
 use crate::message::request::Request;
@@ -6,11 +6,11 @@ use core::cmp::Ordering;
 use sinew::State;
 use sinew::inspect::FiberInfo;
 
-/// So many are sent unless said otherwise, and so many at most.
+/// How many fibers are sent by default, and at most.
 const USUAL: usize = 500;
 const MOST: usize = 10_000;
 
-/// What the query of a request asks for.
+/// The parsed query of a request.
 #[derive(Debug)]
 pub(super) struct Query {
     pub(super) limit: usize,
@@ -21,12 +21,12 @@ pub(super) struct Query {
     descends: bool,
 }
 
-/// What a fiber must have to be listed.
+/// A condition that a fiber must meet to be listed.
 #[derive(Debug)]
 enum Word {
-    /// Somewhere, in lower case.
+    /// Occurs somewhere. In lower case.
     Anywhere(String),
-    /// As the kind of its wait.
+    /// Is the kind of the fiber's wait.
     Kind(String),
 }
 
@@ -56,7 +56,7 @@ const SORTS: [(&str, Sort); 9] = [
 ];
 
 impl Query {
-    /// What a request asks for; if it cannot be understood, why.
+    /// Parses the query of a request. The error text gives the reason.
     pub(super) fn of(request: &Request) -> Result<Query, String> {
         Query::parse(request.query_pairs())
     }
@@ -91,23 +91,23 @@ impl Query {
                     let known = SORTS.iter().find(|(name, _)| *name == column);
                     query.sort = known.ok_or(format!("nothing can be sorted by {column:?}"))?.1;
                 }
-                // Who asks may know more than this version.
+                // Ignore unknown parameters: a client may be newer than this server.
                 _ => {}
             }
         }
         Ok(query)
     }
 
-    /// Whether a fiber is asked for.
+    /// Whether a fiber matches the query.
     pub(super) fn wants(&self, info: &FiberInfo) -> bool {
         self.state.is_none_or(|state| state == info.state)
             && self.words.iter().all(|word| word.is_of(info))
     }
 
-    /// Puts fibers, which are in the order of their ids, into the order that is asked for.
+    /// Sorts fibers, which come in the order of their ids.
     pub(super) fn sort(&self, fibers: &mut [FiberInfo]) {
         if self.sort == Sort::Stack {
-            // The kernel is asked for each: once is enough.
+            // Each look at a stack asks the kernel, so cache the keys.
             fibers.sort_by_cached_key(|info| info.stack().map(|stack| stack.used));
             if self.descends {
                 fibers.reverse();
@@ -173,19 +173,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_said_is_usual() {
+    fn unset_parameters_have_defaults() {
         let query = parse(&[]).unwrap();
         assert_eq!((query.limit, query.offset, query.state), (USUAL, 0, None));
         assert_eq!((query.sort, query.descends), (Sort::Id, false));
     }
 
     #[test]
-    fn more_than_the_most_is_not_sent() {
+    fn limits_above_the_maximum_are_reduced() {
         assert_eq!(parse(&[("limit", "99999999")]).unwrap().limit, MOST);
     }
 
     #[test]
-    fn what_cannot_be_meant_is_named() {
+    fn bad_values_are_named_in_the_error() {
         assert!(parse(&[("limit", "-1")]).unwrap_err().contains("-1"));
         assert!(parse(&[("state", "tired")]).unwrap_err().contains("tired"));
         assert!(parse(&[("sort", "-colour")]).unwrap_err().contains("colour"));

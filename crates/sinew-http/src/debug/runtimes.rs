@@ -1,17 +1,17 @@
-//! The runtimes there are, by names that tell them apart.
+//! The runtimes of the process, with unique names.
 
 use sinew::Handle;
 use sinew::inspect::Metrics;
 use std::collections::HashMap;
 
-/// A runtime, and what it has counted.
+/// A runtime and its metrics.
 pub(super) struct Runtime {
-    /// Its name; of those that have the same, all but the first have a number in addition.
+    /// The name of the runtime. Further runtimes with an equal name get a number.
     pub(super) name: String,
     pub(super) metrics: Metrics,
 }
 
-/// All of them, the oldest first.
+/// All runtimes, the oldest first.
 pub(super) fn all() -> Vec<Runtime> {
     let handles = sinew::inspect::runtimes();
     let names = told_apart(handles.iter().map(Handle::name));

@@ -1,8 +1,8 @@
-//! What states and waits are called.
+//! The names of states and kinds of waits.
 
 use sinew::{State, WaitKind};
 
-/// The states that a fiber is listed in.
+/// The states in which a fiber is listed.
 pub(super) const STATES: [State; 6] = [
     State::Created,
     State::Runnable,
@@ -12,7 +12,7 @@ pub(super) const STATES: [State; 6] = [
     State::Interrupted,
 ];
 
-/// A state by its name in the API.
+/// The name of a state in the API.
 pub(super) fn state(state: State) -> &'static str {
     match state {
         State::Created => "created",
@@ -26,7 +26,7 @@ pub(super) fn state(state: State) -> &'static str {
     }
 }
 
-/// What a wait is for, by its name in the API.
+/// The name of a kind of wait in the API.
 pub(super) fn kind(kind: WaitKind) -> &'static str {
     match kind {
         WaitKind::None => "none",

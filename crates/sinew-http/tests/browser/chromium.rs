@@ -1,4 +1,4 @@
-//! A browser without a window, driven through the DevTools protocol.
+//! A headless browser, driven through the DevTools protocol.
 
 use serde_json::{Value, json};
 use std::fs;
@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use tungstenite::{Message, WebSocket};
 
-/// So long anything may take.
+/// How long any step may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(20);
 
@@ -19,11 +19,11 @@ pub(crate) struct Chromium {
     socket: WebSocket<TcpStream>,
     session: Option<String>,
     calls: u64,
-    /// What the page complained of.
+    /// Errors and warnings of the page.
     pub(crate) complaints: Vec<String>,
 }
 
-/// Where there is one, if there is.
+/// The path of an installed browser, if there is one.
 pub(crate) fn installed() -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let names = ["chromium", "chromium-browser"];
@@ -51,7 +51,7 @@ impl Chromium {
         let port = profile.join("DevToolsActivePort");
         let deadline = Instant::now() + PATIENCE;
         let (port, path) = loop {
-            // It is written in two steps.
+            // The browser writes this file in two steps.
             let text = fs::read_to_string(&port).unwrap_or_default();
             if let Some((port, path)) = text.split_once('\n')
                 && path.starts_with("/devtools/browser/")
@@ -114,7 +114,7 @@ impl Chromium {
             Some("Log.entryAdded") => {
                 ["error", "warning"].iter().any(|level| parameters["entry"]["level"] == *level)
             }
-            // A dialog is what a script in a name would open.
+            // A script in a fiber's name would open a dialog.
             Some("Page.javascriptDialogOpening") => true,
             _ => false,
         };
@@ -128,7 +128,7 @@ impl Chromium {
         assert!(result["errorText"].is_null(), "{url}: {result}");
     }
 
-    /// The value of an expression, once it has one if it is a promise.
+    /// The value of an expression. Awaits a promise.
     pub(crate) fn evaluate(&mut self, expression: &str) -> Value {
         let result = self.call(
             "Runtime.evaluate",
@@ -142,7 +142,7 @@ impl Chromium {
     #[track_caller]
     pub(crate) fn wait_until(&mut self, expression: &str) {
         let deadline = Instant::now() + PATIENCE;
-        // The page may be on its way: what is asked for is not there then.
+        // While the page is loading, the expression may fail.
         let guarded = format!(
             "(() => {{ try {{ return Boolean({expression}) }} catch (error) {{ return false }} }})()"
         );
@@ -155,13 +155,13 @@ impl Chromium {
         }
     }
 
-    /// Has the page be seen in the light or in the dark.
+    /// Makes the page use the light or the dark scheme.
     pub(crate) fn prefer(&mut self, scheme: &str) {
         let features = json!([{"name": "prefers-color-scheme", "value": scheme}]);
         self.call("Emulation.setEmulatedMedia", json!({"features": features}));
     }
 
-    /// What the page looks like, as a PNG; also as a `data:` URL.
+    /// A screenshot of the page, as a PNG and as a `data:` URL.
     pub(crate) fn screenshot(&mut self) -> (Vec<u8>, String) {
         let result = self.call("Page.captureScreenshot", json!({"format": "png"}));
         let text = result["data"].as_str().unwrap();
@@ -172,7 +172,8 @@ impl Chromium {
 
 impl Drop for Chromium {
     fn drop(&mut self) {
-        // Its processes end with it if it is asked; by force, it alone may.
+        // Ask the browser to close, which ends its child processes. Killing it might leave them
+        // behind.
         let close = json!({"id": self.calls + 1, "method": "Browser.close"});
         let _ = self.socket.send(Message::text(close.to_string()));
         let deadline = Instant::now() + Duration::from_secs(5);

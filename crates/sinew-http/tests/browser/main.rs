@@ -1,7 +1,7 @@
 //! The page of `/debug/fibers`, as a browser shows it.
 //!
-//! Needs Chromium; where there is none, nothing is tested, and a note says so. What the page looked like is
-//! in the temporary folder of the build afterwards: `fibers-light.png`, `fibers-dark.png`.
+//! Needs Chromium. Without it, the test is skipped with a note. Screenshots of the page remain in
+//! the temporary folder of the build: `fibers-light.png`, `fibers-dark.png`.
 #![cfg(target_os = "linux")]
 
 mod chromium;
@@ -17,7 +17,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A name that would be an element, if anybody took it for one.
+/// A name that would become an element if the page inserted it as HTML.
 const SCRIPT: &str = "<script>alert(1)</script><img src=x onerror=alert(2)>";
 
 #[inline(never)]
@@ -127,7 +127,7 @@ fn a_name_is_text(browser: &mut Chromium) {
     assert_eq!(browser.evaluate("document.querySelectorAll('#rows script, #rows img').length"), 0);
 }
 
-/// Clicks where the middle of an element is, as a user would.
+/// Clicks the middle of an element, as a user would.
 fn click(browser: &mut Chromium, selector: &str) {
     let selector = Value::from(selector);
     let place = browser.evaluate(&format!(
@@ -210,7 +210,7 @@ fn it_can_be_seen_by_day_and_by_night(browser: &mut Chromium) {
     let wide = "document.querySelector('#rows .name').getBoundingClientRect().width > 100";
     browser.wait_until(wide);
     browser.wait_until("/waits_in_the_garden/.test($('frames').textContent)");
-    // Some history makes a chart.
+    // A chart needs some history.
     browser.evaluate("{ $('rate').value = '250'; $('rate').dispatchEvent(new Event('change')); }");
     browser.wait_until("[...cards.values()][0].series.get('switches').history.length > 20");
     browser.evaluate("scrollTo(0, 0)");
@@ -227,7 +227,7 @@ fn it_can_be_seen_by_day_and_by_night(browser: &mut Chromium) {
     assert!(grounds[0] > 200 && grounds[1] < 60, "{grounds:?}");
 }
 
-/// How many colours a picture has, and how bright its corner is.
+/// The number of colours of a picture, and the brightness of its corner.
 fn colours(browser: &mut Chromium, url: &str) -> (u64, u64) {
     let counted = browser.evaluate(&format!(
         "(async () => {{

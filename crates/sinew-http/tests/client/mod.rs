@@ -1,4 +1,4 @@
-//! A client that is simple and strict.
+//! A simple, strict client.
 
 #![allow(dead_code, reason = "each test uses some of it")]
 
@@ -7,12 +7,12 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// A server on a free port.
+/// Starts a server on a free port.
 pub(crate) fn serve(handler: impl Handler) -> ServerHandle {
     serve_with(|server| server, handler)
 }
 
-/// The same, with settings.
+/// Starts a server on a free port, with settings.
 pub(crate) fn serve_with(
     settings: impl FnOnce(Server) -> Server,
     handler: impl Handler,
@@ -133,7 +133,7 @@ impl<S: Read + Write> Client<S> {
         body
     }
 
-    /// Waits for the other end to close the connection; false if something comes instead.
+    /// Waits for the server to close the connection. Returns false if bytes come instead.
     pub(crate) fn is_closed(&mut self) -> bool {
         match self.stream.read(&mut [0]) {
             Ok(count) => count == 0,
