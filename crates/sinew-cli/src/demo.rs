@@ -1,4 +1,4 @@
-//! What fibers can do, in four short acts.
+//! `sinew demo`: fibers at work, in four short acts.
 
 mod fibers;
 mod generators;
@@ -7,27 +7,27 @@ mod stacks;
 
 use std::io::{self, Write};
 
-/// What to show.
+/// Which acts to show, and at which size.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// Which act to show; all of them if none is named.
+    /// The act to show; all acts by default.
     #[arg(value_enum)]
     acts: Vec<Act>,
 
-    /// How many stacks to have alive at once (needs about 4.7 KiB of memory each).
+    /// How many stacks to have alive at once (about 4.7 KiB of memory each).
     #[arg(long, default_value_t = Options::default().stacks, value_parser = clap::value_parser!(u32).range(1..))]
     stacks: u32,
 
-    /// How many times round the ring goes.
+    /// How many rounds the ring makes.
     #[arg(long, default_value_t = Options::default().rounds, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Act {
-    /// The runtime: fibers that wait, a tree of them, and one that is cancelled.
+    /// The runtime: fibers that wait, a tree of fibers, and a cancelled fiber.
     Fibers,
-    /// Functions that yield, seen as iterators, and the opposite.
+    /// Functions that yield values as iterators, and functions that consume values.
     Generators,
     /// Fibers that resume each other in a circle.
     Ring,

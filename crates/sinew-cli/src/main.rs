@@ -1,6 +1,7 @@
 //! The `sinew` command.
 //!
-//! `sinew serve` is an HTTP server, `sinew top` shows the fibers of one, `sinew demo` shows fibers at work.
+//! `sinew serve` is an HTTP server, `sinew top` shows the fibers of a server, `sinew demo` shows
+//! fibers at work.
 
 mod demo;
 mod serve;
@@ -10,7 +11,7 @@ use clap::{CommandFactory, Parser, Subcommand};
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// Fibers for Rust: a server, a view of what its fibers do, and demonstrations of the runtime.
+/// Fibers for Rust: a server, a view of its fibers, and demonstrations of the runtime.
 #[derive(Parser)]
 #[command(name = "sinew", version, about, after_help = EXAMPLES)]
 struct Cli {
@@ -32,7 +33,7 @@ Examples:
 enum Command {
     /// Serves HTTP: a greeting, files, and a live view of its own fibers.
     Serve(serve::Options),
-    /// Shows the fibers of a server, and goes on doing so.
+    /// Shows the fibers of a server, updated continuously.
     Top(top::Options),
     /// Shows the runtime, first-class fibers and stacks at work.
     Demo(demo::Options),
@@ -48,7 +49,7 @@ fn main() -> ExitCode {
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        // Whoever reads the output may stop early, as `head` does.
+        // A reader of the output may stop early, as `head` does.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
             report(&error);

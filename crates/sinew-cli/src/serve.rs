@@ -1,4 +1,4 @@
-//! `sinew serve`: a server that needs no configuration, and shows what it does.
+//! `sinew serve`: a server that needs no configuration, and shows its own fibers.
 
 mod ending;
 
@@ -11,10 +11,10 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// Where to serve what.
+/// What to serve, and where.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// The address to listen at; port 0 means any that is free.
+    /// The address to listen at; port 0 means any free port.
     #[arg(long, short, default_value = "127.0.0.1:8080", value_name = "HOST:PORT", value_parser = address)]
     listen: String,
 
@@ -26,11 +26,11 @@ pub(crate) struct Options {
     #[arg(long, requires = "files")]
     listing: bool,
 
-    /// How many threads run the fibers; as many as there are processors unless given.
+    /// How many threads run the fibers; by default one for each processor.
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     carriers: Option<u16>,
 
-    /// The certificate for HTTPS, with those that vouch for it, in PEM.
+    /// The certificate chain for HTTPS, in PEM.
     #[arg(long, requires = "key", value_name = "FILE")]
     cert: Option<PathBuf>,
 
@@ -38,7 +38,7 @@ pub(crate) struct Options {
     #[arg(long, requires = "cert", value_name = "FILE")]
     key: Option<PathBuf>,
 
-    /// Speak HTTPS with a certificate that is made now, for development.
+    /// Speak HTTPS with a new self-signed certificate, for development.
     #[arg(long, conflicts_with = "cert")]
     self_signed: bool,
 
@@ -46,25 +46,26 @@ pub(crate) struct Options {
     #[arg(long)]
     log: bool,
 
-    /// How many connections there may be at a time.
+    /// How many connections may be open at a time.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     connections: Option<u32>,
 
-    /// The address of the admin listener, which serves /debug/ and /metrics; 127.0.0.1:8081 unless given, if
-    /// that is free. At a loopback address it answers programs on this machine only.
+    /// The address of the admin listener, which serves /debug/ and /metrics; by default
+    /// 127.0.0.1:8081, if that is free. At a loopback address it answers only programs on this
+    /// machine.
     #[arg(long, value_name = "HOST:PORT", value_parser = address)]
     admin: Option<String>,
 
-    /// Leave out the admin listener.
+    /// Do not open the admin listener.
     #[arg(long, alias = "no-debug", conflicts_with = "admin")]
     no_admin: bool,
 
-    /// How many seconds requests that are being served have when the server is told to end.
+    /// How many seconds running requests get when the server is told to end.
     #[arg(long, default_value_t = 10, value_name = "SECONDS")]
     patience: u64,
 }
 
-/// An address that can be looked up.
+/// Checks that an address can be looked up.
 fn address(text: &str) -> Result<String, String> {
     match text.to_socket_addrs() {
         Ok(_) => Ok(text.to_owned()),
@@ -72,10 +73,10 @@ fn address(text: &str) -> Result<String, String> {
     }
 }
 
-/// A server that ends within this time does not say what it waits for.
+/// If the shutdown takes longer than this, the server says what it waits for.
 const NOTICEABLE: Duration = Duration::from_millis(100);
 
-/// Serves until it is told to end.
+/// Serves until a signal asks it to end.
 pub(crate) fn run(options: &Options) -> io::Result<()> {
     have_more_descriptors();
     let mut builder = sinew::Runtime::builder().name("serve").measure(true);
@@ -90,7 +91,7 @@ pub(crate) fn run(options: &Options) -> io::Result<()> {
     runtime.run(move || {
         asked_to_end.wait();
         let ended = sinew::scope(|s| {
-            // Idle connections are closed at once.
+            // Idle connections are closed at once, and need no message.
             let patient = s.spawn(|| {
                 sinew::sleep(NOTICEABLE);
                 let count = match server.connections() {
@@ -107,7 +108,8 @@ pub(crate) fn run(options: &Options) -> io::Result<()> {
     })
 }
 
-/// Starts the server. Its admin listener is at `usual_admin` unless the user chooses, and may be missing then.
+/// Starts the server. If the user has not chosen an admin address, the admin listener is at
+/// `usual_admin`, and is left out if that is taken.
 fn start(
     options: &Options,
     usual_admin: &str,
@@ -147,7 +149,7 @@ fn start(
     Ok(server)
 }
 
-/// Where the admin listener is unless the user chooses.
+/// The default address of the admin listener.
 const ADMIN: &str = "127.0.0.1:8081";
 
 fn admin_listener(options: &Options, usual: &str) -> io::Result<Option<TcpListener>> {
@@ -160,7 +162,8 @@ fn admin_listener(options: &Options, usual: &str) -> io::Result<Option<TcpListen
     })
 }
 
-/// Says what the user can do about an address that cannot be listened at, which `option` has chosen.
+/// Adds advice to the error of an address at which the server cannot listen. `option` is the
+/// command line option that has chosen the address.
 fn advise(error: io::Error, option: &str) -> io::Error {
     let advice = match error.kind() {
         io::ErrorKind::AddrInUse => {
@@ -175,10 +178,10 @@ fn advise(error: io::Error, option: &str) -> io::Error {
     io::Error::new(error.kind(), format!("{error}; {advice}"))
 }
 
-/// How often somebody was greeted.
+/// How many greetings were sent.
 static GREETED: AtomicU64 = AtomicU64::new(0);
 
-/// Says which fiber answers, and where it runs.
+/// Answers with the fiber that answers, and its carrier.
 fn hello(_: Request) -> Response {
     let fiber = sinew::current();
     let carrier = sinew::current_carrier().unwrap_or_default();
@@ -191,7 +194,7 @@ fn hello(_: Request) -> Response {
     ))
 }
 
-/// What the user is told at the start.
+/// The text that the user sees at the start.
 fn welcome(options: &Options, server: &ServerHandle) -> String {
     let mut text = String::new();
     let mut say = |line: fmt::Arguments<'_>| _ = writeln!(text, "{line}");
@@ -218,7 +221,8 @@ fn welcome(options: &Options, server: &ServerHandle) -> String {
     text
 }
 
-/// Where who is on this machine finds a server: one that listens at all addresses has no address of its own.
+/// The address at which programs on this machine reach a server. It replaces an unspecified address
+/// by loopback.
 fn reachable(local: SocketAddr) -> SocketAddr {
     let ip = match local.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
@@ -228,21 +232,21 @@ fn reachable(local: SocketAddr) -> SocketAddr {
     SocketAddr::new(ip, local.port())
 }
 
-/// Lets the process have as many connections as it may.
+/// Raises the limit of descriptors to its maximum, for many connections.
 fn have_more_descriptors() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // What cannot be had is not needed: the server has as many connections as there are descriptors for.
+    // Without it, the server allows fewer connections.
     let _ = setrlimit(Resource::Nofile, limit);
 }
 
-/// Says what people should know, on standard error. Carriers do it, so it must not wait for a reader.
+/// Writes a message to standard error. Carriers call it, so it must not wait for a reader.
 fn warn(line: impl fmt::Display) {
     LineLog::stderr().write_line(format_args!("sinew: {line}"));
 }
 
-/// Prints a line. Carriers do it, so it must not wait for a reader.
+/// Writes a line to standard output. Carriers call it, so it must not wait for a reader.
 fn print(line: impl fmt::Display) {
     LineLog::stdout().write_line(line);
 }
@@ -254,7 +258,7 @@ mod tests {
     use clap::Parser;
 
     #[test]
-    fn without_the_usual_admin_address_it_serves_all_the_same() {
+    fn it_serves_though_the_usual_admin_address_is_taken() {
         let taken = TcpListener::bind("127.0.0.1:0").unwrap();
         let usual = taken.local_addr().unwrap().to_string();
         let runtime = sinew::Runtime::builder().carriers(1).build().unwrap();

@@ -1,4 +1,4 @@
-//! How much memory `sinew serve` keeps when a burst is over.
+//! The memory that `sinew serve` keeps after a burst.
 
 use sinew_testkit::watch;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -6,7 +6,7 @@ use std::net::TcpStream;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-/// Resident memory is what sanitizers make of it.
+/// Sanitizers distort the resident memory.
 const MEASURES: bool = cfg!(target_os = "linux") && !cfg!(sinew_asan) && !cfg!(sinew_tsan);
 
 struct Served {
@@ -43,7 +43,8 @@ impl Served {
         line.split_whitespace().next().unwrap().parse::<usize>().unwrap() * 1024
     }
 
-    /// Waits until it has given memory back. It is to take 10 s; a machine that is busy may take longer.
+    /// Waits until the server has given memory back. That should take 10 s; a busy machine may take
+    /// longer.
     #[track_caller]
     fn shrinks_to(&self, most: usize) {
         let shrunk = || self.resident() <= most;
@@ -67,7 +68,7 @@ fn get(address: &str, path: &str) -> String {
     answer
 }
 
-/// Has as many descriptors as the test needs; false if the system does not allow it.
+/// Raises the limit of descriptors. Returns false if the system does not allow enough of them.
 fn have_descriptors(count: u64) -> bool {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
@@ -111,6 +112,6 @@ fn the_tables_of_a_dump_are_given_back() {
     let dump = get(&server.admin, "/debug/dump");
     assert!(dump.contains("accept"), "{dump}");
     server.shrinks_to(before + (16 << 20));
-    // The next one reads them again.
+    // The next dump reads the tables again.
     assert!(get(&server.admin, "/debug/dump").contains("accept"));
 }

@@ -1,4 +1,4 @@
-//! `sinew serve`, as people start it.
+//! `sinew serve`, started as users start it.
 
 use sinew_testkit::watch;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -21,13 +21,13 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// A server, which is ended with the test.
+/// A server, which ends with the test.
 struct Served {
     child: Child,
     out: BufReader<ChildStdout>,
-    /// Where it listens, as it says.
+    /// The address that it prints.
     address: String,
-    /// Where its admin listener is, if it has one.
+    /// The address of its admin listener; empty without one.
     admin: String,
 }
 
@@ -37,7 +37,7 @@ impl Served {
         if !arguments.contains(&"--listen") {
             arguments.extend(["--listen", "127.0.0.1:0"]);
         }
-        // Tests run side by side: none may have a port that is known beforehand.
+        // Tests run side by side, so none may use a fixed port.
         let says_where = ["--admin", "--no-admin", "--no-debug"];
         if !says_where.iter().any(|option| arguments.contains(option)) {
             arguments.extend(["--admin", "127.0.0.1:0"]);
@@ -99,7 +99,7 @@ fn it_greets_and_tells_of_itself() {
     assert_eq!(server.get("/none").0, 404);
 }
 
-/// A proxy in front of the serving port speaks from loopback and may name a loopback host.
+/// A proxy in front of the serving port connects from loopback, and may name a loopback host.
 #[test]
 fn the_debug_routes_are_at_the_admin_listener_and_nowhere_else() {
     let _watch = watch::a_minute();
@@ -151,7 +151,7 @@ fn signals_end_it_in_order() {
     for signal in ["-INT", "-TERM", "-HUP"] {
         let mut server = Served::start(&["--log"]);
         assert_eq!(server.get("/").0, 200);
-        // An idle connection does not keep it.
+        // An idle connection does not delay the end.
         let mut idle = TcpStream::connect(&server.address).unwrap();
         server.signal(signal);
         assert!(server.child.wait().unwrap().success(), "{signal}");
@@ -185,10 +185,10 @@ fn a_hangup_that_is_ignored_from_the_start_stays_ignored() {
     assert!(server.child.wait().unwrap().success());
 }
 
-/// Sends requests whose lines in the log are long, over one connection, and reads the answers.
+/// Sends requests with long log lines over one connection, and reads the answers.
 fn fill_the_log(address: &str, requests: usize) {
     let mut stream = BufReader::new(TcpStream::connect(address).unwrap());
-    // In one piece: the system would wait between several.
+    // In one piece, because the kernel would delay the second of several pieces.
     let request = format!("GET /?{} HTTP/1.1\r\nHost: {address}\r\n\r\n", "x".repeat(8000));
     for _ in 0..requests {
         stream.get_mut().write_all(request.as_bytes()).unwrap();
@@ -204,7 +204,7 @@ fn fill_the_log(address: &str, requests: usize) {
     }
 }
 
-/// How many lines of its standard output the server says that it has dropped.
+/// How many lines of standard output the server has dropped, by its own metrics.
 fn dropped(server: &Served) -> u64 {
     let (_, metrics) = server.get_admin("/metrics");
     let sample = "sinew_log_lines_dropped_total{stream=\"stdout\"} ";
@@ -212,7 +212,7 @@ fn dropped(server: &Served) -> u64 {
     count.unwrap_or_else(|| panic!("{metrics}")).parse().unwrap()
 }
 
-/// More than the pipe, the thread that writes and the queue before it have room for.
+/// More lines than fit into the pipe, the writing thread and the queue before it.
 const TOO_MANY: usize = 1300;
 
 #[test]
@@ -224,7 +224,7 @@ fn a_log_that_nothing_reads_keeps_neither_clients_nor_signals() {
         assert_eq!(server.get("/").0, 200);
         assert_ne!(dropped(&server), 0);
         signals.iter().for_each(|signal| server.signal(signal));
-        // The second of two signals may come when the first has ended the process already.
+        // The second of two signals may come after the first has ended the process.
         let status = server.child.wait().unwrap();
         assert!(status.success() || signals.len() == 2 && status.code() == Some(130), "{status}");
     }
@@ -249,7 +249,7 @@ fn a_log_that_is_read_late_says_how_many_lines_are_missing() {
     assert_eq!(lines + missing, TOO_MANY as u64);
 }
 
-/// A client that does not read its download keeps the server from an end in order.
+/// A client that does not read its download delays the orderly shutdown.
 #[test]
 fn the_second_signal_ends_it_at_once() {
     let _watch = watch::a_minute();
@@ -276,7 +276,7 @@ fn the_second_signal_ends_it_at_once() {
     std::fs::remove_dir_all(root).unwrap();
 }
 
-/// With 64 descriptors, 64 downloads that stand still would use up all of them without a limit.
+/// Without a limit, 64 stalled downloads would use up all 64 descriptors.
 #[test]
 fn downloads_that_stand_still_leave_descriptors_to_others() {
     let _watch = watch::a_minute();
@@ -311,7 +311,7 @@ fn downloads_that_stand_still_leave_descriptors_to_others() {
     };
     assert!(refused.ends_with("503"), "{refused}");
     assert!(downloads.len() > 8, "{}", downloads.len());
-    // New connections are accepted, and there is room again when a download has ended.
+    // New connections are accepted, and files are served again when a download has ended.
     assert_eq!(server.get("/").0, 200);
     assert_eq!(server.get("/files/small").0, 503);
     drop(downloads);
@@ -326,20 +326,20 @@ fn downloads_that_stand_still_leave_descriptors_to_others() {
 
 /// As in `sinew serve | true`.
 #[test]
-fn it_serves_though_nobody_reads_what_it_says() {
+fn it_serves_though_its_output_cannot_be_written() {
     let _watch = watch::a_minute();
     let mut child = sinew(&["serve", "--listen", "127.0.0.1:0", "--no-admin", "--patience", "0"])
         .stdout(std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap())
         .spawn()
         .unwrap();
     let pid = child.id().to_string();
-    // It hears signals when it serves: before, one would kill it.
+    // The server installs its signal handlers before it serves. An earlier signal would kill it.
     sinew::wait_until(|| child.try_wait().unwrap().is_some() || hears_signals(&pid), None);
     assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
     assert!(child.wait().unwrap().success());
 }
 
-/// Whether a process has a handler for the signal that asks it to end.
+/// Whether a process has a handler for `SIGTERM`.
 fn hears_signals(pid: &str) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
@@ -347,7 +347,7 @@ fn hears_signals(pid: &str) -> bool {
     caught.is_some_and(|mask| mask & (1 << 14) != 0)
 }
 
-/// What it says can be followed.
+/// The printed addresses can be reached.
 #[test]
 fn it_names_an_address_that_can_be_reached() {
     let _watch = watch::a_minute();
@@ -359,7 +359,7 @@ fn it_names_an_address_that_can_be_reached() {
 }
 
 #[test]
-fn what_is_wrong_is_said_and_how_to_mend_it() {
+fn errors_are_reported_with_advice() {
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     for (arguments, code, words) in [
@@ -386,7 +386,7 @@ fn what_is_wrong_is_said_and_how_to_mend_it() {
 }
 
 #[test]
-fn without_a_command_it_says_what_there_is() {
+fn without_a_command_it_lists_the_commands() {
     for arguments in [&[][..], &["--help"]] {
         let output = run(arguments);
         let said = text(&output.stdout);
@@ -398,7 +398,7 @@ fn without_a_command_it_says_what_there_is() {
     assert!(text(&run(&["serve", "--help"]).stdout).contains("--self-signed"));
 }
 
-/// The two commands together.
+/// Both commands together.
 #[test]
 fn top_shows_its_fibers() {
     let _watch = watch::a_minute();

@@ -1,4 +1,4 @@
-//! `sinew top`, as a script and as a user see it.
+//! `sinew top`, as scripts and users see it.
 
 use sinew::{Builder, JoinHandle, Runtime, State};
 use sinew_http::debug::Access;
@@ -27,7 +27,7 @@ fn wades() {
     sinew::park();
 }
 
-/// A server with some fibers that wait.
+/// A server with some waiting fibers.
 fn serve(runtime: &Runtime) -> (ServerHandle, Vec<JoinHandle<()>>) {
     let router = Router::new().debug(Access::Loopback);
     let server = Server::bind("127.0.0.1:0").runtime(runtime.handle()).start(router).unwrap();
@@ -42,7 +42,7 @@ fn serve(runtime: &Runtime) -> (ServerHandle, Vec<JoinHandle<()>>) {
 }
 
 #[test]
-fn once_prints_what_there_is() {
+fn once_prints_the_fibers() {
     let _watchdog = a_minute();
     let runtime = Runtime::builder().name("marsh").carriers(2).build().unwrap();
     let (server, _fibers) = serve(&runtime);
@@ -59,12 +59,12 @@ fn once_prints_what_there_is() {
     assert!(some.contains("stork") && !some.contains("heron"), "{some}");
     let one = text(&once(&url, &["--sort", "name", "--limit", "1"]).stdout);
     assert!(one.contains(" more\n") && !one.contains("stork"), "{one}");
-    // Without being asked to, since this is no terminal.
+    // Without `--once`, because the output is no terminal.
     let output = top(&[&url]).output().unwrap();
     assert!(output.status.success() && text(&output.stdout).contains("heron"));
 }
 
-/// The message of a run that fails.
+/// The error message of a run that fails.
 fn failure(url: &str) -> String {
     let output = once(url, &[]);
     assert_eq!(output.status.code(), Some(1));
@@ -73,7 +73,7 @@ fn failure(url: &str) -> String {
 }
 
 #[test]
-fn what_goes_wrong_is_named() {
+fn errors_are_named() {
     let _watchdog = a_minute();
     let runtime = Runtime::builder().carriers(1).build().unwrap();
     let answers = |status: StatusCode| {
@@ -95,7 +95,7 @@ fn what_goes_wrong_is_named() {
     assert!(failure("ftp://localhost").contains("https://"));
 }
 
-/// A self-signed certificate has to be accepted by name.
+/// The user has to accept a self-signed certificate explicitly.
 #[test]
 fn routes_behind_tls_are_shown_if_the_certificate_is_accepted() {
     let _watchdog = a_minute();
@@ -127,15 +127,15 @@ mod terminal {
     use std::thread::JoinHandle;
     use std::time::Instant;
 
-    /// A run in a terminal, and what it has written.
+    /// A run in a terminal, and its output.
     struct Session {
-        /// Gone when it was hung up.
+        /// `None` after the terminal was hung up.
         keys: Option<File>,
         terminal: File,
         before: Termios,
         child: Child,
         seen: Arc<Mutex<Vec<u8>>>,
-        /// Reads, until it is told to stop.
+        /// Reads the output until it is told to stop.
         reader: Option<JoinHandle<()>>,
         stop: Arc<AtomicBool>,
     }
@@ -177,7 +177,7 @@ mod terminal {
             Session { keys, terminal, before, child, seen, reader, stop }
         }
 
-        /// Closes the terminal, as a window is closed.
+        /// Closes the terminal, as closing a window does.
         fn hang_up(&mut self) {
             self.stop.store(true, Ordering::SeqCst);
             self.reader.take().unwrap().join().unwrap();
@@ -203,7 +203,7 @@ mod terminal {
             }
         }
 
-        /// Waits for its end, after which the terminal is as it was.
+        /// Waits for the end of the run, and checks that the terminal is restored.
         #[track_caller]
         fn finish(mut self) {
             let deadline = Instant::now() + Duration::from_secs(20);
@@ -280,7 +280,7 @@ mod terminal {
         session.finish();
     }
 
-    /// Whoever waits for keys from a terminal that is gone would wait for ever, or never.
+    /// A program that reads keys from a terminal that is gone might wait forever, or spin.
     #[test]
     fn it_ends_with_its_terminal() {
         let _watchdog = a_minute();

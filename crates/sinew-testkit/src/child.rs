@@ -1,23 +1,23 @@
-//! A test's body in a process of its own.
+//! Runs the body of a test in a process of its own.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus};
 
-/// Names the test whose body the process is to run.
+/// Names the test whose body the child process runs.
 const VARIABLE: &str = "SINEW_TEST_CHILD";
 
-/// What to start a test binary with, for binaries of another architecture (an emulator and its
-/// arguments, separated by spaces).
+/// The command that starts test binaries of another architecture: an emulator and its arguments,
+/// separated by spaces.
 const RUNNER: &str = "SINEW_TEST_RUNNER";
 
-/// How a child ended and what it said.
+/// The exit status of a child, and its output.
 #[derive(Debug)]
 pub struct Outcome {
-    /// How it ended.
+    /// The exit status.
     pub status: ExitStatus,
-    /// Its standard output.
+    /// The standard output.
     pub stdout: String,
-    /// Its standard error.
+    /// The standard error.
     pub stderr: String,
 }
 
@@ -28,7 +28,7 @@ impl Outcome {
         self.status.signal() == Some(signal) || self.status.code() == Some(128 + signal)
     }
 
-    /// Fails unless the child was ended by the signal and said all of `texts` on standard error.
+    /// Fails unless the signal ended the child, and its standard error has all of `texts`.
     #[track_caller]
     pub fn assert_died(&self, signal: i32, texts: &[&str]) {
         assert!(self.died_of(signal), "expected signal {signal}: {self:#?}");
@@ -37,22 +37,22 @@ impl Outcome {
         }
     }
 
-    /// Fails unless the child ended well.
+    /// Fails unless the child succeeded.
     #[track_caller]
     pub fn assert_success(&self) {
         assert!(self.status.success(), "{self:#?}");
     }
 }
 
-/// Runs `body` in a new process and returns how it ended.
+/// Runs `body` in a new process and returns the outcome.
 ///
-/// `test` is the full name of the calling test: the child is the same test binary, told to run
-/// that test only, and in it this call runs `body` and exits.
+/// `test` is the full name of the calling test. The child is this test binary, told to run only
+/// that test; in the child, this call runs `body` and exits.
 pub fn child(test: &str, body: impl FnOnce()) -> Outcome {
     child_with(test, |_| (), body)
 }
 
-/// The same with changes to the command first.
+/// Runs `body` in a new process, after `prepare` has changed its command. Otherwise like [`child`].
 pub fn child_with(test: &str, prepare: impl FnOnce(&mut Command), body: impl FnOnce()) -> Outcome {
     if std::env::var(VARIABLE).is_ok_and(|name| name == test) {
         body();

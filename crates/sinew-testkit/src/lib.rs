@@ -1,9 +1,12 @@
-//! What the tests of sinew share.
+//! Helpers that the tests of sinew share.
 //!
-//! [`child`] runs a test's body in a process of its own, for what ends a process; [`Log`] records
-//! what happened in which order, drops included; [`memory`] reads what the kernel says about
-//! this process, and [`processor_time`] what it has cost; [`Seed`] makes stress tests repeatable; [`stack`] uses a stack up; [`watch`] ends a
-//! test that hangs.
+//! - [`child`] runs the body of a test in a process of its own, for tests that end the process.
+//! - [`Log`] records events in order, including drops.
+//! - [`memory`] reads the kernel's figures about the memory of this process.
+//! - [`processor_time`] is the processor time that the process has used.
+//! - [`Seed`] makes stress tests repeatable.
+//! - [`stack`] uses a stack up.
+//! - [`watch`] ends a test that hangs.
 
 pub mod child;
 pub mod log;

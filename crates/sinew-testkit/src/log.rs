@@ -1,4 +1,4 @@
-//! What happened, in order.
+//! Records events in order.
 
 use std::fmt::Display;
 use std::sync::{Arc, Mutex};
@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex};
 pub struct Log(Arc<Mutex<Vec<String>>>);
 
 impl Log {
-    /// An empty log.
+    /// Makes an empty log.
     pub fn new() -> Log {
         Log::default()
     }
 
     fn lines(&self) -> std::sync::MutexGuard<'_, Vec<String>> {
-        // A panic elsewhere does not spoil a list of lines.
+        // A panic elsewhere leaves the list of lines intact.
         self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
@@ -23,18 +23,18 @@ impl Log {
         self.lines().push(text.to_string());
     }
 
-    /// A value that adds a line when it is dropped.
+    /// Makes a value that adds a line when it is dropped.
     pub fn on_drop(&self, text: impl Display) -> Noisy {
         Noisy { log: self.clone(), text: text.to_string() }
     }
 
-    /// What was added so far; empties the log.
+    /// Returns the lines so far, and empties the log.
     pub fn take(&self) -> Vec<String> {
         std::mem::take(&mut *self.lines())
     }
 }
 
-/// Tells a [`Log`] that it was dropped.
+/// Adds a line to a [`Log`] when it is dropped.
 #[derive(Debug)]
 pub struct Noisy {
     log: Log,

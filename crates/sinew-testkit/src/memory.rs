@@ -1,30 +1,31 @@
-//! What the kernel says about the memory of this process.
+//! The kernel's figures about the memory of this process.
 
 use std::fs::read_to_string;
 
-/// A figure of `/proc/self/status` in bytes, for instance `VmRSS`, or `None` if there is none.
+/// A figure of `/proc/self/status` in bytes, for instance `VmRSS`; `None` if the system does not
+/// tell.
 pub fn status(field: &str) -> Option<usize> {
     let status = read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(field)?.strip_prefix(':'))?;
     line.split_whitespace().next()?.parse::<usize>().ok().map(|kib| kib * 1024)
 }
 
-/// Resident memory in bytes.
+/// The resident memory in bytes.
 pub fn resident() -> usize {
     status("VmRSS").unwrap_or(0)
 }
 
-/// Page tables in bytes.
+/// The size of the page tables in bytes.
 pub fn page_tables() -> usize {
     status("VmPTE").unwrap_or(0)
 }
 
-/// Mappings that the process has.
+/// The number of mappings.
 pub fn mappings() -> usize {
     read_to_string("/proc/self/maps").map_or(0, |maps| maps.lines().count())
 }
 
-/// Memory that the machine has left, in bytes.
+/// The available memory of the machine, in bytes.
 pub fn available() -> usize {
     let info = read_to_string("/proc/meminfo").unwrap_or_default();
     let line = info.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
@@ -34,6 +35,6 @@ pub fn available() -> usize {
 
 /// The size of a page.
 pub fn page_size() -> usize {
-    // SAFETY: no preconditions.
+    // SAFETY: `sysconf` has no preconditions.
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
 }

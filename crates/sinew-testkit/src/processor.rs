@@ -1,10 +1,10 @@
-//! What the process has cost.
+//! The processor time of this process.
 
 use std::time::Duration;
 
-/// Time that the process has used the processor.
+/// The processor time that the process has used, of user and system.
 pub fn processor_time() -> Duration {
-    // SAFETY: an all-zero structure is valid, and is filled in.
+    // SAFETY: an all-zero `rusage` is valid, and `getrusage` may write to it.
     let usage = unsafe {
         let mut usage: libc::rusage = core::mem::zeroed();
         libc::getrusage(libc::RUSAGE_SELF, &mut usage);

@@ -1,12 +1,12 @@
-//! Repeatable chance.
+//! Repeatable random numbers.
 
-/// A small generator of random numbers (xorshift) whose seed a failing test prints.
+/// A small random number generator (xorshift). A test prints its seed.
 #[derive(Clone, Debug)]
 pub struct Seed(u64);
 
 impl Seed {
-    /// The seed of the variable `SINEW_SEED`, or one of the clock; printed, so that a failure can
-    /// be repeated.
+    /// Takes the seed from the variable `SINEW_SEED`, or from the clock. Prints it, so that a
+    /// failure can be repeated.
     #[expect(clippy::print_stderr, reason = "a failing test must show its seed")]
     pub fn from_env() -> Seed {
         let seed = Seed::number_of("SINEW_SEED");
@@ -14,7 +14,7 @@ impl Seed {
         Seed::new(seed)
     }
 
-    /// The number in a variable of the environment, or one of the clock.
+    /// The number in an environment variable, or a number from the clock.
     pub fn number_of(variable: &str) -> u64 {
         let seed = std::env::var(variable).ok().and_then(|text| text.parse().ok());
         seed.unwrap_or_else(|| {
@@ -23,12 +23,12 @@ impl Seed {
         })
     }
 
-    /// A generator that begins with `seed`.
+    /// Makes a generator that begins with `seed`.
     pub fn new(seed: u64) -> Seed {
         Seed(seed | 1)
     }
 
-    /// Another one, for another fiber or thread.
+    /// Makes another generator, for another fiber or thread.
     pub fn fork(&mut self) -> Seed {
         Seed(self.number() | 1)
     }

@@ -1,6 +1,6 @@
-//! Using a stack up.
+//! Uses a stack up.
 
-/// Uses at least `bytes` of the stack it runs on, and at most a few KiB more, page by page.
+/// Uses at least `bytes` of the current stack, page by page, and at most a few KiB more.
 #[inline(never)]
 pub fn burn(bytes: usize) {
     let start = 0_u8;
@@ -16,7 +16,7 @@ fn descend(start: usize, bytes: usize) {
     std::hint::black_box(&frame);
 }
 
-/// Recurses without end.
+/// Recurses until the stack overflows.
 #[inline(never)]
 pub fn overflow() -> usize {
     let frame = std::hint::black_box([1_u8; 512]);

@@ -1,13 +1,13 @@
-//! Tests that must not hang.
+//! Ends tests that hang.
 
 use std::io::Write;
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// Ends the process if it is not dropped in time: a test that hangs says so, by name.
+/// Aborts the process if it is not dropped in time, with the name of the hanging test.
 #[derive(Debug)]
 pub struct Watchdog {
-    /// Dropped with the guard, which the watching thread notices.
+    /// Dropped with the guard; the watching thread notices.
     _alive: mpsc::Sender<()>,
 }
 
@@ -18,7 +18,8 @@ pub fn watchdog(limit: Duration) -> Watchdog {
     let (alive, dropped) = mpsc::channel::<()>();
     std::thread::spawn(move || {
         if dropped.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout) {
-            // Not by a macro: what those print is kept for the end of the test, which does not come.
+            // Not a macro: the test harness captures the output of macros until the end of the
+            // test, which never comes.
             let _ = writeln!(std::io::stderr(), "{test} did not end within {limit:?}: it hangs");
             std::process::abort();
         }
@@ -26,7 +27,7 @@ pub fn watchdog(limit: Duration) -> Watchdog {
     Watchdog { _alive: alive }
 }
 
-/// Watches the running test for a minute, which is far longer than any should take.
+/// Watches the running test for a minute, far longer than any test should take.
 #[must_use]
 pub fn a_minute() -> Watchdog {
     watchdog(Duration::from_secs(60))

@@ -1,7 +1,7 @@
-//! Every public function of the runtime has an example in its documentation.
+//! Checks that every public function of the runtime has an example in its documentation.
 //!
-//! `cargo test --doc` runs the examples; this finds those that are missing. The compiler's own lint
-//! for it does not look at what is re-exported from private modules.
+//! `cargo test --doc` runs the examples; this test finds missing ones. The compiler's own lint does
+//! not look at items that are re-exported from private modules.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ fn sources(folder: &Path, out: &mut Vec<PathBuf>) {
     }
 }
 
-/// The names of public functions in `text` whose documentation has no code.
+/// The names of public functions in `text` without code in their documentation.
 fn without_example(text: &str) -> Vec<String> {
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     let mut missing = Vec::new();

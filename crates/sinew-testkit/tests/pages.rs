@@ -1,4 +1,4 @@
-//! Every path and link that a page of this repository names exists.
+//! Checks that every path and link in the pages of this repository exists.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// The Markdown pages of the repository.
+/// Collects the Markdown pages of a folder.
 fn pages(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
@@ -19,7 +19,7 @@ fn pages(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Targets of `[text](target)`, outside of code blocks.
+/// The targets of `[text](target)`, outside of code blocks.
 fn links(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut in_code = false;
@@ -44,7 +44,7 @@ fn links(text: &str) -> Vec<String> {
     found
 }
 
-/// Words in backticks that look like a path of this repository.
+/// The words in backticks that look like a path of this repository.
 fn paths(text: &str) -> Vec<String> {
     const FOLDERS: [&str; 8] =
         ["crates/", "docs/", "ci/", ".ci/", "bench/", "tools/", "tests/", "src/"];
@@ -80,7 +80,7 @@ fn every_link_and_path_exists() {
         let text = std::fs::read_to_string(page).unwrap();
         let folder = page.parent().unwrap();
         for link in links(&text) {
-            // Other sites, and items that rustdoc checks.
+            // Skip other sites, and items that rustdoc checks.
             if link.contains("://") || link.contains("::") || link.ends_with("()") {
                 continue;
             }
@@ -98,7 +98,8 @@ fn every_link_and_path_exists() {
             }
         }
         for path in paths(&text) {
-            // A page inside a crate names paths of its crate, others those of the repository.
+            // A page inside a crate names paths of its crate. Other pages name paths of the
+            // repository.
             let mut folders = folder.ancestors().take_while(|ancestor| ancestor.starts_with(&root));
             if !folders.any(|ancestor| ancestor.join(&path).exists()) {
                 missing.push(format!("{}: {path}", page.display()));

@@ -1,4 +1,4 @@
-//! The runtime: many fibers that wait, a tree of them, and one that is told to stop.
+//! The runtime: many waiting fibers, a tree of fibers, and a cancelled fiber.
 
 use sinew::Runtime;
 use std::io::{self, Write};
@@ -31,7 +31,7 @@ pub(super) fn show(out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "a fiber that waited for ever was cancelled: {ended}\n")
 }
 
-/// The sum of `count` numbers from `first` on, ten fibers a node.
+/// The sum of `count` numbers from `first` on. Each node of the tree spawns ten fibers.
 fn tree(first: u64, count: u64) -> u64 {
     if count == 1 {
         return first;

@@ -15,8 +15,8 @@ pub(super) fn show(out: &mut impl Write) -> io::Result<()> {
     let first: Vec<String> = fibonacci.take(10).map(|number| number.to_string()).collect();
     writeln!(out, "fibonacci: {}", first.join(" "))?;
 
-    // The other way round: this function sees an iterator, and `columns` is pushed into.
-    // In a scope it may borrow the text that it writes to.
+    // The reverse: the closure sees an iterator, and this function pushes words into `columns`. In
+    // a scope the closure may borrow the text that it writes to.
     let mut text = String::new();
     scope(|s| {
         let mut columns = s.consumer(|words| {

@@ -1,4 +1,4 @@
-//! Fibers that resume each other, without anybody above them.
+//! Fibers that resume each other, without a scheduler.
 
 use sinew_context::Fiber;
 use std::cell::Cell;
@@ -8,7 +8,7 @@ use std::time::Instant;
 
 const MEMBERS: usize = 3;
 
-/// Where each member of the ring finds the others while they are suspended, and `main` at the end.
+/// The suspended members of the ring, and `main`, to which the ring returns at the end.
 struct Ring {
     members: [Cell<Option<Fiber>>; MEMBERS],
     main: Cell<Option<Fiber>>,
@@ -42,7 +42,7 @@ pub(super) fn show(out: &mut impl Write, rounds: u32) -> io::Result<()> {
     writeln!(out, "{switches} switches in {time:.1?}: {each:.1} ns each\n")
 }
 
-/// What each member does: resume the next, and keep the one that came back in its place.
+/// One member of the ring: it resumes the next member, and stores the fiber that resumed it.
 fn member(ring: &Rc<Ring>, me: usize, from: Fiber, rounds: u32) -> Fiber {
     let previous = (me + MEMBERS - 1) % MEMBERS;
     if me == 0 {
@@ -61,7 +61,7 @@ fn member(ring: &Rc<Ring>, me: usize, from: Fiber, rounds: u32) -> Fiber {
         let next = ring.members[(me + 1) % MEMBERS].take().expect("the next one is suspended");
         ring.members[previous].set(next.resume());
     }
-    // The others are suspended; they hold the ring, so take them out to unwind them.
+    // The other members are suspended and hold the ring. Drop them here, which unwinds them.
     for place in &ring.members {
         drop(place.take());
     }

@@ -1,4 +1,4 @@
-//! As many guarded stacks as asked for, all alive, each with a fiber suspended on it.
+//! Many guarded stacks at once, each with a fiber suspended on it.
 
 use sinew_context::Fiber;
 use sinew_context::stack::{StackCache, StackPool};
@@ -6,7 +6,7 @@ use std::fs::read_to_string;
 use std::io::{self, Write};
 use std::time::Instant;
 
-/// Memory that a suspended fiber takes, with room to spare, to know beforehand what fits.
+/// An upper estimate of the memory of a suspended fiber, to know beforehand how many fit.
 const BYTES_EACH: usize = 5_000;
 
 pub(super) fn show(out: &mut impl Write, wanted: usize) -> io::Result<()> {
@@ -56,12 +56,12 @@ pub(super) fn show(out: &mut impl Write, wanted: usize) -> io::Result<()> {
     writeln!(out, "resumed and ended in {:.1?}", start.elapsed())
 }
 
-/// A figure of this process in bytes, zero where the system does not tell.
+/// A figure of this process in bytes; zero where the system does not tell.
 fn status(field: &str) -> usize {
     kib("/proc/self/status", field)
 }
 
-/// Free memory of the machine in bytes; without limit where the system does not tell.
+/// The free memory of the machine in bytes; unlimited where the system does not tell.
 fn available() -> usize {
     match kib("/proc/meminfo", "MemAvailable") {
         0 => usize::MAX,

@@ -1,17 +1,18 @@
-//! How `sinew serve` is told to end.
+//! The signals that end `sinew serve`.
 //!
-//! A plain thread hears the signals: a fiber would not while the carriers hang. The first signal asks for an end
-//! in order. The second ends the process at once, and nothing can keep it from that.
+//! A plain thread receives the signals, because a fiber could not while the carriers hang. The
+//! first signal asks for an orderly shutdown. The second ends the process at once, and nothing can
+//! prevent that.
 
 use sinew::signal::{Signal, Signals};
 use sinew::sync::Event;
 use std::io;
 use std::sync::Arc;
 
-/// Returns an event that is set by the first signal that asks the process to end.
+/// Returns an event that the first ending signal sets.
 pub(super) fn hear() -> io::Result<Arc<Event>> {
     let mut asks = vec![Signal::INT, Signal::TERM];
-    // `nohup` has it ignored, so that the process outlives its terminal.
+    // `nohup` ignores it, so that the process outlives its terminal.
     if !is_ignored(Signal::HUP) {
         asks.push(Signal::HUP);
     }
@@ -26,17 +27,18 @@ pub(super) fn hear() -> io::Result<Arc<Event>> {
     Ok(asked)
 }
 
-/// Ends the process without a word to the rest of it, which may hang.
+/// Ends the process without running the rest of it, which may hang.
 fn end_now(status: i32) -> ! {
-    // SAFETY: may be called on any thread, at any time; no destructor runs and no lock is taken.
+    // SAFETY: `_exit` may be called on any thread at any time; it runs no destructor and takes no
+    // lock.
     unsafe { libc::_exit(status) }
 }
 
 fn is_ignored(signal: Signal) -> bool {
     let mut action = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: nothing is changed, and there is room for the answer.
+    // SAFETY: a null action changes nothing, and `action` has room for the present one.
     let result = unsafe { libc::sigaction(signal.as_raw(), std::ptr::null(), action.as_mut_ptr()) };
-    // SAFETY: all zeros is a valid value, and so is the answer.
+    // SAFETY: an all-zero `sigaction` is valid, and so is the value that the kernel wrote.
     result == 0 && unsafe { action.assume_init() }.sa_sigaction == libc::SIG_IGN
 }
 
@@ -47,11 +49,11 @@ mod tests {
     use sinew_testkit::watch::a_minute;
 
     fn raise(signal: Signal) {
-        // SAFETY: the signal has a handler.
+        // SAFETY: `raise` has no preconditions; `hear` has installed a handler for the signal.
         unsafe { libc::raise(signal.as_raw()) };
     }
 
-    /// The only carrier hangs, and so does the thread that waits for a fiber of it.
+    /// The only carrier hangs, and so does the main thread, which waits for a fiber on it.
     #[test]
     fn the_second_signal_ends_the_process_though_every_carrier_hangs() {
         let _watch = a_minute();

@@ -1,4 +1,4 @@
-//! One request.
+//! Sends one request to a server.
 
 use sinew_http::client::ureq::tls::TlsConfig;
 use sinew_http::client::ureq::{Agent, Error};
@@ -7,15 +7,15 @@ use std::io;
 use std::time::Duration;
 
 const PATIENCE: Duration = Duration::from_secs(10);
-/// More than any answer that is worth to be shown.
+/// The largest answer that is read.
 const MOST: u64 = 64 << 20;
 
-/// Asks servers.
+/// An HTTP client.
 #[derive(Clone, Debug)]
 pub(super) struct Client(Agent);
 
 impl Client {
-    /// One that accepts any certificate, or only those that somebody vouches for.
+    /// Makes a client that accepts any certificate, or only trusted ones.
     pub(super) fn new(accepts_any: bool) -> Client {
         let tls = TlsConfig::builder().disable_verification(accepts_any).build();
         let settings = Agent::config_builder()
@@ -26,11 +26,11 @@ impl Client {
         Client(client::agent_with(settings))
     }
 
-    /// What a server answers.
+    /// Fetches a page.
     ///
     /// # Errors
-    /// `NotFound` and `PermissionDenied` for the statuses 404 and 403, those of the connection for what goes wrong
-    /// on the way; all say what was asked for.
+    /// `NotFound` and `PermissionDenied` for the statuses 404 and 403; the error of the connection
+    /// otherwise. All messages name the URL.
     pub(super) fn fetch(&self, url: &str) -> io::Result<String> {
         let mut answer = self.0.get(url).call().map_err(|error| explain(url, error))?;
         let status = answer.status().as_u16();
@@ -39,7 +39,7 @@ impl Client {
     }
 }
 
-/// Says what went wrong on the way, and what to do.
+/// Describes an error of the connection, with advice.
 fn explain(url: &str, error: Error) -> io::Error {
     let (kind, advice) = match &error {
         Error::Io(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
@@ -53,7 +53,7 @@ fn explain(url: &str, error: Error) -> io::Error {
             };
             (io::ErrorKind::InvalidData, advice)
         }
-        // This is no end of our own output, which would be nothing to speak of.
+        // `main` takes a broken pipe for the end of its own output, and would exit silently.
         Error::Io(error) if error.kind() == io::ErrorKind::BrokenPipe => {
             (io::ErrorKind::ConnectionAborted, "")
         }
@@ -68,9 +68,9 @@ fn explain(url: &str, error: Error) -> io::Error {
     io::Error::new(kind, format!("cannot connect to {url}: {error}{advice}"))
 }
 
-/// The body of a response, if it is what was asked for.
+/// Returns the body if the status is 200.
 fn check(url: &str, status: u16, body: String) -> io::Result<String> {
-    // Whatever answers there is not to command the terminal.
+    // The answer may come from any server, and must not control the terminal.
     let first = body.lines().next().unwrap_or_default();
     let reason: String =
         first.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_server_says_does_not_command_the_terminal() {
+    fn an_answer_does_not_control_the_terminal() {
         for status in [403, 500] {
             let said =
                 check("http://a/b", status, "\u{1b}]0;title\u{7}no\nmore".into()).unwrap_err();

@@ -1,31 +1,31 @@
-//! What was, for charts and rates.
+//! Past views, for charts and rates.
 
 use super::view::{Process, Runtime, View};
 use std::collections::{HashMap, VecDeque};
 
-/// Looks that are kept.
+/// How many views are kept.
 const KEPT: usize = 60;
 
-/// What each carrier did between looks.
+/// The activity of each carrier between views.
 #[derive(Default)]
 pub(super) struct History {
     last: Option<Last>,
     carriers: HashMap<(String, usize), Past>,
-    /// Of one processor, by the whole process.
+    /// The processor time of the process, as a share of one processor.
     pub(super) cpu: Option<f64>,
 }
 
-/// What the next look is compared with.
+/// The view that the next one is compared with.
 struct Last {
     time_ms: u64,
     process: Process,
     runtimes: Vec<Runtime>,
 }
 
-/// One of the charts of a carrier.
+/// Selects one of the charts of a carrier.
 pub(super) type Row = fn(&Past) -> &VecDeque<f64>;
 
-/// One carrier's, the oldest first.
+/// The past of one carrier, the oldest value first.
 #[derive(Default)]
 pub(super) struct Past {
     pub(super) switches: VecDeque<f64>,
@@ -35,7 +35,7 @@ pub(super) struct Past {
 }
 
 impl History {
-    /// Adds a look. That at another process begins anew.
+    /// Adds a view. A view of another process starts the history again.
     pub(super) fn add(&mut self, view: &View) {
         if self.last.as_ref().is_some_and(|last| last.process.pid != view.process.pid) {
             *self = History::default();
@@ -71,7 +71,7 @@ impl History {
         self.carriers.get(&(runtime.to_owned(), carrier))
     }
 
-    /// The most that any carrier has in one of the rows, so that they can be compared.
+    /// The largest value of any carrier in a chart, so that carriers can be compared.
     pub(super) fn most(&self, row: Row) -> f64 {
         let all = self.carriers.values().flat_map(row);
         all.copied().fold(0.0, f64::max)

@@ -1,11 +1,11 @@
-//! What is shown, as lines.
+//! Lays out the view as lines of text.
 
 use super::history::{History, Row};
 use super::line::{Line, Style};
 use super::view::{Fiber, View};
 use super::words::{bar, bytes, rate, sparkline, time};
 
-/// Who it is, and how much of everything.
+/// The process, and the totals of its fibers.
 pub(super) fn totals(view: &View, history: Option<&History>, width: usize) -> Vec<Line> {
     let names: Vec<&str> = view.runtimes.iter().map(|runtime| &*runtime.name).collect();
     let mut first = Line::new(width)
@@ -45,7 +45,7 @@ pub(super) fn totals(view: &View, history: Option<&History>, width: usize) -> Ve
     vec![first, second]
 }
 
-/// The load of each carrier, `most` of them.
+/// The load of each carrier, in at most `most` lines.
 pub(super) fn carriers(view: &View, history: &History, width: usize, most: usize) -> Vec<Line> {
     let mut lines = Vec::new();
     let all = view
@@ -59,7 +59,7 @@ pub(super) fn carriers(view: &View, history: &History, width: usize, most: usize
         false => format!("carrier {index}"),
     };
     let room = all.iter().map(|carrier| label(carrier).chars().count()).max().unwrap_or(0).min(20);
-    // The rest is the same for each: a bar, and three charts with their labels.
+    // Every line also has a bar, and three charts with their labels.
     let chart = (width.saturating_sub(room + 1 + 18 + 3 * 20) / 3).clamp(4, 30);
     let shown = if all.len() > most { most.saturating_sub(1) } else { all.len() };
     for carrier in &all[..shown] {
@@ -98,7 +98,7 @@ pub(super) fn carriers(view: &View, history: &History, width: usize, most: usize
     lines
 }
 
-/// What each carrier has counted, where there is nothing to compare it with.
+/// The counts of each carrier, for output without history.
 pub(super) fn counts(view: &View, width: usize) -> Vec<Line> {
     let mut lines = Vec::new();
     for runtime in &view.runtimes {
@@ -119,7 +119,7 @@ pub(super) fn counts(view: &View, width: usize) -> Vec<Line> {
     lines
 }
 
-/// Who waits for whom for ever.
+/// The fibers that wait for each other.
 pub(super) fn deadlocks(view: &View, width: usize) -> Vec<Line> {
     let line = |members: &Vec<super::view::Other>| {
         let names: Vec<String> =
@@ -129,11 +129,11 @@ pub(super) fn deadlocks(view: &View, width: usize) -> Vec<Line> {
     view.deadlocks.iter().map(line).collect()
 }
 
-/// How wide the columns of the table are: those of texts share what the numbers leave.
+/// The widths of the table's columns. Text columns share the room that the numbers leave.
 struct Widths {
     name: usize,
     wait: usize,
-    /// Whether there is room for those that matter least.
+    /// Whether there is room for the less important columns.
     all: bool,
 }
 
@@ -149,7 +149,7 @@ impl Widths {
     fn of(width: usize) -> Widths {
         let least = ID + STATE + SINCE + 3 + 2;
         let all = least + CARRIER + AGE + WAITS + STACK + 4;
-        // A name that tells who speaks with whom is worth more than the numbers.
+        // A name shows both ends of a connection, so it comes before the numbers.
         let (taken, all) = if width >= all + 64 { (all, true) } else { (least, false) };
         let rest = width.saturating_sub(taken).max(12);
         let name = rest * 3 / 5;

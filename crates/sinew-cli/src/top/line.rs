@@ -1,7 +1,7 @@
-//! A line of text that fits.
+//! A line of text that fits the screen.
 //!
-//! Guarantee: what is in it has no control characters, since a fiber's name may be anything, and takes no more
-//! columns than were asked for.
+//! Guarantee: the line has no control characters, although a fiber's name may have, and takes no
+//! more columns than its width.
 
 use core::fmt;
 use unicode_width::UnicodeWidthChar;
@@ -22,9 +22,9 @@ pub(super) enum Style {
 #[derive(Clone, Debug)]
 pub(super) struct Line {
     pieces: Vec<(Style, String)>,
-    /// Columns that are left.
+    /// The columns that are left.
     room: usize,
-    /// Whether it is the one that the user has chosen.
+    /// Whether the user has chosen this line.
     pub(super) chosen: bool,
 }
 
@@ -33,7 +33,7 @@ impl Line {
         Line { pieces: Vec::new(), room: width, chosen: false }
     }
 
-    /// The same with a text at its end, as much of it as fits.
+    /// Appends a text, as much of it as fits.
     pub(super) fn with(mut self, style: Style, text: impl AsRef<str>) -> Line {
         let (text, width) = cut(text.as_ref(), self.room);
         self.room -= width;
@@ -41,13 +41,13 @@ impl Line {
         self
     }
 
-    /// The same with a text in a column that is so wide, and a space after it.
+    /// Appends a text in a column of this width, and a space.
     pub(super) fn column(self, style: Style, text: &str, width: usize) -> Line {
         let (text, taken) = cut(text, width);
         self.with(style, text).with(Style::Plain, " ".repeat(width - taken + 1))
     }
 
-    /// The same with a text at the right of a column.
+    /// Appends a right-aligned text in a column of this width, and a space.
     pub(super) fn number(self, style: Style, text: &str, width: usize) -> Line {
         let (text, taken) = cut(text, width);
         self.with(Style::Plain, " ".repeat(width - taken)).with(style, text + " ")
@@ -58,7 +58,7 @@ impl Line {
     }
 }
 
-/// As much of a text as fits, with a sign if that is not all; and how wide that is.
+/// The part of a text that fits, and its width. An ellipsis marks a cut.
 fn cut(text: &str, room: usize) -> (String, usize) {
     let shown = |char: char| if char.is_control() { '\u{fffd}' } else { char };
     let width = |char: char| char.width().unwrap_or(0);
@@ -79,7 +79,7 @@ fn cut(text: &str, room: usize) -> (String, usize) {
     (cut, taken)
 }
 
-/// Without its style.
+/// Displays the text without its style.
 impl fmt::Display for Line {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text: String = self.pieces().map(|(_, text)| text).collect();
@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_too_long_is_cut_by_columns() {
+    fn a_long_text_is_cut_by_columns() {
         assert_eq!(cut("fiber", 5), ("fiber".into(), 5));
         assert_eq!(cut("fibers", 5), ("fibe…".into(), 5));
         assert_eq!(cut("纤维纤维", 5), ("纤维…".into(), 5));

@@ -1,4 +1,4 @@
-//! The view that goes on: what the user does, and what is shown for it.
+//! The live view: handles keys, and redraws the screen.
 
 use super::fetch::Client;
 use super::history::History;
@@ -16,14 +16,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::time::{Duration, Instant};
 
-/// Fibers that can be scrolled through.
+/// How many fibers can be scrolled through.
 const ROWS: usize = 1000;
-/// So often it is looked whether a signal has come.
+/// How often the loop checks for signals.
 const GLANCE: Duration = Duration::from_millis(50);
-/// So long it may take until a signal is noticed.
+/// How long the loop may take to notice a signal.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What is asked for elsewhere, so that keys are not kept waiting.
+/// A request for the inquirer thread, so that keys need not wait for the server.
 enum Question {
     Fibers(Wish),
     Backtrace(u64, bool),
@@ -39,13 +39,13 @@ struct Live {
     view: View,
     history: History,
     interval: Duration,
-    /// When to ask next; `None` while an answer is to come.
+    /// When to ask next; `None` while an answer is awaited, and while paused.
     due: Option<Instant>,
     paused: bool,
     problem: Option<String>,
     chosen: usize,
     scrolled: usize,
-    /// What is being typed as a filter.
+    /// The filter while it is being typed.
     typed: Option<String>,
     backtrace: Option<Backtrace>,
 }
@@ -57,7 +57,7 @@ struct Backtrace {
     scrolled: usize,
 }
 
-/// What a key asks for besides a change of the view.
+/// What a key requires besides a change of the view.
 enum Step {
     Stay,
     Quit,
@@ -71,7 +71,7 @@ pub(super) fn run(
     interval: Duration,
 ) -> io::Result<()> {
     wish.limit = ROWS;
-    // The process would end with the terminal as it is.
+    // By default, a signal would end the process without restoring the terminal.
     let ending = end_with_signal(Signals::new([Signal::INT, Signal::TERM, Signal::HUP])?);
     let (questions, answers) = inquirer(client.clone(), target.clone());
     let mut live = Live::new(wish, first, interval);
@@ -80,7 +80,7 @@ pub(super) fn run(
     while !ending.load(Ordering::Relaxed) {
         if live.due.is_some_and(|due| due <= Instant::now()) {
             live.due = None;
-            // If nobody takes it, that is noticed below.
+            // If the inquirer has ended, `try_recv` below notices.
             let _ = questions.send(Question::Fibers(live.wish.clone()));
         }
         if !is_drawn {
@@ -92,7 +92,7 @@ pub(super) fn run(
         if !screen.wait_for_keys(until_due.min(GLANCE)) {
             return Ok(());
         }
-        // All keys that have come, before anything is drawn again.
+        // Handle all keys before drawing again.
         while event::poll(Duration::ZERO)? {
             is_drawn = false;
             match live.follow(&event::read()?) {
@@ -108,7 +108,7 @@ pub(super) fn run(
                     is_drawn = false;
                 }
                 Err(TryRecvError::Empty) => break,
-                // It has panicked, and said so on the screen that was there before.
+                // The inquirer has panicked. The panic hook has reported it on the restored screen.
                 Err(TryRecvError::Disconnected) => {
                     return Err(io::Error::other("the thread that asks the server has ended"));
                 }
@@ -118,8 +118,8 @@ pub(super) fn run(
     Ok(())
 }
 
-/// Ends the view when a signal has come; and the process, if the view does not: whoever reads from a terminal that
-/// goes away at that moment tries for ever.
+/// Ends the view when a signal comes. Ends the process if the view does not end in time: a read
+/// from a terminal that has just gone away may never return.
 fn end_with_signal(signals: Signals) -> Arc<AtomicBool> {
     let ending = Arc::new(AtomicBool::new(false));
     let told = ending.clone();
@@ -133,7 +133,7 @@ fn end_with_signal(signals: Signals) -> Arc<AtomicBool> {
     ending
 }
 
-/// A thread that asks.
+/// Starts the thread that asks the server.
 fn inquirer(client: Client, target: Target) -> (Sender<Question>, Receiver<Answer>) {
     let (questions, asked) = mpsc::channel();
     let (answer, answers) = mpsc::channel();
@@ -165,7 +165,7 @@ impl Live {
             view,
             history,
             interval,
-            // Rates need two looks: the second follows soon.
+            // Rates need two views: the second follows soon.
             due: Some(Instant::now() + interval.min(Duration::from_millis(300))),
             paused: false,
             problem: None,
@@ -180,7 +180,7 @@ impl Live {
         match answer {
             Answer::Fibers(wish, result) => {
                 let next = Instant::now() + self.interval;
-                // Something else is wanted since.
+                // The user has changed the query meanwhile.
                 let again = wish != self.wish;
                 self.due = if again { Some(Instant::now()) } else { Some(next) };
                 match *result {
@@ -205,7 +205,7 @@ impl Live {
         self.chosen = self.chosen.min(self.view.fibers.len().saturating_sub(1));
     }
 
-    /// Asks at once, unless an answer is to come: then after that.
+    /// Asks at once, or after the awaited answer.
     fn ask_soon(&mut self) {
         if self.due.is_some() || self.paused {
             self.due = Some(Instant::now());
@@ -330,7 +330,7 @@ impl Live {
         Step::Stay
     }
 
-    /// What is on the screen: as many lines as it has.
+    /// The lines of the whole screen.
     fn lines(&mut self, target: &Target) -> Vec<Line> {
         let (width, height) = Screen::size();
         let mut lines = match &self.backtrace {
@@ -356,7 +356,7 @@ impl Live {
         lines.push(Line::new(width));
         lines.push(layout::heads(width));
         let room = height.saturating_sub(lines.len() + 1);
-        // The chosen one is always to be seen.
+        // Keep the chosen fiber visible.
         self.scrolled = self.scrolled.min(self.chosen);
         self.scrolled = self.scrolled.max((self.chosen + 1).saturating_sub(room));
         let rows = self.view.fibers.iter().enumerate().skip(self.scrolled).take(room);

@@ -1,7 +1,8 @@
-//! A view of the fibers of another process, as `top` is one of processes.
+//! `sinew top`: a live view of the fibers of another process.
 //!
-//! `fetch` asks a server, `view` is what it says, `target` where to ask, `words` puts numbers into words,
-//! `layout` makes lines of it all, `screen` has the terminal, and `live` is what the user does.
+//! `target` is the address to ask, `fetch` asks a server, `view` is the parsed answer. `history`
+//! keeps past answers for rates and charts. `words` formats numbers, `line` and `layout` make lines
+//! of text, `screen` owns the terminal, and `live` handles keys and updates.
 
 mod fetch;
 mod history;
@@ -19,39 +20,41 @@ use std::time::Duration;
 use target::Target;
 use view::View;
 
-/// What to look at, and how.
+/// Which server and fibers to show, and how.
 #[derive(clap::Args)]
 pub(crate) struct Options {
-    /// The address of the server's admin listener, or of the debug routes wherever they are.
+    /// The address of the server's admin listener, or of another place that serves the debug
+    /// routes.
     #[arg(default_value = "http://127.0.0.1:8081")]
     url: String,
 
-    /// Seconds between two looks.
+    /// Seconds between two updates.
     #[arg(long, default_value_t = 1.0, value_parser = seconds)]
     interval: f64,
 
-    /// What to sort by: id, name, state, wait, since, carrier, age, waits or stack; `-age` for the reverse.
+    /// The sort column: id, name, state, wait, since, carrier, age, waits or stack; `-age` sorts in
+    /// reverse.
     #[arg(long, default_value = "id", value_parser = sort, allow_hyphen_values = true)]
     sort: String,
 
-    /// Shows fibers only that have these words in name, id, state, runtime or kind of wait.
+    /// Shows only fibers that have these words in name, id, state, runtime or kind of wait.
     #[arg(long, default_value = "")]
     filter: String,
 
-    /// Prints what there is once, as plain text. Also done if the output is no terminal.
+    /// Prints the fibers once, as plain text. This is the default if the output is no terminal.
     #[arg(long)]
     once: bool,
 
-    /// Accepts any certificate, also one that nobody vouches for.
+    /// Accepts any certificate, including self-signed ones.
     #[arg(long)]
     insecure: bool,
 
-    /// How many fibers to print at most, if it is done once.
+    /// How many fibers to print at most, with --once.
     #[arg(long, default_value_t = 500)]
     limit: usize,
 }
 
-/// What can be sorted by, in the order in which a key goes through it.
+/// The sort columns, in the order in which the key `s` goes through them.
 const SORTS: [&str; 9] =
     ["id", "-since", "-age", "-waits", "-stack", "name", "state", "wait", "carrier"];
 
@@ -77,7 +80,7 @@ pub(crate) fn run(options: &Options, out: &mut impl Write) -> io::Result<()> {
         filter: options.filter.clone(),
         limit: options.limit,
     };
-    // What is wrong from the beginning is said before the screen is taken.
+    // Report errors of the first request before the screen is taken.
     let client = Client::new(options.insecure);
     let first = look(&client, &target, &wish)?;
     if options.once || !io::stdout().is_terminal() {
@@ -86,7 +89,7 @@ pub(crate) fn run(options: &Options, out: &mut impl Write) -> io::Result<()> {
     live::run((&client, &target), wish, first, Duration::from_secs_f64(options.interval))
 }
 
-/// Asks for everything.
+/// Fetches the fibers from the server.
 fn look(client: &Client, target: &Target, wish: &target::Wish) -> io::Result<View> {
     let text = client.fetch(&target.fibers(wish))?;
     serde_json::from_str(&text).map_err(|error| {
@@ -95,7 +98,7 @@ fn look(client: &Client, target: &Target, wish: &target::Wish) -> io::Result<Vie
     })
 }
 
-/// So wide is what nobody's window limits.
+/// The width of the output where no window limits it.
 const WIDTH: usize = 160;
 
 fn print(view: &View, out: &mut impl Write) -> io::Result<()> {

@@ -1,6 +1,6 @@
-//! The terminal, for as long as it is ours.
+//! Takes over the terminal.
 //!
-//! Guarantee: it is given back as it was, when the screen is dropped and before a panic is reported.
+//! Guarantee: the terminal is restored when the screen is dropped, and before a panic is reported.
 
 use super::line::{Line, Style};
 use crossterm::cursor::{Hide, MoveTo, Show};
@@ -16,7 +16,7 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Whether there is something to give back.
+/// Whether the terminal has to be restored.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
 pub(super) struct Screen {
@@ -28,7 +28,7 @@ impl Screen {
         static HOOK: Once = Once::new();
         HOOK.call_once(|| {
             let before = std::panic::take_hook();
-            // What it says would vanish with the other screen.
+            // Without this, the panic message would vanish with the alternate screen.
             std::panic::set_hook(Box::new(move |info| {
                 give_back();
                 before(info);
@@ -42,18 +42,19 @@ impl Screen {
         Ok(screen)
     }
 
-    /// How many columns and lines there are.
+    /// The number of columns and lines.
     pub(super) fn size() -> (usize, usize) {
         terminal::size().map_or((80, 24), |(width, height)| (width.into(), height.into()))
     }
 
-    /// Shows these lines, all at once: as many as the screen has.
+    /// Shows these lines at once, as many as the screen has.
     pub(super) fn show(&self, lines: &[Line]) -> io::Result<()> {
         let mut out = Vec::new();
         queue!(out, BeginSynchronizedUpdate)?;
         for (number, line) in lines.iter().enumerate() {
             let Ok(row) = u16::try_from(number) else { break };
-            // Before the text: behind one that is as wide as the screen, it would take the last character.
+            // Clear first: after a text as wide as the screen, clearing would erase its last
+            // character.
             queue!(out, MoveTo(0, row), Clear(ClearType::CurrentLine))?;
             self.put(&mut out, line)?;
         }
@@ -63,17 +64,17 @@ impl Screen {
         stdout.flush()
     }
 
-    /// Waits for keys, not for longer than `limit`. False if the terminal is gone.
+    /// Waits for keys, for at most `limit`. Returns false if the terminal is gone.
     pub(super) fn wait_for_keys(&self, limit: Duration) -> bool {
         let input = io::stdin();
         if !input.is_terminal() {
-            // They come from the terminal all the same, but not this way.
+            // Keys come from the terminal in another way; standard input cannot be polled for them.
             std::thread::sleep(limit);
             return true;
         }
         let mut polled = [PollFd::new(&input, PollFlags::IN)];
         let limit = Timespec::try_from(limit).ok();
-        // A signal may have come instead.
+        // A signal may interrupt the wait.
         let _ = poll(&mut polled, limit.as_ref());
         !polled[0].revents().intersects(PollFlags::HUP | PollFlags::ERR | PollFlags::NVAL)
     }
@@ -106,10 +107,10 @@ impl Drop for Screen {
     }
 }
 
-/// Gives the terminal back, if it is ours.
+/// Restores the terminal, if it was taken.
 pub(super) fn give_back() {
     if TAKEN.swap(false, Ordering::SeqCst) {
-        // There is nobody to tell if the terminal is gone.
+        // Errors are ignored: the terminal may be gone.
         let _ = execute!(io::stdout(), Show, LeaveAlternateScreen);
         let _ = terminal::disable_raw_mode();
     }

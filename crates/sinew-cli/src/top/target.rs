@@ -1,4 +1,4 @@
-//! Where to ask, and what for.
+//! The address to ask, and the query.
 
 use core::fmt;
 use std::io;
@@ -6,11 +6,11 @@ use std::io;
 /// The address of the debug routes of a server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Target {
-    /// That of the page, without the query: the others begin with it.
+    /// The URL of the page without a query. The other URLs begin with it.
     page: String,
 }
 
-/// Which fibers, in which order, and how many.
+/// Which fibers to show, in which order, and how many.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Wish {
     pub(super) sort: String,
@@ -21,7 +21,8 @@ pub(super) struct Wish {
 const PAGE: &str = "/debug/fibers";
 
 impl Target {
-    /// Takes an address with or without `http://` or `https://`, with or without the path of the page.
+    /// Parses an address with or without `http://` or `https://`, with or without the path of the
+    /// page.
     pub(super) fn parse(url: &str) -> io::Result<Target> {
         let invalid =
             |why: &str| Err(io::Error::new(io::ErrorKind::InvalidInput, format!("{why}: {url:?}")));
@@ -41,14 +42,14 @@ impl Target {
         Ok(Target { page: format!("{scheme}://{host}{prefix}{PAGE}") })
     }
 
-    /// Where everything is to be asked for.
+    /// The URL of the fibers.
     pub(super) fn fibers(&self, wish: &Wish) -> String {
         let Wish { sort, filter, limit } = wish;
         let (page, filter) = (&self.page, encode(filter));
         format!("{page}.json?limit={limit}&sort={sort}&filter={filter}")
     }
 
-    /// Where the backtrace of one fiber is to be asked for.
+    /// The URL of the backtrace of one fiber.
     pub(super) fn backtrace(&self, id: u64, full: bool) -> String {
         format!("{}/{id}/backtrace{}", self.page, if full { "?full=1" } else { "" })
     }
@@ -60,7 +61,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// A value of a query.
+/// Percent-encodes a value of a query.
 fn encode(text: &str) -> String {
     let mut encoded = String::new();
     for byte in text.bytes() {
@@ -98,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_is_encoded() {
+    fn the_query_is_encoded() {
         let target = Target::parse("h").unwrap();
         let wish = Wish { sort: "-age".into(), filter: "a b&c".into(), limit: 5 };
         assert_eq!(

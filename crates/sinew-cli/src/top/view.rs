@@ -1,4 +1,4 @@
-//! What a server tells: the part of `/debug/fibers.json` that is shown.
+//! The answer of a server: the shown part of `/debug/fibers.json`.
 
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -69,7 +69,7 @@ pub(super) struct Wait {
     pub(super) left_us: Option<u64>,
 }
 
-/// A fiber that is named elsewhere.
+/// A reference to another fiber.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Other {
     pub(super) id: u64,

@@ -1,6 +1,6 @@
-//! Numbers in words.
+//! Formats numbers for people.
 
-/// A duration, as short as it can be told.
+/// A duration, as short as possible.
 pub(super) fn time(micros: u64) -> String {
     let seconds = micros / 1_000_000;
     match micros {
@@ -14,7 +14,7 @@ pub(super) fn time(micros: u64) -> String {
     }
 }
 
-/// How often in a second.
+/// A number per second.
 pub(super) fn rate(number: f64) -> String {
     match number {
         0.0 => "0".into(),
@@ -36,7 +36,7 @@ pub(super) fn bytes(count: u64) -> String {
     }
 }
 
-/// A small chart: the largest number is as high as a letter.
+/// A small chart. The value `most` is as high as a letter.
 pub(super) fn sparkline(
     numbers: impl ExactSizeIterator<Item = f64>,
     most: f64,
@@ -52,7 +52,7 @@ pub(super) fn sparkline(
     " ".repeat(missing).chars().chain(numbers.skip(skipped).map(height)).collect()
 }
 
-/// A bar of which a share is filled.
+/// A bar with a filled share.
 pub(super) fn bar(share: f64, width: usize) -> String {
     let filled = ((share.clamp(0.0, 1.0) * width as f64).round() as usize).min(width);
     "█".repeat(filled) + &"░".repeat(width - filled)

@@ -3,7 +3,7 @@
 use crate::table::{Case, check, refused_within, served};
 use sinew_http::Limits;
 
-/// A chunked body that is a whole request's.
+/// A request with this chunked body.
 fn chunked(body: &str) -> String {
     format!("POST / HTTP/1.1|Host: a|Transfer-Encoding: chunked||{body}")
 }

@@ -1,19 +1,19 @@
-//! A client that sends bytes as they are, and is strict about what it receives.
+//! A client that sends raw bytes, and checks strictly what it receives.
 
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
-/// So long a client waits for anything, which is far longer than any server here takes.
+/// How long a client waits for anything, far longer than any server here takes.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// One connection to a server.
 pub(crate) struct Client {
     stream: TcpStream,
-    /// What came and was not looked at.
+    /// Bytes that were received and not consumed.
     received: Vec<u8>,
-    /// Whether nothing more comes.
+    /// Whether the server has ended the connection.
     ended: bool,
     deadline: Instant,
 }
@@ -28,7 +28,7 @@ pub(crate) struct Answer {
     pub(crate) is_last: bool,
 }
 
-/// What is wrong with what came.
+/// The description of a wrong response.
 pub(crate) type Complaint = String;
 
 impl Client {
@@ -48,17 +48,17 @@ impl Client {
         &self.stream
     }
 
-    /// Sends bytes, of which the server may have no use any more.
+    /// Sends bytes. The server may have stopped reading.
     pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
         let _ = self.stream.write_all(bytes.as_ref());
     }
 
-    /// Says that nothing more comes.
+    /// Ends the output of the client.
     pub(crate) fn finish(&mut self) {
         let _ = self.stream.shutdown(Shutdown::Write);
     }
 
-    /// The next response; `bare` if it is one to a `HEAD`.
+    /// Reads the next response. `bare` says that it answers a `HEAD`.
     pub(crate) fn try_answer(&mut self, bare: bool) -> Result<Answer, Complaint> {
         loop {
             if let Some((answer, used)) = parse(&self.received, bare, self.ended)? {
@@ -72,19 +72,19 @@ impl Client {
         }
     }
 
-    /// The next response, which is there.
+    /// Reads the next response. Panics if there is none.
     #[track_caller]
     pub(crate) fn answer(&mut self) -> Answer {
         self.try_answer(false).unwrap_or_else(|complaint| panic!("{complaint}"))
     }
 
-    /// The next response, to a `HEAD`.
+    /// Reads the next response, to a `HEAD`. Panics if there is none.
     #[track_caller]
     pub(crate) fn bare_answer(&mut self) -> Answer {
         self.try_answer(true).unwrap_or_else(|complaint| panic!("{complaint}"))
     }
 
-    /// Waits for the end of the connection, before which nothing comes.
+    /// Waits for the end of the connection. Fails if bytes come before it.
     pub(crate) fn try_end(&mut self) -> Result<(), Complaint> {
         while !self.ended {
             self.receive()?;
@@ -95,13 +95,13 @@ impl Client {
         }
     }
 
-    /// The end of the connection, before which nothing comes.
+    /// Waits for the end of the connection. Panics if bytes come before it.
     #[track_caller]
     pub(crate) fn end(&mut self) {
         self.try_end().unwrap_or_else(|complaint| panic!("{complaint}"));
     }
 
-    /// All that comes until the connection ends.
+    /// Reads all bytes until the connection ends.
     #[track_caller]
     pub(crate) fn rest(&mut self) -> Vec<u8> {
         while !self.ended {
@@ -110,7 +110,7 @@ impl Client {
         std::mem::take(&mut self.received)
     }
 
-    /// The next bytes, whatever they are.
+    /// Reads the next `count` bytes.
     #[track_caller]
     pub(crate) fn bytes(&mut self, count: usize) -> Vec<u8> {
         while self.received.len() < count {
@@ -127,7 +127,8 @@ impl Client {
         match self.stream.read(&mut room) {
             Ok(0) => self.ended = true,
             Ok(count) => self.received.extend_from_slice(&room[..count]),
-            // A server need not read what is sent to it after it said that it closes.
+            // After its last response, a server need not read any more, and may reset the
+            // connection.
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => self.ended = true,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => {
@@ -150,7 +151,7 @@ impl Answer {
         values
     }
 
-    /// The value of a field that is there once at most.
+    /// The value of a field that occurs once at most.
     #[track_caller]
     pub(crate) fn value(&self, name: &str) -> Option<&str> {
         let values = self.values(name);
@@ -167,7 +168,7 @@ impl Answer {
     }
 }
 
-/// The first response of what came, and how many bytes it has; none if some are missing.
+/// Parses the first response, and returns its length. `None` if it is incomplete.
 fn parse(bytes: &[u8], bare: bool, ended: bool) -> Result<Option<(Answer, usize)>, Complaint> {
     let Some(end) = find(bytes, b"\r\n\r\n") else { return Ok(None) };
     let head = std::str::from_utf8(&bytes[..end]).map_err(|_| "the head is no text")?;
@@ -185,7 +186,7 @@ fn parse(bytes: &[u8], bare: bool, ended: bool) -> Result<Option<(Answer, usize)
     if length.len() + coding.len() > 1 {
         return Err(format!("the length is told more than once in {head:?}"));
     }
-    // What is not final may have a date; everything else has one.
+    // A status that is not final may have a date. Every other response has one.
     if !(usize::from(status >= 200)..2).contains(&answer.values("date").len()) {
         return Err(format!("there is not one date in {head:?}"));
     }
@@ -221,7 +222,7 @@ fn status(line: &str) -> Result<u16, Complaint> {
     if digits.len() == 3 { Ok(status) } else { Err(format!("{digits} is no status")) }
 }
 
-/// A chunked body without extensions and trailers, which servers here do not send.
+/// Decodes a chunked body without extensions and trailers, which the servers here do not send.
 fn chunks(bytes: &[u8]) -> Result<Option<(Vec<u8>, usize)>, Complaint> {
     let (mut body, mut at) = (Vec::new(), 0);
     loop {
@@ -257,7 +258,7 @@ impl fmt::Display for Text<'_> {
 
 impl fmt::Debug for Text<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // A flood is recognised by its beginning.
+        // The beginning is enough to recognise a flood.
         let shown = &self.0[..self.0.len().min(600)];
         write!(f, "\"{}\"", shown.escape_ascii())
     }

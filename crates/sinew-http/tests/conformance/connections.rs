@@ -1,4 +1,4 @@
-//! What becomes of a connection after a request.
+//! The fate of a connection after a request.
 
 use crate::site::{Site, echo, on_both};
 use crate::table::{Case, check, last, refused, refused_within, served};
@@ -6,7 +6,7 @@ use sinew::sync::Event;
 use sinew_http::{Limits, Request, Response};
 use std::sync::Arc;
 
-/// A request after whose answer the connection is closed: what follows is never served.
+/// A request whose answer closes the connection. The request after it is never served.
 fn closes(claim: &str, connection: &str) -> Case {
     let sent = format!("GET / HTTP/1.1|Host: a|{connection}||GET /smuggled HTTP/1.1|Host: a||");
     last(claim, sent, &["GET / []"])
@@ -79,7 +79,7 @@ fn requests_follow_one_another() {
 }
 
 #[test]
-fn close_is_what_either_side_says() {
+fn either_side_may_close_the_connection() {
     check(
         Limits::default(),
         &[
@@ -258,7 +258,7 @@ fn a_body_that_is_cut_off_is_refused() {
 }
 
 #[test]
-fn a_large_body_that_nobody_reads_ends_the_connection() {
+fn a_large_unread_body_ends_the_connection() {
     on_both(
         Limits::default(),
         |_: Request| Response::text("no"),

@@ -1,11 +1,11 @@
-//! Requests that chance has spoiled: what becomes of them does not depend on how they arrive.
+//! Requests with random faults: their outcome does not depend on how the bytes are cut.
 
 use crate::site::Site;
 use crate::table::{Cut, send};
 use sinew_http::Limits;
 use sinew_testkit::Seed;
 
-/// What is spoiled.
+/// The requests before the faults.
 const WHOLE: [&str; 6] = [
     "GET /a?b HTTP/1.1\r\nHost: a\r\nx: y\r\n\r\n",
     "POST /b HTTP/1.1\r\nHost: a\r\nContent-Length: 11\r\n\r\nhello world",
@@ -15,7 +15,7 @@ const WHOLE: [&str; 6] = [
     "OPTIONS http://a:80/e HTTP/1.1\r\nHost: a:80\r\nConnection: x, y\r\n\r\n",
 ];
 
-/// What is put in.
+/// The pieces that faults insert.
 const PIECES: [&str; 26] = [
     "\r\n",
     "\r",
@@ -57,12 +57,12 @@ fn spoiled(seed: &mut Seed) -> Vec<u8> {
         let piece = if seed.below(4) == 0 { "" } else { PIECES[seed.below(PIECES.len())] };
         bytes.splice(at..end, piece.bytes());
     }
-    // What is cut off is looked at when a line of it is whole.
+    // A partial head is judged when a line of it is complete, so one more request follows.
     bytes.extend_from_slice(b"GET /end HTTP/1.1\r\nHost: a\r\n\r\n");
     bytes
 }
 
-/// The statuses that came back, and what got to the handler.
+/// The statuses that came back, and the requests that reached the handler.
 fn outcome(site: &Site, bytes: &[u8], cut: Cut) -> (Vec<String>, Vec<String>) {
     let mut client = site.connect();
     send(&mut client, bytes, cut);
@@ -73,7 +73,7 @@ fn outcome(site: &Site, bytes: &[u8], cut: Cut) -> (Vec<String>, Vec<String>) {
 }
 
 #[test]
-fn what_becomes_of_a_request_does_not_depend_on_how_it_is_cut() {
+fn the_outcome_of_a_request_does_not_depend_on_how_it_is_cut() {
     let _watch = sinew_testkit::watch::a_minute();
     let mut seed = Seed::from_env();
     for deferred in [true, false] {

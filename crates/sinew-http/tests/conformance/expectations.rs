@@ -1,4 +1,4 @@
-//! `Expect: 100-continue`, and what else a client may expect.
+//! `Expect: 100-continue`, and other expectations.
 
 use crate::client::Client;
 use crate::site::{Site, echo, on_both};
@@ -57,7 +57,7 @@ fn an_expectation_that_comes_twice_is_one() {
 }
 
 #[test]
-fn nobody_is_invited_without_need() {
+fn no_client_is_invited_without_need() {
     check(
         Limits::default(),
         &[
@@ -80,14 +80,14 @@ fn nobody_is_invited_without_need() {
     );
 }
 
-/// Sends a head that expects to be invited.
+/// Sends a head that expects `100 Continue`.
 fn expecting(client: &mut Client, path: &str, length: &str) {
     client.send(format!(
         "POST {path} HTTP/1.1\r\nHost: a\r\nExpect: 100-Continue\r\n{length}\r\n\r\n"
     ));
 }
 
-/// The bodies `hello` of both kinds, and how they are announced.
+/// The body `hello` in both framings, and the field that announces it.
 const BODIES: [(&str, &str); 2] = [
     ("Content-Length: 5", "hello"),
     ("Transfer-Encoding: chunked", "2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n"),
@@ -142,7 +142,7 @@ fn a_client_that_does_not_wait_is_served() {
             expecting(&mut client, "/", length);
             client.send(body);
             client.send("GET /b HTTP/1.1\r\nHost: a\r\n\r\n");
-            // It is invited or not, depending on how much has come when its body is read.
+            // `100 Continue` is sent or not, depending on how much has come when the body is read.
             let mut answer = client.answer();
             if answer.status == 100 {
                 answer = client.answer();
@@ -161,7 +161,7 @@ fn a_client_that_is_not_invited_is_cut_off() {
             expecting(&mut client, "/unread", length);
             let answer = client.answer();
             assert_eq!((answer.text(), answer.says_close()), ("POST /unread", true), "{length}");
-            // Whether this is a body or a request is for nobody to know.
+            // The server cannot know whether this is a body or a request.
             client.send("GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n");
             client.end();
             assert_eq!(site.calls_of(client.local_addr()), ["POST /unread"], "{length}");

@@ -3,7 +3,7 @@
 use crate::table::{Case, check, last, refused, served};
 use sinew_http::Limits;
 
-/// A request with this field is served; the handler sees these values of `x`.
+/// A request with this field is served. The handler sees these values of `x`.
 fn field(claim: &str, sent: &str, seen: &str) -> Case {
     served(claim, format!("GET / HTTP/1.1|Host: a|{sent}|B: c||"), &[&format!("GET / []{seen}")])
 }

@@ -3,7 +3,7 @@
 use crate::table::{Case, check, last, refused, served};
 use sinew_http::Limits;
 
-/// A request with this first line, and nothing that is wrong besides.
+/// A request with this first line and an otherwise valid head.
 fn with_line(line: &str) -> String {
     format!("{line}|Host: a||")
 }

@@ -1,4 +1,4 @@
-//! How long the body of a request is, as its head says.
+//! The length of a request body, as its head tells it.
 
 use crate::table::{Case, check, refused, served};
 use sinew_http::Limits;

@@ -1,4 +1,4 @@
-//! How much a client may ask for.
+//! Limits on requests and connections.
 
 use crate::site::{echo, on_both};
 use crate::table::{check, refused, refused_within, served};
@@ -10,7 +10,7 @@ fn small() -> Limits {
     Limits::default().head_size(256).header_count(5).target_size(32).body_size(10)
 }
 
-/// A head of so many bytes.
+/// A head of this many bytes.
 fn head_of(bytes: usize) -> String {
     let rest = "GET / HTTP/1.1\r\nHost: a\r\nx: \r\n\r\n".len();
     format!("GET / HTTP/1.1|Host: a|y: {}||", "b".repeat(bytes - rest))
@@ -90,7 +90,7 @@ fn heads_have_limits() {
 }
 
 #[test]
-fn a_limit_that_is_none_is_no_trap() {
+fn extreme_limits_are_no_trap() {
     check(
         Limits::default().target_size(usize::MAX).body_size(u64::MAX).header_count(0),
         &[
@@ -114,7 +114,7 @@ fn a_limit_that_is_none_is_no_trap() {
 }
 
 #[test]
-fn a_timeout_that_is_none_is_no_trap() {
+fn extreme_timeouts_are_no_trap() {
     let all = |timeout| {
         let limits = Limits::default().head_timeout(timeout).body_timeout(timeout);
         limits.idle_timeout(timeout).write_timeout(timeout)
@@ -196,7 +196,7 @@ fn bodies_have_limits() {
 }
 
 #[test]
-fn connections_that_are_too_many_wait() {
+fn connections_beyond_the_limit_wait() {
     on_both(Limits::default().connections(1), echo, |site| {
         let mut first = site.connect();
         first.send("GET /first HTTP/1.1\r\nHost: a\r\n\r\n");

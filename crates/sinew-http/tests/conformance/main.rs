@@ -1,7 +1,7 @@
-//! What a server says to raw bytes, right and wrong ones.
+//! The answers of a server to raw bytes, well-formed and malformed.
 //!
-//! Most of it are tables of [`table::Case`]s: each is sent in several cuts to servers of both kinds. What
-//! needs a client that waits, or a handler of its own, is a test of its own.
+//! Most tests are tables of [`table::Case`]s. Each case is sent in several cuts to servers of both
+//! kinds. A case that needs a waiting client, or a handler of its own, is a test of its own.
 
 mod chunks;
 mod client;

@@ -1,4 +1,4 @@
-//! What a handler gives, and what gets to the client.
+//! The responses that handlers make, as they reach the client.
 
 use crate::client::{Client, Text};
 use crate::site::{Site, on_both};
@@ -8,19 +8,19 @@ use sinew_http::{Handler, Limits, Request, Response, Router};
 use std::io::{self, Read, Write};
 use std::sync::Arc;
 
-/// Asks for something, on a connection that is used again.
+/// Sends a request on a connection that stays open.
 fn ask(client: &mut Client, line: &str) {
     client.send(format!("{line}\r\nHost: a\r\nConnection: keep-alive\r\n\r\n"));
 }
 
-/// The connection can be used again.
+/// Checks that the connection can be used again.
 #[track_caller]
 fn assert_goes_on(client: &mut Client) {
     ask(client, "GET /next HTTP/1.1");
     assert_eq!(client.answer().text(), "next");
 }
 
-/// The answers to be had; `/next` is one that is always right.
+/// The responses of the site. `/next` is an ordinary one.
 fn give(request: Request) -> Response {
     let stream = |pieces: &'static [&str]| {
         Response::stream(move |out| {
@@ -244,7 +244,7 @@ fn a_status_that_is_not_final_is_no_answer() {
 }
 
 #[test]
-fn a_status_that_nobody_knows_is_passed_on() {
+fn an_unknown_status_is_passed_on() {
     on_site(|client| {
         for status in [299, 999] {
             ask(client, &format!("GET /{status} HTTP/1.1"));
@@ -321,7 +321,8 @@ fn a_body_that_is_not_whole_cannot_be_taken_for_a_whole_one() {
             ask(&mut client, "GET /next HTTP/1.1");
             let begun = client.rest();
             let text = Text(&begun).to_string();
-            // What was made of it before it failed gets to the client, which sees that there was more.
+            // The part before the failure reaches the client, and the client can see that more was
+            // to come.
             assert!(text.starts_with("HTTP/1.1 200 OK"), "{path}: {text}");
             let body = if path.ends_with("short") { "hel" } else { "hello" };
             assert!(text.contains(&format!("\\r\\n{body}")), "{path}: {text}");
@@ -419,7 +420,7 @@ fn streams_are_answered_in_their_order() {
 }
 
 #[test]
-fn what_is_flushed_is_sent_before_the_rest_is_made() {
+fn flushed_bytes_are_sent_before_the_rest_is_made() {
     let _watch = sinew_testkit::watch::a_minute();
     for deferred in [true, false] {
         let go = Arc::new(Event::new());

@@ -1,4 +1,4 @@
-//! A server that tells what its handler was asked for.
+//! A server that records the requests which reach its handler.
 
 use crate::client::Client;
 use sinew_http::http::{Method, StatusCode};
@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// A server, and the requests that its handler got.
+/// A server, and the requests that reached its handler.
 pub(crate) struct Site {
     server: ServerHandle,
     calls: Arc<Calls>,
@@ -19,12 +19,12 @@ pub(crate) struct Site {
 type Calls = Mutex<HashMap<SocketAddr, Vec<String>>>;
 
 impl Site {
-    /// One with the handler [`echo`].
+    /// Starts a site with the handler [`echo`].
     pub(crate) fn echoing(limits: Limits, deferred: bool) -> Site {
         Site::start(limits, deferred, echo)
     }
 
-    /// One with another handler.
+    /// Starts a site with another handler.
     pub(crate) fn start<R: IntoResponse>(
         limits: Limits,
         deferred: bool,
@@ -52,7 +52,7 @@ impl Site {
         &self.server
     }
 
-    /// What the handler was asked for by a client, which does not ask for anything more.
+    /// The requests of a client that reached the handler. Call it after the client's last request.
     pub(crate) fn calls_of(&self, client: SocketAddr) -> Vec<String> {
         self.calls.lock().unwrap().remove(&client).unwrap_or_default()
     }
@@ -64,8 +64,8 @@ impl Drop for Site {
     }
 }
 
-/// Runs a test against a server of each kind, at the same time: one that has fibers for requests only, and
-/// one that has them for connections.
+/// Runs a test against servers of both kinds, at the same time: in one, waiting connections give up
+/// their stacks; in the other, they keep them.
 pub(crate) fn on_both<R: IntoResponse>(
     limits: Limits,
     handler: impl Fn(Request) -> R + Send + Sync + Copy + 'static,
@@ -80,9 +80,10 @@ pub(crate) fn on_both<R: IntoResponse>(
     });
 }
 
-/// Tells what was received: `GET /path?query [body]`, and the values of fields that are called `x`.
+/// Answers with the received request: `GET /path?query [body]`, and the values of fields named `x`.
 ///
-/// A path that begins with `/unread` leaves the body alone, and one with `/last` ends the connection.
+/// A path that begins with `/unread` leaves the body unread. A path that begins with `/last` ends
+/// the connection.
 pub(crate) fn echo(mut request: Request) -> io::Result<Response> {
     if request.method() == Method::CONNECT {
         return Ok(StatusCode::METHOD_NOT_ALLOWED.into_response());

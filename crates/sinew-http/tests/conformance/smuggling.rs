@@ -1,25 +1,25 @@
-//! Requests that somebody before the server would take for something else.
+//! Ambiguous requests, which a proxy in front of the server might understand differently.
 //!
-//! What is hidden in them asks for `/smuggled`, and must not get there.
+//! They hide a request for `/smuggled`, which must not reach the handler.
 
 use crate::table::{Case, check, last, refused, refused_within, served};
 use sinew_http::Limits;
 
-/// Fields that tell the length twice, with a body of which one of the two leaves a request over.
+/// Fields that tell the length twice. By one of the two lengths, the body contains a request.
 fn twice(claim: &str, status: u16, fields: &str) -> Case {
     let sent =
         format!("POST / HTTP/1.1|Host: a|{fields}||0||GET /smuggled HTTP/1.1|Host: a|X: y||");
     refused(claim, status, sent)
 }
 
-/// A chunked body of which some would see the end elsewhere.
+/// A chunked body whose end other parsers might see elsewhere.
 fn within(claim: &str, body: &str) -> Case {
     let sent = format!("POST / HTTP/1.1|Host: a|Transfer-Encoding: chunked||{body}");
     refused_within(claim, 400, sent)
 }
 
 #[test]
-fn what_is_ambiguous_is_refused() {
+fn ambiguous_requests_are_refused() {
     check(
         Limits::default(),
         &[
@@ -136,7 +136,7 @@ fn what_is_ambiguous_is_refused() {
 }
 
 #[test]
-fn what_is_not_ambiguous_hides_nothing() {
+fn unambiguous_requests_hide_nothing() {
     check(
         Limits::default(),
         &[

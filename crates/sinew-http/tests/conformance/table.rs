@@ -1,10 +1,10 @@
-//! Tables of what is sent and what has to come back.
+//! Tables of requests and expected answers.
 //!
-//! In what a row sends, `|` stands for CR and LF. After it, a request for `/probe` is sent, which asks for
-//! the connection to be closed: it is answered if and only if the connection was to stay open, so that a
-//! server that takes too many or too few bytes for a request is found out.
+//! In the bytes of a row, `|` stands for CR and LF. After each row, the client sends a request for
+//! `/probe` that asks to close the connection. The server answers it if and only if the connection
+//! was to stay open. So a server that takes too many or too few bytes for a request is found out.
 //!
-//! Each row is sent at once, byte by byte, and cut in places that chance chooses, to servers of both kinds.
+//! Each row is sent at once, byte by byte, and cut at random places, to servers of both kinds.
 
 use crate::client::{Answer, Client, Complaint, Text};
 use crate::site::Site;
@@ -14,32 +14,32 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// A claim about what a server does.
+/// A claim about the behaviour of a server.
 pub(crate) struct Case {
     claim: String,
     sent: Vec<u8>,
     expected: Vec<Expected>,
-    /// How many requests get to the handler.
+    /// How many requests reach the handler.
     calls: usize,
-    /// Whether another request is served after what was sent.
+    /// Whether another request is served afterwards.
     stays_open: bool,
 }
 
 struct Expected {
     status: u16,
-    /// Not looked at if it is none.
+    /// `None` matches any body.
     body: Option<String>,
     /// Whether it answers a `HEAD`.
     bare: bool,
 }
 
-/// What is sent after each case.
+/// The request that is sent after each case.
 const PROBE: &[u8] = b"GET /probe HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
 
-/// No request for anything that begins so is to reach a handler.
+/// No request for a target that begins like this may reach a handler.
 const NEVER: &str = "/smuggled";
 
-/// Requests that are served: so many, with these bodies. The connection stays open.
+/// Requests that are served with these bodies. The connection stays open.
 pub(crate) fn served(claim: &str, sent: impl Wire, bodies: &[&str]) -> Case {
     let expected = bodies.iter().map(|body| Expected {
         status: 200,
@@ -55,24 +55,26 @@ pub(crate) fn served(claim: &str, sent: impl Wire, bodies: &[&str]) -> Case {
     }
 }
 
-/// The same, after which the connection is closed.
+/// Requests that are served with these bodies, after which the connection is closed.
 pub(crate) fn last(claim: &str, sent: impl Wire, bodies: &[&str]) -> Case {
     Case { stays_open: false, ..served(claim, sent, bodies) }
 }
 
-/// A request that is answered with this status before it gets to the handler; then the connection is closed.
+/// A request that is answered with this status before it reaches the handler. Then the connection
+/// is closed.
 pub(crate) fn refused(claim: &str, status: u16, sent: impl Wire) -> Case {
     let expected = vec![Expected { status, body: None, bare: false }];
     Case { claim: claim.to_owned(), sent: sent.wire(), expected, calls: 0, stays_open: false }
 }
 
-/// The same, if it is found out by the handler while it reads the body.
+/// A request that is answered with this status because the handler fails to read its body. Then the
+/// connection is closed.
 pub(crate) fn refused_within(claim: &str, status: u16, sent: impl Wire) -> Case {
     Case { calls: 1, ..refused(claim, status, sent) }
 }
 
 impl Case {
-    /// Before the answers that were listed, there are others.
+    /// Adds answers before the listed ones.
     pub(crate) fn after(mut self, bodies: &[&str]) -> Case {
         let before = served("", "", bodies);
         self.calls += before.calls;
@@ -80,7 +82,7 @@ impl Case {
         self
     }
 
-    /// The first request is a `HEAD`.
+    /// Marks the first request as a `HEAD`.
     pub(crate) fn bare(mut self) -> Case {
         self.expected[0].bare = true;
         self.expected[0].body = Some(String::new());
@@ -88,7 +90,7 @@ impl Case {
     }
 }
 
-/// What a row sends.
+/// The bytes of a row.
 pub(crate) trait Wire {
     fn wire(self) -> Vec<u8>;
 }
@@ -112,17 +114,17 @@ impl<const N: usize> Wire for &[u8; N] {
     }
 }
 
-/// How what is sent is cut.
+/// How the bytes are cut.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Cut {
     Nowhere,
-    /// After each byte; of something long, after some.
+    /// After each byte, or into 512 pieces if there are many bytes.
     Everywhere,
-    /// In some places, chosen by this seed.
+    /// In random places, chosen by this seed.
     Somewhere(u64),
 }
 
-/// Sends each row in each way; names all those that are not true, each once.
+/// Sends each row in each way. Panics with all claims that are not true, each once.
 pub(crate) fn check(limits: Limits, cases: &[Case]) {
     let _watch = sinew_testkit::watch::a_minute();
     let mut seed = Seed::from_env();
@@ -144,7 +146,7 @@ pub(crate) fn check(limits: Limits, cases: &[Case]) {
     assert!(wrong.is_empty(), "{} of {} are not true:{told}", wrong.len(), cases.len());
 }
 
-/// The claims that are not true, and why.
+/// The claims that are not true, with reasons.
 fn run_all<'a>(site: &Site, runs: &[(&'a Case, Cut)]) -> Vec<(&'a str, Complaint)> {
     let (next, wrong) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
@@ -210,7 +212,7 @@ impl Expected {
     }
 }
 
-/// Sends bytes, cut as is said.
+/// Sends bytes in pieces.
 pub(crate) fn send(client: &mut Client, bytes: &[u8], cut: Cut) {
     let mut left = bytes;
     let mut seed = match cut {
@@ -218,7 +220,7 @@ pub(crate) fn send(client: &mut Client, bytes: &[u8], cut: Cut) {
         Cut::Everywhere => None,
         Cut::Somewhere(seed) => Some(Seed::new(seed)),
     };
-    // What is long is not sent byte by byte, which takes time and shows nothing new.
+    // Long messages are not sent byte by byte, which would take time and show nothing new.
     let least = 1 + bytes.len() / 512;
     while !left.is_empty() {
         let count = match &mut seed {
@@ -227,7 +229,8 @@ pub(crate) fn send(client: &mut Client, bytes: &[u8], cut: Cut) {
         };
         let (piece, rest) = left.split_at(count.min(left.len()));
         client.send(piece);
-        // It is likely that the server sees the piece alone then, and no harm if it does not.
+        // After this pause, the server most likely sees the piece alone. No harm is done if it does
+        // not.
         std::thread::sleep(Duration::from_micros(50));
         left = rest;
     }

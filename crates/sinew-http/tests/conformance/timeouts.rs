@@ -1,4 +1,4 @@
-//! How long a client may take.
+//! Timeouts of clients that are slow.
 
 use crate::client::Client;
 use crate::site::{Site, echo, on_both};
@@ -8,17 +8,17 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Long enough for what comes at once, on a machine that has other things to do.
+/// Long enough for bytes that are sent at once, on a busy machine.
 const SHORT: Duration = Duration::from_millis(200);
 /// Far longer than any test takes.
 const LONG: Duration = Duration::from_secs(50);
 
-/// No timeout passes, unless a test says so.
+/// Limits without short timeouts, which tests then set one by one.
 fn patient() -> Limits {
     Limits::default().head_timeout(LONG).body_timeout(LONG).idle_timeout(LONG).write_timeout(LONG)
 }
 
-/// Sends a piece again and again, faster than any timeout, until `test` has seen what it waits for.
+/// Sends a piece again and again, faster than any timeout, until `test` returns.
 fn while_trickling<R>(client: &mut Client, piece: &[u8], test: impl FnOnce(&mut Client) -> R) -> R {
     let done = AtomicBool::new(false);
     let mut stream = client.stream().try_clone().unwrap();
@@ -34,7 +34,7 @@ fn while_trickling<R>(client: &mut Client, piece: &[u8], test: impl FnOnce(&mut 
     })
 }
 
-/// Clients that have sent something, all of which then wait at the same time.
+/// Connects clients that each send something, so that all of them wait at the same time.
 fn all_sent<S: AsRef<[u8]>, const N: usize>(site: &Site, sent: [S; N]) -> [(Client, S); N] {
     sent.map(|sent| {
         let mut client = site.connect();
@@ -101,7 +101,7 @@ fn empty_lines_do_not_keep_a_connection() {
                 assert_eq!(client.answer().text(), "GET / []");
             }
             let begin = Instant::now();
-            // What it is told does not matter.
+            // The content of the answer does not matter.
             while_trickling(&mut client, b"\r\n", Client::rest);
             assert!(begin.elapsed() < 20 * SHORT, "it took {:?}", begin.elapsed());
         }
@@ -109,7 +109,7 @@ fn empty_lines_do_not_keep_a_connection() {
 }
 
 #[test]
-fn an_empty_line_after_a_request_is_no_late_one() {
+fn an_empty_line_after_a_request_is_not_a_late_request() {
     on_both(patient().head_timeout(SHORT).idle_timeout(3 * SHORT), echo, |site| {
         let mut client = site.connect();
         client.send("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\nhi\r\n");
@@ -168,7 +168,7 @@ fn a_body_that_does_not_come_is_answered_with_408() {
 }
 
 #[test]
-fn a_body_that_nobody_reads_is_not_waited_for_long() {
+fn an_unread_body_is_not_waited_for_long() {
     on_both(patient(), echo, |site| {
         for length in ["Content-Length: 60000", "Transfer-Encoding: chunked"] {
             let mut client = site.connect();
@@ -194,7 +194,7 @@ fn a_client_that_does_not_read_is_cut_off() {
     on_both(patient().write_timeout(SHORT), handler, |site| {
         let mut client = site.connect();
         client.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
-        // Something has come, and much more will.
+        // Some bytes have come, and many more will.
         client.bytes(1);
         wait_for_nobody(site);
     });

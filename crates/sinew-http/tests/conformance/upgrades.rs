@@ -1,4 +1,4 @@
-//! Connections that leave HTTP, and those that do not.
+//! Connections that leave HTTP, and connections that do not.
 
 use crate::client::Client;
 use crate::site::on_both;
@@ -6,7 +6,7 @@ use sinew_http::http::StatusCode;
 use sinew_http::{Limits, Request, Response, Upgraded};
 use std::io::{Read, Write};
 
-/// Says everything again in upper case, after a greeting.
+/// Sends everything back in upper case, after a greeting.
 fn shout(mut stream: Upgraded) {
     stream.write_all(b"LOUD: ").unwrap();
     let mut buffer = [0; 64];
@@ -16,7 +16,7 @@ fn shout(mut stream: Upgraded) {
     }
 }
 
-/// The answers to be had.
+/// The responses of the site.
 fn give(request: Request) -> Response {
     let upgrade = || Response::upgrade(shout);
     match request.path() {
@@ -101,7 +101,7 @@ fn bytes_after_the_request_belong_to_the_other_protocol() {
 }
 
 #[test]
-fn a_body_before_an_upgrade_is_none_of_the_other_protocol() {
+fn a_body_before_an_upgrade_does_not_reach_the_other_protocol() {
     on_both(Limits::default(), give, |site| {
         for path in ["/upgrade", "/body"] {
             for body in [
@@ -118,7 +118,7 @@ fn a_body_before_an_upgrade_is_none_of_the_other_protocol() {
 }
 
 #[test]
-fn who_does_not_ask_is_not_upgraded() {
+fn a_client_that_does_not_ask_is_not_upgraded() {
     on_site(|client| {
         for (path, fields, protocol) in [
             ("/named", "Host: a\r\n", "loud"),
@@ -134,7 +134,7 @@ fn who_does_not_ask_is_not_upgraded() {
             assert_eq!(answer.value("connection"), Some("upgrade"), "{fields:?}");
             assert_goes_on(client);
         }
-        // Nobody says to what.
+        // Neither side names a protocol.
         for fields in ["Host: a\r\n", "Host: a\r\nConnection: upgrade\r\n"] {
             client.send(format!("GET /upgrade HTTP/1.1\r\n{fields}\r\n"));
             let answer = client.answer();
@@ -148,7 +148,7 @@ fn who_does_not_ask_is_not_upgraded() {
 }
 
 #[test]
-fn who_asks_in_vain_is_answered() {
+fn a_client_that_asks_in_vain_is_answered() {
     on_site(|client| {
         client.send(format!("GET /plain HTTP/1.1\r\n{ASKING}\r\n"));
         let answer = client.answer();
@@ -200,10 +200,10 @@ fn connect_that_is_refused_makes_no_tunnel() {
 }
 
 #[test]
-fn connect_that_nobody_makes_a_tunnel_of_is_followed_by_nothing() {
+fn connect_without_a_tunnel_ends_the_connection() {
     on_both(Limits::default(), give, |site| {
         let mut client = site.connect();
-        // For the client, a tunnel begins after a 200: what it sends then is no request.
+        // For the client, a tunnel begins after a 200: its next bytes are not a request.
         client.send(
             "CONNECT plain:80 HTTP/1.1\r\nHost: a\r\n\r\nGET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n",
         );

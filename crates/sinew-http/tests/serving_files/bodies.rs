@@ -1,4 +1,4 @@
-//! What is sent of a file, and with what.
+//! The bodies and header fields of files.
 
 use crate::site::Site;
 use sinew_testkit::watch::a_minute;
@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::io::{Read, Write};
 
 #[test]
-fn a_file_is_sent_with_what_is_known_of_it() {
+fn a_file_is_sent_with_its_metadata() {
     let _watchdog = a_minute();
     let site = Site::new();
     site.write("hello.txt", "hello\n");
@@ -68,7 +68,7 @@ fn an_empty_file_has_an_empty_body() {
 fn a_large_file_arrives_as_it_is() {
     let _watchdog = a_minute();
     let site = Site::new();
-    // Each place in it looks different, and its length is that of no buffer.
+    // Every place in the file looks different, and its length is no multiple of a buffer's.
     let mut state = 1_u64;
     let content: Vec<u8> = std::iter::repeat_with(|| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -97,10 +97,10 @@ fn a_large_file_arrives_as_it_is() {
     });
 }
 
-/// More than what fits between the two ends of a connection.
+/// More bytes than fit between the two ends of a connection.
 const MORE_THAN_IS_SENT_AHEAD: u64 = 64 << 20;
 
-/// Asks for a file that is as large, and stops in the middle.
+/// Requests a file of that size, and stops in the middle of the response.
 fn begin(site: &Site) -> (std::net::TcpStream, File) {
     let file = File::create(site.inside("changing")).unwrap();
     file.set_len(MORE_THAN_IS_SENT_AHEAD).unwrap();
@@ -111,7 +111,7 @@ fn begin(site: &Site) -> (std::net::TcpStream, File) {
     (stream, file)
 }
 
-/// How many bytes come until the connection ends, with the head.
+/// The number of bytes until the connection ends, including the head.
 fn drain(mut stream: std::net::TcpStream) -> u64 {
     std::io::copy(&mut stream, &mut std::io::sink()).unwrap()
 }
@@ -129,7 +129,7 @@ fn a_file_that_shrinks_while_it_is_sent_ends_the_connection() {
 }
 
 #[test]
-fn of_a_file_that_grows_while_it_is_sent_comes_what_was_promised() {
+fn a_file_that_grows_while_it_is_sent_keeps_its_announced_length() {
     let _watchdog = a_minute();
     let site = Site::new();
     let (mut stream, mut file) = begin(&site);

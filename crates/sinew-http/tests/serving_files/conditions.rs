@@ -1,4 +1,4 @@
-//! Requests that are only for a certain state of a file.
+//! Conditional requests.
 
 use crate::site::Site;
 use sinew_testkit::watch::a_minute;
@@ -8,7 +8,7 @@ const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
 const BEFORE: &str = "Sun, 06 Nov 1994 08:49:36 GMT";
 const AFTER: &str = "Sunday, 06-Nov-94 08:49:38 GMT";
 
-/// A site with a page, and the tag of that.
+/// A site with a page, and the page's tag.
 fn with_page() -> (Site, String) {
     let site = Site::new();
     site.write("page.html", "page");
@@ -17,7 +17,7 @@ fn with_page() -> (Site, String) {
 }
 
 #[test]
-fn what_a_client_has_is_not_sent_again() {
+fn a_file_that_the_client_has_is_not_sent_again() {
     let _watchdog = a_minute();
     let (site, etag) = with_page();
     for (name, value) in [
@@ -39,7 +39,7 @@ fn what_a_client_has_is_not_sent_again() {
 }
 
 #[test]
-fn what_a_client_does_not_have_is_sent() {
+fn a_file_that_the_client_does_not_have_is_sent() {
     let _watchdog = a_minute();
     let (site, _) = with_page();
     for (name, value) in [
@@ -93,7 +93,7 @@ fn a_date_that_comes_more_than_once_is_ignored() {
         let reply = site.ask("GET /files/page.html", &[(name, &*joined)]);
         assert_eq!((reply.status, reply.text()), (200, "page"), "{name}: {joined}");
     }
-    // Which of the two states the client has a part of is not known: it gets the whole.
+    // The server cannot tell which state the client has a part of, so it sends the whole file.
     let ranges = [("range", "bytes=1-2"), ("if-range", DATE), ("if-range", DATE)];
     assert_eq!(site.ask("GET /files/page.html", &ranges[..2]).status, 206);
     assert_eq!(site.ask("GET /files/page.html", &ranges).status, 200);
@@ -119,7 +119,7 @@ fn a_change_changes_the_tag() {
     fs::write(site.inside("page.html"), "egap").unwrap();
     let reply = site.get_with("/files/page.html", "if-none-match", &etag);
     assert_eq!((reply.status, reply.text()), (200, "egap"));
-    // It might change again before the clock of the file system ticks.
+    // The file might change again before the file system's clock ticks.
     let fresh = reply.field("etag").unwrap();
     assert!(fresh.starts_with("W/\""), "{fresh}");
     assert_eq!(site.get_with("/files/page.html", "if-none-match", fresh).status, 304);

@@ -50,7 +50,7 @@ fn a_directory_is_asked_for_with_a_slash() {
         let head = site.ask(&format!("HEAD {path}"), &[]);
         assert_eq!((head.status, head.field("location")), (301, Some(location)), "{path}");
     }
-    // An encoded slash is none for the client, nor for who guards a path.
+    // Neither the client nor a route that guards a path takes an encoded slash for a slash.
     for path in ["/files/inner%2Fdeep", "/files/inner%2fdeep/", "/files/inner/deep%2F"] {
         assert_eq!(site.get(path).status, 404, "{path}");
     }
@@ -89,7 +89,7 @@ fn a_file_has_no_slash_at_its_end() {
 }
 
 #[test]
-fn a_list_has_what_can_be_asked_for() {
+fn a_list_has_the_files_that_can_be_requested() {
     let _watchdog = a_minute();
     let site = Site::listing();
     site.write("inner/page.txt", "page");
@@ -107,7 +107,7 @@ fn a_list_has_what_can_be_asked_for() {
     assert_eq!(references(inner.text()), ["../", "./page.txt"]);
     let head = site.ask("HEAD /files/", &[]);
     assert_eq!(head.field("content-length"), reply.field("content-length"));
-    // What is not listed is served.
+    // A file that is not listed is served all the same.
     assert_eq!(site.get("/files/.hidden").text(), "hidden");
 }
 
@@ -128,7 +128,7 @@ fn a_list_escapes_names() {
     }
 }
 
-/// Where the links of a page lead.
+/// The targets of a page's links.
 pub(crate) fn references(page: &str) -> Vec<&str> {
     page.split("href=\"").skip(1).filter_map(|rest| rest.split('"').next()).collect()
 }
@@ -150,7 +150,7 @@ fn a_parameter_of_any_name_has_the_path() {
 }
 
 #[test]
-fn what_is_no_directory_is_named_in_the_error() {
+fn the_error_names_a_root_that_is_no_directory() {
     let _watchdog = a_minute();
     let site = Site::new();
     let file = site.write("page.txt", "page");

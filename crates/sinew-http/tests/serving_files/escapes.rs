@@ -1,4 +1,4 @@
-//! Nothing but regular files beneath the root is served.
+//! The server sends nothing but regular files beneath the root.
 
 use crate::site::Site;
 use sinew_testkit::watch::a_minute;
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 const SECRET: &str = "nobody is to see this";
 
-/// A site with a secret beside its root, and links to it.
+/// A site with secret files beside its root.
 fn guarded(site: Site) -> Site {
     fs::write(site.outside("secret"), SECRET).unwrap();
     fs::create_dir(site.outside("private")).unwrap();
@@ -70,7 +70,7 @@ fn no_path_leads_out_of_the_root() {
     ] {
         for (site, prefix) in [(&routed, "/files/"), (&whole, "/")] {
             let reply = site.get(&format!("{prefix}{path}"));
-            // What is not UTF-8 is refused by the router.
+            // The router refuses a path that is not UTF-8.
             assert!(matches!(reply.status, 404 | 400), "{prefix}{path}: {reply:?}");
             assert!(!reply.text().contains(SECRET), "{prefix}{path}");
         }
@@ -124,7 +124,7 @@ fn links_that_lead_out_are_not_found() {
         let reply = site.get(&format!("/files/{path}"));
         assert_eq!(reply.status, 404, "{path}: {reply:?}");
     }
-    // An index that leads out is none: the directory is listed.
+    // An index that leads out does not count: the directory is listed.
     let listed = site.get("/files/inner/");
     assert_eq!(listed.status, 200);
     assert!(listed.text().contains("page.txt") && !listed.text().contains(SECRET));
@@ -155,7 +155,7 @@ fn links_that_stay_within_are_followed() {
 }
 
 #[test]
-fn what_is_no_regular_file_is_not_found_and_not_waited_for() {
+fn special_files_are_not_found_without_waiting() {
     let _watchdog = a_minute();
     let site = Site::new();
     let made = Command::new("mkfifo").arg(site.inside("fifo")).status().unwrap();
@@ -170,7 +170,7 @@ fn what_is_no_regular_file_is_not_found_and_not_waited_for() {
 }
 
 #[test]
-fn what_may_not_be_read_is_forbidden() {
+fn an_unreadable_file_is_forbidden() {
     let _watchdog = a_minute();
     let site = Site::new();
     let forbid = |name: &str| {
@@ -182,12 +182,12 @@ fn what_may_not_be_read_is_forbidden() {
     forbid("locked.txt");
     forbid("locked");
     if fs::read(site.inside("locked.txt")).is_ok() {
-        // For whom everything may be read, nobody else is here to be asked.
-        return ask_again_as_nobody("escapes::what_may_not_be_read_is_forbidden");
+        // The superuser may read everything, so an unprivileged process has to run the test.
+        return ask_again_as_nobody("escapes::an_unreadable_file_is_forbidden");
     }
     let status = |path: &str| site.get(path).status;
     assert_eq!(status("/files/locked.txt"), 403);
-    // What is in a directory that may not be searched is told by some kernels only.
+    // Only some kernels reveal that a directory may not be searched.
     assert!(matches!(status("/files/locked/page.txt"), 403 | 404));
     assert_eq!(status("/files/nothing"), 404);
     let reopened = fs::Permissions::from_mode(0o700);
@@ -204,7 +204,7 @@ fn ask_again_as_nobody(test: &str) {
             let text = String::from_utf8_lossy(&output.stdout);
             assert!(output.status.success() && text.contains("1 passed"), "{output:?}");
         }
-        // Nobody may not run what only its owner can reach, and is not known everywhere.
+        // Fails if the unprivileged user cannot reach the binary, or does not exist.
         Err(error) => {
             #[allow(clippy::print_stderr, reason = "the test has shown nothing")]
             {
@@ -214,7 +214,7 @@ fn ask_again_as_nobody(test: &str) {
     }
 }
 
-/// Sets it also if a test fails, so that whoever looks at it ends.
+/// Sets the flag also if the test fails, so that the swapping thread ends.
 struct SetAtEnd<'a>(&'a AtomicBool);
 
 impl Drop for SetAtEnd<'_> {
@@ -224,7 +224,7 @@ impl Drop for SetAtEnd<'_> {
 }
 
 #[test]
-fn what_becomes_a_link_while_it_is_asked_for_does_not_lead_out() {
+fn a_file_that_becomes_a_link_meanwhile_does_not_lead_out() {
     let _watchdog = a_minute();
     let site = guarded(Site::new());
     let (page, link, aside) =

@@ -1,4 +1,4 @@
-//! A directory is served: what is in it, as it is asked for, and nothing else.
+//! Serving a directory: files come as requested, and nothing outside of the directory is served.
 
 mod bodies;
 mod conditions;

@@ -1,4 +1,4 @@
-//! Parts of files.
+//! Ranges of files.
 
 use crate::site::{Reply, Site};
 use sinew_testkit::watch::a_minute;
@@ -41,7 +41,7 @@ fn a_range_is_sent_alone() {
 }
 
 #[test]
-fn what_the_file_does_not_have_is_unsatisfiable() {
+fn a_range_beyond_the_end_is_unsatisfiable() {
     let _watchdog = a_minute();
     let site = with_digits();
     for range in ["bytes=10-", "bytes=10-12", "bytes=-0", "bytes=99999999999999999999999-"] {
@@ -52,7 +52,7 @@ fn what_the_file_does_not_have_is_unsatisfiable() {
 }
 
 #[test]
-fn what_is_no_range_is_ignored() {
+fn a_malformed_range_is_ignored() {
     let _watchdog = a_minute();
     let site = with_digits();
     for range in ["bytes=5-2", "bytes=a-b", "bytes=-", "bytes=", "bytes", "lines=1-2", "0-1"] {
@@ -111,7 +111,7 @@ fn a_range_of_another_state_gets_the_whole() {
         let text = if status == 206 { "234" } else { DIGITS };
         assert_eq!((reply.status, reply.text()), (status, text), "{if_range}");
     }
-    // A range that cannot be satisfied is none either, then.
+    // A range that cannot be satisfied is ignored, too.
     let fields = [("range", "bytes=20-"), ("if-range", "\"other\"")];
     assert_eq!(site.ask("GET /files/digits.txt", &fields).status, 200);
 }

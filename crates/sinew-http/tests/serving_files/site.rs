@@ -1,4 +1,4 @@
-//! A server with a directory of its own, and a client that sends what it is told.
+//! A server with a directory of its own, and a client that sends exactly the given requests.
 
 use sinew_http::{Files, Handler, Router, Server, ServerHandle};
 use std::fs::{self, File};
@@ -8,29 +8,30 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-/// A directory with `root` in it, which is served at `/files/`; both end with it.
+/// A directory with `root` in it, which is served at `/files/`. Dropping the site ends the server
+/// and removes the directory.
 pub(crate) struct Site {
     scratch: PathBuf,
     server: ServerHandle,
 }
 
 impl Site {
-    /// One that lists no directories.
+    /// A site that lists no directories.
     pub(crate) fn new() -> Site {
         Site::made(at_files)
     }
 
-    /// One that lists directories.
+    /// A site that lists directories.
     pub(crate) fn listing() -> Site {
         Site::made(|files| at_files(files.listing(true)))
     }
 
-    /// One that answers with what `make` makes of the files.
+    /// A site with the handler that `make` makes of the files.
     pub(crate) fn made<H: Handler>(make: impl FnOnce(Files) -> H) -> Site {
         Site::at(|root| make(Files::new(root).unwrap()))
     }
 
-    /// One that answers with what `make` makes of the path of the root.
+    /// A site with the handler that `make` makes of the root's path.
     pub(crate) fn at<H: Handler>(make: impl FnOnce(&Path) -> H) -> Site {
         let scratch = scratch();
         let root = scratch.join("root");
@@ -39,7 +40,7 @@ impl Site {
         Site { scratch, server }
     }
 
-    /// Beside the root: nothing there is to be served.
+    /// A path beside the root. Nothing there may be served.
     pub(crate) fn outside(&self, name: &str) -> PathBuf {
         self.scratch.join(name)
     }
@@ -48,7 +49,7 @@ impl Site {
         self.scratch.join("root").join(name)
     }
 
-    /// Writes a file that was changed long ago, so that its tag is strong.
+    /// Writes a file with an old time of change, so that its tag is strong.
     pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
         let path = self.inside(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -74,7 +75,7 @@ impl Site {
         stream
     }
 
-    /// Asks for something, and reads the answer to its end.
+    /// Sends a request, and reads the answer to its end.
     pub(crate) fn ask(&self, line: &str, fields: &[(&str, &str)]) -> Reply {
         let mut bytes = Vec::new();
         self.send(line, fields).read_to_end(&mut bytes).unwrap();
@@ -88,7 +89,7 @@ impl Site {
         reply
     }
 
-    /// Gets a path as it is.
+    /// Requests a path exactly as it is given.
     pub(crate) fn get(&self, path: &str) -> Reply {
         self.ask(&format!("GET {path}"), &[])
     }
@@ -105,7 +106,7 @@ impl Drop for Site {
     }
 }
 
-/// A directory that nobody else has.
+/// Makes a new directory for one test.
 fn scratch() -> PathBuf {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -145,7 +146,7 @@ impl Reply {
         Some(Reply { status, fields, body: bytes[at + 4..].to_vec() })
     }
 
-    /// The value of a field; panics if there are several.
+    /// The value of a field. Panics if there are several.
     pub(crate) fn field(&self, name: &str) -> Option<&str> {
         let mut found = self.fields.iter().filter(|(known, _)| known == name);
         let value = found.next().map(|(_, value)| &**value);
@@ -158,7 +159,7 @@ impl Reply {
     }
 }
 
-/// Each byte encoded that is not a letter or a digit.
+/// Percent-encodes each byte that is not a letter or a digit.
 pub(crate) fn encoded(name: &[u8]) -> String {
     let mut encoded = String::new();
     for &byte in name {
