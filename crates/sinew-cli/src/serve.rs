@@ -73,7 +73,7 @@ fn address(text: &str) -> Result<String, String> {
     }
 }
 
-/// If the shutdown takes longer than this, the server says what it waits for.
+/// If the shutdown takes longer than this, the server reports the open connections.
 const NOTICEABLE: Duration = Duration::from_millis(100);
 
 /// Serves until a signal asks it to end.

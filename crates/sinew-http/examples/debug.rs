@@ -1,4 +1,4 @@
-//! A server whose fibers are worth a look: `cargo run -p sinew-http --example debug`, then
+//! A server with many kinds of waiting fibers: `cargo run -p sinew-http --example debug`, then
 //! <http://127.0.0.1:8081/debug/fibers>, or `sinew top`.
 //!
 //! Some hundred fibers sleep, wait for locks, channels and each other, and do a little work in

@@ -179,7 +179,7 @@ impl Router {
         self
     }
 
-    /// Answers requests whose path matches no route, instead of 404.
+    /// Answers requests that match no path, instead of 404.
     ///
     /// # Examples
     /// ```

@@ -387,7 +387,7 @@ fn an_admin_listener_has_the_routes_and_the_server_has_not() {
     }
 }
 
-/// The admin listener can show what the last requests wait for.
+/// So the admin listener can show the last requests.
 #[test]
 fn an_admin_listener_answers_until_the_last_request_is_done() {
     let _watchdog = a_minute();

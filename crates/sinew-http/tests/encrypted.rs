@@ -257,7 +257,7 @@ fn the_protocol_is_negotiated() {
     stream.read_to_string(&mut answer).unwrap();
     assert!(answer.ends_with("secure"), "{answer}");
     assert_eq!(stream.conn.alpn_protocol(), Some(&b"http/1.1"[..]));
-    // A client whose protocols the server does not know gets an error.
+    // A client that offers only unknown protocols gets an error.
     let mut stream = connect(&server, &trusting(&certificate, &["h2"]));
     assert!(stream.write_all(b"PRI * HTTP/2.0\r\n\r\n").and_then(|()| stream.flush()).is_err());
     server.shutdown(LONG).unwrap();

@@ -13,7 +13,8 @@ mod client;
 
 const LONG: Duration = Duration::from_secs(20);
 
-/// A body whose rest was skipped, to keep the connection, does not report its end.
+/// The server skips the rest of a body to keep the connection. The kept body must not report its
+/// end.
 #[test]
 fn a_body_of_which_the_rest_was_skipped_does_not_look_whole() {
     let _watch = watch::a_minute();

@@ -3,7 +3,7 @@
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, ExitStatus};
 
-/// Names the test whose body the child process runs.
+/// The variable with the name of the test that the child process runs.
 const VARIABLE: &str = "SINEW_TEST_CHILD";
 
 /// The command that starts test binaries of another architecture: an emulator and its arguments,

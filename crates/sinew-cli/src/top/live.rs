@@ -57,7 +57,7 @@ struct Backtrace {
     scrolled: usize,
 }
 
-/// What a key requires besides a change of the view.
+/// The consequence of a key, besides a change of the view.
 enum Step {
     Stay,
     Quit,

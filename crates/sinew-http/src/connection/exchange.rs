@@ -165,7 +165,7 @@ impl Session<'_> {
             return Ok((Body::whole(bytes), None));
         }
         // Flush first. The reader of the body may wait for the client, while the client waits for
-        // earlier responses. `100 Continue` does not go through the writer.
+        // earlier responses, or for `100 Continue`, which bypasses the writer.
         self.kit.writer.flush(self.transport)?;
         let incoming =
             Incoming::new((reader, self.transport), framing, head.expects_continue, limits);
@@ -254,7 +254,7 @@ fn closes(response: &Response) -> bool {
 }
 
 /// Completes a 101: names the protocol. Replaces it by 426 if the client has not asked for an
-/// upgrade.
+/// upgrade, or if the handler has not given a closure for it.
 fn fit_upgrade(response: &mut Response, head: &Head) {
     if response.status != StatusCode::SWITCHING_PROTOCOLS {
         return;

@@ -47,7 +47,7 @@ impl Kit {
     }
 
     pub(super) fn give_back(mut self: Box<Kit>) {
-        // A kit whose reader was kept by a body, or whose buffers have grown, is dropped.
+        // Drop the kit if a body has kept its reader, or if its buffers have grown.
         let Some(reader) = &mut self.reader else { return };
         if !(reader.renew() && self.writer.renew()) {
             return;

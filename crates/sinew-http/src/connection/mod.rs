@@ -1,6 +1,7 @@
 //! A connection's life: accepted, served in turns, closed.
 //!
-//! README.md of this folder has the protocol: who owns what, and who may close.
+//! README.md of this folder has the protocol: the owner of a connection, and the parties that may
+//! close it.
 //!
 //! Next: `session`, one turn of the serving fiber.
 

@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 impl Session<'_> {
-    /// Sends a body. Adds the bytes that were sent to `count`.
+    /// Sends a body. Counts the bytes that were sent in `count`.
     pub(super) fn send(
         &mut self,
         body: Outgoing,
@@ -35,7 +35,7 @@ impl Session<'_> {
             Err(payload) => {
                 out.break_off();
                 self.survive(payload, "a body");
-                // The gathered bytes were sent, but the body is not whole.
+                // Fail although the gathered bytes were written: the body is not whole.
                 Err(io::Error::other("the body of a response panicked"))
             }
         }

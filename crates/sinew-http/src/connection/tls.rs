@@ -25,8 +25,8 @@ const RECORD: usize = 16 * 1024;
 pub(crate) struct TlsTransport {
     connection: Arc<Connection>,
     session: Mutex<Session>,
-    /// Locked while sending; a buffer for encrypted bytes. It is empty between sends, except for
-    /// stale bytes.
+    /// Locked while sending. The buffer for encrypted bytes; between sends it has nothing that is
+    /// still to be sent.
     sending: sinew::sync::Mutex<Vec<u8>>,
     /// Whether the handshake is complete.
     ready: AtomicBool,

@@ -15,7 +15,7 @@ use std::net::{IpAddr, SocketAddr};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Access {
-    /// Programs on the same machine, whose address is a loopback address.
+    /// Programs on this machine: the address of the client is a loopback address.
     ///
     /// A browser on this machine is such a program. A foreign page could make it send requests, by
     /// giving the page's own name the address of this machine (DNS rebinding). So the request must

@@ -39,7 +39,7 @@ pub(super) enum Verdict {
 const TICK: u64 = 2;
 
 impl Validators {
-    /// Makes the validators of a file whose metadata was just read.
+    /// Makes the validators of a file from its metadata, read just now.
     pub(super) fn of(about: &Metadata, now: SystemTime) -> Validators {
         Validators::made_of((about.mtime(), about.mtime_nsec()), about.len(), now)
     }

@@ -193,7 +193,7 @@ impl Progress {
     }
 }
 
-/// What is left of a body after the response.
+/// The reader, returned after the response.
 pub(crate) enum Returned {
     /// The reader, at the end of the body.
     AtEnd(Reader),
@@ -240,9 +240,9 @@ impl Incoming {
     /// If the body still exists elsewhere, it may yet be read, so the client gets `100 Continue`
     /// here.
     ///
-    /// Returns false if the body is gone, and its end is known to be out of reach. The end is out
-    /// of reach if it is more than `skip` bytes away, if it is behind something malformed, or if
-    /// the client waits for `100 Continue`.
+    /// Returns false if the handler has dropped the body, and its end is known to be out of reach.
+    /// The end is out of reach if it is more than `skip` bytes away, if it is behind something
+    /// malformed, or if the client waits for `100 Continue`.
     pub(crate) fn settle(self: &Arc<Incoming>, skip: usize) -> io::Result<bool> {
         if Arc::strong_count(self) > 1 {
             self.invite()?;

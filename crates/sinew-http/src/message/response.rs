@@ -128,7 +128,7 @@ impl Response {
         Response::typed(body, JSON)
     }
 
-    /// Makes a response whose body is read while it is sent: a file, a connection to another
+    /// Makes a response with a body that is read while it is sent: a file, a connection to another
     /// server, the body of the request. It is sent in chunks unless `length` is given. If the
     /// reader fails, or has fewer bytes than `length`, the connection is closed, so that the client
     /// notices.
@@ -147,8 +147,8 @@ impl Response {
         Response::of(Outgoing::Reader(Box::new(reader), length))
     }
 
-    /// Makes a response whose body `write` writes piece by piece. It may wait in between. Written
-    /// bytes are gathered; [`flush`](io::Write::flush) sends them at once.
+    /// Makes a response with a body that `write` writes piece by piece. It may wait in between.
+    /// Written bytes are gathered; [`flush`](io::Write::flush) sends them at once.
     ///
     /// `write` runs on the handler's fiber, after the handler has returned. It is not called for a
     /// `HEAD` request. If it fails or panics, the connection is closed, so that the client notices

@@ -1,4 +1,4 @@
-//! Decodes chunked bodies, whose length is told piece by piece.
+//! Decodes chunked bodies: each chunk tells its own length.
 //!
 //! The decoder looks at the received bytes, and says how many of them are framing, and how many
 //! after those are data. It keeps no bytes.
@@ -52,7 +52,7 @@ impl Chunked {
         Chunked { state: State::Size, extra: 0 }
     }
 
-    /// Says what the next bytes are, and advances over framing.
+    /// Classifies the next bytes, and advances over framing.
     pub(crate) fn step(&mut self, bytes: &[u8]) -> Result<Step, Refusal> {
         match self.state {
             State::Ended => Ok(Step::End),

@@ -18,7 +18,7 @@ pub struct ServerMetrics {
     pub connections: u64,
     /// Connections that were accepted since the server started.
     pub connections_total: u64,
-    /// Requests whose head was understood, since the server started.
+    /// Requests with a well-formed head, since the server started.
     pub requests_total: u64,
     /// Responses since the server started, by the first digit of their status: index 0 counts 1xx,
     /// index 4 counts 5xx. The only counted 1xx is a switch to another protocol. A malformed

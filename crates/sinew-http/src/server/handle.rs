@@ -265,7 +265,7 @@ impl ServerHandle {
             ended = shared.room.acquire_for(others, patience - first).is_some();
         }
         let ended = if ended { Ok(()) } else { self.end_by_force(others) };
-        // The admin server ends last, so that it can show what the requests wait for.
+        // The admin server ends last, so that it can show the remaining requests.
         if let Some(side) = &self.side {
             let _ = side.shutdown(NOTICING);
         }

@@ -203,7 +203,7 @@ impl Limits {
         self.connections.unwrap_or_else(descriptors)
     }
 
-    /// How many descriptors are reserved for files; `None` if files share those of the connections.
+    /// How many descriptors are reserved for files; `None` if files and connections share all.
     pub(super) fn descriptors_besides(&self) -> Option<usize> {
         let all = descriptors();
         // A connection limit close to the descriptor limit still leaves some for files.

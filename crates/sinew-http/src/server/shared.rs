@@ -205,7 +205,7 @@ pub(crate) struct Clock {
 }
 
 impl Clock {
-    /// Makes a clock whose period suits timeouts of this length.
+    /// Makes a clock with a period that suits timeouts of this length.
     pub(crate) fn for_timeouts(shortest: Duration) -> Clock {
         let period = (shortest / 4).clamp(Duration::from_millis(10), Duration::from_secs(1));
         let (elapsed, second) = (AtomicU64::new(0), AtomicU64::new(date::now()));

@@ -1,4 +1,4 @@
-//! A client that sends raw bytes, and checks strictly what it receives.
+//! A client that sends raw bytes, and checks responses strictly.
 
 use std::fmt;
 use std::io::{self, Read, Write};

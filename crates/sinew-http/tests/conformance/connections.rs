@@ -6,7 +6,7 @@ use sinew::sync::Event;
 use sinew_http::{Limits, Request, Response};
 use std::sync::Arc;
 
-/// A request whose answer closes the connection. The request after it is never served.
+/// A request that closes the connection. The request after it is never served.
 fn closes(claim: &str, connection: &str) -> Case {
     let sent = format!("GET / HTTP/1.1|Host: a|{connection}||GET /smuggled HTTP/1.1|Host: a||");
     last(claim, sent, &["GET / []"])

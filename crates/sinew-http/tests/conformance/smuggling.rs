@@ -12,7 +12,7 @@ fn twice(claim: &str, status: u16, fields: &str) -> Case {
     refused(claim, status, sent)
 }
 
-/// A chunked body whose end other parsers might see elsewhere.
+/// A chunked body that other parsers might end elsewhere.
 fn within(claim: &str, body: &str) -> Case {
     let sent = format!("POST / HTTP/1.1|Host: a|Transfer-Encoding: chunked||{body}");
     refused_within(claim, 400, sent)

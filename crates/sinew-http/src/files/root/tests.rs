@@ -89,7 +89,7 @@ fn links_are_followed_within_the_root_only() {
     symlink("/proc/self/root", root.join("magic")).unwrap();
     symlink("loop", root.join("loop")).unwrap();
     symlink("nothing", root.join("dangling")).unwrap();
-    // A sibling whose name begins with the root's name.
+    // The name of this sibling begins with the root's name.
     fs::write(scratch.0.join("root-too"), "secret").unwrap();
     symlink("../root-too", root.join("sibling")).unwrap();
     for opened in scratch.roots() {

@@ -6,7 +6,7 @@ use rustix::io::{Errno, Result};
 use std::os::fd::OwnedFd;
 use std::path::{Component, Path};
 
-/// Opens `path` beneath `root`, whose own path is `root_path`. Blocks.
+/// Opens `path` beneath `root`. The path of `root` itself is `root_path`. Blocks.
 ///
 /// It resolves symbolic links first. The resolved path has no links; if one appears there
 /// meanwhile, it is not followed, so a concurrent change cannot lead out of the root.
