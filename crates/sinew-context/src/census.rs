@@ -1,27 +1,29 @@
-//! How many first-class fibers each thread has started that have not ended.
+//! The number of first-class fibers that each thread has started and that have not ended.
 //!
-//! A suspended fiber may have lent a thread-local of its thread to code that runs elsewhere: its frames are inside
-//! `LocalKey::with`, and a thread of a `std::thread::scope` reads the value. A fiber that was forgotten stays
-//! suspended for good, so a thread that has one must not destroy its thread-locals. A runtime asks [`live_fibers`]
-//! before it lets a thread of its own end.
+//! A suspended fiber may have lent a thread-local of its thread to code that runs elsewhere: its
+//! frames are inside `LocalKey::with`, and a thread of a `std::thread::scope` reads the value. A
+//! forgotten fiber stays suspended for good, so a thread that has one must not destroy its
+//! thread-locals. A runtime calls [`live_fibers`] before it lets one of its threads end.
 //!
-//! The count says how many fibers there are, never which one runs. It is a plain word of the thread, since almost
-//! every fiber ends on the thread that started it. A runtime that moves its fibers between threads may take a
-//! suspended first-class fiber along. Such a fiber is still counted on the thread that started it: when it ends
-//! elsewhere, the table [`ENDED_ELSEWHERE`] is told, and the counting thread subtracts it the next time it looks.
+//! The count says how many fibers there are, never which one runs. It is a plain word of the
+//! thread, since almost every fiber ends on the thread that started it. A runtime that moves its
+//! fibers between threads may move a suspended first-class fiber along. Such a fiber is still
+//! counted on the thread that started it. When the fiber ends elsewhere, it is entered in the table
+//! [`ENDED_ELSEWHERE`], and the counting thread subtracts it the next time it looks.
 
 use crate::arch;
 use crate::primitive::StaticMutex;
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
 
-// SAFETY: a name of this crate, and of this version of it.
+// SAFETY: the symbol names this crate and its version, so no other code uses it.
 crate::thread_word!(unsafe started, concat!("sinew_context_started_", env!("CARGO_PKG_VERSION")));
 
-/// Fibers that ended on another thread than the one that counts them, by the counting thread's pointer.
+/// Fibers that ended on another thread than the one that counts them, keyed by the pointer of the
+/// counting thread.
 ///
-/// Only threads of a runtime can be in it, because only a runtime moves fibers. A thread of a runtime looks before it
-/// ends and takes its entry out, so a later thread with the same pointer finds none.
+/// Only threads of a runtime have entries, because only a runtime moves fibers. Such a thread looks
+/// before it ends and removes its entry, so a later thread with the same pointer finds none.
 static ENDED_ELSEWHERE: StaticMutex<BTreeMap<usize, usize>> = StaticMutex::new(BTreeMap::new());
 
 /// The thread that counts a started fiber. Kept in the fiber's first frame.
@@ -37,7 +39,7 @@ impl CountedBy {
         CountedBy(arch::thread_pointer())
     }
 
-    /// Takes a fiber that ends out of the count.
+    /// Subtracts a fiber that ends from the count.
     #[inline]
     pub(crate) fn ended(self) {
         if self.0 == arch::thread_pointer() {
@@ -55,7 +57,7 @@ impl CountedBy {
 }
 
 fn with_elsewhere<R>(f: impl FnOnce(&mut BTreeMap<usize, usize>) -> R) -> R {
-    // The table is valid after each step, so a panic that passed while it was locked does no harm.
+    // The table is valid after each step, so a panic while it was locked does no harm.
     f(&mut ENDED_ELSEWHERE.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
@@ -69,11 +71,12 @@ fn set(count: usize) {
     started::set(core::ptr::without_provenance(count));
 }
 
-/// How many first-class fibers have started on this thread and have not ended: suspended ones, forgotten ones, and
-/// those that run or wait for one that runs.
+/// Returns how many first-class fibers have started on this thread and have not ended: suspended
+/// fibers, forgotten fibers, the running fiber, and fibers that wait for the running one.
 ///
-/// A thread should end its fibers before it returns. While one is suspended inside `LocalKey::with`, the destructors of
-/// the thread's locals would destroy a value that is still borrowed; `docs/soundness.md` states the condition.
+/// A thread should end its fibers before it returns. While a fiber is suspended inside
+/// `LocalKey::with`, the destructors of the thread's locals would destroy a value that is still
+/// borrowed; `docs/soundness.md` states the condition.
 ///
 /// # Examples
 /// ```

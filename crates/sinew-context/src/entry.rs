@@ -1,20 +1,20 @@
-//! How a fiber begins and ends: its record at the top of the stack, and its first function.
+//! How a fiber begins and ends: the record at the top of its stack, and its first function.
 //!
 //! # Protocol
 //!
 //! `create` takes a stack and writes a [`Launch`] to its top: the header that this module works
-//! with, and the closure. The header's address goes into the stack's owner words, so that
-//! `unwind` can find it from any depth. The context is prepared to begin in [`enter`].
+//! with, and the closure. The header's address goes into the stack's owner words, so that `unwind`
+//! can find it from any depth. The context is prepared to begin in [`enter`].
 //!
 //! A fiber ends in one place, the end of `enter`, after its closure has returned or has been
-//! unwound: nothing of the user's is left on its stack then. `enter` exits to the next fiber with
-//! the header's `ended` message. Whoever runs next receives it, takes the stack out of the header
-//! and drops it: no stack is freed by code that runs on it.
+//! unwound. At that point the stack holds no value of the user's. `enter` exits to the next fiber
+//! with the header's `ended` message. The next fiber receives the message, takes the stack out of
+//! the header and drops it. So no stack is freed by code that runs on it.
 //!
 //! # Messages
 //!
 //! A message points to a [`Message`], whose function the receiver runs before it returns to its
-//! caller. There are two: `ended`, and the function that `resume_with` injects.
+//! caller. There are two kinds: `ended`, and the function that `resume_with` injects.
 
 use crate::arch;
 use crate::census::CountedBy;
@@ -30,21 +30,22 @@ use core::panic::AssertUnwindSafe;
 use std::any::Any;
 use std::io;
 
-/// What a receiver does before it goes on.
+/// An action that the receiver of a switch performs before it continues.
 #[repr(C)]
 pub(crate) struct Message {
-    /// Gets where control came from, and this message; returns what `resume` returns.
+    /// Receives the context that control came from, and this message. Returns the result of
+    /// `resume`.
     pub(crate) deliver: unsafe fn(from: Option<Context>, message: *mut Message) -> Option<Fiber>,
 }
 
-/// Turns what a switch brought into what `resume` returns.
+/// Converts the arrival of a switch into the result of `resume`.
 ///
 /// # Safety
-/// The arrival is that of a switch between this crate's fibers, and is used once.
+/// The arrival comes from a switch between fibers of this crate, and is received once.
 #[inline(always)]
 pub(crate) unsafe fn receive(arrival: Arrival) -> Option<Fiber> {
     let Some(message) = arrival.message() else {
-        // SAFETY: each switch makes one context, and it is handed over here only.
+        // SAFETY: each switch makes one context, and only this call takes it.
         return Some(unsafe { Fiber::from_context(arrival.from_plain()) });
     };
     let message = core::ptr::with_exposed_provenance_mut::<Message>(message);
@@ -53,16 +54,16 @@ pub(crate) unsafe fn receive(arrival: Arrival) -> Option<Fiber> {
     unsafe { ((*message).deliver)(arrival.from(), message) }
 }
 
-/// What is known of a fiber besides its closure.
+/// The state of a fiber besides its closure.
 #[repr(C)]
 pub(crate) struct Header {
     record: Record,
     ended: Message,
     /// Drops the closure of a fiber that never ran.
     drop_closure: unsafe fn(*mut Header),
-    /// Where to go when the unwinding that is under way reaches the first frame.
+    /// The fiber to continue with when the current unwinding reaches the first frame.
     unwind_to: Cell<Option<Fiber>>,
-    /// What the fiber runs on. Taken out by whoever frees it.
+    /// The stack that the fiber runs on. The code that frees the stack takes it out first.
     stack: ManuallyDrop<Stack>,
 }
 
@@ -73,16 +74,16 @@ struct Launch<F> {
     closure: ManuallyDrop<F>,
 }
 
-/// Room that a fiber must find on its stack below its closure.
+/// The least room, in bytes, that must be left on the stack below the closure.
 const LEAST_ROOM: usize = 1024;
 
-/// How often the closure is moved on its own stack when it is called, at most.
+/// How often a call of the closure moves it on its own stack, at most.
 const COPIES: usize = if cfg!(debug_assertions) { 8 } else { 2 };
 
 /// Makes a fiber that will run `f` on a stack of `allocator`.
 ///
 /// # Safety
-/// Nothing that `f` borrows ends before the fiber has ended.
+/// Everything that `f` borrows outlives the fiber.
 #[inline]
 pub(crate) unsafe fn create_in<A, F>(allocator: &A, f: F) -> io::Result<Fiber>
 where
@@ -90,14 +91,14 @@ where
     F: EntryFunction,
 {
     let stack = allocator.allocate()?;
-    // SAFETY: as the caller promised.
+    // SAFETY: the caller promised that everything `f` borrows outlives the fiber.
     unsafe { create(stack, f) }.map_err(io::Error::from)
 }
 
-/// Makes a fiber that will run `f` on `stack`; gives both back if `f` does not fit.
+/// Makes a fiber that will run `f` on `stack`. Gives both back if `f` does not fit.
 ///
 /// # Safety
-/// Nothing that `f` borrows ends before the fiber has ended.
+/// Everything that `f` borrows outlives the fiber.
 #[inline]
 pub(crate) unsafe fn create<F>(stack: Stack, f: F) -> Result<Fiber, CreateError<F>>
 where
@@ -114,8 +115,8 @@ where
     let launch = top.as_ptr().wrapping_sub(size_of::<Launch<F>>());
     let launch = launch.wrapping_sub(launch.addr() % align).cast::<Launch<F>>();
     let bounds = (stack.low().as_ptr(), stack.high().as_ptr());
-    // SAFETY: `needed` was checked, so record and first frame lie inside the stack, which is
-    // ours and unused. The record stays until `take_back` or `discard` frees the stack.
+    // SAFETY: `needed` fits, so record and first frame lie inside the stack, which is ours and
+    // unused. The record stays in place until `take_back` or `discard` frees the stack.
     unsafe {
         let header = launch.cast::<Header>();
         stack.set_owner(header.cast());
@@ -152,19 +153,19 @@ where
 {
     let launch = record.cast::<Launch<F>>();
     let counted = CountedBy::this_thread();
-    // A misaligned stack shows much later, and only in code that uses vector registers.
+    // A misaligned stack fails much later, and only in code that uses vector registers.
     debug_assert!(arch::stack_pointer().is_multiple_of(arch::STACK_ALIGN));
-    // SAFETY: called by the trampoline, so these are the words of a switch to a fiber that was
-    // made by `create::<_, F>`; the closure is taken out once, here.
+    // SAFETY: the trampoline called this, so the words come from a switch to a fiber that
+    // `create::<F>` made. The closure is taken out once, here.
     let result = unsafe {
         let arrival = Arrival::begin(first, second);
         std::panic::catch_unwind(AssertUnwindSafe(|| {
-            // Taken first: if an injected function unwinds, the closure is dropped with it.
+            // Take the closure first: if an injected function unwinds, the closure is dropped too.
             let closure = ManuallyDrop::take(&mut (*launch).closure);
             closure.call(receive(arrival))
         }))
     };
-    // SAFETY: the fiber's own header; nothing of the user's is left on this stack.
+    // SAFETY: this is the fiber's own header, and the stack holds no value of the user's.
     unsafe {
         let header = &*record.cast::<Header>();
         let next = match result {
@@ -176,10 +177,10 @@ where
     }
 }
 
-/// Exits to `next`, who frees this stack.
+/// Exits to `next`, which frees this stack.
 ///
 /// # Safety
-/// `header` is that of the running fiber, and its stack holds nothing that needs dropping.
+/// `header` belongs to the running fiber, and its stack holds nothing that needs dropping.
 #[inline(always)]
 unsafe fn leave(header: *const Header, next: Fiber) -> ! {
     let next = next.into_context();
@@ -188,7 +189,7 @@ unsafe fn leave(header: *const Header, next: Fiber) -> ! {
     if !home.is_current() {
         no_way_home(home);
     }
-    // SAFETY: `next` is suspended, ours, and of this host; the header is alive until it runs.
+    // SAFETY: `next` is suspended, ours, and of this host. The header is alive until `next` runs.
     unsafe {
         let message = (&raw const (*header).ended).expose_provenance();
         context::exit(next, message)
@@ -204,7 +205,7 @@ fn no_way_home(home: Host) -> ! {
     ))
 }
 
-/// Decides where a fiber goes that did not simply return.
+/// Decides which fiber follows one that was unwound or panicked.
 #[cold]
 #[inline(never)]
 fn end_of_unwinding(header: &Header, result: Result<Fiber, Box<dyn Any + Send>>) -> Fiber {
@@ -237,18 +238,17 @@ fn panic_text(payload: &(dyn Any + Send)) -> &str {
 
 /// The `ended` message: frees the stack of the fiber that has just ended.
 unsafe fn take_back(_: Option<Context>, message: *mut Message) -> Option<Fiber> {
-    // SAFETY: the message is the field of a header whose fiber has exited to us.
+    // SAFETY: the message is the `ended` field of a header whose fiber has exited to this one.
     unsafe { free(message.byte_sub(offset_of!(Header, ended)).cast()) };
     None
 }
 
-/// Gives the stack back on which the header lies.
+/// Gives back the stack on which the header lies.
 ///
 /// # Safety
-/// The fiber has exited or never ran, and nobody does this again.
+/// The fiber has exited or never ran, and `free` is called once for it.
 unsafe fn free(header: *mut Header) {
-    // SAFETY: nothing on that stack is in use any more; the `Stack` is moved out before its
-    // memory goes.
+    // SAFETY: nothing on that stack is in use. The `Stack` is moved out before its memory is freed.
     unsafe {
         context::retire(&raw mut (*header).record);
         let stack = ManuallyDrop::take(&mut (*header).stack);
@@ -257,10 +257,10 @@ unsafe fn free(header: *mut Header) {
     }
 }
 
-/// Ends a fiber that never ran: drops its closure and frees its stack, here.
+/// Ends a fiber that never ran: drops its closure and frees its stack, on the caller's stack.
 ///
 /// # Safety
-/// `record` is that of a fiber whose context nobody else holds.
+/// `record` belongs to a fiber that never ran and whose context the caller owns.
 pub(crate) unsafe fn discard(record: *mut Record) {
     /// Frees the stack even if the closure's destructor panics.
     struct Free(*mut Header);
@@ -271,22 +271,22 @@ pub(crate) unsafe fn discard(record: *mut Record) {
         }
     }
     let free = Free(record.cast());
-    // SAFETY: the closure is still in place.
+    // SAFETY: the fiber never ran, so the closure is still in place.
     unsafe { ((*free.0).drop_closure)(free.0) };
 }
 
 unsafe fn drop_closure<F>(header: *mut Header) {
-    // SAFETY: the header was made by `create::<_, F>`, and its fiber never ran.
+    // SAFETY: `create::<F>` made the header, and its fiber never ran.
     unsafe { ManuallyDrop::drop(&mut (*header.cast::<Launch<F>>()).closure) };
 }
 
 impl Header {
-    /// The header of the fiber on whose stack `address` lies; `None` on the stack of an OS thread
-    /// or of a runtime's own context.
+    /// Returns the header of the fiber on whose stack `address` lies; `None` on the stack of an OS
+    /// thread or of a runtime's own context.
     pub(crate) fn at<'a>(address: usize) -> Option<&'a Header> {
         let owner = stack::owner_at(address)?;
         // SAFETY: the owner words hold null or the header of the fiber on that stack, which lives
-        // as long as frames of it do.
+        // as long as the fiber's frames.
         unsafe { owner.cast::<Header>().as_ref() }
     }
 
@@ -296,16 +296,16 @@ impl Header {
 
     #[inline(always)]
     fn unwind_to_is_none(&self) -> bool {
-        // SAFETY: looks at the discriminant; the cell belongs to this thread.
+        // SAFETY: only reads the discriminant, and only this thread uses the cell.
         unsafe { (*self.unwind_to.as_ptr()).is_none() }
     }
 
-    /// Whether an unwinding has begun that has not reached the first frame.
+    /// Whether an unwinding has begun and has not reached the first frame.
     pub(crate) fn is_unwinding(&self) -> bool {
         !self.unwind_to_is_none()
     }
 
-    /// Notes where the unwinding that begins now ends.
+    /// Records the fiber to continue with after the unwinding that begins here.
     pub(crate) fn begin_unwinding(&self, to: Fiber) {
         self.unwind_to.set(Some(to));
     }
@@ -316,7 +316,7 @@ pub(crate) trait EntryFunction {
     fn call(self, from: Option<Fiber>) -> Fiber;
 }
 
-/// A function that needs to know who started it.
+/// A function that requires the fiber that started it.
 pub(crate) struct FromSuspended<F>(pub(crate) F);
 
 impl<F: FnOnce(Fiber) -> Fiber> EntryFunction for FromSuspended<F> {
@@ -329,7 +329,7 @@ impl<F: FnOnce(Fiber) -> Fiber> EntryFunction for FromSuspended<F> {
     }
 }
 
-/// A function that can be started by a fiber that has ended.
+/// A function that can also be started by a fiber that has ended.
 pub(crate) struct FromAnyone<F>(pub(crate) F);
 
 impl<F: FnOnce(Option<Fiber>) -> Fiber> EntryFunction for FromAnyone<F> {

@@ -23,39 +23,43 @@ use std::io;
 
 /// A suspended fiber.
 ///
-/// The value stands for a flow of control that is not running: a function with its own stack, or
-/// an OS thread that has switched away. [`resume`](Self::resume) uses the value up, suspends the
-/// caller and goes on there; what it returns stands for whoever switched back. So each suspended
-/// fiber is represented by exactly one value, and the running one by none: resuming a fiber that
-/// runs or has ended is not possible.
+/// The value stands for a flow of control that is not running: a function with its own stack, or an
+/// OS thread that has switched away. [`resume`](Self::resume) consumes the value, suspends the
+/// caller and continues there. The `Fiber` that `resume` returns stands for the flow of control
+/// that switched back. So each suspended fiber is represented by exactly one value, and the running
+/// one by none. Resuming a fiber that runs or has ended is not possible.
 ///
-/// There is no scheduler and no parent: a fiber switches to any other it holds.
-/// The size is that of a pointer, also of an `Option<Fiber>`.
+/// There is no scheduler and no parent: a fiber can switch to any other fiber that it holds. A
+/// `Fiber`, and an `Option<Fiber>`, is as large as a pointer.
 ///
 /// # Ending
 ///
-/// A fiber ends when its function returns the fiber to go on with, when [`unwind`] is called on
-/// it, when another fiber injects that (`fiber.resume_with(unwind)`), or when its value is
-/// dropped, which does the same. Dropping runs the destructors on the fiber's stack while the
-/// dropping side waits, then frees the stack. A fiber that never ran has its closure dropped.
+/// A fiber ends in one of four ways:
+/// - its function returns the fiber to continue with;
+/// - the fiber calls [`unwind`];
+/// - another fiber injects `unwind` into it: `fiber.resume_with(unwind)`;
+/// - its value is dropped, which injects `unwind` too.
+///
+/// Dropping a suspended fiber runs the destructors on the fiber's stack while the dropping side
+/// waits, then frees the stack. Dropping a fiber that never ran drops its closure.
 ///
 /// The value of an OS thread (`main` included) may be dropped too. Threads are not unwound: the
-/// thread's own frames stay suspended for good, as if the value had been forgotten, and the fiber
-/// that dropped it is what the thread runs from then on.
+/// thread's own frames stay suspended for good, as if the value had been forgotten. From then on
+/// the thread runs the fiber that dropped the value.
 ///
 /// A forgotten fiber keeps its stack for ever.
 ///
-/// A panic that escapes the function ends the process, with a message: there is no frame left
-/// that could catch it. Catch panics inside, with [`catch_panic`](crate::catch_panic), which lets
-/// the unwinding of a dropped fiber pass.
+/// A panic that escapes the function ends the process with a message, because no frame is left that
+/// could catch it. Catch panics inside, with [`catch_panic`](crate::catch_panic), which lets the
+/// unwinding of a dropped fiber pass.
 ///
 /// Dropping a suspended fiber unwinds it as a panic would: a `std` mutex whose guard is on its
 /// stack is poisoned.
 ///
 /// # Where it can be resumed
 ///
-/// On the thread that made it: a `Fiber` is not `Send`. If a runtime is present, in the fiber of
-/// the runtime that made it.
+/// Only on the thread that made it: a `Fiber` is not `Send`. If a runtime is present, only in the
+/// runtime's fiber that made it.
 ///
 /// ```compile_fail,E0277
 /// let fiber = sinew_context::Fiber::new(|caller| caller).unwrap();
@@ -88,15 +92,16 @@ pub struct Fiber {
 impl Fiber {
     /// Makes a fiber that runs `f`, on a stack of its own with a guard below.
     ///
-    /// Nothing runs until the fiber is first resumed. `f` gets the fiber that resumed it and
-    /// returns the one to go on with when it is done.
+    /// Nothing runs until the fiber is first resumed. `f` receives the fiber that resumed it, and
+    /// returns the fiber to continue with when it is done.
     ///
     /// Each call maps a stack of 256 KiB and each end unmaps it: use
     /// [`with_allocator`](Self::with_allocator) and a pool to make many.
     ///
     /// # Aborts
-    /// If the first to switch to the fiber is one that has just ended, there is nobody to give
-    /// to `f`: such a fiber is made by [`with_entry`](Self::with_entry).
+    /// If the first switch to the fiber comes from a fiber that ends by it: then no suspended fiber
+    /// exists that `f` could receive. [`with_entry`](Self::with_entry) makes fibers that can be
+    /// started like this.
     ///
     /// # Errors
     /// If there is no memory for a stack.
@@ -110,8 +115,8 @@ impl Fiber {
     /// Makes a fiber that runs `f` on a stack of `allocator`.
     ///
     /// # Errors
-    /// If the allocator has no stack, or `f` does not fit on it. Nothing is lost: to keep `f` for
-    /// another try, allocate the stack first and use [`on_stack`](Self::on_stack).
+    /// If the allocator has no stack, or `f` does not fit on it. `f` is dropped then. To keep `f`
+    /// for another try, allocate the stack first and use [`on_stack`](Self::on_stack).
     pub fn with_allocator<A, F>(allocator: &A, f: F) -> io::Result<Fiber>
     where
         A: StackAllocator + ?Sized,
@@ -123,9 +128,9 @@ impl Fiber {
 
     /// Makes a fiber whose function can also be started by a fiber that has ended.
     ///
-    /// `f` gets `None` if the fiber that switched to it first did so by ending, or if a function
-    /// injected before the start returned `None`. Schedulers, in which one task ends into the
-    /// next, need this.
+    /// `f` receives `None` if the first switch to it came from a fiber that ended, or if a function
+    /// injected before the start returned `None`. Schedulers in which one task ends into the next
+    /// need this.
     ///
     /// # Errors
     /// As [`with_allocator`](Self::with_allocator).
@@ -138,10 +143,10 @@ impl Fiber {
         unsafe { entry::create_in(allocator, FromAnyone(f)) }
     }
 
-    /// Makes a fiber that runs `f` on a stack that is there already.
+    /// Makes a fiber that runs `f` on a stack that the caller has allocated.
     ///
     /// # Errors
-    /// If `f` does not fit on the stack; the error gives both back.
+    /// If `f` does not fit on the stack. The error gives the stack and `f` back.
     pub fn on_stack<F>(stack: Stack, f: F) -> Result<Fiber, CreateError<F>>
     where
         F: FnOnce(Fiber) -> Fiber + 'static,
@@ -151,45 +156,46 @@ impl Fiber {
         created.map_err(|error| error.map(|FromSuspended(f)| f))
     }
 
-    /// Suspends the caller and goes on in this fiber.
+    /// Suspends the caller and continues in this fiber.
     ///
-    /// Returns when somebody switches back to the caller: `Some` with the fiber that did and is
-    /// now suspended, `None` if it has ended. Which fiber that is depends on the program; it need
-    /// not be the one resumed here.
+    /// Returns when another fiber switches back to the caller: `Some` with that fiber, which is
+    /// suspended then, or `None` if it has ended. It need not be the fiber that was resumed here.
     ///
     /// # Panics
-    /// If this fiber belongs to another host: another thread or another fiber of the runtime.
-    /// It stays suspended for good then. Panics too if a function that panics is injected into
-    /// the caller by [`resume_with`](Self::resume_with) while it is suspended.
+    /// If this fiber belongs to another host: another thread, or another fiber of the runtime. The
+    /// fiber stays suspended for good then. Panics too if [`resume_with`](Self::resume_with)
+    /// injects a function that panics into the caller while the caller is suspended.
     #[inline]
     #[track_caller]
     #[must_use = "dropping the fiber that switched back unwinds it"]
     pub fn resume(self) -> Option<Fiber> {
-        // First of all: a value that might still be dropped would be kept in memory across the
-        // switch, and its address be waited for in front of it.
+        // Convert first. A value that might still be dropped would be kept in memory across the
+        // switch, and the switch would wait for its address to be loaded.
         let to = self.into_context();
         // SAFETY: the context is suspended.
         let home = Host::from_tag(unsafe { to.tag() });
         if !home.is_plain_thread() {
             return Self::resume_by_hook(to);
         }
-        // SAFETY: `self` was the one value of a suspended fiber of this host, and is used up.
+        // SAFETY: `self` was the only value of a suspended fiber of this host, and `into_context`
+        // consumed it.
         unsafe { receive(context::switch(to, home.tag())) }
     }
 
-    /// Suspends the caller and runs `f` on top of this fiber, as if the call in which it is
+    /// Suspends the caller and runs `f` on top of this fiber, as if the call in which the fiber is
     /// suspended had called `f`.
     ///
-    /// `f` gets the suspended caller. What it returns is what the suspended call returns in this
-    /// fiber. If it panics, the panic goes through this fiber's frames. In a fiber that never
-    /// ran, `f` runs before its function, which gets what `f` returns.
+    /// `f` receives the suspended caller. The suspended call returns the result of `f`. If `f`
+    /// panics, the panic goes through this fiber's frames. In a fiber that never ran, `f` runs
+    /// before the fiber's function, which receives the result of `f`.
     ///
-    /// `f` may return `Option<Fiber>`, a `Fiber`, or not at all, as [`unwind`] does.
-    /// It is `'static` because it may itself be suspended, for longer than the caller lives;
+    /// `f` may return `Option<Fiber>`, a `Fiber`, or not at all, as [`unwind`] does. `f` is
+    /// `'static` because it may itself be suspended for longer than the caller lives;
     /// [`Scope::resume_with`](crate::Scope::resume_with) takes closures that borrow.
     ///
-    /// If `f` lets go of the fiber it gets, the caller is unwound. To panic into a fiber and come
-    /// back, put that fiber first where the function that catches the panic finds it.
+    /// If `f` drops the fiber that it receives, the caller is unwound. To panic into a fiber and
+    /// come back, `f` must first store the received fiber where the function that catches the panic
+    /// finds it.
     ///
     /// # Panics
     /// As [`resume`](Self::resume).
@@ -202,7 +208,7 @@ impl Fiber {
     /// let fiber = fiber.resume().expect("suspended in its own resume");
     /// let ended = fiber.resume_with(|caller| {
     ///     println!("on the fiber's stack");
-    ///     caller // what the fiber's own resume returns
+    ///     caller // the fiber's own `resume` returns this
     /// });
     /// assert!(ended.is_none());
     /// # Ok::<(), std::io::Error>(())
@@ -218,10 +224,10 @@ impl Fiber {
         unsafe { self.inject(f) }
     }
 
-    /// As [`resume_with`](Self::resume_with), for closures that borrow.
+    /// Injects `f` as [`resume_with`](Self::resume_with) does, but allows it to borrow.
     ///
     /// # Safety
-    /// Nothing that `f` borrows ends before `f` has returned or been unwound.
+    /// Everything that `f` borrows outlives `f`: it stays until `f` has returned or been unwound.
     #[track_caller]
     pub(crate) unsafe fn inject<F, R>(self, f: F) -> Option<Fiber>
     where
@@ -232,12 +238,12 @@ impl Fiber {
         let host = Self::home_is_here(to);
         let mut injection = Injection::new(f);
         let message = (&raw mut injection).expose_provenance();
-        // SAFETY: as in `resume`; the injection lies on this stack, which is suspended while the
-        // receiver reads it.
+        // SAFETY: `to` was the only value of a suspended fiber of this host. The injection lies on
+        // this stack, which stays suspended while the receiver reads it.
         unsafe { receive(context::switch_with(to, message, host.tag())) }
     }
 
-    /// Whether the fiber can be resumed where this is called: on its thread, in its runtime fiber.
+    /// Whether the fiber can be resumed here: on its thread, in the runtime's fiber that made it.
     #[inline]
     pub fn is_at_home(&self) -> bool {
         self.home().is_current()
@@ -254,32 +260,32 @@ impl Fiber {
         Header::at(self.context.address()).is_none()
     }
 
-    /// Addresses of the fiber's stack; `None` for a thread.
+    /// The addresses of the fiber's stack; `None` for a thread.
     pub fn stack_range(&self) -> Option<core::ops::Range<usize>> {
         Header::at(self.context.address()).map(|header| header.stack().range())
     }
 
-    /// Bytes of its stack that the fiber uses while suspended; `None` for a thread.
+    /// The bytes of its stack that the fiber uses while suspended; `None` for a thread.
     pub fn stack_used(&self) -> Option<usize> {
         Some(self.stack_range()?.end - self.context.address())
     }
 
-    /// Bytes of its stack that were ever touched, right within one page; see
+    /// The bytes of its stack that were ever touched, exact to one page; see
     /// [`Stack::high_water_mark`](crate::stack::Stack::high_water_mark).
     pub fn stack_high_water_mark(&self) -> Option<usize> {
         Header::at(self.context.address())?.stack().high_water_mark()
     }
 
-    /// Gives the memory below the suspended frames back to the kernel. For a fiber that will wait
-    /// for long after it used much of its stack. Does nothing for threads and heap stacks.
+    /// Gives the memory below the suspended frames back to the kernel. Meant for a fiber that has
+    /// used much of its stack and will wait for long. Does nothing for threads and heap stacks.
     pub fn trim(&self) {
         if let Some(header) = Header::at(self.context.address()) {
-            // SAFETY: the fiber is suspended, with its lowest frame at that address.
+            // SAFETY: the fiber is suspended, and its lowest frame is at that address.
             unsafe { crate::stack::discard_below(header.stack(), self.context.address()) };
         }
     }
 
-    /// Where the fiber goes on, for debuggers and stack walkers.
+    /// The registers with which the fiber continues, for debuggers and stack walkers.
     pub fn registers(&self) -> Registers {
         // SAFETY: the context is suspended as long as this value exists.
         unsafe { self.context.registers() }
@@ -292,8 +298,8 @@ impl Fiber {
     }
 
     /// # Safety
-    /// The context is suspended, belongs to a fiber or thread that switched by this crate's
-    /// fibers, and no other value stands for it.
+    /// The context is suspended. It belongs to a fiber, or to a thread that was suspended by a
+    /// switch to a fiber of this crate. No other value stands for it.
     #[inline(always)]
     pub(crate) unsafe fn from_context(context: Context) -> Fiber {
         Fiber { context, not_send: PhantomData }
@@ -304,7 +310,7 @@ impl Fiber {
         ManuallyDrop::new(self).context
     }
 
-    /// The host of a fiber that may be resumed here.
+    /// The host of the fiber; panics if the fiber cannot be resumed here.
     #[inline(always)]
     #[track_caller]
     fn home_is_here(context: Context) -> Host {
@@ -316,20 +322,21 @@ impl Fiber {
         home
     }
 
-    /// [`resume`](Self::resume) where a runtime has to be asked, or where it is refused.
+    /// [`resume`](Self::resume) for when the runtime's hook must be asked, or when the resume is
+    /// refused.
     ///
-    /// Apart, with a switch of its own, so that the common one keeps its registers.
+    /// A separate function with its own switch, so that the common path keeps its registers.
     #[inline(never)]
     #[track_caller]
     fn resume_by_hook(to: Context) -> Option<Fiber> {
         let host = Self::home_is_here(to);
-        // SAFETY: as in `resume`.
+        // SAFETY: `to` is the only value of a suspended fiber of this host, which was just checked.
         unsafe { receive(context::switch(to, host.tag())) }
     }
 }
 
-/// Panics for a fiber that is resumed away from home. It stays suspended: it cannot be unwound
-/// here either.
+/// Panics because a fiber was resumed outside of its host. The fiber stays suspended: it cannot be
+/// unwound here either.
 #[cold]
 #[inline(never)]
 #[track_caller]
@@ -343,7 +350,7 @@ impl Drop for Fiber {
         let home = self.home();
         if !home.is_current() {
             let host = Host::current();
-            // Left suspended, with its stack: nothing else is safe.
+            // Leave the fiber suspended, with its stack: nothing else is safe.
             let leak = format_args!(
                 "a fiber of {home} was dropped in {host}; it is leaked, since it can be unwound \
                  only where it was made"
@@ -353,14 +360,14 @@ impl Drop for Fiber {
             }
             panic!("{leak}");
         }
-        // SAFETY: the one value of a suspended fiber; it is not used after this.
+        // SAFETY: this is the only value of a suspended fiber, and it is not used after this.
         unsafe {
             if let Some(record) = self.context.unstarted() {
                 return entry::discard(record);
             }
         }
         match Header::at(self.context.address()) {
-            // A thread's frames stay as they are.
+            // The frames of a thread stay as they are.
             None => {}
             Some(header) if header.is_unwinding() => hook::fatal(format_args!(
                 "sinew: a fiber was dropped while a destructor that ran because it is being \
@@ -383,8 +390,8 @@ impl fmt::Debug for Fiber {
     }
 }
 
-// No two values that exist at the same time are equal; the order is that of the addresses, the
-// same as long as the fiber is not resumed.
+// No two values that exist at the same time are equal. Fibers are ordered by address; the order of
+// a fiber is stable until it is resumed.
 
 impl PartialEq for Fiber {
     fn eq(&self, other: &Self) -> bool {

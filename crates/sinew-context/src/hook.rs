@@ -1,29 +1,31 @@
 //! Four functions that a runtime above this crate may set, once.
 //!
-//! They are, with `stack::overflow`, the only global state of the crate: configuration, not
-//! state about fibers. What runs is known to no variable; each switch hands it on.
+//! The hooks are configuration: they say nothing about fibers. No variable of this crate holds the
+//! running fiber; each switch hands it on. The other global state is in `stack::overflow` and
+//! `census`.
 
 use core::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Says which fiber of a runtime is running on this thread: a number below 2^62 that is never used
-/// twice, or `None` outside of the runtime's fibers.
+/// Returns the number of the runtime's fiber that runs on this thread: below 2^62 and never used
+/// twice. Returns `None` outside of the runtime's fibers.
 pub type HostHook = fn() -> Option<core::num::NonZeroU64>;
 
-/// Takes a message that the crate has for people: one or more whole lines.
+/// Receives a message for people: one or more whole lines.
 pub type ReportHook = fn(message: &str);
 
-/// Writes who runs on the stack that spans the given addresses, for instance
-/// `fiber "worker" (id 7)`.
+/// Writes the name of the fiber whose stack spans the given addresses, for instance `fiber "worker"
+/// (id 7)`.
 pub type DescribeHook = fn(stack: core::ops::Range<usize>, out: &mut dyn fmt::Write) -> fmt::Result;
 
-/// Is told when the unwinding of a first-class fiber begins, with `true`, and when it has reached the fiber's first
-/// frame, with `false`. Both times it runs on the stack of the fiber that is unwound.
+/// Called with `true` when the unwinding of a first-class fiber begins, and with `false` when it
+/// has reached the fiber's first frame. Both times it runs on the stack of the fiber that is
+/// unwound.
 pub type UnwindHook = fn(begins: bool);
 
 static HOST: OnceLock<HostHook> = OnceLock::new();
-/// Zero until `HOST` is set, then [`ASK`]. Apart from it, because each switch reads this word.
+/// Zero until `HOST` is set, then [`ASK`]. A separate word, because each switch reads it.
 static HOST_KEY: AtomicUsize = AtomicUsize::new(0);
 static REPORT: OnceLock<ReportHook> = OnceLock::new();
 static DESCRIBE: OnceLock<DescribeHook> = OnceLock::new();
@@ -43,20 +45,22 @@ impl std::error::Error for AlreadySet {}
 
 /// Sets the hook that names the running fiber of a runtime.
 ///
-/// With it, a [`Fiber`](crate::Fiber) made inside one of the runtime's fibers belongs to that one
-/// and cannot be resumed in another.
+/// After this, a [`Fiber`](crate::Fiber) made inside one of the runtime's fibers belongs to that
+/// fiber and cannot be resumed in another.
 ///
 /// # Safety
 /// The hook is called at every resume. It must be right, must not switch contexts, and must not
-/// unwind: two flows of control that it calls the same can resume each other's fibers.
+/// unwind. If it returned one number for two flows of control, these could resume each other's
+/// fibers.
 ///
-/// If the runtime moves its fibers between threads, code in them must not hold a first-class fiber
-/// across a wait that was made outside of the runtime's fibers (threads that do not live at the
-/// same time may look the same), or whose stack comes from an allocator that is not `Send`.
+/// If the runtime moves its fibers between threads, code in them must not hold certain first-class
+/// fibers across a wait. One kind is a fiber made outside of the runtime's fibers: threads that do
+/// not live at the same time may have the same address. The other is a fiber whose stack comes from
+/// an allocator that is not `Send`.
 pub unsafe fn set_host_hook(hook: HostHook) -> Result<(), AlreadySet> {
-    // The key first: asked without a hook, `host` answers as before.
-    // ORDERING: Relaxed is enough: the threads that run the runtime's fibers are started, or told
-    // of their work, after this; others may go on as before.
+    // Set the key first. A thread that sees the key but no hook falls back to its thread pointer.
+    // ORDERING: Relaxed is enough: the threads that run the runtime's fibers are started, or
+    // receive their work, after this. Other threads may still use the thread pointer.
     HOST_KEY.store(ASK, Ordering::Relaxed);
     HOST.set(hook).map_err(|_| AlreadySet)
 }
@@ -65,26 +69,26 @@ pub(crate) fn host() -> Option<HostHook> {
     HOST.get().copied()
 }
 
-/// A bit that no address of a thread and no number of a runtime's fiber has.
+/// A bit that is set in no thread's address and in no number of a runtime's fiber.
 const ASK: usize = 1 << (usize::BITS - 1);
 
-/// Zero while no host hook is set: what `host` mixes into its quick check, so that the check fails
-/// where the hook must be asked.
+/// Returns zero while no host hook is set, then [`ASK`]. `host` mixes this word into its quick
+/// check, so that the check fails when the hook must be asked.
 #[inline(always)]
 pub(crate) fn host_key() -> usize {
     HOST_KEY.load(Ordering::Relaxed)
 }
 
-/// Replaces standard error as the place where the crate reports to.
+/// Sets the hook that receives reports, instead of standard error.
 ///
 /// # Safety
-/// The hook must be safe to call in a signal handler: an overflow is reported from there.
-/// It must not switch contexts and must not unwind.
+/// The hook must be safe to call in a signal handler, because overflows are reported from one. It
+/// must not switch contexts and must not unwind.
 pub unsafe fn set_report_hook(hook: ReportHook) -> Result<(), AlreadySet> {
     REPORT.set(hook).map_err(|_| AlreadySet)
 }
 
-/// Sets the hook that says whose stack overflowed.
+/// Sets the hook that names the fiber whose stack overflowed.
 ///
 /// # Safety
 /// The hook must be safe to call in a signal handler. It must not switch contexts and must not
@@ -93,13 +97,13 @@ pub unsafe fn set_describe_hook(hook: DescribeHook) -> Result<(), AlreadySet> {
     DESCRIBE.set(hook).map_err(|_| AlreadySet)
 }
 
-/// Sets the hook that is told when fibers are unwound.
+/// Sets the hook that is called when the unwinding of a fiber begins and ends.
 ///
-/// Fibers are unwound by a panic that no panic hook sees. A runtime that has to know which of its fibers are
-/// unwinding, because the standard library counts panics by thread, learns it here.
+/// Fibers are unwound by a panic that no panic hook sees. The standard library counts panics by
+/// thread, so a runtime must track by itself which of its fibers are unwinding.
 ///
 /// # Safety
-/// It must not switch contexts and must not unwind.
+/// The hook must not switch contexts and must not unwind.
 pub unsafe fn set_unwind_hook(hook: UnwindHook) -> Result<(), AlreadySet> {
     UNWIND.set(hook).map_err(|_| AlreadySet)
 }
@@ -114,25 +118,25 @@ pub(crate) fn describe() -> Option<DescribeHook> {
     DESCRIBE.get().copied()
 }
 
-/// Reports `message`, a whole line without its end.
+/// Reports `message`, a whole line without its line end.
 pub(crate) fn report(message: fmt::Arguments<'_>) {
     let mut buffer = LineBuffer::new();
-    // A message that is too long for the buffer is cut, not lost.
+    // A message that is too long for the buffer is cut.
     let _ = fmt::Write::write_fmt(&mut buffer, message);
     buffer.end_line();
     match REPORT.get() {
         Some(hook) => hook(buffer.as_str()),
         None => {
             let bytes = buffer.as_str().as_bytes();
-            // SAFETY: the buffer is valid; `write` may be called in a signal handler.
-            // Nobody can be told that the report failed.
+            // SAFETY: the buffer is valid, and `write` may be called in a signal handler. A failed
+            // write is ignored: there is no other place to report it.
             let _ = unsafe { libc::write(libc::STDERR_FILENO, bytes.as_ptr().cast(), bytes.len()) };
         }
     }
 }
 
-/// Reports and aborts: for what must not go on, and where unwinding would cross the root of a
-/// stack.
+/// Reports and aborts: for states that cannot continue, and where unwinding would cross the root of
+/// a stack.
 #[cold]
 #[inline(never)]
 pub(crate) fn fatal(message: fmt::Arguments<'_>) -> ! {
@@ -160,7 +164,7 @@ impl LineBuffer {
     fn as_str(&self) -> &str {
         let valid = match core::str::from_utf8(&self.bytes[..self.len]) {
             Ok(text) => return text,
-            // A character that was cut in two.
+            // The last character was cut in two.
             Err(error) => error.valid_up_to(),
         };
         core::str::from_utf8(&self.bytes[..valid]).unwrap_or("")

@@ -1,12 +1,13 @@
-//! What a fiber belongs to: the OS thread, or the runtime's fiber, on which it was made.
+//! The host of a fiber: the OS thread, or the runtime's fiber, that made it.
 //!
-//! A first-class fiber switches stacks under the feet of whoever runs it. Resumed by another flow
-//! of control than the one it was made on, it would carry that flow's frames away: a runtime's
-//! fiber would go on on a stack that its scheduler knows nothing of. So each suspended frame
-//! carries its host as tag, and [`Fiber::resume`](crate::Fiber::resume) compares.
+//! A first-class fiber switches the stack of the flow of control that resumes it. If a flow other
+//! than the fiber's host resumed it, the fiber would carry that flow's frames away: a runtime's
+//! fiber would continue on a stack that its scheduler does not know. So each suspended frame
+//! carries its host as tag, and [`Fiber::resume`](crate::Fiber::resume) compares the tag with the
+//! running host.
 //!
-//! The running host is read from the thread pointer register or asked from the runtime's hook;
-//! neither is a variable of this crate.
+//! The running host is read from the thread pointer register, or returned by the runtime's hook.
+//! Neither is a variable of this crate.
 
 use crate::{arch, hook};
 
@@ -35,8 +36,8 @@ impl Host {
         }
     }
 
-    /// Whether `self` is the running thread, and no runtime is there to be asked. One comparison:
-    /// with a hook, the key has a bit that no tag has, so no tag is equal to the mixture.
+    /// Whether `self` is the running thread and no host hook is set. One comparison is enough: when
+    /// a hook is set, the key has a bit that no tag has, so no tag equals the mixed word.
     #[inline(always)]
     pub(crate) fn is_plain_thread(self) -> bool {
         self.0 == arch::thread_pointer() ^ hook::host_key()

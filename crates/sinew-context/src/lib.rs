@@ -2,9 +2,9 @@
 //!
 //! # Reading order
 //!
-//! [`fiber`](Fiber) and `entry` are the life of a fiber; `context` and `arch` the switch under it;
-//! [`stack`] where it runs; `unwind` how it ends early; [`scope`](scope()) and [`Generator`] what
-//! is built on it.
+//! `fiber` ([`Fiber`]) and `entry` are the life of a fiber. `context` and `arch` are the switch
+//! under it. [`stack`] holds the memory that fibers run on. `unwind` ends a fiber early.
+//! [`scope`](scope()) and [`Generator`] are built on top.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(sinew_loom, allow(dead_code, reason = "only what is modelled is used"))]
 

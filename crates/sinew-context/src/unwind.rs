@@ -2,14 +2,14 @@
 //!
 //! # Protocol
 //!
-//! `unwind(to)` notes `to` in the fiber's header and raises a panic with a payload of a type of
-//! its own, without calling the panic hook. Destructors run; the fiber's first frame recognises
-//! the payload, takes `to` out of the header and exits to it.
+//! `unwind(to)` stores `to` in the fiber's header and raises a panic whose payload has a private
+//! type, without calling the panic hook. Destructors run. The fiber's first frame recognises the
+//! payload, takes `to` out of the header and exits to it.
 //!
-//! The payload carries nothing, so it does no harm wherever it ends up. It must arrive, though:
-//! somebody waits in `to` for this fiber to be gone. Code that catches it and raises it again
-//! (`resume_unwind`) is fine. Code that drops it, returns from the entry function without it, or
-//! is unwound a second time because it went on, is reported and the process aborts.
+//! The payload holds no data. It must reach the first frame, though, because `to` waits for this
+//! fiber to end. Code that catches the payload and raises it again (`resume_unwind`) is fine. The
+//! process reports and aborts if code drops the payload, returns from the entry function without
+//! it, or continues after it and is unwound a second time.
 
 use crate::arch;
 use crate::entry::Header;
@@ -18,7 +18,7 @@ use crate::hook::{fatal, tell_unwinding};
 use std::any::Any;
 use std::panic::{UnwindSafe, resume_unwind};
 
-/// The payload. Private, so that nobody else can raise it.
+/// The payload. Private, so that no other code can raise it.
 struct Unwinding;
 
 impl Drop for Unwinding {
@@ -36,19 +36,19 @@ pub(crate) fn swallowed() -> ! {
     ))
 }
 
-/// Ends the running fiber: runs its destructors from the innermost frame outwards, then goes on
+/// Ends the running fiber: runs its destructors from the innermost frame outwards, then continues
 /// in `to`, which receives `None`.
 ///
-/// Works at any depth, and as the function of [`Fiber::resume_with`]:
-/// `fiber.resume_with(unwind)` ends `fiber` and comes back, as dropping it does.
+/// Works at any depth, and as the function of [`Fiber::resume_with`]: `fiber.resume_with(unwind)`
+/// ends `fiber` and comes back, as dropping it does.
 ///
 /// # Panics
-/// On the stack of an OS thread, or of a runtime's own fiber: those did not begin as a [`Fiber`]
-/// and end by returning.
+/// On the stack of an OS thread or of a runtime's own fiber: those did not begin as a [`Fiber`],
+/// and they end by returning.
 ///
 /// # Aborts
-/// If the fiber is being unwound already, or if code on the way catches the unwinding and does
-/// not raise it again. With `panic = "abort"`, always: nothing can be unwound there.
+/// If the fiber is being unwound already, or if code on the way catches the unwinding and does not
+/// raise it again. Always with `panic = "abort"`, where nothing can be unwound.
 ///
 /// # Examples
 /// ```
@@ -88,7 +88,7 @@ pub fn unwind(to: Fiber) -> ! {
 
 /// Runs `f` and catches a panic in it, but lets the unwinding of a fiber pass.
 ///
-/// What [`std::panic::catch_unwind`] is on a thread, this is on a fiber.
+/// Use it on a fiber where a thread would use [`std::panic::catch_unwind`].
 ///
 /// # Examples
 /// ```
@@ -113,12 +113,12 @@ pub fn catch_panic<R>(f: impl FnOnce() -> R + UnwindSafe) -> std::thread::Result
 
 /// Whether a caught panic is the unwinding of a fiber, which must be raised again.
 ///
-/// [`catch_panic`] does that.
+/// [`catch_panic`] raises it again.
 pub fn is_unwind(payload: &(dyn Any + Send)) -> bool {
     payload.is::<Unwinding>()
 }
 
-/// Takes the payload out of circulation: the unwinding is where it belongs.
+/// Disposes of the payload of an unwinding that has reached the first frame.
 pub(crate) fn arrived(payload: Box<dyn Any + Send>) {
     if let Ok(unwinding) = payload.downcast::<Unwinding>() {
         core::mem::forget(*unwinding);

@@ -1,10 +1,10 @@
-//! Why a fiber could not be made.
+//! The error of making a fiber.
 
 use crate::stack::Stack;
 use core::fmt;
 use std::io;
 
-/// A fiber could not be made. Holds the closure that it was to run, and the stack.
+/// A fiber could not be made. Gives back the stack and the closure.
 pub struct CreateError<F> {
     error: io::Error,
     stack: Stack,
@@ -20,12 +20,12 @@ impl<F> CreateError<F> {
         CreateError { error: self.error, stack: self.stack, closure: f(self.closure) }
     }
 
-    /// Why there is no fiber.
+    /// The reason why no fiber was made.
     pub fn error(&self) -> &io::Error {
         &self.error
     }
 
-    /// The stack and the closure, to try again.
+    /// Gives back the stack and the closure, to try again.
     pub fn into_parts(self) -> (Stack, F) {
         (self.stack, self.closure)
     }

@@ -1,19 +1,19 @@
-//! Functions that run on top of another fiber: what they may return, and how they get there.
+//! Functions injected into another fiber: their return types, and how they get there.
 
 use super::Fiber;
 use crate::context::Context;
 use crate::entry::Message;
 use core::mem::ManuallyDrop;
 
-/// What a function injected by [`Fiber::resume_with`] may return: `Option<Fiber>`, [`Fiber`], or
-/// nothing at all.
+/// The return type of a function injected by [`Fiber::resume_with`]: `Option<Fiber>`, [`Fiber`], or
+/// `!`.
 #[diagnostic::on_unimplemented(
     message = "a function injected into a fiber returns a fiber, an optional one, or never",
     label = "returns `{Self}`",
     note = "return the fiber it was given, to go on as if it had not been there"
 )]
 pub trait Resumed: sealed::Sealed {
-    /// What the suspended call returns.
+    /// Converts to the value that the suspended call returns.
     fn into_resumed(self) -> Option<Fiber>;
 }
 
@@ -38,7 +38,7 @@ impl Resumed for sealed::Never {
 mod sealed {
     use super::Fiber;
 
-    /// The type `!`, which can be named only as what a function returns.
+    /// The type `!`. Stable Rust can name it only as a return type.
     pub(super) type Never = <fn() -> ! as Returns>::Output;
 
     pub trait Returns {
@@ -55,7 +55,7 @@ mod sealed {
     impl Sealed for Never {}
 }
 
-/// A function on its way into another fiber; lies on the stack of the one that sends it.
+/// A function on its way into another fiber. It lies on the stack of the sender.
 #[repr(C)]
 pub(super) struct Injection<F> {
     message: Message,
@@ -78,8 +78,8 @@ where
     F: FnOnce(Fiber) -> R,
     R: Resumed,
 {
-    // SAFETY: the message begins an `Injection<F>`, and the sender is suspended. The function is
-    // moved to this stack before it can resume or unwind the sender, and only once.
+    // SAFETY: the message begins an `Injection<F>`, and its sender is suspended. The function is
+    // taken out once, and moved to this stack before it can resume or unwind the sender.
     let (f, caller) = unsafe {
         let f = ManuallyDrop::take(&mut (*message.cast::<Injection<F>>()).f);
         (f, Fiber::from_context(from.expect("whoever injects a function is suspended")))
