@@ -1,4 +1,4 @@
-//! Drops a fiber that is suspended, which runs the destructors on its stack.
+//! Drops a suspended fiber, which runs the destructors on its stack.
 //!
 //! Under `panic = "abort"` nothing can be unwound, and the process ends with a message instead.
 

@@ -1,7 +1,7 @@
-//! A scheduler in fifty lines: tasks that take turns, each suspended in `yield_now` until it is next.
+//! A scheduler in fifty lines: tasks take turns, each suspended in `yield_now` until its next turn.
 //!
-//! Every task switches straight to the next one. Because one task may end into another, their
-//! functions are entries that can be started by a fiber that has ended.
+//! Every task switches straight to the next one. One task may end into another, so their functions
+//! are entries that a fiber that has ended can start.
 
 use sinew_context::stack::{StackCache, StackPool};
 use sinew_context::{Fiber, catch_panic};
@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
 use std::rc::Rc;
 
-/// The tasks that wait for their turn, and whoever waits for all of them to be done.
+/// The tasks that wait for their turn, and the fiber that waits until all of them are done.
 #[derive(Default)]
 struct Scheduler {
     ready: RefCell<VecDeque<Fiber>>,
@@ -21,20 +21,21 @@ impl Scheduler {
     fn spawn(self: &Rc<Self>, stacks: &StackCache, task: impl FnOnce(&Rc<Self>) + 'static) {
         let this = self.clone();
         let fiber = Fiber::with_entry(stacks, move |_ended| {
-            // A panic must not leave the fiber; it ends this task only.
+            // A panic must not leave the fiber. It ends only this task.
             let _ = catch_panic(AssertUnwindSafe(|| task(&this)));
             this.next()
         });
         self.ready.borrow_mut().push_back(fiber.expect("there is memory for a stack"));
     }
 
-    /// The task whose turn it is, or `main` when there is none.
+    /// Returns the task whose turn it is, or `main` when there is none.
     fn next(&self) -> Fiber {
         let next = self.ready.borrow_mut().pop_front();
         next.or_else(|| self.main.take()).expect("main waits until all are done")
     }
 
-    /// Lets the others run first. The injected function notes who was suspended.
+    /// Lets the other tasks run first. The injected function puts the suspended caller in the
+    /// queue.
     fn yield_now(self: &Rc<Self>) {
         if self.ready.borrow().is_empty() {
             return;

@@ -1,20 +1,19 @@
 //! A suspended flow of control as one pointer, and the two ways to leave one for another.
 //!
-//! This is the raw layer: it moves control and a word of the caller's, and checks nothing.
-//! [`Fiber`](crate::Fiber) is the safe type on top of it; a scheduler that keeps its own
-//! control blocks uses this module directly.
+//! This is the raw layer. It moves control and one word of the caller's, and checks nothing.
+//! [`Fiber`](crate::Fiber) is the safe type on top of it. A scheduler that keeps its own control
+//! blocks uses this module directly.
 //!
 //! # Protocol
 //!
 //! A context is *prepared*, then alternates between *running* and *suspended*, then *exits*.
-//! While it is suspended exactly one [`Context`] value stands for it, and that value is used up
-//! by the switch that resumes it; no value stands for a running one.
-//! The switch hands over where control came from and, if the sender wants, a message: a word whose
-//! meaning is between the two sides.
-//! Another word, the *tag*, stays behind in the suspended frame, readable by whoever holds the
-//! context: a fiber keeps its host there.
+//! Exactly one [`Context`] value stands for a suspended context, and the switch that resumes the
+//! context consumes that value. No value stands for a running context. A switch tells the target
+//! which context control came from. It may also carry a message: a word whose meaning the two sides
+//! agree on. Another word, the *tag*, stays behind in the suspended frame, where the holder of the
+//! context can read it: a fiber keeps its host there.
 //!
-//! Next: `arch`, which does it, and `sanitizer`, which tells the tools about it.
+//! Next: `arch`, which performs the switch, and `sanitizer`, which announces it to the tools.
 
 use crate::arch::{self, EntryRecord, FRAME_SIZE, Frame, Handover, MESSAGE, STACK_ALIGN};
 use crate::sanitizer::{self, Note};
@@ -27,11 +26,11 @@ use core::ptr::NonNull;
 #[repr(transparent)]
 pub struct Context(NonNull<Frame>);
 
-/// Where a suspended context stands: what a debugger or a stack walker starts from.
+/// The registers of a suspended context, from which a debugger or a stack walker starts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Registers {
-    /// The address at which it goes on; not a return address, but the next instruction.
+    /// The address of the next instruction. It is not a return address.
     pub instruction: usize,
     /// The stack pointer at that address.
     pub stack: usize,
@@ -41,7 +40,7 @@ pub struct Registers {
     pub base: usize,
 }
 
-/// Where in the frame of a suspended context its registers are, for debuggers.
+/// Offsets of the saved registers in the frame of a suspended context, for debuggers.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct FrameLayout {
@@ -51,11 +50,11 @@ pub struct FrameLayout {
     pub frame_pointer: usize,
     /// See [`Registers::base`].
     pub base_register: usize,
-    /// Its size: the stack pointer is behind it.
+    /// The size of the frame. The stack pointer after the switch is the frame's address plus this.
     pub size: usize,
 }
 
-/// The one of this machine.
+/// The frame layout of this machine.
 pub const FRAME_LAYOUT: FrameLayout = FrameLayout {
     resume_at: core::mem::offset_of!(Frame, resume_at),
     frame_pointer: core::mem::offset_of!(Frame, frame_pointer),
@@ -64,8 +63,8 @@ pub const FRAME_LAYOUT: FrameLayout = FrameLayout {
 };
 
 impl Registers {
-    /// Those of a context that is suspended at `address`, from a copy of its stack: `read` gives the
-    /// word at an address, if it is in the copy.
+    /// Reads the registers of a context that is suspended at `address` from a copy of its stack.
+    /// `read` returns the word at an address, or `None` if the copy does not hold it.
     pub fn read_from(address: usize, read: impl Fn(usize) -> Option<usize>) -> Option<Registers> {
         let word = |offset: usize| read(address.checked_add(offset)?);
         Some(Registers {
@@ -77,9 +76,9 @@ impl Registers {
     }
 }
 
-/// The first words of a record that a new context is given: the function it begins with.
+/// The first words of the record that a new context receives: the function it begins with.
 ///
-/// Put it first in a `#[repr(C)]` struct to give the entry function more.
+/// To give the entry function more, put a `Record` first in a `#[repr(C)]` struct.
 #[repr(C)]
 #[derive(Debug)]
 pub struct Record {
@@ -87,12 +86,12 @@ pub struct Record {
     start: Note,
 }
 
-/// The function that a context begins with. It must call [`Arrival::begin`] with the first two
-/// words, and never return.
+/// The function that a context begins with. It must call [`Arrival::begin`] with its first two
+/// arguments, and never return.
 pub type Entry =
     unsafe extern "C-unwind" fn(first: *mut (), second: usize, record: *mut Record) -> !;
 
-/// What a context finds when it runs again: who switched to it, and the message.
+/// What a switch delivers: the context that control came from, and the message.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
     words: Handover,
@@ -101,8 +100,9 @@ pub struct Arrival {
 impl Record {
     /// Makes a record that starts `entry`.
     pub const fn new(entry: Entry) -> Self {
-        // SAFETY: both are functions of the same ABI that take a pointer, a word and a pointer; a
-        // record begins with its `EntryRecord`.
+        // SAFETY: both types are functions of the same ABI that take a pointer, a word and a
+        // pointer. A `Record` begins with its `EntryRecord`, so a pointer to one is a pointer to
+        // the other.
         let entry = unsafe { core::mem::transmute::<Entry, arch::Entry>(entry) };
         Record { entry: EntryRecord { entry }, start: Note::new() }
     }
@@ -111,12 +111,13 @@ impl Record {
 impl Context {
     /// Lays out a context that begins with the record's entry function at the first switch.
     ///
-    /// The topmost byte it may use is below `top`, which is rounded down to what the calling
-    /// convention asks; `bounds` are the lowest and highest address of the whole stack.
+    /// `top` is rounded down to the alignment of the calling convention; the context uses the bytes
+    /// below it. `bounds` are the lowest and highest address of the whole stack.
     ///
     /// # Safety
     /// `top` and at least 256 bytes below it lie on a stack that is writable and unused, inside
-    /// `bounds`, and lives until the context has exited. `record` stays where it is until then.
+    /// `bounds`. The stack lives until the context has exited, and `record` stays in place until
+    /// then.
     #[inline]
     pub unsafe fn prepare(
         top: *mut u8,
@@ -127,7 +128,7 @@ impl Context {
         let aligned = top.wrapping_sub(top.addr() % STACK_ALIGN);
         let frame = aligned.wrapping_sub(FRAME_SIZE).cast::<Frame>();
         debug_assert!((frame.addr() + FRAME_SIZE).is_multiple_of(STACK_ALIGN));
-        // SAFETY: the caller vouches for the memory below `top` and for the record.
+        // SAFETY: the caller promised unused memory below `top` and a record that stays.
         unsafe {
             let tag = sanitizer::prepare(&raw mut (*record).start, bounds, tag);
             frame.write(Frame {
@@ -140,7 +141,7 @@ impl Context {
         }
     }
 
-    /// The record, if this context was prepared and never ran.
+    /// Returns the record, if this context was prepared and never ran.
     ///
     /// # Safety
     /// The context is suspended.
@@ -152,7 +153,7 @@ impl Context {
             .then(|| core::ptr::with_exposed_provenance_mut(frame.base_register))
     }
 
-    /// The word that was left in the frame when the context was suspended or prepared.
+    /// Returns the word that was left in the frame when the context was suspended or prepared.
     ///
     /// # Safety
     /// The context is suspended.
@@ -162,7 +163,7 @@ impl Context {
         unsafe { sanitizer::tag(self.0.as_ref().tag) }
     }
 
-    /// The registers from which a stack walker starts.
+    /// Returns the registers from which a stack walker starts.
     ///
     /// # Safety
     /// The context is suspended.
@@ -177,19 +178,20 @@ impl Context {
         }
     }
 
-    /// The lowest address of the stack that the suspended context uses.
+    /// Returns the lowest address of the stack that the suspended context uses.
     #[inline(always)]
     pub fn address(self) -> usize {
         self.0.as_ptr().addr()
     }
 
-    /// As one pointer, for a control block; [`Context::from_ptr`] takes it back.
+    /// Converts the context to one pointer, for a control block; [`Context::from_ptr`] converts
+    /// back.
     #[inline(always)]
     pub fn as_ptr(self) -> NonNull<()> {
         self.0.cast()
     }
 
-    /// The context of which [`Context::as_ptr`] gave the pointer.
+    /// Returns the context that [`Context::as_ptr`] converted to `pointer`.
     ///
     /// # Safety
     /// `pointer` came from `as_ptr`.
@@ -200,60 +202,61 @@ impl Context {
 }
 
 impl Arrival {
-    /// Takes the two words that an [`Entry`] function was given: the first thing it does.
+    /// Receives the two words of an [`Entry`] function. The function calls this first.
     ///
     /// # Safety
-    /// Called once, at the start of a context, with the words that its entry function was given.
+    /// Called once, at the start of a context, with the two words that its entry function received.
     #[inline(always)]
     pub unsafe fn begin(first: *mut (), second: usize) -> Arrival {
         let arrival = Arrival { words: (first.cast(), second) };
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller promised that the words come from a switch that just started this
+        // context.
         unsafe { sanitizer::begin(arrival.frame()) };
         arrival
     }
 
-    /// Whether there is a message, or the other side has exited: whether there is anything to do
-    /// but to go on.
+    /// Whether the other side is suspended and sent no message, so that there is nothing to do but
+    /// continue.
     #[inline(always)]
     pub fn is_plain(&self) -> bool {
         self.words.0.addr() & MESSAGE == 0
     }
 
-    /// The message, if the other side sent one. One that has exited always did.
+    /// Returns the message, if the other side sent one. A context that has exited always did.
     #[inline(always)]
     pub fn message(&self) -> Option<usize> {
         (!self.is_plain()).then_some(self.words.1)
     }
 
-    /// The context that switched here and is suspended now; `None` if it has exited.
+    /// Returns the context that switched here and is suspended; `None` if it has exited.
     #[inline(always)]
     pub fn from(&self) -> Option<Context> {
         NonNull::new(self.frame()).map(Context)
     }
 
-    /// The same, for a plain arrival.
+    /// Returns the context that switched here without a message.
     ///
     /// # Safety
-    /// [`is_plain`](Self::is_plain) is true: then somebody has switched here and is suspended.
+    /// [`is_plain`](Self::is_plain) is true: then a context has switched here and is suspended.
     #[inline(always)]
     pub unsafe fn from_plain(&self) -> Context {
         // SAFETY: a plain first word is the frame itself.
         Context(unsafe { NonNull::new_unchecked(self.words.0) })
     }
 
-    /// The message, for those who always send one; what it is of a plain arrival is not defined.
+    /// Returns the message word, for protocols that always send one. Undefined for a plain arrival.
     #[inline(always)]
     pub fn word(&self) -> usize {
         self.words.1
     }
 
-    /// The context that switched here.
+    /// Returns the context that switched here.
     ///
     /// # Safety
-    /// It has not exited.
+    /// That context has not exited.
     #[inline(always)]
     pub unsafe fn from_suspended(&self) -> Context {
-        // SAFETY: as the caller promised, there is a frame.
+        // SAFETY: the caller promised that the other side has not exited, so the frame is not null.
         Context(unsafe { NonNull::new_unchecked(self.frame()) })
     }
 
@@ -263,20 +266,20 @@ impl Arrival {
     }
 }
 
-/// Suspends the running context under `tag` and goes on in `to`.
+/// Suspends the running context under `tag` and continues in `to`.
 ///
-/// Returns when somebody switches back.
+/// Returns when another context switches back.
 ///
 /// # Safety
-/// `to` is suspended, nobody else will switch to it, its stack is alive, and what the two sides
-/// agreed about messages holds. The caller keeps nothing across the call that another context
-/// of the same thread may end: see `docs/soundness.md`.
+/// `to` is suspended, no other code will switch to it, and its stack is alive. The two sides keep
+/// their agreement about messages. The caller keeps nothing across the call that another context of
+/// the same thread may end: see `docs/soundness.md`.
 #[inline(always)]
 pub unsafe fn switch(to: Context, tag: usize) -> Arrival {
     announced!(to, tag, |frame, tag| arch::switch(frame, tag))
 }
 
-/// Suspends the running context under `tag` and goes on in `to`, handing it `message`.
+/// Suspends the running context under `tag` and continues in `to`, handing it `message`.
 ///
 /// # Safety
 /// As for [`switch`].
@@ -285,15 +288,15 @@ pub unsafe fn switch_with(to: Context, message: usize, tag: usize) -> Arrival {
     announced!(to, tag, |frame, tag| arch::switch_with(frame, message, tag))
 }
 
-/// Switches, and tells the sanitizers before and after.
+/// Switches, and announces the switch to the sanitizers before and after.
 ///
-/// A macro, not a function: between the announcement and the switch no function may be entered or
-/// left, because a sanitizer would count that for the other context.
+/// A macro, not a function: no function may be entered or left between the announcement and the
+/// switch, because a sanitizer would count that for the other context.
 macro_rules! announced {
     ($to:ident, $tag:ident, |$frame:ident, $noted:ident| $switch:expr) => {{
         let mut note = Note::new();
-        // SAFETY: `to` is suspended, so its frame and its note are alive; ours is on this stack
-        // and outlives the suspension. The switch asks for what the caller promised.
+        // SAFETY: `to` is suspended, so its frame and its note are alive. Our note is on this stack
+        // and outlives the suspension. The caller keeps the contract of the switch.
         unsafe {
             let $frame = $to.0.as_ptr();
             let $noted = sanitizer::leave(&mut note, $tag, (*$frame).tag);
@@ -305,15 +308,15 @@ macro_rules! announced {
 }
 use announced;
 
-/// Ends the running context and goes on in `to`, handing it `message`.
+/// Ends the running context and continues in `to`, handing it `message`.
 ///
-/// The stack that is left is unused as soon as `to` runs; the message is the way to tell it so.
+/// The stack of the ended context is unused as soon as `to` runs. The message tells `to` so.
 ///
 /// # Safety
-/// As for [`switch`]; nothing on the running stack needs to be dropped any more.
+/// As for [`switch`]. In addition, nothing on the running stack needs to be dropped.
 #[inline(always)]
 pub unsafe fn exit(to: Context, message: usize) -> ! {
-    // SAFETY: as the caller promised.
+    // SAFETY: the caller promised that `to` is suspended and its stack alive.
     unsafe {
         let frame = to.0.as_ptr();
         sanitizer::leave_for_good((*frame).tag);
@@ -321,12 +324,12 @@ pub unsafe fn exit(to: Context, message: usize) -> ! {
     }
 }
 
-/// Forgets what the tools were told of a context: the last thing before its stack is reused.
+/// Makes the tools forget a context. Must be the last step before its stack is reused.
 ///
 /// # Safety
-/// The context has exited or never ran; `record` is the one it was prepared with.
+/// The context has exited or never ran, and it was prepared with `record`.
 #[inline(always)]
 pub unsafe fn retire(record: *mut Record) {
-    // SAFETY: as the caller promised.
+    // SAFETY: the caller promised that the context is over, so its stack is unused.
     unsafe { sanitizer::retire(&raw mut (*record).start) };
 }

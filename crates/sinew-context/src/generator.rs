@@ -1,8 +1,8 @@
-//! Generators: a function that yields values, seen as an iterator, and the opposite, a function
-//! that iterates over values pushed into it.
+//! Generators: a function that yields values, used as an iterator. Consumers are the opposite: a
+//! function that iterates over the values pushed into it.
 //!
-//! Both are two fibers that only talk to each other: the one that holds the value, and the one
-//! that runs the function. A slot on the heap carries values, the end, and panics across.
+//! Both consist of two fibers that switch only to each other: the one that holds the value, and the
+//! one that runs the function. A slot on the heap carries values, the end, and panics across.
 
 mod consumer;
 
@@ -23,10 +23,10 @@ use std::rc::Rc;
 
 /// A function that yields values, as an iterator.
 ///
-/// The function starts with the first [`next`](Iterator::next), runs until it yields, and goes on
-/// from there with the following one. A panic in it comes out of `next`. Dropping the generator
-/// unwinds the function: its destructors run. What the function returns is kept for
-/// [`take_result`](Self::take_result).
+/// The first [`next`](Iterator::next) starts the function, which runs until it yields. Each further
+/// `next` continues it from there. A panic in the function comes out of `next`. Dropping the
+/// generator unwinds the function: its destructors run. [`take_result`](Self::take_result) gives
+/// the value that the function returned.
 ///
 /// # Examples
 /// ```
@@ -68,7 +68,7 @@ pub struct Generator<'a, T, R = ()> {
 }
 
 impl<T, R> Generator<'static, T, R> {
-    /// Makes a generator of what `f` yields.
+    /// Makes a generator of the values that `f` yields.
     ///
     /// # Errors
     /// As [`Fiber::new`].
@@ -98,7 +98,7 @@ impl<T, R> Generator<'static, T, R> {
 }
 
 impl<T, R> Generator<'_, T, R> {
-    /// Makes a generator of `body`, whose fiber `make` makes.
+    /// Makes a generator of `body`, on a fiber made by `make`.
     pub(crate) fn create<F>(
         body: F,
         make: impl FnOnce(GeneratorEntry<T, R, F>) -> io::Result<Fiber>,
@@ -113,7 +113,8 @@ impl<T, R> Generator<'_, T, R> {
         self.fiber.is_none()
     }
 
-    /// What the function returned, once it has ended; the first time it is asked for.
+    /// Takes the value that the function returned. `None` before the function has ended, and when
+    /// the value was taken already.
     ///
     /// # Examples
     /// ```
@@ -140,8 +141,8 @@ impl<T, R> Iterator for Generator<'_, T, R> {
     fn next(&mut self) -> Option<T> {
         match self.fiber.take()?.resume() {
             Some(fiber) => {
-                // The function's yielder alone holds the fiber that waits here. (Two yielders that
-                // were swapped lead their generators astray, to values that are not there.)
+                // Only the function's yielder holds the fiber that waits here. (If a program swaps
+                // two yielders, their generators find no values.)
                 self.fiber = Some(fiber);
                 self.slot.value.take()
             }
@@ -161,18 +162,18 @@ impl<T, R> fmt::Debug for Generator<'_, T, R> {
     }
 }
 
-/// Through which the function of a [`Generator`] yields.
+/// The handle through which the function of a [`Generator`] yields.
 pub struct Yielder<T> {
-    /// Whoever asked for the next value; `None` only while it is being resumed.
+    /// The fiber that asked for the next value; `None` only while it is being resumed.
     caller: Option<Fiber>,
     value: Rc<Cell<Option<T>>>,
 }
 
 impl<T> Yielder<T> {
-    /// Yields a value and waits until the next one is asked for.
+    /// Yields a value and waits until the next one is requested.
     ///
     /// # Panics
-    /// While the function is being unwound, in a destructor: nobody will ask any more.
+    /// In a destructor, while the function is being unwound: no further value will be requested.
     pub fn give(&mut self, value: T) {
         self.value.set(Some(value));
         hand_over(&mut self.caller);
@@ -191,10 +192,10 @@ impl<T> fmt::Debug for Yielder<T> {
     }
 }
 
-/// What the two sides share.
+/// The state that the two sides share.
 struct Slot<T, R> {
     value: Rc<Cell<Option<T>>>,
-    /// Set by a consumer's holder: there will be no more values.
+    /// Set by the holder of a consumer: there will be no more values.
     closed: Rc<Cell<bool>>,
     result: Cell<Option<R>>,
     panic: Cell<Option<Box<dyn Any + Send>>>,
@@ -210,9 +211,10 @@ impl<T, R> Slot<T, R> {
         }
     }
 
-    /// Runs the user's function; keeps what it returns, or its panic, for the other side.
+    /// Runs the user's function and keeps its result, or its panic, for the other side.
     fn run<P>(&self, body: impl FnOnce(&mut P) -> R, partner: &mut P) {
-        // Taken out inside: a large closure would be moved, on its small stack, with each call.
+        // The call takes the closure out, because passing a large one along would move it on this
+        // small stack with each call.
         let mut body = Some(body);
         let call = || body.take().map(|body| body(partner));
         match catch_panic(AssertUnwindSafe(call)) {
@@ -228,14 +230,14 @@ impl<T, R> Slot<T, R> {
     }
 }
 
-/// Switches to the other side, and keeps who comes back from there: the one that used the
+/// Switches to the other side, and keeps the fiber that switches back: the one that used the
 /// generator, or another if the generator was moved.
 fn hand_over(caller: &mut Option<Fiber>) {
     let to = caller.take().expect("a function that is being unwound yields no more");
     *caller = to.resume();
 }
 
-/// What the fiber of a generator runs.
+/// The entry function of a generator's fiber.
 pub(crate) struct GeneratorEntry<T, R, F> {
     slot: Rc<Slot<T, R>>,
     body: F,
@@ -250,7 +252,8 @@ impl<T, R, F: FnOnce(&mut Yielder<T>) -> R> EntryFunction for GeneratorEntry<T, 
     }
 }
 
-/// The fiber to end with. It is missing only if the function was unwound, and swallowed that.
+/// Returns the fiber to end with. It is missing only if the function was unwound and swallowed the
+/// unwinding.
 fn returning(caller: Option<Fiber>) -> Fiber {
     caller.unwrap_or_else(|| {
         crate::hook::fatal(format_args!(

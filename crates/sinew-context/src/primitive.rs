@@ -1,8 +1,8 @@
-//! The only door to atomics and locks: the standard library's, or loom's under a model. And what
-//! the standard library has in no stable form.
+//! The only place that imports atomics and locks: from the standard library, or from loom in a
+//! model. Also holds small functions that the standard library has only in unstable form.
 //!
-//! Under ThreadSanitizer the lock is one of our own: the slow path of the standard library's is
-//! not instrumented, and what it synchronises would be reported as a race.
+//! Under ThreadSanitizer the lock is one of our own. The slow path of the standard library's lock
+//! is not instrumented, so data that it protects would be reported as a race.
 
 #[cfg(not(sinew_loom))]
 pub(crate) use std::{
@@ -23,19 +23,20 @@ pub(crate) use std::sync::{Mutex, MutexGuard};
 #[cfg(sinew_tsan)]
 pub(crate) use visible::{Mutex, MutexGuard};
 
-/// The lock of a `static`. Loom's cannot be one, because a model makes its locks anew for each run.
+/// The lock of a `static`. Loom's lock cannot be static, because a model makes its locks anew for
+/// each run.
 #[cfg(not(any(sinew_loom, sinew_tsan)))]
 pub(crate) use std::sync::Mutex as StaticMutex;
 #[cfg(any(sinew_loom, sinew_tsan))]
 pub(crate) use visible::Mutex as StaticMutex;
 
-/// Locks, whether or not a panic passed while the lock was held: what it guards here is valid
-/// after each step.
+/// Locks `mutex`, also after a panic while it was held: the data behind the locks of this crate is
+/// valid after each step.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
 }
 
-/// A box, or an error where the heap has no memory for it.
+/// Boxes `value`, or returns an error if the heap has no memory for it.
 pub(crate) fn try_box<T>(value: T) -> std::io::Result<Box<T>> {
     let layout = core::alloc::Layout::new::<T>();
     assert!(layout.size() > 0);
@@ -44,7 +45,7 @@ pub(crate) fn try_box<T>(value: T) -> std::io::Result<Box<T>> {
     if place.is_null() {
         return Err(std::io::ErrorKind::OutOfMemory.into());
     }
-    // SAFETY: fresh memory of that layout, which the box will free with it.
+    // SAFETY: this is fresh memory of that layout, and the box will free it with that layout.
     unsafe {
         place.write(value);
         Ok(Box::from_raw(place))
@@ -65,7 +66,7 @@ mod visible {
         value: UnsafeCell<T>,
     }
 
-    // SAFETY: the value is reached by one holder of the lock at a time.
+    // SAFETY: only the holder of the lock reaches the value.
     unsafe impl<T: Send> Sync for Mutex<T> {}
 
     pub(crate) struct MutexGuard<'a, T>(&'a Mutex<T>);
@@ -76,7 +77,8 @@ mod visible {
         }
 
         pub(crate) fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
-            // ORDERING: Acquire: what the holder before wrote; pairs with the Release in `drop`.
+            // ORDERING: Acquire makes the last holder's writes visible; pairs with the Release in
+            // `drop`.
             while self.locked.swap(true, Ordering::Acquire) {
                 std::thread::yield_now();
             }
@@ -101,7 +103,8 @@ mod visible {
 
     impl<T> Drop for MutexGuard<'_, T> {
         fn drop(&mut self) {
-            // ORDERING: Release: publishes what was written under the lock.
+            // ORDERING: Release publishes the writes made under the lock; pairs with the Acquire in
+            // `lock`.
             self.0.locked.store(false, Ordering::Release);
         }
     }

@@ -1,15 +1,15 @@
-//! What the tools are told about stacks and switches.
+//! Announces stacks and switches to AddressSanitizer, ThreadSanitizer and valgrind.
 //!
-//! AddressSanitizer and ThreadSanitizer keep state per stack, and must hear of each switch before
-//! it happens and after it did. The calls are compiled in under `--cfg sinew_asan` and
-//! `--cfg sinew_tsan` (see `ci/asan.sh` and `ci/tsan.sh`); otherwise every function here is empty,
-//! and a frame's tag is the caller's own word.
+//! The two sanitizers keep state per stack, and must be told of each switch before and after it
+//! happens. The calls are compiled in under `--cfg sinew_asan` and `--cfg sinew_tsan` (see
+//! `ci/asan.sh` and `ci/tsan.sh`). Otherwise every function here is empty, and a frame's tag is the
+//! caller's own word.
 //!
-//! Under a sanitizer the tag in a frame points to a [`Note`] on the suspended stack instead, which
-//! holds the caller's word and what the sanitizer wants to know of the stack to switch to.
+//! Under a sanitizer the tag in a frame points to a [`Note`] on the suspended stack instead. The
+//! note holds the caller's word and what the sanitizer must know of that stack to switch to it.
 //!
-//! Valgrind learns the bounds of each stack when it is mapped, in every build: outside valgrind
-//! the request is a few rotations of a register.
+//! Valgrind learns the bounds of each stack when it is mapped, in every build. Outside valgrind the
+//! request costs a few rotations of a register.
 
 use crate::arch::Frame;
 
@@ -19,7 +19,7 @@ pub(crate) use notes::{Note, begin, come_back, leave, leave_for_good, prepare, r
 mod notes {
     use super::Frame;
 
-    /// Nothing: no sanitizer is listening.
+    /// Empty, because no sanitizer is active.
     #[derive(Debug)]
     pub(crate) struct Note;
 
@@ -63,18 +63,20 @@ mod notes {
     use core::ffi::c_void;
     use core::ptr;
 
-    /// What a sanitizer knows of one suspended context.
+    /// What the sanitizers need to know of one suspended context.
     #[derive(Debug)]
     pub(crate) struct Note {
         /// The caller's word.
         tag: usize,
-        /// Bounds of the stack: known for prepared contexts, filled in by the context that runs
-        /// next for all others, because AddressSanitizer tells only it.
+        /// The bounds of the stack. `prepare` sets them for prepared contexts. For all others the
+        /// context that runs next fills them in, because AddressSanitizer reports them only to that
+        /// context.
         #[cfg(sinew_asan)]
         low: *const c_void,
         #[cfg(sinew_asan)]
         size: usize,
-        /// Frames that AddressSanitizer keeps off the stack, while this context is suspended.
+        /// Frames that AddressSanitizer keeps outside of the stack, while this context is
+        /// suspended.
         #[cfg(sinew_asan)]
         fake_stack: *mut c_void,
         #[cfg(sinew_tsan)]
@@ -124,8 +126,7 @@ mod notes {
 
     pub(crate) unsafe fn prepare(note: *mut Note, bounds: (*mut u8, *mut u8), tag: usize) -> usize {
         let _ = bounds;
-        // SAFETY: the note is in the record, which the caller owns; the stack between the bounds
-        // is unused, so whatever was poisoned by an earlier tenant may be used again.
+        // SAFETY: the note is in the record, which the caller owns.
         unsafe {
             (*note).tag = tag;
             #[cfg(sinew_asan)]
@@ -159,7 +160,8 @@ mod notes {
             {
                 note.fiber = __tsan_get_current_fiber();
                 let fiber = (*target).fiber;
-                // The last thing before the switch: what follows is counted for the target.
+                // This must be the last call before the switch: what follows is counted for the
+                // target.
                 __tsan_switch_to_fiber(fiber, 0);
             }
         }
@@ -181,7 +183,7 @@ mod notes {
         // SAFETY: the target is suspended, so its note is alive.
         unsafe {
             let target = note_at(target);
-            // No place to save: the frames off the stack are freed.
+            // Pass no place to save: AddressSanitizer then frees the frames that it kept elsewhere.
             #[cfg(sinew_asan)]
             __sanitizer_start_switch_fiber(ptr::null_mut(), (*target).low, (*target).size);
             #[cfg(sinew_tsan)]
@@ -200,7 +202,7 @@ mod notes {
     }
 
     pub(crate) unsafe fn retire(note: *mut Note) {
-        // SAFETY: the context is over and its stack unused.
+        // SAFETY: the context is over and its stack is unused.
         unsafe {
             #[cfg(sinew_tsan)]
             __tsan_destroy_fiber((*note).fiber);
@@ -210,7 +212,7 @@ mod notes {
         let _ = note;
     }
 
-    /// Ends the announced switch, and notes the bounds of the stack it came from.
+    /// Ends the announced switch, and records the bounds of the stack that control came from.
     #[cfg(sinew_asan)]
     #[inline(always)]
     unsafe fn finish(saved: *mut c_void, from: *mut Frame) {
@@ -228,20 +230,20 @@ mod notes {
     }
 }
 
-/// Tells valgrind that `[low, high)` is a stack; returns the id to forget it by.
+/// Tells valgrind that `[low, high)` is a stack. Returns the id for [`deregister_stack`].
 pub(crate) fn register_stack(low: *mut u8, high: *mut u8) -> usize {
     const STACK_REGISTER: usize = 0x1501;
     valgrind_request(STACK_REGISTER, low.addr(), high.addr())
 }
 
-/// Takes [`register_stack`] back.
+/// Makes valgrind forget the stack that [`register_stack`] announced.
 pub(crate) fn deregister_stack(id: usize) {
     const STACK_DEREGISTER: usize = 0x1502;
     valgrind_request(STACK_DEREGISTER, id, 0);
 }
 
-/// Valgrind's client request: rotations that add up to nothing, then an instruction without
-/// effect, a sequence that valgrind recognises and no compiler emits.
+/// Makes valgrind's client request: rotations that cancel out, then an instruction without effect.
+/// Valgrind recognises this sequence, and no compiler emits it.
 #[inline(always)]
 #[cfg_attr(
     not(all(any(target_arch = "x86_64", target_arch = "aarch64"), target_os = "linux")),
@@ -252,8 +254,8 @@ fn valgrind_request(request: usize, first: usize, second: usize) -> usize {
     #[cfg(all(any(target_arch = "x86_64", target_arch = "aarch64"), target_os = "linux"))]
     {
         let arguments: [usize; 6] = [request, first, second, 0, 0, 0];
-        // SAFETY: outside valgrind the sequence changes nothing but the flags; inside, valgrind
-        // reads the six words and sets the result register.
+        // SAFETY: outside valgrind the sequence changes only the flags. Inside, valgrind reads the
+        // six words and sets the result register.
         unsafe {
             #[cfg(target_arch = "x86_64")]
             core::arch::asm!(
@@ -264,7 +266,7 @@ fn valgrind_request(request: usize, first: usize, second: usize) -> usize {
                 "xchg rbx, rbx",
                 inlateout("rdx") 0_usize => result,
                 in("rax") &raw const arguments,
-                // rdi is rotated all the way round.
+                // The rotations restore rdi.
                 inlateout("rdi") 0_usize => _,
                 options(nostack),
             );

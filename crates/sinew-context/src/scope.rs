@@ -3,11 +3,11 @@
 //! # Why it is sound
 //!
 //! A fiber's frames live until it has ended, and its value can be leaked, so a plain `Fiber` must
-//! not borrow. A [`Scope`] counts what borrows through it: each fiber from its making to the end
-//! of its closure, each injected function from its sending to its return. [`scope`] does not
-//! return, and does not unwind further, unless that count is zero. In ordinary use it is: the
-//! fibers' values are dropped at the end of the closure, which unwinds them. If some were leaked
-//! or moved out, nothing can end them, and the process aborts with a message.
+//! not borrow. A [`Scope`] counts its borrowers: each fiber from its creation to the end of its
+//! closure, and each injected function from its sending to its return. [`scope`] does not return,
+//! and does not unwind further, unless that count is zero. In ordinary use it is zero, because the
+//! end of the closure drops the fibers' values, which unwinds them. If the program leaked a value
+//! or moved it out, the fiber cannot be ended, and the process aborts with a message.
 
 use crate::entry::{self, EntryFunction, FromAnyone, FromSuspended};
 use crate::fiber::{Fiber, Resumed};
@@ -24,8 +24,7 @@ use std::io;
 /// When `scope` returns, every fiber made in it has ended.
 ///
 /// # Aborts
-/// If the value of a fiber made in the scope was leaked, or moved out of it, before the fiber had
-/// ended.
+/// If a fiber made in the scope has not ended, because its value was leaked or moved out.
 ///
 /// # Examples
 /// ```
@@ -44,7 +43,7 @@ use std::io;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 ///
-/// What the fibers borrow cannot end before the scope:
+/// The borrowed values must outlive the scope:
 /// ```compile_fail,E0597
 /// sinew_context::scope(|s| {
 ///     let short = String::new();
@@ -70,17 +69,17 @@ where
     }
 }
 
-/// Where fibers that borrow are made; see [`scope`].
+/// Makes fibers that borrow; see [`scope`].
 #[derive(Debug)]
 pub struct Scope<'scope, 'env: 'scope> {
-    /// Fibers and injected functions that may still use what they borrow.
+    /// The number of fibers and injected functions that may still use what they borrow.
     borrowers: Cell<usize>,
     scope: PhantomData<&'scope mut &'scope ()>,
     env: PhantomData<&'env mut &'env ()>,
 }
 
 impl<'scope> Scope<'scope, '_> {
-    /// Makes a fiber, as [`Fiber::new`], whose function may borrow from outside of the scope.
+    /// Makes a fiber like [`Fiber::new`], whose function may borrow from outside of the scope.
     ///
     /// # Errors
     /// As [`Fiber::new`].
@@ -91,7 +90,7 @@ impl<'scope> Scope<'scope, '_> {
         self.fiber_with_allocator(&ProtectedFixedSize::default(), f)
     }
 
-    /// Makes a fiber, as [`Fiber::with_allocator`], whose function may borrow.
+    /// Makes a fiber like [`Fiber::with_allocator`], whose function may borrow.
     ///
     /// # Errors
     /// As [`Fiber::with_allocator`].
@@ -100,11 +99,11 @@ impl<'scope> Scope<'scope, '_> {
         A: StackAllocator + ?Sized,
         F: FnOnce(Fiber) -> Fiber + 'scope,
     {
-        // SAFETY: see `create`.
+        // SAFETY: `f` borrows for `'scope`, which outlives the scope.
         unsafe { self.create(allocator, FromSuspended(f)) }
     }
 
-    /// Makes a fiber, as [`Fiber::with_entry`], whose function may borrow.
+    /// Makes a fiber like [`Fiber::with_entry`], whose function may borrow.
     ///
     /// # Errors
     /// As [`Fiber::with_allocator`].
@@ -113,13 +112,13 @@ impl<'scope> Scope<'scope, '_> {
         A: StackAllocator + ?Sized,
         F: FnOnce(Option<Fiber>) -> Fiber + 'scope,
     {
-        // SAFETY: see `create`.
+        // SAFETY: `f` borrows for `'scope`, which outlives the scope.
         unsafe { self.create(allocator, FromAnyone(f)) }
     }
 
     /// Runs a function that may borrow on top of `fiber`; see [`Fiber::resume_with`].
     ///
-    /// `fiber` need not be of the scope. The scope does not end before `f` has returned or has
+    /// `fiber` need not belong to the scope. The scope does not end before `f` has returned or has
     /// been unwound.
     #[track_caller]
     #[must_use = "dropping the fiber that switched back unwinds it"]
@@ -129,17 +128,17 @@ impl<'scope> Scope<'scope, '_> {
         R: Resumed,
     {
         let counted = Counted { inner: f, borrower: self.borrower() };
-        // SAFETY: the borrower is released after `f` and all it held are gone, and the scope
-        // does not end before.
+        // SAFETY: the borrower is released after `f` and all it held are gone, and the scope does
+        // not end before that.
         unsafe { fiber.inject(move |caller| counted.run(|f| f(caller))) }
     }
 
-    /// Makes a generator, as [`Generator::new`], whose function may borrow.
+    /// Makes a generator like [`Generator::new`], whose function may borrow.
     ///
     /// # Errors
     /// As [`Fiber::new`].
     ///
-    /// The values outlive the scope too, because the function may keep some of them:
+    /// The values must outlive the scope too, because the function may keep some of them:
     /// ```compile_fail,E0597
     /// # use std::{cell::RefCell, rc::Rc};
     /// sinew_context::scope(|s| {
@@ -162,7 +161,7 @@ impl<'scope> Scope<'scope, '_> {
         self.generator_with_allocator(&ProtectedFixedSize::default(), f)
     }
 
-    /// Makes a generator, as [`Generator::with_allocator`], whose function may borrow.
+    /// Makes a generator like [`Generator::with_allocator`], whose function may borrow.
     ///
     /// # Errors
     /// As [`Fiber::with_allocator`].
@@ -177,16 +176,16 @@ impl<'scope> Scope<'scope, '_> {
         T: 'scope,
         R: 'scope,
     {
-        // SAFETY: see `create`.
+        // SAFETY: `f` and its values borrow for `'scope`, which outlives the scope.
         Generator::create(f, |entry| unsafe { self.create(allocator, entry) })
     }
 
-    /// Makes a consumer, as [`Consumer::new`], whose function may borrow.
+    /// Makes a consumer like [`Consumer::new`], whose function may borrow.
     ///
     /// # Errors
     /// As [`Fiber::new`].
     ///
-    /// The values outlive the scope too, because the function may keep some of them:
+    /// The values must outlive the scope too, because the function may keep some of them:
     /// ```compile_fail,E0597
     /// sinew_context::scope(|s| {
     ///     let mut consumer = s.consumer(|input| println!("{:?}", input.next())).unwrap();
@@ -204,7 +203,7 @@ impl<'scope> Scope<'scope, '_> {
         self.consumer_with_allocator(&ProtectedFixedSize::default(), f)
     }
 
-    /// Makes a consumer, as [`Consumer::with_allocator`], whose function may borrow.
+    /// Makes a consumer like [`Consumer::with_allocator`], whose function may borrow.
     ///
     /// # Errors
     /// As [`Fiber::with_allocator`].
@@ -219,21 +218,23 @@ impl<'scope> Scope<'scope, '_> {
         T: 'scope,
         R: 'scope,
     {
-        // SAFETY: see `create`.
+        // SAFETY: `f` and its values borrow for `'scope`, which outlives the scope.
         Consumer::create(f, |entry| unsafe { self.create(allocator, entry) })
     }
 
+    /// Makes a fiber that counts as a borrower until `function` and all it held are gone, whether
+    /// the function ran, was unwound or never started. The scope does not end before that.
+    ///
     /// # Safety
-    /// What `function` borrows outlives the scope. The borrower is released after the function and
-    /// all it held are gone, whether it ran, was unwound or never started; until then the scope
-    /// does not end.
+    /// Everything that `function` borrows outlives the scope.
     unsafe fn create<A, E>(&self, allocator: &A, function: E) -> io::Result<Fiber>
     where
         A: StackAllocator + ?Sized,
         E: EntryFunction,
     {
         let counted = Counted { inner: function, borrower: self.borrower() };
-        // SAFETY: as above.
+        // SAFETY: the scope does not end before the fiber has ended, and the borrowed values
+        // outlive the scope.
         unsafe { entry::create_in(allocator, counted) }
     }
 
@@ -243,18 +244,18 @@ impl<'scope> Scope<'scope, '_> {
     }
 }
 
-/// Keeps the scope from ending. The count outlives it because the scope does.
+/// Keeps the scope from ending. The pointer stays valid, because the scope waits for it.
 struct Borrower(*const Cell<usize>);
 
 impl Drop for Borrower {
     fn drop(&mut self) {
-        // SAFETY: the scope is there as long as the count is not zero, and on this thread.
+        // SAFETY: the scope exists as long as the count is not zero, and it is on this thread.
         let count = unsafe { &*self.0 };
         count.set(count.get() - 1);
     }
 }
 
-/// Something that borrows, and the borrower to release after it. Fields are dropped in order.
+/// A value that borrows, and the borrower to release after it. Fields are dropped in order.
 struct Counted<T> {
     inner: T,
     borrower: Borrower,

@@ -1,20 +1,20 @@
 //! The switch for aarch64, AAPCS64.
 //!
-//! The compiler cannot be told that x19 or x29 is overwritten, so those two are saved by hand.
-//! sp is the context itself; pc is the label at the end of the block.
-//! x18 is the platform's and is never touched. Everything else is a declared clobber,
-//! with v8-v15, whose low halves the convention would preserve.
+//! The compiler cannot be told that x19 or x29 is overwritten, so the switch saves those two. sp is
+//! the context itself, and pc is the label at the end of the block. x18 belongs to the platform and
+//! is never touched. Everything else is a declared clobber, including v8-v15, whose low halves the
+//! calling convention would preserve.
 
 use super::{EntryRecord, Frame, Handover};
 use core::arch::{asm, naked_asm};
 
-/// The switch, with the instruction that makes the first word of the handover from x4.
+/// The switch. `$hand_over` is the instruction that makes the first word of the handover from x4.
 macro_rules! switch_by {
     ($hand_over:literal, $to:ident, $tag:ident, $($message:tt)*) => {{
         let from;
         let received;
-        // SAFETY: the block leaves the stack pointer and the two registers it cannot declare as
-        // it found them: whoever switches back loads them from the frame that is pushed here.
+        // SAFETY: the block leaves the stack pointer and the two undeclared registers unchanged:
+        // the switch back loads them from the frame that is pushed here.
         unsafe {
             asm!(
                 // Push a `Frame`.
@@ -26,7 +26,7 @@ macro_rules! switch_by {
                 "ldr x3, [x0, #8]",
                 "ldp x19, x29, [x0, #16]",
                 "add sp, x0, #32",
-                // The target finds in x0 where control came from, in x1 the message.
+                // The target receives the suspended frame in x0 and the message in x1.
                 $hand_over,
                 "br x3",
                 "2:",
@@ -46,17 +46,17 @@ macro_rules! switch_by {
     }};
 }
 
-/// Suspends the running context, goes on in `to`.
+/// Suspends the running context and continues in `to`.
 ///
 /// # Safety
-/// `to` is a suspended context that nobody else resumes; its stack is alive.
-/// `tag` means what both sides agreed on.
+/// `to` is a suspended context that no other code resumes, and its stack is alive. Both sides agree
+/// on the meaning of `tag`.
 #[inline(always)]
 pub(crate) unsafe fn switch(to: *mut Frame, tag: usize) -> Handover {
     switch_by!("mov x0, x4", to, tag, lateout("x1"))
 }
 
-/// Suspends the running context, goes on in `to` and hands it `message`.
+/// Suspends the running context, continues in `to` and hands it `message`.
 ///
 /// # Safety
 /// As for [`switch`].
@@ -65,19 +65,19 @@ pub(crate) unsafe fn switch_with(to: *mut Frame, message: usize, tag: usize) -> 
     switch_by!("add x0, x4, #1", to, tag, inlateout("x1") message =>)
 }
 
-/// Goes on in `to`; the running context is over.
+/// Ends the running context and continues in `to`.
 ///
 /// # Safety
-/// As for [`switch`]. In addition nothing on the running stack needs to be dropped.
+/// As for [`switch`]. In addition, nothing on the running stack needs to be dropped.
 #[inline(always)]
 pub(crate) unsafe fn exit(to: *mut Frame, message: usize) -> ! {
-    // SAFETY: as in `switch`; nothing is saved because nobody comes back.
+    // SAFETY: `to` is suspended. Nothing is saved, because no context switches back here.
     unsafe {
         asm!(
             "ldr x3, [x0, #8]",
             "ldp x19, x29, [x0, #16]",
             "add sp, x0, #32",
-            // From nowhere, with a message.
+            // No frame, with a message.
             "mov x0, #1",
             "br x3",
             in("x0") to,
@@ -87,10 +87,10 @@ pub(crate) unsafe fn exit(to: *mut Frame, message: usize) -> ! {
     }
 }
 
-/// Begins a context: goes to the entry function of the record in x19.
+/// Begins a context: jumps to the entry function of the record in x19.
 ///
-/// A jump with a return address, not a call: the function never returns, and the predictor of
-/// returns would keep the entry for one of those who do.
+/// A jump with a return address, not a call: the function never returns, and a call would leave an
+/// unused entry in the return-address predictor.
 ///
 /// On arrival x0 and x1 are as after a `switch`, x29 is zero, sp is 16-byte aligned.
 /// `.cfi_undefined lr` says that this frame has no caller, so every unwinder stops here.
@@ -103,7 +103,7 @@ pub(crate) unsafe extern "C" fn trampoline() {
         "ldr x3, [x19, #{entry}]",
         "adr lr, 2f",
         "br x3",
-        // The entry function does not return; unwinders look for what lies before this address.
+        // The entry function does not return. Unwinders look up the address before this one.
         "2:",
         "brk #1",
         ".cfi_endproc",
@@ -111,7 +111,7 @@ pub(crate) unsafe extern "C" fn trampoline() {
     )
 }
 
-/// The thread pointer register.
+/// Returns the thread pointer register.
 #[inline(always)]
 pub(crate) fn thread_pointer() -> usize {
     let word;
@@ -127,7 +127,7 @@ pub(crate) fn thread_pointer() -> usize {
     word
 }
 
-/// The stack pointer.
+/// Returns the stack pointer.
 #[inline(always)]
 pub(crate) fn stack_pointer() -> usize {
     let word;

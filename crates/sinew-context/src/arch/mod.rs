@@ -1,25 +1,25 @@
-//! The switch itself: the only place, with `sanitizer`, that holds assembly.
+//! The switch itself. Only this module and `sanitizer` hold assembly.
 //!
 //! # What each architecture supplies
 //!
 //! | item | what it does |
 //! | --- | --- |
-//! | `switch(to, tag)` | saves the running context in a [`Frame`] on its own stack, goes on in `to`; returns when somebody switches back, with what they handed over |
-//! | `switch_with(to, message, tag)` | the same, handing over a message |
-//! | `exit(to, message)` | goes on in `to` without saving anything: the running context has ended |
-//! | `trampoline` | where a context that never ran begins; ends every backtrace |
-//! | `thread_pointer()` | a word that differs between threads that live at the same time |
-//! | `stack_pointer()` | an address on the running stack; that of a variable may lie elsewhere under a sanitizer |
+//! | `switch(to, tag)` | saves the running context in a [`Frame`] on its own stack and continues in `to`; returns the [`Handover`] when another context switches back |
+//! | `switch_with(to, message, tag)` | switches like `switch` and hands over a message |
+//! | `exit(to, message)` | continues in `to` without saving anything: the running context has ended |
+//! | `trampoline` | the first code of a context that never ran; every backtrace ends there |
+//! | `thread_pointer()` | returns a word that differs between threads that live at the same time |
+//! | `stack_pointer()` | returns an address on the running stack; under a sanitizer the address of a variable may lie elsewhere |
 //!
-//! For those who move contexts between threads, `thread_word!` is a thread-local that stays right.
+//! `thread_word!` defines a thread-local that stays right when a context moves between threads.
 //!
 //! # The frame
 //!
-//! A suspended context is one pointer: to a [`Frame`], the lowest bytes of its stack in use.
-//! All architectures share its shape, because on each of them the compiler can be told about
-//! every register but two: the frame pointer and its base register.
-//! `switch` is inline assembly that declares all others as overwritten, so the compiler saves
-//! just those that hold something alive at that place.
+//! A suspended context is one pointer to a [`Frame`], the lowest bytes of its stack that are in
+//! use. All architectures share its shape, because on each of them the compiler can be told about
+//! every register but two: the frame pointer and the base register. `switch` is inline assembly
+//! that declares all others as overwritten, so the compiler saves only those that hold a live value
+//! at that place.
 //!
 //! ```text
 //!              higher addresses
@@ -32,18 +32,18 @@
 //!              lower addresses, unused
 //! ```
 //!
-//! The saved registers are loaded *before* the jump, so at the address where a context goes on,
-//! stack pointer and registers are exactly what the compiler's unwind tables expect there.
-//! A debugger that takes them from the frame needs no knowledge of the switch.
+//! The saved registers are loaded *before* the jump. So at the address where a context continues,
+//! the stack pointer and the registers are exactly what the compiler's unwind tables expect. A
+//! debugger that takes them from the frame needs no knowledge of the switch.
 //!
-//! # What is not saved
+//! # Registers that are not saved
 //!
-//! Floating-point control (MXCSR and the x87 control word, FPCR, fcsr) belongs to the thread,
-//! not to the context. Rust code must not run under changed control bits anyway; whoever changes
-//! them restores them before it switches. Saving them would cost up to half as much again for a
-//! case the language excludes. `tests/fp_control.rs` shows what happens.
+//! Floating-point control (MXCSR and the x87 control word, FPCR, fcsr) belongs to the thread, not
+//! to the context. Rust code must not run under changed control bits, so code that changes them
+//! must restore them before it switches. Saving them would make a switch up to half as expensive
+//! again, for a case that the language excludes. `tests/fp_control.rs` shows the consequences.
 //!
-//! Jumps, not returns, change the stack: an unpaired return is a misprediction each time.
+//! The switch jumps instead of returning: an unpaired return is mispredicted each time.
 
 #[cfg_attr(target_arch = "x86_64", path = "x86_64.rs")]
 #[cfg_attr(target_arch = "aarch64", path = "aarch64.rs")]
@@ -62,20 +62,20 @@ compile_error!(
 
 pub(crate) use imp::{exit, stack_pointer, switch, switch_with, thread_pointer, trampoline};
 
-/// What a switch hands over, in two registers.
+/// The two registers that a switch hands over.
 ///
-/// Frames are aligned, so bit 0 of the first word is free to say that the second one holds a
-/// message; otherwise that is whatever the register held. The common switch has no message and
-/// so need not clear it.
+/// Frames are aligned, so bit 0 of the first word is free: it says that the second word holds a
+/// message. Otherwise the second word is undefined: the common switch has no message and does not
+/// clear the register.
 ///
 /// | first word | second word | means |
 /// | --- | --- | --- |
-/// | frame | anything | that context has switched here |
+/// | frame | undefined | that context has switched here |
 /// | frame + 1 | message | that context has switched here, with a message |
 /// | 1 | message | a context has exited, with a message |
 pub(crate) type Handover = (*mut Frame, usize);
 
-/// Bit 0 of the first word of a [`Handover`]; the assembly spells it out.
+/// Bit 0 of the first word of a [`Handover`]. The assembly contains it as a literal.
 pub(crate) const MESSAGE: usize = 1;
 
 /// Alignment of the stack pointer at a call, on every architecture here.
@@ -85,9 +85,9 @@ pub(crate) const STACK_ALIGN: usize = 16;
 #[repr(C, align(8))]
 #[derive(Debug)]
 pub(crate) struct Frame {
-    /// The word that the suspending side left for those who hold the context.
+    /// The word that the suspending side left for the holder of the context.
     pub(crate) tag: usize,
-    /// Where the context goes on.
+    /// The address at which the context continues.
     pub(crate) resume_at: usize,
     /// rbx, x19 or s1. In a frame that never ran: the argument of the trampoline.
     pub(crate) base_register: usize,
@@ -95,16 +95,16 @@ pub(crate) struct Frame {
     pub(crate) frame_pointer: usize,
 }
 
-/// Size of a [`Frame`]; the assembly spells it out.
+/// The size of a [`Frame`]. The assembly contains it as a literal.
 pub(crate) const FRAME_SIZE: usize = 32;
 const _: () = assert!(size_of::<Frame>() == FRAME_SIZE);
 
-/// What runs first on a new stack: gets the two words of the [`Handover`], and the record that
-/// `Context::prepare` was given.
+/// The function that runs first on a new stack. It receives the two words of the [`Handover`], and
+/// the record that was passed to `Context::prepare`.
 pub(crate) type Entry =
     unsafe extern "C-unwind" fn(from: *mut Frame, message: usize, record: *mut EntryRecord) -> !;
 
-/// The record that the trampoline reads: its first word is the function to call.
+/// The record that the trampoline reads. Its first word is the function to call.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct EntryRecord {

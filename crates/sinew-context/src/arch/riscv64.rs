@@ -1,19 +1,19 @@
 //! The switch for riscv64, the standard calling convention with or without floating point.
 //!
-//! The compiler cannot be told that s0 (the frame pointer) or s1 is overwritten, so those two
-//! are saved by hand. sp is the context itself; pc is the label at the end of the block.
-//! gp and tp belong to the thread. Everything else is a declared clobber.
+//! The compiler cannot be told that s0 (the frame pointer) or s1 is overwritten, so the switch
+//! saves those two. sp is the context itself, and pc is the label at the end of the block. gp and
+//! tp belong to the thread. Everything else is a declared clobber.
 
 use super::{EntryRecord, Frame, Handover};
 use core::arch::{asm, naked_asm};
 
-/// The switch, with the instruction that makes the first word of the handover from a4.
+/// The switch. `$hand_over` is the instruction that makes the first word of the handover from a4.
 macro_rules! switch_by {
     ($hand_over:literal, $to:ident, $tag:ident, $($message:tt)*) => {{
         let from;
         let received;
-        // SAFETY: the block leaves the stack pointer and the two registers it cannot declare as
-        // it found them: whoever switches back loads them from the frame that is pushed here.
+        // SAFETY: the block leaves the stack pointer and the two undeclared registers unchanged:
+        // the switch back loads them from the frame that is pushed here.
         unsafe {
             asm!(
                 // Push a `Frame`.
@@ -29,9 +29,9 @@ macro_rules! switch_by {
                 "ld s1, 16(a0)",
                 "ld s0, 24(a0)",
                 "addi sp, a0, 32",
-                // The target finds in a0 where control came from, in a1 the message.
+                // The target receives the suspended frame in a0 and the message in a1.
                 $hand_over,
-                // Not through ra or t0, which would move the return-address predictor.
+                // A jump through ra or t0 would move the return-address predictor.
                 "jr a3",
                 "2:",
                 inlateout("a0") $to => from,
@@ -51,17 +51,17 @@ macro_rules! switch_by {
     }};
 }
 
-/// Suspends the running context, goes on in `to`.
+/// Suspends the running context and continues in `to`.
 ///
 /// # Safety
-/// `to` is a suspended context that nobody else resumes; its stack is alive.
-/// `tag` means what both sides agreed on.
+/// `to` is a suspended context that no other code resumes, and its stack is alive. Both sides agree
+/// on the meaning of `tag`.
 #[inline(always)]
 pub(crate) unsafe fn switch(to: *mut Frame, tag: usize) -> Handover {
     switch_by!("mv a0, a4", to, tag, lateout("a1"))
 }
 
-/// Suspends the running context, goes on in `to` and hands it `message`.
+/// Suspends the running context, continues in `to` and hands it `message`.
 ///
 /// # Safety
 /// As for [`switch`].
@@ -70,20 +70,20 @@ pub(crate) unsafe fn switch_with(to: *mut Frame, message: usize, tag: usize) -> 
     switch_by!("addi a0, a4, 1", to, tag, inlateout("a1") message =>)
 }
 
-/// Goes on in `to`; the running context is over.
+/// Ends the running context and continues in `to`.
 ///
 /// # Safety
-/// As for [`switch`]. In addition nothing on the running stack needs to be dropped.
+/// As for [`switch`]. In addition, nothing on the running stack needs to be dropped.
 #[inline(always)]
 pub(crate) unsafe fn exit(to: *mut Frame, message: usize) -> ! {
-    // SAFETY: as in `switch`; nothing is saved because nobody comes back.
+    // SAFETY: `to` is suspended. Nothing is saved, because no context switches back here.
     unsafe {
         asm!(
             "ld a3, 8(a0)",
             "ld s1, 16(a0)",
             "ld s0, 24(a0)",
             "addi sp, a0, 32",
-            // From nowhere, with a message.
+            // No frame, with a message.
             "li a0, 1",
             "jr a3",
             in("a0") to,
@@ -93,10 +93,10 @@ pub(crate) unsafe fn exit(to: *mut Frame, message: usize) -> ! {
     }
 }
 
-/// Begins a context: goes to the entry function of the record in s1.
+/// Begins a context: jumps to the entry function of the record in s1.
 ///
-/// A jump with a return address, not a call: the function never returns, and the predictor of
-/// returns would keep the entry for one of those who do.
+/// A jump with a return address, not a call: the function never returns, and a call would leave an
+/// unused entry in the return-address predictor.
 ///
 /// On arrival a0 and a1 are as after a `switch`, s0 is zero, sp is 16-byte aligned.
 /// `.cfi_undefined ra` says that this frame has no caller, so every unwinder stops here.
@@ -109,7 +109,7 @@ pub(crate) unsafe extern "C" fn trampoline() {
         "ld a3, {entry}(s1)",
         "la ra, 2f",
         "jr a3",
-        // The entry function does not return; unwinders look for what lies before this address.
+        // The entry function does not return. Unwinders look up the address before this one.
         "2:",
         "unimp",
         ".cfi_endproc",
@@ -117,7 +117,7 @@ pub(crate) unsafe extern "C" fn trampoline() {
     )
 }
 
-/// The thread pointer register.
+/// Returns the thread pointer register.
 #[inline(always)]
 pub(crate) fn thread_pointer() -> usize {
     let word;
@@ -126,7 +126,7 @@ pub(crate) fn thread_pointer() -> usize {
     word
 }
 
-/// The stack pointer.
+/// Returns the stack pointer.
 #[inline(always)]
 pub(crate) fn stack_pointer() -> usize {
     let word;

@@ -1,19 +1,21 @@
-//! A word of each thread, read by one or two instructions wherever it is inlined.
+//! One word for each thread, read by a few instructions wherever it is inlined.
 //!
-//! The compiler may keep the address of a `thread_local!` in a register. After a switch, code may go
-//! on in another thread, and would read that of the one before. Whoever uses one must therefore call
-//! a function that is not inlined. Here the address is never in the compiler's hands: each access is
-//! assembly of its own, which it can neither move across a switch nor merge with another.
+//! The compiler may keep the address of a `thread_local!` in a register. After a switch, code may
+//! continue on another thread and would access the previous thread's variable. Code that uses a
+//! `thread_local!` across switches must therefore access it in a function that is not inlined. Here
+//! the compiler never sees the address: each access is a separate block of assembly, which the
+//! compiler can neither move across a switch nor merge with another.
 
-/// Defines the module `$name` with `get` and `set` of a word of each thread, null at first.
+/// Defines the module `$name` with `get` and `set` of a word that each thread has, initially null.
 ///
-/// Thread-local storage of the kind *initial exec*, on glibc: eight bytes of what every thread has
-/// from the beginning. On other systems, a `thread_local!` behind functions that are never inlined.
+/// With glibc the word is thread-local storage of the kind *initial exec*: eight bytes that every
+/// thread has from its start. On other systems it is a `thread_local!` behind functions that are
+/// never inlined.
 ///
 /// # Safety
-/// `$symbol` is its name for the linker, and goes into assembly as it is: a plain name that nothing
-/// else in a program uses, neither another crate nor another version of the same one. That is the
-/// promise behind the `unsafe` with which the macro is called.
+/// `$symbol` is the word's name for the linker, and is pasted into assembly. It must be a plain
+/// name that nothing else in the program uses, neither another crate nor another version of the
+/// same crate. The `unsafe` in the macro call stands for this promise.
 #[doc(hidden)]
 #[macro_export]
 #[cfg(all(
@@ -50,7 +52,7 @@ macro_rules! thread_word {
                         options(nostack, preserves_flags, readonly),
                     );
                 }
-                // SAFETY: the same.
+                // SAFETY: reads the calling thread's own word.
                 #[cfg(target_arch = "aarch64")]
                 unsafe {
                     asm!(
@@ -79,7 +81,7 @@ macro_rules! thread_word {
                         options(nostack, preserves_flags),
                     );
                 }
-                // SAFETY: the same.
+                // SAFETY: writes the calling thread's own word.
                 #[cfg(target_arch = "aarch64")]
                 unsafe {
                     asm!(
@@ -98,7 +100,7 @@ macro_rules! thread_word {
     };
 }
 
-/// Defines the module `$name` with `get` and `set` of a word of each thread, null at first.
+/// Defines the module `$name` with `get` and `set` of a word that each thread has, initially null.
 #[doc(hidden)]
 #[macro_export]
 #[cfg(not(all(

@@ -1,23 +1,23 @@
 //! The switch for x86_64, System V calling convention.
 //!
-//! The compiler cannot be told that rbx or rbp is overwritten, so those two are saved by hand.
-//! rsp is the context itself; rip is the label at the end of the block.
-//! Everything else, the vector registers among them, is a declared clobber.
+//! The compiler cannot be told that rbx or rbp is overwritten, so the switch saves those two. rsp
+//! is the context itself, and rip is the label at the end of the block. Everything else, including
+//! the vector registers, is a declared clobber.
 
 use super::{EntryRecord, Frame, Handover};
 use core::arch::{asm, naked_asm};
 
-/// The switch, with the instruction that makes the first word of the handover from rdi.
+/// The switch. `$hand_over` is the instruction that makes the first word of the handover from rdi.
 ///
-/// rax takes the target and brings back where control came from: the register in which functions
-/// return, so that a fiber that comes out of a call goes into a switch without being moved.
+/// rax holds the target, and afterwards the frame that control came from. Functions return in rax,
+/// so a fiber that comes out of a call goes into a switch without being moved.
 macro_rules! switch_by {
     ($hand_over:literal, $to:ident, $tag:ident, $($message:tt)*) => {{
         let from;
         let received;
-        // SAFETY: the block leaves the stack pointer and the two registers it cannot declare as
-        // it found them: whoever switches back loads them from the frame that is pushed here.
-        // It uses the stack below rsp, which is free because `nostack` is not given.
+        // SAFETY: the block leaves the stack pointer and the two undeclared registers unchanged:
+        // the switch back loads them from the frame that is pushed here. It uses the stack below
+        // rsp, which is free because `nostack` is not given.
         unsafe {
             asm!(
                 // Push a `Frame`, last field first.
@@ -33,9 +33,9 @@ macro_rules! switch_by {
                 "mov rbx, [rax + 16]",
                 "mov rbp, [rax + 24]",
                 "lea rsp, [rax + 32]",
-                // The target finds in rax where control came from, in rsi the message.
+                // The target receives the suspended frame in rax and the message in rsi.
                 $hand_over,
-                // A jump: the return-address predictor must not see us.
+                // A jump, because a return would be mispredicted.
                 "jmp rcx",
                 "2:",
                 inlateout("rax") $to => from,
@@ -50,17 +50,17 @@ macro_rules! switch_by {
     }};
 }
 
-/// Suspends the running context, goes on in `to`.
+/// Suspends the running context and continues in `to`.
 ///
 /// # Safety
-/// `to` is a suspended context that nobody else resumes; its stack is alive.
-/// `tag` means what both sides agreed on.
+/// `to` is a suspended context that no other code resumes, and its stack is alive. Both sides agree
+/// on the meaning of `tag`.
 #[inline(always)]
 pub(crate) unsafe fn switch(to: *mut Frame, tag: usize) -> Handover {
     switch_by!("mov rax, rdi", to, tag, lateout("rsi"))
 }
 
-/// Suspends the running context, goes on in `to` and hands it `message`.
+/// Suspends the running context, continues in `to` and hands it `message`.
 ///
 /// # Safety
 /// As for [`switch`].
@@ -69,20 +69,20 @@ pub(crate) unsafe fn switch_with(to: *mut Frame, message: usize, tag: usize) -> 
     switch_by!("lea rax, [rdi + 1]", to, tag, inlateout("rsi") message =>)
 }
 
-/// Goes on in `to`; the running context is over.
+/// Ends the running context and continues in `to`.
 ///
 /// # Safety
-/// As for [`switch`]. In addition nothing on the running stack needs to be dropped.
+/// As for [`switch`]. In addition, nothing on the running stack needs to be dropped.
 #[inline(always)]
 pub(crate) unsafe fn exit(to: *mut Frame, message: usize) -> ! {
-    // SAFETY: as in `switch`; nothing is saved because nobody comes back.
+    // SAFETY: `to` is suspended. Nothing is saved, because no context switches back here.
     unsafe {
         asm!(
             "mov rcx, [rax + 8]",
             "mov rbx, [rax + 16]",
             "mov rbp, [rax + 24]",
             "lea rsp, [rax + 32]",
-            // From nowhere, with a message.
+            // No frame, with a message.
             "mov eax, 1",
             "jmp rcx",
             in("rax") to,
@@ -92,10 +92,10 @@ pub(crate) unsafe fn exit(to: *mut Frame, message: usize) -> ! {
     }
 }
 
-/// Begins a context: goes to the entry function of the record in rbx.
+/// Begins a context: jumps to the entry function of the record in rbx.
 ///
-/// A jump with a return address, not a call: the function never returns, and the predictor of
-/// returns would keep the entry for one of those who do.
+/// A jump with a return address, not a call: the function never returns, and a call would leave an
+/// unused entry in the return-address predictor.
 ///
 /// On arrival rax and rsi are as after a `switch`, rbp is zero, rsp is 16-byte aligned.
 /// `.cfi_undefined rip` says that this frame has no caller, so every unwinder stops here.
@@ -109,7 +109,7 @@ pub(crate) unsafe extern "C" fn trampoline() {
         "lea rcx, [rip + 2f]",
         "push rcx",
         "jmp [rbx + {entry}]",
-        // The entry function does not return; unwinders look for what lies before this address.
+        // The entry function does not return. Unwinders look up the address before this one.
         "2:",
         "ud2",
         ".cfi_endproc",
@@ -117,7 +117,7 @@ pub(crate) unsafe extern "C" fn trampoline() {
     )
 }
 
-/// The thread's own address of its control block, which the ABI keeps at fs:0 (gs:0 on macOS).
+/// Returns the address of the thread's control block, which the ABI keeps at fs:0 (gs:0 on macOS).
 #[inline(always)]
 pub(crate) fn thread_pointer() -> usize {
     let word;
@@ -132,7 +132,7 @@ pub(crate) fn thread_pointer() -> usize {
     word
 }
 
-/// The stack pointer.
+/// Returns the stack pointer.
 #[inline(always)]
 pub(crate) fn stack_pointer() -> usize {
     let word;

@@ -1,4 +1,4 @@
-//! The push form of a generator.
+//! Consumers: the push form of a generator.
 
 use super::{Slot, hand_over, returning};
 use crate::entry::{self, EntryFunction};
@@ -12,14 +12,14 @@ use std::rc::Rc;
 
 /// A function that iterates over the values pushed into it.
 ///
-/// The opposite of a [`Generator`](super::Generator): the function sees an iterator, the holder
-/// pushes, one by one or by [`extend`](Extend::extend). The function starts with the first value,
-/// or when the consumer is closed without one.
+/// The opposite of a [`Generator`](super::Generator): the function sees an iterator, and the holder
+/// pushes values, one by one or by [`extend`](Extend::extend). The first value starts the function,
+/// or closing the consumer without one does.
 ///
-/// [`close`](Self::close), or dropping the consumer, ends its input: it sees the end of the
-/// iterator and finishes. `close` gives what it returns. While a panic is unwinding, dropping the
-/// consumer unwinds the function instead. A panic in the function comes out of `push`, `close` or
-/// the drop, whichever ran it.
+/// [`close`](Self::close), or dropping the consumer, ends the input: the function sees the end of
+/// the iterator and finishes. `close` returns the function's result. While a panic is unwinding,
+/// dropping the consumer unwinds the function instead. A panic in the function comes out of the
+/// call that ran it: `push`, `close` or the drop.
 ///
 /// # Examples
 /// ```
@@ -47,7 +47,7 @@ pub struct Consumer<'a, T, R = ()> {
 }
 
 impl<T, R> Consumer<'static, T, R> {
-    /// Makes a consumer that gives its values to `f`.
+    /// Makes a consumer that passes its values to `f`.
     ///
     /// # Errors
     /// As [`Fiber::new`].
@@ -77,7 +77,7 @@ impl<T, R> Consumer<'static, T, R> {
 }
 
 impl<T, R> Consumer<'_, T, R> {
-    /// Makes a consumer of `body`, whose fiber `make` makes.
+    /// Makes a consumer of `body`, on a fiber made by `make`.
     pub(crate) fn create<F>(
         body: F,
         make: impl FnOnce(ConsumerEntry<T, R, F>) -> io::Result<Fiber>,
@@ -87,7 +87,7 @@ impl<T, R> Consumer<'_, T, R> {
         Ok(Consumer { fiber: Some(fiber), slot, borrows: PhantomData })
     }
 
-    /// Gives the function a value and runs it until it asks for the next one.
+    /// Passes a value to the function and runs it until it asks for the next one.
     ///
     /// # Errors
     /// If the function has ended; the error gives the value back.
@@ -98,22 +98,22 @@ impl<T, R> Consumer<'_, T, R> {
         }
         self.slot.value.set(Some(value));
         self.run();
-        // A function that ended without looking at the value leaves it.
+        // A function that ended without taking the value leaves it in the slot.
         match self.slot.value.take() {
             Some(value) => Err(PushError(value)),
             None => Ok(()),
         }
     }
 
-    /// Whether the function has ended, and takes no more values.
+    /// Whether the function has ended and takes no more values.
     pub fn is_finished(&self) -> bool {
         self.fiber.is_none()
     }
 
-    /// Ends the input, lets the function finish, and gives what it returned.
+    /// Ends the input, lets the function finish, and returns its result.
     ///
     /// # Panics
-    /// If the function panics, or has done so before.
+    /// If the function panics, or has panicked before.
     #[track_caller]
     pub fn close(mut self) -> R {
         self.finish();
@@ -138,8 +138,8 @@ impl<T, R> Consumer<'_, T, R> {
     }
 }
 
-/// Pushes values until there are no more, or the function has ended; what is left of the iterator
-/// is not asked for then.
+/// Pushes values until there are no more, or the function has ended. In the second case the rest of
+/// the iterator is not consumed.
 impl<T, R> Extend<T> for Consumer<'_, T, R> {
     #[track_caller]
     fn extend<I: IntoIterator<Item = T>>(&mut self, values: I) {
@@ -172,7 +172,7 @@ impl<T, R> fmt::Debug for Consumer<'_, T, R> {
 
 /// The values pushed into a [`Consumer`], as its function sees them.
 pub struct Input<T> {
-    /// Whoever pushes; `None` only while it is being resumed.
+    /// The fiber that pushes; `None` only while it is being resumed.
     caller: Option<Fiber>,
     value: Rc<Cell<Option<T>>>,
     closed: Rc<Cell<bool>>,
@@ -203,7 +203,7 @@ impl<T> fmt::Debug for Input<T> {
     }
 }
 
-/// The function of a [`Consumer`] has ended. Holds the value that it did not take.
+/// The function of a [`Consumer`] has ended. Gives back the value that it did not take.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct PushError<T>(pub T);
 
@@ -221,7 +221,7 @@ impl<T> fmt::Display for PushError<T> {
 
 impl<T> std::error::Error for PushError<T> {}
 
-/// What the fiber of a consumer runs.
+/// The entry function of a consumer's fiber.
 pub(crate) struct ConsumerEntry<T, R, F> {
     slot: Rc<Slot<T, R>>,
     body: F,
