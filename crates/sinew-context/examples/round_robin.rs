@@ -28,7 +28,7 @@ impl Scheduler {
         self.ready.borrow_mut().push_back(fiber.expect("there is memory for a stack"));
     }
 
-    /// Returns the task whose turn it is, or `main` when there is none.
+    /// Returns the task that is next, or `main` when there is none.
     fn next(&self) -> Fiber {
         let next = self.ready.borrow_mut().pop_front();
         next.or_else(|| self.main.take()).expect("main waits until all are done")

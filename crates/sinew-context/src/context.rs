@@ -91,7 +91,7 @@ pub struct Record {
 pub type Entry =
     unsafe extern "C-unwind" fn(first: *mut (), second: usize, record: *mut Record) -> !;
 
-/// What a switch delivers: the context that control came from, and the message.
+/// The result of a switch: the context that control came from, and the message.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
     words: Handover,

@@ -260,7 +260,7 @@ unsafe fn free(header: *mut Header) {
 /// Ends a fiber that never ran: drops its closure and frees its stack, on the caller's stack.
 ///
 /// # Safety
-/// `record` belongs to a fiber that never ran and whose context the caller owns.
+/// `record` belongs to a fiber that never ran, and the caller owns the fiber's context.
 pub(crate) unsafe fn discard(record: *mut Record) {
     /// Frees the stack even if the closure's destructor panics.
     struct Free(*mut Header);
@@ -281,7 +281,7 @@ unsafe fn drop_closure<F>(header: *mut Header) {
 }
 
 impl Header {
-    /// Returns the header of the fiber on whose stack `address` lies; `None` on the stack of an OS
+    /// Returns the header of the fiber that owns the stack at `address`; `None` on the stack of an OS
     /// thread or of a runtime's own context.
     pub(crate) fn at<'a>(address: usize) -> Option<&'a Header> {
         let owner = stack::owner_at(address)?;

@@ -59,7 +59,7 @@ mod visible {
     use std::sync::LockResult;
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    /// A lock all of whose operations ThreadSanitizer sees.
+    /// A lock with operations that ThreadSanitizer sees.
     #[derive(Debug)]
     pub(crate) struct Mutex<T> {
         locked: AtomicBool,

@@ -6,7 +6,7 @@
 //! caller's own word.
 //!
 //! Under a sanitizer the tag in a frame points to a [`Note`] on the suspended stack instead. The
-//! note holds the caller's word and what the sanitizer must know of that stack to switch to it.
+//! note holds the caller's word and the sanitizer's data about that stack.
 //!
 //! Valgrind learns the bounds of each stack when it is mapped, in every build. Outside valgrind the
 //! request costs a few rotations of a register.
@@ -63,7 +63,7 @@ mod notes {
     use core::ffi::c_void;
     use core::ptr;
 
-    /// What the sanitizers need to know of one suspended context.
+    /// The sanitizers' data about one suspended context.
     #[derive(Debug)]
     pub(crate) struct Note {
         /// The caller's word.
@@ -160,7 +160,7 @@ mod notes {
             {
                 note.fiber = __tsan_get_current_fiber();
                 let fiber = (*target).fiber;
-                // This must be the last call before the switch: what follows is counted for the
+                // This must be the last call before the switch: later calls are counted for the
                 // target.
                 __tsan_switch_to_fiber(fiber, 0);
             }

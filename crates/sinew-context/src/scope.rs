@@ -72,14 +72,14 @@ where
 /// Makes fibers that borrow; see [`scope`].
 #[derive(Debug)]
 pub struct Scope<'scope, 'env: 'scope> {
-    /// The number of fibers and injected functions that may still use what they borrow.
+    /// The number of fibers and injected functions that may still use borrowed values.
     borrowers: Cell<usize>,
     scope: PhantomData<&'scope mut &'scope ()>,
     env: PhantomData<&'env mut &'env ()>,
 }
 
 impl<'scope> Scope<'scope, '_> {
-    /// Makes a fiber like [`Fiber::new`], whose function may borrow from outside of the scope.
+    /// Makes a fiber like [`Fiber::new`]. Its function may borrow from outside of the scope.
     ///
     /// # Errors
     /// As [`Fiber::new`].
@@ -90,7 +90,7 @@ impl<'scope> Scope<'scope, '_> {
         self.fiber_with_allocator(&ProtectedFixedSize::default(), f)
     }
 
-    /// Makes a fiber like [`Fiber::with_allocator`], whose function may borrow.
+    /// Makes a fiber like [`Fiber::with_allocator`]. Its function may borrow.
     ///
     /// # Errors
     /// As [`Fiber::with_allocator`].
@@ -103,7 +103,7 @@ impl<'scope> Scope<'scope, '_> {
         unsafe { self.create(allocator, FromSuspended(f)) }
     }
 
-    /// Makes a fiber like [`Fiber::with_entry`], whose function may borrow.
+    /// Makes a fiber like [`Fiber::with_entry`]. Its function may borrow.
     ///
     /// # Errors
     /// As [`Fiber::with_allocator`].
@@ -133,7 +133,7 @@ impl<'scope> Scope<'scope, '_> {
         unsafe { fiber.inject(move |caller| counted.run(|f| f(caller))) }
     }
 
-    /// Makes a generator like [`Generator::new`], whose function may borrow.
+    /// Makes a generator like [`Generator::new`]. Its function may borrow.
     ///
     /// # Errors
     /// As [`Fiber::new`].
@@ -161,7 +161,7 @@ impl<'scope> Scope<'scope, '_> {
         self.generator_with_allocator(&ProtectedFixedSize::default(), f)
     }
 
-    /// Makes a generator like [`Generator::with_allocator`], whose function may borrow.
+    /// Makes a generator like [`Generator::with_allocator`]. Its function may borrow.
     ///
     /// # Errors
     /// As [`Fiber::with_allocator`].
@@ -180,7 +180,7 @@ impl<'scope> Scope<'scope, '_> {
         Generator::create(f, |entry| unsafe { self.create(allocator, entry) })
     }
 
-    /// Makes a consumer like [`Consumer::new`], whose function may borrow.
+    /// Makes a consumer like [`Consumer::new`]. Its function may borrow.
     ///
     /// # Errors
     /// As [`Fiber::new`].
@@ -203,7 +203,7 @@ impl<'scope> Scope<'scope, '_> {
         self.consumer_with_allocator(&ProtectedFixedSize::default(), f)
     }
 
-    /// Makes a consumer like [`Consumer::with_allocator`], whose function may borrow.
+    /// Makes a consumer like [`Consumer::with_allocator`]. Its function may borrow.
     ///
     /// # Errors
     /// As [`Fiber::with_allocator`].

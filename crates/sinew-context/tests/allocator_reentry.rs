@@ -1,25 +1,25 @@
-//! The program's allocator may itself use fibers: a cache of stacks is whole whenever it asks for
-//! memory.
+//! The program's allocator may itself use fibers: a cache of stacks is consistent whenever it asks
+//! for memory.
 
 use sinew_context::stack::{Stack, StackAllocator, StackCache, StackPool};
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 
-/// Takes a stack from the thread's cache whenever it is asked for memory, once armed.
+/// Once armed, takes a stack from the thread's cache whenever it is asked for memory.
 struct Meddling;
 
-// SAFETY: hands everything on to the system.
+// SAFETY: passes every call to the system allocator.
 unsafe impl GlobalAlloc for Meddling {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         meddle();
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller keeps the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
         meddle();
-        // SAFETY: as the caller promised.
+        // SAFETY: the caller keeps the contract of `dealloc`.
         unsafe { System.dealloc(place, layout) };
     }
 }

@@ -1,4 +1,4 @@
-//! Backtraces: from inside a fiber they end at its base, and a suspended one can be walked from
+//! Backtraces: taken inside a fiber, they end at its base. A suspended fiber can be walked from
 //! outside.
 
 use sinew_context::Fiber;
@@ -26,7 +26,7 @@ fn a_backtrace_taken_inside_a_fiber_ends_at_its_base() {
     let text = text.borrow();
     assert!(text.contains("deepest_function_of_the_fiber"), "{text}");
     assert!(text.contains("sinew_context::entry::enter"), "{text}");
-    // Nothing of the thread that resumed it.
+    // It contains no frame of the thread that resumed the fiber.
     assert!(!text.contains("test::run_test"), "{text}");
     let last = text.lines().rfind(|line| !line.trim_start().starts_with("at ")).unwrap();
     assert!(last.contains("trampoline"), "{text}");
@@ -41,7 +41,7 @@ mod walking {
     use object::{Object, ObjectSection, ObjectSymbol};
     use sinew_context::context::Registers;
 
-    /// This program: where it is loaded, and its tables.
+    /// This program: its load address and its tables.
     struct Program {
         base: u64,
         image: Vec<u8>,
@@ -83,7 +83,7 @@ mod walking {
             unwinder
         }
 
-        /// The names of the functions on a suspended stack, innermost first.
+        /// Returns the names of the functions on a suspended stack, innermost first.
         fn walk(&self, registers: Registers, stack: std::ops::Range<usize>) -> Vec<String> {
             let elf = object::File::parse(&*self.image).unwrap();
             let unwinder = self.unwinder();

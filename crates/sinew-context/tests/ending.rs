@@ -1,4 +1,4 @@
-//! The ways in which a fiber ends, and what is dropped when.
+//! The four ways in which a fiber ends, and the order of destructors.
 
 use sinew_context::stack::{FixedSize, ProtectedFixedSize, StackAllocator, StackCache, StackPool};
 use sinew_context::{Fiber, unwind};
@@ -119,7 +119,7 @@ fn every_way_gives_the_stack_back() {
     }
     cache.flush();
     assert_eq!(pool.stats().in_use, 0);
-    // Each was freed before the next was made, so one stack served all.
+    // Each fiber freed its stack before the next was made, so one stack served all.
     assert_eq!(pool.stats().warm, 1);
 }
 

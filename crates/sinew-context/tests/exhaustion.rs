@@ -1,6 +1,6 @@
 //! Limits of the process: locked memory, addresses, descriptors, threads.
 //!
-//! Each case sets a limit for a process of its own.
+//! Each case sets a limit in a separate process.
 
 use sinew_context::Fiber;
 use sinew_context::stack::{ProtectedFixedSize, StackAllocator, StackPool};
@@ -18,11 +18,11 @@ fn set_limit(which: libc::__rlimit_resource_t, value: u64) {
 #[test]
 fn locked_memory_is_guarded_by_mprotect() {
     let outcome = child("locked_memory_is_guarded_by_mprotect", || {
-        // A region before the lock keeps its guards; one after it has to fall back.
+        // A region made before the lock keeps its guards; a region made after it must fall back.
         let early = StackPool::builder().stack_size(64 * KIB).build().unwrap();
         let kept = early.allocate().unwrap();
         let before = early.stats().mprotect_regions;
-        // SAFETY: concerns this process only.
+        // SAFETY: affects only this process.
         if unsafe { libc::mlockall(libc::MCL_FUTURE) } != 0 {
             println!("skipped: memory cannot be locked here");
             return;
@@ -39,8 +39,8 @@ fn locked_memory_is_guarded_by_mprotect() {
 }
 
 #[test]
-fn without_addresses_it_is_an_error_and_what_exists_goes_on() {
-    child("without_addresses_it_is_an_error_and_what_exists_goes_on", || {
+fn running_out_of_addresses_is_an_error_and_existing_fibers_go_on() {
+    child("running_out_of_addresses_is_an_error_and_existing_fibers_go_on", || {
         let pool = StackPool::new().unwrap();
         let first = Fiber::with_allocator(&pool, |caller| caller.resume().unwrap()).unwrap();
         let first = first.resume().unwrap();
@@ -70,7 +70,7 @@ fn without_descriptors_the_high_water_mark_is_still_known() {
     child("without_descriptors_the_high_water_mark_is_still_known", || {
         let stack = ProtectedFixedSize::new(256 * KIB).unwrap().allocate().unwrap();
         set_limit(libc::RLIMIT_NOFILE, 0);
-        // SAFETY: inside the stack, which nobody uses.
+        // SAFETY: inside the stack, which nothing uses.
         unsafe { stack.high().sub(100_000).write(1) };
         let mark = stack.high_water_mark().unwrap();
         assert!((100_000..100_000 + page_size()).contains(&mark), "{mark}");
@@ -81,7 +81,7 @@ fn without_descriptors_the_high_water_mark_is_still_known() {
 #[test]
 fn without_threads_memory_stays_warm_and_everything_works() {
     child("without_threads_memory_stays_warm_and_everything_works", || {
-        // SAFETY: an ordinary user, whom the limit concerns; root is exempt.
+        // SAFETY: no preconditions. The limit applies to ordinary users; root is exempt.
         if unsafe { libc::getuid() } == 0 && unsafe { libc::setuid(65_534) } != 0 {
             println!("skipped: cannot become an ordinary user");
             return;
@@ -101,14 +101,14 @@ fn without_threads_memory_stays_warm_and_everything_works() {
 }
 
 #[test]
-fn without_heap_it_is_an_error_and_nothing_is_lost() {
+fn running_out_of_heap_is_an_error_and_loses_no_stack() {
     use std::alloc::{GlobalAlloc, Layout, System};
     use std::sync::atomic::{AtomicIsize, Ordering};
 
-    /// Refuses allocations of this thread's choosing once the count has run down.
+    /// Refuses allocations once `LEFT` has run down.
     struct Limited;
     static LEFT: AtomicIsize = AtomicIsize::new(isize::MAX);
-    // SAFETY: hands everything on to the system, or refuses.
+    // SAFETY: passes every call to the system allocator, or refuses.
     unsafe impl GlobalAlloc for Limited {
         unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
             if LEFT.load(Ordering::Relaxed) < isize::MAX
@@ -116,31 +116,31 @@ fn without_heap_it_is_an_error_and_nothing_is_lost() {
             {
                 return std::ptr::null_mut();
             }
-            // SAFETY: as the caller promised.
+            // SAFETY: the caller keeps the contract of `alloc`.
             unsafe { System.alloc(layout) }
         }
         unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
-            // SAFETY: as the caller promised.
+            // SAFETY: the caller keeps the contract of `dealloc`.
             unsafe { System.dealloc(place, layout) };
         }
     }
     #[global_allocator]
     static HEAP: Limited = Limited;
 
-    child("without_heap_it_is_an_error_and_nothing_is_lost", || {
+    child("running_out_of_heap_is_an_error_and_loses_no_stack", || {
         let pool = StackPool::builder().decay(sinew_context::stack::Decay::Manual).build().unwrap();
         let cache = sinew_context::stack::StackCache::new(&pool);
         let single = ProtectedFixedSize::default();
         let allocators: [&dyn StackAllocator; 3] = [&pool, &cache, &single];
         for allocator in allocators {
-            // Refuse the first allocation, then the second, and so on until it succeeds.
+            // Refuse the first allocation, then the second, and so on until `allocate` succeeds.
             for refused in 0.. {
                 LEFT.store(refused, Ordering::Relaxed);
                 let result = allocator.allocate();
                 LEFT.store(isize::MAX, Ordering::Relaxed);
                 match result {
                     Ok(stack) => {
-                        // Giving it back needs no memory.
+                        // Giving the stack back needs no memory.
                         LEFT.store(0, Ordering::Relaxed);
                         drop(stack);
                         LEFT.store(isize::MAX, Ordering::Relaxed);

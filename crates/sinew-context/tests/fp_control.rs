@@ -1,7 +1,7 @@
 //! Floating-point control bits belong to the thread: a switch neither saves nor restores them.
 //!
-//! Rust code must not run under changed control bits, so between the two assembly blocks of each
-//! test there is nothing but switches, which do no arithmetic.
+//! Rust code must not run under changed control bits. So each test does nothing but switch between
+//! its two assembly blocks, and a switch does no arithmetic.
 
 use sinew_context::Fiber;
 
@@ -18,7 +18,7 @@ fn control() -> (u32, u16) {
 
 #[cfg(target_arch = "x86_64")]
 unsafe fn set_control((mxcsr, x87): (u32, u16)) {
-    // SAFETY: the caller restores what was there before any arithmetic.
+    // SAFETY: the caller restores the previous control words before any arithmetic.
     unsafe {
         std::arch::asm!("ldmxcsr [{}]", in(reg) &raw const mxcsr, options(nostack));
         std::arch::asm!("fldcw [{}]", in(reg) &raw const x87, options(nostack));
@@ -40,7 +40,7 @@ fn control() -> u64 {
 
 #[cfg(target_arch = "aarch64")]
 unsafe fn set_control(fpcr: u64) {
-    // SAFETY: the caller restores what was there before any arithmetic.
+    // SAFETY: the caller restores the previous control word before any arithmetic.
     unsafe { std::arch::asm!("msr fpcr, {}", in(reg) fpcr) };
 }
 
@@ -59,7 +59,7 @@ fn control() -> u64 {
 
 #[cfg(target_arch = "riscv64")]
 unsafe fn set_control(mode: u64) {
-    // SAFETY: the caller restores what was there before any arithmetic.
+    // SAFETY: the caller restores the previous mode before any arithmetic.
     unsafe { std::arch::asm!("fsrm {}", in(reg) mode) };
 }
 
@@ -69,7 +69,7 @@ fn with_other_rounding(_: u64) -> u64 {
 }
 
 #[test]
-fn control_bits_set_in_a_fiber_are_seen_by_whoever_runs_next() {
+fn control_bits_set_in_a_fiber_stay_set_after_a_switch() {
     let before = control();
     let fiber = Fiber::new(move |caller| {
         // SAFETY: restored below, before any arithmetic.
@@ -80,7 +80,7 @@ fn control_bits_set_in_a_fiber_are_seen_by_whoever_runs_next() {
     });
     let fiber = fiber.unwrap().resume();
     let during = control();
-    // SAFETY: the state that was there before.
+    // SAFETY: restores the control words that were set at the start.
     unsafe { set_control(before) };
     assert!(during == with_other_rounding(before));
     assert!(fiber.unwrap().resume().is_none());

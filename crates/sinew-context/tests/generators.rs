@@ -94,7 +94,7 @@ fn generators_nest_and_can_be_moved_between_fibers() {
     });
     let mut numbers = numbers.unwrap();
     assert_eq!(numbers.next(), Some(0));
-    // Asked for the rest by another fiber.
+    // Another fiber asks for the rest.
     let collected = Rc::new(Cell::new(Vec::new()));
     let fiber = Fiber::new({
         let collected = collected.clone();
@@ -144,7 +144,7 @@ fn a_function_that_does_not_fit_is_an_error() {
 }
 
 #[test]
-fn what_the_function_returns_can_be_taken_once() {
+fn the_result_of_the_function_can_be_taken_once() {
     let mut generator = Generator::new(|out| {
         out.give(1);
         String::from("done")
@@ -159,7 +159,7 @@ fn what_the_function_returns_can_be_taken_once() {
 }
 
 #[test]
-fn close_gives_what_the_function_returns_however_early_that_was() {
+fn close_returns_the_result_even_of_a_function_that_ended_early() {
     let mut sum = Consumer::new(|input| input.sum::<i32>()).unwrap();
     sum.extend(1..=4);
     assert_eq!(sum.close(), 10);

@@ -1,6 +1,6 @@
-//! The hook by which a runtime says which of its fibers is running.
+//! The hook by which a runtime names its running fiber.
 //!
-//! One test in one process: the hook is set once.
+//! A single test, because a process can set the hook only once.
 
 use sinew_context::{Fiber, hook};
 use std::cell::Cell;
@@ -9,7 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 thread_local! {
     static RUNNING: Cell<u64> = const { Cell::new(0) };
-    /// Through which one fiber of the "runtime" smuggles to another on the same thread.
+    /// A fiber of the "runtime" smuggles a first-class fiber to another through this variable.
     static SMUGGLED: Cell<Option<Fiber>> = const { Cell::new(None) };
 }
 
@@ -25,14 +25,15 @@ fn text_of<T>(f: impl FnOnce() -> T) -> String {
 #[test]
 fn a_fiber_of_one_runtime_fiber_is_not_run_in_another() {
     let before = Fiber::new(|caller| caller).unwrap();
-    // SAFETY: the hook says what this test sets.
+    // SAFETY: the hook returns the number that this test sets.
     unsafe { hook::set_host_hook(running) }.unwrap();
-    // SAFETY: as above.
+    // SAFETY: the hook returns the number that this test sets.
     assert_eq!(unsafe { hook::set_host_hook(running) }, Err(hook::AlreadySet));
     assert!(before.is_at_home(), "outside of the runtime's fibers the thread is the host");
     assert!(before.resume().is_none());
 
-    // In fiber 1 of the runtime: made, run, suspended, stored in a thread-local.
+    // In fiber 1 of the runtime: make a fiber, run it until it suspends, store it in a
+    // thread-local.
     RUNNING.set(1);
     let fiber = Fiber::new(|caller| {
         let caller = caller.resume().unwrap();
@@ -44,7 +45,7 @@ fn a_fiber_of_one_runtime_fiber_is_not_run_in_another() {
         let unstarted = Fiber::new(|caller| caller).unwrap();
         let first = place.replace(Some(unstarted)).unwrap();
 
-        // In fiber 2: neither the started nor the unstarted one can be resumed or dropped.
+        // In fiber 2: neither the started nor the unstarted fiber can be resumed or dropped.
         RUNNING.set(2);
         assert!(!first.is_at_home());
         let text = text_of(|| first.resume_with(|caller| caller));
@@ -56,7 +57,7 @@ fn a_fiber_of_one_runtime_fiber_is_not_run_in_another() {
         let text = text_of(|| drop(second));
         assert!(text.contains("it is leaked"), "{text}");
 
-        // Back in fiber 1, and on the bare thread.
+        // Back in fiber 1, then on the bare thread.
         RUNNING.set(1);
         let mine = Fiber::new(|caller| caller.resume().unwrap()).unwrap();
         let mine = mine.resume().unwrap();

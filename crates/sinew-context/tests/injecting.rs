@@ -13,9 +13,9 @@ fn waiting() -> Fiber {
 }
 
 #[test]
-fn what_it_returns_is_what_the_suspended_call_returns() {
+fn the_suspended_call_returns_the_result_of_the_injected_function() {
     let main: Rc<Cell<Option<Fiber>>> = Rc::default();
-    // Gets another fiber than its caller, and ends into it.
+    // Receives another fiber than its caller, and ends into it.
     let fiber = Fiber::new(|caller| caller.resume().expect("what the injected function returns"));
     let fiber = fiber.unwrap().resume().unwrap();
     let other = Fiber::with_entry(&ProtectedFixedSize::default(), {

@@ -1,4 +1,4 @@
-//! A million guarded stacks at once, and what each of them costs.
+//! A million guarded stacks at once, and the cost of each.
 
 use sinew_context::Fiber;
 use sinew_context::stack::{Decay, GuardKind, StackCache, StackPool};
@@ -7,13 +7,14 @@ use sinew_testkit::memory;
 
 const COUNT: usize = 1_000_000;
 
-/// What a suspended fiber may cost, resident and in page tables together, with one page touched.
+/// The most memory that a suspended fiber may take with one page touched, resident and in page
+/// tables.
 const BYTES_EACH: usize = 4_800;
 
 #[test]
 fn a_million_fibers_on_guarded_stacks_take_4800_bytes_each() {
     if cfg!(sinew_force_fallback) || cfg!(sinew_asan) || cfg!(sinew_tsan) {
-        return; // two mappings a stack, or shadow memory: other bounds hold there
+        return; // two mappings for each stack, or shadow memory: other bounds hold there
     }
     if memory::available() < COUNT * BYTES_EACH * 5 / 4 {
         println!("skipped: a million stacks need {} MiB of memory", (COUNT * BYTES_EACH) >> 20);
@@ -43,16 +44,16 @@ fn a_million_fibers_on_guarded_stacks_take_4800_bytes_each() {
     assert!(each <= BYTES_EACH, "{each} bytes");
     assert!(memory::mappings() - before.2 < 2000, "{} mappings", memory::mappings());
     assert_eq!(stats.in_use, COUNT);
-    // All of them are alive.
+    // All fibers are alive.
     for fiber in fibers {
         assert!(fiber.resume().is_none());
     }
 }
 
 #[test]
-fn when_mappings_run_out_it_is_an_error_and_nothing_is_lost() {
-    // In a process of its own: others would find no mappings either.
-    child("when_mappings_run_out_it_is_an_error_and_nothing_is_lost", use_mappings_up)
+fn running_out_of_mappings_is_an_error_and_loses_no_fiber() {
+    // In a separate process: other tests would find no mappings either.
+    child("running_out_of_mappings_is_an_error_and_loses_no_fiber", use_mappings_up)
         .assert_success();
 }
 
@@ -82,7 +83,7 @@ fn use_mappings_up() {
     };
     assert!(error.to_string().contains("vm.max_map_count"), "{error}");
     assert!(fibers.len() > limit / 4, "{}", fibers.len());
-    // What was made works, and after some are gone there is room again.
+    // The fibers that were made work, and after some are gone there is room again.
     fibers.truncate(fibers.len() / 2);
     pool.trim();
     fibers.push(Fiber::with_allocator(&pool, |caller| caller).unwrap());

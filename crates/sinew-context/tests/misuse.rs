@@ -1,4 +1,4 @@
-//! What the types cannot exclude: each case ends in a clear message.
+//! Misuse that the types cannot exclude. Each case ends in a clear message.
 
 use sinew_context::{Fiber, scope, unwind};
 use sinew_testkit::child::child;
@@ -83,7 +83,7 @@ fn dropping_a_fiber_in_the_middle_of_its_unwinding_aborts() {
         struct SwitchAway;
         impl Drop for SwitchAway {
             fn drop(&mut self) {
-                // The helper gets the fiber that is being unwound, and drops it.
+                // The helper receives the fiber that is being unwound, and drops it.
                 let helper = make(|half_unwound| {
                     drop(half_unwound);
                     unreachable!()

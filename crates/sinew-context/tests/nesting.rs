@@ -116,8 +116,8 @@ fn floating_point_and_vector_values_survive_switches() {
     }
 }
 
-/// Fibers that resume, drop, make and end each other at random, all holding values that notice
-/// if they are dropped twice or never.
+/// Fibers resume, drop, make and end each other at random. The test counts the values that they
+/// hold, to detect a value that is dropped twice or never.
 #[test]
 fn a_crowd_that_does_anything_at_random_drops_everything_once() {
     struct World {
@@ -152,7 +152,7 @@ fn a_crowd_that_does_anything_at_random_drops_everything_once() {
             })
         }
         fn keep(&self, fiber: Option<Fiber>) {
-            // The thread's own value is kept apart: dropped, the test would hang.
+            // Keep the thread's own value apart: if it were dropped, the test would hang.
             match fiber {
                 Some(fiber) if fiber.is_thread() => self.main.set(Some(fiber)),
                 Some(fiber) => self.suspended.borrow_mut().push(fiber),
@@ -230,7 +230,7 @@ fn a_crowd_that_does_anything_at_random_drops_everything_once() {
         });
         let last = spawn(&world).resume();
         world.keep(last);
-        // Dropping one may drop or keep others; go on until none is left.
+        // Dropping one fiber may drop or keep others; continue until none is left.
         while let Some(fiber) = world.take_any() {
             drop(fiber);
         }

@@ -1,7 +1,8 @@
-//! No global or thread-local variable knows which fiber runs.
+//! No global or thread-local variable holds the running fiber.
 //!
-//! Statics stand in four places: the registry of stacks (`stack/overflow`), the hooks of a runtime (`hook.rs`), the
-//! macro that makes a word of a thread (`arch/thread_word.rs`), and the count of started fibers (`census.rs`).
+//! Only four places have statics: the registry of stacks (`stack/overflow`), the hooks of a runtime
+//! (`hook.rs`), the macro that makes a word of a thread (`arch/thread_word.rs`), and the count of
+//! started fibers (`census.rs`).
 
 use std::path::{Path, PathBuf};
 

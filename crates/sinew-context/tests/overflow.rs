@@ -1,7 +1,7 @@
-//! A stack overflow is recognised and reported; other faults go where they went before.
+//! A stack overflow is recognised and reported. Other faults go to the previous handler.
 //!
-//! Each case is a process of its own. `ci/overflow.sh` runs this file in release builds too, with
-//! and without fat LTO.
+//! Each case runs in a separate process. `ci/overflow.sh` runs this file in release builds too,
+//! with and without fat LTO.
 
 use sinew_context::stack::{
     GuardKind, ProtectedFixedSize, Segmented, StackAllocator, StackCache, StackPool,
@@ -131,7 +131,7 @@ fn by_one_frame_larger_than_the_stack() {
 }
 
 #[test]
-fn the_runtime_says_whose_stack_it_is_and_where_reports_go() {
+fn the_runtime_names_the_fiber_and_receives_the_report() {
     fn describe(stack: std::ops::Range<usize>, out: &mut dyn Write) -> std::fmt::Result {
         write!(out, "fiber \"worker\" (id 7, {} KiB)", stack.len() / KIB)
     }
@@ -140,7 +140,7 @@ fn the_runtime_says_whose_stack_it_is_and_where_reports_go() {
         // SAFETY: writes a buffer of ours.
         unsafe { libc::write(2, text.as_ptr().cast(), text.len()) };
     }
-    child("the_runtime_says_whose_stack_it_is_and_where_reports_go", || {
+    child("the_runtime_names_the_fiber_and_receives_the_report", || {
         // SAFETY: good enough for a test: the fault is in a function that holds no lock.
         unsafe {
             hook::set_describe_hook(describe).unwrap();
@@ -222,8 +222,8 @@ fn other_faults_end_the_process_where_they_were_ignored() {
 }
 
 #[test]
-fn a_freed_stack_is_no_guard_any_more() {
-    let outcome = child("a_freed_stack_is_no_guard_any_more", || {
+fn a_fault_at_a_freed_guard_is_not_reported() {
+    let outcome = child("a_fault_at_a_freed_guard_is_not_reported", || {
         let stack = ProtectedFixedSize::new(128 * KIB).unwrap().allocate().unwrap();
         let guard = stack.range().start - 100;
         drop(stack);

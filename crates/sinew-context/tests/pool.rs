@@ -1,4 +1,4 @@
-//! The pool: reuse, limits, decay, and what happens when it goes.
+//! The pool: reuse, limits, decay, and the end of the pool.
 
 use sinew_context::Fiber;
 use sinew_context::stack::{Decay, Stack, StackAllocator, StackCache, StackPool};
@@ -33,7 +33,7 @@ fn a_reused_stack_keeps_its_memory_until_it_decays() {
     unsafe { stack.low().add(4096).write(42) };
     drop(stack);
     let read = |stack: &Stack| {
-        // SAFETY: as above.
+        // SAFETY: the stack is unused.
         unsafe { stack.low().add(4096).read() }
     };
     let stack = pool.allocate().unwrap();
@@ -72,7 +72,7 @@ fn more_than_max_warm_is_given_back_at_once() {
 }
 
 #[test]
-fn trim_unmaps_everything_that_is_free() {
+fn trim_unmaps_all_free_stacks() {
     let pool = manual();
     let stacks: Vec<Stack> = (0..500).map(|_| pool.allocate().unwrap()).collect();
     assert!(pool.stats().regions >= 2);
@@ -102,7 +102,7 @@ fn a_stack_outlives_its_pool() {
     let others: Vec<Stack> = (0..300).map(|_| pool.allocate().unwrap()).collect();
     drop(others);
     drop(pool);
-    // SAFETY: the stack is ours; the pool's core stays as long as it is out.
+    // SAFETY: the stack is ours, and the pool's core lives as long as the stack is out.
     unsafe { stack.low().write_bytes(1, stack.size() - 16) };
 }
 
@@ -120,7 +120,7 @@ fn a_cache_outlives_its_pool_and_its_stacks_outlive_the_cache() {
 }
 
 #[test]
-fn a_cache_gives_back_what_exceeds_its_capacity() {
+fn a_cache_gives_back_stacks_beyond_its_capacity() {
     let pool = manual();
     let cache = StackCache::with_capacity(&pool, 8);
     let stacks: Vec<Stack> = (0..20).map(|_| cache.allocate().unwrap()).collect();
@@ -140,19 +140,19 @@ fn a_burst_is_given_back_within_five_seconds() {
     if cfg!(sinew_asan) || cfg!(sinew_tsan) {
         return; // shadow memory counts as resident too
     }
-    // In a process of its own, whose memory nobody else uses.
+    // In a separate process, so that no other test uses its memory.
     child("a_burst_is_given_back_within_five_seconds", burst).assert_success();
 }
 
 fn burst() {
     let pool = StackPool::new().unwrap();
-    // A first round, so that what the process needs anyway is there before.
+    // Run a first round, so that the memory that the process always needs is counted before.
     drop((0..10).map(|_| pool.allocate().unwrap()).collect::<Vec<_>>());
     let before = memory::resident();
     let burst: Vec<Stack> = (0..4000)
         .map(|_| {
             let stack = pool.allocate().unwrap();
-            // SAFETY: the stack is unused; a fiber that ran deep would have touched this much.
+            // SAFETY: the stack is unused. A fiber with deep calls would touch this much.
             unsafe { stack.high().sub(32 * KIB).write_bytes(1, 16 * KIB) };
             stack
         })
@@ -162,7 +162,7 @@ fn burst() {
     drop(burst);
     let start = Instant::now();
     let mut after = during;
-    // Polls for an effect of the pool's own thread, with the bound that is promised.
+    // Polls for an effect of the pool's own thread, up to the promised bound.
     while start.elapsed() < Duration::from_secs(5) {
         after = memory::resident();
         if after <= before + before / 5 {
@@ -176,7 +176,7 @@ fn burst() {
 #[test]
 fn steady_use_is_not_decayed() {
     let pool = manual();
-    // Between two passes ten stacks are used at once, whatever else happens.
+    // Between two passes ten stacks are in use at once.
     for _ in 0..20 {
         let stacks: Vec<Stack> = (0..10).map(|_| pool.allocate().unwrap()).collect();
         drop(stacks);
@@ -212,7 +212,7 @@ fn threads_take_and_give_while_decay_runs() {
                         held.push((stack, mark));
                     } else if !held.is_empty() {
                         let (stack, mark) = held.swap_remove(seed.below(held.len()));
-                        // SAFETY: as above: nobody else may have written there.
+                        // SAFETY: the stack is ours, and no other code may have written there.
                         assert_eq!(unsafe { stack.low().add(63).read() }, mark);
                     }
                     if seed.below(200) == 0 {

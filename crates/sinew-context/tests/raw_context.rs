@@ -6,7 +6,7 @@ use sinew_context::{Fiber, unwind};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// A control block with what its entry function needs behind the record.
+/// A control block. The state of its entry function lies behind the record.
 #[repr(C)]
 struct Block {
     record: Record,
@@ -16,7 +16,7 @@ struct Block {
 }
 
 unsafe extern "C-unwind" fn entry(first: *mut (), second: usize, record: *mut Record) -> ! {
-    // SAFETY: the record begins a `Block`; each context is resumed by the test only.
+    // SAFETY: the record begins a `Block`, and only the test resumes each context.
     unsafe {
         let mut arrival = Arrival::begin(first, second);
         let block = &*record.cast::<Block>();
@@ -38,7 +38,7 @@ fn prepare(rounds: usize) -> (Box<Block>, Context) {
     let stack = ProtectedFixedSize::default().allocate().unwrap();
     let block = Box::new(Block { record: Record::new(entry), stack, rounds, seen: Cell::new(0) });
     let block = Box::into_raw(block);
-    // SAFETY: the stack is the block's own, and the block stays where it is.
+    // SAFETY: the block owns the stack, and stays in place.
     unsafe {
         let stack = &(*block).stack;
         let (low, high) = (stack.low().as_ptr(), stack.high().as_ptr());
@@ -50,7 +50,7 @@ fn prepare(rounds: usize) -> (Box<Block>, Context) {
 #[test]
 fn messages_and_tags_go_with_the_switch() {
     let (mut block, context) = prepare(4);
-    // SAFETY: the context is suspended, and switched to once for each value of it.
+    // SAFETY: the context is suspended, and each value of it is switched to once.
     unsafe {
         assert_eq!(context.tag(), 5);
         assert!(context.unstarted().is_some());
@@ -79,7 +79,7 @@ fn messages_and_tags_go_with_the_switch() {
 #[test]
 fn on_a_schedulers_stack_there_is_no_fiber_to_unwind() {
     unsafe extern "C-unwind" fn misuse(first: *mut (), second: usize, record: *mut Record) -> ! {
-        // SAFETY: as above.
+        // SAFETY: the record begins a `Block`, and only the test resumes each context.
         unsafe {
             let arrival = Arrival::begin(first, second);
             let fiber = Fiber::new(|caller| {
@@ -97,7 +97,8 @@ fn on_a_schedulers_stack_there_is_no_fiber_to_unwind() {
     let (mut block, _) = prepare(0);
     block.record = Record::new(misuse);
     let block = Box::into_raw(block);
-    // SAFETY: as in `prepare`; the first context was never run and is replaced.
+    // SAFETY: the block owns the stack and stays in place. The first context never ran and is
+    // replaced.
     unsafe {
         let stack = &(*block).stack;
         let bounds = (stack.low().as_ptr(), stack.high().as_ptr());

@@ -65,7 +65,7 @@ fn trimming_a_stack_of_odd_size_leaves_its_neighbours_alone() {
     use std::ptr::NonNull;
     unsafe fn keep(_: NonNull<u8>, _: usize, _: *const ()) {}
     let map = ProtectedFixedSize::new(64 * KIB.max(page())).unwrap().allocate().unwrap();
-    // SAFETY: the lower part of an unused stack is used as one of its own.
+    // SAFETY: the lower part of an unused stack serves as a stack.
     unsafe {
         let size = 4 * page() + 64;
         let neighbour = map.low().add(size);
@@ -91,7 +91,7 @@ fn a_closure_that_does_not_fit_is_given_back_with_the_stack() {
     assert_eq!(stack.size(), page().max(16 * KIB));
     let roomy = ProtectedFixedSize::new(4 * KIB * KIB).unwrap().allocate().unwrap();
     assert!(Fiber::on_stack(roomy, f).unwrap().resume().is_none());
-    // The constructors that allocate report the same.
+    // The constructors that allocate report this error too.
     let error = Fiber::with_allocator(&small, move |caller| {
         assert_eq!(large[1], 7);
         caller
@@ -100,7 +100,7 @@ fn a_closure_that_does_not_fit_is_given_back_with_the_stack() {
 }
 
 #[test]
-fn whatever_leads_to_an_allocator_is_one() {
+fn a_pointer_to_an_allocator_is_an_allocator() {
     let pool = StackPool::new().unwrap();
     let allocators: [Box<dyn StackAllocator>; 4] = [
         Box::new(std::rc::Rc::new(StackCache::new(&pool))),
@@ -115,7 +115,7 @@ fn whatever_leads_to_an_allocator_is_one() {
 
 #[test]
 fn a_closure_that_leaves_no_room_for_its_own_call_is_an_error() {
-    // It would fit at the top of the stack, but is moved there once more to be called.
+    // It would fit at the top of the stack, but the call moves it on the stack once more.
     std::thread::Builder::new()
         .stack_size(16 * KIB * KIB)
         .spawn(|| {
@@ -197,27 +197,27 @@ fn stacks_are_writable_to_the_last_byte_and_do_not_overlap() {
 
 #[test]
 fn the_high_water_mark_is_right_within_a_page() {
-    // The mark of a fresh stack is that of one touched byte, at a known distance from the end.
+    // The mark of a fresh stack with one touched byte, at a known distance from the end.
     let mut stack = ProtectedFixedSize::new(DEFAULT_STACK_SIZE).unwrap().allocate().unwrap();
     let base = stack.high_water_mark().expect("Linux tells");
     assert!(base <= page(), "only the owner words are touched: {base}");
     for used in [1, page(), page() + 1, 100_000, DEFAULT_STACK_SIZE - 1, DEFAULT_STACK_SIZE] {
         stack.trim();
-        // SAFETY: inside the stack, which nobody uses.
+        // SAFETY: inside the stack, which nothing uses.
         unsafe { stack.high().sub(used).write(1) };
         let mark = stack.high_water_mark().unwrap();
         assert!(mark >= used && mark < used + page(), "touched {used}, mark {mark}");
     }
-    // A byte that was only skipped over does not count, a deeper one does.
+    // A byte that was only skipped over does not count; a deeper touched byte does.
     stack.trim();
-    // SAFETY: as above.
+    // SAFETY: inside the stack, which nothing uses.
     unsafe { stack.low().add(5 * page()).write(1) };
     assert_eq!(stack.high_water_mark(), Some(DEFAULT_STACK_SIZE - 5 * page()));
 }
 
 #[test]
 #[cfg_attr(sinew_asan, ignore = "AddressSanitizer keeps frames off the stack")]
-fn a_fibers_high_water_mark_grows_with_what_it_used_and_trim_gives_it_back() {
+fn a_fibers_high_water_mark_grows_with_its_use_and_trim_lowers_it() {
     for deep in [30 * KIB, 100 * KIB, 200 * KIB] {
         let fiber = Fiber::new(move |caller| {
             burn(deep);
@@ -230,7 +230,7 @@ fn a_fibers_high_water_mark_grows_with_what_it_used_and_trim_gives_it_back() {
         fiber.trim();
         let trimmed = fiber.stack_high_water_mark().unwrap();
         assert!(trimmed < fiber.stack_used().unwrap() + page(), "{trimmed}");
-        // It goes on as if nothing had happened.
+        // The fiber goes on as if nothing had happened.
         assert!(fiber.resume().unwrap().resume().is_none());
     }
 }
@@ -291,7 +291,7 @@ fn sleeping_fibers_stay_in_one_page_and_begin_in_different_cache_lines() {
 }
 
 #[test]
-fn an_allocator_of_ones_own_is_told_when_its_stack_is_free() {
+fn a_users_allocator_gets_its_stack_back() {
     use std::alloc::{Layout, alloc, dealloc};
     use std::cell::Cell;
     use std::ptr::NonNull;
@@ -304,7 +304,8 @@ fn an_allocator_of_ones_own_is_told_when_its_stack_is_free() {
     // SAFETY: each block is handed out once.
     unsafe impl StackAllocator for Counting {
         fn allocate(&self) -> io::Result<Stack> {
-            // SAFETY: a fresh block; `free` gets a pointer to the counter, which outlives it here.
+            // SAFETY: a fresh block. `free` receives a pointer to the counter, which outlives the
+            // stack here.
             unsafe {
                 let low = NonNull::new(alloc(LAYOUT)).unwrap();
                 low.as_ptr().expose_provenance();
@@ -314,7 +315,7 @@ fn an_allocator_of_ones_own_is_told_when_its_stack_is_free() {
         }
     }
     unsafe fn free(low: NonNull<u8>, _: usize, owner: *const ()) {
-        // SAFETY: as made above.
+        // SAFETY: `allocate` made the block, and `owner` is the counter.
         unsafe {
             dealloc(low.as_ptr(), LAYOUT);
             let count = &*owner.cast::<Cell<usize>>();

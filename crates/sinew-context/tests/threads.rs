@@ -1,4 +1,4 @@
-//! `main`, OS threads and fibers: who can be switched away from, dropped, or left behind.
+//! `main`, OS threads and fibers: which can be switched away from, dropped, or left behind.
 
 use sinew_context::stack::StackPool;
 use sinew_context::{Fiber, unwind};
@@ -24,7 +24,7 @@ fn a_thread_can_be_switched_away_from_without_being_declared() {
 
 #[test]
 fn main_itself_can_be_switched_away_from() {
-    // The body of a child runs on the thread of the test harness; with one test thread, that is
+    // The body of a child runs on the thread of the test harness. With one test thread, that is
     // `main` of the process.
     child("main_itself_can_be_switched_away_from", || {
         let fiber = Fiber::new(|main| main.resume().unwrap());
@@ -46,7 +46,7 @@ fn dropping_the_value_of_a_thread_leaves_the_thread_in_the_fiber_for_good() {
         let _frame = Never;
         let fiber = Fiber::new(|thread| {
             drop(thread);
-            // The thread now runs this fiber only, which can still do everything.
+            // The thread runs only this fiber from here on, which can still do everything.
             let other = Fiber::new(|caller| caller).unwrap();
             assert!(other.resume().is_none());
             std::process::exit(0);
@@ -69,7 +69,7 @@ fn a_thread_that_exits_with_fibers_suspended_on_it_leaks_them() {
     })
     .join()
     .unwrap();
-    // Its stack stays out for good; the pool works as before.
+    // The fiber's stack stays out for good; the pool works as before.
     assert_eq!(pool.stats().in_use, 1);
     assert!(Fiber::with_allocator(&pool, |caller| caller).unwrap().resume().is_none());
 }
@@ -85,7 +85,7 @@ impl Drop for Unwound {
 }
 
 #[test]
-fn dropped_by_the_destructor_of_a_thread_local_it_is_unwound_there() {
+fn a_fiber_dropped_by_the_destructor_of_a_thread_local_is_unwound_there() {
     thread_local!(static KEPT: RefCell<Vec<Fiber>> = const { RefCell::new(Vec::new()) });
     std::thread::spawn(|| {
         for started in [true, false] {
@@ -143,13 +143,13 @@ fn a_panicking_thread_unwinds_the_fibers_it_holds() {
     assert_eq!(DROPPED.load(Ordering::Relaxed), 3);
 }
 
-/// A fiber that reaches another thread against the rules of the types is not run there.
+/// Carries a fiber to another thread against the rules of the types. It must not run there.
 struct Smuggle(Fiber);
-// SAFETY: none; this is what the check is for.
+// SAFETY: unsound on purpose, to test the check at run time.
 unsafe impl Send for Smuggle {}
 
 #[test]
-fn resumed_on_another_thread_it_panics_and_nothing_else_happens() {
+fn resuming_on_another_thread_panics_and_runs_nothing() {
     let smuggled = Smuggle(Fiber::new(|_| unreachable!("not run on another thread")).unwrap());
     let text = std::thread::spawn(move || {
         let smuggled = smuggled;
@@ -162,7 +162,7 @@ fn resumed_on_another_thread_it_panics_and_nothing_else_happens() {
 }
 
 #[test]
-fn dropped_on_another_thread_it_is_leaked_with_a_panic() {
+fn a_fiber_dropped_on_another_thread_is_leaked_with_a_panic() {
     static DROPPED: AtomicUsize = AtomicUsize::new(0);
     struct Count;
     impl Drop for Count {
@@ -187,8 +187,8 @@ fn dropped_on_another_thread_it_is_leaked_with_a_panic() {
 }
 
 #[test]
-fn dropped_on_another_thread_while_that_panics_it_is_leaked_with_a_report() {
-    let name = "dropped_on_another_thread_while_that_panics_it_is_leaked_with_a_report";
+fn a_fiber_dropped_on_another_thread_that_panics_is_leaked_with_a_report() {
+    let name = "a_fiber_dropped_on_another_thread_that_panics_is_leaked_with_a_report";
     let outcome = child(name, || {
         let smuggled = Smuggle(Fiber::new(|caller| caller).unwrap());
         let result = std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! The examples of P0876, the proposal for a first-class fiber in C++, with its outputs.
+//! The examples of P0876, the C++ proposal for a first-class fiber, with their outputs.
 
 use sinew_context::stack::ProtectedFixedSize;
 use sinew_context::{Consumer, Fiber, scope};
@@ -8,7 +8,8 @@ use std::rc::Rc;
 
 type Place = Rc<Cell<Option<Fiber>>>;
 
-/// A ring of three fibers, each resuming the next and keeping who came back where it belongs.
+/// Three fibers in a ring. Each resumes the next, and stores the fiber that switches back in the
+/// place of the previous one.
 #[test]
 fn ring_prints_1_2_3_1_2_3() {
     let out = Log::new();
@@ -20,7 +21,7 @@ fn ring_prints_1_2_3_1_2_3() {
         let (next, previous, out, main) =
             (next.clone(), previous.clone(), out.clone(), main.clone());
         let fiber = Fiber::new(move |from| {
-            // The first fiber is started by `main`, the others by the one before them.
+            // `main` starts the first fiber; each other fiber is started by the one before it.
             if name == "1" {
                 main.set(Some(from))
             } else {
@@ -164,8 +165,8 @@ fn passing_data_through_a_capture() {
     assert_eq!(out.take(), ["inside lambda,i==1", "i==2"]);
 }
 
-/// Four fibers in a chain. Symmetric: the last goes straight back to the first. Asymmetric: each
-/// suspends to its caller, which takes N - 1 switches more.
+/// Four fibers in a chain. Symmetric: the last switches straight back to the first. Asymmetric:
+/// each suspends to its caller, which takes N - 1 switches more.
 #[test]
 fn chain_of_four_takes_three_switches_more_when_asymmetric() {
     const N: usize = 4;
@@ -199,7 +200,7 @@ fn symmetric_chain() -> usize {
         let f2 = f2.unwrap();
         let f1 = s.fiber(|main| {
             count();
-            // Leaves f1 where f4 finds it, and gives f2 a fiber of no meaning in its place.
+            // Stores f1 where f4 finds it, and gives f2 a meaningless fiber in its place.
             let stand_in = Fiber::new(|caller| caller).unwrap();
             let f4 = s.resume_with(f2, |f1| {
                 pf1.set(Some(f1));
@@ -237,7 +238,7 @@ fn asymmetric_chain(n: usize) -> usize {
     switches.get()
 }
 
-/// Keeps its own fiber up to date whoever resumes it: the proposal's `filament`.
+/// The proposal's `filament`: keeps its own fiber up to date, whichever fiber resumes it.
 #[derive(Default, Clone)]
 struct Filament(Place);
 
@@ -259,7 +260,7 @@ impl Filament {
 }
 
 #[test]
-fn filaments_need_not_know_who_resumes_them() {
+fn any_filament_may_resume_another() {
     let out = Log::new();
     let main = Filament::default();
     let filaments: Rc<RefCell<Vec<Filament>>> = Rc::default();
@@ -268,7 +269,7 @@ fn filaments_need_not_know_who_resumes_them() {
         let filament = Filament::new(move || {
             let find = |index: usize| all.borrow()[index].clone();
             let index = ["a", "b", "c"].iter().position(|other| *other == name).unwrap();
-            // An order that no one of them knows: a b c, then c is resumed by main's choice.
+            // None of them knows the order: first a, b, c; then main resumes b.
             for round in 0..2 {
                 out.line(format!("{name}{round}"));
                 if index < 2 {

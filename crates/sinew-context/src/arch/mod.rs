@@ -1,8 +1,8 @@
 //! The switch itself. Only this module and `sanitizer` hold assembly.
 //!
-//! # What each architecture supplies
+//! # The items of each architecture
 //!
-//! | item | what it does |
+//! | item | purpose |
 //! | --- | --- |
 //! | `switch(to, tag)` | saves the running context in a [`Frame`] on its own stack and continues in `to`; returns the [`Handover`] when another context switches back |
 //! | `switch_with(to, message, tag)` | switches like `switch` and hands over a message |
@@ -33,7 +33,7 @@
 //! ```
 //!
 //! The saved registers are loaded *before* the jump. So at the address where a context continues,
-//! the stack pointer and the registers are exactly what the compiler's unwind tables expect. A
+//! the stack pointer and the registers are those that the compiler's unwind tables expect. A
 //! debugger that takes them from the frame needs no knowledge of the switch.
 //!
 //! # Registers that are not saved

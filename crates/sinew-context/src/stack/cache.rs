@@ -1,4 +1,4 @@
-//! One thread's supply of stacks out of a pool: no lock and no atomic operation once warm.
+//! One thread's supply of stacks from a pool: no lock and no atomic operation once warm.
 
 use super::pool::{PoolCore, StackPool};
 use super::{Home, Stack, StackAllocator, overflow};
@@ -8,18 +8,19 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// Stacks fetched from the pool in one go, at most: a quarter of what the cache holds.
+/// The number of stacks fetched from the pool at a time, at most: a quarter of the capacity.
 ///
-/// Whoever fetches them uses more of its own stack than others, so the fewer do the better.
+/// A fiber that fetches stacks uses more of its own stack than others, so few fibers should do it.
 const BATCH: usize = 32;
 
-/// Stacks that a cache keeps when nothing else is said.
+/// The default capacity of a cache, in stacks.
 const DEFAULT_CAPACITY: usize = 64;
 
-/// A thread's own stacks out of a [`StackPool`]: last in, first out, without locks.
+/// A thread's own supply of stacks from a [`StackPool`]: last in, first out, without locks.
 ///
-/// Makes creating and ending fibers cheap on one thread. It keeps at most its capacity and gives
-/// half of it to the pool when that is exceeded; decay does not reach what it keeps.
+/// Makes creating and ending fibers cheap on one thread. The cache keeps at most `capacity` free
+/// stacks. When it has more, it gives half of them to the pool. Decay does not reach the stacks in
+/// the cache.
 ///
 /// # Examples
 /// ```
@@ -30,7 +31,7 @@ const DEFAULT_CAPACITY: usize = 64;
 /// for _ in 0..1000 {
 ///     assert!(Fiber::with_allocator(&stacks, |caller| caller)?.resume().is_none());
 /// }
-/// assert_eq!(pool.stats().allocated, 1); // the same stack each time
+/// assert_eq!(pool.stats().allocated, 1); // one stack, used again each time
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub struct StackCache {
@@ -41,31 +42,33 @@ pub struct StackCache {
 struct CacheCore {
     home: Home,
     capacity: usize,
-    /// Stacks that are taken from the pool at a time, and kept when there are too many.
+    /// The number of stacks that are taken from the pool at a time.
     batch: usize,
+    /// The number of stacks that stay when the cache has too many.
     kept: usize,
-    /// The fewest free ones since somebody last asked.
+    /// The lowest number of free stacks since the last `drop_unneeded`.
     fewest: Cell<usize>,
-    /// Free slots; the most recently used one last.
+    /// Free slots; the most recently used one is last.
     free: Free,
-    /// Whether the cache itself is gone, so that stacks go straight to the pool.
+    /// Whether the cache itself was dropped, so that stacks go straight to the pool.
     closed: Cell<bool>,
     pool: Arc<PoolCore>,
 }
 
 impl StackCache {
-    /// A cache of up to 64 stacks of `pool`.
+    /// Makes a cache of up to 64 stacks of `pool`.
     pub fn new(pool: &StackPool) -> StackCache {
         Self::with_capacity(pool, DEFAULT_CAPACITY)
     }
 
-    /// A cache of up to `capacity` stacks of `pool`.
+    /// Makes a cache of up to `capacity` stacks of `pool`.
     pub fn with_capacity(pool: &StackPool, capacity: usize) -> StackCache {
         Self::make(pool, capacity, (capacity / 4).clamp(1, BATCH), capacity / 2)
     }
 
-    /// The same, but of stacks that were in use: it takes one from the pool when it has none, and gives one back
-    /// when it has too many, instead of several at a time.
+    /// Makes a cache of up to `capacity` stacks of `pool` that exchanges one stack at a time. It
+    /// takes one from the pool when it has none, and gives one back when it has too many. So it
+    /// holds only stacks that were in use.
     pub fn exact(pool: &StackPool, capacity: usize) -> StackCache {
         Self::make(pool, capacity, 1, capacity)
     }
@@ -86,7 +89,7 @@ impl StackCache {
         }
     }
 
-    /// Free stacks in the cache.
+    /// The number of free stacks in the cache.
     pub fn len(&self) -> usize {
         self.core.free.with(|free| free.len())
     }
@@ -96,7 +99,8 @@ impl StackCache {
         self.len() == 0
     }
 
-    /// Gives back as many free stacks as were free at all times since this was last called, but keeps `least`.
+    /// Gives back the stacks that were free at all times since the previous call, but keeps at
+    /// least `least` free ones.
     pub fn drop_unneeded(&self, least: usize) {
         self.core.spill(self.core.fewest.get().min(self.len().saturating_sub(least)));
         self.core.fewest.set(self.len());
@@ -125,16 +129,16 @@ unsafe impl StackAllocator for StackCache {
             }
         };
         let home = Rc::into_raw(self.core.clone()).cast_mut().cast();
-        // SAFETY: pointers to what is counted are not null.
+        // SAFETY: `Rc::into_raw` does not return null.
         let home = unsafe { NonNull::new_unchecked(home) };
-        // SAFETY: the slot is out, and ours; `release` takes the reference back. A `Stack` is not
-        // `Send`, so that happens on this thread.
+        // SAFETY: the slot is out and belongs to this call. `release` takes the reference back, on
+        // this thread, because a `Stack` is not `Send`.
         Ok(unsafe { Stack::from_slot(low, home) })
     }
 }
 
 unsafe fn release(low: NonNull<u8>, home: NonNull<Home>) {
-    // SAFETY: the home is the first field of a core, to which `allocate` left a reference on this
+    // SAFETY: the home is the first field of a core, of which `allocate` left a reference on this
     // thread.
     let core = unsafe { Rc::<CacheCore>::from_raw(home.cast().as_ptr()) };
     if core.closed.get() {
@@ -145,7 +149,7 @@ unsafe fn release(low: NonNull<u8>, home: NonNull<Home>) {
 }
 
 impl CacheCore {
-    /// Keeps a free slot.
+    /// Keeps a free slot in the cache.
     #[inline]
     fn put(&self, low: NonNull<u8>) {
         let len = self.free.with(|free| {
@@ -166,11 +170,11 @@ impl CacheCore {
         let mut larger = Vec::new();
         let wanted = (2 * self.free.with(|free| free.len())).max(BATCH);
         if larger.try_reserve_exact(wanted).is_err() {
-            // Nothing can be reported here; the pool has the room.
+            // An error cannot be reported here; the pool has room for the slot.
             return self.pool.give(&[low]);
         }
         let smaller = self.free.with(|free| {
-            // Somebody may have changed the list while memory was found for this one.
+            // The allocator may have used this cache and changed the list meanwhile.
             if larger.capacity() > free.capacity() {
                 larger.append(free);
                 core::mem::swap(free, &mut larger);
@@ -186,7 +190,7 @@ impl CacheCore {
         let mut batch = [NonNull::dangling(); BATCH];
         let wanted = self.batch;
         let count = self.pool.take_batch(&mut batch[..wanted])?;
-        // The list hands out from its end: the warmest but one must be there.
+        // The list hands out from its end, so the warmest of the rest must be last.
         batch[1..count].iter().rev().for_each(|&low| self.put(low));
         Ok(batch[0])
     }
@@ -212,16 +216,16 @@ impl CacheCore {
     }
 }
 
-/// The list of free slots, without the bookkeeping of a `RefCell`: it is on the path of every
-/// fiber that is made.
+/// The list of free slots, without the bookkeeping of a `RefCell`: every creation of a fiber uses
+/// it.
 struct Free(UnsafeCell<Vec<NonNull<u8>>>);
 
 impl Free {
     #[inline(always)]
     fn with<R>(&self, f: impl FnOnce(&mut Vec<NonNull<u8>>) -> R) -> R {
-        // SAFETY: the cell stays on its thread, and no closure in this module calls anything that
-        // could come back here: they move slots about, and neither take nor free memory, because
-        // the program's allocator may use this cache.
+        // SAFETY: the cell stays on its thread, and no closure in this module can re-enter `with`.
+        // The closures move slots and neither allocate nor free memory, because the program's
+        // allocator may use this cache.
         f(unsafe { &mut *self.0.get() })
     }
 }

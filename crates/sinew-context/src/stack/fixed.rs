@@ -5,21 +5,21 @@ use core::ptr::NonNull;
 use std::alloc::{Layout, alloc, dealloc};
 use std::io;
 
-/// Stacks of one size from the heap, without kernel involvement and without a guard.
+/// Stacks of one size from the heap, without kernel calls and without a guard.
 ///
-/// For programs that count their memory themselves, or on kernels where mappings are dear.
-/// Recursion that is too deep writes below the stack, so making one is `unsafe`:
-/// [`StackPool`](super::StackPool) is as fast and safe.
+/// For programs that count their memory themselves, or for kernels where mappings are expensive.
+/// Recursion that is too deep writes below the stack, so making one is `unsafe`.
+/// [`StackPool`](super::StackPool) is as fast, and safe.
 #[derive(Clone, Copy, Debug)]
 pub struct FixedSize {
     size: usize,
 }
 
 impl FixedSize {
-    /// Stacks of `size` bytes, a multiple of the page.
+    /// Makes stacks of `size` bytes, a multiple of the page.
     ///
     /// # Safety
-    /// No code that runs on these stacks may need more than `size` bytes less 1 KiB: it would
+    /// No code that runs on these stacks needs more than `size` bytes less 1 KiB: it would
     /// overwrite other memory.
     pub unsafe fn new(size: usize) -> io::Result<Self> {
         check_size(size)?;
@@ -42,8 +42,8 @@ unsafe impl StackAllocator for FixedSize {
                 format!("the heap has no {} bytes for a stack", self.size),
             ));
         };
-        // SAFETY: the block is ours, aligned and of that size; `release` frees it as it was made,
-        // at once if there is no stack.
+        // SAFETY: the block is ours, aligned and of that size. `release` frees it with the layout
+        // of its allocation, at once if making the stack fails.
         unsafe {
             Stack::from_raw(low, self.size, 0, core::ptr::null(), release)
                 .inspect_err(|_| release(low, self.size, core::ptr::null()))
@@ -52,6 +52,6 @@ unsafe impl StackAllocator for FixedSize {
 }
 
 unsafe fn release(low: NonNull<u8>, size: usize, _: *const ()) {
-    // SAFETY: allocated with this layout.
+    // SAFETY: the block was allocated with this layout.
     unsafe { dealloc(low.as_ptr(), FixedSize::layout(size)) };
 }

@@ -1,9 +1,9 @@
 //! Guards: addresses below a stack that fault when touched.
 //!
-//! Linux 6.13 can mark pages as guards in the page table (`MADV_GUARD_INSTALL`): no mapping is
-//! split, so a million guards fit into the default limit of 65,530 mappings. Older kernels,
-//! and memory that is locked, answer `EINVAL`; there `mprotect` does it at the price of two
-//! mappings a stack. Which of the two is decided for each region by trying.
+//! Linux 6.13 can mark pages as guards in the page table (`MADV_GUARD_INSTALL`). No mapping is
+//! split, so a million guards fit into the default limit of 65,530 mappings. Older kernels, and
+//! locked memory, answer `EINVAL`. There `mprotect` makes the guards, at the price of two mappings
+//! for each stack. Each region finds out by trying.
 
 use super::mapping::explain;
 use core::ptr::NonNull;
@@ -21,8 +21,8 @@ pub enum GuardKind {
 #[cfg(target_os = "linux")]
 const MADV_GUARD_INSTALL: i32 = 102;
 
-/// Guards that one system call installs, at most. Their vectors lie on the stack of whoever needs a
-/// stack, which may be a fiber that has touched one page so far.
+/// The number of guards that one system call installs, at most. The vectors for them lie on the
+/// running stack, which may belong to a fiber that has touched one page so far.
 #[cfg(target_os = "linux")]
 const BATCH: usize = 16;
 
@@ -36,7 +36,7 @@ pub(super) struct Row {
 }
 
 impl Row {
-    /// One guard.
+    /// A row of one guard.
     pub(super) fn single(first: NonNull<u8>, len: usize) -> Row {
         Row { first, len, stride: 0, count: 1 }
     }
@@ -46,16 +46,16 @@ impl Row {
     }
 }
 
-/// Installs guards by the kind that is wanted, or by the cheapest that works.
+/// Installs guards of the wanted kind, or of the cheapest kind that works. Returns the kind.
 ///
 /// # Safety
-/// Each guard is committed memory of this crate that nobody uses.
+/// Each guard is committed memory of this crate that nothing uses.
 pub(super) unsafe fn install(row: Row, wanted: Option<GuardKind>) -> io::Result<GuardKind> {
     if wanted != Some(GuardKind::Mprotect) && !cfg!(sinew_force_fallback) {
-        // SAFETY: as promised by the caller.
+        // SAFETY: the caller promised unused memory of this crate.
         let installed = unsafe { install_in_place(row) };
         match installed {
-            // An emulator may answer yes to advice that it does not know.
+            // An emulator may accept advice that it does not know.
             Ok(()) if faults(row.first) => return Ok(GuardKind::InPlace),
             Err(error) if error.raw_os_error() != Some(libc::EINVAL) => return Err(error),
             _ if wanted.is_none() => {}
@@ -63,7 +63,7 @@ pub(super) unsafe fn install(row: Row, wanted: Option<GuardKind>) -> io::Result<
         }
     }
     for index in 0..row.count {
-        // SAFETY: as promised by the caller.
+        // SAFETY: the caller promised unused memory of this crate.
         if unsafe { libc::mprotect(row.guard(index), row.len, libc::PROT_NONE) } != 0 {
             return Err(explain("guard", row.len));
         }
@@ -71,12 +71,12 @@ pub(super) unsafe fn install(row: Row, wanted: Option<GuardKind>) -> io::Result<
     Ok(GuardKind::Mprotect)
 }
 
-/// Whether reading at the address faults: the kernel is asked to read there beforehand, which
-/// every kernel that knows guards in place can.
+/// Whether reading at the address faults. Asks the kernel to prefault the page, which every kernel
+/// with guards in place supports.
 #[cfg(target_os = "linux")]
 fn faults(address: NonNull<u8>) -> bool {
     const MADV_POPULATE_READ: i32 = 22;
-    // SAFETY: mapped memory of ours, of which a page may become resident.
+    // SAFETY: this is mapped memory of ours; at most one page becomes resident.
     let read =
         unsafe { libc::madvise(address.as_ptr().cast(), super::page_size(), MADV_POPULATE_READ) };
     read != 0 && io::Error::last_os_error().raw_os_error() == Some(libc::EFAULT)
@@ -92,7 +92,7 @@ unsafe fn install_in_place(row: Row) -> io::Result<()> {
     let mut done = 0;
     let mut batches = row.count > 1;
     while done < row.count {
-        // SAFETY: as promised by the caller.
+        // SAFETY: the caller of `install` promised unused memory of this crate.
         unsafe {
             let batch = if batches { install_batch(row, done) } else { 0 };
             batches = batch > 0;
@@ -113,18 +113,18 @@ unsafe fn install_in_place(_: Row) -> io::Result<()> {
     Err(io::Error::from_raw_os_error(libc::EINVAL))
 }
 
-/// Installs as many guards from `from` on as one system call takes; says how many. Zero where the
-/// kernel has no such call (before 6.13 `process_madvise` refuses this advice).
+/// Installs as many guards from `from` on as one system call takes, and returns their number.
+/// Returns zero if the kernel has no such call: before 6.13 `process_madvise` refuses this advice.
 #[cfg(target_os = "linux")]
 unsafe fn install_batch(row: Row, from: usize) -> usize {
-    /// Stands for the calling process since 6.14; earlier kernels answer `EBADF`.
+    /// The calling process, since 6.14; earlier kernels answer `EBADF`.
     const PIDFD_SELF: i32 = -10_001;
     let mut vectors = [libc::iovec { iov_base: core::ptr::null_mut(), iov_len: 0 }; BATCH];
     let count = (row.count - from).min(BATCH);
     for (index, vector) in vectors[..count].iter_mut().enumerate() {
         *vector = libc::iovec { iov_base: row.guard(from + index), iov_len: row.len };
     }
-    // SAFETY: the vectors name memory of ours, as promised by the caller.
+    // SAFETY: the vectors name unused memory of this crate, as the caller of `install` promised.
     let advised = unsafe {
         libc::syscall(
             libc::SYS_process_madvise,
@@ -135,6 +135,6 @@ unsafe fn install_batch(row: Row, from: usize) -> usize {
             0,
         )
     };
-    // It may stop early: those that were done whole count.
+    // The call may stop early; count only complete guards.
     usize::try_from(advised).unwrap_or(0) / row.len
 }

@@ -11,14 +11,14 @@ pub(super) struct Mapping {
     len: usize,
 }
 
-// SAFETY: the mapping belongs to the process; which thread unmaps it does not matter.
+// SAFETY: the mapping belongs to the process, and any thread may unmap it.
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    /// Reserves addresses without asking for memory: nothing can be touched yet, and strict
-    /// overcommit does not count it.
+    /// Reserves addresses without memory: they cannot be touched yet, and strict overcommit does
+    /// not count them.
     pub(super) fn reserve(len: usize) -> io::Result<Mapping> {
-        // FreeBSD counts no memory for what cannot be touched, and has no flag to say so.
+        // FreeBSD counts no memory for inaccessible mappings, and has no flag for it.
         #[cfg(not(target_os = "freebsd"))]
         const UNCOUNTED: libc::c_int = libc::MAP_NORESERVE;
         #[cfg(target_os = "freebsd")]
@@ -40,9 +40,9 @@ impl Mapping {
         let low = NonNull::new(low.cast::<u8>()).expect("the kernel maps nothing at address zero");
         // A huge page would make the first touch of a stack cost 2 MiB.
         #[cfg(target_os = "linux")]
-        // SAFETY: our own mapping. Kernels without huge pages refuse, which is as good.
+        // SAFETY: our own mapping. Kernels without huge pages refuse, which has the same effect.
         let _ = unsafe { libc::madvise(low.as_ptr().cast(), len, libc::MADV_NOHUGEPAGE) };
-        // The registry and the frames name addresses on the stack as plain numbers.
+        // The registry and the frames use addresses on the stack as plain numbers.
         low.as_ptr().expose_provenance();
         Ok(Mapping { low, len })
     }
@@ -69,7 +69,7 @@ impl Mapping {
         self.len
     }
 
-    /// Lets the mapping live on; [`unmap`] ends it.
+    /// Keeps the mapping alive until [`unmap`] is called.
     pub(super) fn leak(self) -> NonNull<u8> {
         let low = self.low;
         core::mem::forget(self);
@@ -79,40 +79,40 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: our own mapping, and nobody holds a pointer into it any more.
+        // SAFETY: our own mapping, and no pointer into it is used after this.
         unsafe { unmap(self.low, self.len) };
     }
 }
 
-/// Unmaps what [`Mapping::leak`] left.
+/// Unmaps a mapping that [`Mapping::leak`] left.
 ///
 /// # Safety
-/// `len` bytes from `low` on are one mapping that nobody uses any more.
+/// The `len` bytes from `low` on are one mapping that nothing uses any more.
 pub(super) unsafe fn unmap(low: NonNull<u8>, len: usize) {
-    // SAFETY: as promised. It can fail only for lack of mappings, and then the memory is lost,
-    // which is all that could be done about it.
+    // SAFETY: the caller promised an unused mapping. The call fails only for lack of mappings. Then
+    // the memory is lost, and there is no remedy.
     let _ = unsafe { libc::munmap(low.as_ptr().cast(), len) };
 }
 
-/// Gives the pages that lie wholly in the range back to the kernel; they read as zero when
-/// touched again. Guards stay.
+/// Gives the pages that lie wholly in the range back to the kernel. They read as zero when touched
+/// again. Guards stay.
 ///
 /// # Safety
 /// The range is private anonymous memory that holds nothing of value.
 pub(super) unsafe fn discard(low: NonNull<u8>, len: usize) {
     let page = page_size();
-    // The kernel would round the length up, into memory of others.
+    // The kernel would round the length up, into memory that does not belong to the range.
     let start = low.addr().get().next_multiple_of(page);
     let end = (low.addr().get() + len) & !(page - 1);
     if start < end {
         let start = low.as_ptr().with_addr(start);
         let len = end - start.addr();
-        // SAFETY: as promised. A failure (locked memory) means that the pages stay.
+        // SAFETY: the caller promised worthless memory. On failure (locked memory) the pages stay.
         let _ = unsafe { libc::madvise(start.cast(), len, libc::MADV_DONTNEED) };
     }
 }
 
-/// The last error, with what was wanted and what usually helps.
+/// Returns the last OS error, with the failed operation and the usual remedy.
 pub(super) fn explain(verb: &str, len: usize) -> io::Error {
     let error = io::Error::last_os_error();
     let advice = if error.raw_os_error() == Some(libc::ENOMEM) {

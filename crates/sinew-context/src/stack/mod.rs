@@ -1,7 +1,7 @@
-//! Stacks: what a fiber runs on, and where they come from.
+//! Stacks for fibers, and the allocators that make them.
 //!
 //! A [`Stack`] owns a range of writable memory and knows how to give it back. Allocators make
-//! them:
+//! stacks:
 //!
 //! | allocator | memory | guard | for |
 //! | --- | --- | --- | --- |
@@ -22,8 +22,8 @@
 //!                 |  guard: at least 64 KiB of addresses that fault
 //! ```
 //!
-//! Guarantee: a stack that was handed out is not handed out again, and not unmapped, until its
-//! `Stack` value is dropped. A fiber that is forgotten keeps its stack for ever.
+//! Guarantee: after a stack was handed out, it is neither handed out again nor unmapped until its
+//! `Stack` value is dropped. A forgotten fiber keeps its stack for ever.
 //!
 //! Next: [`overflow`], which finds the stack that an address belongs to.
 
@@ -51,45 +51,45 @@ use core::ptr::NonNull;
 use overflow::registry::{self, Span};
 use std::io;
 
-/// Size of a stack when nothing else is asked for: 256 KiB of addresses, committed as touched.
+/// The default size of a stack: 256 KiB of addresses, committed as touched.
 pub const DEFAULT_STACK_SIZE: usize = 256 * 1024;
 
-/// Smallest stack that can be asked for.
+/// The smallest stack size that allocators accept.
 pub const MIN_STACK_SIZE: usize = 4096;
 
-/// Largest stack that can be asked for: 64 GiB of addresses.
+/// The largest stack size that allocators accept: 64 GiB of addresses.
 pub const MAX_STACK_SIZE: usize = 64 << 30;
 
-/// Addresses below a guarded stack that fault, unless a larger guard is asked for: 64 KiB, and
-/// 1 MiB on riscv64.
+/// The default size of a guard, the addresses below a stack that fault: 64 KiB, and 1 MiB on
+/// riscv64.
 ///
-/// Rust code touches each page of a large frame in order, so a page would do for it; on riscv64
-/// the compiler does not, so a frame larger than the guard steps over it. C code does not anywhere:
-/// one page is stepped over by any function with a 4 KiB buffer.
+/// Rust code touches each page of a large frame in order, so one page would be enough for it. On
+/// riscv64 the compiler does not do this, so a frame larger than the guard can step over it. C code
+/// does not do this on any architecture: a function with a 4 KiB buffer can step over one page.
 pub const DEFAULT_GUARD_SIZE: usize =
     if cfg!(target_arch = "riscv64") { 1024 * 1024 } else { MIN_GUARD_SIZE };
 
-/// Smallest guard that can be asked for.
+/// The smallest guard size that allocators accept.
 pub const MIN_GUARD_SIZE: usize = 64 * 1024;
 
-/// Bytes at the top of each stack that belong to this module.
+/// The bytes at the top of each stack that belong to this module.
 const OWNER_WORDS: usize = 16;
 
 /// A source of stacks.
 ///
 /// # Safety
-/// A stack that `allocate` returns is not used by anything else until it is dropped.
+/// Nothing else uses a stack that `allocate` returned until that stack is dropped.
 pub unsafe trait StackAllocator {
-    /// Gives out a stack.
+    /// Hands out a stack.
     ///
-    /// Fails if there is no memory or a limit is reached; the error says which and what to do.
+    /// Fails if there is no memory or a limit is reached. The error names the cause and a remedy.
     fn allocate(&self) -> io::Result<Stack>;
 }
 
-/// Whatever leads to an allocator is one.
+/// Implements the trait for pointers to an allocator.
 macro_rules! pass_on {
     ($($pointer:ty),+) => {$(
-        // SAFETY: passes on what the allocator behind the pointer promises.
+        // SAFETY: the allocator behind the pointer keeps the promise.
         unsafe impl<A: StackAllocator + ?Sized> StackAllocator for $pointer {
             fn allocate(&self) -> io::Result<Stack> {
                 (**self).allocate()
@@ -99,17 +99,18 @@ macro_rules! pass_on {
 }
 pass_on!(&A, Box<A>, std::rc::Rc<A>, std::sync::Arc<A>);
 
-/// Memory for one fiber to run on. Dropping it gives it back to where it came from.
+/// Memory for one fiber to run on. Dropping the stack gives the memory back to its origin.
 ///
-/// Two words: a stack is moved into and out of the fiber that runs on it, each time one is made
-/// and ends.
+/// A `Stack` is two words, because it is moved into a fiber when the fiber is made, and out when
+/// the fiber ends.
 pub struct Stack {
     /// Lowest usable address; the guard lies below.
     low: NonNull<u8>,
     home: NonNull<Home>,
 }
 
-/// What the stacks of one origin have in common: the first field of whatever they go back to.
+/// The properties that all stacks of one origin share. It is the first field of the structure that
+/// takes the stacks back.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Home {
@@ -119,11 +120,11 @@ pub(crate) struct Home {
     pub(crate) release: unsafe fn(low: NonNull<u8>, home: NonNull<Home>),
 }
 
-/// Gives the memory of a stack back: its lowest usable address, its size, and the owner that was
-/// named when the stack was made. Must not unwind.
+/// Gives the memory of a stack back. Receives the lowest usable address, the size, and the owner
+/// that was passed to [`Stack::from_raw`]. Must not unwind.
 pub type Release = unsafe fn(low: NonNull<u8>, size: usize, owner: *const ());
 
-/// The home of a stack that is registered by itself.
+/// The home of a stack that is registered on its own.
 #[repr(C)]
 struct SingleHome {
     home: Home,
@@ -134,21 +135,21 @@ struct SingleHome {
 }
 
 impl Stack {
-    /// Makes a stack from memory that an allocator of one's own manages.
+    /// Makes a stack from memory that the caller's own allocator manages.
     ///
-    /// `guard` bytes below `low` fault when touched; zero if nothing does. When the stack is
-    /// dropped, `release` is called with `low`, `size` and `owner`.
+    /// The `guard` bytes below `low` fault when touched; `guard` is zero if there is no guard.
+    /// Dropping the stack calls `release` with `low`, `size` and `owner`.
     ///
     /// # Safety
-    /// `size` bytes from `low` on are readable and writable, aligned to 16 at both ends, and used
-    /// by nothing else until `release` is called; with a guard, they are private anonymous memory,
-    /// which can be given back by the page. Overflowing a stack without a guard corrupts
-    /// what lies below it. `release` is sound to call once, on the thread that drops the stack,
-    /// and does not unwind.
+    /// The `size` bytes from `low` on are readable and writable, aligned to 16 at both ends, and
+    /// used by nothing else until `release` is called. If there is a guard, they are private
+    /// anonymous memory, which can be given back by the page. If there is none, an overflow
+    /// corrupts the memory below. `release` is sound to call once, on the thread that drops the
+    /// stack, and does not unwind.
     ///
     /// # Errors
     /// If the size or an alignment is wrong, or the heap has no memory for the bookkeeping.
-    /// `release` is not called then.
+    /// `release` is not called in these cases.
     pub unsafe fn from_raw(
         low: NonNull<u8>,
         size: usize,
@@ -163,7 +164,7 @@ impl Stack {
                  {MIN_STACK_SIZE} bytes and an alignment of 16 are the least"
             )));
         }
-        // `owner_at` and the frames name addresses on the stack as plain numbers.
+        // `owner_at` and the frames use addresses on the stack as plain numbers.
         let (start, end) = (low.as_ptr().expose_provenance() - guard, low.addr().get() + size);
         let mut home = try_box(SingleHome {
             home: Home { size, guard, release: release_single },
@@ -181,11 +182,12 @@ impl Stack {
         Ok(stack)
     }
 
-    /// Makes a stack from a slot whose region is registered already.
+    /// Makes a stack from a slot of a region that is already registered.
     ///
     /// # Safety
-    /// As for [`Stack::from_raw`]; the owner words are null. The home is the first field of what
-    /// its `release` takes it for, and stays until that was called.
+    /// As for [`Stack::from_raw`]; in addition, the owner words are null. `home` is the first field
+    /// of the structure that its `release` expects, and stays valid until `release` has been
+    /// called.
     #[inline(always)]
     pub(crate) unsafe fn from_slot(low: NonNull<u8>, home: NonNull<Home>) -> Stack {
         Stack { low, home }
@@ -193,36 +195,36 @@ impl Stack {
 
     #[inline(always)]
     fn home(&self) -> &Home {
-        // SAFETY: the home stays as long as the stack is out.
+        // SAFETY: the home stays valid as long as the stack is handed out.
         unsafe { self.home.as_ref() }
     }
 
-    /// Usable bytes.
+    /// The number of usable bytes.
     #[inline]
     pub fn size(&self) -> usize {
         self.home().size
     }
 
-    /// Bytes below the stack that fault when touched.
+    /// The number of bytes below the stack that fault when touched.
     #[inline]
     pub fn guard_size(&self) -> usize {
         self.home().guard
     }
 
-    /// Lowest usable address.
+    /// The lowest usable address.
     #[inline]
     pub fn low(&self) -> NonNull<u8> {
         self.low
     }
 
-    /// First address above the stack.
+    /// The first address above the stack.
     #[inline]
     pub fn high(&self) -> NonNull<u8> {
         // SAFETY: the end of the allocation.
         unsafe { self.low.add(self.size()) }
     }
 
-    /// Where the topmost thing on the stack may end: below the words that this module keeps.
+    /// The upper end of the memory that a fiber may use. The owner words of this module lie above.
     #[inline]
     pub fn top(&self) -> NonNull<u8> {
         // SAFETY: inside the allocation, which has at least `MIN_STACK_SIZE` bytes.
@@ -231,30 +233,31 @@ impl Stack {
 
     /// How far below [`top`](Self::top) the first frame of this stack should begin.
     ///
-    /// Slots lie a multiple of the page apart; if all stacks began at their very top, thousands
-    /// of sleeping fibers would compete for the same few cache sets. The offset differs from
-    /// stack to stack and leaves half of the first page for the fiber's frames. Of a small stack it takes
-    /// a thirty-second at most.
+    /// Slots lie a multiple of the page apart. If all stacks began at their very top, thousands of
+    /// sleeping fibers would compete for a few cache sets. The offset differs from stack to stack
+    /// and leaves half of the first page for the fiber's frames. In a small stack it takes a
+    /// thirty-second at most.
     #[inline]
     pub fn stagger(&self) -> usize {
         stagger(self.low.addr().get(), self.size())
     }
 
-    /// Names the fiber on this stack, for [`overflow::registry`]'s finder.
+    /// Names the fiber on this stack, so that [`owner_at`] finds it.
     ///
     /// # Safety
-    /// Null, or a pointer that stays valid until it is set to null again.
+    /// `owner` is null, or a pointer that stays valid until the owner is set to null again.
     #[inline(always)]
     pub(crate) unsafe fn set_owner(&self, owner: *mut ()) {
-        // SAFETY: the owner words are inside the stack and only this module's.
+        // SAFETY: the owner words are inside the stack, and only this module uses them.
         unsafe { self.top().cast::<*mut ()>().write(owner) };
     }
 
-    /// Bytes from the top to the lowest page that was ever touched, as far as the kernel knows:
-    /// right within one page since the stack was mapped or last [trimmed](Self::trim).
+    /// The bytes from the top to the lowest page that was ever touched, as far as the kernel knows.
+    /// The result is exact to one page and counts from the mapping of the stack or the last
+    /// [trim](Self::trim).
     ///
-    /// A stack that came warm out of a pool counts what earlier fibers touched as well.
-    /// `None` where the platform cannot tell, and for memory of the heap.
+    /// A stack that came warm out of a pool also counts what earlier fibers touched. `None` where
+    /// the platform does not tell, and for heap stacks.
     pub fn high_water_mark(&self) -> Option<usize> {
         if self.guard_size() == 0 {
             return None;
@@ -262,17 +265,17 @@ impl Stack {
         usage::touched_from(self.low.addr().get(), self.size())
     }
 
-    /// Gives all memory of an unused stack back to the kernel; it reads as zero afterwards.
-    /// Does nothing for memory of the heap.
+    /// Gives all memory of an unused stack back to the kernel; it reads as zero afterwards. Does
+    /// nothing for heap stacks.
     pub fn trim(&mut self) {
         if self.guard_size() > 0 {
-            // SAFETY: `&mut self` and the contract of whoever runs contexts on a stack say that
-            // nothing on it is in use; guarded memory is mapped by the page.
+            // SAFETY: `&mut self` means that no fiber runs on the stack, and code that runs raw
+            // contexts on a stack does not trim it meanwhile. Guarded memory is mapped by the page.
             unsafe { mapping::discard(self.low, self.size()) };
         }
     }
 
-    /// The same memory as a plain range of addresses.
+    /// The addresses of the stack as a range of plain numbers.
     pub fn range(&self) -> core::ops::Range<usize> {
         let low = self.low.addr().get();
         low..low + self.size()
@@ -282,13 +285,13 @@ impl Stack {
 impl Drop for Stack {
     #[inline]
     fn drop(&mut self) {
-        // SAFETY: made with this home, and dropped once.
+        // SAFETY: the stack was made with this home, and is released once.
         unsafe { (self.home().release)(self.low, self.home) };
     }
 }
 
-/// Bytes that are left below the caller on the guarded stack that it runs on; `None` on the stack of a
-/// thread, or one of the heap.
+/// The number of bytes left below the caller on the guarded stack that it runs on. `None` on the
+/// stack of a thread, or on a heap stack.
 ///
 /// # Examples
 /// ```
@@ -307,14 +310,14 @@ pub fn remaining() -> Option<usize> {
     find(here).map(|found| here - found.range.start)
 }
 
-/// A guarded stack that was found by an address on it, for those who look at a program from outside. It
-/// may be gone by now, or another fiber's.
+/// A guarded stack found by an address on it, for tools that inspect a program. The stack may have
+/// been freed since, or belong to another fiber.
 #[derive(Clone, Debug)]
 pub struct Found {
     range: core::ops::Range<usize>,
 }
 
-/// The guarded stack that `address` is on, if there is one.
+/// Finds the guarded stack that `address` is on, if there is one.
 ///
 /// # Examples
 /// ```
@@ -330,7 +333,8 @@ pub fn find(address: usize) -> Option<Found> {
     (slot.low..slot.high).contains(&address).then_some(Found { range: slot.low..slot.high })
 }
 
-/// The same without a lock: for those who must not wait for a thread, since that may be stopped.
+/// Finds the stack at `address` without a lock: for code that must not wait for a thread, because
+/// that thread may be stopped.
 #[doc(hidden)]
 pub fn find_without_lock(address: usize) -> Option<Found> {
     let slot = registry::find_in_handler(address)?;
@@ -338,51 +342,51 @@ pub fn find_without_lock(address: usize) -> Option<Found> {
 }
 
 impl Found {
-    /// As [`Stack::top`], by its address.
+    /// The address of [`Stack::top`] of this stack.
     #[doc(hidden)]
     pub fn top(&self) -> usize {
         self.range.end - OWNER_WORDS
     }
 
-    /// As [`Stack::stagger`].
+    /// The offset [`Stack::stagger`] of this stack.
     #[doc(hidden)]
     pub fn stagger(&self) -> usize {
         stagger(self.range.start, self.range.len())
     }
 
-    /// Its addresses.
+    /// The addresses of the stack.
     pub fn range(&self) -> core::ops::Range<usize> {
         self.range.clone()
     }
 
-    /// As [`Stack::high_water_mark`].
+    /// The bytes that were ever touched; see [`Stack::high_water_mark`].
     pub fn high_water_mark(&self) -> Option<usize> {
         usage::touched_from(self.range.start, self.range.len())
     }
 }
 
-/// [`Stack::stagger`] of a stack that begins at `low`.
+/// Computes [`Stack::stagger`] of a stack that begins at `low`.
 #[inline(always)]
 fn stagger(low: usize, size: usize) -> usize {
     const LINE: usize = 64;
-    // Bits of the number of lines: at most 32 lines, half of the smallest page.
+    // The logarithm of the number of lines: at most 32 lines, half of the smallest page.
     let bits = match size / 1024 {
         0..16 => return 0,
         16..64 => 3,
         _ => 5,
     };
-    // Multiples of the golden ratio fall apart evenly, whatever the distance of the slots.
+    // Multiples of the golden ratio spread evenly, whatever the distance of the slots.
     let page = (low as u64) >> 12;
     let spread = page.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - bits);
     spread as usize * LINE
 }
 
 unsafe fn release_single(low: NonNull<u8>, home: NonNull<Home>) {
-    // SAFETY: made by `from_raw` from such a box.
+    // SAFETY: `from_raw` made the home from such a box.
     let single = unsafe { Box::from_raw(home.cast::<SingleHome>().as_ptr()) };
     registry::remove(low.addr().get() - single.home.guard);
     sanitizer::deregister_stack(single.valgrind);
-    // SAFETY: as promised to `from_raw`.
+    // SAFETY: the caller of `from_raw` promised that `release` is sound to call once.
     unsafe { (single.release)(low, single.home.size, single.owner) };
 }
 
@@ -395,36 +399,36 @@ impl core::fmt::Debug for Stack {
     }
 }
 
-/// The owner of the stack that `address` lies on: null if there is none, or `None` if the address
-/// is on no stack of this crate, as those of OS threads are not.
+/// The owner of the stack that `address` lies on: null if it has no owner. `None` if the address is
+/// on no stack of this crate, such as on the stack of an OS thread.
 pub(crate) fn owner_at(address: usize) -> Option<*mut ()> {
     let slot = registry::find(address)?;
     if address < slot.low {
         return None;
     }
     let words = core::ptr::with_exposed_provenance::<*mut ()>(slot.high - OWNER_WORDS);
-    // SAFETY: the slot is mapped (the caller's address lies on it, in use), and its owner words
-    // are always initialised.
+    // SAFETY: the slot is mapped, because the caller's address lies on it and is in use. The owner
+    // words are always initialised.
     Some(unsafe { words.read() })
 }
 
-/// The size of a page.
+/// Returns the size of a page.
 pub fn page_size() -> usize {
     // SAFETY: no preconditions.
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
 }
 
-/// Checks the size of a stack that a user asked for.
+/// Checks a stack size that the user passed.
 pub(crate) fn check_size(size: usize) -> io::Result<()> {
     check("stack size", size, MIN_STACK_SIZE)
 }
 
-/// Checks the size of a guard that a user asked for.
+/// Checks a guard size that the user passed.
 pub(crate) fn check_guard(size: usize) -> io::Result<()> {
     check("guard size", size, MIN_GUARD_SIZE)
 }
 
-/// Checks that a size is a multiple of the page, at least `least`, and not absurd.
+/// Checks that a size is a multiple of the page, at least `least`, and at most [`MAX_STACK_SIZE`].
 pub(crate) fn check(what: &str, size: usize, least: usize) -> io::Result<()> {
     let page = page_size();
     let least = least.max(page);

@@ -1,20 +1,25 @@
-//! Stacks of one size for many fibers: slots of large mappings, kept warm, given back by decay.
+//! Stacks of one size for many fibers: slots of large mappings, kept warm, released by decay.
 //!
-//! # Who owns what
+//! # Ownership of slots
 //!
-//! A slot is in exactly one place: out (in a [`Stack`], or in a [`StackCache`](super::StackCache)),
-//! *warm* (free, its memory untouched), *cold* (free, its memory given back), or never carved.
-//! Warm slots are reused last in, first out: the one used most recently is in the cache and its
-//! pages are there. Every out slot holds a reference to the pool's core, so a stack that is
-//! forgotten keeps its region mapped, whatever happens to the pool.
+//! A slot is in exactly one state:
+//! - out: in a [`Stack`], or in a [`StackCache`](super::StackCache);
+//! - *warm*: free, and it keeps its memory;
+//! - *cold*: free, and its memory was given back to the kernel;
+//! - never carved.
+//!
+//! Warm slots are reused last in, first out, because the slot used most recently has its pages and
+//! is likely in the processor's cache. Every slot that is out holds a reference to the pool's core.
+//! So a forgotten stack keeps its region mapped, even after the pool is dropped.
 //!
 //! # Decay
 //!
-//! Each pass looks at the least number of warm slots since the pass before: so many were not
-//! needed for a whole interval. The oldest so many become cold, and a region of which all slots
-//! are cold is unmapped. A burst is thus forgotten after two passes.
-//! By default a thread makes the passes; it is started when there is something to decay and ends
-//! when there is not. A runtime that has maintenance of its own calls [`StackPool::decay`].
+//! Each pass reads the lowest number of warm slots since the previous pass: that number of slots
+//! was not needed for a whole interval. It makes that many of the oldest warm slots cold, and
+//! unmaps each region whose slots are all cold. So the memory of a burst is released after two
+//! passes. By default a thread makes the passes. It starts when there is something to decay and
+//! ends when there is nothing left. A runtime that does its own maintenance calls
+//! [`StackPool::decay`].
 //!
 //! Next: `pool::region`, which cuts mappings into slots.
 
@@ -33,17 +38,17 @@ use region::Region;
 use std::io;
 use std::sync::{Arc, Weak};
 
-/// Bytes of addresses in the first region and in the largest.
+/// Bytes of addresses in the first region, and in the largest.
 const FIRST_REGION: usize = 16 * 1024 * 1024;
 const LARGEST_REGION: usize = 1024 * 1024 * 1024;
 
-/// Slots that a decay pass works on without letting others in between.
+/// The number of slots that a decay pass processes before it lets other users in between.
 const DECAY_BATCH: usize = 256;
 
-/// A pool of guarded stacks of one size, to be shared by threads.
+/// A pool of guarded stacks of one size, which threads can share.
 ///
-/// A clone is another handle to the same pool. When the last handle goes, all memory that no
-/// stack is using is unmapped; the rest follows as its stacks come back.
+/// A clone is another handle to the same pool. Dropping the last handle unmaps all memory that no
+/// stack uses; the rest follows when its stacks come back.
 ///
 /// # Examples
 /// ```
@@ -60,33 +65,33 @@ pub struct StackPool {
     core: Arc<PoolCore>,
 }
 
-/// What a pool holds at one moment.
+/// The state of a pool at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct PoolStats {
-    /// Stacks handed out, those that wait in a cache among them.
+    /// Stacks handed out, including those that wait in a cache.
     pub in_use: usize,
     /// Free stacks that keep their memory.
     pub warm: usize,
-    /// Free stacks whose memory was given back.
+    /// Free stacks without memory: it was given back to the kernel.
     pub cold: usize,
     /// Large mappings.
     pub regions: usize,
-    /// Of these, how many guard their stacks by `mprotect`: because guards in place were refused,
-    /// or not wanted.
+    /// The number of regions that guard their stacks by `mprotect`, because guards in place were
+    /// refused or not wanted.
     pub mprotect_regions: usize,
-    /// Addresses that the regions span.
+    /// The number of addresses that the regions span.
     pub reserved_bytes: usize,
-    /// Stacks ever handed out.
+    /// The number of stacks ever handed out.
     pub allocated: u64,
-    /// Of these, how many were warm.
+    /// The number of stacks handed out that were warm.
     pub reused: u64,
-    /// Stacks whose memory decay gave back.
+    /// The number of stacks that decay has made cold.
     pub decayed: u64,
 }
 
 impl StackPool {
-    /// A pool of stacks of the default size, 256 KiB.
+    /// Makes a pool of stacks of the default size, 256 KiB.
     pub fn new() -> io::Result<StackPool> {
         Self::builder().build()
     }
@@ -96,12 +101,12 @@ impl StackPool {
         PoolBuilder::new()
     }
 
-    /// Usable bytes of each stack.
+    /// The number of usable bytes of each stack.
     pub fn stack_size(&self) -> usize {
         self.core.home.size
     }
 
-    /// What the pool holds now.
+    /// Returns the current state of the pool.
     pub fn stats(&self) -> PoolStats {
         let inner = self.core.lock();
         PoolStats {
@@ -119,18 +124,19 @@ impl StackPool {
         }
     }
 
-    /// Makes one decay pass: gives back the memory of stacks that were not needed since the pass
-    /// before. Says whether there may be more to do later.
+    /// Makes one decay pass: gives back the memory of stacks that were not needed since the
+    /// previous pass. Returns whether there may be more to do later.
     pub fn decay(&self) -> bool {
         self.core.decay_pass()
     }
 
-    /// Gives back the memory of every free stack now.
+    /// Gives back the memory of every free stack at once.
     pub fn trim(&self) {
         self.core.trim();
     }
 
-    /// Keeps nothing from now on: what is free goes, and what comes back. For the end of whoever uses the pool.
+    /// Gives back all free stacks, and from then on every stack as soon as it is returned. Meant
+    /// for the shutdown of the pool's user.
     pub fn retire(&self) {
         self.core.close();
     }
@@ -170,20 +176,20 @@ unsafe impl StackAllocator for StackPool {
         overflow::arm();
         let low = self.core.lock().take(&self.core)?;
         let home = Arc::into_raw(self.core.clone()).cast_mut().cast();
-        // SAFETY: pointers to what is counted are not null.
+        // SAFETY: `Arc::into_raw` does not return null.
         let home = unsafe { NonNull::new_unchecked(home) };
-        // SAFETY: the slot is out, and ours; `release` takes the reference back.
+        // SAFETY: the slot is out and belongs to this call. `release` takes the reference back.
         Ok(unsafe { Stack::from_slot(low, home) })
     }
 }
 
 unsafe fn release(low: NonNull<u8>, home: NonNull<Home>) {
-    // SAFETY: the home is the first field of a core, to which `allocate` left a reference.
+    // SAFETY: the home is the first field of a core, of which `allocate` left a reference.
     let core = unsafe { Arc::<PoolCore>::from_raw(home.cast().as_ptr()) };
     core.give(&[low]);
 }
 
-/// What all handles, stacks and caches of a pool share.
+/// The state that all handles, stacks and caches of a pool share.
 #[repr(C)]
 pub(super) struct PoolCore {
     pub(super) home: Home,
@@ -191,7 +197,7 @@ pub(super) struct PoolCore {
     max_stacks: usize,
     max_warm: usize,
     decay: Decay,
-    /// Handles of the program, as opposed to references of stacks.
+    /// The number of handles of the program. Stacks hold references that are not counted here.
     handles: AtomicUsize,
     inner: Mutex<Inner>,
 }
@@ -199,26 +205,27 @@ pub(super) struct PoolCore {
 struct Inner {
     /// Sorted by address.
     regions: Vec<Region>,
-    /// Free slots with memory; the most recently used one last.
+    /// Free slots with memory; the most recently used one is last.
     warm: Vec<NonNull<u8>>,
     /// Free slots without memory.
     cold: Vec<NonNull<u8>>,
     /// The least length of `warm` since the last decay pass.
     least_warm: usize,
     in_use: usize,
-    /// Slots of all regions that were ever handed out. Either list has room for so many, so that
-    /// giving a stack back needs no memory; it counts those that `cool` holds outside of both.
+    /// The number of slots of all regions that were ever handed out. Both lists have this capacity,
+    /// so returning a stack needs no memory. It includes slots that `cool` holds outside of both
+    /// lists.
     carved: usize,
-    /// Slots of the region to map next.
+    /// The number of slots of the next region to map.
     next_region: usize,
-    /// Whether a thread makes passes.
+    /// Whether a thread makes decay passes.
     decaying: bool,
-    /// Whether the last handle is gone.
+    /// Whether the last handle was dropped or the pool was retired.
     closed: bool,
     stats: PoolStats,
 }
 
-// SAFETY: the pointers name free slots of the regions here, which no thread owns.
+// SAFETY: the pointers name free slots of these regions, which no thread owns.
 unsafe impl Send for Inner {}
 
 impl PoolCore {
@@ -226,12 +233,12 @@ impl PoolCore {
         lock(&self.inner)
     }
 
-    /// Takes slots for a cache, at least one, the warmest first; says how many.
+    /// Takes slots for a cache, at least one, the warmest first. Returns the count.
     pub(super) fn take_batch(&self, into: &mut [NonNull<u8>]) -> io::Result<usize> {
         let mut inner = self.lock();
         into[0] = inner.take(self)?;
         let mut count = 1;
-        // Only what is there: a cache does not grow the pool for later.
+        // Take only free slots: a cache does not grow the pool for later.
         while count < into.len()
             && let Some(low) = inner.take_free(self)
         {
@@ -255,14 +262,14 @@ impl PoolCore {
             let room = self.max_warm.saturating_sub(inner.warm.len()).min(slots.len());
             inner.warm.extend_from_slice(&slots[..room]);
             for &low in &slots[room..] {
-                // SAFETY: the slot is free, and not in a list yet.
+                // SAFETY: the slot is free, and in no list yet.
                 unsafe { discard(low, self.home.size) };
                 inner.make_cold(low);
             }
             self.start_decay(&mut inner);
         }
         drop(inner);
-        // Unmapped without the lock.
+        // Unmap after the lock is released.
         drop(unmapped);
     }
 
@@ -301,10 +308,11 @@ impl PoolCore {
         drop(unmapped);
     }
 
-    /// Makes the oldest `count` warm slots cold and unmaps the regions that have become idle;
-    /// says whether warm slots are left.
+    /// Makes the oldest `count` warm slots cold and unmaps the regions that have become idle.
+    /// Returns whether warm slots are left.
     ///
-    /// Memory is given back batch by batch, with the slots out of all lists and the lock free.
+    /// Gives memory back in batches. The slots of a batch are in no list meanwhile, and the lock is
+    /// released.
     fn cool(&self, count: usize) -> bool {
         let mut left = count;
         let mut batch = Vec::new();
@@ -339,8 +347,8 @@ fn decay_loop(core: &Weak<PoolCore>, interval: Duration) {
         let Some(core) = core.upgrade() else { return };
         if !core.decay_pass() {
             let mut inner = core.lock();
-            // Looked at again under the lock: a stack that came back since the pass found
-            // `decaying` set and started no thread.
+            // Check again under the lock: a stack that came back since the pass found `decaying`
+            // set and started no thread.
             if inner.warm.is_empty() {
                 inner.decaying = false;
                 return;
@@ -350,7 +358,7 @@ fn decay_loop(core: &Weak<PoolCore>, interval: Duration) {
 }
 
 impl Inner {
-    /// Takes a free slot, or a new one.
+    /// Takes a free slot, or carves a new one.
     fn take(&mut self, pool: &PoolCore) -> io::Result<NonNull<u8>> {
         if self.in_use >= pool.max_stacks {
             return Err(io::Error::new(
@@ -400,7 +408,7 @@ impl Inner {
         self.stats.allocated += 1;
     }
 
-    /// Maps a region, each twice as large as the one before up to a limit.
+    /// Maps a region, twice as large as the previous one up to a limit.
     fn add_region(&mut self, pool: &PoolCore) -> io::Result<usize> {
         let stride = pool.home.size + pool.home.guard;
         self.regions.try_reserve(1).map_err(|_| io::ErrorKind::OutOfMemory)?;
@@ -408,7 +416,7 @@ impl Inner {
         let region = loop {
             match Region::new(slots, stride, pool.home.guard, pool.guards) {
                 Ok(region) => break region,
-                // Under a limit on addresses a smaller region may still fit.
+                // Under a limit on addresses, a smaller region may still fit.
                 Err(error) if slots <= 4 => return Err(error),
                 Err(_) => slots = (slots / 4).max(4),
             }
@@ -432,7 +440,7 @@ impl Inner {
         self.cold.push(low);
     }
 
-    /// Takes out the regions of which every slot is cold; the caller unmaps them.
+    /// Removes the regions in which every slot is cold; the caller unmaps them.
     fn take_idle_regions(&mut self) -> Vec<Region> {
         let idle = |region: &Region| region.cold == region.carved;
         if !self.regions.iter().any(idle) {
@@ -449,7 +457,7 @@ impl Inner {
         self.carved -= gone.iter().map(|region| region.carved).sum::<usize>();
         self.cold.shrink_to(self.carved);
         self.warm.shrink_to(self.carved);
-        // After a burst the next region is as small as the first.
+        // After a burst, the next region is as small as the smallest that was unmapped.
         self.next_region = self.next_region.min(gone.iter().map(Region::slots).min().unwrap_or(4));
         gone
     }

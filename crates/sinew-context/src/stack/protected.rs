@@ -1,4 +1,4 @@
-//! Stacks with a mapping and a guard each.
+//! Stacks that each have their own mapping and guard.
 
 use super::guard::{self, Row};
 use super::mapping::{self, Mapping};
@@ -9,10 +9,10 @@ use super::{
 use core::ptr::NonNull;
 use std::io;
 
-/// Stacks of one size, each a mapping of its own with a guard below.
+/// Stacks of one size, each with its own mapping and a guard below.
 ///
-/// Simple and without sharing: three system calls to make one, one to free it.
-/// Use a [`StackPool`](super::StackPool) for more than a few.
+/// Simple and without sharing: three system calls make a stack, one frees it. Use a
+/// [`StackPool`](super::StackPool) for more than a few.
 #[derive(Clone, Copy, Debug)]
 pub struct ProtectedFixedSize {
     size: usize,
@@ -20,12 +20,13 @@ pub struct ProtectedFixedSize {
 }
 
 impl ProtectedFixedSize {
-    /// Stacks of `size` usable bytes, a multiple of the page, with a guard of 64 KiB.
+    /// Makes stacks of `size` usable bytes, a multiple of the page, with the default guard.
     pub fn new(size: usize) -> io::Result<Self> {
         Self::with_guard(size, default_guard())
     }
 
-    /// The same with a guard of `guard` bytes, a multiple of the page and at least 64 KiB.
+    /// Makes stacks of `size` usable bytes with a guard of `guard` bytes. Both are multiples of the
+    /// page, and the guard has at least 64 KiB.
     pub fn with_guard(size: usize, guard: usize) -> io::Result<Self> {
         check_size(size)?;
         check_guard(guard)?;
@@ -33,7 +34,7 @@ impl ProtectedFixedSize {
     }
 }
 
-/// The default guard, which is a whole page where pages are larger.
+/// Returns the default guard size, at least a whole page where pages are larger.
 pub(super) fn default_guard() -> usize {
     DEFAULT_GUARD_SIZE.max(page_size())
 }
@@ -48,20 +49,20 @@ impl Default for ProtectedFixedSize {
     }
 }
 
-// SAFETY: each stack is a mapping of its own, which nobody else knows.
+// SAFETY: each stack has its own mapping, which no other code knows.
 unsafe impl StackAllocator for ProtectedFixedSize {
     fn allocate(&self) -> io::Result<Stack> {
         overflow::arm();
         let map = Mapping::reserve(self.guard + self.size)?;
         map.commit(0, map.len())?;
-        // SAFETY: the low end of a mapping that is not in use yet.
+        // SAFETY: this is the low end of a mapping that is not in use yet.
         unsafe { guard::install(Row::single(map.low(), self.guard), None)? };
         let guard = self.guard;
         // SAFETY: inside the mapping.
         let low = unsafe { map.leak().add(guard) };
         let owner = core::ptr::without_provenance(guard);
-        // SAFETY: `size` bytes above the guard are committed and ours; `release` unmaps both, at
-        // once if there is no stack.
+        // SAFETY: `size` bytes above the guard are committed and ours. `release` unmaps both, at
+        // once if making the stack fails.
         unsafe {
             Stack::from_raw(low, self.size, guard, owner, release)
                 .inspect_err(|_| release(low, self.size, owner))
@@ -69,7 +70,7 @@ unsafe impl StackAllocator for ProtectedFixedSize {
     }
 }
 
-/// `owner` is the size of the guard.
+/// Unmaps a stack and its guard. `owner` is the size of the guard.
 pub(super) unsafe fn release(low: NonNull<u8>, size: usize, owner: *const ()) {
     let guard = owner.addr();
     // SAFETY: guard and stack are one mapping, made by `allocate`.

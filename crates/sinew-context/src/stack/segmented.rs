@@ -9,13 +9,13 @@ use std::io;
 /// Stacks that start small and grow as far as the program recurses.
 ///
 /// A compiler with split stacks would chain segments. Here a large reservation of addresses is
-/// committed page by page as it is touched, which grows the same way, costs nothing per call, and
-/// keeps pointers into the stack valid. What a fiber does not use any more while it is suspended
-/// can be given back by [`Fiber::trim`](crate::Fiber::trim); the whole stack goes back to the
-/// kernel when its fiber ends.
+/// committed page by page as it is touched. This grows the stack too, costs nothing per call, and
+/// keeps pointers into the stack valid. [`Fiber::trim`](crate::Fiber::trim) gives back memory that
+/// a suspended fiber no longer uses. The whole stack goes back to the kernel when its fiber ends.
 ///
-/// The reservation is 64 MiB of addresses, or as much as [`Segmented::with_limit`] says. It counts
-/// towards `ulimit -v`, and on kernels with strict overcommit (mode 2) towards the commit limit.
+/// The reservation is 64 MiB of addresses, or the limit passed to [`Segmented::with_limit`]. It
+/// counts towards `ulimit -v`, and on kernels with strict overcommit (mode 2) towards the commit
+/// limit.
 #[derive(Clone, Copy, Debug)]
 pub struct Segmented {
     initial: usize,
@@ -23,15 +23,16 @@ pub struct Segmented {
 }
 
 impl Segmented {
-    /// Bytes that a stack can grow to when nothing else is said.
+    /// The default limit of a stack's growth, in bytes.
     pub const DEFAULT_LIMIT: usize = 64 * 1024 * 1024;
 
-    /// Stacks that commit `initial` bytes at once, a multiple of the page, and grow from there.
+    /// Makes stacks that commit `initial` bytes at once, a multiple of the page, and grow to 64 MiB
+    /// at most.
     pub fn new(initial: usize) -> io::Result<Self> {
         Self::with_limit(initial, Self::DEFAULT_LIMIT.max(initial))
     }
 
-    /// The same, growing to `limit` bytes at most.
+    /// Makes stacks that commit `initial` bytes at once and grow to `limit` bytes at most.
     pub fn with_limit(initial: usize, limit: usize) -> io::Result<Self> {
         check("initial stack size", initial, MIN_STACK_SIZE)?;
         check("stack limit", limit, MIN_STACK_SIZE)?;
@@ -44,12 +45,12 @@ impl Segmented {
     }
 }
 
-// SAFETY: as `ProtectedFixedSize`, which makes the stacks.
+// SAFETY: `ProtectedFixedSize` makes the stacks and keeps the promise.
 unsafe impl StackAllocator for Segmented {
     fn allocate(&self) -> io::Result<Stack> {
         let stack = self.inner.allocate()?;
-        // Have the first part ready, so that the fiber does not fault its way through it.
-        // SAFETY: the upper end of the stack that was just made, and nobody uses.
+        // Commit the first part, so that the fiber does not fault its way through it.
+        // SAFETY: this is the upper end of the new stack, which nothing uses yet.
         unsafe { populate(stack.high().sub(self.initial), self.initial)? };
         Ok(stack)
     }
@@ -58,12 +59,12 @@ unsafe impl StackAllocator for Segmented {
 /// Commits `len` bytes from `low` on, in whole pages.
 ///
 /// # Safety
-/// The range is writable memory of ours that holds nothing but zeros.
+/// The range is writable memory of ours that holds only zeros.
 unsafe fn populate(low: NonNull<u8>, len: usize) -> io::Result<()> {
     #[cfg(all(target_os = "linux", not(sinew_force_fallback)))]
     {
         const MADV_POPULATE_WRITE: i32 = 23;
-        // SAFETY: as promised by the caller.
+        // SAFETY: the caller promised writable memory of ours.
         if unsafe { libc::madvise(low.as_ptr().cast(), len, MADV_POPULATE_WRITE) } == 0 {
             return Ok(());
         }
@@ -73,21 +74,21 @@ unsafe fn populate(low: NonNull<u8>, len: usize) -> io::Result<()> {
     }
     // A kernel before 5.14, or another system: touch each page.
     for offset in (0..len).step_by(super::page_size()) {
-        // SAFETY: as promised by the caller.
+        // SAFETY: the caller promised writable memory of ours that holds only zeros.
         unsafe { low.add(offset).write_volatile(0) };
     }
     Ok(())
 }
 
-/// Gives back what lies below `used` on a stack, in whole pages.
+/// Gives back the whole pages of a stack that lie below `used`.
 ///
 /// # Safety
-/// Nothing below `used` on this stack is in use, and nothing runs on it now.
+/// Nothing below `used` on this stack is in use, and no code runs on the stack.
 pub(crate) unsafe fn discard_below(stack: &Stack, used: usize) {
     let page = super::page_size();
     let unused = (used & !(page - 1)).saturating_sub(stack.low().addr().get());
     if unused > 0 && stack.guard_size() > 0 {
-        // SAFETY: as promised by the caller.
+        // SAFETY: the caller promised that nothing below `used` is in use.
         unsafe { discard(stack.low(), unused) };
     }
 }

@@ -1,10 +1,10 @@
-//! How much of a stack was ever touched, as the kernel's page tables tell.
+//! Measures how much of a stack was ever touched, from the kernel's page tables.
 
 use super::page_size;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// Bytes from the end of the range down to its lowest touched page.
+/// Returns the number of bytes from the end of the range down to its lowest touched page.
 pub(super) fn touched_from(low: usize, size: usize) -> Option<usize> {
     let page = page_size();
     let pages = size / page;
@@ -14,7 +14,7 @@ pub(super) fn touched_from(low: usize, size: usize) -> Option<usize> {
     Some(size - first * page)
 }
 
-/// The first page of the range that is present or swapped out; `pages` if none is.
+/// Finds the first page of the range that is present or swapped out; `pages` if there is none.
 fn first_in_pagemap(start: usize, pages: usize) -> Option<usize> {
     const PRESENT_OR_SWAPPED: u64 = 0b11 << 62;
     const BATCH: usize = 512;
@@ -34,11 +34,11 @@ fn first_in_pagemap(start: usize, pages: usize) -> Option<usize> {
     Some(pages)
 }
 
-/// The same without /proc: pages that were swapped out are missed.
+/// Finds the first resident page without /proc. Misses pages that were swapped out.
 fn first_resident(low: usize, pages: usize, page: usize) -> Option<usize> {
     let mut resident = vec![0_u8; pages];
     let start = core::ptr::without_provenance_mut(low);
-    // SAFETY: the vector has one byte for each page of the range; one that is not mapped is an error.
+    // SAFETY: the vector has one byte for each page of the range. An unmapped page is an error.
     let result = unsafe { libc::mincore(start, pages * page, resident.as_mut_ptr().cast()) };
     if result != 0 {
         return None;

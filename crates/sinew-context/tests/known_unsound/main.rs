@@ -1,9 +1,9 @@
-//! What no library that interleaves flows of control on one thread can make sound, shown without
-//! going as far as the undefined behaviour itself.
+//! Cases that no library that interleaves flows of control on one thread can make sound. Each test
+//! stops just before the undefined behaviour.
 //!
-//! Each case breaks an assumption of strict nesting that code outside of this crate makes. Each
-//! test holds today; one that fails means that the language or the standard library has closed a
-//! hole, and `docs/soundness.md` must be rewritten.
+//! Each case breaks an assumption of strict nesting that code outside of this crate makes. A test
+//! that fails means that the language or the standard library has closed a hole, and
+//! `docs/soundness.md` must be rewritten.
 
 use scoped_tls::scoped_thread_local;
 use sinew_context::Fiber;
@@ -21,8 +21,8 @@ impl Drop for Counted {
     }
 }
 
-/// The initialiser of a thread-local switches away; somebody else initialises and borrows the
-/// value meanwhile; when the first initialiser returns, that value is replaced under the borrow.
+/// The initialiser of a thread-local switches away. Meanwhile the thread's own code initialises and
+/// borrows the value. When the first initialiser returns, it replaces that value under the borrow.
 #[test]
 fn a_thread_local_initialiser_that_switches_replaces_a_borrowed_value() {
     static DROPPED: AtomicUsize = AtomicUsize::new(0);
@@ -50,8 +50,8 @@ fn a_thread_local_initialiser_that_switches_replaces_a_borrowed_value() {
     });
 }
 
-/// A fiber is suspended inside `LocalKey::with`, and dropped by the destructor of another
-/// thread-local that runs after the value was destroyed.
+/// A fiber is suspended inside `LocalKey::with`. The destructor of another thread-local drops the
+/// fiber after the value was destroyed.
 #[test]
 fn a_fiber_dropped_by_a_thread_local_may_hold_a_borrow_of_one_that_is_gone() {
     static DROPPED: AtomicUsize = AtomicUsize::new(0);
@@ -81,9 +81,9 @@ fn a_fiber_dropped_by_a_thread_local_may_hold_a_borrow_of_one_that_is_gone() {
     assert_eq!(SEEN_BY_THE_FIBER.load(Ordering::Relaxed), 1, "`_borrowed` was gone by then");
 }
 
-/// A fiber is suspended inside `LocalKey::with` and forgotten, while a thread that it has lent the value to goes on.
-/// Its own thread ends and destroys the value: the frames that lend it never return, and so nothing waits for the
-/// borrower.
+/// A fiber is suspended inside `LocalKey::with` and forgotten, while another thread still borrows
+/// the value from it. The fiber's own thread ends and destroys the value: the frames that lend the
+/// value never return, so nothing waits for the borrower.
 #[test]
 fn a_forgotten_fiber_lends_a_thread_local_that_its_thread_destroys() {
     static DROPPED: AtomicUsize = AtomicUsize::new(0);
@@ -116,7 +116,7 @@ fn a_forgotten_fiber_lends_a_thread_local_that_its_thread_destroys() {
 }
 
 /// `exit` runs the destructors of thread-locals while the thread's frames are suspended inside
-/// `LocalKey::with`; a destructor resumes them.
+/// `LocalKey::with`. A destructor resumes these frames.
 #[test]
 fn a_thread_resumed_by_a_destructor_during_exit_may_hold_a_borrow_of_a_value_that_is_gone() {
     static DROPPED: AtomicUsize = AtomicUsize::new(0);
@@ -143,14 +143,13 @@ fn a_thread_resumed_by_a_destructor_during_exit_may_hold_a_borrow_of_a_value_tha
             });
             let _ = fiber.unwrap().resume();
             assert_eq!(DROPPED.load(Ordering::Relaxed), 1, "`_borrowed` is gone");
-            std::process::abort(); // leaves the exit that is under way
+            std::process::abort(); // stops before `exit` continues
         });
     })
     .assert_died(6, &[]);
 }
 
-/// Thread-locals that are set for the time of a call, and restored when it returns, are restored
-/// in the wrong order.
+/// A thread-local that a call sets and restores at its return is restored in the wrong order.
 #[test]
 fn scoped_thread_locals_are_not_restored_in_order() {
     scoped_thread_local!(static NAME: &'static str);
@@ -168,8 +167,8 @@ fn scoped_thread_locals_are_not_restored_in_order() {
     }
     let seen: Rc<RefCell<Vec<String>>> = Rc::default();
     let (a, b) = (hold("a", seen.clone()), hold("b", seen.clone()));
-    // First in, first out: a sees b's value, b sees none although it is inside its own `set`;
-    // had a's frame been freed, b would restore a pointer to it.
+    // First in, first out: a sees b's value, and b sees none although it is inside its own `set`.
+    // If a's frame had been freed, b would restore a pointer to it.
     assert!(a.resume().is_none());
     assert!(b.resume().is_none());
     assert_eq!(*seen.borrow(), ["a sees b", "b sees none"]);

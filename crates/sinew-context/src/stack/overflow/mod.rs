@@ -1,16 +1,16 @@
-//! Stack overflow: recognised, reported, then left to take its course.
+//! Stack overflow: recognised and reported before the process ends.
 //!
-//! A fault handler for SIGSEGV (and SIGBUS, which macOS sends) looks the fault's address up in
-//! `registry.rs`. In a guard, it reports which stack overflowed, how large it is and what to do,
-//! puts the default action back and returns; the instruction faults again and the process ends as
-//! it would have. Any other fault goes to the handler that was there before, so the standard
-//! library still reports overflows of OS threads.
+//! A fault handler for SIGSEGV (and SIGBUS, which macOS sends) looks up the fault's address in
+//! `registry.rs`. If the address is in a guard, the handler reports which stack overflowed, its
+//! size and a remedy, restores the default action and returns. The instruction faults again, and
+//! the default action ends the process. Any other fault goes to the handler that was installed
+//! before, so the standard library still reports overflows of OS threads.
 //!
-//! The handler runs on an alternate stack, since the ordinary one has just run out. The standard
-//! library gives one to its threads; [`arm`] gives one to any thread that has none.
+//! The handler runs on an alternate stack, because the ordinary one has just run out. The standard
+//! library gives one to its threads; [`arm`] gives one to any thread that has none or a small one.
 //!
-//! This module holds the crate's only state besides the hooks: the registry, the handlers that
-//! were there before, and each thread's alternate stack.
+//! This module holds the registry, the previous handlers, and each thread's alternate stack. The
+//! other global state of the crate is in `hook` and `census`.
 
 pub(crate) mod registry;
 
@@ -27,15 +27,15 @@ const SIGNALS: [libc::c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
 static INSTALL: Once = Once::new();
 
 thread_local! {
-    /// Whether this thread was looked at. Without a destructor, so that it can be read at any time.
+    /// Whether this thread was armed. Has no destructor, so that it can be read at any time.
     static ARMED: Cell<bool> = const { Cell::new(false) };
     static ALTERNATE: AlternateStack = const { AlternateStack(Cell::new(None)) };
 }
 
 /// Makes sure that an overflow on this thread is recognised.
 ///
-/// The allocators of guarded stacks call it. A runtime that runs contexts on a thread that made
-/// no stack calls it there once.
+/// The allocators of guarded stacks call it. A runtime that runs contexts on a thread that made no
+/// stack calls it there once.
 #[inline]
 pub fn arm() {
     if !ARMED.get() {
@@ -46,24 +46,25 @@ pub fn arm() {
 #[cold]
 fn arm_thread() {
     ARMED.set(true);
-    // SAFETY: `handle_fault` is a signal handler: it allocates nothing, waits for nothing, and
-    // passes on what is not its own.
+    // SAFETY: `handle_fault` is a valid signal handler: it allocates nothing, waits for nothing,
+    // and passes on faults outside of guards.
     INSTALL.call_once(|| unsafe { install() });
-    // In a thread-local destructor it may be too late for an alternate stack; the report is lost
-    // then, the fault is not.
+    // A thread-local destructor may run too late for an alternate stack. Then the report is lost,
+    // but the process still ends.
     let _ = ALTERNATE.try_with(AlternateStack::provide);
 }
 
 unsafe fn install() {
     for (signal, previous) in SIGNALS.into_iter().zip(&PREVIOUS) {
         let mut old = MaybeUninit::<libc::sigaction>::zeroed();
-        // SAFETY: an all-zero `sigaction` is valid; the handler has the signature SA_SIGINFO asks.
+        // SAFETY: an all-zero `sigaction` is valid, and the handler has the signature of
+        // SA_SIGINFO.
         unsafe {
             let mut action: libc::sigaction = core::mem::zeroed();
             action.sa_sigaction = handle_fault as *const () as usize;
             action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
             libc::sigemptyset(&mut action.sa_mask);
-            // Know the old one first: the new one may be called at once.
+            // Read the old handler first: the new one may be called at once.
             if libc::sigaction(signal, core::ptr::null(), old.as_mut_ptr()) == 0 {
                 let _ = previous.set(old.assume_init());
                 libc::sigaction(signal, &action, core::ptr::null_mut());
@@ -79,14 +80,14 @@ unsafe extern "C" fn handle_fault(
 ) {
     // SAFETY: the kernel passes valid information on the fault.
     let address = unsafe { (*info).si_addr() }.addr();
-    // The code is not asked: a guard in place reports SEGV_MAPERR, one by mprotect SEGV_ACCERR.
+    // Ignore the code: a guard in place reports SEGV_MAPERR, a guard by mprotect SEGV_ACCERR.
     match registry::find_in_handler(address) {
         Some(slot) if address < slot.low => {
             report(address, slot);
-            // SAFETY: resets to the default action, which the returning fault then meets.
+            // SAFETY: restores the default action, which the repeated fault then takes.
             unsafe { set_default(signal) };
         }
-        // SAFETY: same arguments as the kernel gave.
+        // SAFETY: passes on the arguments of the kernel.
         _ => unsafe { pass_on(signal, info, context) },
     }
 }
@@ -105,7 +106,7 @@ fn report(address: usize, slot: Slot) {
     ));
 }
 
-/// Who runs on a stack, as the runtime says.
+/// Displays the fiber that runs on a stack, as named by the runtime's hook.
 struct Whose(core::ops::Range<usize>);
 
 impl core::fmt::Display for Whose {
@@ -125,7 +126,7 @@ unsafe fn set_default(signal: libc::c_int) {
     }
 }
 
-/// Calls the handler that was there before, or does what the kernel would have done.
+/// Calls the handler that was installed before, or restores the default action.
 unsafe fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     type Plain = extern "C" fn(libc::c_int);
     type Detailed = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);
@@ -134,7 +135,7 @@ unsafe fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut
     let handler = previous.map_or(libc::SIG_DFL, |action| action.sa_sigaction);
     match previous {
         Some(action) if handler != libc::SIG_DFL && handler != libc::SIG_IGN => {
-            // SAFETY: the program installed it with these flags, so it has this signature.
+            // SAFETY: the program installed the handler with these flags, so it has this signature.
             unsafe {
                 if action.sa_flags & libc::SA_SIGINFO != 0 {
                     core::mem::transmute::<usize, Detailed>(handler)(signal, info, context);
@@ -143,24 +144,24 @@ unsafe fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut
                 }
             }
         }
-        // An ignored fault would come back for ever; the kernel ends the process for it too.
-        // SAFETY: resets to the default action, which the returning fault then meets.
+        // An ignored fault would repeat for ever; the kernel ends the process for it too.
+        // SAFETY: restores the default action, which the repeated fault then takes.
         _ => unsafe { set_default(signal) },
     }
 }
 
-/// A thread's alternate signal stack, if we had to make one.
+/// A thread's alternate signal stack, if this module made one.
 struct AlternateStack(Cell<Option<(*mut libc::c_void, usize)>>);
 
 impl AlternateStack {
     fn provide(&self) {
-        // SAFETY: asks for the current alternate stack; then sets one of our own memory, which
-        // stays mapped until it is taken out of use in `drop`.
+        // SAFETY: reads the current alternate stack, then sets one in our own memory, which stays
+        // mapped until `drop` takes it out of use.
         unsafe {
             let mut current: libc::stack_t = core::mem::zeroed();
-            // Room for the report, and for several handlers, one in the middle of the other: each takes
-            // as much as the register file that the kernel saves. The one that the standard library
-            // gives its threads has room for two.
+            // Room for the report and for several nested handlers. Each handler takes as much as
+            // the register file that the kernel saves. The stack that the standard library gives
+            // its threads has room for two.
             let size = 4 * minimum_signal_stack().max(libc::SIGSTKSZ) + 32 * 1024;
             if libc::sigaltstack(core::ptr::null(), &mut current) != 0
                 || current.ss_flags & libc::SS_DISABLE == 0 && current.ss_size >= size
@@ -193,8 +194,8 @@ impl Drop for AlternateStack {
         let Some((memory, size)) = self.0.take() else {
             return;
         };
-        // SAFETY: the alternate stack is taken out of use before its memory goes; if somebody
-        // has replaced it since, theirs stays.
+        // SAFETY: the alternate stack is taken out of use before its memory is unmapped. If other
+        // code has replaced it since, the replacement stays.
         unsafe {
             let mut current: libc::stack_t = core::mem::zeroed();
             libc::sigaltstack(core::ptr::null(), &mut current);
@@ -215,7 +216,7 @@ fn minimum_signal_stack() -> usize {
     #[cfg(target_os = "linux")]
     {
         const AT_MINSIGSTKSZ: libc::c_ulong = 51;
-        // SAFETY: no preconditions; zero if the kernel does not say.
+        // SAFETY: no preconditions. The result is zero if the kernel does not provide the value.
         unsafe { libc::getauxval(AT_MINSIGSTKSZ) as usize }
     }
     #[cfg(not(target_os = "linux"))]

@@ -1,33 +1,33 @@
-//! Which stack an address belongs to.
+//! Finds the stack that an address belongs to.
 //!
-//! Asked in two places: by the fault handler, which must not wait for anything, and on the slow
-//! paths of [`Fiber`](crate::Fiber) (`unwind`, dropping a suspended one), which must know whether
-//! a frame lies on a stack of this crate or on that of an OS thread.
+//! Two callers need this. The fault handler must not wait for anything. The slow paths of
+//! [`Fiber`](crate::Fiber) (`unwind`, dropping a suspended fiber) must know whether a frame lies on
+//! a stack of this crate or on the stack of an OS thread.
 //!
 //! # Protocol
 //!
-//! Spans of addresses (one stack, or one region of a pool) are cut into chunks of 2 MiB; each
-//! chunk has a node in the bucket of its number. Writers hold the lock. They make the version odd,
-//! change the lists, and make it even again. A reader in ordinary code takes the lock too.
-//! The fault handler does not: it walks the lists as they are and believes the result if the
-//! version was even and is unchanged afterwards (a sequence lock). Nodes are recycled and never
-//! freed, so a walk that races with a change may read nonsense but never memory that is gone; a
-//! walk is cut off after a bound, because a recycled node can lead it in circles.
+//! Spans of addresses (one stack, or one region of a pool) are cut into chunks of 2 MiB. Each chunk
+//! has a node in the bucket of its number. Writers hold the lock. They make the version odd, change
+//! the lists, and make the version even again. A reader in ordinary code takes the lock too. The
+//! fault handler does not: it walks the lists as they are, and believes the result if the version
+//! was even and is unchanged afterwards (a sequence lock). Nodes are recycled and never freed. So a
+//! walk that races with a change may read nonsense, but never freed memory. A walk stops after a
+//! bounded number of steps, because a recycled node can lead it in circles.
 //!
 //! The handler may have interrupted a writer of its own thread, near the end of a fiber's stack.
-//! Then the version stays odd, and after many tries it takes what it found: every list is whole
-//! after each single store, so what it misses is at most the span being changed.
+//! Then the version stays odd, and after many tries the handler takes its last result. Every list is
+//! complete after each single store, so the handler misses at most the span being changed.
 
 use crate::primitive::{AtomicPtr, AtomicUsize, Mutex, Ordering, fence, lock, spin_loop, try_box};
 use core::ptr;
 use std::io;
 
-/// Addresses that hold one or more stacks of the same size.
+/// Addresses that hold one or more stacks of equal size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Span {
     pub(crate) start: usize,
     pub(crate) end: usize,
-    /// Distance of the slots; each begins with its guard.
+    /// The distance of the slots. Each slot begins with its guard.
     pub(crate) stride: usize,
     pub(crate) guard: usize,
 }
@@ -35,11 +35,11 @@ pub(crate) struct Span {
 /// One stack of a span.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Slot {
-    /// Lowest address of the guard.
+    /// The lowest address of the guard.
     pub(crate) guard: usize,
-    /// Lowest usable address.
+    /// The lowest usable address.
     pub(crate) low: usize,
-    /// First address above the stack.
+    /// The first address above the stack.
     pub(crate) high: usize,
 }
 
@@ -66,15 +66,15 @@ const BUCKETS: usize = 4096;
 #[cfg(sinew_loom)]
 const BUCKETS: usize = 2;
 
-/// Steps after which a walk without the lock gives up: longer than any list in practice (a
-/// million stacks of 256 KiB make about forty nodes a bucket).
+/// The number of steps after which a walk without the lock gives up. It is longer than any list in
+/// practice: a million stacks of 256 KiB make about forty nodes in a bucket.
 #[cfg(not(sinew_loom))]
 const MAX_STEPS: usize = 100_000;
 #[cfg(sinew_loom)]
 const MAX_STEPS: usize = 6;
 
-/// A node of a bucket. All fields are atomic because the handler reads them without the lock;
-/// they change only under it.
+/// A node of a bucket. All fields are atomic because the handler reads them without the lock. They
+/// change only under the lock.
 struct Node {
     chunk: AtomicUsize,
     start: AtomicUsize,
@@ -95,11 +95,11 @@ impl Node {
     }
 }
 
-/// The lists; a struct, so that a model can have one of its own.
+/// The lists. A struct, so that a model can have its own.
 pub(crate) struct Registry {
     version: AtomicUsize,
     buckets: [AtomicPtr<Node>; BUCKETS],
-    /// Unused nodes, linked by `next`. Holding this lock is what makes a writer.
+    /// Unused nodes, linked by `next`. Writers hold this lock.
     free: Mutex<Free>,
 }
 
@@ -108,7 +108,7 @@ struct Free {
     len: usize,
 }
 
-// SAFETY: the pointer is only followed under the lock, and nodes have no owner thread.
+// SAFETY: the pointer is followed only under the lock, and nodes belong to no thread.
 unsafe impl Send for Free {}
 
 #[cfg(not(sinew_loom))]
@@ -140,7 +140,7 @@ impl Registry {
     /// Adds a span, or nothing if there is no memory for its nodes.
     pub(crate) fn insert(&self, span: Span) -> io::Result<()> {
         let mut free = lock(&self.free);
-        // Allocate before the version becomes odd: the allocator is code of others.
+        // Allocate before the version becomes odd, because the allocator is foreign code.
         for _ in span.chunks().skip(free.len) {
             free.put(new_node()?);
         }
@@ -179,8 +179,8 @@ impl Registry {
                 // SAFETY: nodes are never freed.
                 let node_ref = unsafe { &*node };
                 if node_ref.chunk.load(Ordering::Relaxed) == chunk && node_ref.span() == span {
-                    // ORDERING: Release: what the next node holds was published before, and must
-                    // be seen by whoever comes to it this way.
+                    // ORDERING: Release keeps the next node's fields, published earlier, visible to
+                    // a walk that reaches it by this link; pairs with the Acquire loads in `walk`.
                     link.store(node_ref.next.load(Ordering::Relaxed), Ordering::Release);
                     free.put(node);
                     break;
@@ -191,30 +191,30 @@ impl Registry {
         drop(writing);
     }
 
-    /// The stack at an address, under the lock: exact.
+    /// Finds the stack at an address, under the lock: exact.
     #[cfg(not(sinew_loom))]
     pub(crate) fn find(&self, address: usize) -> Option<Slot> {
         let _held = lock(&self.free);
         self.walk(address, usize::MAX).0.and_then(|span| span.slot_at(address))
     }
 
-    /// The stack at an address, without waiting: for the fault handler.
+    /// Finds the stack at an address without waiting: for the fault handler.
     pub(crate) fn find_unlocked(&self, address: usize) -> Option<Slot> {
         self.find_believed(address).0
     }
 
-    /// The same, and whether the lists stood still meanwhile. If they never do, what was found in
-    /// any try has to do: a walk that raced with a change may have lost its way.
+    /// Finds the stack at an address, and says whether the lists did not change meanwhile. If they
+    /// change during every try, the result of any try is used: each walk may have lost its way.
     fn find_believed(&self, address: usize) -> (Option<Slot>, bool) {
         const TRIES: usize = if cfg!(sinew_loom) { 2 } else { 4096 };
         let mut last_resort = None;
         for attempt in 1..=TRIES {
-            // ORDERING: Acquire: the walk is not earlier than this load; pairs with the Release
-            // that ends a change.
+            // ORDERING: Acquire keeps the walk after this load; pairs with the Release that ends a
+            // change.
             let before = self.version.load(Ordering::Acquire);
             let (span, complete) = self.walk(address, MAX_STEPS);
             let found = span.and_then(|span| span.slot_at(address));
-            // ORDERING: Acquire fence: the walk is not later than the load below; pairs with the
+            // ORDERING: the Acquire fence keeps the walk before the load below; pairs with the
             // Release fence in `Writing::begin`.
             fence(Ordering::Acquire);
             let after = self.version.load(Ordering::Relaxed);
@@ -224,7 +224,7 @@ impl Registry {
             last_resort = found.or(last_resort);
             if attempt.is_multiple_of(64) && !cfg!(sinew_loom) {
                 // The writer may wait for this processor.
-                // SAFETY: allowed in a signal handler.
+                // SAFETY: `sched_yield` is allowed in a signal handler.
                 unsafe { libc::sched_yield() };
             } else {
                 spin_loop();
@@ -233,10 +233,10 @@ impl Registry {
         (last_resort, false)
     }
 
-    /// The span that holds the address, and whether the walk came to an end within `steps`.
+    /// Returns the span that holds the address, and whether the walk ended within `steps`.
     fn walk(&self, address: usize, steps: usize) -> (Option<Span>, bool) {
         let chunk = address / CHUNK;
-        // ORDERING: Acquire: the fields of the node; pairs with the Release in `insert`.
+        // ORDERING: Acquire makes the node's fields visible; pairs with the Release in `insert`.
         let mut node = self.bucket(chunk).load(Ordering::Acquire);
         for _ in 0..steps {
             if node.is_null() {
@@ -250,7 +250,8 @@ impl Registry {
                     return (Some(span), true);
                 }
             }
-            // ORDERING: Acquire; as above.
+            // ORDERING: Acquire makes the node's fields visible; pairs with the Release in `insert`
+            // and in `remove`.
             node = node_ref.next.load(Ordering::Acquire);
         }
         (None, false)
@@ -281,14 +282,14 @@ impl Free {
     }
 }
 
-/// A change under way: the version is odd while it lives.
+/// A change in progress. The version is odd while this value lives.
 struct Writing<'a>(&'a AtomicUsize);
 
 impl<'a> Writing<'a> {
     fn begin(version: &'a AtomicUsize) -> Self {
         version.fetch_add(1, Ordering::Relaxed);
-        // ORDERING: Release fence: no change is seen by a walk that does not also see the odd
-        // version; pairs with the Acquire fence in `find_unlocked`.
+        // ORDERING: the Release fence ensures that a walk that sees a change also sees the odd
+        // version; pairs with the Acquire fence in `find_believed`.
         fence(Ordering::Release);
         Writing(version)
     }
@@ -296,8 +297,8 @@ impl<'a> Writing<'a> {
 
 impl Drop for Writing<'_> {
     fn drop(&mut self) {
-        // ORDERING: Release: whoever sees the even version sees the change; pairs with the Acquire
-        // load in `find_unlocked`.
+        // ORDERING: Release makes the change visible to a reader of the even version; pairs with
+        // the Acquire load in `find_believed`.
         self.0.fetch_add(1, Ordering::Release);
     }
 }
@@ -314,7 +315,7 @@ fn new_node() -> io::Result<*mut Node> {
     Ok(Box::into_raw(node))
 }
 
-/// Adds a span. Its addresses are in no other.
+/// Adds a span. Its addresses are in no other span.
 #[cfg(not(sinew_loom))]
 pub(crate) fn insert(span: Span) -> io::Result<()> {
     REGISTRY.insert(span)
@@ -326,19 +327,19 @@ pub(crate) fn remove(start: usize) {
     REGISTRY.remove(start);
 }
 
-/// The stack at an address, guard included.
+/// Finds the stack at an address. An address in the guard counts too.
 #[cfg(not(sinew_loom))]
 pub(crate) fn find(address: usize) -> Option<Slot> {
     REGISTRY.find(address)
 }
 
-/// The same in a signal handler.
+/// Finds the stack at an address without waiting, for a signal handler.
 #[cfg(not(sinew_loom))]
 pub(crate) fn find_in_handler(address: usize) -> Option<Slot> {
     REGISTRY.find_unlocked(address)
 }
 
-// Under a model every registry belongs to one execution, so the process-wide one does not exist.
+// In a model every registry belongs to one execution, so there is no process-wide one.
 #[cfg(sinew_loom)]
 mod absent {
     use super::{Slot, Span};

@@ -9,10 +9,11 @@ use core::time::Duration;
 use std::io;
 use std::sync::Arc;
 
-/// Who makes the decay passes of a pool.
+/// Selects the maker of the decay passes of a pool.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Decay {
-    /// A thread, started when there is something to give back and ended when there is not.
+    /// A thread, which starts when there is something to give back and ends when there is nothing
+    /// left. It makes a pass each time this interval has passed.
     Background(Duration),
     /// The program, by calling [`StackPool::decay`].
     Manual,
@@ -41,39 +42,39 @@ impl PoolBuilder {
         }
     }
 
-    /// Usable bytes of each stack, a multiple of the page: 256 KiB if not set.
+    /// Sets the usable bytes of each stack, a multiple of the page. Default: 256 KiB.
     pub fn stack_size(mut self, bytes: usize) -> Self {
         self.stack_size = bytes;
         self
     }
 
-    /// Bytes below each stack that fault, a multiple of the page and at least 64 KiB, which it is
-    /// if not set (1 MiB on riscv64).
+    /// Sets the bytes below each stack that fault, a multiple of the page and at least 64 KiB.
+    /// Default: 64 KiB, and 1 MiB on riscv64.
     pub fn guard_size(mut self, bytes: usize) -> Self {
         self.guard_size = bytes;
         self
     }
 
-    /// Uses one kind of guard only, instead of the cheapest that works.
+    /// Uses only this kind of guard, instead of the cheapest that works.
     pub fn guards(mut self, kind: GuardKind) -> Self {
         self.guards = Some(kind);
         self
     }
 
-    /// Stacks that may be in use at once; allocating more is an error. No limit if not set.
+    /// Limits the number of stacks in use at once; allocating more is an error. Default: no limit.
     pub fn max_stacks(mut self, count: usize) -> Self {
         self.max_stacks = count;
         self
     }
 
-    /// Free stacks that may keep their memory; more are given back at once. No limit if not set,
-    /// so that decay alone decides.
+    /// Limits the number of free stacks that keep their memory; others are given back at once.
+    /// Default: no limit, so that decay alone decides.
     pub fn max_warm(mut self, count: usize) -> Self {
         self.max_warm = count;
         self
     }
 
-    /// Who makes the decay passes: a thread, every second, if not set.
+    /// Selects the maker of the decay passes. Default: a thread, every second.
     pub fn decay(mut self, decay: Decay) -> Self {
         self.decay = decay;
         self

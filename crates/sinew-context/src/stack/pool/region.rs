@@ -1,4 +1,4 @@
-//! A large mapping, cut into slots: guard below, stack above.
+//! A large mapping, cut into slots. Each slot has its guard below and its stack above.
 
 use super::super::guard::{self, GuardKind, Row};
 use super::super::mapping::Mapping;
@@ -7,32 +7,32 @@ use crate::sanitizer;
 use core::ptr::NonNull;
 use std::io;
 
-/// Slots that become usable in one go at most.
+/// The number of slots that become usable at a time, at most.
 const BLOCK: usize = 64;
 
-/// A mapping of slots. Dropping it unmaps it; then no stack of it is in use.
+/// A mapping of slots. Dropping it unmaps it, so no stack of it may be in use then.
 pub(super) struct Region {
     map: Mapping,
     stride: usize,
     guard: usize,
     wanted: Option<GuardKind>,
-    /// How the slots that were made ready last are guarded. Memory that was locked since then
-    /// changes it.
+    /// The kind of guard of the slots that were made ready last. Earlier slots may have the other
+    /// kind, if the program has locked its memory since.
     guard_kind: GuardKind,
-    /// Slots committed and guarded, from the low end on.
+    /// The number of slots committed and guarded, from the low end on.
     ready: usize,
-    /// Slots handed out at least once, from the low end on.
+    /// The number of slots handed out at least once, from the low end on.
     pub(super) carved: usize,
-    /// Carved slots that are free and hold no memory.
+    /// The number of carved slots that are free and hold no memory.
     pub(super) cold: usize,
-    /// Ids by which valgrind knows the slots; empty outside valgrind.
+    /// The ids by which valgrind knows the slots; empty outside valgrind.
     valgrind: Vec<usize>,
 }
 
 impl Region {
     /// Maps a region of `slots` slots and makes the first ones ready.
     ///
-    /// Which guards work is found out here: locked memory refuses the cheap ones, for instance.
+    /// Finds out which guards work: locked memory refuses the cheap ones, for instance.
     pub(super) fn new(
         slots: usize,
         stride: usize,
@@ -81,7 +81,7 @@ impl Region {
         self.carved == self.slots()
     }
 
-    /// Hands out a slot that was never used: its lowest usable address.
+    /// Hands out a slot that was never used. Returns its lowest usable address.
     pub(super) fn carve(&mut self) -> io::Result<NonNull<u8>> {
         debug_assert!(!self.is_used_up());
         if self.carved == self.ready {
@@ -105,7 +105,7 @@ impl Region {
         let offset = self.ready * self.stride;
         self.map.commit(offset, count * self.stride)?;
         let (first, len, stride) = (self.slot(self.ready), self.guard, self.stride);
-        // SAFETY: slots of ours that nobody uses yet.
+        // SAFETY: the slots are ours, and nothing uses them yet.
         self.guard_kind =
             unsafe { guard::install(Row { first, len, stride, count }, self.wanted)? };
         for index in self.ready..self.ready + count {

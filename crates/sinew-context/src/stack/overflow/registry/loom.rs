@@ -1,4 +1,4 @@
-//! Models: the reader without the lock, against one writer.
+//! Models of the reader without the lock, against one writer.
 
 use super::*;
 use loom::sync::Arc;
@@ -8,7 +8,7 @@ fn single(start: usize) -> Span {
     Span { start, end: start + 65536, stride: 65536, guard: 4096 }
 }
 
-/// A span of another shape in the same bucket, so that a mixture of two is recognised.
+/// A span of another shape in the same bucket, so that a mixture of two spans is recognised.
 const OTHER: Span = Span {
     start: CHUNK * (1 + BUCKETS),
     end: CHUNK * (1 + BUCKETS) + 131_072,
@@ -16,7 +16,7 @@ const OTHER: Span = Span {
     guard: 8192,
 };
 
-/// A span that stays is found by any walk, whatever is inserted before it meanwhile.
+/// Any walk finds a span that stays, whatever is inserted before it meanwhile.
 #[test]
 fn insert_hides_nothing() {
     loom::model(|| {
@@ -26,10 +26,11 @@ fn insert_hides_nothing() {
             let registry = registry.clone();
             thread::spawn(move || registry.insert(OTHER).unwrap())
         };
-        // Loom runs the writer first only if it sees this thread read what the writer changes
-        // without reading it before.
+        // Loom runs the writer first only if it sees this thread read a variable that the writer
+        // changes, without an earlier read.
         registry.version.load(Ordering::Relaxed);
-        // One walk, believed or not: it may have interrupted the writer for good.
+        // Use the result of one walk without checking the version: the writer may be interrupted
+        // for good.
         let (found, complete) = registry.walk(CHUNK + 10, MAX_STEPS);
         assert_eq!((found, complete), (Some(single(CHUNK)), true));
         writer.join().unwrap();
@@ -37,8 +38,8 @@ fn insert_hides_nothing() {
     });
 }
 
-/// A walk never reports a slot of a span that was not there at some moment of it, nor a mixture
-/// of two spans whose node was recycled under it, if it believed its result.
+/// A walk that believes its result never reports a slot of a span that was absent throughout, nor a
+/// mixture of two spans whose node was recycled during the walk.
 #[test]
 fn a_recycled_node_is_not_believed() {
     loom::model(|| {
@@ -51,7 +52,7 @@ fn a_recycled_node_is_not_believed() {
                 registry.insert(OTHER).unwrap();
             })
         };
-        // What no try could believe is a last resort, and may be anything.
+        // A result that no try could believe is a last resort, and may be anything.
         let (found, believed) = registry.find_believed(CHUNK + 10);
         if let Some(slot) = found.filter(|_| believed) {
             assert_eq!(slot, Slot { guard: CHUNK, low: CHUNK + 4096, high: CHUNK + 65536 });
@@ -61,7 +62,7 @@ fn a_recycled_node_is_not_believed() {
     });
 }
 
-/// Whoever sees that a change is over sees what it changed.
+/// A reader that sees the end of a change sees the change.
 #[test]
 fn an_even_version_publishes_the_change() {
     loom::model(|| {

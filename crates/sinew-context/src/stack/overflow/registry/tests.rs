@@ -46,7 +46,7 @@ fn a_span_over_many_chunks_is_found_in_each_and_gone_from_each() {
 #[test]
 fn removing_one_of_a_bucket_keeps_the_others() {
     let registry = Registry::new();
-    // The same bucket: chunks that are BUCKETS apart, and neighbours inside one chunk.
+    // All in one bucket: chunks that are BUCKETS apart, and neighbours inside one chunk.
     let spans: Vec<Span> = (0..4)
         .flat_map(|far| {
             (0..4).map(move |near| single(far * BUCKETS * CHUNK + near * 65536 + CHUNK, 65536))
@@ -64,7 +64,7 @@ fn removing_one_of_a_bucket_keeps_the_others() {
 }
 
 #[test]
-fn removing_what_is_not_there_does_nothing() {
+fn removing_an_absent_span_does_nothing() {
     let registry = Registry::new();
     registry.remove(12345);
     registry.insert(single(MIB, 65536)).unwrap();
@@ -73,7 +73,7 @@ fn removing_what_is_not_there_does_nothing() {
 }
 
 #[test]
-fn readers_without_the_lock_find_what_stays_while_writers_change_the_rest() {
+fn readers_without_the_lock_find_a_span_that_stays_while_writers_change_others() {
     let registry = Registry::new();
     let stays = single(CHUNK, 65536);
     registry.insert(stays).unwrap();
