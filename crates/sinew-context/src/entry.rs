@@ -281,8 +281,8 @@ unsafe fn drop_closure<F>(header: *mut Header) {
 }
 
 impl Header {
-    /// Returns the header of the fiber that owns the stack at `address`; `None` on the stack of an OS
-    /// thread or of a runtime's own context.
+    /// Returns the header of the fiber that owns the stack at `address`; `None` on the stack of an
+    /// OS thread or of a runtime's own context.
     pub(crate) fn at<'a>(address: usize) -> Option<&'a Header> {
         let owner = stack::owner_at(address)?;
         // SAFETY: the owner words hold null or the header of the fiber on that stack, which lives

@@ -1,4 +1,5 @@
-//! A program in which every thread waits in sinew: the report says that nothing can wake its fibers.
+//! A program in which every thread waits in sinew: the report says that nothing can wake its
+//! fibers.
 //!
 //! Without the test harness, which has threads of its own.
 #![allow(clippy::print_stdout, reason = "it is a program")]

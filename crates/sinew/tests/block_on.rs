@@ -17,7 +17,8 @@ fn everywhere(test: fn()) {
     runtime.run(move || sinew::pinned(test));
 }
 
-/// A future that is ready after `polls` polls. In each poll before that it wakes itself, and then calls `inside`.
+/// A future that is ready after `polls` polls. In each poll before that it wakes itself, and then
+/// calls `inside`.
 fn after_polls(polls: u32, inside: impl Fn(&Waker)) -> impl Future<Output = u32> {
     let polled = Cell::new(0);
     poll_fn(move |context| {

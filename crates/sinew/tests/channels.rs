@@ -1,5 +1,5 @@
-//! Channels: what Go's tests of `chan`, and those of the standard library's and crossbeam's channels
-//! check, as behaviours.
+//! Channels: what Go's tests of `chan`, and those of the standard library's and crossbeam's
+//! channels check, as behaviours.
 
 use sinew::sync::channel::{
     self, RecvError, RecvTimeoutError, SendTimeoutError, TryRecvError, TrySendError,
@@ -109,8 +109,8 @@ fn a_rendezvous() {
     assert_eq!(receiver.recv(), Err(RecvError));
 }
 
-/// When all senders are gone, what is on its way is received, then an error; when all receivers are,
-/// senders have their messages back, and those on their way are dropped.
+/// When all senders are gone, what is on its way is received, then an error; when all receivers
+/// are, senders have their messages back, and those on their way are dropped.
 #[test]
 fn disconnected() {
     let _watch = watch::a_minute();

@@ -563,8 +563,8 @@ fn a_socket_that_wanders_is_watched_wherever_it_is() {
     });
 }
 
-/// The kernel interrupts whoever has opened or entered a ring when that goes: that must not be a thread of
-/// the user's, whose calls fail then.
+/// The kernel interrupts whoever has opened or entered a ring when that goes: that must not be a
+/// thread of the user's, whose calls fail then.
 #[test]
 fn threads_are_not_interrupted_by_runtimes_that_end() {
     let _watch = watch::a_minute();

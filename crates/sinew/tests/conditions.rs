@@ -35,7 +35,8 @@ fn waits_for(fiber: &sinew::Fiber, kind: WaitKind) {
     );
 }
 
-/// The tests of one kind of guard: `$guard` takes it, `$alone` locks so that no other is inside. Both may use a slot.
+/// The tests of one kind of guard: `$guard` takes it, `$alone` locks so that no other is inside.
+/// Both may use a slot.
 macro_rules! guards {
     ($kind:ident, $wait:expr, $new:expr, |$lock:ident, $slot:ident| $guard:expr, |$own:ident, $place:ident| $alone:expr) => {
         mod $kind {

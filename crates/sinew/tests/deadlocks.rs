@@ -22,8 +22,9 @@ fn watched() -> (Runtime, Arc<StdMutex<String>>) {
     (builder.build().unwrap(), said)
 }
 
-/// Runs `hang` in a process of its own, in which all of `expected` has to be said, and the first part
-/// once. Somebody who does not use sinew looks after that: what might still wake a fiber is not asleep.
+/// Runs `hang` in a process of its own, in which all of `expected` has to be said, and the first
+/// part once. Somebody who does not use sinew looks after that: what might still wake a fiber is
+/// not asleep.
 fn hangs(name: &str, hang: fn(&Runtime) -> Fibers, expected: &'static [&'static str]) {
     child(name, || {
         let _watch = watch::a_minute();
@@ -281,8 +282,8 @@ fn nobody_sends() {
     );
 }
 
-/// The only sender belongs to a plain thread, which is free to send at any time: the report says that such threads
-/// are beyond its sight, and claims no deadlock.
+/// The only sender belongs to a plain thread, which is free to send at any time: the report says
+/// that such threads are beyond its sight, and claims no deadlock.
 #[test]
 fn a_report_of_sleepers_tells_of_threads_that_it_cannot_see() {
     fn hang(runtime: &Runtime) -> Fibers {
@@ -322,7 +323,8 @@ fn nobody_else_has_the_channel() {
         vec![awake, forgetful]
     }
     if cfg!(any(sinew_asan, sinew_tsan)) {
-        // One sanitizer keeps locals off the stack, and the other has more memory than can be searched.
+        // One sanitizer keeps locals off the stack, and the other has more memory than can be
+        // searched.
         return;
     }
     hangs(

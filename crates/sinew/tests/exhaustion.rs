@@ -121,8 +121,8 @@ impl Drop for LocksOnDrop {
     }
 }
 
-/// Fibers for which there is no stack end one after the other in a fiber of their own: a destructor that waits for a
-/// suspended neighbour does not block the carrier.
+/// Fibers for which there is no stack end one after the other in a fiber of their own: a destructor
+/// that waits for a suspended neighbour does not block the carrier.
 #[test]
 fn closures_of_fibers_without_a_stack_may_wait_when_they_are_dropped() {
     let _watch = watch::a_minute();

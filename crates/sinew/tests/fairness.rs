@@ -18,9 +18,9 @@ fn thread_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// The carrier is never idle here, so the time it has the processor is the time that passes. That of a machine that
-/// is lent to others meanwhile passes as well: so one quiet round of several will do, and there is none if a sleeper
-/// has to wait for who yields.
+/// The carrier is never idle here, so the time it has the processor is the time that passes. That
+/// of a machine that is lent to others meanwhile passes as well: so one quiet round of several will
+/// do, and there is none if a sleeper has to wait for who yields.
 #[test]
 fn a_sleeper_wakes_beside_one_that_yields() {
     let _watch = watch::a_minute();

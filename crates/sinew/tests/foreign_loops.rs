@@ -23,7 +23,8 @@ fn a_manager_runs_inside_a_loop_of_ones_own() {
     in_mio::main().unwrap();
 }
 
-/// Who watches the descriptor by edges, as tokio and mio do, is not told again of what a run has left.
+/// Who watches the descriptor by edges, as tokio and mio do, is not told again of what a run has
+/// left.
 #[test]
 fn one_run_takes_every_event_that_there_is() {
     let _watch = watch::a_minute();

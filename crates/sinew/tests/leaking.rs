@@ -1,6 +1,7 @@
 //! Fibers that wait at channels and semaphores, and that nothing can wake.
 //!
-//! Not under sanitizers: one keeps locals off the stack, and the other has more memory than can be searched.
+//! Not under sanitizers: one keeps locals off the stack, and the other has more memory than can be
+//! searched.
 #![cfg(all(target_os = "linux", not(any(sinew_asan, sinew_tsan))))]
 
 use sinew::inspect::leaks;
@@ -65,8 +66,8 @@ fn those_who_can_be_woken_are_not_listed() {
     child("those_who_can_be_woken_are_not_listed", || {
         let _watch = watch::a_minute();
         let runtime = Runtime::builder().carriers(2).build().unwrap();
-        // By this thread, by a fiber that sleeps, by one that has not begun, by what lies in the heap, by
-        // a global, and by one that is woken by another.
+        // By this thread, by a fiber that sleeps, by one that has not begun, by what lies in the
+        // heap, by a global, and by one that is woken by another.
         let (here, received) = channel::bounded::<u8>(1);
         let by_thread = receives(&runtime, received);
         let (there, received) = channel::bounded::<u8>(1);
@@ -98,8 +99,8 @@ fn those_who_can_be_woken_are_not_listed() {
     .assert_success();
 }
 
-/// Writes over what was on the stack below the caller: pointers that are left there keep fibers from being
-/// listed, right or wrong.
+/// Writes over what was on the stack below the caller: pointers that are left there keep fibers
+/// from being listed, right or wrong.
 #[inline(never)]
 fn scrub() {
     let mut room = [1_u8; 64 * 1024];
@@ -196,7 +197,8 @@ fn one_with_a_deadline_is_not_listed() {
     .assert_success();
 }
 
-/// Searches until exactly these fibers are found. A fiber that runs leaves pointers behind, which it soon overwrites.
+/// Searches until exactly these fibers are found. A fiber that runs leaves pointers behind, which
+/// it soon overwrites.
 fn assert_soon(expected: &[&JoinHandle<()>]) {
     let expected: Vec<_> = expected.iter().map(|fiber| fiber.fiber().id()).collect();
     loop {
@@ -216,8 +218,8 @@ fn wait_suspended(fibers: &[&JoinHandle<()>]) {
     sinew::wait_until(|| fibers.iter().all(suspended), None);
 }
 
-/// Has a fiber run all the time while `f` does. The fiber has a carrier of its own: switches between it and the others
-/// would leave pointers to their stacks behind.
+/// Has a fiber run all the time while `f` does. The fiber has a carrier of its own: switches
+/// between it and the others would leave pointers to their stacks behind.
 fn beside_a_busy_fiber(f: impl FnOnce()) {
     let runtime = Runtime::builder().carriers(1).build().unwrap();
     let done = Arc::new(AtomicBool::new(false));
@@ -381,7 +383,8 @@ fn kept(runtime: &Runtime) -> (JoinHandle<()>, Fiber) {
     (receives(runtime, receiver), fiber.unwrap().resume().unwrap())
 }
 
-/// One that receives, and one that waits in a first-class fiber and has the only sender on its own stack.
+/// One that receives, and one that waits in a first-class fiber and has the only sender on its own
+/// stack.
 #[inline(never)]
 fn nested(runtime: &Runtime) -> [JoinHandle<()>; 2] {
     held(runtime, || {

@@ -1,5 +1,5 @@
-//! Waits for descriptors that are left: by cancellation, or because a scope is out of time. What was
-//! waited for is as before, and no byte is lost.
+//! Waits for descriptors that are left: by cancellation, or because a scope is out of time. What
+//! was waited for is as before, and no byte is lost.
 
 use crate::backends::{Pattern, connected, fill, on_each, until_it_waits};
 use sinew::io::{Interest, PipeReader, PollFd};

@@ -86,7 +86,8 @@ fn a_full_queue_drops_lines_and_the_reader_is_told_how_many() {
         let mode = |fd: &OwnedFd| unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) };
         let (before, also) = (mode(&writer), writer.try_clone().unwrap());
         let log = LineLog::new(writer);
-        // Nothing reads. Once two lines in a row were refused, the thread has taken all that it will take.
+        // Nothing reads. Once two lines in a row were refused, the thread has taken all that it
+        // will take.
         let mut accepted = Vec::new();
         let mut refused = 0;
         for number in 0_u64.. {

@@ -97,8 +97,8 @@ fn a_hundred_thousand_are_looked_at_in_a_moment() {
     .assert_success();
 }
 
-/// Control blocks of a burst of fibers are given back: when their carrier has been idle for a while, and when the
-/// runtime has ended.
+/// Control blocks of a burst of fibers are given back: when their carrier has been idle for a
+/// while, and when the runtime has ended.
 #[test]
 fn the_memory_of_control_blocks_is_given_back_after_a_burst() {
     const BURST: usize = 400_000;
@@ -108,7 +108,8 @@ fn the_memory_of_control_blocks_is_given_back_after_a_burst() {
     let outcome = child("the_memory_of_control_blocks_is_given_back_after_a_burst", || {
         let _watch = watch::a_minute();
         let burst = || {
-            // Those that have not started have no stack: nearly all of their memory is control blocks.
+            // Those that have not started have no stack: nearly all of their memory is control
+            // blocks.
             let fibers: Vec<_> = (0..BURST).map(|_| sinew::spawn(|| ())).collect();
             let resident = memory::resident();
             fibers.into_iter().for_each(|fiber| fiber.join().unwrap());

@@ -89,8 +89,8 @@ fn ten_thousand_idle_sockets_use_no_processor() {
     }
 }
 
-/// More happens at once than a queue of the kernel's holds, while the carrier cannot look. All of it is
-/// heard of; then there is silence.
+/// More happens at once than a queue of the kernel's holds, while the carrier cannot look. All of
+/// it is heard of; then there is silence.
 #[test]
 fn a_flood_of_events_passes() {
     for backend in all() {
@@ -136,8 +136,8 @@ fn a_flood_of_events_passes() {
     }
 }
 
-/// The bell rings when there is no room for a report of it. Later, somebody submits a fiber while the
-/// carrier sleeps in a hook of the user's.
+/// The bell rings when there is no room for a report of it. Later, somebody submits a fiber while
+/// the carrier sleeps in a hook of the user's.
 #[test]
 fn a_flood_does_not_drown_the_bell() {
     child("a_flood_does_not_drown_the_bell", || {

@@ -1,7 +1,9 @@
-//! A thread of sinew's does not destroy its thread-locals while a suspended fiber may have lent one.
+//! A thread of sinew's does not destroy its thread-locals while a suspended fiber may have lent
+//! one.
 //!
-//! Each test forgets a suspended fiber that is inside `LocalKey::with`, lets the thread come to its end, and looks
-//! whether the value was dropped. All run in processes of their own, since their threads stay.
+//! Each test forgets a suspended fiber that is inside `LocalKey::with`, lets the thread come to its
+//! end, and looks whether the value was dropped. All run in processes of their own, since their
+//! threads stay.
 
 use sinew::Runtime;
 use sinew::manager::{FiberManager, Options, SimpleLoopController};
@@ -39,8 +41,8 @@ fn assert_stays(expected: &str) {
     assert!(!DROPPED.load(Ordering::SeqCst), "a borrowed thread-local was dropped");
 }
 
-/// Starts a fiber that lends the thread's value to a plain thread, and forgets it. Returns once that thread has the
-/// reference; the thread reads it when told to.
+/// Starts a fiber that lends the thread's value to a plain thread, and forgets it. Returns once
+/// that thread has the reference; the thread reads it when told to.
 fn lend_and_forget() -> (mpsc::Sender<()>, mpsc::Receiver<u32>) {
     let (read, when) = mpsc::channel();
     let (tell, told) = mpsc::channel();
@@ -149,8 +151,8 @@ fn a_thread_whose_fibers_have_ended_ends() {
     .assert_success();
 }
 
-/// A migratable fiber takes a suspended first-class fiber from its carrier to the other one, where it ends. The thread
-/// that counted the first-class fiber ends all the same.
+/// A migratable fiber takes a suspended first-class fiber from its carrier to the other one, where
+/// it ends. The thread that counted the first-class fiber ends all the same.
 #[test]
 fn a_thread_ends_when_its_fibers_have_ended_elsewhere() {
     let test = "a_thread_ends_when_its_fibers_have_ended_elsewhere";
@@ -176,7 +178,8 @@ fn a_thread_ends_when_its_fibers_have_ended_elsewhere() {
     .assert_success();
 }
 
-/// While the wanderer waits, a busy fiber takes its carrier and keeps it, so that only the other one can go on with it.
+/// While the wanderer waits, a busy fiber takes its carrier and keeps it, so that only the other
+/// one can go on with it.
 fn take_a_fiber_to_the_other_carrier(runtime: &Runtime) {
     let (started, carrier) = mpsc::channel();
     let (go, gone) = sinew::sync::channel::bounded::<()>(1);

@@ -72,8 +72,9 @@ fn a_fiber_waits_in_a_destructor_while_a_neighbour_panics() {
     assert_eq!(log.take(), ["neighbour panicked: true"]);
 }
 
-/// Dropping a suspended first-class fiber unwinds it, which no panic hook sees. While a neighbour is suspended in the
-/// middle of a panic, a cancelled fiber that waits in a destructor there must still not be unwound a second time.
+/// Dropping a suspended first-class fiber unwinds it, which no panic hook sees. While a neighbour
+/// is suspended in the middle of a panic, a cancelled fiber that waits in a destructor there must
+/// still not be unwound a second time.
 #[test]
 fn a_destructor_of_a_dropped_first_class_fiber_waits_beside_a_neighbour_that_panics() {
     let test = "a_destructor_of_a_dropped_first_class_fiber_waits_beside_a_neighbour_that_panics";

@@ -132,8 +132,8 @@ fn a_write_to_a_child_that_has_closed_its_input_fails() {
             .unwrap();
         let mut said = [0; 7];
         child.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
-        // More than a pipe holds: a process that another test is just starting may have the other end
-        // until it executes its program, and the write waits until then.
+        // More than a pipe holds: a process that another test is just starting may have the other
+        // end until it executes its program, and the write waits until then.
         let error = child.stdin.as_mut().unwrap().write_all(&[0; 1 << 20]).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
         child.wait().unwrap();

@@ -36,8 +36,8 @@ fn fibers_that_compute() {
     fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
 }
 
-/// The stacks in which `burns` was found, each with the innermost frame first. `None` if nothing can be
-/// profiled here.
+/// The stacks in which `burns` was found, each with the innermost frame first. `None` if nothing
+/// can be profiled here.
 fn profile() -> Option<Vec<Vec<String>>> {
     let file = std::env::temp_dir().join(format!("sinew-profile-{}", std::process::id()));
     let me = std::env::current_exe().unwrap();

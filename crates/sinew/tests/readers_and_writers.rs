@@ -55,8 +55,8 @@ fn is_left<T, P: Priority>(lock: &RwLock<T, P>) {
     assert_eq!(format!("{:?}", unsafe { lock.raw() }), "RawRwLock(RawLock(0))");
 }
 
-/// In which order those are served who have come in this one: `r`eaders, `w`riters, `u`pgradable ones.
-/// And whether somebody has the lock, and alone, as soon as it is unlocked.
+/// In which order those are served who have come in this one: `r`eaders, `w`riters, `u`pgradable
+/// ones. And whether somebody has the lock, and alone, as soon as it is unlocked.
 fn served<P: Priority>(carriers: usize, came: &'static str) -> (bool, bool, String) {
     let runtime = Runtime::builder().carriers(carriers).build().unwrap();
     runtime.run(move || {
@@ -309,7 +309,8 @@ fn who_gives_up_lets_in_who_stood_back() {
     gives_up::<WritersFirst>();
 }
 
-/// What is the same for all: timed upgrades give up and keep the right, and a downgrade keeps writers out.
+/// What is the same for all: timed upgrades give up and keep the right, and a downgrade keeps
+/// writers out.
 fn upgrades_and_downgrades<P: Priority>() {
     stepped(|| {
         let lock = lock::<P>();
@@ -460,7 +461,8 @@ fn locks_of_every_priority_are_as_usual_otherwise() {
     assert_eq!(*lock.read(), 1);
 }
 
-/// Fibers of a runtime and of a manager, and threads, that lock in every way, give up and are cancelled.
+/// Fibers of a runtime and of a manager, and threads, that lock in every way, give up and are
+/// cancelled.
 fn under_load<P: Priority>() {
     let _watch = watch::a_minute();
     let mut seed = Seed::from_env();

@@ -389,7 +389,8 @@ fn slots_are_left_where_they_were_entered() {
     });
 }
 
-/// A panic that was not raised is dropped with the rest, and what its destructor makes of locals is, too.
+/// A panic that was not raised is dropped with the rest, and what its destructor makes of locals
+/// is, too.
 #[test]
 fn nothing_that_a_destructor_makes_stays() {
     static SWAPS: AtomicUsize = AtomicUsize::new(0);
@@ -460,8 +461,8 @@ fn a_runtime_that_goes_takes_those_that_rest_along() {
     }
 }
 
-/// It is called when the carrier that watches for it is busy: another one takes it over, unless only that one can
-/// know of it.
+/// It is called when the carrier that watches for it is busy: another one takes it over, unless
+/// only that one can know of it.
 #[test]
 fn it_goes_on_wherever_there_is_time() {
     on_each_with(2, |runtime| {
@@ -481,7 +482,8 @@ fn it_goes_on_wherever_there_is_time() {
             }
         });
         begins.recv().unwrap();
-        // The other one has something to do as well, and keeps an eye on its neighbour from then on.
+        // The other one has something to do as well, and keeps an eye on its neighbour from then
+        // on.
         runtime.run(|| ());
         assert_eq!(ask(&one), 1 - first);
         go_on.store(true, SeqCst);
@@ -574,7 +576,8 @@ fn one_that_was_closed_is_called_and_finds_out() {
     });
 }
 
-/// Those who wait for its end may be on the carrier where it runs at that moment, and leave when it is elsewhere.
+/// Those who wait for its end may be on the carrier where it runs at that moment, and leave when it
+/// is elsewhere.
 #[test]
 fn its_end_is_waited_for_wherever_it_ends() {
     on_each_with(2, |runtime| {
@@ -681,8 +684,8 @@ fn each_call_ends_or_is_cancelled_whatever_comes_first() {
     });
 }
 
-/// One reads whenever there is something, and another one writes all the time: each rest has the kernel asked anew, and
-/// who waits to write is not to be forgotten then.
+/// One reads whenever there is something, and another one writes all the time: each rest has the
+/// kernel asked anew, and who waits to write is not to be forgotten then.
 #[test]
 fn who_writes_goes_on_beside_one_that_rests() {
     const PAIRS: usize = 16;

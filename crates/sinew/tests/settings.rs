@@ -250,7 +250,8 @@ fn no_more_stacks_stay_warm_than_the_limit() {
         let runtime = runtime.stack_decay(Duration::from_secs(3600)).build().unwrap();
         burst(&runtime, 100);
         let metrics = runtime.handle().metrics();
-        // Besides, the carrier has a spare one, and the fiber of `run` may not have given its own back.
+        // Besides, the carrier has a spare one, and the fiber of `run` may not have given its own
+        // back.
         let kept = metrics.stacks_in_use + metrics.stacks_warm;
         let (least, most) = (limit.min(100), limit + 2);
         assert!((least..=most).contains(&kept), "{limit}: {metrics:?}");

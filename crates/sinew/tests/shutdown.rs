@@ -315,7 +315,8 @@ fn leaving_main_and_exiting_with_fibers_suspended_is_fine() {
     outcome.assert_success();
 }
 
-/// A fiber drops a runtime whose fibers need the dropping fiber's carrier to end: they talk to its neighbour.
+/// A fiber drops a runtime whose fibers need the dropping fiber's carrier to end: they talk to its
+/// neighbour.
 #[test]
 fn a_runtime_dropped_in_a_fiber_of_another_does_not_block_the_carrier() {
     struct Asks(channel::Sender<()>, channel::Receiver<()>);

@@ -97,8 +97,8 @@ fn timers_are_cancelled_in_random_order() {
     });
 }
 
-/// How often a carrier looks at its clock follows from what its fibers do; but not from what they did
-/// before it slept.
+/// How often a carrier looks at its clock follows from what its fibers do; but not from what they
+/// did before it slept.
 #[test]
 fn a_carrier_that_was_idle_is_punctual_when_fibers_compute() {
     let _watch = watch::a_minute();
@@ -129,7 +129,8 @@ fn a_carrier_that_was_idle_is_punctual_when_fibers_compute() {
     assert!(late < Duration::from_millis(100), "{late:?}");
 }
 
-/// A short sleep on an idle carrier takes about as long as on a plain thread, also if it is one of many in a row.
+/// A short sleep on an idle carrier takes about as long as on a plain thread, also if it is one of
+/// many in a row.
 #[test]
 fn short_sleeps_in_a_row_stay_short() {
     const SLEEP: Duration = Duration::from_micros(20);
@@ -149,7 +150,8 @@ fn short_sleeps_in_a_row_stay_short() {
     }
     let _watch = watch::a_minute();
     let runtime = Runtime::builder().carriers(1).build().unwrap();
-    // Other processes may take the processor: one quiet round will do. Batches of 400 us fail in all.
+    // Other processes may take the processor: one quiet round will do. Batches of 400 us fail in
+    // all.
     let good = (0..50).any(|_| {
         let thread = median(|| std::thread::sleep(SLEEP));
         let fiber = runtime.run(|| median(|| sinew::sleep(SLEEP)));

@@ -150,9 +150,9 @@ fn a_hook_cannot_wait() {
     });
 }
 
-/// A hook may block its thread where the wait cannot be refused: a guard takes its lock back. If that happens in the
-/// middle of a wait of a fiber that unwinds, the fiber still counts as unwinding afterwards: a cancellation that
-/// raised in its destructor would end the process.
+/// A hook may block its thread where the wait cannot be refused: a guard takes its lock back. If
+/// that happens in the middle of a wait of a fiber that unwinds, the fiber still counts as
+/// unwinding afterwards: a cancellation that raised in its destructor would end the process.
 #[test]
 fn a_hook_that_blocks_leaves_the_wait_around_it_as_it_was() {
     static LOCK: sinew::sync::Mutex<()> = sinew::sync::Mutex::new(());

@@ -1,5 +1,5 @@
-//! Fibers that keep their carriers are reported, once, with the function that they are in. In processes of
-//! their own: there is one report hook.
+//! Fibers that keep their carriers are reported, once, with the function that they are in. In
+//! processes of their own: there is one report hook.
 
 use sinew::runtime::PinnedWait;
 use sinew::{Builder, Runtime};
@@ -34,7 +34,8 @@ fn lines(said: &Mutex<Vec<(Instant, String)>>, count: usize) -> Vec<(Instant, St
     said.lock().unwrap().clone()
 }
 
-/// Has a fiber compute for long, and checks that it is reported once. Returns how long the first line took.
+/// Has a fiber compute for long, and checks that it is reported once. Returns how long the first
+/// line took.
 fn stall(runtime: &Runtime, said: &Mutex<Vec<(Instant, String)>>) -> Duration {
     said.lock().unwrap().clear();
     let done = Arc::new(AtomicBool::new(false));
@@ -154,7 +155,8 @@ fn a_fiber_that_blocks_in_the_system_is_reported() {
     .assert_success();
 }
 
-/// Keeps this thread from being stopped, so that it takes a second to find out that nobody can tell where it is.
+/// Keeps this thread from being stopped, so that it takes a second to find out that nobody can tell
+/// where it is.
 fn cannot_be_stopped() {
     // SAFETY: a set of signals that is emptied first, and this thread's own mask.
     unsafe {
@@ -174,7 +176,8 @@ fn the_first_line_does_not_wait_for_the_place() {
         let _watch = watch::a_minute();
         let said = said();
         let runtime = Runtime::builder().carriers(2).report_stalls(THRESHOLD).build().unwrap();
-        // On a busy machine the first ones may be late. The second carrier must not wait for the first one's place.
+        // On a busy machine the first ones may be late. The second carrier must not wait for the
+        // first one's place.
         let in_time = (0..10).any(|_| {
             said.lock().unwrap().clear();
             let done = Arc::new(AtomicBool::new(false));

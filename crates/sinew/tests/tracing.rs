@@ -8,7 +8,8 @@ use sinew_testkit::watch;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// What happened to one fiber, but for its yields: tests may be built with more of them than are written.
+/// What happened to one fiber, but for its yields: tests may be built with more of them than are
+/// written.
 fn of(events: &[TraceEvent], id: FiberId) -> Vec<TraceKind> {
     let about = |kind: &TraceKind| {
         matches!(*kind,

@@ -1,9 +1,10 @@
 //! What Go's tests of channels, of `select` and of its package `sync` check, as behaviours of
 //! `sinew::sync` and `sinew::select!`.
 //!
-//! A channel is closed by dropping its last sender: what Go reports as a zero value and `false` is an
-//! error here. Sending to nobody gives the message back where Go panics. There are no nil channels:
-//! an arm that is not wanted is left out (`sinew::sync::select`), or has a channel nobody uses.
+//! A channel is closed by dropping its last sender: what Go reports as a zero value and `false` is
+//! an error here. Sending to nobody gives the message back where Go panics. There are no nil
+//! channels: an arm that is not wanted is left out (`sinew::sync::select`), or has a channel nobody
+//! uses.
 //!
 //! | in Go | here, or why not |
 //! | --- | --- |

@@ -161,7 +161,8 @@ fn selects_among_plain_operations() {
     });
 }
 
-/// Plain operations and selects of both kinds at the ends of the same channels, which stay in order.
+/// Plain operations and selects of both kinds at the ends of the same channels, which stay in
+/// order.
 #[test]
 fn networks_of_selects() {
     everywhere(|team| {

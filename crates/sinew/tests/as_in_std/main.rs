@@ -1,9 +1,9 @@
 //! What the tests of `std::sync` check, as behaviours of `sinew::sync`.
 //!
 //! Three things differ throughout. Nothing is poisoned: what a panic leaves behind is there for the
-//! next one. `Once` and `OnceLock` try again after a panic. And who locks what it has locked is told
-//! so by a panic. `channel` stands for `mpsc`, `mpmc` and `sync_channel` alike, so that one row is
-//! for the tests of that name in all three files that have it.
+//! next one. `Once` and `OnceLock` try again after a panic. And who locks what it has locked is
+//! told so by a panic. `channel` stands for `mpsc`, `mpmc` and `sync_channel` alike, so that one
+//! row is for the tests of that name in all three files that have it.
 //!
 //! | in `library/std/tests/sync` | here, or why not |
 //! | --- | --- |

@@ -134,9 +134,10 @@ fn count_during(work: impl FnOnce()) -> usize {
     after - before
 }
 
-/// Says whether another fiber got on in at least one of many runs of `work`, each after `prepare`. Any single one may be over
-/// before it waits: the system had read ahead, or a thread was not given the processor in between. Work that
-/// keeps its carrier lets nobody on in any of them, where there is one carrier.
+/// Says whether another fiber got on in at least one of many runs of `work`, each after `prepare`.
+/// Any single one may be over before it waits: the system had read ahead, or a thread was not given
+/// the processor in between. Work that keeps its carrier lets nobody on in any of them, where there
+/// is one carrier.
 fn others_run_during(prepare: impl Fn(), mut work: impl FnMut()) -> bool {
     (0..100).any(|_| {
         prepare();
@@ -224,7 +225,8 @@ fn a_predicate_reads_files() {
 #[repr(align(4096))]
 struct Block([u8; 4096]);
 
-/// A file of 64 numbered blocks, to be read past the cache; `None` if the file system does not do that.
+/// A file of 64 numbered blocks, to be read past the cache; `None` if the file system does not do
+/// that.
 fn numbered_blocks(folder: &Folder) -> Option<Arc<File>> {
     let path = folder.file("blocks");
     let mut bytes = vec![0; 64 * 4096];

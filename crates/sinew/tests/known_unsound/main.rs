@@ -94,11 +94,11 @@ impl Drop for Tells {
     }
 }
 
-/// A first-class fiber on a plain thread lends a thread-local to a child of a `sinew::scope`, and is forgotten. The
-/// thread ends and destroys the value while the child still has it.
+/// A first-class fiber on a plain thread lends a thread-local to a child of a `sinew::scope`, and
+/// is forgotten. The thread ends and destroys the value while the child still has it.
 ///
-/// Instead: drop the fiber before its thread ends, or clone the value out of `LocalKey::with`. Threads of sinew's stay
-/// in this case; see `tests/outliving.rs`.
+/// Instead: drop the fiber before its thread ends, or clone the value out of `LocalKey::with`.
+/// Threads of sinew's stay in this case; see `tests/outliving.rs`.
 #[test]
 fn a_plain_thread_destroys_a_thread_local_that_a_forgotten_fiber_has_lent() {
     static DROPPED: AtomicBool = AtomicBool::new(false);
@@ -129,8 +129,8 @@ fn a_plain_thread_destroys_a_thread_local_that_a_forgotten_fiber_has_lent() {
     end.set();
 }
 
-/// A manager is leaked on a plain thread while one of its fibers lends a thread-local. The thread stays for good, but
-/// only after the destructors of its thread-locals have run.
+/// A manager is leaked on a plain thread while one of its fibers lends a thread-local. The thread
+/// stays for good, but only after the destructors of its thread-locals have run.
 ///
 /// Instead: drop the manager before its thread ends.
 #[test]

@@ -1,5 +1,5 @@
-//! Managers in the hands of code that does what it should not: all of it is safe, so it ends with a panic that says
-//! why, or works.
+//! Managers in the hands of code that does what it should not: all of it is safe, so it ends with a
+//! panic that says why, or works.
 
 use crate::kit::{MS, kept, panic_of, simple, with};
 use sinew::FiberId;
@@ -480,7 +480,8 @@ fn tasks_wakes_and_cancellations_race_the_ends_of_managers() {
             let (stop, shared) = (stop.clone(), shared.clone());
             std::thread::spawn(move || {
                 let mut turn = seed;
-                // Each task has one of these: a manager is not given tasks faster than it runs them.
+                // Each task has one of these: a manager is not given tasks faster than it runs
+                // them.
                 let under_way = Arc::new(());
                 while !stop.load(Ordering::Relaxed) {
                     let all = shared.lock().clone();

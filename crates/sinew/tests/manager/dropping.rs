@@ -558,7 +558,8 @@ fn a_forgotten_manager_is_harmless() {
     });
 }
 
-/// Calls `f`, which leaves fibers behind. What these have borrowed of their thread stays: it does not end.
+/// Calls `f`, which leaves fibers behind. What these have borrowed of their thread stays: it does
+/// not end.
 fn on_a_thread_that_stays(f: impl FnOnce() + Send + 'static) {
     let (done, is_done) = mpsc::channel();
     std::thread::spawn(move || {

@@ -83,7 +83,8 @@ fn look_while_others_run(ended: &ManagerHandle) {
     other.join().unwrap();
 }
 
-/// Whoever told the controller has a reference to the inside of the manager, whose carrier may be anybody's.
+/// Whoever told the controller has a reference to the inside of the manager, whose carrier may be
+/// anybody's.
 #[test]
 fn a_manager_that_its_controller_ends_is_not_looked_into() {
     let _watch = watch::a_minute();

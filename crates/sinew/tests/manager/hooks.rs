@@ -1,5 +1,5 @@
-//! What a controller is called with where somebody is woken: in the middle of a wait, or of the end of a fiber. It runs
-//! as on a plain thread.
+//! What a controller is called with where somebody is woken: in the middle of a wait, or of the end
+//! of a fiber. It runs as on a plain thread.
 
 use crate::abuse::{IN_A_HOOK, INSIDE, assert_in_order};
 use crate::kit::{MS, kept, panic_of, simple};
@@ -52,7 +52,8 @@ impl LoopController for Hooked {
     fn rest(&self, _: Rest) {}
 }
 
-/// Calls the hook in the middle of a wait: a `Condvar` hands its mutex on when its waiter is registered already.
+/// Calls the hook in the middle of a wait: a `Condvar` hands its mutex on when its waiter is
+/// registered already.
 fn in_the_middle_of_a_wait(hook: impl FnOnce(&'static Condvar, ManagerHandle) + 'static) {
     let (manager, _) = simple();
     let other = Hooked::manager();
@@ -175,7 +176,8 @@ fn who_a_hook_was_has_ended_after_it() {
     assert_ne!(was.id(), sinew::current().id());
 }
 
-/// What a hook has left to its fiber-locals goes with it, and is not dropped in the middle of the wait either.
+/// What a hook has left to its fiber-locals goes with it, and is not dropped in the middle of the
+/// wait either.
 #[test]
 fn locals_of_a_hook_are_dropped_with_it() {
     struct Waits(&'static Condvar, &'static Cell<u32>);

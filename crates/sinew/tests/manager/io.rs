@@ -254,7 +254,8 @@ fn a_cancelled_read_leaves_the_data() {
     assert_eq!(second.get().unwrap(), 7);
 }
 
-/// What an eager task asks of the kernel is asked before the loop sleeps, although it is not run in a turn of it.
+/// What an eager task asks of the kernel is asked before the loop sleeps, although it is not run in
+/// a turn of it.
 #[test]
 fn an_eager_task_hears_of_its_descriptor() {
     for backend in [Backend::Epoll, Backend::Uring, Backend::Poll] {
@@ -299,7 +300,8 @@ fn reads_eagerly() {
     assert!(!manager.has_tasks());
 }
 
-/// Fibers that run whenever there is something to read belong to the manager in whose fiber they were made.
+/// Fibers that run whenever there is something to read belong to the manager in whose fiber they
+/// were made.
 #[test]
 fn one_that_rests_goes_on_in_its_manager() {
     let _watch = watch::a_minute();

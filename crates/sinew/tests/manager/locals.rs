@@ -1,4 +1,5 @@
-//! Fiber-locals of tasks: their own, inherited, dropped in time; and the state of others that follows.
+//! Fiber-locals of tasks: their own, inherited, dropped in time; and the state of others that
+//! follows.
 
 use crate::kit::{kept, simple};
 use sinew::ContextSlot;
@@ -195,8 +196,8 @@ fn destructors_of_values_may_add_tasks_which_inherit_nothing_of_the_dead() {
     assert!(!manager.has_tasks());
 }
 
-/// A context that tasks inherit, as that of a request: kept across waits and on the main context, and
-/// not mixed up with that of the thread that runs the loop.
+/// A context that tasks inherit, as that of a request: kept across waits and on the main context,
+/// and not mixed up with that of the thread that runs the loop.
 #[test]
 fn a_context_follows_its_task() {
     let _watch = watch::a_minute();
@@ -268,8 +269,8 @@ fn state() -> u32 {
     STATE.get()
 }
 
-/// A state that other code keeps in a thread-local follows its task, through every kind of wait, and
-/// the thread has its own before, between and after.
+/// A state that other code keeps in a thread-local follows its task, through every kind of wait,
+/// and the thread has its own before, between and after.
 #[test]
 fn the_state_of_other_code_follows_its_task() {
     let _watch = watch::a_minute();

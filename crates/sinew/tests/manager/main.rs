@@ -1,9 +1,10 @@
 //! Managers of fibers inside of somebody else's loop: what folly's tests of its `fibers` check, as
 //! behaviours of `sinew::manager`, and what else has to hold.
 //!
-//! Fibers are cancelled and unwound where folly would wait for them or leak them, a panic in a task is
-//! told to a callback or is in the task's future, and misuse that folly finds at run time is often a
-//! matter of types here: closures own what they use, and what belongs to a thread is not `Send`.
+//! Fibers are cancelled and unwound where folly would wait for them or leak them, a panic in a task
+//! is told to a callback or is in the task's future, and misuse that folly finds at run time is
+//! often a matter of types here: closures own what they use, and what belongs to a thread is not
+//! `Send`.
 //!
 //! Names that begin with `tasks/` are of the test of that name.
 //!

@@ -264,8 +264,8 @@ fn large_results_and_captures_pass_through() {
     assert_eq!(sum.get().unwrap(), 40_000);
 }
 
-/// `Promise::set_with` runs in a first-class fiber, which is dropped while the closure has switched away. The promise
-/// is broken, and the unwinding goes on to the end of the fiber.
+/// `Promise::set_with` runs in a first-class fiber, which is dropped while the closure has switched
+/// away. The promise is broken, and the unwinding goes on to the end of the fiber.
 #[test]
 fn a_promise_is_broken_by_the_unwinding_of_a_first_class_fiber() {
     let _watch = watch::a_minute();

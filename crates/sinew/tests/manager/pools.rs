@@ -219,7 +219,8 @@ fn a_stack_that_was_almost_too_small_is_reported() {
         let (manager, controller) = with(options.stack_size(64 * 1024));
         for left in [1024, 32] {
             manager.add_task(move || {
-                // What is left is counted from a frame below this one, by less than a page; the stack ends at one.
+                // What is left is counted from a frame below this one, by less than a page; the
+                // stack ends at one.
                 let here = 0_u8;
                 let low = ((&raw const here).addr() - sinew::stack_remaining().unwrap()) & !0xfff;
                 let deepest = std::ptr::with_exposed_provenance_mut::<u8>(low + left);

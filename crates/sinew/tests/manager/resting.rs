@@ -119,7 +119,8 @@ fn a_socket_goes_from_a_manager_that_does_not_run_to_a_runtime() {
     assert_eq!(reader.join().unwrap(), 7);
 }
 
-/// A fiber of a manager waits for data, and one of a runtime to write to the same socket, which watches it then.
+/// A fiber of a manager waits for data, and one of a runtime to write to the same socket, which
+/// watches it then.
 fn a_socket_is_waited_for_by_two() {
     let (manager, controller) = simple();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -171,7 +172,8 @@ fn polls(command: &mut std::process::Command) {
     command.env("SINEW_IO", "poll");
 }
 
-/// How often the loop turns in a tenth of a second in which it has nothing to do, after a fiber has connected.
+/// How often the loop turns in a tenth of a second in which it has nothing to do, after a fiber has
+/// connected.
 fn turns_at_rest(then: impl FnOnce(sinew::net::TcpStream) + 'static) -> usize {
     let (manager, controller) = simple();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();

@@ -1,5 +1,6 @@
-//! What may go to another thread, and what may not. That a closure which is not `Send` cannot be added
-//! from afar is shown by an example that must not compile, in the documentation of `RemoteHandle`.
+//! What may go to another thread, and what may not. That a closure which is not `Send` cannot be
+//! added from afar is shown by an example that must not compile, in the documentation of
+//! `RemoteHandle`.
 
 use sinew::manager::{
     EventLoop, ExecutorLoopController, FiberManager, KeepAlive, LoopRemote, ManagerHandle, Options,

@@ -1,7 +1,7 @@
 //! Connections under stress: opened, used and ended in every way at once, on every backend.
 //!
-//! A *round* is one backend with one or two carriers. In it, clients and servers of all kinds meet at
-//! one listener. A client says in its first bytes what is to happen; every byte that arrives is
+//! A *round* is one backend with one or two carriers. In it, clients and servers of all kinds meet
+//! at one listener. A client says in its first bytes what is to happen; every byte that arrives is
 //! checked. At the end of a round nobody is left, and no descriptor more is open than before.
 #![allow(clippy::print_stdout, reason = "what was done is printed")]
 

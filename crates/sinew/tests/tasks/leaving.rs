@@ -117,7 +117,8 @@ fn a_cancelled_caller_does_not_begin_to_wait() {
     }
 }
 
-/// Tasks that run, that have not begun, that are nested: when their runtime ends, all of them are dropped.
+/// Tasks that run, that have not begun, that are nested: when their runtime ends, all of them are
+/// dropped.
 #[test]
 fn nothing_is_left_when_the_runtime_ends() {
     let _watch = watch::a_minute();

@@ -65,7 +65,8 @@ impl Doors {
         self.0[index].opened.set(()).unwrap();
     }
 
-    /// Starts a fiber that opens doors one after the other, each when somebody has passed the one before.
+    /// Starts a fiber that opens doors one after the other, each when somebody has passed the one
+    /// before.
     fn open_in_turn(&self, order: &'static [usize]) -> sinew::JoinHandle<()> {
         let doors = self.clone();
         sinew::spawn_local(move || {

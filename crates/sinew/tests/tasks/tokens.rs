@@ -375,8 +375,8 @@ fn threads_and_fibers_complete_batches_together() {
     }
 }
 
-/// The function of a dispatcher runs in a first-class fiber, which is dropped while it has switched away there. The
-/// futures of the batch fail, and the unwinding goes on to the end of the fiber.
+/// The function of a dispatcher runs in a first-class fiber, which is dropped while it has switched
+/// away there. The futures of the batch fail, and the unwinding goes on to the end of the fiber.
 #[test]
 fn a_first_class_fiber_that_is_dropped_in_the_function_is_unwound() {
     let _watch = watch::a_minute();

@@ -15,8 +15,8 @@
 //! bounded number of steps, because a recycled node can lead it in circles.
 //!
 //! The handler may have interrupted a writer of its own thread, near the end of a fiber's stack.
-//! Then the version stays odd, and after many tries the handler takes its last result. Every list is
-//! complete after each single store, so the handler misses at most the span being changed.
+//! Then the version stays odd, and after many tries the handler takes its last result. Every list
+//! is complete after each single store, so the handler misses at most the span being changed.
 
 use crate::primitive::{AtomicPtr, AtomicUsize, Mutex, Ordering, fence, lock, spin_loop, try_box};
 use core::ptr;

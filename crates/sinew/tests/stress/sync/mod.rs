@@ -1,8 +1,8 @@
 //! Locks, signals and channels under stress.
 //!
 //! Each primitive in turn is used by fibers and threads on 1, 2 and 8 carriers, bound and
-//! migratable, with random yields, sleeps, timeouts and cancellations. A *round* is one primitive in
-//! one setting; it consists of short *bouts*, at the end of which everybody has ended and the
+//! migratable, with random yields, sleeps, timeouts and cancellations. A *round* is one primitive
+//! in one setting; it consists of short *bouts*, at the end of which everybody has ended and the
 //! books agree.
 //!
 //! | variable | meaning |
@@ -90,7 +90,8 @@ fn sync_primitives_keep_their_promises() {
     let shift = Seed::new(number).below(12);
     'rounds: for sweep in 0.. {
         for (index, (what, subject)) in SUBJECTS.iter().enumerate() {
-            // Tokens have a lock of the standard library, whose slow path ThreadSanitizer does not see.
+            // Tokens have a lock of the standard library, whose slow path ThreadSanitizer does not
+            // see.
             let unseen = cfg!(sinew_tsan) && *what == "token";
             if unseen || only.as_ref().is_some_and(|only| only != what) {
                 continue;
