@@ -1,4 +1,4 @@
-//! Uses of `sinew::sync` that nobody means well: what they must not break.
+//! Abuse of `sinew::sync` that must not break it.
 
 use sinew::sync::channel;
 use sinew::sync::{FairMutex, FairMutexGuard, FairMutexPlace, Mutex, MutexGuard, Patience, RwLock};
@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// A guard unlocks for a while, and its own fiber locks and keeps the lock: it can neither have it
-/// back nor go on without it.
+/// A guard unlocks for a while, and meanwhile its own fiber locks and keeps the lock. The guard can
+/// neither lock again nor go on without the lock.
 #[test]
 fn a_guard_that_cannot_have_its_lock_back_ends_the_process() {
     let ways: [(&str, fn()); 5] = [
@@ -59,7 +59,7 @@ fn a_guard_that_cannot_have_its_lock_back_ends_the_process() {
     }
 }
 
-/// A hook in the middle of a wait goes on in a first-class fiber from outside: refused.
+/// In the middle of a wait, a hook resumes a first-class fiber from outside. The resume is refused.
 #[test]
 fn a_hook_that_switches_is_refused() {
     thread_local! {
@@ -97,9 +97,9 @@ fn a_hook_that_switches_is_refused() {
     assert_eq!(*mutex.lock(), 1);
 }
 
-/// Arms that were done and are selected again, without `take` in between.
+/// Arms that are complete can be selected again without `take` in between.
 #[test]
-fn arms_that_were_done_are_done() {
+fn a_completed_arm_stays_completed() {
     let _watch = watch::a_minute();
     let (sender, receiver) = channel::bounded(1);
     sender.send(1).unwrap();
@@ -110,7 +110,7 @@ fn arms_that_were_done_are_done() {
     }
     assert_eq!(arm.take(), Ok(1));
     assert_eq!(select(&mut [&mut arm], soon), None);
-    // One that was sent does not wait for room, nor is anything sent twice.
+    // An arm that was sent does not wait for room, and sends nothing twice.
     let mut arm = sender.arm(2);
     for patience in [Patience::Forever, Patience::None, soon, Patience::Forever] {
         assert_eq!(select(&mut [&mut arm], patience), Some(0));
@@ -120,7 +120,7 @@ fn arms_that_were_done_are_done() {
     assert_eq!(receiver.try_iter().collect::<Vec<_>>(), [2]);
 }
 
-/// A message that panics when it is dropped, in every place where a broadcast drops one.
+/// A message panics when it is dropped, in every place where a broadcast drops one.
 #[test]
 fn broadcast_messages_that_panic_when_dropped() {
     #[derive(Clone)]
@@ -140,20 +140,21 @@ fn broadcast_messages_that_panic_when_dropped() {
     assert!(sender.send(Bomb(armed.clone())).is_ok());
     drop(fast.recv().map_err(drop));
     let waiter = std::thread::spawn(move || fast.recv().map(std::mem::forget));
-    // The one that falls out panics; the new one has arrived all the same.
+    // The message that falls out panics; the new message arrives all the same.
     armed.store(1, Ordering::Relaxed);
     assert!(catch_unwind(AssertUnwindSafe(|| sender.send(Bomb(armed.clone())))).is_err());
     assert!(waiter.join().unwrap().is_ok());
-    // A receiver that goes with messages that panic is gone.
+    // A receiver that is dropped with messages that panic is gone all the same.
     armed.store(1, Ordering::Relaxed);
     assert!(catch_unwind(AssertUnwindSafe(|| drop(slow))).is_err());
     assert_eq!(sender.receivers(), 0);
     assert!(sender.send(Bomb(armed)).is_err());
 }
 
-/// A place of a fair lock is given to another: who took the ticket does not hold the lock.
+/// The place of a fair lock is given to another fiber. The fiber that took the ticket does not hold
+/// the lock.
 #[test]
-fn who_gave_its_turn_away_may_lock() {
+fn a_fiber_that_gave_its_place_away_may_lock() {
     static LOCK: FairMutex<u32> = FairMutex::new(0);
     let _watch = watch::a_minute();
     let runtime = Runtime::builder().carriers(1).build().unwrap();
@@ -163,7 +164,7 @@ fn who_gave_its_turn_away_may_lock() {
         let other = sinew::spawn(move || drop(place));
         *LOCK.lock() += 1;
         other.join().unwrap();
-        // The block of a fiber that has ended is another's.
+        // The control block of a fiber that has ended belongs to another fiber.
         let place = sinew::spawn(|| {
             let mut place = Box::pin(FairMutexPlace::new());
             LOCK.enter(place.as_mut());
@@ -175,7 +176,7 @@ fn who_gave_its_turn_away_may_lock() {
         drop(place);
         innocent.join().unwrap();
         assert_eq!(*LOCK.lock(), 2);
-        // One who has waited for its turn holds it, and is told so.
+        // A fiber that has waited for its turn holds the lock, and locking again panics.
         let mut place = Box::pin(FairMutexPlace::new());
         let guard = LOCK.enter(place.as_mut()).wait();
         assert!(catch_unwind(|| drop(LOCK.lock())).is_err());
@@ -184,7 +185,7 @@ fn who_gave_its_turn_away_may_lock() {
     });
 }
 
-/// A pinned fiber waits as its thread, and is the owner itself when it is handed the lock.
+/// A pinned fiber waits as its thread. It is the owner itself when the lock is handed to it.
 #[test]
 fn a_pinned_fiber_that_was_handed_a_lock_is_its_owner() {
     let _watch = watch::a_minute();
@@ -204,7 +205,7 @@ fn a_pinned_fiber_that_was_handed_a_lock_is_its_owner() {
     assert!(fiber.join().unwrap());
 }
 
-/// What is inherited is copied by code that waits: a migratable parent may have moved.
+/// An inherited value is cloned by code that waits, so a migratable parent may move during a spawn.
 #[test]
 fn parents_that_move_while_they_spawn() {
     struct Slow;
@@ -220,7 +221,7 @@ fn parents_that_move_while_they_spawn() {
     let runtime = Runtime::builder().carriers(2).build().unwrap();
     let parents: Vec<_> = (0..4)
         .map(|_| {
-            // SAFETY: the closure keeps nothing of its thread.
+            // SAFETY: the closure keeps nothing that belongs to its thread.
             let builder = unsafe { sinew::Builder::new().migratable() }.runtime(runtime.handle());
             let body =
                 || LOCAL.set(Slow, || (0..300).map(|_| sinew::spawn(|| 1)).collect::<Vec<_>>());

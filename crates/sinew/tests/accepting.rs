@@ -1,4 +1,4 @@
-//! Accepting connections, also when descriptors are used up.
+//! Accepting connections, also when all descriptors are in use.
 
 use crate::backends::{Who, all, on_each, on_each_with, until_it_waits};
 use sinew::Runtime;
@@ -93,22 +93,22 @@ fn incoming_ends_when_the_listener_is_closed() {
     });
 }
 
-/// More come at once than the standard library would let wait.
+/// More clients connect at once than the standard library's backlog holds.
 #[test]
-fn as_many_may_wait_as_the_system_allows() {
+fn the_backlog_is_as_long_as_the_system_allows() {
     let allowed = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap();
     let count = allowed.trim().parse().unwrap_or(128).min(600);
     let listener = listener();
     let address = listener.local_addr().unwrap();
     let at_once = Duration::from_millis(900);
     for _ in 0..count {
-        // One that does not fit tries again after a second.
+        // A client that does not fit into the backlog would try again after a second.
         drop(std::net::TcpStream::connect_timeout(&address, at_once).unwrap());
     }
 }
 
 #[test]
-fn a_listener_that_may_not_wait_says_so() {
+fn a_nonblocking_listener_returns_would_block() {
     on_each_with(1, |runtime| {
         runtime.run(|| {
             let listener = listener();
@@ -123,7 +123,7 @@ fn a_listener_that_may_not_wait_says_so() {
 
 fn set_descriptors(count: u64) {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: valid limits for this process; the harder one stays.
+    // SAFETY: valid limits for this process; the hard limit stays.
     unsafe {
         assert_eq!(libc::getrlimit(libc::RLIMIT_NOFILE, &mut limit), 0);
         limit.rlim_cur = count.min(limit.rlim_max);
@@ -131,7 +131,7 @@ fn set_descriptors(count: u64) {
     }
 }
 
-/// Everything that is left is used up, until this is dropped.
+/// Uses up all remaining descriptors until the result is dropped.
 fn use_up() -> Vec<File> {
     std::iter::from_fn(|| File::open("/dev/null").ok()).collect()
 }
@@ -143,7 +143,7 @@ fn without_descriptors_a_loop_of_accepts_paces_itself_and_recovers() {
         let prepare = |command: &mut std::process::Command| {
             command.env("SINEW_IO", format!("{backend:?}").to_lowercase());
         };
-        // Each in a process of its own: a runtime that goes gives descriptors back.
+        // Each backend in a separate process: a runtime that ends gives descriptors back.
         let outcome = child_with(name, prepare, || {
             let _watch = watch::a_minute();
             set_descriptors(256);
@@ -175,7 +175,7 @@ fn starve(runtime: &Runtime) {
     };
     until_it_waits(&server);
     let mut all = use_up();
-    // One for the client: there is none for the server.
+    // Leave one for the client and none for the server.
     drop(all.pop());
     let client = TcpStream::connect(address).unwrap();
     let end = Instant::now() + Duration::from_millis(500);
@@ -189,7 +189,7 @@ fn starve(runtime: &Runtime) {
     drop(all);
     sinew::wait_until(|| accepted.load(Ordering::SeqCst) == 1, None);
     drop(client);
-    // It is as quick as ever.
+    // The server accepts as quickly as before.
     for count in 2..6 {
         let _client = TcpStream::connect(address).unwrap();
         sinew::wait_until(|| accepted.load(Ordering::SeqCst) == count, None);

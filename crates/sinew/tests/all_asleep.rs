@@ -1,7 +1,7 @@
-//! A program in which every thread waits in sinew: the report says that nothing can wake its
+//! A program in which every thread waits in sinew. The report says that nothing can wake its
 //! fibers.
 //!
-//! Without the test harness, which has threads of its own.
+//! It runs without the test harness, which has threads of its own.
 #![allow(clippy::print_stdout, reason = "it is a program")]
 
 use sinew::{Builder, Runtime};
@@ -12,7 +12,7 @@ fn main() {
         println!("skipped: the kernel does not list threads, or the sanitizer has one of its own");
         return;
     }
-    // No thread can look after a hang: it would be one that might wake a fiber.
+    // An alarm detects a hang: a thread for that purpose could wake a fiber.
     // SAFETY: no preconditions.
     unsafe { libc::alarm(60) };
     sinew::set_report_hook(|line| {

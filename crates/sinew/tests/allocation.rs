@@ -1,4 +1,4 @@
-//! Once warm, the heap is left alone.
+//! Warm operations do not use the heap.
 
 use sinew::Runtime;
 use sinew::sync::{Barrier, Baton, Condvar, Event, FairMutex, FiberFuture, Futex, MultiLock};
@@ -17,17 +17,17 @@ static ALLOCATIONS: AtomicU64 = AtomicU64::new(0);
 
 thread_local!(static COUNTED: Cell<bool> = const { Cell::new(false) });
 
-// SAFETY: passes everything on.
+// SAFETY: passes every call to the system allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if COUNTED.get() {
             ALLOCATIONS.fetch_add(1, Ordering::Relaxed);
         }
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the contract of `alloc`.
         unsafe { System.alloc(layout) }
     }
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
-        // SAFETY: the caller's promise.
+        // SAFETY: the caller keeps the contract of `dealloc`.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -35,8 +35,8 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Allocations on this carrier's thread while `work` runs, when it has run often enough for every
-/// list to have its size.
+/// Counts the allocations on this carrier's thread while `work` runs, after enough runs for every
+/// list to have its final size.
 fn allocations(work: impl Fn()) -> u64 {
     for _ in 0..100 {
         work();
@@ -152,7 +152,7 @@ fn warm_operations_do_not_allocate() {
     });
 }
 
-/// One fiber waits for another, and the other way round, by each primitive.
+/// Two fibers wait for each other in turn, by each primitive.
 fn waits_of_sync(check: &dyn Fn(&str, &dyn Fn())) {
     /// Runs `theirs` in another fiber while `mine` runs here, on one carrier.
     fn beside(mine: impl Fn(), theirs: impl Fn() + Send + Sync) {

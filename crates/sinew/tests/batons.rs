@@ -1,4 +1,4 @@
-//! `Baton`: one waits, anybody posts.
+//! `Baton`: one waiter, any number of posters.
 
 use sinew::sync::Baton;
 use sinew::{Runtime, WaitKind};
@@ -15,7 +15,7 @@ fn waits(fiber: &sinew::Fiber) {
     sinew::wait_until(|| fiber.waits_for() == Some(WaitKind::Event), None);
 }
 
-/// Where one side of a baton runs.
+/// The place where one side of a baton runs.
 #[derive(Clone, Copy, Debug)]
 enum Side {
     Carrier(usize),
@@ -27,7 +27,7 @@ enum Side {
 const SIDES: [Side; 5] =
     [Side::Carrier(0), Side::Carrier(1), Side::Pinned(0), Side::Migratable, Side::Thread];
 
-/// Starts `f` on a side, and returns what waits for its end.
+/// Starts `f` on a side. Returns a closure that waits for its end.
 fn start(runtime: &Runtime, side: Side, f: impl FnOnce() + Send + 'static) -> Box<dyn FnOnce()> {
     let builder = sinew::Builder::new().runtime(runtime.handle());
     let fiber = match side {
@@ -37,14 +37,14 @@ fn start(runtime: &Runtime, side: Side, f: impl FnOnce() + Send + 'static) -> Bo
         }
         Side::Carrier(carrier) => builder.carrier(carrier).spawn(f),
         Side::Pinned(carrier) => builder.carrier(carrier).spawn(|| sinew::pinned(f)),
-        // SAFETY: nothing of a thread is kept across a wait.
+        // SAFETY: the closure keeps nothing that belongs to a thread across a wait.
         Side::Migratable => unsafe { builder.migratable() }.spawn(f),
     };
     let fiber = fiber.unwrap();
     Box::new(move || fiber.join().unwrap())
 }
 
-/// Batons that are used one after the other, each with what was written before it was posted.
+/// Batons for use one after the other, each with a value that is written before its post.
 fn posts(count: usize) -> Arc<Vec<(Baton, AtomicUsize)>> {
     Arc::new((0..count).map(|_| Default::default()).collect())
 }
@@ -60,7 +60,7 @@ fn every_side_wakes_every_side() {
     for waiter in SIDES {
         for poster in SIDES {
             if matches!((waiter, poster), (Side::Pinned(0), Side::Carrier(0) | Side::Pinned(0))) {
-                // It would wait for one that its thread cannot run.
+                // The pinned waiter would block the thread that the poster needs.
                 continue;
             }
             let there = posts(200);
@@ -90,7 +90,7 @@ fn every_side_wakes_every_side() {
 }
 
 #[test]
-fn what_was_posted_stays_so_until_it_is_reset() {
+fn a_post_stays_until_it_is_reset() {
     let check = || {
         let mut baton = Baton::new();
         assert!(!baton.try_wait() && !baton.is_posted());
@@ -122,7 +122,7 @@ fn timed_waits_last_as_long_as_they_say() {
         assert!(!baton.wait_until(deadline));
         assert!(Instant::now() >= deadline);
         assert!(!baton.wait_until(start), "one that has passed");
-        // Nothing was left behind.
+        // The timed waits left nothing behind.
         baton.post();
         assert!(baton.wait_for(Duration::MAX));
     };
@@ -132,7 +132,7 @@ fn timed_waits_last_as_long_as_they_say() {
     sinew::run(move || sinew::masked(check));
 }
 
-/// Deadlines that pass as it is posted: who is told that it was not finds it posted the next time.
+/// Deadlines pass during the post. A waiter that times out finds the baton posted the next time.
 #[test]
 fn a_timeout_and_a_post_at_the_same_time() {
     let _watch = watch::a_minute();
@@ -181,7 +181,7 @@ fn a_second_waiter_is_told_and_the_first_is_not_disturbed() {
         assert!(!first.is_finished());
         baton.post();
         first.join().unwrap();
-        // Now there is nothing to wait for.
+        // There is nothing to wait for any more.
         baton.wait();
     };
     for on_a_thread in [false, true] {
@@ -233,7 +233,7 @@ fn a_cancelled_wait_unwinds_and_leaves_nothing_behind() {
         assert!(sinew::is_cancel(&*waiter.join().unwrap_err()));
         let deadline = sinew::timeout(MS, || baton.wait());
         assert_eq!(deadline, Err(sinew::Elapsed));
-        // A masked wait is whole.
+        // A masked wait is not cut short.
         let theirs = baton.clone();
         let waiter = runtime.spawn(move || sinew::masked(|| theirs.wait()));
         waits(&waiter.fiber());
@@ -245,7 +245,7 @@ fn a_cancelled_wait_unwinds_and_leaves_nothing_behind() {
     }
 }
 
-/// Cancelled as it is posted: it returns or unwinds, and the baton is posted in any case.
+/// A wait is cancelled during the post. It returns or unwinds, and the baton is posted in any case.
 #[test]
 fn a_cancellation_and_a_post_at_the_same_time() {
     let _watch = watch::a_minute();
@@ -285,7 +285,7 @@ fn a_custom_waiter_is_woken_once_whatever_the_order() {
         baton.post();
         baton.post();
         assert_eq!(count(), 1);
-        // Posted: each one at once.
+        // Once posted, each custom waiter is woken at once.
         baton.set_waiter(woken.clone().into());
         baton.set_waiter(woken.clone().into());
         assert_eq!(count(), 3);
@@ -311,7 +311,7 @@ fn a_custom_waiter_goes_with_the_baton() {
     assert_eq!(woken.0.load(Ordering::Relaxed), 0);
 }
 
-/// A waiter of fibers that is set from several threads while others post.
+/// Several threads set custom waiters for fibers while others post.
 #[test]
 fn custom_waiters_under_load() {
     let _watch = watch::a_minute();
@@ -351,7 +351,7 @@ fn a_panic_of_a_custom_waiter_is_the_posters() {
     assert!(catch_unwind(AssertUnwindSafe(set)).is_err());
 }
 
-/// The baton is gone as soon as the wait is over, while the poster is still in `post`.
+/// The baton is freed as soon as the wait is over, while the poster is still in `post`.
 #[test]
 fn a_baton_may_go_when_the_wait_is_over() {
     let _watch = watch::a_minute();
@@ -371,14 +371,14 @@ fn a_baton_may_go_when_the_wait_is_over() {
                         true
                     };
                     assert!(posted);
-                    // What comes next is written over it.
+                    // The next allocation overwrites it.
                     drop(memory);
                     std::hint::black_box(Box::new([u64::MAX]));
                 }
             });
             let posting = start(&runtime, poster, move || {
                 for address in receive.iter() {
-                    // SAFETY: it is there until it was posted.
+                    // SAFETY: the baton stays allocated until it is posted.
                     unsafe { &*std::ptr::with_exposed_provenance::<Baton>(address) }.post();
                 }
             });

@@ -1,4 +1,4 @@
-//! `block_on`: a wait for a future has a wake word of its own.
+//! `block_on`: each wait for a future has its own wake word.
 
 use sinew::Runtime;
 use sinew::runtime::PinnedWait;
@@ -8,7 +8,7 @@ use std::future::{Future, poll_fn};
 use std::sync::{Arc, Mutex};
 use std::task::{Poll, Waker};
 
-/// Runs a test where `block_on` may be called: in a fiber, in a pinned one, on a plain thread.
+/// Runs a test where `block_on` may be called: in a fiber, in a pinned fiber, on a plain thread.
 fn everywhere(test: fn()) {
     let _watch = watch::a_minute();
     test();
@@ -17,8 +17,8 @@ fn everywhere(test: fn()) {
     runtime.run(move || sinew::pinned(test));
 }
 
-/// A future that is ready after `polls` polls. In each poll before that it wakes itself, and then
-/// calls `inside`.
+/// A future that is ready after `polls` polls. Each earlier poll wakes the future, and then calls
+/// `inside`.
 fn after_polls(polls: u32, inside: impl Fn(&Waker)) -> impl Future<Output = u32> {
     let polled = Cell::new(0);
     poll_fn(move |context| {

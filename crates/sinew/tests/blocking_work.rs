@@ -1,4 +1,4 @@
-//! Work that blocks is done by threads of a pool, and its fiber waits for it.
+//! Work that blocks runs on threads of a pool while its fiber waits.
 
 use sinew::runtime::PinnedWait;
 use sinew::sync::channel;
@@ -23,14 +23,14 @@ fn this_thread() -> ThreadId {
     thread::current().id()
 }
 
-/// How many threads the pool has.
+/// Returns the number of threads of the pool.
 fn pool_threads() -> usize {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
     let names = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("comm")).ok());
     names.filter(|name| name.starts_with("sinew-blocking")).count()
 }
 
-/// A gate through which nobody goes before it is opened.
+/// A gate that blocks until it is opened.
 #[derive(Default)]
 struct Gate(Mutex<bool>, Condvar);
 
@@ -66,7 +66,7 @@ fn the_closure_borrows_from_its_fiber() {
 }
 
 #[test]
-fn others_run_while_it_blocks() {
+fn other_fibers_run_during_blocking_work() {
     on_each(|runtime| {
         let gate = Arc::new(Gate::default());
         let theirs = gate.clone();
@@ -86,7 +86,7 @@ fn a_panic_goes_on_in_the_fiber() {
         });
         let payload = fiber.join().unwrap_err();
         assert_eq!(*payload.downcast::<&str>().unwrap(), "again");
-        // The pool goes on.
+        // The pool still works.
         assert_eq!(runtime.run(|| sinew::blocking(|| 7)), 7);
     });
 }
@@ -115,7 +115,7 @@ fn a_cancelled_fiber_waits_for_the_closure_and_the_next_wait_raises() {
         gate.open();
         assert!(sinew::is_cancel(&*fiber.join().unwrap_err()));
         assert_eq!(log.take(), ["closure ended", "got 7"]);
-        // So does one that is out of time.
+        // A fiber whose time has run out waits for the closure too.
         let gate = Arc::new(Gate::default());
         let limit = Duration::from_millis(2);
         let opens = gate.clone();
@@ -156,7 +156,7 @@ fn the_pool_grows_to_its_limit_and_shrinks() {
         let fibers: Vec<_> = (0..20).map(|_| start()).collect();
         sinew::wait_until(|| inside.load(Ordering::SeqCst) == 3, None);
         assert_eq!(pool_threads(), 3);
-        // More threads for those that wait, as soon as there may be.
+        // A higher limit starts threads for waiting jobs at once.
         sinew::set_max_blocking_threads(5);
         sinew::wait_until(|| inside.load(Ordering::SeqCst) == 5, None);
         assert_eq!(pool_threads(), 5);
@@ -164,7 +164,7 @@ fn the_pool_grows_to_its_limit_and_shrinks() {
         fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
         assert_eq!(most.load(Ordering::SeqCst), 5);
         sinew::wait_until(|| pool_threads() == 0, None);
-        // And again.
+        // The pool grows again.
         assert_eq!(runtime.run(|| sinew::blocking(|| 7)), 7);
         assert!(pool_threads() <= 1);
     })
@@ -211,7 +211,7 @@ fn the_closure_may_wait_for_fibers() {
             let sum = sinew::blocking(|| std::iter::from_fn(|| receive.recv().ok()).sum::<i32>());
             assert_eq!(sum, 45);
             sender.join().unwrap();
-            // A fiber that is started there, and one of this carrier.
+            // A fiber that is started there, and a fiber of this carrier.
             let here = sinew::spawn(|| 7);
             let handle = sinew::Handle::current();
             assert_eq!(sinew::blocking(|| here.join().unwrap()), 7);
@@ -221,7 +221,7 @@ fn the_closure_may_wait_for_fibers() {
 }
 
 #[test]
-fn within_blocking_work_it_is_just_called() {
+fn blocking_within_blocking_work_is_a_plain_call() {
     on_each(|runtime| {
         runtime.run(|| {
             let (outer, inner) = sinew::blocking(|| (this_thread(), sinew::blocking(this_thread)));
@@ -231,13 +231,13 @@ fn within_blocking_work_it_is_just_called() {
 }
 
 #[test]
-fn threads_and_pinned_fibers_just_call_it() {
+fn blocking_on_threads_and_pinned_fibers_is_a_plain_call() {
     on_each(|runtime| {
         assert_eq!(sinew::blocking(this_thread), this_thread());
         runtime.run(|| {
             let here = this_thread();
             assert_eq!(sinew::pinned(|| sinew::blocking(this_thread)), here);
-            // A predicate is asked on the carrier, and must not wait.
+            // A predicate runs on the carrier, and must not wait.
             let there = Cell::new(None);
             sinew::wait_until(|| there.replace(Some(sinew::blocking(this_thread))).is_some(), None);
             assert_eq!(there.get(), Some(here));
@@ -246,7 +246,7 @@ fn threads_and_pinned_fibers_just_call_it() {
 }
 
 #[test]
-fn destructors_use_it_while_their_fiber_is_unwound() {
+fn destructors_may_call_blocking_while_unwinding() {
     struct Blocks(Log);
     impl Drop for Blocks {
         fn drop(&mut self) {
@@ -276,10 +276,10 @@ fn destructors_use_it_while_their_fiber_is_unwound() {
 }
 
 #[test]
-fn without_threads_it_blocks_the_carrier_and_says_so() {
-    let outcome = child("without_threads_it_blocks_the_carrier_and_says_so", || {
+fn without_threads_blocking_work_blocks_the_carrier_with_a_report() {
+    let outcome = child("without_threads_blocking_work_blocks_the_carrier_with_a_report", || {
         let runtime = Runtime::builder().carriers(1).build().unwrap();
-        // SAFETY: an ordinary user, whom the limit concerns; root is exempt.
+        // SAFETY: no preconditions. The limit applies to ordinary users; root is exempt.
         if unsafe { libc::getuid() } == 0 && unsafe { libc::setuid(65_534) } != 0 {
             println!("skipped: cannot become an ordinary user");
             return;
@@ -293,7 +293,7 @@ fn without_threads_it_blocks_the_carrier_and_says_so() {
         let threads = runtime.run(|| {
             let here = this_thread();
             assert_eq!(sinew::blocking(this_thread), here);
-            // SAFETY: the closure keeps nothing of the thread's.
+            // SAFETY: the closure keeps nothing that belongs to the thread.
             let builder = unsafe { Builder::new().migratable() };
             let rides = builder.spawn(|| sinew::on_thread(this_thread)).unwrap();
             assert_eq!(rides.join().unwrap(), here);
@@ -334,12 +334,12 @@ fn thousands_of_jobs_share_a_few_threads() {
     .assert_success();
 }
 
-/// Spawns a fiber that may ride on threads of the pool.
+/// Spawns a fiber that may move to threads of the pool.
 fn spawn_migratable<T: Send + 'static>(
     runtime: &Runtime,
     f: impl FnOnce() -> T + Send + 'static,
 ) -> sinew::JoinHandle<T> {
-    // SAFETY: what is not `Send` in the closures of these tests is not kept across a wait.
+    // SAFETY: the closures of these tests keep no value that is not `Send` across a wait.
     let builder = unsafe { Builder::new().migratable() };
     builder.runtime(runtime.handle()).spawn(f).unwrap()
 }
@@ -397,7 +397,7 @@ fn locks_are_held_across_a_ride() {
 }
 
 #[test]
-fn waits_spawns_and_rides_on_a_thread_are_those_of_a_thread() {
+fn a_fiber_on_a_thread_waits_and_spawns_like_a_thread() {
     on_each(|runtime| {
         let handle = runtime.handle().clone();
         let fiber = spawn_migratable(runtime, move || {
@@ -468,7 +468,7 @@ fn a_bound_fiber_blocks_its_carrier_or_is_refused() {
     let runtime = Runtime::builder().carriers(1).pinned_wait(PinnedWait::Error).build().unwrap();
     let refused = runtime.spawn(|| sinew::on_thread(|| ())).join().unwrap_err();
     assert!(refused.downcast::<String>().unwrap().contains("block carrier 0"));
-    // One that may move rides in any case.
+    // A fiber that may move goes to a thread in any case.
     spawn_migratable(&runtime, || sinew::on_thread(|| ())).join().unwrap();
 }
 

@@ -1,4 +1,4 @@
-//! Channels whose messages go to everybody: `broadcast` and `watch`.
+//! Channels that deliver each message to all receivers: `broadcast` and `watch`.
 
 use sinew::sync::channel::{self, BroadcastRecvError, RecvError};
 use sinew::{Runtime, WaitKind, select};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Counts how many there are.
+/// Counts its instances.
 #[derive(Debug)]
 struct Counted(Arc<AtomicUsize>, u64);
 
@@ -31,7 +31,7 @@ impl Drop for Counted {
 }
 
 #[test]
-fn everybody_gets_everything_in_order() {
+fn every_receiver_gets_every_message_in_order() {
     let _watch = watch::a_minute();
     for carriers in [1, 2, 4] {
         let runtime = Runtime::builder().carriers(carriers).build().unwrap();
@@ -59,7 +59,7 @@ fn everybody_gets_everything_in_order() {
 }
 
 #[test]
-fn who_is_too_slow_is_told_what_was_missed() {
+fn a_slow_receiver_learns_how_many_messages_it_missed() {
     let (sender, mut receiver) = channel::broadcast(4);
     for number in 0..10 {
         sender.send(number).unwrap();
@@ -77,9 +77,9 @@ fn who_is_too_slow_is_told_what_was_missed() {
     assert!(text.contains('6'), "{text}");
 }
 
-/// A message goes as soon as everybody has seen it, or who has not is gone.
+/// A message is dropped as soon as every receiver has seen it or is gone.
 #[test]
-fn nothing_is_kept_that_nobody_will_see() {
+fn a_message_is_dropped_after_its_last_receiver() {
     let count = Arc::new(AtomicUsize::new(0));
     let alive = || count.load(Ordering::Relaxed);
     let (sender, mut first) = channel::broadcast(16);
@@ -90,7 +90,7 @@ fn nothing_is_kept_that_nobody_will_see() {
     assert_eq!(alive(), 3);
     assert_eq!(first.recv().unwrap().1, 0);
     assert_eq!(alive(), 3);
-    // The last one gets the message itself, not a clone.
+    // The last receiver gets the message itself, not a clone.
     let last = second.recv().unwrap();
     assert_eq!(alive(), 3);
     drop(last);
@@ -103,11 +103,11 @@ fn nothing_is_kept_that_nobody_will_see() {
     drop(first);
     assert_eq!(alive(), 0);
     assert_eq!(sender.receivers(), 0);
-    // Nobody is there: it is given back.
+    // There is no receiver, so the message is given back.
     let back = sender.send(Counted::new(&count, 9)).unwrap_err().0;
     assert_eq!((back.1, alive()), (9, 1));
     drop(back);
-    // Who comes later does not get what was sent before.
+    // A later receiver does not get earlier messages.
     let mut late = sender.subscribe();
     assert_eq!(late.try_recv().unwrap_err(), BroadcastRecvError::Empty);
     sender.send(Counted::new(&count, 10)).unwrap();
@@ -125,11 +125,11 @@ fn a_broadcast_needs_room() {
 
 #[test]
 #[should_panic(expected = "capacity 18446744073709551615")]
-fn more_room_than_there_is() {
+fn a_broadcast_with_too_much_room_panics() {
     channel::broadcast::<u64>(usize::MAX);
 }
 
-/// A clone that panics takes its own message only.
+/// A clone that panics loses only its own message.
 #[test]
 fn a_clone_that_panics() {
     struct Fragile;
@@ -143,7 +143,7 @@ fn a_clone_that_panics() {
     sender.send(Fragile).unwrap_or_else(|_| panic!("two receivers"));
     let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| first.recv().is_ok()));
     assert!(caught.is_err());
-    // The last one needs no clone.
+    // The last receiver needs no clone.
     assert!(second.recv().is_ok());
     drop(sender);
     assert!(matches!(first.recv(), Err(BroadcastRecvError::Disconnected)));
@@ -239,9 +239,9 @@ fn no_change_is_missed() {
     }
 }
 
-/// Both kinds as arms, with messages of an ordinary channel between.
+/// Both kinds as arms, with messages of an ordinary channel in between.
 #[test]
-fn everybody_gets_everything_in_select() {
+fn every_receiver_gets_every_message_in_select() {
     let _watch = watch::a_minute();
     let mut seeds = Seed::from_env();
     for carriers in [1, 2] {
@@ -282,7 +282,7 @@ fn everybody_gets_everything_in_select() {
     }
 }
 
-/// What was seen before it was announced is not announced again.
+/// A change that was seen before its announcement does not select its arm again.
 #[test]
 fn a_late_announcement_selects_nothing() {
     let _watch = watch::a_minute();

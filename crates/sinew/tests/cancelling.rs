@@ -1,4 +1,4 @@
-//! Ending fibers from outside, in every wait.
+//! Cancelling fibers, in every kind of wait.
 
 use sinew::{Runtime, State};
 use sinew_testkit::{Log, watch};
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Runs `wait` in a fiber, cancels it there, and checks that it was unwound.
+/// Runs `wait` in a fiber, cancels the fiber during the wait, and checks that it was unwound.
 fn is_cancelled_in(runtime: &Runtime, wait: impl Fn() + Send + Clone + 'static) {
     for from_outside in [true, false] {
         let log = Log::new();
@@ -36,7 +36,7 @@ fn is_cancelled_in(runtime: &Runtime, wait: impl Fn() + Send + Clone + 'static) 
 }
 
 #[test]
-fn every_wait_is_left() {
+fn every_wait_can_be_cancelled() {
     let _watch = watch::a_minute();
     for carriers in [1, 2] {
         let runtime = Runtime::builder().carriers(carriers).build().unwrap();
@@ -59,7 +59,7 @@ fn every_wait_is_left() {
 }
 
 #[test]
-fn one_that_has_not_begun_does_not_begin() {
+fn a_fiber_cancelled_before_its_start_does_not_start() {
     let _watch = watch::a_minute();
     let runtime = Runtime::builder().carriers(1).build().unwrap();
     let log = Log::new();
@@ -83,7 +83,7 @@ trait Ran {
 impl Ran for sinew_testkit::Noisy {}
 
 #[test]
-fn one_that_ends_first_has_its_result() {
+fn a_fiber_that_ends_before_its_cancellation_has_its_result() {
     let _watch = watch::a_minute();
     let fiber = sinew::spawn(|| 7);
     fiber.fiber().wait_finished(None);
@@ -92,7 +92,7 @@ fn one_that_ends_first_has_its_result() {
 }
 
 #[test]
-fn catching_it_does_not_help() {
+fn a_caught_cancellation_is_raised_again() {
     let _watch = watch::a_minute();
     sinew::run(|| {
         let rounds = Arc::new(AtomicUsize::new(0));
@@ -113,7 +113,7 @@ fn catching_it_does_not_help() {
 }
 
 #[test]
-fn one_that_catches_it_for_ever_does_not_stop_its_neighbours() {
+fn a_fiber_that_always_catches_its_cancellation_does_not_stop_others() {
     let _watch = watch::a_minute();
     let runtime = Runtime::builder().carriers(1).build().unwrap();
     let stop = Arc::new(AtomicBool::new(false));
@@ -135,7 +135,7 @@ fn one_that_catches_it_for_ever_does_not_stop_its_neighbours() {
 }
 
 #[test]
-fn a_masked_region_postpones_it() {
+fn a_masked_region_postpones_a_cancellation() {
     let _watch = watch::a_minute();
     sinew::run(|| {
         let log = Log::new();
@@ -155,7 +155,7 @@ fn a_masked_region_postpones_it() {
         });
         sinew::wait_until(|| fiber.fiber().state() == State::Suspended, None);
         fiber.cancel();
-        // Masked: the park goes on.
+        // The region is masked, so the park goes on.
         sinew::sleep(Duration::from_millis(2));
         assert!(!fiber.is_finished());
         fiber.fiber().unpark();
@@ -205,7 +205,7 @@ fn timeouts_nest_and_the_earliest_counts() {
         assert_eq!(inner, Ok(Err(sinew::Elapsed)));
         let outer = sinew::timeout(short, || sinew::timeout(long, || sinew::sleep(long)));
         assert_eq!(outer, Err(sinew::Elapsed));
-        // After both, waits are whole again.
+        // After both timeouts, waits are not cut short.
         let start = Instant::now();
         sinew::sleep(short);
         assert!(start.elapsed() >= short);
@@ -260,7 +260,7 @@ fn wakes_that_race_a_cancellation_end_the_wait_once() {
         }
         handle.unpark();
         canceller.join().unwrap();
-        // Cancelled before it began, in the wait, or not at all.
+        // The fiber may be cancelled before it begins, in the wait, or not at all.
         drop(fiber.join());
     }
 }
@@ -279,7 +279,7 @@ fn a_cancelled_fiber_knows() {
         }
         7
     });
-    // One that does not wait can be told as well.
+    // A fiber that does not wait learns of its cancellation too.
     sinew::wait_until(|| began.load(Ordering::Acquire), None);
     fiber.cancel();
     assert_eq!(fiber.join().unwrap(), 7);

@@ -1,4 +1,4 @@
-//! Channels by themselves.
+//! Channels on their own, without `select!` networks.
 
 use crate::LONG;
 use crate::team::{Member, Team, everywhere};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 #[test]
-fn empty_and_full_channels_keep_one_waiting() {
+fn receivers_of_empty_and_senders_to_full_channels_wait() {
     everywhere(|team| {
         for capacity in [0, 1, 10] {
             let (sender, receiver) = channel::bounded(capacity);
@@ -51,7 +51,7 @@ fn empty_and_full_channels_keep_one_waiting() {
 }
 
 #[test]
-fn what_was_sent_outlives_the_close() {
+fn sent_messages_outlive_the_close() {
     let receive = [
         |receiver: &Receiver<usize>| receiver.recv(),
         |receiver: &Receiver<usize>| match receiver.try_recv() {
@@ -91,9 +91,9 @@ fn what_was_sent_outlives_the_close() {
     }
 }
 
-/// In Go a panic; here the message comes back, and nothing of it is to be found in the channel.
+/// Go panics here. In sinew the message comes back, and the channel stays empty.
 #[test]
-fn sending_to_nobody() {
+fn sending_without_a_receiver_gives_the_message_back() {
     let _watch = watch::a_minute();
     for capacity in [0, 2] {
         let (sender, receiver) = channel::bounded(capacity);
@@ -175,7 +175,8 @@ fn many_to_many() {
             let receivers: Vec<_> = (0..MEMBERS)
                 .map(|_| {
                     let receiver = receiver.clone();
-                    // Exactly as many as one sender sends: they wait for nothing that never comes.
+                    // Each receives exactly as many messages as one sender sends, so no receiver
+                    // waits for ever.
                     team.start(move || {
                         (0..EACH).map(|_| receiver.recv().unwrap()).collect::<Vec<_>>()
                     })
@@ -206,7 +207,7 @@ fn lengths_and_capacities() {
         receiver.try_iter().for_each(drop);
         assert!(sender.is_empty() && receiver.is_empty());
     }
-    // Room is not made before it is used.
+    // A channel allocates no room before it is used.
     let (sender, receiver) = channel::bounded(usize::MAX);
     sender.send(7).unwrap();
     assert_eq!((sender.len(), receiver.recv()), (1, Ok(7)));
@@ -282,7 +283,7 @@ fn workers_share_a_queue() {
 }
 
 #[test]
-fn trying_until_somebody_is_there() {
+fn trying_until_the_other_side_is_there() {
     fn check<T: Copy + PartialEq + std::fmt::Debug + Send + 'static>(team: Team, one: T, two: T) {
         for capacity in [0, 1] {
             let (sender, receiver) = channel::bounded(capacity);
@@ -326,7 +327,7 @@ fn channels_through_channels() {
         }
         drop(sender);
         assert_eq!(receiver.iter().collect::<Vec<_>>(), [2]);
-        // Requests that carry where to answer.
+        // Requests that carry the channel for the answer.
         let (requests, served) = channel::bounded::<(u32, Sender<u32>)>(0);
         let server = team.start(move || {
             served.iter().for_each(|(number, answer)| answer.send(number * number).unwrap());
@@ -361,10 +362,10 @@ fn messages_without_size() {
     });
 }
 
-/// Many wait for the same channel, and each leaves it from the middle.
+/// Many members wait for one channel, and each leaves its list from the middle.
 #[test]
 fn leaving_a_crowded_channel_takes_no_longer() {
-    /// How long it takes when all wait for one channel, or each for a channel of its own.
+    /// Measures the time when all wait for one channel, or each for its own channel.
     fn take(crowded: bool) -> f64 {
         const COUNT: usize = 4000;
         let others: Vec<_> = (0..COUNT).map(|_| channel::bounded::<()>(0)).collect();
@@ -390,7 +391,7 @@ fn leaving_a_crowded_channel_takes_no_longer() {
         sinew::wait_until(|| members.iter().all(waits), None);
         let start = Instant::now();
         for turn in 0..4 * COUNT {
-            // In an order that has nothing to do with where in the list each one is.
+            // The order is unrelated to each member's position in the list.
             own[turn * 617 % COUNT].send(()).unwrap();
         }
         let time = start.elapsed();
@@ -401,8 +402,8 @@ fn leaving_a_crowded_channel_takes_no_longer() {
     let _watch = watch::a_minute();
     let runtime = sinew::Runtime::builder().carriers(1).build().unwrap();
     runtime.run(|| {
-        // Who looked at half of the others would take several times as long. One try without
-        // disturbance is enough.
+        // A search through half of the list would take several times as long. One undisturbed try
+        // is enough.
         let mut ratios = (0..5).map(|_| take(true) / take(false));
         assert!(ratios.any(|ratio| ratio < 1.7));
     });

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 #[test]
-fn a_busy_mutex_is_had_in_time() {
+fn a_busy_mutex_is_acquired_in_time() {
     everywhere(|team| {
         let shared = Arc::new((Mutex::new(()), AtomicUsize::new(0)));
         let (begin, begun) = channel::bounded(0);
@@ -22,7 +22,7 @@ fn a_busy_mutex_is_had_in_time() {
                     if let Some(begin) = begin.take() {
                         begin.send(()).unwrap();
                     }
-                    // Held nearly always, and let go only to be locked again.
+                    // The holder keeps the lock nearly always, and unlocks only to lock again.
                     sinew::sleep(Duration::from_micros(100));
                 }
             })
@@ -38,7 +38,7 @@ fn a_busy_mutex_is_had_in_time() {
 }
 
 #[test]
-fn a_notification_is_for_those_who_wait() {
+fn a_notification_wakes_only_earlier_waiters() {
     everywhere(|team| {
         let shared = Arc::new((Mutex::new(()), Condvar::new()));
         let (awake, woken) = channel::unbounded();
@@ -77,7 +77,7 @@ fn a_latecomer_takes_no_notification() {
                 })
             };
             told.recv().unwrap();
-            // It has unlocked, and so waits.
+            // The waiter has unlocked, so it waits.
             drop(shared.0.lock());
             let notifier = {
                 let shared = shared.clone();

@@ -1,4 +1,4 @@
-//! Networks of fibers that compute something.
+//! Networks of fibers that compute a result.
 
 use crate::team::{Member, Team, everywhere};
 use sinew::select;
@@ -46,7 +46,7 @@ fn a_long_chain_passes_one_message() {
     });
 }
 
-/// Each prime has one who sends its multiples; what is in none of them is a prime.
+/// Each prime has a member that sends its multiples. A number in none of these streams is a prime.
 #[test]
 fn primes_by_merging_multiples() {
     everywhere(|team| {
@@ -93,7 +93,7 @@ fn merged_filtered_and_owned() {
             team.start(move || range.take_while(|&n| sender.send(n).is_ok()).for_each(drop));
             receiver
         };
-        // Merged: each side in order, to the end of both.
+        // Merge: each side keeps its order, and the stream ends when both do.
         let (one, two) = (numbers(0..20), numbers(100..130));
         let (out, merged) = channel::bounded(0);
         team.start(move || {
@@ -113,7 +113,7 @@ fn merged_filtered_and_owned() {
         });
         let (small, large): (Vec<_>, Vec<_>) = merged.iter().partition(|&number| number < 100);
         assert!(small.into_iter().eq(0..20) && large.into_iter().eq(100..130));
-        // Filtered, by a stage that ends when its reader does.
+        // Filter: the stage ends when its reader does.
         let (out, even) = channel::bounded(0);
         let source = numbers(0..1000);
         let stage = team.start(move || {
@@ -122,7 +122,7 @@ fn merged_filtered_and_owned() {
         assert!(even.iter().take(5).eq([0, 2, 4, 6, 8]));
         drop(even);
         assert_eq!(stage.end(), 5);
-        // A value that one has at a time.
+        // Ownership: one member at a time has the value.
         let (release, acquire) = channel::bounded(1);
         release.send(0).unwrap();
         let members: Vec<_> = (0..4)
@@ -165,14 +165,14 @@ impl Ratio {
     }
 }
 
-/// A power series: whoever asks for the next coefficient is given it. It ends with its reader.
+/// A power series. It answers each request with the next coefficient, and ends with its reader.
 struct Series {
     ask: Sender<()>,
     answer: Receiver<Ratio>,
 }
 
 impl Series {
-    /// One whose coefficients `next` makes, on demand.
+    /// Makes a series that calls `next` for each requested coefficient.
     fn new(team: Team, mut next: impl FnMut() -> Option<Ratio> + Send + 'static) -> Series {
         let (ask, asked) = channel::bounded(0);
         let (sender, answer) = channel::bounded(0);
@@ -237,7 +237,7 @@ impl Series {
         })
     }
 
-    /// With `factor` times the square of the variable in its place.
+    /// Substitutes `factor` times the square of the variable for the variable.
     fn of_square(self, team: Team, factor: Ratio) -> Series {
         let (mut turn, mut scale) = (0, Ratio(1, 1));
         Series::new(team, move || {
@@ -251,8 +251,8 @@ impl Series {
         })
     }
 
-    /// Two readers for one series. It goes on serving one while it waits for what the other wants,
-    /// and ends with either.
+    /// Splits a series for two readers. It serves one reader while it waits for a coefficient for
+    /// the other, and ends with either.
     fn split(self, team: Team) -> [Series; 2] {
         let (asks, asked): (Vec<_>, Vec<_>) = (0..2).map(|_| channel::bounded(0)).unzip();
         let (senders, answers): (Vec<_>, Vec<_>) = (0..2).map(|_| channel::bounded(0)).unzip();
@@ -302,8 +302,9 @@ impl Series {
         [ends.next().unwrap(), ends.next().unwrap()]
     }
 
-    /// The exponential of a series without a constant term: it is the integral of itself times the
-    /// derivative of the series, and so is fed with its own coefficients.
+    /// Computes the exponential of a series without a constant term. The exponential is the
+    /// integral of itself times the derivative of the series, so it is fed with its own
+    /// coefficients.
     fn exp(self, team: Team) -> Series {
         let (ask, asked) = channel::bounded(0);
         let (sender, answer) = channel::bounded(0);
@@ -335,7 +336,7 @@ fn power_series() {
         assert!(ones().times(team, ones()).first(COUNT).into_iter().eq(whole(1..=10)));
         let [one, two] = ones().derivative(team).split(team);
         assert!(one.plus(team, two).first(3) == [Ratio(2, 1), Ratio(4, 1), Ratio(6, 1)]);
-        // 1 + x² + …, negated in turn, is the derivative of the arc tangent.
+        // 1 + x² + … with alternating signs is the derivative of the arc tangent.
         let arctan = ones().of_square(team, Ratio(-1, 1)).integral(team, Ratio(0, 1));
         let signs = [0, 1, 0, -1, 0, 1, 0, -1, 0, 1];
         let expected = (1..).zip(signs).map(|(n, sign)| Ratio::new(sign, i128::max(n - 1, 1)));

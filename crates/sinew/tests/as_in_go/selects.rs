@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// An arm that stays ready is seen, whatever happens to the other.
+/// `select!` sees an arm that stays ready, whatever happens to the other.
 #[test]
 fn a_ready_arm_comes_before_the_default() {
     everywhere(|team| {
@@ -37,8 +37,8 @@ fn a_ready_arm_comes_before_the_default() {
     });
 }
 
-/// `select!` looks at one arm after the other: it may find each of them just when it is not ready,
-/// although one always is. Go looks at all of them in one moment.
+/// At least one arm is ready at any moment, but not always the same one. `select!` looks at one arm
+/// after the other and must still not take the default.
 #[test]
 fn one_of_two_is_ready_at_any_moment() {
     const ROUNDS: usize = 200_000;
@@ -161,7 +161,7 @@ fn selects_among_plain_operations() {
     });
 }
 
-/// Plain operations and selects of both kinds at the ends of the same channels, which stay in
+/// Plain operations and selects of both kinds share the ends of channels. The messages stay in
 /// order.
 #[test]
 fn networks_of_selects() {
@@ -174,7 +174,7 @@ fn networks_of_selects() {
             let channels = |count| {
                 (0..count).map(|_| channel::bounded(capacity)).unzip::<_, _, Vec<_>, Vec<_>>()
             };
-            // Who sends and who receives: each one for itself, or one for all by `select`.
+            // Each channel has its own sender and receiver, or one member serves all by `select`.
             for (alone_sends, alone_receives) in
                 [(true, true), (true, false), (false, true), (false, false)]
             {
@@ -191,7 +191,7 @@ fn networks_of_selects() {
                 }
                 members.into_iter().for_each(Member::end);
             }
-            // Two that send to each other, each in one select over both directions.
+            // Two members send to each other, each in one select over both directions.
             let (left, right) = (channels(2), channels(2));
             let both = |(senders, receivers): (Vec<Sender<usize>>, Vec<Receiver<usize>>)| {
                 move || {
@@ -220,8 +220,8 @@ fn networks_of_selects() {
     });
 }
 
-/// Receives what two channels have in plenty, by a select with two idle channels in front of them;
-/// says how often the second was chosen.
+/// Receives from two channels that always have messages, by a select with two idle channels in
+/// front of them. Returns how often the second was chosen.
 fn choices(team: Team, trials: usize) -> usize {
     let (one, from_one) = channel::bounded(trials + 1);
     let (two, from_two) = channel::bounded(trials + 1);
@@ -262,8 +262,8 @@ fn no_ready_arm_is_left_out() {
     });
 }
 
-/// The choice is where to begin, so that the turns of arms that are not ready fall to the next one
-/// that is: here three of four to the first. In Go each ready arm has the same chance.
+/// Every ready arm is equally likely to be chosen, also when arms that are not ready stand in front
+/// of it.
 #[test]
 fn ready_arms_have_equal_chances() {
     everywhere(|team| {
@@ -318,7 +318,7 @@ fn a_channel_twice_in_one_select() {
         first.waits(WaitKind::Select);
         let second = team.start(move || from_twice.recv().unwrap());
         second.waits(WaitKind::Receive);
-        // The first leaves a list in which it stands twice, in front of the second.
+        // The first leaves a list in which it is entered twice, in front of the second.
         other.send(7).unwrap();
         assert_eq!(first.end(), 7);
         twice.send(8).unwrap();
@@ -371,7 +371,7 @@ fn messages_of_arms_are_made_anew_each_time() {
         }
         sent += 1;
     }
-    // Both arms of all three rounds, of the last one in vain.
+    // Each of the three rounds made both messages; the last round sent none.
     assert_eq!((sent, made), (2, 6));
     let mut rounds = [from_one.recv().unwrap(), from_two.recv().unwrap()].map(|n| (n - 1) / 2);
     rounds.sort_unstable();
@@ -379,22 +379,22 @@ fn messages_of_arms_are_made_anew_each_time() {
 }
 
 #[test]
-fn what_waits_and_what_does_not() {
+fn an_operation_waits_only_if_it_cannot_complete() {
     type Take = fn(&Receiver<u32>) -> u32;
     everywhere(|team| {
         let (room, _kept) = channel::bounded(1);
         let (closed_sender, closed) = channel::bounded::<u32>(0);
         drop(closed_sender);
         let (idle, from_idle) = channel::bounded::<u32>(0);
-        // At once.
+        // These operations return at once.
         room.send(7).unwrap();
         assert_eq!(select! { default => 7 }, 7);
         assert!(closed.recv().is_err());
         assert!(select! { recv(closed) -> message => message.is_err() });
-        // Never, which Go has as a statement, is refused.
+        // An operation that would never return, a statement in Go, is refused.
         let nothing = catch_unwind(AssertUnwindSafe(|| sync::select(&mut [], Patience::Forever)));
         assert!(nothing.is_err());
-        // Until somebody comes.
+        // These operations wait until the sender comes.
         let waits: [(Take, _); 3] = [
             (|receiver| receiver.recv().unwrap(), WaitKind::Receive),
             (
@@ -446,7 +446,7 @@ fn arms_are_evaluated_once_and_in_order() {
 
 type Way<E> = fn(&E, u32) -> Option<u32>;
 
-/// Each way to send, alone and among others, with each way to receive, whoever is first.
+/// Each way to send, alone and among other arms, meets each way to receive, in either order.
 #[test]
 fn every_way_to_send_meets_every_way_to_receive() {
     everywhere(|team| {

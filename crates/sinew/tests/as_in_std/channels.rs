@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The kinds of channels: with so much room, or any number.
+/// The kinds of channels: bounded with this capacity, or unbounded.
 const KINDS: [Option<usize>; 4] = [Some(0), Some(1), Some(10), None];
 
 fn open<T>(kind: Option<usize>) -> (Sender<T>, Receiver<T>) {
@@ -53,14 +53,14 @@ fn messages_between_fibers_and_threads() {
             }
         }
     }
-    // And without anybody else.
+    // The channel also works within one fiber.
     let (sender, receiver) = open(None);
     sender.clone().send(1).unwrap();
     assert_eq!(receiver.recv(), Ok(1));
 }
 
 #[test]
-fn messages_that_nobody_received() {
+fn unreceived_messages_are_dropped() {
     let token = Rc::new(());
     for kind in [Some(1), Some(10), None] {
         for sender_first in [true, false] {
@@ -93,7 +93,7 @@ fn no_receiver_is_left() {
             drop(sender);
             assert_eq!(clone.send(3).unwrap_err().0, 3, "also by a clone");
         }
-        // Senders that wait for room, or come too late.
+        // Senders that wait for room, and senders that come too late.
         for room in [0, 1] {
             let (sender, receiver) = open(Some(room));
             (0..room).for_each(|_| sender.send(0).unwrap());
@@ -230,7 +230,7 @@ fn trying_says_why_not() {
                 assert_eq!(receiver.try_recv(), Ok(1));
                 receiver.try_iter().for_each(drop);
             }
-            // As the other side goes on.
+            // The results change as the other side proceeds.
             let (step, next) = channel::bounded(0);
             let member = team.start(move || {
                 next.recv().unwrap();
@@ -263,7 +263,7 @@ fn trying_says_why_not() {
 }
 
 #[test]
-fn who_waits_is_served_or_told() {
+fn a_waiting_receiver_gets_a_message_or_an_error() {
     everywhere(|team| {
         for kind in KINDS {
             for close in [false, true] {
@@ -282,7 +282,7 @@ fn who_waits_is_served_or_told() {
     });
 }
 
-/// Whatever happens to a message, it is received, given back or dropped once.
+/// Every message is received, given back or dropped exactly once.
 #[test]
 fn sending_receiving_and_leaving_at_once() {
     everywhere(|team| {
@@ -380,7 +380,7 @@ fn short_timeouts_miss_nothing() {
                     team.start(move || {
                         for number in 0..count / 3 {
                             if (number + n) % 5 == 0 {
-                                // Long enough for the other side to give up in between.
+                                // Long enough for the other side to time out in between.
                                 sinew::sleep(Duration::from_micros(150));
                             }
                             sender.send(()).unwrap();
@@ -455,14 +455,14 @@ fn loops_over_messages() {
                     }
                     count += number;
                 }
-                // The loop took no more than it saw.
+                // The loop took no message beyond those it saw.
                 (count, receiver.recv(), receiver.into_iter().collect::<Vec<_>>())
             });
             [2, 2, 2, 9, 4, 5, 6].into_iter().for_each(|number| sender.send(number).unwrap());
             drop(sender);
             assert_eq!(counting.end(), (6, Ok(4), vec![5, 6]));
         }
-        // The messages that are there, and a request for more.
+        // Take the messages that are there, then request more.
         let (request, requests) = channel::bounded(0);
         let (response, responses) = channel::unbounded();
         let serving = team.start(move || {
@@ -488,7 +488,7 @@ fn loops_over_messages() {
 fn clones_that_come_late() {
     everywhere(|team| {
         for kind in KINDS {
-            // The receiver goes while a clone that was made meanwhile is still there.
+            // The receiver is dropped while a clone that was made meanwhile still exists.
             let (sender, receiver) = open(kind);
             let (tell, told) = channel::bounded(0);
             let member = team.start(move || {
@@ -503,7 +503,7 @@ fn clones_that_come_late() {
             told.recv().unwrap();
             assert!(clone.is_disconnected());
             member.end();
-            // A clone that comes and goes wakes nobody, and closes nothing.
+            // A clone that is made and dropped wakes no waiter, and closes nothing.
             let (sender, receiver) = open::<()>(kind);
             let member = team.start(move || {
                 drop(sender.clone());
@@ -515,7 +515,7 @@ fn clones_that_come_late() {
             drop(sender);
             assert_eq!(receiver.recv_timeout(LONG), Err(RecvTimeoutError::Disconnected));
         }
-        // Two that answer each other, many times anew.
+        // Two members answer each other, many times with new channels.
         for _ in 0..50 {
             let ((to, from), (back, answer)) = (channel::bounded(3), channel::bounded(3));
             let member = team.start(move || {

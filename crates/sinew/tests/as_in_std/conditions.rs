@@ -1,4 +1,4 @@
-//! Conditions and meetings.
+//! Condition variables and barriers.
 
 use crate::MS;
 use crate::team::{Member, Team, everywhere};
@@ -9,19 +9,19 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 #[test]
-fn notifying_nobody() {
+fn a_notification_without_waiters_is_not_kept() {
     let changed = Condvar::new();
     assert!(!changed.notify_one());
     assert_eq!(changed.notify_all(), 0);
-    // It is not kept for later.
+    // The notification is not kept for later.
     let lock = Mutex::new(());
     assert!(!changed.wait_for(&mut lock.lock(), MS));
 }
 
-/// How many have begun to wait, and how many have been woken.
+/// The number of members that have begun to wait, and the number that have been woken.
 type Counts = Mutex<[usize; 2]>;
 
-/// Members that wait for a notification; all of them wait when this returns.
+/// Starts members that wait for a notification. All of them wait when this returns.
 fn waiting(team: Team, count: usize) -> (Arc<(Counts, Condvar)>, Vec<Member<()>>) {
     let shared = Arc::new((Mutex::new([0, 0]), Condvar::new()));
     let members = (0..count)
@@ -36,12 +36,12 @@ fn waiting(team: Team, count: usize) -> (Arc<(Counts, Condvar)>, Vec<Member<()>>
             })
         })
         .collect();
-    // Who has counted itself unlocks by waiting.
+    // A member counts itself under the lock, and its wait releases the lock.
     reaches(&shared.0, [count, 0]);
     (shared, members)
 }
 
-/// Waits until there are so many of both.
+/// Waits until both counts have reached `expected`.
 fn reaches(counts: &Counts, expected: [usize; 2]) {
     let there = |counts: &[usize; 2]| counts[0] >= expected[0] && counts[1] >= expected[1];
     sinew::wait_until(|| counts.try_lock().is_some_and(|counts| there(&counts)), None);
@@ -100,7 +100,7 @@ fn waiting_while() {
         }
         let (count, looked) = member.end();
         assert!(count == 3 && looked >= 1, "{count}, looked {looked} times");
-        // What is not so need not be waited for.
+        // If the condition is already false, the wait returns at once.
         shared.1.wait_while(&mut shared.0.lock(), |count| *count < 3);
     });
 }
@@ -113,7 +113,7 @@ fn waits_with_a_timeout() {
         assert!(!changed.wait_for(&mut lock.lock(), 2 * MS));
         assert!(start.elapsed() >= 2 * MS);
         assert!(!changed.wait_until(&mut lock.lock(), Instant::now()));
-        // Longer than fits a clock that counts nanoseconds, and longer than any.
+        // Longer than fits a clock that counts nanoseconds, and longer than fits any clock.
         let nanoseconds = Duration::from_secs(u64::MAX.div_ceil(1_000_000_000));
         for timeout in [nanoseconds, Duration::from_millis(u64::MAX), Duration::MAX] {
             let shared = Arc::new((Mutex::new(false), Condvar::new()));

@@ -26,7 +26,7 @@ fn a_mutex_counts() {
         members.into_iter().for_each(Member::end);
         assert_eq!(*count.lock(), 3000);
 
-        // Borrowed by children of a scope.
+        // Children of a scope borrow the lock.
         let count = Mutex::new(0);
         let work = || (0..100).for_each(|_| *count.lock() += 1);
         match team {
@@ -137,7 +137,7 @@ fn guards_of_parts() {
     drop(guard);
     assert!(lock.try_write().is_some());
 
-    // To read a part is to read it for a shorter time, too.
+    // A guard of a part can be used for a shorter lifetime, too.
     fn both<'a>(guard: &MappedRwLockReadGuard<'_, &'a i32>, other: &'a i32) -> i32 {
         **guard + *other
     }
@@ -191,7 +191,7 @@ fn a_panic_unlocks_and_does_not_poison() {
             let theirs = locks.clone();
             assert!(team.start(move || way(&theirs)).result().is_err());
             assert!(locks.0.try_lock().is_some() && locks.1.try_write().is_some());
-            // Again on the same stack.
+            // Once more on one stack.
             assert_eq!(caught(|| way(&locks)), "on purpose");
             assert!(locks.0.try_lock().is_some() && locks.1.try_write().is_some());
         }
@@ -261,7 +261,7 @@ fn locks_in_destructors_while_unwinding() {
         }
         let locks = Arc::new((Mutex::new(1), RwLock::new(1)));
         let counts = Counts(locks.clone());
-        // Both are held when the destructor runs, which has to wait.
+        // Both locks are held when the destructor runs, so it has to wait.
         let held = (locks.0.lock(), locks.1.read());
         let member = team.start(move || {
             let _counts = counts;
@@ -282,7 +282,7 @@ fn readers_share_and_a_writer_does_not() {
         drop(lock.write());
         drop((lock.read(), lock.read()));
         drop(lock.write());
-        // Readers meet with the lock held.
+        // The readers meet at a barrier while they hold the lock.
         let barrier = Arc::new(Barrier::new(4));
         let members: Vec<_> = (0..4)
             .map(|_| {
@@ -343,7 +343,7 @@ fn readers_see_no_half_written_data() {
 }
 
 #[test]
-fn what_was_written_is_read_after_the_downgrade() {
+fn a_downgraded_guard_reads_the_written_value() {
     everywhere(|team| {
         let lock = Arc::new(RwLock::new(0));
         let members: Vec<_> = (0..10)
@@ -369,7 +369,7 @@ fn what_was_written_is_read_after_the_downgrade() {
 }
 
 #[test]
-fn no_writer_comes_in_between() {
+fn no_writer_comes_between_a_write_and_its_downgrade() {
     everywhere(|team| {
         let lock = Arc::new(RwLock::new(0));
         let mut guard = lock.write();

@@ -1,4 +1,4 @@
-//! Values and deeds that are made once.
+//! Values and actions that are made once.
 
 use crate::caught;
 use crate::team::{Member, everywhere};
@@ -44,7 +44,7 @@ fn tried_again_after_a_panic() {
             assert_eq!(caught(|| once.call_once(|| panic!("on purpose"))), "on purpose");
             assert!(!once.is_completed());
         }
-        // Whoever comes while it is done the next time waits for that, and does nothing.
+        // A caller that comes during the next try waits for its end, and does nothing.
         let (begin, begun) = channel::bounded(0);
         let (finish, may_finish) = channel::bounded::<()>(0);
         let first = {
@@ -69,7 +69,7 @@ fn tried_again_after_a_panic() {
         finish.send(()).unwrap();
         first.end();
         assert!(second.end());
-        // One who waits for somebody that panics does it in its place.
+        // A waiter runs its own closure when the closure that it waited for panics.
         let once = Arc::new(Once::new());
         let (begin, begun) = channel::bounded(0);
         let (finish, may_finish) = channel::bounded::<()>(0);
@@ -125,7 +125,7 @@ fn a_value_is_written_once() {
 }
 
 #[test]
-fn what_can_be_done_with_a_written_value() {
+fn a_written_value_can_be_changed_cloned_and_taken() {
     let mut value = OnceLock::new();
     assert!(value.get_mut().is_none());
     assert!(value.clone().get().is_none());

@@ -37,7 +37,7 @@ fn one_message() {
             sender.send(9).unwrap();
             assert_eq!(member.end(), Some(9));
         }
-        // A receiver that has looked and gone, or not yet looked.
+        // The receiver looks and is dropped, before or after the send.
         let (sender, mut receiver) = channel::oneshot();
         let member = team.start(move || receiver.try_recv().is_ok());
         let sent = sender.send(42).is_ok();
@@ -67,8 +67,8 @@ fn no_message() {
 }
 
 #[test]
-fn a_message_that_nobody_wanted() {
-    // Not `Send`, which only matters to those who use threads.
+fn an_unreceived_message_is_dropped_or_given_back() {
+    // The token is not `Send`, which matters only between threads.
     let token = Rc::new(AtomicBool::new(false));
     let (sender, receiver) = channel::oneshot();
     sender.send(token.clone()).unwrap();
@@ -90,7 +90,7 @@ fn deadlines_that_have_passed() {
     let (sender, receiver) = channel::bounded(1);
     let passed = Instant::now();
     assert_eq!(receiver.recv_deadline(passed), Err(RecvTimeoutError::Timeout));
-    // What can be done at once is done all the same.
+    // An operation that can complete at once does so all the same.
     assert_eq!(sender.send_deadline(1, passed), Ok(()));
     assert_eq!(sender.send_deadline(2, passed), Err(SendTimeoutError::Timeout(2)));
     assert_eq!(receiver.recv_deadline(passed), Ok(1));
@@ -99,7 +99,7 @@ fn deadlines_that_have_passed() {
 }
 
 #[test]
-fn signals_go_through_a_panic() {
+fn signals_are_unwind_safe() {
     fn check<T: RefUnwindSafe + std::panic::UnwindSafe>() {}
     check::<Barrier>();
     check::<Condvar>();

@@ -1,4 +1,4 @@
-//! Tests that run on every backend there is.
+//! Helpers for tests that run on every backend of this system.
 #![allow(dead_code, reason = "not every test needs all of it")]
 
 use sinew::net::{TcpListener, TcpStream};
@@ -8,14 +8,14 @@ use sinew::{Builder, JoinHandle, Runtime, WaitKind};
 use sinew_testkit::watch;
 use std::io::{ErrorKind, Write};
 
-/// Runs `test` with a runtime of each backend that is supported here, on one carrier and on two.
+/// Runs `test` with a runtime of each supported backend, on one carrier and on two.
 pub(crate) fn on_each(test: impl Fn(&Runtime)) {
     for carriers in [1, 2] {
         on_each_with(carriers, &test);
     }
 }
 
-/// The same on so many carriers only.
+/// Runs `test` with a runtime of each supported backend, on `carriers` carriers.
 pub(crate) fn on_each_with(carriers: usize, test: impl Fn(&Runtime)) {
     let _watch = watch::a_minute();
     for backend in all() {
@@ -25,7 +25,7 @@ pub(crate) fn on_each_with(carriers: usize, test: impl Fn(&Runtime)) {
     }
 }
 
-/// The backends that are supported here; the one that `SINEW_IO` names, if it is set.
+/// Returns the supported backends, or only the one that `SINEW_IO` names if it is set.
 pub(crate) fn all() -> Vec<Backend> {
     let chosen = std::env::var("SINEW_IO").ok();
     let is_chosen = |backend: &Backend| {
@@ -44,7 +44,7 @@ pub(crate) fn as_fiber_and_thread(test: fn()) {
     });
 }
 
-/// Returns when a fiber waits for a descriptor, or for the time to try again.
+/// Returns when a fiber waits for a descriptor, or waits before it tries again.
 #[track_caller]
 pub(crate) fn until_it_waits<T>(fiber: &JoinHandle<T>) {
     let kinds = [WaitKind::Readable, WaitKind::Writable, WaitKind::Sleep];
@@ -54,15 +54,15 @@ pub(crate) fn until_it_waits<T>(fiber: &JoinHandle<T>) {
     assert!(!fiber.is_finished(), "it ended, and should wait");
 }
 
-/// Two ends of a TCP connection.
+/// Returns the two ends of a TCP connection.
 pub(crate) fn connected() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     (client, listener.accept().unwrap().0)
 }
 
-/// Writes until there is no more room; returns how many bytes that were. With TCP there may be more
-/// room by and by, though nobody reads.
+/// Writes until there is no more room. Returns the number of bytes written. A TCP socket may get
+/// more room later, even without a reader; a Unix socket does not.
 pub(crate) fn fill(stream: &UnixStream) -> usize {
     stream.set_nonblocking(true).unwrap();
     let mut total = 0;
@@ -77,8 +77,8 @@ pub(crate) fn fill(stream: &UnixStream) -> usize {
     total
 }
 
-/// Writes until that fails, which it does once there is no room and the time is over, or the
-/// connection.
+/// Writes until a write fails: because there is no room and the timeout has passed, or because the
+/// connection is closed. Returns the kind of error.
 pub(crate) fn write_until_it_fails(mut stream: &TcpStream) -> ErrorKind {
     loop {
         if let Err(error) = stream.write(&[b'x'; 4096]) {
@@ -87,17 +87,17 @@ pub(crate) fn write_until_it_fails(mut stream: &TcpStream) -> ErrorKind {
     }
 }
 
-/// How many descriptors the process has open.
+/// Returns the number of descriptors that the process has open.
 pub(crate) fn open_descriptors() -> usize {
-    // One of them is that of the folder.
+    // One descriptor belongs to the folder that is read here.
     std::fs::read_dir("/proc/self/fd").unwrap().count() - 1
 }
 
-/// What those are who take part in a test.
+/// The kind of participant in a test.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Who {
     Fiber,
-    /// One that may move between its waits.
+    /// A fiber that may move between its waits.
     Migratable,
     /// A fiber that blocks its carrier.
     Pinned,
@@ -105,7 +105,7 @@ pub(crate) enum Who {
 }
 
 impl Who {
-    /// All who leave a carrier for others.
+    /// The kinds that do not block a carrier.
     pub(crate) const POLITE: [Who; 3] = [Who::Fiber, Who::Migratable, Who::Thread];
 
     pub(crate) fn start<T: Send + 'static>(
@@ -116,7 +116,8 @@ impl Who {
         match self {
             Who::Fiber => Member::Fiber(runtime.spawn(work)),
             Who::Migratable => {
-                // SAFETY: the closures of these tests keep nothing of the thread's across a wait.
+                // SAFETY: the closures of these tests keep nothing that belongs to a thread across
+                // a wait.
                 let builder = unsafe { Builder::new().migratable() };
                 Member::Fiber(builder.runtime(runtime.handle()).spawn(work).unwrap())
             }
@@ -126,14 +127,15 @@ impl Who {
     }
 }
 
-/// One that takes part.
+/// A participant.
 pub(crate) enum Member<T> {
     Fiber(JoinHandle<T>),
     Thread(std::thread::JoinHandle<T>),
 }
 
 impl<T> Member<T> {
-    /// Returns when it waits, as far as that can be told from outside.
+    /// Returns when the participant waits. For a thread this cannot be told, and it returns at
+    /// once.
     #[track_caller]
     pub(crate) fn until_it_waits(&self) {
         if let Member::Fiber(fiber) = self {
@@ -150,11 +152,11 @@ impl<T> Member<T> {
     }
 }
 
-/// A stream of bytes of which each end knows what comes where.
+/// A stream of bytes that both ends can compute, to check each byte by its offset.
 pub(crate) struct Pattern(Vec<u8>);
 
 impl Pattern {
-    /// Its length has no divisor in common with that of any buffer.
+    /// The length has no divisor in common with the length of any buffer.
     const LEN: usize = 65_521;
 
     pub(crate) fn new() -> Pattern {
@@ -162,12 +164,12 @@ impl Pattern {
         Pattern((0..Pattern::LEN).map(|_| seed.number() as u8).collect())
     }
 
-    /// What comes at `offset`, as much as is at hand.
+    /// Returns bytes of the stream from `offset` on, as many as are stored contiguously.
     pub(crate) fn at(&self, offset: u64) -> &[u8] {
         &self.0[(offset % Pattern::LEN as u64) as usize..]
     }
 
-    /// Fails unless `bytes` are those at `offset`.
+    /// Fails unless `bytes` equal the stream at `offset`.
     #[track_caller]
     pub(crate) fn check(&self, mut offset: u64, mut bytes: &[u8]) {
         while !bytes.is_empty() {
@@ -189,7 +191,7 @@ impl Pattern {
         }
     }
 
-    /// Reads to the end, at most `most` bytes at a time; returns how many there were.
+    /// Reads to the end, at most `most` bytes at a time, and checks each byte. Returns the count.
     pub(crate) fn read(&self, mut reader: impl std::io::Read, most: usize) -> u64 {
         let mut buffer = vec![0; most];
         let mut offset = 0;

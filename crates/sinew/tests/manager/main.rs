@@ -61,7 +61,7 @@
 //! | `nestedFiberManagersSameEvb`: managers of one loop are cached by options; tasks of one wait for those of another | [`managers::a_loop_has_one_manager_for_each_set_of_options`], [`managers::tasks_of_one_wait_for_those_of_another`] |
 //! | `virtualEvbFiberManager`: a virtual event base has managers of its own | no virtual loops; told apart by type: [`managers::managers_are_told_apart_by_type`] |
 //! | `semaphore`: permits are conserved between fibers of many threads, however taken | [`interop::permits_of_many_managers_are_conserved`] |
-//! | `SemaphoreCoTryWaitForCanCancelOrTimeout`: a wait for a permit is cancelled before, while, or times out | `signals::permits_are_conserved`, `cancelling::every_wait_is_left` |
+//! | `SemaphoreCoTryWaitForCanCancelOrTimeout`: a wait for a permit is cancelled before, while, or times out | `signals::permits_are_conserved`, `cancelling::every_wait_can_be_cancelled` |
 //! | `StressTestSemaphoreCoTryWaitFor`: timeouts that race permits lose none | `signals::permits_are_conserved` |
 //! | `batchSemaphore`: the same for several permits at a time | [`interop::permits_of_many_managers_are_conserved`] |
 //! | `batchSemaphoreSignalAll`: waiters of growing counts are all served | [`interop::permits_of_different_counts_reach_everybody`] |
@@ -97,7 +97,7 @@
 //! | `FiberHoldsLockCoroCoAwaits`: what is awaited in one fiber waits for another fiber | [`interop::futures_in_fibers_wait_for_neighbours`] |
 //! | `FiberSyncLockFromCoroOnFiberTakesThreadPath`: a coroutine that is awaited in a fiber is not on a fiber | differs: a future that is awaited in a fiber runs in it and may wait as one: [`interop::futures_in_fibers_wait_for_neighbours`] |
 //! | `FiberAndCoroAlternateLock`, `MultipleFibersWithCoroCoAwait`: coroutines in fibers lock in turn | [`interop::mutexes`] |
-//! | `CoLockPreCancelled`, `CoLockCancelledWhileWaiting`, `CoLockNotCancelledIfLockAcquired`: a cancelled wait for a lock | `locks::a_cancelled_waiter_leaves_the_lock_alone`, `cancelling::every_wait_is_left` |
+//! | `CoLockPreCancelled`, `CoLockCancelledWhileWaiting`, `CoLockNotCancelledIfLockAcquired`: a cancelled wait for a lock | `locks::a_cancelled_waiter_leaves_the_lock_alone`, `cancelling::every_wait_can_be_cancelled` |
 //! | `CoLockCancelRaceWithUnlock`: a cancellation that races the unlock ends the wait once | `cancelling::wakes_that_race_a_cancellation_end_the_wait_once` |
 //! | `CoLockTimeoutNoDiscard`: a lock with a timeout | `locks::a_timed_lock_gives_up`, [`interop::timed_locks`] |
 //! | `MultipleThreadsReadPriority`, `MultipleThreadsWritePriority`: readers and writers of managers on several threads, some of whom downgrade | [`interop::readers_and_writers_of_many_managers`]; there is one policy: `locks::readers_share_and_stand_back_for_writers` |
