@@ -10,7 +10,7 @@ export TSAN_OPTIONS="halt_on_error=1:suppressions=$PWD/ci/tsan.supp"
 # that uses up all descriptors, without which the sanitizer cannot look up what it is to leave out.
 run() {
     cargo test --no-fail-fast --target "$HOST" --target-dir target/tsan "$@" -- --test-threads=1 \
-        --skip others_run_while_the_disk_works --skip the_stacks_of_a_manager_go_with_it \
+        --skip other_fibers_run_while_the_disk_works --skip the_stacks_of_a_manager_go_with_it \
         --skip a_report_hook_that_waits_disturbs_no_wait
 }
 run -p sinew-context --lib --test threads --test pool --test nesting --test ending \

@@ -1,5 +1,5 @@
-//! Channels: what Go's tests of `chan`, and those of the standard library's and crossbeam's
-//! channels check, as behaviours.
+//! Channels: the behaviours that the tests of Go's `chan`, of the standard library and of crossbeam
+//! check.
 
 use sinew::sync::channel::{
     self, RecvError, RecvTimeoutError, SendTimeoutError, TryRecvError, TrySendError,
@@ -17,7 +17,7 @@ fn waits(fiber: &sinew::Fiber, kind: WaitKind) {
     sinew::wait_until(|| fiber.waits_for() == Some(kind), None);
 }
 
-/// Each message is received once, and those of one sender in order.
+/// Each message is received once, and the messages of one sender in order.
 #[test]
 fn every_message_arrives_once_and_in_order() {
     let _watch = watch::a_minute();
@@ -62,7 +62,7 @@ fn every_message_arrives_once_and_in_order() {
     }
 }
 
-/// A full channel keeps senders waiting, an empty one receivers.
+/// A sender waits while the channel is full, a receiver while it is empty.
 #[test]
 fn senders_wait_for_room_and_receivers_for_messages() {
     let _watch = watch::a_minute();
@@ -86,7 +86,7 @@ fn senders_wait_for_room_and_receivers_for_messages() {
     assert_eq!(fiber.join().unwrap(), Ok(4));
 }
 
-/// Without room, `send` returns when the message was received.
+/// With capacity 0, `send` returns when the message was received.
 #[test]
 fn a_rendezvous() {
     let _watch = watch::a_minute();
@@ -109,8 +109,8 @@ fn a_rendezvous() {
     assert_eq!(receiver.recv(), Err(RecvError));
 }
 
-/// When all senders are gone, what is on its way is received, then an error; when all receivers
-/// are, senders have their messages back, and those on their way are dropped.
+/// When all senders are gone, the queued messages are received first, then an error. When all
+/// receivers are gone, senders get their messages back, and queued messages are dropped.
 #[test]
 fn disconnected() {
     let _watch = watch::a_minute();
@@ -143,7 +143,7 @@ fn disconnected() {
     ));
 }
 
-/// Those who wait are woken by the disconnection.
+/// A disconnection wakes all waiters.
 #[test]
 fn disconnection_wakes_all() {
     let _watch = watch::a_minute();
@@ -176,7 +176,7 @@ fn disconnection_wakes_all() {
 }
 
 #[test]
-fn timed_operations_say_which_it_was() {
+fn timed_operations_return_a_message_or_a_timeout() {
     let _watch = watch::a_minute();
     let check = || {
         let (sender, receiver) = channel::bounded(1);
@@ -194,7 +194,7 @@ fn timed_operations_say_which_it_was() {
     sinew::run(check);
 }
 
-/// One that is cancelled or times out while it waits has neither sent nor received.
+/// An operation that is cancelled or times out while it waits has neither sent nor received.
 #[test]
 fn no_message_is_lost_by_leaving() {
     let _watch = watch::a_minute();
@@ -286,7 +286,7 @@ fn a_sieve_of_primes() {
     }
 }
 
-/// Destructors of messages may use the channel: they never run under its lock.
+/// Destructors of messages may use the channel, because they never run under its lock.
 #[test]
 fn messages_that_send_when_dropped() {
     let _watch = watch::a_minute();
@@ -305,7 +305,7 @@ fn messages_that_send_when_dropped() {
     assert!(sender.is_disconnected());
 }
 
-/// Messages larger than a block has room for, and of no size.
+/// Messages larger than the room in a block, and messages of size zero.
 #[test]
 fn large_and_empty_messages() {
     let _watch = watch::a_minute();
@@ -321,7 +321,7 @@ fn large_and_empty_messages() {
     assert_eq!(receiver.try_iter().count(), 1000);
 }
 
-/// One message, or the news that there is none.
+/// The receiver gets one message, or learns that there is none.
 #[test]
 fn oneshots() {
     let _watch = watch::a_minute();
@@ -343,9 +343,9 @@ fn oneshots() {
     assert_eq!(Arc::strong_count(&message), 1);
 }
 
-/// However many wait, what is on its way is dropped with the last receiver.
+/// Queued messages, and those of any number of waiting senders, leave with the last receiver.
 #[test]
-fn messages_go_with_the_last_receiver() {
+fn messages_are_dropped_with_the_last_receiver() {
     let _watch = watch::a_minute();
     for count in [0, 1, 15, 16, 17, 32] {
         let message = Arc::new(());

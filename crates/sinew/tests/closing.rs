@@ -1,4 +1,5 @@
-//! Closing a socket that others use: they learn that it was closed, and nothing else.
+//! Closing a socket that other fibers and threads use. They learn that it was closed, and see
+//! nothing else.
 
 use crate::backends::{
     Who, all, connected, on_each, on_each_with, until_it_waits, write_until_it_fails,
@@ -36,7 +37,8 @@ fn accept(listener: &TcpListener) -> Answer {
     listener.accept().map(|_| 0).map_err(|error| error.kind())
 }
 
-/// Has fibers, threads and a pinned fiber wait in `wait`, closes, and checks what they got.
+/// Lets fibers, threads and a pinned fiber wait in `wait`, closes the socket, and checks their
+/// results.
 fn all_are_woken<S: Send + Sync + 'static>(
     runtime: &Runtime,
     socket: S,
@@ -63,7 +65,7 @@ fn all_are_woken<S: Send + Sync + 'static>(
 }
 
 #[test]
-fn closing_wakes_all_who_read() {
+fn closing_wakes_all_readers() {
     on_each(|runtime| {
         let (one, _other) = connected();
         all_are_woken(runtime, one, read, |stream| stream.close().unwrap());
@@ -71,7 +73,7 @@ fn closing_wakes_all_who_read() {
 }
 
 #[test]
-fn closing_wakes_all_who_write() {
+fn closing_wakes_all_writers() {
     on_each(|runtime| {
         let (one, _other) = connected();
         all_are_woken(runtime, one, write, |stream| stream.close().unwrap());
@@ -79,7 +81,7 @@ fn closing_wakes_all_who_write() {
 }
 
 #[test]
-fn closing_wakes_all_who_accept() {
+fn closing_wakes_all_accepting_fibers_and_threads() {
     on_each(|runtime| {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         all_are_woken(runtime, listener, accept, |listener| listener.close().unwrap());
@@ -87,7 +89,7 @@ fn closing_wakes_all_who_accept() {
 }
 
 #[test]
-fn fibers_wake_those_of_their_own_carrier_and_of_others() {
+fn closing_wakes_fibers_of_the_same_carrier_and_of_others() {
     on_each_with(2, |runtime| {
         for (theirs, ours) in [(0, 0), (0, 1), (1, 0)] {
             let on = |carrier| Builder::new().runtime(runtime.handle()).carrier(carrier);
@@ -119,7 +121,7 @@ fn shutting_down_wakes_readers_with_the_end_and_writers_with_an_error() {
             assert_eq!(reader.end(), Ok(0));
             one.shutdown(Shutdown::Write).unwrap();
             assert_eq!(writer.end(), Err(ErrorKind::BrokenPipe));
-            // What was sent before arrives, and then the end.
+            // The bytes that were sent before arrive, and then the end.
             let rest = Who::Thread.start(runtime, move || other.read_to_end(&mut Vec::new()));
             rest.end().unwrap();
         }
@@ -176,7 +178,7 @@ fn without_descriptors_closing_fails_and_wakes_all_the_same() {
             let stream = one.clone();
             let reader = runtime.spawn(move || read(&stream));
             until_it_waits(&reader);
-            // What is left of the limit is used up.
+            // Use up the rest of the limit.
             let mut all = Vec::new();
             while let Ok(file) = std::fs::File::open("/dev/null") {
                 all.push(file);
@@ -242,14 +244,15 @@ fn a_receiver_never_takes_the_closing_for_a_datagram() {
     });
 }
 
-/// Who opens a number that was just closed, and has events under way, waits for its own.
+/// A new descriptor reuses a number that was just closed with pending events. Its waiter waits for
+/// its own events.
 #[test]
 fn a_number_that_is_reused_at_once_wakes_its_new_owner_only() {
     let mut seed = Seed::from_env();
     let seed = std::cell::RefCell::new(&mut seed);
     on_each(|runtime| {
         let stop = Arc::new(AtomicBool::new(false));
-        // They leave numbers for others with events that nobody has harvested.
+        // These members leave behind numbers with events that were not harvested.
         let churn: Vec<_> = [Who::Fiber, Who::Thread]
             .map(|who| {
                 let stop = stop.clone();
@@ -290,7 +293,7 @@ fn churn_once() {
     (&other).write_all(b"nor this").unwrap();
 }
 
-/// Waits for a byte that comes late, in one of the ways there are: nothing else ends the wait.
+/// Waits for a late byte, in one of three ways. Nothing else ends the wait.
 fn wait_for_own(seed: &mut Seed, byte: u8) {
     let (one, other) = UnixStream::pair().unwrap();
     let late = write_later(other, byte);
@@ -315,7 +318,8 @@ fn wait_for_own(seed: &mut Seed, byte: u8) {
     late();
 }
 
-/// Has a fiber write `byte`, after others had a chance to run: what is returned waits for its end.
+/// Lets a fiber write `byte` after other fibers had a chance to run. Returns a closure that waits
+/// for its end.
 fn write_later(other: UnixStream, byte: u8) -> impl FnOnce() {
     let late = sinew::spawn(move || {
         sinew::yield_now();
@@ -325,10 +329,10 @@ fn write_later(other: UnixStream, byte: u8) -> impl FnOnce() {
     move || drop(late.join().unwrap())
 }
 
-/// A number that sinew watches is closed by somebody who does not tell, and given to another.
+/// A number that sinew watches is closed without telling sinew, and reused for another socket.
 #[test]
-fn a_number_that_was_closed_behind_our_back_serves_the_next_who_has_it() {
-    child("a_number_that_was_closed_behind_our_back_serves_the_next_who_has_it", || {
+fn a_number_that_was_closed_unnoticed_serves_its_next_owner() {
+    child("a_number_that_was_closed_unnoticed_serves_its_next_owner", || {
         on_each(take_over_numbers);
     })
     .assert_success();
@@ -343,13 +347,13 @@ fn take_over_numbers(runtime: &Runtime) {
             assert!(!watched.wait_readable(Some(Duration::from_millis(1))).unwrap());
             watched
         });
-        // The slot goes on to claim that the number is watched.
+        // The slot still claims that the number is watched.
         std::mem::forget(watched);
         if ready_before {
             (&other).write_all(b"old").unwrap();
         }
         let (new, peer) = UnixStream::pair().unwrap();
-        // SAFETY: the number belongs to what was forgotten; now it is that of the new socket.
+        // SAFETY: the forgotten value owned the number. From now on the new socket owns it.
         let new = unsafe {
             assert_eq!(libc::dup2(new.as_raw_fd(), number), number);
             UnixStream::from_raw_fd(number)
@@ -365,10 +369,10 @@ fn take_over_numbers(runtime: &Runtime) {
     }
 }
 
-/// A wait that was forgotten with all its entries does not outlive the number.
+/// A registration that was forgotten with all its entries does not outlive the number.
 #[test]
-fn who_was_forgotten_does_not_keep_a_number_closed() {
-    child("who_was_forgotten_does_not_keep_a_number_closed", || {
+fn a_forgotten_registration_does_not_keep_a_number_closed() {
+    child("a_forgotten_registration_does_not_keep_a_number_closed", || {
         on_each(|runtime| {
             let number = runtime.run(|| {
                 let (one, _other) = UnixStream::pair().unwrap();
@@ -393,8 +397,8 @@ fn who_was_forgotten_does_not_keep_a_number_closed() {
     .assert_success();
 }
 
-/// Two ends of a connection, the first of which has a certain number that is free, or about to be:
-/// threads of the runtime open files for a moment, and what they leave free below shifts ours.
+/// Returns two ends of a connection. The first has the number `number`, which is free or about to
+/// be: threads of the runtime open files for a moment, and free numbers below it shift ours.
 fn connected_at(number: RawFd) -> (TcpStream, TcpStream) {
     let (one, other) = connected();
     if other.as_raw_fd() == number {
@@ -402,7 +406,7 @@ fn connected_at(number: RawFd) -> (TcpStream, TcpStream) {
     }
     let mut one = OwnedFd::from(one);
     while one.as_raw_fd() != number {
-        // SAFETY: the copy, whatever its number, is new and ours alone.
+        // SAFETY: the copy is new and only ours, whatever its number.
         let copy = unsafe {
             let copy = libc::fcntl(one.as_raw_fd(), libc::F_DUPFD_CLOEXEC, number);
             assert!(copy >= 0, "{}", std::io::Error::last_os_error());
@@ -415,9 +419,9 @@ fn connected_at(number: RawFd) -> (TcpStream, TcpStream) {
     (one.into(), other)
 }
 
-/// One has the socket and reads; others wait for the same number for a while.
+/// The owner of the socket reads. Other fibers wait for its number for a while.
 #[test]
-fn who_waits_for_a_while_does_not_end_the_watch_of_the_owner() {
+fn a_short_wait_does_not_end_the_watch_of_the_owner() {
     on_each(|runtime| {
         let (one, mut other) = connected();
         let one = Arc::new(one);
@@ -453,7 +457,7 @@ fn blocks(socket: &impl AsFd) -> bool {
 }
 
 #[test]
-fn what_goes_back_to_the_standard_library_is_as_it_was() {
+fn a_socket_returned_to_the_standard_library_has_its_settings() {
     on_each(|runtime| {
         let listener = net::TcpListener::bind("127.0.0.1:0").unwrap();
         let client = net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -480,17 +484,17 @@ fn what_goes_back_to_the_standard_library_is_as_it_was() {
         assert_eq!(stream.read(&mut [0; 8]).unwrap(), 1);
         let accepted = net::TcpStream::from(accepted);
         assert_eq!(accepted.read_timeout().unwrap(), Some(long));
-        // It goes on to serve fibers, and what was asked not to block does not.
+        // The socket still serves fibers, and a socket set to not block does not block.
         let stream = TcpStream::from(stream);
         stream.set_nonblocking(true).unwrap();
         assert!(!blocks(&net::TcpStream::from(stream)));
-        // So it is with a bare descriptor, which a child may get.
+        // A bare descriptor, which a child process may inherit, blocks again too.
         assert!(blocks(&OwnedFd::from(TcpStream::from(accepted))));
     });
 }
 
 #[test]
-fn what_was_taken_out_is_not_watched_any_more() {
+fn a_socket_that_was_converted_is_not_watched() {
     on_each(|runtime| {
         for _ in 0..20 {
             let (one, mut other) = connected();
@@ -514,9 +518,9 @@ fn what_was_taken_out_is_not_watched_any_more() {
     });
 }
 
-/// Two runtimes share a socket. The one that has the kernel watch it goes first.
+/// Two runtimes share a socket. The runtime that has the kernel watch the socket ends first.
 #[test]
-fn who_waits_goes_on_when_the_runtime_that_watched_has_gone() {
+fn a_wait_survives_the_end_of_the_runtime_that_watched() {
     let _watch = watch::a_minute();
     for (one, other) in
         all().into_iter().flat_map(|one| all().into_iter().map(move |two| (one, two)))
@@ -545,7 +549,7 @@ fn who_waits_goes_on_when_the_runtime_that_watched_has_gone() {
     }
 }
 
-/// Descriptors that are waited for from ever other carriers, runtimes and threads.
+/// Changing carriers, runtimes and threads wait for one descriptor.
 #[test]
 fn a_socket_that_wanders_is_watched_wherever_it_is() {
     on_each(|runtime| {
@@ -563,8 +567,8 @@ fn a_socket_that_wanders_is_watched_wherever_it_is() {
     });
 }
 
-/// The kernel interrupts whoever has opened or entered a ring when that goes: that must not be a
-/// thread of the user's, whose calls fail then.
+/// The kernel interrupts a thread that has opened or entered a ring when the ring is closed. This
+/// must not hit a thread of the user's, because its system calls would fail.
 #[test]
 fn threads_are_not_interrupted_by_runtimes_that_end() {
     let _watch = watch::a_minute();

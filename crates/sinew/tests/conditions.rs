@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// A lock, a condition, and marks that the lock has to keep in order.
+/// A lock, a condition, and marks whose order the lock must keep.
 struct Shared<L> {
     lock: L,
     changed: Condvar,
@@ -35,8 +35,8 @@ fn waits_for(fiber: &sinew::Fiber, kind: WaitKind) {
     );
 }
 
-/// The tests of one kind of guard: `$guard` takes it, `$alone` locks so that no other is inside.
-/// Both may use a slot.
+/// The tests of one kind of guard. `$guard` takes it; `$alone` takes an exclusive guard. Both may
+/// use a slot.
 macro_rules! guards {
     ($kind:ident, $wait:expr, $new:expr, |$lock:ident, $slot:ident| $guard:expr, |$own:ident, $place:ident| $alone:expr) => {
         mod $kind {
@@ -66,7 +66,7 @@ macro_rules! guards {
                         theirs.inside.store(true, Ordering::Relaxed);
                         theirs.ready.store(true, Ordering::Relaxed);
                         assert!(theirs.changed.notify_one());
-                        // It is woken, and has to wait for the lock.
+                        // The waiter is woken, and has to wait for the lock.
                         waits_for(&fiber, $wait);
                         theirs.inside.store(false, Ordering::Relaxed);
                         drop(alone);
@@ -155,7 +155,7 @@ macro_rules! guards {
                 other.join().unwrap();
                 assert!(sinew::is_cancel(&*waiter.join().unwrap_err()));
                 assert!(shared.is_ready());
-                // Nobody has the lock, and the notification of a wait that was left is not lost.
+                // The lock is free, and the notification of a wait that was left is not lost.
                 let ($own, $place) = (&shared.lock, pin!(MultiLockSlot::new()));
                 drop($alone);
                 assert!(!shared.changed.notify_one());
@@ -211,11 +211,11 @@ fn several_readers_wait_for_a_writer() {
         }
         *value.write() = 7;
         changed.notify_all();
-        // Those who came later see the value themselves.
+        // Readers that came later see the value themselves.
     });
 }
 
-/// A wait that cannot be refused when it locks again, in a region where waits are errors otherwise.
+/// A pinned fiber waits for a condition, and locks its key again afterwards.
 #[test]
 fn a_key_is_locked_again_also_by_a_pinned_fiber() {
     let _watch = watch::a_minute();

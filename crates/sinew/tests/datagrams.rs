@@ -1,4 +1,4 @@
-//! UDP: datagrams stay whole, and waits for them end as those of the standard library do.
+//! UDP: datagrams stay whole, and waits for them end like those of the standard library.
 
 use crate::backends::{as_fiber_and_thread, on_each, until_it_waits};
 use sinew::net::UdpSocket;
@@ -22,7 +22,7 @@ fn connected() -> (UdpSocket, UdpSocket) {
 }
 
 #[test]
-fn what_does_not_fit_is_lost() {
+fn bytes_beyond_the_buffer_are_lost() {
     as_fiber_and_thread(|| {
         let (one, other) = connected();
         one.send(b"hello").unwrap();
@@ -107,7 +107,7 @@ fn a_peek_waits() {
 }
 
 #[test]
-fn who_is_connected_hears_nobody_else() {
+fn a_connected_socket_receives_only_from_its_peer() {
     as_fiber_and_thread(|| {
         let (one, other) = connected();
         let stranger = bound();
@@ -121,14 +121,14 @@ fn who_is_connected_hears_nobody_else() {
 }
 
 #[test]
-fn sending_where_nobody_listens_is_refused() {
+fn sending_to_a_closed_socket_is_refused() {
     as_fiber_and_thread(|| {
         let (one, other) = connected();
         drop(other);
         one.send(b"x").unwrap();
         let error = one.recv(&mut [0; 8]).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
-        // It was reported, and is over.
+        // The error was reported once, and is gone.
         one.set_nonblocking(true).unwrap();
         assert_eq!(one.recv(&mut [0; 8]).unwrap_err().kind(), ErrorKind::WouldBlock);
     });
@@ -169,7 +169,7 @@ fn a_receive_that_takes_too_long_would_block() {
 }
 
 #[test]
-fn two_readers_share_what_comes() {
+fn two_readers_share_the_datagrams() {
     on_each(|runtime| {
         let (one, other) = connected();
         let copy = other.try_clone().unwrap();
@@ -190,7 +190,7 @@ fn two_readers_share_what_comes() {
         for _ in 0..100 {
             one.send(b"x").unwrap();
         }
-        // One end for each.
+        // One empty datagram ends each reader.
         one.send(b"").unwrap();
         one.send(b"").unwrap();
         let sum: usize = readers.into_iter().map(|reader| reader.join().unwrap()).sum();
@@ -255,7 +255,7 @@ fn closing_ends_waits_of_fibers_and_threads() {
     });
 }
 
-/// Linux says "would block" of a socket that was shut down, to those who do not block.
+/// On a socket that was shut down, Linux returns "would block" to a non-blocking receive.
 #[test]
 fn a_socket_that_is_shut_down_gives_an_end() {
     on_each(|runtime| {
@@ -263,7 +263,8 @@ fn a_socket_that_is_shut_down_gives_an_end() {
         let one = Arc::new(one);
         let receive = |one: Arc<UdpSocket>| {
             move || {
-                // The first may have to wait, the second finds that already reported.
+                // The first call may have to wait; the second finds that the end is already
+                // reported.
                 assert_eq!(one.recv(&mut [0; 8]).unwrap(), 0);
                 assert_eq!(one.peek(&mut [0; 8]).unwrap(), 0);
             }
@@ -279,7 +280,7 @@ fn a_socket_that_is_shut_down_gives_an_end() {
 }
 
 #[test]
-fn settings_are_those_of_the_system() {
+fn settings_reach_the_system() {
     as_fiber_and_thread(|| {
         let socket = bound();
         let same = socket2::SockRef::from(&socket).try_clone().unwrap();

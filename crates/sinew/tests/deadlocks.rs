@@ -1,4 +1,4 @@
-//! Programs that are written to hang, each in its own way, and what is said of them.
+//! Programs that hang in different ways, and the reports about them.
 #![allow(clippy::print_stderr, reason = "what was said instead is of interest")]
 
 use sinew::sync::{FairMutex, MultiLock, MultiLockSlot, Mutex, Semaphore};
@@ -9,7 +9,7 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex as StdMutex};
 use std::time::Duration;
 
-/// A runtime whose hangs are reported, and what was said.
+/// Returns a runtime that reports hangs, and the text of its reports.
 fn watched() -> (Runtime, Arc<StdMutex<String>>) {
     let said: Arc<StdMutex<String>> = Arc::default();
     let hook = said.clone();
@@ -22,9 +22,9 @@ fn watched() -> (Runtime, Arc<StdMutex<String>>) {
     (builder.build().unwrap(), said)
 }
 
-/// Runs `hang` in a process of its own, in which all of `expected` has to be said, and the first
-/// part once. Somebody who does not use sinew looks after that: what might still wake a fiber is
-/// not asleep.
+/// Runs `hang` in a separate process. All parts of `expected` must be reported, and the first part
+/// once. A plain thread that does not use sinew checks this, because a waiting fiber of sinew could
+/// count as a possible waker.
 fn hangs(name: &str, hang: fn(&Runtime) -> Fibers, expected: &'static [&'static str]) {
     child(name, || {
         let _watch = watch::a_minute();
@@ -37,7 +37,7 @@ fn hangs(name: &str, hang: fn(&Runtime) -> Fibers, expected: &'static [&'static 
             while !all_said() {
                 std::thread::sleep(Duration::from_millis(1));
             }
-            // Some more looks.
+            // Leave time for more passes of the detector.
             std::thread::sleep(Duration::from_millis(50));
             let text = said.lock().unwrap().clone();
             let once = text.matches(expected[0]).count() == 1;
@@ -118,7 +118,7 @@ fn a_lock_and_a_join() {
 fn a_lock_and_a_scope() {
     fn hang(runtime: &Runtime) -> Fibers {
         let lock = Arc::new(Mutex::new(()));
-        // Not all are asleep.
+        // This fiber keeps the program from being all asleep.
         let awake = spawn(runtime, "awake", || {
             loop {
                 sinew::sleep(Duration::from_millis(1));
@@ -167,7 +167,7 @@ fn a_thread_and_a_fiber() {
 }
 
 #[test]
-fn three_who_join_each_other() {
+fn three_fibers_that_join_each_other() {
     fn hang(runtime: &Runtime) -> Fibers {
         let handles: [_; 3] =
             std::array::from_fn(|_| Arc::new(StdMutex::new(None::<sinew::Fiber>)));
@@ -187,7 +187,7 @@ fn three_who_join_each_other() {
         fibers
     }
     hangs(
-        "three_who_join_each_other",
+        "three_fibers_that_join_each_other",
         hang,
         &["deadlock of 3:", "member 0", "member 1", "member 2"],
     );
@@ -266,7 +266,7 @@ fn keys_in_two_orders() {
 }
 
 #[test]
-fn nobody_sends() {
+fn a_receive_without_a_sender() {
     fn hang(runtime: &Runtime) -> Fibers {
         let forgetful = spawn(runtime, "forgetful", || {
             let (sender, receiver) = sinew::sync::channel::bounded::<u8>(1);
@@ -276,14 +276,14 @@ fn nobody_sends() {
         vec![forgetful]
     }
     hangs(
-        "nobody_sends",
+        "a_receive_without_a_sender",
         hang,
         &["all fibers are asleep, 1 of them", "waiting in recv", "forgetful"],
     );
 }
 
-/// The only sender belongs to a plain thread, which is free to send at any time: the report says
-/// that such threads are beyond its sight, and claims no deadlock.
+/// The only sender belongs to a plain thread, which could send at any time. The report says that it
+/// cannot see such threads, and claims no deadlock.
 #[test]
 fn a_report_of_sleepers_tells_of_threads_that_it_cannot_see() {
     fn hang(runtime: &Runtime) -> Fibers {
@@ -307,9 +307,9 @@ fn a_report_of_sleepers_tells_of_threads_that_it_cannot_see() {
 }
 
 #[test]
-fn nobody_else_has_the_channel() {
+fn a_channel_that_only_its_receiver_has() {
     fn hang(runtime: &Runtime) -> Fibers {
-        // Not all are asleep.
+        // This fiber keeps the program from being all asleep.
         let awake = spawn(runtime, "awake", || {
             loop {
                 sinew::sleep(Duration::from_millis(1));
@@ -323,12 +323,12 @@ fn nobody_else_has_the_channel() {
         vec![awake, forgetful]
     }
     if cfg!(any(sinew_asan, sinew_tsan)) {
-        // One sanitizer keeps locals off the stack, and the other has more memory than can be
-        // searched.
+        // One sanitizer keeps locals outside of the stack, and the other has more memory than can
+        // be searched.
         return;
     }
     hangs(
-        "nobody_else_has_the_channel",
+        "a_channel_that_only_its_receiver_has",
         hang,
         &[
             "waits for ever in recv at 0x",

@@ -1,4 +1,5 @@
-//! `tools/gdb`, on a program that has stopped and on the core file of one that has ended.
+//! Runs `tools/gdb` on a program that has stopped, and on the core file of a program that has
+//! ended.
 #![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 #![allow(clippy::print_stdout, reason = "what is left out is said")]
 
@@ -8,14 +9,14 @@ use std::process::Command;
 #[path = "../examples/stuck.rs"]
 mod stuck;
 
-/// The program that is looked at, run by the other tests with arguments: it aborts.
+/// The program under the debugger. The other tests run it with arguments, and it aborts.
 #[test]
 #[ignore = "aborts, to be debugged"]
 fn is_stuck() {
     stuck::main().unwrap();
 }
 
-/// This program, and what makes it stuck.
+/// The command line that runs this program as the stuck one.
 fn program() -> Vec<String> {
     let me = std::env::current_exe().unwrap().display().to_string();
     [&me, "--exact", "is_stuck", "--include-ignored"].map(str::to_owned).into()
@@ -25,7 +26,7 @@ fn script() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tools/gdb/sinew.py")
 }
 
-/// What gdb says, if there is one.
+/// Returns the output of gdb, or `None` if gdb cannot be used.
 fn gdb(arguments: &[&str], program: &[&str]) -> Option<String> {
     let mut command = Command::new("gdb");
     command.args(["-q", "-batch", "-nx"]);

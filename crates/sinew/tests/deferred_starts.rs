@@ -15,7 +15,7 @@ fn on(runtime: &Runtime) -> Builder {
     Builder::new().runtime(runtime.handle())
 }
 
-/// Starts a fiber that returns the first bytes that come.
+/// Starts a fiber that returns the first bytes that arrive.
 fn first_bytes(runtime: &Runtime, stream: TcpStream) -> JoinHandle<Vec<u8>> {
     let read = |mut stream: TcpStream| {
         let mut buffer = [0; 16];
@@ -24,7 +24,7 @@ fn first_bytes(runtime: &Runtime, stream: TcpStream) -> JoinHandle<Vec<u8>> {
     on(runtime).spawn_when_readable(stream, read).unwrap()
 }
 
-/// There is one stack, which somebody else uses: armed fibers take none.
+/// The only stack is used by another fiber: armed fibers take none.
 #[test]
 fn no_stack_is_needed_before_the_first_byte() {
     let _watch = watch::a_minute();
@@ -41,12 +41,12 @@ fn no_stack_is_needed_before_the_first_byte() {
                 })
             };
             let fibers: Vec<_> = pairs.drain(..).map(start).collect();
-            // Others run meanwhile, and wait.
+            // Other fibers run meanwhile, and wait.
             sinew::sleep(Duration::from_millis(1));
             assert!(fibers.iter().all(|fiber| fiber.fiber().state() == State::Suspended));
             fibers
         });
-        // One after the other: each leaves its stack to the next.
+        // One after the other: each fiber leaves its stack to the next.
         for ((index, fiber), mut client) in fibers.into_iter().enumerate().zip(clients) {
             client.write_all(&[index as u8]).unwrap();
             assert_eq!(fiber.join().unwrap(), index as u8);
@@ -55,7 +55,7 @@ fn no_stack_is_needed_before_the_first_byte() {
 }
 
 #[test]
-fn the_first_byte_starts_it_and_so_does_what_was_there_before() {
+fn an_early_and_a_late_byte_start_a_deferred_fiber() {
     on_each(|runtime| {
         for before in [true, false] {
             for inside in [true, false] {
@@ -78,20 +78,21 @@ fn the_first_byte_starts_it_and_so_does_what_was_there_before() {
     });
 }
 
-/// What comes between the last read and the call was reported before anybody waits for it.
+/// Bytes that arrive between the last read and the call were reported before the fiber was armed.
 #[test]
-fn what_came_since_the_last_read_starts_it() {
+fn bytes_since_the_last_read_start_a_deferred_fiber() {
     on_each_with(1, |runtime| {
         for room in [1, 16] {
             let (mut one, mut other) = connected();
             let ready = other.try_clone().unwrap();
             let fiber = runtime.run(move || {
                 let writer = sinew::spawn(move || one.write_all(b"x").map(|()| one).unwrap());
-                // It waits, so that it is watched from now on.
+                // The read waits, so the socket is watched from here on.
                 assert_eq!(other.read(&mut vec![0; room]).unwrap(), 1);
                 let mut one = writer.join().unwrap();
                 one.write_all(b"y").unwrap();
-                // A harvest reports it: this one waits for the same through another number.
+                // A harvest reports the byte: this wait uses another descriptor of the same
+                // connection.
                 sinew::io::wait_readable(&ready, None).unwrap();
                 (0..100).for_each(|_| sinew::yield_now());
                 let read = move |mut stream: TcpStream| {
@@ -105,9 +106,9 @@ fn what_came_since_the_last_read_starts_it() {
     });
 }
 
-/// A connection that is shared can be ended by who does not read from it.
+/// A thread that does not read can end a shared connection.
 #[test]
-fn what_is_shared_starts_it_too() {
+fn a_shared_source_starts_a_deferred_fiber() {
     on_each(|runtime| {
         let (mut one, other) = connected();
         let other = Arc::new(other);
@@ -122,7 +123,7 @@ fn what_is_shared_starts_it_too() {
 }
 
 #[test]
-fn the_end_starts_it() {
+fn the_end_of_the_stream_starts_a_deferred_fiber() {
     on_each(|runtime| {
         let (one, other) = connected();
         let fiber = first_bytes(runtime, other);
@@ -132,7 +133,7 @@ fn the_end_starts_it() {
 }
 
 #[test]
-fn closing_starts_it() {
+fn closing_starts_a_deferred_fiber() {
     on_each(|runtime| {
         let (_one, other) = connected();
         let other = Arc::new(other);
@@ -141,7 +142,7 @@ fn closing_starts_it() {
         let fiber = first_bytes(runtime, copy);
         other.close().unwrap();
         assert_eq!(fiber.join().unwrap(), b"");
-        // One that is closed already.
+        // A socket that is closed already.
         let (_one, other) = connected();
         other.close().unwrap();
         let read = |mut stream: TcpStream| stream.read(&mut [0]).unwrap_err().kind();
@@ -151,7 +152,7 @@ fn closing_starts_it() {
 }
 
 #[test]
-fn one_that_is_cancelled_before_drops_its_source_and_never_begins() {
+fn a_deferred_fiber_cancelled_before_its_start_drops_its_source() {
     on_each(|runtime| {
         for inside in [true, false] {
             let log = Log::new();
@@ -178,7 +179,7 @@ fn one_that_is_cancelled_before_drops_its_source_and_never_begins() {
 }
 
 #[test]
-fn a_runtime_that_goes_takes_those_that_wait_along() {
+fn a_runtime_that_ends_cancels_its_deferred_fibers() {
     let _watch = watch::a_minute();
     for backend in all() {
         for carriers in [1, 2] {
@@ -198,10 +199,9 @@ fn a_runtime_that_goes_takes_those_that_wait_along() {
     }
 }
 
-/// None of them ends before both carriers have one.
-/// The runtime is dropped by one of its own fibers while another one goes on to start some.
+/// One fiber of a runtime drops the runtime while another fiber still arms a deferred one.
 #[test]
-fn one_that_is_armed_while_its_runtime_goes_does_not_keep_it() {
+fn arming_a_fiber_does_not_keep_an_ending_runtime() {
     let _watch = watch::a_minute();
     for backend in all() {
         let runtime = Runtime::builder().carriers(2).backend(backend).build().unwrap();
@@ -241,6 +241,7 @@ fn connections_spread_over_the_carriers() {
                 let seen = seen.clone();
                 let body = move |_| {
                     seen[sinew::current_carrier().unwrap()].fetch_add(1, Ordering::SeqCst);
+                    // No fiber ends before both carriers have started one.
                     while seen.iter().any(|count| count.load(Ordering::SeqCst) == 0) {
                         std::thread::yield_now();
                     }
@@ -255,7 +256,7 @@ fn connections_spread_over_the_carriers() {
 }
 
 #[test]
-fn it_runs_on_the_carrier_that_was_asked_for() {
+fn a_deferred_fiber_runs_on_its_carrier() {
     on_each_with(2, |runtime| {
         for carrier in [0, 1, 0, 1] {
             let (mut one, other) = connected();
@@ -269,9 +270,9 @@ fn it_runs_on_the_carrier_that_was_asked_for() {
     });
 }
 
-/// A fiber of one runtime starts one of another.
+/// A fiber of one runtime arms a fiber of another runtime.
 #[test]
-fn it_runs_in_the_runtime_that_was_asked_for() {
+fn a_deferred_fiber_runs_in_its_runtime() {
     on_each(|runtime| {
         let other_runtime = Runtime::builder().carriers(1).name("elsewhere").build().unwrap();
         let handle = other_runtime.handle().clone();
@@ -286,7 +287,7 @@ fn it_runs_in_the_runtime_that_was_asked_for() {
 }
 
 #[test]
-fn a_panic_goes_to_who_joins() {
+fn a_panic_of_a_deferred_fiber_goes_to_its_joiner() {
     on_each(|runtime| {
         let (mut one, other) = connected();
         let fiber =
@@ -298,9 +299,9 @@ fn a_panic_goes_to_who_joins() {
     });
 }
 
-/// Those that nobody joins run as well.
+/// A fiber without a join handle runs too.
 #[test]
-fn it_needs_no_handle() {
+fn a_deferred_fiber_needs_no_handle() {
     on_each(|runtime| {
         let count = Arc::new(AtomicUsize::new(0));
         let clients: Vec<_> = (0..20)
@@ -317,9 +318,9 @@ fn it_needs_no_handle() {
     });
 }
 
-/// Data, the end, a cancellation and closing come at the same time.
+/// Data, the end of the stream, a cancellation and a close come at the same time.
 #[test]
-fn each_starts_or_is_cancelled_whatever_comes_first() {
+fn every_deferred_fiber_starts_or_is_cancelled() {
     const ROUNDS: usize = 400;
     let mut seed = Seed::from_env();
     let seed = std::cell::RefCell::new(&mut seed);

@@ -1,4 +1,5 @@
-//! Dumps that come by themselves. In processes of their own: there is one report hook.
+//! Dumps that a signal, a panic or a stall triggers. Each test has its own process, because a
+//! process has one report hook.
 
 use sinew::signal::Signal;
 use sinew::{Builder, Runtime, State};
@@ -8,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// What is said from now on.
+/// Collects the reports from now on.
 fn said() -> Arc<Mutex<String>> {
     let said: Arc<Mutex<String>> = Arc::default();
     let hook = said.clone();
@@ -40,7 +41,7 @@ fn until_it_was_dumped(said: &Mutex<String>) -> String {
     said.lock().unwrap().clone()
 }
 
-/// Also while the only carrier is stuck.
+/// Works even while the only carrier is stuck.
 #[test]
 fn a_signal_leads_to_a_dump() {
     child("a_signal_leads_to_a_dump", || {
@@ -50,7 +51,7 @@ fn a_signal_leads_to_a_dump() {
         let seen = done.clone();
         let busy = runtime.spawn(move || while !seen.load(Ordering::Relaxed) {});
         sinew::wait_until(|| busy.fiber().state() == State::Running, None);
-        // SAFETY: a signal that is handled.
+        // SAFETY: the signal is handled.
         unsafe { libc::raise(libc::SIGUSR2) };
         let text = until_it_was_dumped(&said);
         assert!(text.contains("fiber \"sleeper\"") && text.contains("1 fiber running"), "{text}");
@@ -60,8 +61,8 @@ fn a_signal_leads_to_a_dump() {
 }
 
 #[test]
-fn a_panic_leads_to_a_dump_if_that_is_wanted() {
-    child("a_panic_leads_to_a_dump_if_that_is_wanted", || {
+fn a_panic_leads_to_a_dump_if_enabled() {
+    child("a_panic_leads_to_a_dump_if_enabled", || {
         let _watch = watch::a_minute();
         let (runtime, said) = with_a_sleeper(Runtime::builder().dump_on_panic(true));
         assert!(runtime.spawn(|| panic!("on purpose")).join().is_err());
@@ -72,8 +73,8 @@ fn a_panic_leads_to_a_dump_if_that_is_wanted() {
 }
 
 #[test]
-fn a_stall_leads_to_a_dump_if_that_is_wanted() {
-    child("a_stall_leads_to_a_dump_if_that_is_wanted", || {
+fn a_stall_leads_to_a_dump_if_enabled() {
+    child("a_stall_leads_to_a_dump_if_enabled", || {
         let _watch = watch::a_minute();
         let builder = Runtime::builder().report_stalls(Duration::from_millis(20));
         let (runtime, said) = with_a_sleeper(builder.dump_on_stall(true));
@@ -89,7 +90,7 @@ fn a_stall_leads_to_a_dump_if_that_is_wanted() {
 }
 
 #[test]
-fn what_is_left_of_a_stack_is_known() {
+fn stack_remaining_shrinks_with_depth() {
     assert_eq!(sinew::stack_remaining(), None);
     let small = Builder::new().stack_size(64 * 1024).spawn(|| sinew::stack_remaining().unwrap());
     let left = small.unwrap().join().unwrap();
@@ -104,7 +105,7 @@ fn what_is_left_of_a_stack_is_known() {
         }
     }
     let (before, after) = sinew::run(|| (deeper(0), deeper(10)));
-    // The sanitizer keeps variables elsewhere.
+    // The sanitizer keeps variables outside of the stack.
     let least = if cfg!(sinew_asan) { 10 } else { 10 * 1024 };
     assert!(before - after >= least, "{before} {after}");
 }
@@ -129,8 +130,8 @@ fn a_dump_works_on_the_smallest_stack() {
 }
 
 #[test]
-fn a_panic_on_the_smallest_stack_is_told_with_a_dump() {
-    let outcome = child("a_panic_on_the_smallest_stack_is_told_with_a_dump", || {
+fn a_panic_on_the_smallest_stack_is_reported_with_a_dump() {
+    let outcome = child("a_panic_on_the_smallest_stack_is_reported_with_a_dump", || {
         let _watch = watch::a_minute();
         let (runtime, said) = with_a_sleeper(Runtime::builder().dump_on_panic(true));
         let small = Builder::new().runtime(runtime.handle()).stack_size(16 * 1024);
@@ -141,10 +142,10 @@ fn a_panic_on_the_smallest_stack_is_told_with_a_dump() {
     outcome.assert_success();
 }
 
-/// More signals than a pipe has room for, while what is said is not taken.
+/// More signals than fit into a pipe arrive, while the report hook blocks.
 #[test]
-fn signals_are_not_waited_for() {
-    child("signals_are_not_waited_for", || {
+fn raising_a_signal_does_not_wait_for_the_dump() {
+    child("raising_a_signal_does_not_wait_for_the_dump", || {
         let _watch = watch::a_minute();
         let gate = Arc::new(Mutex::new(()));
         let hook = gate.clone();
@@ -152,7 +153,7 @@ fn signals_are_not_waited_for() {
         let _runtime = Runtime::builder().dump_on_signal(Signal::USR2).build().unwrap();
         let _closed = gate.lock().unwrap();
         for _ in 0..100_000 {
-            // SAFETY: a signal that is handled.
+            // SAFETY: the signal is handled.
             unsafe { libc::raise(libc::SIGUSR2) };
         }
     })
@@ -169,7 +170,8 @@ fn signals_that_cannot_be_caught_are_errors() {
     }
 }
 
-/// While a carrier is stopped, handlers of others wait: there is no room for them on its stack.
+/// While a carrier is stopped, the handlers of other signals wait: its alternate stack has no room
+/// for them.
 #[test]
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 fn signals_in_the_middle_of_a_stop_wait() {

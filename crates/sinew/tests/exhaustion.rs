@@ -1,6 +1,6 @@
 //! Limits of the process: addresses, descriptors, threads; and of a runtime: stacks.
 //!
-//! A case that sets a limit of a process has one of its own.
+//! A case that sets a limit of the process runs in a separate process.
 
 use sinew::Runtime;
 use sinew::sync::Mutex;
@@ -11,7 +11,8 @@ use std::sync::Arc;
 
 fn set_limit(which: libc::__rlimit_resource_t, value: u64) {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: valid limits for this process; the harder one stays, so that it can be raised again.
+    // SAFETY: valid limits for this process; the hard limit stays, so that the limit can be raised
+    // again.
     unsafe {
         assert_eq!(libc::getrlimit(which, &mut limit), 0);
         limit.rlim_cur = value.min(limit.rlim_max);
@@ -28,10 +29,10 @@ fn works(runtime: &Runtime) -> bool {
 }
 
 #[test]
-fn without_descriptors_a_runtime_is_an_error_and_nothing_is_lost() {
-    child("without_descriptors_a_runtime_is_an_error_and_nothing_is_lost", || {
+fn building_a_runtime_without_descriptors_fails_and_leaks_nothing() {
+    child("building_a_runtime_without_descriptors_fails_and_leaks_nothing", || {
         let other = Runtime::builder().carriers(1).build().unwrap();
-        // Each carrier needs one; the numbers below the limit may be in use already.
+        // Each carrier needs a descriptor; the numbers below the limit may be in use already.
         set_limit(libc::RLIMIT_NOFILE, 7);
         assert!(Runtime::builder().carriers(8).build().is_err());
         set_limit(libc::RLIMIT_NOFILE, 1000);
@@ -44,7 +45,7 @@ fn without_descriptors_a_runtime_is_an_error_and_nothing_is_lost() {
             assert!(works(&other));
         }
         set_limit(libc::RLIMIT_NOFILE, 1000);
-        // What the first attempt got is kept for later, and not got again.
+        // The resources of the first attempt are kept for later, and not taken again.
         assert_eq!(open_descriptors(), before);
         let runtime = Runtime::builder().carriers(8).build().unwrap();
         assert!(works(&runtime));
@@ -53,9 +54,9 @@ fn without_descriptors_a_runtime_is_an_error_and_nothing_is_lost() {
 }
 
 #[test]
-fn without_threads_a_runtime_is_an_error_and_the_others_go_on() {
-    child("without_threads_a_runtime_is_an_error_and_the_others_go_on", || {
-        // SAFETY: an ordinary user, whom the limit concerns; root is exempt.
+fn building_a_runtime_without_threads_fails_and_others_go_on() {
+    child("building_a_runtime_without_threads_fails_and_others_go_on", || {
+        // SAFETY: no preconditions. The limit applies to ordinary users; root is exempt.
         if unsafe { libc::getuid() } == 0 && unsafe { libc::setuid(65_534) } != 0 {
             println!("skipped: cannot become an ordinary user");
             return;
@@ -80,7 +81,7 @@ fn without_addresses_fibers_end_with_the_error_and_the_others_go_on() {
         assert!(works(&runtime));
         set_limit(libc::RLIMIT_AS, 512 << 20);
         let fibers: Vec<_> = (0..5000).map(|_| runtime.spawn(sinew::park)).collect();
-        // Each either waits, or has ended because there was no stack for it.
+        // Each fiber either waits, or has ended because there was no stack for it.
         let failed = loop {
             let ended: Vec<_> = fibers.iter().filter(|fiber| fiber.is_finished()).collect();
             let waiting = fibers
@@ -103,7 +104,7 @@ fn without_addresses_fibers_end_with_the_error_and_the_others_go_on() {
             }
         }
         assert_eq!(refused, failed);
-        // The stacks of those that have ended serve the next.
+        // The stacks of fibers that have ended serve the next ones.
         assert!(works(&runtime));
         let again: Vec<_> = (0..200).map(|n| runtime.spawn(move || n)).collect();
         assert_eq!(again.into_iter().map(|fiber| fiber.join().unwrap()).sum::<i32>(), 19_900);
@@ -112,7 +113,7 @@ fn without_addresses_fibers_end_with_the_error_and_the_others_go_on() {
     assert!(outcome.stderr.contains("ends before it began"), "{outcome:#?}");
 }
 
-/// Takes a lock when it is dropped, and says so.
+/// Takes a lock when it is dropped, and counts that.
 struct LocksOnDrop(Arc<Mutex<u32>>);
 
 impl Drop for LocksOnDrop {
@@ -121,8 +122,8 @@ impl Drop for LocksOnDrop {
     }
 }
 
-/// Fibers for which there is no stack end one after the other in a fiber of their own: a destructor
-/// that waits for a suspended neighbour does not block the carrier.
+/// Fibers without a stack are ended one after the other by a separate fiber. So a destructor that
+/// waits for a suspended fiber does not block the carrier.
 #[test]
 fn closures_of_fibers_without_a_stack_may_wait_when_they_are_dropped() {
     let _watch = watch::a_minute();
@@ -146,7 +147,7 @@ fn closures_of_fibers_without_a_stack_may_wait_when_they_are_dropped() {
         }
         holder.fiber().unpark();
         holder.join().unwrap();
-        // The first one was refused. The others may have the stack that the holder has left.
+        // The first fiber was refused. The others may get the stack that the holder has left.
         for (n, fiber) in refused.into_iter().enumerate() {
             match fiber.join() {
                 Ok(()) => assert!(n > 0),
@@ -158,7 +159,7 @@ fn closures_of_fibers_without_a_stack_may_wait_when_they_are_dropped() {
     assert_eq!(count, 5);
 }
 
-/// A destructor that panics in a fiber without a stack is the result of the fiber.
+/// If the destructor of a fiber without a stack panics, the panic is the fiber's result.
 #[test]
 fn a_closure_of_a_fiber_without_a_stack_may_panic_when_it_is_dropped() {
     struct Panics;

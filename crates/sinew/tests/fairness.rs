@@ -1,4 +1,4 @@
-//! Everybody gets turns.
+//! Every ready fiber gets turns.
 
 use sinew::Runtime;
 use sinew_testkit::watch;
@@ -10,7 +10,7 @@ fn one_carrier() -> Runtime {
     Runtime::builder().carriers(1).build().unwrap()
 }
 
-/// Time that this thread has had the processor: what others take away is not the runtime's.
+/// The processor time of this thread, which excludes time that other threads took.
 fn thread_time() -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: a valid clock and place.
@@ -18,18 +18,18 @@ fn thread_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// The carrier is never idle here, so the time it has the processor is the time that passes. That
-/// of a machine that is lent to others meanwhile passes as well: so one quiet round of several will
-/// do, and there is none if a sleeper has to wait for who yields.
+/// The carrier is never idle here, so its processor time is the time that passes. On a virtual
+/// machine, time that the host takes away counts too. So one quiet round of several is enough. If
+/// the sleeper had to wait for the yielding fiber, no round would be quiet.
 #[test]
-fn a_sleeper_wakes_beside_one_that_yields() {
+fn a_sleeper_wakes_beside_a_fiber_that_yields() {
     let _watch = watch::a_minute();
     let mut rounds = (0..20).map(|_| lateness_beside_one_that_yields());
     let quiet = rounds.any(|p99| p99 < Duration::from_millis(2));
     assert!(quiet, "one sleep of a hundred took more than twice as long in every round");
 }
 
-/// How long a sleep of a millisecond takes, in the worst of a hundred.
+/// Returns the 99th percentile of the durations of 300 sleeps of one millisecond.
 fn lateness_beside_one_that_yields() -> Duration {
     let mut took = one_carrier().run(|| {
         let stop = Arc::new(AtomicBool::new(false));
@@ -55,7 +55,7 @@ fn lateness_beside_one_that_yields() -> Duration {
     took[took.len() * 99 / 100]
 }
 
-/// `count` fibers take turns for a while; how many turns each got.
+/// Lets `count` fibers take turns for a while. Returns how many turns each got.
 fn turns(count: usize, body: impl Fn(usize) + Send + Sync + Clone + 'static) -> Vec<u64> {
     one_carrier().run(move || {
         let stop = Arc::new(AtomicBool::new(false));
@@ -71,7 +71,7 @@ fn turns(count: usize, body: impl Fn(usize) + Send + Sync + Clone + 'static) -> 
                 })
             })
             .collect();
-        // On a busy machine, a while may be too short for everybody to have begun.
+        // On a busy machine, a while may be too short for every fiber to begin.
         let all = || counts.iter().map(|count| count.load(Ordering::Relaxed)).sum::<u64>();
         while {
             sinew::sleep(Duration::from_millis(100));
@@ -97,7 +97,7 @@ fn each_of_many_gets_its_share() {
     }
 }
 
-/// Two that wake each other all the time use the slot; the others must not starve.
+/// Two fibers that wake each other all the time use the slot. The other fibers must not starve.
 #[test]
 fn the_slot_does_not_starve_the_queue() {
     let _watch = watch::a_minute();
@@ -141,7 +141,7 @@ fn the_slot_does_not_starve_the_queue() {
     assert!(least * 4 >= pings, "{least} turns beside {pings} pings");
 }
 
-/// Beside fibers that never stop being ready, those that have not started get turns.
+/// Fibers that have not started get turns beside fibers that are always ready.
 #[test]
 fn unstarted_fibers_start_beside_busy_ones() {
     let _watch = watch::a_minute();
@@ -178,7 +178,7 @@ fn unstarted_fibers_start_beside_busy_ones() {
     });
 }
 
-/// A fiber that keeps its carrier does not keep the unstarted work there.
+/// A fiber that keeps its carrier busy does not keep unstarted fibers from running elsewhere.
 #[test]
 fn work_leaves_a_carrier_that_is_blocked() {
     let _watch = watch::a_minute();
@@ -186,7 +186,7 @@ fn work_leaves_a_carrier_that_is_blocked() {
     for count in [1, 2, 50] {
         runtime.run(move || {
             let fibers: Vec<_> = (0..count).map(|_| sinew::spawn(|| ())).collect();
-            // Blocks the thread: not a wait of sinew's.
+            // Block the thread, without a wait of sinew's.
             let end = Instant::now() + Duration::from_secs(30);
             while !fibers.iter().all(sinew::JoinHandle::is_finished) {
                 assert!(Instant::now() < end, "unstarted fibers stay with a blocked carrier");

@@ -1,4 +1,4 @@
-//! Managers in loops of others: the examples, and what such loops rely on.
+//! Managers in foreign loops: the examples, and the guarantees that such loops rely on.
 
 use sinew::manager::{EventLoop, FiberManager, Options, SimpleLoopController, manager_for};
 use sinew::os::unix::net::UnixStream;
@@ -18,15 +18,15 @@ fn a_manager_runs_inside_tokio() {
 }
 
 #[test]
-fn a_manager_runs_inside_a_loop_of_ones_own() {
+fn a_manager_runs_inside_a_users_loop() {
     let _watch = watch::a_minute();
     in_mio::main().unwrap();
 }
 
-/// Who watches the descriptor by edges, as tokio and mio do, is not told again of what a run has
-/// left.
+/// A loop that watches the descriptor by edges, as tokio and mio do, gets no second event for input
+/// that a run has left.
 #[test]
-fn one_run_takes_every_event_that_there_is() {
+fn one_run_takes_every_pending_event() {
     let _watch = watch::a_minute();
     const STREAMS: usize = 300;
     let manager = FiberManager::new(SimpleLoopController::new(), Options::new()).unwrap();
@@ -39,7 +39,7 @@ fn one_run_takes_every_event_that_there_is() {
         let stream = stream.clone();
         manager.add_task_future(move || (&*stream).read_exact(&mut [0]).unwrap())
     };
-    // All of them are known to the manager, and then a fiber waits for the last only.
+    // All streams are registered with the manager; then a fiber waits only for the last.
     let all: Vec<_> = streams.iter().map(|(ours, _)| read(ours)).collect();
     manager.loop_until_no_ready();
     streams.iter_mut().for_each(|(_, theirs)| theirs.write_all(&[1]).unwrap());
@@ -53,7 +53,8 @@ fn one_run_takes_every_event_that_there_is() {
     assert!(last.is_ready(), "something is left, of which nobody is told again");
 }
 
-/// What a fiber wants of the kernel is asked for before the loop sleeps: it has no other occasion.
+/// The requests of fibers to the kernel are submitted before the loop sleeps, because there is no
+/// later occasion.
 #[test]
 fn files_are_written_inside_a_loop() {
     let _watch = watch::a_minute();

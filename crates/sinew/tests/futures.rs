@@ -139,14 +139,14 @@ fn the_first_of_several() {
             let theirs = futures.clone();
             let fiber = runtime.spawn(move || {
                 let mut all: Vec<_> = theirs.iter().collect();
-                // The same one twice.
+                // One future is in the list twice.
                 all.push(&theirs[0]);
                 wait_for_multiple(&all)
             });
             waits(&fiber.fiber());
             futures[which].set(which).unwrap();
             assert_eq!(fiber.join().unwrap(), Some(which));
-            // The others can be waited for again.
+            // The other futures can be waited for again.
             for (index, future) in futures.iter().enumerate() {
                 if index != which {
                     assert_eq!(future.wait_with_timeout(Duration::ZERO), None);
@@ -177,7 +177,7 @@ fn all_set_at_once() {
             let all: Vec<_> = theirs.iter().collect();
             let index = wait_for_multiple(&all).unwrap();
             assert_eq!(theirs[index].get(), Some(&index));
-            // The next wait is not ended by those that come late.
+            // Late sets do not end the next wait.
             let later = FiberFuture::<()>::new();
             assert!(later.wait_with_timeout(Duration::from_micros(50)).is_none());
         });
@@ -213,7 +213,7 @@ fn callbacks_are_called_once_or_dropped() {
     assert_eq!(Arc::strong_count(&called), 1);
 }
 
-/// Counts its calls; the count of its owners tells whether it was dropped.
+/// Counts its calls. The number of owners of the counter tells whether the callback was dropped.
 fn counting(called: &Arc<AtomicUsize>) -> impl FnOnce() + Send + use<> {
     let called = called.clone();
     move || _ = called.fetch_add(1, Ordering::Relaxed)
@@ -229,7 +229,7 @@ fn pinned_callbacks_are_called_once_or_dropped() {
         future.subscribe_pinned(left.into_ref());
     }
     assert_eq!((calls(), Arc::strong_count(&called)), (0, 1));
-    // The place of the one that left is free for another.
+    // The place of the subscription that left is free for another.
     let first = pin!(Subscription::new(counting(&called)));
     let first = first.into_ref();
     future.subscribe_pinned(first);
@@ -238,7 +238,7 @@ fn pinned_callbacks_are_called_once_or_dropped() {
     let again = catch_unwind(AssertUnwindSafe(|| future.subscribe_pinned(first)));
     let message = again.unwrap_err().downcast::<&str>().unwrap();
     assert!(message.contains("a second time"), "{message}");
-    // The value is set: the subscriber calls it.
+    // The value is set, so the subscriber calls the callback at once.
     let late = pin!(Subscription::new(counting(&called)));
     future.subscribe_pinned(late.into_ref());
     assert_eq!(calls(), 2);
@@ -261,7 +261,7 @@ fn a_second_waiter_leaves_a_pinned_callback_alone() {
     refused(&|| future.subscribe_pinned(second));
     refused(&|| _ = future.wait());
     refused(&|| future.subscribe(|| ()));
-    // One that was refused may try again.
+    // A subscription that was refused may try again.
     drop(first);
     future.subscribe_pinned(second);
     future.set(7).unwrap();
@@ -330,7 +330,7 @@ fn values_are_dropped_once() {
     assert_eq!(Arc::strong_count(&token), 1);
 }
 
-/// With channels in one select: a message that was handed over is not lost for a value that came at
+/// With channels in one select: a message that was handed over is not lost to a value that came at
 /// the same time.
 #[test]
 fn selected_with_channels() {

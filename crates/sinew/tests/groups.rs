@@ -93,7 +93,7 @@ fn an_unstarted_fiber_is_submitted_to_a_group() {
 }
 
 #[test]
-fn a_time_that_is_over_leaves_the_results_in_the_group() {
+fn a_timeout_leaves_the_results_in_the_group() {
     let _watch = watch::a_minute();
     let group = Group::new();
     let parked = Builder::new().build(|| {
@@ -139,7 +139,7 @@ fn fibers_that_are_submitted_to_a_cancelled_group_are_cancelled() {
     let results = group.finish();
     assert!(results.len() >= 2);
     assert!(results.iter().all(|result| sinew::is_cancel(&**result.as_ref().unwrap_err())));
-    // The next round is a new one.
+    // A new round begins.
     group.submit(|| ());
     assert_eq!(values(group.finish()), [()]);
 }
@@ -250,7 +250,7 @@ fn a_fiber_that_was_not_submitted_does_not_keep_a_runtime() {
     let gate = Arc::new(sinew::sync::Event::new());
     let theirs = gate.clone();
     runtime.spawn(move || theirs.wait());
-    // The waiter sees a fiber that lives, and one that was not submitted.
+    // The runtime has a live fiber, and a fiber that was not submitted.
     assert!(!runtime.handle().wait_empty_timeout(Duration::from_millis(1)));
     gate.set();
     runtime.handle().wait_empty();
@@ -269,7 +269,7 @@ fn a_runtime_that_is_gone_is_empty() {
     });
     drop(runtime);
     waiter.join().unwrap();
-    // Its carriers serve another one now.
+    // The carriers of the ended runtime serve another one.
     let other = Runtime::builder().carriers(1).build().unwrap();
     let fiber = other.spawn(sinew::park);
     handle.wait_empty();
@@ -297,7 +297,7 @@ fn a_manager_is_empty_when_its_loop_has_run_it() {
     controller.run();
     let handle = handle.get().unwrap();
     manager.add_task(sinew::yield_now);
-    // On the thread of the manager nothing would run it.
+    // On the manager's own thread nothing would run its loop.
     let hopeless = catch_unwind(AssertUnwindSafe(|| handle.wait_empty()));
     let message = hopeless.unwrap_err().downcast::<String>().unwrap();
     assert!(message.contains("only its loop can run"), "{message}");

@@ -1,4 +1,4 @@
-//! A carrier that has nothing to do does nothing.
+//! An idle carrier uses no processor time.
 
 use sinew::Runtime;
 use sinew_testkit::child::child;
@@ -55,14 +55,14 @@ fn an_idle_hook_is_told_of_the_next_deadline() {
         })
         .build()
         .unwrap();
-    // Nothing to wait for at first.
+    // There is no deadline at first.
     sinew::wait_until(|| seen.lock().unwrap().contains(&None), None);
     runtime.run(|| sinew::sleep(Duration::from_millis(200)));
     let seen = seen.lock().unwrap();
     assert!(seen.iter().flatten().any(|timeout| *timeout > Duration::from_millis(100)), "{seen:?}");
 }
 
-/// The hook blocks on its own source; a wake from elsewhere ends it.
+/// The hook blocks in its own `poll`. A wake from another thread ends it.
 #[test]
 fn a_wake_from_elsewhere_ends_the_hook() {
     let _watch = watch::a_minute();

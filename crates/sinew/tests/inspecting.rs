@@ -1,4 +1,4 @@
-//! What can be seen of a program's fibers from outside.
+//! Inspecting the fibers of a program from outside.
 #![allow(clippy::print_stdout, reason = "dumps are there to be read")]
 
 use sinew::inspect::BacktraceError;
@@ -57,7 +57,7 @@ fn only_suspended_fibers_have_backtraces() {
 }
 
 #[test]
-fn a_snapshot_says_what_is_waited_for() {
+fn a_snapshot_names_the_kind_of_wait() {
     let _watch = watch::a_minute();
     let runtime = Runtime::builder().carriers(2).name("seen").build().unwrap();
     let named = Builder::new().name("a name").runtime(runtime.handle());
@@ -90,7 +90,7 @@ fn a_snapshot_says_what_is_waited_for() {
 
 #[test]
 fn a_dump_groups_fibers_by_place() {
-    // In a process of its own, in which there are no fibers of other tests.
+    // In a separate process, without fibers of other tests.
     child("a_dump_groups_fibers_by_place", dump_a_hundred).assert_success();
 }
 
@@ -119,7 +119,7 @@ fn dump_a_hundred() {
     fibers.iter().for_each(|fiber| fiber.cancel());
 }
 
-/// Runs `body` for each of two fibers, which have their locks before either goes on.
+/// Starts two fibers. Each takes its own lock, and then waits for the lock of the other.
 fn embrace(runtime: &Runtime, locks: [Arc<Mutex<()>>; 2]) -> Vec<sinew::JoinHandle<()>> {
     let both = Arc::new(sinew::sync::Barrier::new(2));
     let names = ["left", "right"];
@@ -139,7 +139,7 @@ fn embrace(runtime: &Runtime, locks: [Arc<Mutex<()>>; 2]) -> Vec<sinew::JoinHand
 }
 
 #[test]
-fn two_who_wait_for_each_others_locks_are_found() {
+fn a_deadlock_of_two_fibers_is_found() {
     let _watch = watch::a_minute();
     let runtime = Runtime::builder().carriers(2).build().unwrap();
     let locks = [(); 2].map(|()| Arc::new(Mutex::new(())));
@@ -170,7 +170,7 @@ fn two_who_wait_for_each_others_locks_are_found() {
 }
 
 #[test]
-fn who_will_give_up_is_not_in_a_deadlock() {
+fn a_fiber_with_a_timeout_is_not_in_a_deadlock() {
     let _watch = watch::a_minute();
     let locks = [(); 2].map(|()| Arc::new(Mutex::new(())));
     let runtime = Runtime::builder().carriers(1).build().unwrap();
@@ -200,8 +200,8 @@ fn who_will_give_up_is_not_in_a_deadlock() {
 }
 
 #[test]
-fn who_makes_others_and_waits_for_them_is_not_asleep() {
-    child("who_makes_others_and_waits_for_them_is_not_asleep", || {
+fn a_fiber_that_spawns_and_joins_is_not_asleep() {
+    child("a_fiber_that_spawns_and_joins_is_not_asleep", || {
         let _watch = watch::a_minute();
         let runtime = Runtime::builder().carriers(1).build().unwrap();
         let done = Arc::new(AtomicBool::new(false));
@@ -237,10 +237,10 @@ fn beta(done: &AtomicBool) {
     std::hint::black_box(1);
 }
 
-/// Also in the middle of a switch.
+/// The result is right also in the middle of a switch.
 #[test]
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
-fn a_backtrace_is_that_of_the_fiber_that_was_asked() {
+fn a_backtrace_belongs_to_the_requested_fiber() {
     let _watch = watch::a_minute();
     let runtime = Runtime::builder().carriers(1).build().unwrap();
     let done = Arc::new(AtomicBool::new(false));
@@ -264,13 +264,13 @@ fn a_backtrace_is_that_of_the_fiber_that_was_asked() {
 }
 
 #[test]
-fn counts_are_told_when_the_carriers_are_anothers() {
+fn metrics_of_an_ended_runtime_exclude_later_runtimes() {
     let _watch = watch::a_minute();
     let runtime = Runtime::builder().carriers(1).build().unwrap();
     runtime.run(|| (0..5).for_each(|_| sinew::spawn(|| ()).join().unwrap()));
     let handle = runtime.handle().clone();
     drop(runtime);
-    // They take over the carrier, and count for themselves.
+    // The new runtimes take over the carrier, and count for themselves.
     let others: Vec<_> = (0..4).map(|_| Runtime::builder().carriers(3).build().unwrap()).collect();
     for other in &others {
         other.run(|| sinew::spawn(|| ()).join().unwrap());
@@ -281,7 +281,7 @@ fn counts_are_told_when_the_carriers_are_anothers() {
 }
 
 #[test]
-fn a_sleeper_says_how_long() {
+fn a_snapshot_has_the_remaining_time_of_a_sleep() {
     let _watch = watch::a_minute();
     let fiber = sinew::spawn(|| sinew::sleep(Duration::from_secs(1000)));
     sinew::wait_until(|| fiber.fiber().waits_for() == Some(WaitKind::Sleep), None);
@@ -295,7 +295,7 @@ fn a_sleeper_says_how_long() {
 }
 
 #[test]
-fn a_pinned_fiber_that_waits_is_told() {
+fn a_snapshot_has_the_wait_of_a_pinned_fiber() {
     let _watch = watch::a_minute();
     let runtime =
         Runtime::builder().pinned_wait(sinew::runtime::PinnedWait::Silent).build().unwrap();
@@ -316,7 +316,7 @@ fn a_pinned_fiber_that_waits_is_told() {
 }
 
 #[test]
-fn counts_are_told() {
+fn metrics_count_fibers_switches_and_events() {
     let _watch = watch::a_minute();
     let runtime = Runtime::builder().carriers(1).build().unwrap();
     runtime.run(|| {
@@ -346,7 +346,7 @@ fn computes_until(done: &AtomicBool) {
     }
 }
 
-/// Again and again, while it computes and the others of its carrier wait.
+/// Repeats this while the fiber computes and the other fibers of its carrier wait.
 #[test]
 fn a_fiber_that_runs_says_where_it_is_when_its_carrier_is_stopped() {
     let _watch = watch::a_minute();
@@ -358,7 +358,7 @@ fn a_fiber_that_runs_says_where_it_is_when_its_carrier_is_stopped() {
     assert!(matches!(busy.fiber().backtrace(), Err(BacktraceError::Running)));
     for _ in 0..100 {
         let text = busy.fiber().backtrace_now().unwrap().to_string();
-        // The code of the sanitizer has no tables everywhere.
+        // The code of the sanitizer does not have unwind tables everywhere.
         assert!(text.contains("computes_until") || cfg!(sinew_tsan), "{text}");
     }
     done.store(true, Ordering::Relaxed);
@@ -371,7 +371,7 @@ sinew::fiber_local! {
     inherit static HANDED_DOWN: u64 = 1;
 }
 
-/// A fiber that is found has its name already: it is read without a lock.
+/// A fiber that can be found already has its name, which is read without a lock.
 #[test]
 fn names_are_there_before_the_fibers() {
     let outcome = child("names_are_there_before_the_fibers", || {

@@ -1,4 +1,4 @@
-//! What safe code can do to descriptors that it should not: the runtime bears it.
+//! Safe code misuses descriptors, and the runtime copes with it.
 
 use crate::backends::{connected, on_each, until_it_waits};
 use sinew::io::{Async, PipeWriter};
@@ -20,9 +20,9 @@ use std::time::Duration;
 mod backends;
 
 #[test]
-fn two_who_watch_one_descriptor_do_not_keep_the_kernel_busy() {
-    // Alone in its process, whose processor time is measured.
-    let name = "two_who_watch_one_descriptor_do_not_keep_the_kernel_busy";
+fn several_waits_for_one_descriptor_use_no_processor() {
+    // In a separate process, because its processor time is measured.
+    let name = "several_waits_for_one_descriptor_use_no_processor";
     child(name, || on_each(are_quiet)).assert_success();
 }
 
@@ -85,7 +85,7 @@ fn sockets_outlive_the_runtimes_that_watched_them() {
     }
 }
 #[test]
-fn packets_of_a_pipe_that_became_one_of_packets_are_all_read() {
+fn a_pipe_in_packet_mode_loses_no_packet() {
     on_each(|runtime| {
         let (mut reader, mut writer) = sinew::io::pipe().unwrap();
         // SAFETY: a valid descriptor.
@@ -122,7 +122,7 @@ fn a_runtime_that_was_given_up_does_not_keep_the_events_of_another() {
         let (mut client, server) = connected();
         let server = Arc::new(server);
         let theirs = server.clone();
-        // Watched by the first runtime from now on.
+        // The first runtime watches the socket from here on.
         let first = one.spawn(move || (&*theirs).read(&mut [0]).unwrap());
         until_it_waits(&first);
         let theirs = server.clone();
@@ -143,7 +143,7 @@ fn a_runtime_that_was_given_up_does_not_keep_the_events_of_another() {
 }
 
 #[test]
-fn messages_of_a_socket_that_was_taken_for_a_stream_are_all_read() {
+fn a_datagram_socket_used_as_a_stream_loses_no_message() {
     use std::os::fd::OwnedFd;
     on_each(|runtime| {
         let (one, other) = std::os::unix::net::UnixDatagram::pair().unwrap();
@@ -158,7 +158,7 @@ fn messages_of_a_socket_that_was_taken_for_a_stream_are_all_read() {
         let (mut reader, _) = fiber.join().unwrap();
         other.send(b"bc").unwrap();
         other.send(b"def").unwrap();
-        // Both are seen before the first is read.
+        // The runtime sees both messages before it reads the first.
         thread::sleep(Duration::from_millis(20));
         let fiber = runtime.spawn(move || {
             let mut buffer = [0; 16];
@@ -182,7 +182,7 @@ fn a_report_hook_that_waits_disturbs_no_wait() {
                 sinew::yield_now();
                 let _ = (&other.0).read(&mut [0]);
             });
-            // From now on there is no descriptor for a poller.
+            // From here on there is no descriptor for a poller.
             let next = std::fs::File::open("/dev/null").unwrap().as_raw_fd();
             let none = libc::rlimit { rlim_cur: next as u64, rlim_max: 1024 };
             // SAFETY: a valid limit.
@@ -202,7 +202,7 @@ fn a_report_hook_that_waits_disturbs_no_wait() {
 }
 
 #[test]
-fn a_carrier_that_idles_in_a_hook_has_told_the_kernel_what_it_waits_for() {
+fn a_carrier_registers_its_waits_before_the_idle_hook() {
     let _watch = watch::a_minute();
     for backend in backends::all() {
         let runtime = Runtime::builder()
@@ -220,7 +220,8 @@ fn a_carrier_that_idles_in_a_hook_has_told_the_kernel_what_it_waits_for() {
         let (writers, ends) = mpsc::channel::<PipeWriter>();
         let fiber = runtime.spawn(move || {
             for _ in 0..200 {
-                // Made beforehand: the carrier has just looked when the reader begins to wait.
+                // Make both pipes first: then the carrier has just polled when the reader begins to
+                // wait.
                 let (mut first, mut one) = sinew::io::pipe().unwrap();
                 let (mut second, other) = sinew::io::pipe().unwrap();
                 let writes = sinew::spawn_local(move || one.write_all(b"x").unwrap());
@@ -246,7 +247,7 @@ fn the_state_of_a_context_slot_follows_a_fiber_to_a_thread_and_back() {
     let _watch = watch::a_minute();
     let runtime = Runtime::builder().carriers(2).build().unwrap();
     for number in 1..100 {
-        // SAFETY: the closure keeps numbers only.
+        // SAFETY: the closure keeps only numbers.
         let builder = unsafe { Builder::new().migratable() };
         let fiber = builder.runtime(runtime.handle()).spawn(move || {
             let (seen, last) = SLOT.enter(number, || {
@@ -256,14 +257,14 @@ fn the_state_of_a_context_slot_follows_a_fiber_to_a_thread_and_back() {
                 [inside, after, STATE.get()]
             });
             assert_eq!((seen, last), ([number; 3], number));
-            // The thread has its own back.
+            // The thread has its own state back.
             sinew::on_thread(|| STATE.get())
         });
         assert_eq!(fiber.unwrap().join().unwrap(), 0);
     }
 }
 
-/// A source that notes its end, and does something unusual in it.
+/// A source that counts its drops, and waits, yields or panics in its destructor.
 struct Noisy {
     reader: io::PipeReader,
     dropped: Arc<AtomicUsize>,
@@ -305,7 +306,7 @@ fn sources_of_unstarted_fibers_are_dropped_once_whatever_ends_them() {
                 if seed.below(3) == 0 {
                     builder = builder.carrier(seed.below(2));
                 }
-                // Too large to be kept in the control block.
+                // Too large for the control block.
                 let large = [1_u8; 500];
                 let handle = builder
                     .spawn_when_readable(source, move |source| {
@@ -375,7 +376,7 @@ fn no_byte_is_lost_when_runtimes_that_share_a_socket_come_and_go() {
 
 #[test]
 fn fibers_go_to_threads_and_back_while_others_unwind() {
-    /// Goes to a thread while its fiber may be unwound.
+    /// Moves to a thread in its destructor, perhaps while its fiber is unwound.
     struct Leaves(Arc<AtomicUsize>);
     impl Drop for Leaves {
         fn drop(&mut self) {
@@ -392,7 +393,7 @@ fn fibers_go_to_threads_and_back_while_others_unwind() {
         let fibers: Vec<_> = (0..40)
             .map(|index| {
                 let leaves = Leaves(left.clone());
-                // SAFETY: nothing of the thread's is kept across a wait.
+                // SAFETY: the closure keeps nothing that belongs to the thread across a wait.
                 let builder = unsafe { Builder::new().migratable() };
                 let fiber = builder.runtime(runtime.handle()).spawn(move || {
                     let _leaves = leaves;
@@ -423,9 +424,9 @@ fn fibers_go_to_threads_and_back_while_others_unwind() {
     assert_eq!(left.load(Ordering::Relaxed), 400);
 }
 
-/// As those of the standard library do.
+/// The types are unwind-safe, like those of the standard library.
 #[test]
-fn what_reads_and_writes_may_be_used_after_a_panic() {
+fn sockets_and_files_are_unwind_safe() {
     fn passes<T: std::panic::UnwindSafe + std::panic::RefUnwindSafe>() {}
     passes::<TcpStream>();
     passes::<sinew::net::TcpListener>();
@@ -441,10 +442,10 @@ fn what_reads_and_writes_may_be_used_after_a_panic() {
     passes::<sinew::process::Child>();
 }
 
-/// The value, and what else there is, is said.
+/// The error names the value and the allowed values.
 #[test]
-fn a_backend_that_there_is_not_is_an_error() {
-    let name = "a_backend_that_there_is_not_is_an_error";
+fn an_unknown_backend_is_an_error() {
+    let name = "an_unknown_backend_is_an_error";
     for value in ["bogus", "kqueue", "", "poll"] {
         let prepare = |command: &mut std::process::Command| {
             command.env("SINEW_IO", value);

@@ -108,7 +108,7 @@ fn misused_keys_are_reported() {
         let again = catch_unwind(AssertUnwindSafe(|| lock.with(7, || lock.with(7, || ()))));
         let text = *again.unwrap_err().downcast::<String>().unwrap();
         assert!(text.contains("key 7"), "{text}");
-        // A forgotten guard keeps its key until its slot goes.
+        // A forgotten guard keeps its key until its slot is dropped.
         {
             let mut slot = pin!(MultiLockSlot::new());
             std::mem::forget(lock.lock(1, slot.as_mut()));
@@ -117,13 +117,14 @@ fn misused_keys_are_reported() {
             assert!(reused.is_err());
         }
         assert!(lock.try_with(1, || ()).is_some());
-        // Or for ever, if that is leaked, which keeps nobody else from a lock at the same place.
+        // If the slot is leaked, the key stays locked for ever. This does not affect another lock
+        // at the same address.
         let leaked = Box::leak(Box::new(MultiLockSlot::new()));
         // SAFETY: never moved.
         let leaked = unsafe { std::pin::Pin::new_unchecked(leaked) };
         {
             let short = MultiLock::new();
-            // SAFETY: a lifetime that is too long, of a reference that is not used after this.
+            // SAFETY: the lifetime is too long, but the reference is not used after this block.
             let short: &'static MultiLock = unsafe { &*std::ptr::from_ref(&short) };
             std::mem::forget(short.lock(1, leaked));
         }

@@ -69,7 +69,7 @@
 //! | `const_lazy_default`, `lazy_force_mut`, `lazy_lock_deref_mut_panic` | no: neither a constant default nor `force_mut` |
 //! | `mpsc.rs`, `mpmc.rs`, `mpsc_sync.rs` | |
 //! | `smoke`, `smoke_shared`, `smoke_threads`, `send1`, `send_from_outside_runtime`, `recv_from_outside_runtime`, `no_runtime` | [`messages_between_fibers_and_threads`] |
-//! | `drop_full`, `drop_full_shared`, `drop_unreceived` | [`unreceived_messages_are_dropped`], `channels::messages_go_with_the_last_receiver` |
+//! | `drop_full`, `drop_full_shared`, `drop_unreceived` | [`unreceived_messages_are_dropped`], `channels::messages_are_dropped_with_the_last_receiver` |
 //! | `smoke_port_gone`, `smoke_shared_port_gone`, `smoke_shared_port_gone2`, `oneshot_single_thread_send_port_close`, `issue_32114`, `send2`, `send3`, `send4` | [`no_receiver_is_left`] |
 //! | `port_gone_concurrent`, `port_gone_concurrent_shared` | [`senders_notice_that_the_receiver_went`] |
 //! | `smoke_chan_gone`, `smoke_chan_gone_shared`, `oneshot_single_thread_recv_chan_close` | [`no_sender_is_left`] |
@@ -81,7 +81,7 @@
 //! | `oneshot_multi_task_recv_then_send`, `…_recv_then_close` | [`a_waiting_receiver_gets_a_message_or_an_error`] |
 //! | `oneshot_multi_thread_close_stress`, `…_send_close_stress`, `…_recv_close_stress`, `…_send_recv_stress` | [`sending_receiving_and_leaving_at_once`] |
 //! | `stream_send_recv_stress` | [`ends_are_passed_on`] |
-//! | `oneshot_single_thread_recv_timeout`, `recv_timeout`, `send_timeout`, `recv_timeout_upgrade`, `shared_recv_timeout` | [`timeouts_of_shared_channels`], `channels::timed_operations_say_which_it_was` |
+//! | `oneshot_single_thread_recv_timeout`, `recv_timeout`, `send_timeout`, `recv_timeout_upgrade`, `shared_recv_timeout` | [`timeouts_of_shared_channels`], `channels::timed_operations_return_a_message_or_a_timeout` |
 //! | `stress_recv_timeout_two_threads`, `stress_recv_timeout_shared` | [`short_timeouts_miss_nothing`] |
 //! | `very_long_recv_timeout_wont_panic` | [`timeouts_beyond_all_clocks`] |
 //! | `recv_a_lot` | [`a_lot_on_the_way`] |

@@ -6,12 +6,12 @@ use sinew::fs::File;
 use std::io::{Read, Write};
 use std::sync::Arc;
 
-/// Memory that outlives whoever was given it, so that a late write to it can be seen.
+/// Memory that outlives its user, so that a late write to it can be detected.
 struct Outliving(&'static [std::cell::UnsafeCell<u8>]);
 
-// SAFETY: one fiber at a time uses the bytes: the next looks when the one before has ended.
+// SAFETY: one fiber at a time uses the bytes: the next looks after the previous one has ended.
 unsafe impl Send for Outliving {}
-// SAFETY: the same.
+// SAFETY: one fiber at a time uses the bytes: the next looks after the previous one has ended.
 unsafe impl Sync for Outliving {}
 
 impl Outliving {
@@ -20,10 +20,11 @@ impl Outliving {
     }
 
     /// # Safety
-    /// Nobody else uses the bytes meanwhile.
+    /// No other code uses the bytes meanwhile.
     #[expect(clippy::mut_from_ref, reason = "cells")]
     unsafe fn bytes(&self) -> &mut [u8] {
-        // SAFETY: cells have the layout of what is in them; the rest is the caller's promise.
+        // SAFETY: a cell has the layout of its content, and the caller promised that no other code
+        // uses the bytes.
         unsafe { std::slice::from_raw_parts_mut(self.0.as_ptr() as *mut u8, self.0.len()) }
     }
 }
@@ -57,7 +58,7 @@ fn a_buffer_is_not_touched_after_a_cancelled_read_was_left() {
             let (theirs, bytes, expected_there) = (file.clone(), memory.clone(), expected.clone());
             let reader = sinew::spawn(move || {
                 let mark = Mark(&bytes);
-                // SAFETY: this fiber has the bytes until it has ended.
+                // SAFETY: only this fiber uses the bytes until it has ended.
                 let buffer = unsafe { mark.0.bytes() };
                 let count = theirs.read_at(buffer, 0).unwrap();
                 assert!(buffer[..count] == expected_there[..count]);
@@ -75,11 +76,11 @@ fn a_buffer_is_not_touched_after_a_cancelled_read_was_left() {
                 Ok(count) => assert!(count > 0),
                 Err(payload) => {
                     assert!(sinew::is_cancel(&*payload));
-                    // SAFETY: the fiber has ended. It may not have begun, either.
+                    // SAFETY: the fiber has ended, or was cancelled before it began.
                     let bytes = unsafe { memory.bytes() };
                     let begun = bytes[0] == MARK;
                     raised += usize::from(begun);
-                    // Whatever the kernel still did would be done before this is.
+                    // The kernel would complete a late write before these operations.
                     let mut other = vec![0; SIZE];
                     file.read_exact_at(&mut other, 0).unwrap();
                     file.sync_data().unwrap();
@@ -95,7 +96,7 @@ fn a_buffer_is_not_touched_after_a_cancelled_read_was_left() {
 }
 
 #[test]
-fn a_buffer_is_not_touched_by_what_arrives_after_a_cancelled_read() {
+fn a_buffer_is_not_touched_by_bytes_that_arrive_after_a_cancelled_read() {
     on_each(|| {
         let folder = Folder::on_disk();
         let (reader, mut writer) = both_ends(&make_fifo(&folder));
@@ -104,7 +105,7 @@ fn a_buffer_is_not_touched_by_what_arrives_after_a_cancelled_read() {
             let (theirs, bytes) = (reader.clone(), memory.clone());
             let waiting = sinew::spawn(move || {
                 let mark = Mark(&bytes);
-                // SAFETY: this fiber has the bytes until it has ended.
+                // SAFETY: only this fiber uses the bytes until it has ended.
                 let buffer = unsafe { mark.0.bytes() };
                 (&*theirs).read(buffer).unwrap()
             });
@@ -141,7 +142,7 @@ fn a_cancelled_sync_is_done_or_was_not_begun() {
                 assert!(sinew::is_cancel(&*payload));
             }
         }
-        // The ring goes on.
+        // The ring still works.
         file.sync_all().unwrap();
         assert_eq!(file.metadata().unwrap().len(), 20 << 16);
     });
@@ -178,7 +179,7 @@ fn a_cancelled_fiber_that_moves_leaves_its_read() {
         let reader = Arc::new(File::from(std::os::fd::OwnedFd::from(reader)));
         for _ in 0..20 {
             let theirs = reader.clone();
-            // SAFETY: the closure keeps nothing of a thread across its waits.
+            // SAFETY: the closure keeps nothing that belongs to a thread across its waits.
             let builder = unsafe { sinew::Builder::new().migratable() };
             let read = move || (&*theirs).read(&mut [0; 4]).unwrap();
             let waiting = builder.spawn(read).unwrap();

@@ -1,4 +1,4 @@
-//! What is written is read.
+//! Bytes that were written are read back.
 
 use super::{Folder, make_cold, on_each, pattern};
 use sinew::fs::{self, File, OpenOptions};
@@ -7,7 +7,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 
 #[test]
-fn what_is_written_is_read() {
+fn written_bytes_are_read_back() {
     on_each(|| {
         for folder in Folder::each() {
             let path = folder.file("round");
@@ -40,10 +40,11 @@ fn sequential_reads_of_many_sizes_give_every_byte_once() {
                 let mut file = File::open(&path).unwrap();
                 let mut buffer = vec![0; size];
                 let mut read = Vec::new();
-                // Single bytes only of the beginning, which is enough.
+                // For single bytes, the beginning of the file is enough.
                 while read.len() < bytes.len().min(size * 2000) {
                     let count = file.read(&mut buffer).unwrap();
-                    // A regular file gives all that it has, also what had to be read from the disk.
+                    // A regular file returns all that it has, also bytes that must be read from the
+                    // disk.
                     assert_eq!(count, size.min(bytes.len() - read.len()));
                     read.extend_from_slice(&buffer[..count]);
                 }
@@ -53,9 +54,9 @@ fn sequential_reads_of_many_sizes_give_every_byte_once() {
     });
 }
 
-/// The kernel gives what it has, and the rest comes from the disk.
+/// The kernel returns the cached part, and the rest comes from the disk.
 #[test]
-fn a_read_of_what_is_partly_in_memory_is_whole() {
+fn a_read_of_a_partly_cached_file_is_complete() {
     on_each(|| {
         let folder = Folder::on_disk();
         let path = folder.file("partly");
@@ -87,7 +88,7 @@ fn vectored_reads_and_writes_keep_the_order() {
         for folder in Folder::each() {
             let path = folder.file("vectored");
             let bytes = pattern(0, 100_000);
-            // More than one call takes.
+            // More parts than one call takes.
             let parts: Vec<_> = bytes.chunks(37).map(IoSlice::new).collect();
             let mut file = File::options().read(true).write(true).create(true).open(&path).unwrap();
             let written = file.write_vectored(&parts).unwrap();
@@ -121,7 +122,7 @@ fn appending_writes_at_the_end_whatever_the_position() {
 }
 
 #[test]
-fn seeking_is_that_of_the_standard_library() {
+fn seeking_works_as_in_the_standard_library() {
     on_each(|| {
         for folder in Folder::each() {
             let path = folder.file("seek");
@@ -225,7 +226,7 @@ fn a_file_is_converted_there_and_back() {
 }
 
 #[test]
-fn direct_io_is_done_elsewhere_and_is_right() {
+fn direct_io_is_correct() {
     on_each(|| {
         let folder = Folder::on_disk();
         let path = folder.file("direct");
@@ -245,7 +246,7 @@ fn direct_io_is_done_elsewhere_and_is_right() {
         assert_eq!(file.write_at(&block.0, 0).unwrap(), 8192);
         assert_eq!((&file).read(&mut block.0).unwrap(), 8192);
         assert_eq!(block.0, [7; 8192]);
-        // Not aligned: an error, or right.
+        // An unaligned read is an error, or correct.
         match file.read_at(&mut block.0[1..100], 1) {
             Ok(count) => assert_eq!(block.0[1..=count], [7; 8192][..count]),
             Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput),

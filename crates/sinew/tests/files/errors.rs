@@ -1,11 +1,11 @@
-//! Errors are those of the standard library.
+//! Errors equal those of the standard library.
 
 use super::{Folder, on_each};
 use sinew::fs::{self, File, OpenOptions};
 use std::fmt::Debug;
 use std::io::{self, Read, Seek, Write};
 
-/// Both fail, and say the same.
+/// Checks that both fail with the same error.
 #[track_caller]
 fn assert_same<A: Debug, B: Debug>(ours: io::Result<A>, theirs: io::Result<B>) {
     let (ours, theirs) = (ours.unwrap_err(), theirs.unwrap_err());
@@ -14,7 +14,7 @@ fn assert_same<A: Debug, B: Debug>(ours: io::Result<A>, theirs: io::Result<B>) {
 }
 
 #[test]
-fn what_is_not_there_is_not_found() {
+fn a_missing_file_is_not_found() {
     on_each(|| {
         use std::fs as std_fs;
         let folder = Folder::on_disk();
@@ -40,7 +40,7 @@ fn what_is_not_there_is_not_found() {
 }
 
 #[test]
-fn what_is_there_exists_already() {
+fn an_existing_file_is_not_created() {
     on_each(|| {
         let folder = Folder::on_disk();
         let path = folder.file("there");
@@ -94,8 +94,8 @@ fn the_wrong_direction_and_folders_are_errors() {
 }
 
 #[test]
-fn what_is_not_allowed_is_refused() {
-    let name = "errors::what_is_not_allowed_is_refused";
+fn a_forbidden_file_is_refused() {
+    let name = "errors::a_forbidden_file_is_refused";
     sinew_testkit::child::child(name, || {
         let folder = Folder::on_disk();
         let path = folder.file("forbidden");
@@ -103,7 +103,7 @@ fn what_is_not_allowed_is_refused() {
         let mut permissions = std::fs::metadata(&path).unwrap().permissions();
         std::os::unix::fs::PermissionsExt::set_mode(&mut permissions, 0);
         std::fs::set_permissions(&path, permissions).unwrap();
-        // SAFETY: only this process, which ends soon; for root nothing is forbidden.
+        // SAFETY: affects only this process, which ends soon. Permissions do not apply to root.
         if unsafe { libc::getuid() } == 0 && unsafe { libc::setuid(65_534) } != 0 {
             println!("skipped: cannot become an ordinary user");
             return;
@@ -114,7 +114,7 @@ fn what_is_not_allowed_is_refused() {
         });
     })
     .assert_success();
-    // The child could not remove its folder any more.
+    // The child no longer had permission to remove its folder.
     let left = std::fs::read_dir(env!("CARGO_TARGET_TMPDIR")).unwrap();
     for entry in left.flatten().filter(|entry| entry.path().join("forbidden").exists()) {
         let _ = std::fs::remove_dir_all(entry.path());
@@ -135,7 +135,8 @@ fn an_offset_beyond_any_file_is_named() {
         files.push(File::open("/dev/zero").unwrap());
         files.push(File::open("/proc/self/status").unwrap());
         for file in files {
-            // Once slowly, so that the quick way is not tried any more where there is none.
+            // Read once by the slow path, so that the quick path is not tried where it does not
+            // exist.
             (&file).read_exact(&mut [0]).unwrap();
             let position = (&file).stream_position().unwrap();
             for offset in [u64::MAX, u64::MAX - 1, 1 << 63] {

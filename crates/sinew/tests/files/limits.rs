@@ -27,7 +27,7 @@ fn without_descriptors_opening_fails_as_in_the_standard_library() {
             assert_eq!(fs::read(&path).unwrap_err().raw_os_error(), theirs);
             assert_eq!(fs::read_dir(&folder.0).unwrap_err().raw_os_error(), theirs);
             assert_eq!(file.try_clone().unwrap_err().raw_os_error(), theirs);
-            // What is open goes on.
+            // Open files still work.
             let mut buffer = [0; 4];
             file.read_exact_at(&mut buffer, 0).unwrap();
             assert_eq!(&buffer, b"text");

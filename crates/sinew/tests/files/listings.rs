@@ -33,7 +33,7 @@ fn a_listing_has_every_entry_once() {
 }
 
 #[test]
-fn a_listing_tells_kinds_and_what_is_gone() {
+fn a_listing_has_the_kinds_and_finds_removed_entries_gone() {
     on_each(|| {
         let folder = Folder::on_disk();
         std::fs::write(folder.file("a"), "").unwrap();
@@ -51,7 +51,7 @@ fn a_listing_tells_kinds_and_what_is_gone() {
 }
 
 #[test]
-fn names_are_given_and_taken() {
+fn files_are_linked_renamed_and_removed() {
     on_each(|| {
         for folder in Folder::each() {
             let (one, two) = (folder.file("one"), folder.file("two"));
@@ -76,7 +76,7 @@ fn names_are_given_and_taken() {
 }
 
 #[test]
-fn folders_are_made_and_removed_with_all_that_is_in_them() {
+fn folders_are_made_and_removed_with_their_content() {
     on_each(|| {
         for folder in Folder::each() {
             let top = folder.file("top");

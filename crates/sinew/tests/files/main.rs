@@ -1,4 +1,4 @@
-//! Files, on every backend there is.
+//! Files, on every backend of this system.
 
 mod cancelled;
 mod contents;
@@ -30,7 +30,7 @@ fn on_each(body: impl Fn() + Send + Sync + Copy + 'static) {
     }
 }
 
-/// A folder of a test's own, which goes with it.
+/// A folder for one test, removed with the value.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -38,7 +38,7 @@ impl Folder {
         Folder::below(Path::new(env!("CARGO_TARGET_TMPDIR")))
     }
 
-    /// One on a disk, and one in memory if there is a place for it.
+    /// Returns a folder on a disk, and one in memory if the system has a place for it.
     fn each() -> Vec<Folder> {
         let memory = Path::new("/dev/shm");
         let mut folders = vec![Folder::on_disk()];
@@ -67,12 +67,12 @@ impl Drop for Folder {
     }
 }
 
-/// Bytes of which each tells where it is.
+/// Returns bytes of which each encodes its own offset.
 fn pattern(from: usize, count: usize) -> Vec<u8> {
     (from..from + count).map(|at| (at ^ (at >> 8) ^ (at >> 16)) as u8).collect()
 }
 
-/// Has the kernel forget what it keeps of a file, so that the disk is read.
+/// Makes the kernel drop its cache of a file, so that reads go to the disk.
 fn make_cold(path: &Path) {
     use std::os::fd::AsRawFd;
     let file = std::fs::File::open(path).unwrap();
@@ -81,7 +81,7 @@ fn make_cold(path: &Path) {
     unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
 }
 
-/// Returns when a fiber waits for something, or has ended.
+/// Returns when a fiber waits, or has ended.
 fn until_it_waits<T>(fiber: &JoinHandle<T>) {
     while !fiber.is_finished() && fiber.fiber().state() != State::Suspended {
         sinew::yield_now();

@@ -19,7 +19,7 @@ pub(super) fn make_fifo(folder: &Folder) -> PathBuf {
     path
 }
 
-/// Both ends of a FIFO, each opened by a fiber that waits for the other.
+/// Returns both ends of a FIFO, each opened by a fiber that waits for the other.
 pub(super) fn both_ends(path: &Path) -> (File, File) {
     let name = path.to_owned();
     let reader = sinew::spawn(move || File::open(name).unwrap());
@@ -39,7 +39,7 @@ fn opening_a_fifo_waits_for_the_other_side_and_others_run() {
             sinew::yield_now();
             assert!(!reader.is_finished());
         }
-        // The carrier was not blocked, or this would never be called.
+        // The carrier was not blocked, or this line would never be reached.
         let mut writer = OpenOptions::new().write(true).open(&path).unwrap();
         writer.write_all(b"through").unwrap();
         drop(writer);
@@ -89,7 +89,7 @@ fn reading_a_fifo_waits_and_a_cancelled_reader_loses_nothing() {
     });
 }
 
-/// More operations are done at once than a ring has room for.
+/// More operations complete at once than a ring has room for.
 #[test]
 fn completions_that_do_not_fit_are_not_forgotten() {
     const READERS: usize = 3000;
@@ -151,7 +151,7 @@ fn writing_to_a_full_fifo_waits_and_can_be_cancelled() {
             }
         });
         until_it_waits(&full);
-        // Now and then it lets others run; at last it waits for good.
+        // The writer sometimes lets other fibers run; at last it waits for good.
         while sinew::timeout(std::time::Duration::from_millis(1), || full.fiber().state())
             != Ok(State::Suspended)
         {
@@ -172,7 +172,7 @@ fn a_fifo_is_as_in_the_standard_library_otherwise() {
         let path = make_fifo(&folder);
         let (reader, mut writer) = both_ends(&path);
         for _ in 0..2 {
-            // It has no positions, also after it was read.
+            // A FIFO has no positions, also after a read.
             let plain = std::fs::File::from(reader.try_clone().unwrap());
             let error = reader.read_at(&mut [0], 0).unwrap_err();
             assert_eq!(
@@ -198,7 +198,7 @@ fn a_terminal_is_waited_for() {
     on_each(|| {
         let (mut master, mut slave) = (0, 0);
         let none = std::ptr::null_mut();
-        // SAFETY: places for two descriptors; no name, no settings.
+        // SAFETY: there are places for two descriptors; name and settings are null.
         let result =
             unsafe { libc::openpty(&mut master, &mut slave, none, none.cast(), none.cast()) };
         if result < 0 {
@@ -232,7 +232,7 @@ fn devices() {
     on_each(|| {
         let mut buffer = [1; 5000];
         let zero = File::open("/dev/zero").unwrap();
-        // One read may give a page only, if the thread is about to be interrupted.
+        // A read may return only a page, if the thread is about to be interrupted.
         (&zero).read_exact(&mut buffer).unwrap();
         assert_eq!(buffer, [0; 5000]);
         buffer.fill(1);

@@ -1,4 +1,4 @@
-//! Many fibers with the same file, and other fibers meanwhile.
+//! Many fibers use one file, while other fibers run.
 
 use super::{Folder, make_cold, on_each, pattern};
 use sinew::fs::{self, File, OpenOptions};
@@ -52,9 +52,9 @@ fn positioned_reads_and_writes_of_sixteen_fibers_do_not_mix() {
     });
 }
 
-/// A ring that is told to write where the file stands takes no lock for it.
+/// A ring that writes at the file position takes no lock for it.
 #[test]
-fn writers_who_share_where_the_file_stands_overwrite_nothing() {
+fn writers_that_share_a_file_position_overwrite_nothing() {
     const FIBERS: u32 = 16;
     const RECORDS: u32 = 60;
     on_each(|| {
@@ -82,7 +82,7 @@ fn writers_who_share_where_the_file_stands_overwrite_nothing() {
 }
 
 #[test]
-fn readers_who_share_where_the_file_stands_get_each_byte_once() {
+fn readers_that_share_a_file_position_get_each_byte_once() {
     on_each(|| {
         for folder in Folder::each() {
             let path = folder.file("queue");
@@ -115,7 +115,7 @@ fn records(bytes: &[u8]) -> Vec<u32> {
     bytes.chunks_exact(4).map(|record| u32::from_le_bytes(record.try_into().unwrap())).collect()
 }
 
-/// Runs `work` while another fiber of the same runtime counts; returns how far it came.
+/// Runs `work` while another fiber of this runtime counts. Returns the count.
 fn count_during(work: impl FnOnce()) -> usize {
     let (count, done) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicBool::new(false)));
     let (counter, end) = (count.clone(), done.clone());
@@ -134,10 +134,9 @@ fn count_during(work: impl FnOnce()) -> usize {
     after - before
 }
 
-/// Says whether another fiber got on in at least one of many runs of `work`, each after `prepare`.
-/// Any single one may be over before it waits: the system had read ahead, or a thread was not given
-/// the processor in between. Work that keeps its carrier lets nobody on in any of them, where there
-/// is one carrier.
+/// Says whether another fiber ran in at least one of many runs of `work`, each after `prepare`. A
+/// single run may be over before it waits: the system had read ahead, or no thread was scheduled in
+/// between. With one carrier, work that keeps its carrier lets no other fiber run.
 fn others_run_during(prepare: impl Fn(), mut work: impl FnMut()) -> bool {
     (0..100).any(|_| {
         prepare();
@@ -146,7 +145,7 @@ fn others_run_during(prepare: impl Fn(), mut work: impl FnMut()) -> bool {
 }
 
 #[test]
-fn others_run_while_the_disk_works() {
+fn other_fibers_run_while_the_disk_works() {
     on_each(|| {
         let folder = Folder::on_disk();
         let path = folder.file("slow");
@@ -181,7 +180,7 @@ fn others_run_while_the_disk_works() {
 }
 
 #[test]
-fn others_run_while_a_fiber_reads_from_memory_without_end() {
+fn other_fibers_run_while_a_fiber_reads_from_memory_without_end() {
     on_each(|| {
         for folder in Folder::each() {
             let path = folder.file("endless");
@@ -198,7 +197,7 @@ fn others_run_while_a_fiber_reads_from_memory_without_end() {
     });
 }
 
-/// Predicates run where nothing may wait, however much they read.
+/// Predicates run where waiting is not allowed, however much they read.
 #[test]
 fn a_predicate_reads_files() {
     on_each(|| {
@@ -221,12 +220,12 @@ fn a_predicate_reads_files() {
     });
 }
 
-/// What is read past the cache has to be aligned.
+/// Reads that bypass the cache need aligned buffers.
 #[repr(align(4096))]
 struct Block([u8; 4096]);
 
-/// A file of 64 numbered blocks, to be read past the cache; `None` if the file system does not do
-/// that.
+/// Returns a file of 64 numbered blocks for reads that bypass the cache, or `None` if the file
+/// system does not support that.
 fn numbered_blocks(folder: &Folder) -> Option<Arc<File>> {
     let path = folder.file("blocks");
     let mut bytes = vec![0; 64 * 4096];
@@ -239,9 +238,9 @@ fn numbered_blocks(folder: &Folder) -> Option<Arc<File>> {
     file.ok().map(Arc::new)
 }
 
-/// A ring that is told to read where the file stands would give all of them the same.
+/// A ring that reads at the file position would give every reader the same bytes.
 #[test]
-fn readers_past_the_cache_who_share_where_the_file_stands_get_each_byte_once() {
+fn uncached_readers_that_share_a_file_position_get_each_byte_once() {
     on_each(|| {
         let folder = Folder::on_disk();
         let Some(file) = numbered_blocks(&folder) else {
@@ -329,7 +328,7 @@ fn migrating() {
     let fibers: Vec<_> = (0..32_usize)
         .map(|fiber| {
             let file = file.clone();
-            // SAFETY: the closure keeps nothing of a thread across its waits.
+            // SAFETY: the closure keeps nothing that belongs to a thread across its waits.
             let builder = unsafe { sinew::Builder::new().migratable() };
             let read = move || {
                 let mut buffer = [0; 4096];
