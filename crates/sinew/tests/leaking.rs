@@ -1,7 +1,7 @@
 //! Fibers that wait at channels and semaphores, and that nothing can wake.
 //!
-//! Not under sanitizers: one keeps locals off the stack, and the other has more memory than can be
-//! searched.
+//! The tests do not run under sanitizers: one keeps locals outside of the stack, and the other has
+//! more memory than can be searched.
 #![cfg(all(target_os = "linux", not(any(sinew_asan, sinew_tsan))))]
 
 use sinew::inspect::leaks;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Waits until all of them do at a channel.
+/// Waits until all these fibers wait at a channel.
 fn wait_for(fibers: &[&JoinHandle<()>]) {
     let at_channel = |fiber: &&JoinHandle<()>| {
         let wait = fiber.fiber().waits_for();
@@ -30,14 +30,14 @@ fn leaked() -> Vec<FiberId> {
     leaks().unwrap().into_iter().map(|info| info.id()).collect()
 }
 
-/// One that waits for somebody else.
+/// Starts a fiber that receives.
 fn receives(runtime: &Runtime, receiver: channel::Receiver<u8>) -> JoinHandle<()> {
     runtime.spawn(move || {
         let _ = receiver.recv();
     })
 }
 
-/// One that has both ends of its channel.
+/// Starts a fiber that has both ends of its channel.
 #[inline(never)]
 fn forgetful(runtime: &Runtime) -> JoinHandle<()> {
     runtime.spawn(|| {
@@ -47,7 +47,7 @@ fn forgetful(runtime: &Runtime) -> JoinHandle<()> {
     })
 }
 
-/// Two of which each has the other's sender.
+/// Starts two fibers, each of which has the sender of the other's channel.
 #[inline(never)]
 fn two_shy_ones(runtime: &Runtime) -> [JoinHandle<()>; 2] {
     let ((to_first, first), (to_second, second)) = (channel::bounded::<u8>(1), channel::bounded(1));
@@ -62,12 +62,12 @@ fn two_shy_ones(runtime: &Runtime) -> [JoinHandle<()>; 2] {
 }
 
 #[test]
-fn those_who_can_be_woken_are_not_listed() {
-    child("those_who_can_be_woken_are_not_listed", || {
+fn a_fiber_that_can_be_woken_is_not_listed() {
+    child("a_fiber_that_can_be_woken_is_not_listed", || {
         let _watch = watch::a_minute();
         let runtime = Runtime::builder().carriers(2).build().unwrap();
-        // By this thread, by a fiber that sleeps, by one that has not begun, by what lies in the
-        // heap, by a global, and by one that is woken by another.
+        // The wakers are: this thread, a suspended fiber, a sender in the heap, and a fiber that
+        // this thread can wake.
         let (here, received) = channel::bounded::<u8>(1);
         let by_thread = receives(&runtime, received);
         let (there, received) = channel::bounded::<u8>(1);
@@ -99,15 +99,16 @@ fn those_who_can_be_woken_are_not_listed() {
     .assert_success();
 }
 
-/// Writes over what was on the stack below the caller: pointers that are left there keep fibers
-/// from being listed, right or wrong.
+/// Overwrites the stack below the caller. Pointers that are left there would keep fibers from being
+/// listed.
 #[inline(never)]
 fn scrub() {
     let mut room = [1_u8; 64 * 1024];
     std::hint::black_box(&mut room);
 }
 
-/// One that receives, and one that has the only sender on its stack while it waits in some way.
+/// Starts a fiber that receives, and a fiber that has the only sender on its stack while it waits
+/// in `wait`.
 #[inline(never)]
 fn held(runtime: &Runtime, wait: impl FnOnce() + Send + 'static) -> [JoinHandle<()>; 2] {
     let (sender, receiver) = channel::bounded::<u8>(1);
@@ -156,8 +157,8 @@ fn an_end_on_the_stack_of_a_fiber_that_waits_is_seen() {
 }
 
 #[test]
-fn those_who_cannot_are() {
-    child("those_who_cannot_are", || {
+fn a_fiber_that_nothing_can_wake_is_listed() {
+    child("a_fiber_that_nothing_can_wake_is_listed", || {
         let _watch = watch::a_minute();
         let runtime = Runtime::builder().carriers(2).build().unwrap();
         let lost = forgetful(&runtime);
@@ -165,13 +166,13 @@ fn those_who_cannot_are() {
         let (sender, receiver) = channel::bounded::<u8>(1);
         let waits = receives(&runtime, receiver);
         wait_for(&[&lost, &first, &second, &waits]);
-        // The last one waits for this thread.
+        // The last fiber waits for this thread.
         assert_soon(&[&lost, &first, &second]);
         drop(sender);
         waits.join().unwrap();
         for fiber in [lost, first, second] {
             fiber.cancel();
-            // The last one finds that nobody has a sender any more.
+            // The last fiber finds that there is no sender any more.
             let _ = fiber.join();
         }
         assert_eq!(leaked(), []);
@@ -180,8 +181,8 @@ fn those_who_cannot_are() {
 }
 
 #[test]
-fn one_with_a_deadline_is_not_listed() {
-    child("one_with_a_deadline_is_not_listed", || {
+fn a_fiber_with_a_deadline_is_not_listed() {
+    child("a_fiber_with_a_deadline_is_not_listed", || {
         let _watch = watch::a_minute();
         let runtime = Runtime::builder().carriers(1).build().unwrap();
         let patient = runtime.spawn(|| {
@@ -197,8 +198,8 @@ fn one_with_a_deadline_is_not_listed() {
     .assert_success();
 }
 
-/// Searches until exactly these fibers are found. A fiber that runs leaves pointers behind, which
-/// it soon overwrites.
+/// Searches until exactly these fibers are found. A running fiber leaves pointers behind, and soon
+/// overwrites them.
 fn assert_soon(expected: &[&JoinHandle<()>]) {
     let expected: Vec<_> = expected.iter().map(|fiber| fiber.fiber().id()).collect();
     loop {
@@ -212,14 +213,14 @@ fn assert_soon(expected: &[&JoinHandle<()>]) {
     }
 }
 
-/// Waits until all of them are suspended.
+/// Waits until all these fibers are suspended.
 fn wait_suspended(fibers: &[&JoinHandle<()>]) {
     let suspended = |fiber: &&JoinHandle<()>| fiber.fiber().state() == sinew::State::Suspended;
     sinew::wait_until(|| fibers.iter().all(suspended), None);
 }
 
-/// Has a fiber run all the time while `f` does. The fiber has a carrier of its own: switches
-/// between it and the others would leave pointers to their stacks behind.
+/// Lets a fiber run all the time while `f` runs. The fiber has its own carrier: switches between it
+/// and the others would leave pointers to their stacks behind.
 fn beside_a_busy_fiber(f: impl FnOnce()) {
     let runtime = Runtime::builder().carriers(1).build().unwrap();
     let done = Arc::new(AtomicBool::new(false));
@@ -241,7 +242,7 @@ fn ends_in_a_box_are_followed() {
         let runtime = Runtime::builder().carriers(2).build().unwrap();
         beside_a_busy_fiber(|| {
             let lost = boxed(&runtime);
-            // Its sender is in a block of the heap that this thread has.
+            // The sender is in a block of the heap that this thread owns.
             let (sender, receiver) = channel::bounded::<u8>(1);
             let kept = std::hint::black_box(Box::new(vec![Box::new(sender)]));
             let waits = receives(&runtime, receiver);
@@ -256,7 +257,7 @@ fn ends_in_a_box_are_followed() {
     .assert_success();
 }
 
-/// One that has both ends of its channel, in blocks of the heap.
+/// Starts a fiber that has both ends of its channel, in blocks of the heap.
 #[inline(never)]
 fn boxed(runtime: &Runtime) -> JoinHandle<()> {
     runtime.spawn(|| {
@@ -266,7 +267,7 @@ fn boxed(runtime: &Runtime) -> JoinHandle<()> {
     })
 }
 
-/// Two of which each has the permit that the other waits for.
+/// Starts two fibers, each of which has the permit that the other waits for.
 #[inline(never)]
 fn two_who_keep_permits(runtime: &Runtime) -> [JoinHandle<()>; 2] {
     let permits = [(); 2].map(|()| Arc::new(Semaphore::new(1)));
@@ -283,7 +284,7 @@ fn two_who_keep_permits(runtime: &Runtime) -> [JoinHandle<()>; 2] {
     })
 }
 
-/// One that receives with a permit, and one that would send when it has that permit.
+/// Starts a fiber that receives with a permit, and a fiber that would send when it has that permit.
 #[inline(never)]
 fn a_permit_and_a_message(runtime: &Runtime) -> [JoinHandle<()>; 2] {
     let permits = Arc::new(Semaphore::new(1));
@@ -309,7 +310,7 @@ fn circles_of_semaphores_and_channels_are_found_beside_a_busy_fiber() {
         beside_a_busy_fiber(|| {
             let [left, right] = two_who_keep_permits(&runtime);
             let [first, second] = a_permit_and_a_message(&runtime);
-            // This thread has a pointer to the semaphore that this one waits for.
+            // This thread has a pointer to the semaphore that this fiber waits for.
             let permits = Arc::new((0_u64, Semaphore::new(0)));
             let theirs = permits.clone();
             let waits = runtime.spawn(move || drop(theirs.1.acquire()));
@@ -334,7 +335,7 @@ fn an_end_that_was_lent_or_will_be_used_later_is_seen() {
         let runtime = Runtime::builder().carriers(2).build().unwrap();
         let done = Arc::new(AtomicBool::new(false));
         let seen = done.clone();
-        // The child borrows the sender, which is on the stack of the fiber that receives.
+        // The child borrows the sender, which is on the stack of the receiving fiber.
         let lends = runtime.spawn(move || {
             let (sender, receiver) = channel::bounded::<u8>(1);
             sinew::scope(|s| {
@@ -347,7 +348,7 @@ fn an_end_that_was_lent_or_will_be_used_later_is_seen() {
                 assert_eq!(receiver.recv(), Ok(1));
             });
         });
-        // The sender is on the stack of a fiber that waits for itself, for a while.
+        // The sender is on the stack of a fiber that waits with a timeout.
         let (sender, receiver) = channel::bounded::<u8>(1);
         let waits = receives(&runtime, receiver);
         let (end, ended) = channel::oneshot::<()>();
@@ -371,7 +372,8 @@ fn an_end_that_was_lent_or_will_be_used_later_is_seen() {
     .assert_success();
 }
 
-/// One that receives, and a suspended first-class fiber that has the only sender on its stack.
+/// Starts a fiber that receives, and a suspended first-class fiber that has the only sender on its
+/// stack.
 #[inline(never)]
 fn kept(runtime: &Runtime) -> (JoinHandle<()>, Fiber) {
     let (sender, receiver) = channel::bounded::<u8>(1);
@@ -383,8 +385,8 @@ fn kept(runtime: &Runtime) -> (JoinHandle<()>, Fiber) {
     (receives(runtime, receiver), fiber.unwrap().resume().unwrap())
 }
 
-/// One that receives, and one that waits in a first-class fiber and has the only sender on its own
-/// stack.
+/// Starts a fiber that receives, and a fiber that waits in a first-class fiber and has the only
+/// sender on its own stack.
 #[inline(never)]
 fn nested(runtime: &Runtime) -> [JoinHandle<()>; 2] {
     held(runtime, || {
@@ -417,7 +419,7 @@ fn an_end_beside_a_first_class_fiber_is_seen() {
     .assert_success();
 }
 
-/// One that receives, and one that has ended with the only sender as its result.
+/// Starts a fiber that receives, and a fiber that has ended with the only sender as its result.
 #[inline(never)]
 fn returned(runtime: &Runtime) -> (JoinHandle<()>, JoinHandle<channel::Sender<u8>>) {
     let (sender, receiver) = channel::bounded::<u8>(1);
@@ -426,7 +428,8 @@ fn returned(runtime: &Runtime) -> (JoinHandle<()>, JoinHandle<channel::Sender<u8
     (receives(runtime, receiver), ends)
 }
 
-/// One that receives, and one that has run, rests, and has the only sender in its closure.
+/// Starts a fiber that receives, and a fiber that has run, rests, and has the only sender in its
+/// closure.
 #[inline(never)]
 fn rests(runtime: &Runtime) -> (JoinHandle<()>, JoinHandle<()>, sinew::io::PipeWriter) {
     let (sender, receiver) = channel::bounded::<u8>(1);

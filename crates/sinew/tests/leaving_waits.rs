@@ -1,5 +1,5 @@
-//! Waits for descriptors that are left: by cancellation, or because a scope is out of time. What
-//! was waited for is as before, and no byte is lost.
+//! Waits for descriptors that end by cancellation or by a deadline. The descriptor is unchanged,
+//! and no byte is lost.
 
 use crate::backends::{Pattern, connected, fill, on_each, until_it_waits};
 use sinew::io::{Interest, PipeReader, PollFd};
@@ -20,7 +20,7 @@ fn is_left<T: std::fmt::Debug>(fiber: JoinHandle<T>) {
     assert!(sinew::is_cancel(&*fiber.join().unwrap_err()));
 }
 
-/// Leaves `wait` twice, by a cancellation and by a deadline, and lets another come to its end after
+/// Leaves `wait` by a cancellation and by a deadline, and checks that another wait succeeds after
 /// `make_ready`.
 fn is_left_and_works<S, T>(
     runtime: &Runtime,
@@ -97,7 +97,7 @@ fn after_a_write_was_left_another_writes() {
             }));
         });
         reader.unwrap().join().unwrap();
-        // Those that were left have written nothing.
+        // The writes that were left have written nothing.
         assert_eq!(received.load(Ordering::SeqCst), (sent + count) as u64);
     });
 }
@@ -140,7 +140,8 @@ fn after_a_wait_for_several_was_left_another_waits() {
     });
 }
 
-/// Readers are cancelled while bytes come: what one has not got, the next has.
+/// Readers are cancelled while bytes arrive. The next reader gets the bytes that a cancelled one
+/// missed.
 #[test]
 fn no_byte_is_lost_to_readers_that_are_cancelled() {
     const BYTES: usize = 400;
@@ -182,7 +183,8 @@ fn no_byte_is_lost_to_readers_that_are_cancelled() {
     });
 }
 
-/// Writers are cancelled for want of room: what one has not written, the next has.
+/// Writers are cancelled while there is no room. The next writer writes the bytes that a cancelled
+/// one did not.
 #[test]
 fn no_byte_is_lost_or_written_twice_by_writers_that_are_cancelled() {
     const TOTAL: u64 = 400_000;
@@ -229,7 +231,7 @@ fn a_read_in_a_masked_region_is_not_left() {
             let count = sinew::masked(|| one.read(&mut buffer)).unwrap();
             assert_eq!(&buffer[..count], b"x");
             assert!(sinew::is_cancelled());
-            // The next wait raises.
+            // The next wait raises the cancellation.
             one.read(&mut buffer)
         });
         until_it_waits(&reader);
@@ -241,9 +243,9 @@ fn a_read_in_a_masked_region_is_not_left() {
     });
 }
 
-/// A pinned fiber blocks in a call of the system, which a cancellation ends.
+/// A pinned fiber blocks in a system call, which a cancellation ends.
 #[test]
-fn a_pinned_wait_is_left() {
+fn a_pinned_wait_is_cancelled() {
     on_each(|runtime| {
         let blocks: [fn(&TcpStream); 2] = [
             |mut stream| _ = stream.read(&mut [0]).unwrap(),
@@ -267,7 +269,7 @@ fn a_pinned_wait_is_left() {
             fiber.cancel();
             assert!(sinew::is_cancel(&*fiber.join().unwrap_err()));
         }
-        // A deadline as well, also on a thread.
+        // A deadline ends the wait as well, also on a thread.
         let (one, _other) = connected();
         let limit = Duration::from_millis(2);
         let check =

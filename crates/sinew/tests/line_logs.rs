@@ -1,4 +1,4 @@
-//! Lines reach a reader that reads, and stop no writer if it does not.
+//! A log delivers lines to its reader, and does not block writers if the reader does not read.
 
 use sinew::io::LineLog;
 use sinew_testkit::child::{child, child_with};
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 const LONG: Duration = Duration::from_secs(40);
 
-/// What a descriptor has for its reader at this moment.
+/// Returns the text that a descriptor has for its reader at this moment.
 fn at_hand(fd: RawFd) -> String {
     let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     // SAFETY: one valid entry.
@@ -19,26 +19,26 @@ fn at_hand(fd: RawFd) -> String {
         return String::new();
     }
     let mut buffer = [0_u8; 4096];
-    // SAFETY: the pointer and the length are those of the buffer.
+    // SAFETY: the pointer and the length belong to the buffer.
     let count = unsafe { libc::read(fd, buffer.as_mut_ptr().cast(), buffer.len()) };
     String::from_utf8_lossy(&buffer[..usize::try_from(count).unwrap()]).into_owned()
 }
 
-/// A terminal: its other end, and the end that programs write to.
+/// Opens a terminal. Returns its other end, and the end that programs write to.
 fn terminal() -> Ends {
     let (mut other, mut program) = (-1, -1);
     let none = std::ptr::null_mut();
     // SAFETY: two valid places for descriptors; the rest may be null.
     let result = unsafe { libc::openpty(&mut other, &mut program, none, none.cast(), none.cast()) };
     assert_eq!(result, 0);
-    // SAFETY: two descriptors that were just opened.
+    // SAFETY: both descriptors were just opened.
     unsafe { (OwnedFd::from_raw_fd(other), OwnedFd::from_raw_fd(program)) }
 }
 
 fn named_pipe() -> Ends {
     let path = std::env::temp_dir().join(format!("sinew-line-log-{}", std::process::id()));
     let name = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
-    // SAFETY: a string that ends in zero.
+    // SAFETY: the string ends in zero.
     assert_eq!(unsafe { libc::mkfifo(name.as_ptr(), 0o600) }, 0);
     let both = File::options().read(true).write(true).open(&path).unwrap();
     let writer = File::options().write(true).open(&path).unwrap();
@@ -56,13 +56,13 @@ fn plain_pipe() -> Ends {
     (reader.into(), writer.into())
 }
 
-/// The end of a reader and that of a writer.
+/// The reader's end and the writer's end.
 type Ends = (OwnedFd, OwnedFd);
 
-/// A name, and how it is opened.
+/// A name, and a function that opens it.
 type Kind = (&'static str, fn() -> Ends);
 
-/// Everything that waits for its reader.
+/// All kinds of files that can block their writer.
 const KINDS: [Kind; 4] =
     [("pipe", plain_pipe), ("named pipe", named_pipe), ("socket", socket), ("terminal", terminal)];
 
@@ -72,7 +72,7 @@ fn a_line_is_there_when_the_call_returns_if_there_is_room() {
         let (reader, writer) = open();
         let log = LineLog::new(writer);
         assert!(log.write_line("a line"));
-        // A terminal adds the return of the carriage.
+        // A terminal adds a carriage return.
         assert_eq!(at_hand(reader.as_raw_fd()).replace('\r', ""), "a line\n", "{kind}");
     }
 }
@@ -86,8 +86,8 @@ fn a_full_queue_drops_lines_and_the_reader_is_told_how_many() {
         let mode = |fd: &OwnedFd| unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) };
         let (before, also) = (mode(&writer), writer.try_clone().unwrap());
         let log = LineLog::new(writer);
-        // Nothing reads. Once two lines in a row were refused, the thread has taken all that it
-        // will take.
+        // Nothing reads. Once two lines in a row were refused, the log's thread has taken all that
+        // it will take.
         let mut accepted = Vec::new();
         let mut refused = 0;
         for number in 0_u64.. {
@@ -111,7 +111,7 @@ fn a_full_queue_drops_lines_and_the_reader_is_told_how_many() {
         let notice = lines.next().unwrap();
         assert!(notice.contains("2 lines were dropped"), "{kind}: {notice}");
         assert!(log.flush_timeout(LONG), "{kind}");
-        // The reader is told once, and lines go on.
+        // The reader is told once, and further lines arrive.
         assert!(log.write_line("the next"));
         assert_eq!(lines.next().unwrap(), "the next", "{kind}");
     }
@@ -176,7 +176,7 @@ fn lines_for_a_reader_that_is_gone_are_counted() {
     assert_eq!(full.dropped(), 1);
 }
 
-/// The pipe breaks while the thread waits for its reader.
+/// The pipe breaks while the thread waits for the reader.
 #[test]
 fn a_reader_that_goes_away_ends_the_wait_for_it() {
     let _watch = watch::a_minute();
@@ -203,9 +203,9 @@ fn lines_of_a_log_that_was_dropped_are_written() {
     assert_eq!(collect(reader).len(), 2000);
 }
 
-/// A panic in a line's `Display` is the caller's, and leaves the log as it was.
+/// A panic in a line's `Display` goes to the caller, and leaves the log unchanged.
 #[test]
-fn a_line_that_panics_is_none() {
+fn a_line_that_panics_is_not_written() {
     struct Panics;
     impl std::fmt::Display for Panics {
         fn fmt(&self, _: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -222,7 +222,7 @@ fn a_line_that_panics_is_none() {
     assert_eq!(text, "after it\n");
 }
 
-/// A report of the runtime's: a pinned fiber that waits.
+/// Causes a report of the runtime: a pinned fiber waits.
 fn report() {
     sinew::run(|| sinew::pinned(|| sinew::sleep(Duration::from_millis(1))));
 }
@@ -239,7 +239,7 @@ fn reports_are_there_when_the_process_ends_or_aborts_right_after() {
     assert!(ended.stdout.ends_with("also the output\n"), "{ended:#?}");
 }
 
-/// The queue is still full of lines when `main` returns; the reader is only slow.
+/// The queue is still full of lines when `main` returns, because the reader is slow.
 #[test]
 fn an_orderly_end_waits_for_a_slow_reader() {
     let _watch = watch::a_minute();

@@ -1,4 +1,4 @@
-//! Values that each fiber has for itself.
+//! Fiber-locals: values that each fiber has for itself.
 
 use sinew::{Builder, Runtime};
 use sinew_testkit::{Log, Noisy, watch};
@@ -78,7 +78,7 @@ fn a_binding_is_put_back() {
     let check = || {
         NAME.set("outer".into(), || {
             NAME.with(|outer| {
-                // A reference to the outer value stays good while it is covered.
+                // A reference to the outer value stays valid while an inner binding covers it.
                 NAME.set("inner".into(), || assert_eq!(NAME.get(), "inner"));
                 assert_eq!(outer, "outer");
             });
@@ -121,7 +121,7 @@ fn a_builder_gives_initial_values() {
         .spawn(|| (NAME.get(), SIZE.get()))
         .unwrap();
     assert_eq!(fiber.join().unwrap(), ("second".into(), 2));
-    // Dropped with a fiber that never runs.
+    // An initial value is dropped with a fiber that never runs.
     sinew::fiber_local!(static NOISY: Option<Noisy> = None);
     let log = Log::new();
     drop(Builder::new().local(&NOISY, Some(log.on_drop("dropped"))).build(|| ()).unwrap());
@@ -131,7 +131,7 @@ fn a_builder_gives_initial_values() {
 }
 
 #[test]
-fn children_inherit_what_says_so() {
+fn children_inherit_locals_marked_inherit() {
     let _watch = watch::a_minute();
     sinew::fiber_local! {
         inherit static REQUEST: u64 = 0;
@@ -141,7 +141,7 @@ fn children_inherit_what_says_so() {
         REQUEST.set(7, || {
             OTHER.set(7, || {
                 let child = sinew::spawn(|| {
-                    // A grandchild inherits what its parent inherited.
+                    // A grandchild inherits the values that its parent inherited.
                     let grandchild = sinew::spawn(|| REQUEST.get());
                     (REQUEST.get(), OTHER.get(), grandchild.join().unwrap())
                 });
@@ -169,7 +169,7 @@ fn asking_for_a_value_while_it_is_made_is_an_error() {
         let caught = catch_unwind(again).unwrap_err();
         let message = caught.downcast_ref::<&str>().copied().unwrap();
         assert!(message.contains("while it is being made"), "{message}");
-        // The next try makes it anew, and fails anew.
+        // The next try makes the value anew, and fails again.
         assert!(catch_unwind(again).is_err());
     });
 }

@@ -89,7 +89,7 @@ fn a_timed_lock_gives_up() {
     assert_eq!(fiber.join().unwrap(), 7);
 }
 
-/// Every way to lock can be cancelled while the lock is held, and takes nothing with it.
+/// Every way to lock can be cancelled while the lock is held, and leaves the lock alone.
 #[test]
 fn a_cancelled_waiter_leaves_the_lock_alone() {
     type Way = fn(&(Mutex<()>, RwLock<()>, FairMutex<()>));
@@ -143,7 +143,7 @@ fn a_fair_unlock_hands_over() {
         sinew::wait_until(|| suspended(&other.fiber()), None);
         guard.push("me");
         lock_api::MutexGuard::unlock_fair(guard);
-        // It is the other's before that has run.
+        // The lock belongs to the other fiber before that fiber has run.
         assert!(mutex.try_lock().is_none());
         mutex.lock().push("me again");
         assert_eq!(*mutex.lock(), ["me", "other", "me again"]);
@@ -169,7 +169,7 @@ fn an_overtaken_waiter_is_next() {
         sinew::wait_until(|| suspended(&other.fiber()), None);
         drop(guard);
         for round in 0.. {
-            // Each time faster than the one who was woken, but not for ever.
+            // This fiber overtakes the woken one, but not for ever.
             let _guard = mutex.lock();
             if done.load(Ordering::Relaxed) {
                 assert!(round <= 2, "{round}");
@@ -231,7 +231,7 @@ fn readers_go_on_when_a_writer_gives_up() {
         if cancelled {
             writer.cancel();
         }
-        // While one still reads.
+        // One reader still reads.
         readers.into_iter().for_each(|reader| reader.join().unwrap());
         assert!(!writer.join().unwrap_or(false));
     }
@@ -281,7 +281,7 @@ fn an_upgrade_gives_up_in_time() {
     assert!(lock.try_upgradable_read().is_none());
     let guard = RwLockUpgradableReadGuard::try_upgrade_for(guard, Duration::from_millis(3));
     let guard = guard.unwrap_err();
-    // Others may read again.
+    // Other fibers may read again.
     assert!(lock.try_read().is_some());
     drop(reading);
     let mut write = RwLockUpgradableReadGuard::upgrade(guard);
@@ -310,7 +310,7 @@ fn locks_under_load() {
                             0 => {
                                 let mut pair = Halves { pair: lock.write(), writes: &writes };
                                 pair.pair.0 += 1;
-                                // Whoever is cancelled here writes the other half all the same.
+                                // A fiber that is cancelled here still writes the other half.
                                 if seed.below(3) == 0 {
                                     sinew::yield_now();
                                 }
@@ -368,7 +368,7 @@ fn locks_under_load() {
     }
 }
 
-/// A write of which the second half is done at its end, however it ends, before others may look.
+/// A write whose second half happens when it is dropped, before other fibers may read.
 struct Halves<'a> {
     pair: RwLockWriteGuard<'a, (u64, u64)>,
     writes: &'a AtomicUsize,
@@ -382,7 +382,7 @@ impl Drop for Halves<'_> {
 }
 
 #[test]
-fn notified_once_each() {
+fn each_notification_wakes_one_waiter() {
     let _watch = watch::a_minute();
     for carriers in [1, 2] {
         let runtime = Runtime::builder().carriers(carriers).build().unwrap();
@@ -414,7 +414,7 @@ fn notified_once_each() {
 }
 
 #[test]
-fn all_who_wait_are_notified() {
+fn notify_all_wakes_all_waiters() {
     let _watch = watch::a_minute();
     let shared = Arc::new((Mutex::new(false), Condvar::new()));
     let fibers: Vec<_> = (0..100)
@@ -446,14 +446,14 @@ fn a_cancelled_wait_has_its_lock_back() {
             let (value, changed) = &*shared;
             let mut value = value.lock();
             let waited = catch_unwind(AssertUnwindSafe(|| changed.wait(&mut value)));
-            // The guard is as good as before.
+            // The guard is still valid.
             *value += 1;
             std::panic::resume_unwind(waited.unwrap_err());
         })
     };
     let waits = || fiber.fiber().waits_for() == Some(sinew::WaitKind::Condvar);
     sinew::wait_until(waits, None);
-    // It cannot have the lock at once.
+    // The fiber cannot get the lock at once.
     let held = shared.0.lock();
     fiber.cancel();
     std::thread::sleep(Duration::from_millis(5));
@@ -464,9 +464,9 @@ fn a_cancelled_wait_has_its_lock_back() {
 }
 
 #[test]
-fn any_lock_will_do() {
+fn a_condvar_works_with_any_lock() {
     let _watch = watch::a_minute();
-    // A lock of another kind, by the same trait.
+    // Another kind of lock, with the same trait.
     struct Spin(AtomicBool);
     // SAFETY: one exchange decides.
     unsafe impl lock_api::RawMutex for Spin {
@@ -543,7 +543,7 @@ fn a_fair_lock_serves_in_the_order_of_coming() {
     }
 }
 
-/// Guards that unlock for a while have the lock again afterwards, also if they are cancelled
+/// A guard that unlocks for a while has the lock again afterwards, also if its fiber is cancelled
 /// meanwhile.
 #[test]
 fn a_guard_that_unlocks_for_a_while_is_not_left_without_its_lock() {

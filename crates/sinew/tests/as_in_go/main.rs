@@ -56,7 +56,7 @@
 //! | `TestMutexFairness` | [`a_busy_mutex_is_acquired_in_time`], `locks::an_overtaken_waiter_is_next` |
 //! | `TestMutexMisuse`, `TestRLocker`, `TestCondCopy` | no: guards unlock, and borrowed values are neither copied nor moved |
 //! | `TestCondSignal`, `TestCondBroadcast` | `as_in_std::a_notification_wakes_one`, `as_in_std::all_are_notified` |
-//! | `TestCondSignalGenerations`, `TestRace` | [`a_notification_wakes_only_earlier_waiters`], `locks::notified_once_each` |
+//! | `TestCondSignalGenerations`, `TestRace` | [`a_notification_wakes_only_earlier_waiters`], `locks::each_notification_wakes_one_waiter` |
 //! | `TestCondSignalStealing` | [`a_latecomer_takes_no_notification`] |
 //! | `TestOnce`, `TestOncePanic` | `as_in_std::done_once`, `as_in_std::tried_again_after_a_panic`: in Go a panic counts as done |
 //! | `TestOnceFunc`, `TestOnceValue`, `TestOnceValues`, `TestOnceFuncPanic`, `TestOnceValuePanic`, `TestOnceValuesPanic` | `as_in_std::a_lazy_value_is_made_once`, `as_in_std::a_lazy_value_that_could_not_be_made` |

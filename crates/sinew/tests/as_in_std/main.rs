@@ -42,7 +42,7 @@
 //! | `condvar.rs`, each `poison_` and `nonpoison_` | |
 //! | `smoke` | [`a_notification_without_waiters_is_not_kept`] |
 //! | `notify_one`, `test_mutex_arc_condvar` | [`a_notification_wakes_one`] |
-//! | `notify_all` | [`all_are_notified`], `locks::all_who_wait_are_notified` |
+//! | `notify_all` | [`all_are_notified`], `locks::notify_all_wakes_all_waiters` |
 //! | `wait_while` | [`waiting_while`] |
 //! | `wait_timeout_wait`, `wait_timeout_wake`, `timeout_nanoseconds` | [`waits_with_a_timeout`] |
 //! | `wait_timeout_while_wait`, `…_instant_satisfy`, `…_wake` | [`waiting_while_with_a_timeout`] |

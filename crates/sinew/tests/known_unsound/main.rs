@@ -1,7 +1,7 @@
-//! What no library of fibers can cure, shown, with what sinew offers instead.
+//! Cases that no library of fibers can make sound, each with sinew's alternative.
 //!
-//! Code that assumes strict nesting on a thread is broken by any interleaving of flows of control
-//! there. These tests show that the hole is real, so that the documents can name it; they do not
+//! Any interleaving of flows of control on a thread breaks code that assumes strict nesting there.
+//! These tests show that the holes are real, so that the documents can name them. The tests do not
 //! reach undefined behaviour themselves.
 
 use sinew::manager::{FiberManager, Options, SimpleLoopController};
@@ -19,11 +19,12 @@ fn one_carrier() -> Runtime {
     Runtime::builder().carriers(1).build().unwrap()
 }
 
-/// The lazy initialiser of a `thread_local!` waits, and a neighbour uses the same key: it runs a
-/// second time, and the value of the first is dropped although references to it may exist.
+/// The lazy initialiser of a `thread_local!` waits, and another fiber of the carrier uses the same
+/// key. The initialiser runs a second time, and the first value is dropped although references to
+/// it may exist.
 ///
-/// Instead: initialise before fibers run, keep waits out of initialisers, or use `fiber_local!`,
-/// whose initialisers may wait.
+/// Alternatives: initialise before fibers run, keep waits out of initialisers, or use
+/// `fiber_local!`, whose initialisers may wait.
 #[test]
 fn a_thread_local_initialiser_that_waits_runs_twice() {
     thread_local! {
@@ -50,10 +51,10 @@ fn a_thread_local_initialiser_that_waits_runs_twice() {
     });
 }
 
-/// A scoped thread-local (as in the crate `scoped-tls`) shows one fiber what another has set, also
-/// when that one's frame is gone.
+/// A scoped thread-local (as in the crate `scoped-tls`) shows one fiber the value that another has
+/// set, even after that fiber's frame is gone.
 ///
-/// Instead: a context slot around it, or the scoped bindings of `fiber_local!`.
+/// Alternatives: a context slot around it, or the scoped bindings of `fiber_local!`.
 #[test]
 fn a_scoped_thread_local_leaks_into_a_neighbour() {
     thread_local!(static SCOPED: Cell<u32> = const { Cell::new(0) });
@@ -85,7 +86,7 @@ fn a_scoped_thread_local_leaks_into_a_neighbour() {
     assert_eq!((seen, cured), (1, 0));
 }
 
-/// Says when it is dropped.
+/// Records its drop.
 struct Tells(&'static AtomicBool);
 
 impl Drop for Tells {
@@ -95,10 +96,10 @@ impl Drop for Tells {
 }
 
 /// A first-class fiber on a plain thread lends a thread-local to a child of a `sinew::scope`, and
-/// is forgotten. The thread ends and destroys the value while the child still has it.
+/// is forgotten. The thread ends and destroys the value while the child still borrows it.
 ///
-/// Instead: drop the fiber before its thread ends, or clone the value out of `LocalKey::with`.
-/// Threads of sinew's stay in this case; see `tests/outliving.rs`.
+/// Alternatives: drop the fiber before its thread ends, or clone the value out of `LocalKey::with`.
+/// Threads of sinew do not end in this case; see `tests/outliving.rs`.
 #[test]
 fn a_plain_thread_destroys_a_thread_local_that_a_forgotten_fiber_has_lent() {
     static DROPPED: AtomicBool = AtomicBool::new(false);
@@ -132,7 +133,7 @@ fn a_plain_thread_destroys_a_thread_local_that_a_forgotten_fiber_has_lent() {
 /// A manager is leaked on a plain thread while one of its fibers lends a thread-local. The thread
 /// stays for good, but only after the destructors of its thread-locals have run.
 ///
-/// Instead: drop the manager before its thread ends.
+/// Alternative: drop the manager before its thread ends.
 #[test]
 fn a_plain_thread_destroys_a_thread_local_that_a_leaked_managers_fiber_has_lent() {
     static DROPPED: AtomicBool = AtomicBool::new(false);
@@ -163,7 +164,7 @@ fn a_plain_thread_destroys_a_thread_local_that_a_leaked_managers_fiber_has_lent(
             std::mem::forget(manager);
         });
         begun.wait();
-        // Set by the destructor, or never: the watchdog ends the test if the hole is closed.
+        // The destructor sets this. If the hole is closed, the watchdog ends the test.
         while !DROPPED.load(Ordering::SeqCst) {
             std::thread::yield_now();
         }
@@ -172,9 +173,10 @@ fn a_plain_thread_destroys_a_thread_local_that_a_leaked_managers_fiber_has_lent(
     .assert_success();
 }
 
-/// While a fiber waits in a destructor during a panic, its neighbours see `panicking()`.
+/// While a fiber waits in a destructor during a panic, the other fibers of its carrier see
+/// `panicking()`.
 #[test]
-fn neighbours_of_one_that_unwinds_seem_to_panic() {
+fn neighbours_of_an_unwinding_fiber_seem_to_panic() {
     struct Parks;
     impl Drop for Parks {
         fn drop(&mut self) {

@@ -1,5 +1,4 @@
-//! Managers in the hands of code that does what it should not: all of it is safe, so it ends with a
-//! panic that says why, or works.
+//! Managers misused by safe code. Each case ends with a panic that gives the reason, or works.
 
 use crate::kit::{MS, kept, panic_of, simple, with};
 use sinew::FiberId;
@@ -22,7 +21,7 @@ fn here() -> ManagerHandle {
     ManagerHandle::current().unwrap()
 }
 
-/// The manager still does everything.
+/// Checks that the manager still works.
 #[track_caller]
 pub(crate) fn assert_in_order(manager: &FiberManager) {
     let ended = kept(Cell::new(0));
@@ -42,7 +41,7 @@ pub(crate) fn assert_in_order(manager: &FiberManager) {
 }
 
 thread_local! {
-    /// A manager that is dropped where nobody else could get at it.
+    /// A manager that is dropped through this variable, out of reach of other code.
     static OWNED: RefCell<Option<FiberManager>> = const { RefCell::new(None) };
 }
 
@@ -56,7 +55,7 @@ fn drop_owned() -> bool {
 }
 
 #[test]
-fn what_a_wait_has_done_may_borrow_from_the_fiber() {
+fn the_closure_of_a_wait_may_borrow_from_the_fiber() {
     let _watch = watch::a_minute();
     let (manager, _) = simple();
     let baton = kept(Baton::new());
@@ -65,7 +64,7 @@ fn what_a_wait_has_done_may_borrow_from_the_fiber() {
         let mut refused = String::new();
         baton.wait_with(|| {
             baton.post();
-            // The fiber could go on now, and does not before this returns.
+            // The fiber is ready from here on, but does not continue before this closure returns.
             refused = panic_of(|| here().loop_until_no_ready());
             here().add_task_eager(sinew::yield_now);
             assert_eq!(text, "a text of the fiber's own");
@@ -80,7 +79,7 @@ fn what_a_wait_has_done_may_borrow_from_the_fiber() {
 }
 
 #[test]
-fn a_wait_that_times_out_stays_for_what_it_has_done() {
+fn a_wait_that_times_out_waits_for_its_closure() {
     let _watch = watch::a_minute();
     let (manager, controller) = simple();
     let baton = kept(Baton::new());
@@ -102,7 +101,7 @@ fn a_wait_that_times_out_stays_for_what_it_has_done() {
 }
 
 #[test]
-fn who_waits_is_the_current_fiber_of_what_it_has_done() {
+fn the_waiting_fiber_is_current_in_the_closure_of_its_wait() {
     sinew::fiber_local!(static MINE: Cell<u32> = Cell::new(0));
     let _watch = watch::a_minute();
     let (manager, _) = simple();
@@ -135,7 +134,7 @@ fn who_waits_is_the_current_fiber_of_what_it_has_done() {
     assert_in_order(&manager);
 }
 
-/// An observer that calls something when a fiber has begun, was woken, or has stopped.
+/// An observer that calls a function when a fiber starts, is woken, or stops.
 struct Calls(&'static dyn Fn(&'static str));
 
 impl Observer for Calls {
@@ -170,7 +169,7 @@ fn an_observer_runs_nothing_of_its_manager() {
     })));
     manager.add_observer(observer.clone());
     for _ in 0..3 {
-        // One that ends in a loop, one that waits first, and one that is eager.
+        // A task that ends in a loop, a task that waits first, and an eager task.
         manager.add_task(|| ran.set(ran.get() + 1));
         manager.add_task(|| {
             sinew::yield_now();
@@ -194,7 +193,7 @@ fn an_observer_does_not_leave_the_fiber_that_it_is_told_of() {
     let (manager, _) = simple();
     let refused = kept(RefCell::new(Vec::new()));
     manager.add_observer(Rc::new(Calls(kept(move |moment| {
-        // Where a fiber is current that could be left, and must not be.
+        // A fiber is current here that could be suspended, and must not be.
         if moment == "stopped" && manager::on_fiber() {
             refused.borrow_mut().push(panic_of(|| run_in_main_context(|| ())));
         }
@@ -256,7 +255,7 @@ fn a_copy_of_a_local_that_drops_the_manager_leaves_no_task() {
         let refused = LOCAL.set(Some(Drops), || panic_of(|| way(&handle)));
         assert!(refused.contains("which was dropped"), "{refused}");
     }
-    // Whoever has the carriers of these now has no task in them.
+    // The next users of these carriers find no task in them.
     let runtime = sinew::Runtime::builder().carriers(1).build().unwrap();
     runtime.run(|| (0..10).for_each(|_| sinew::yield_now()));
     let (manager, _) = simple();
@@ -318,9 +317,9 @@ fn a_manager_dropped_in_an_eager_task_is_not_run_there() {
     assert!(refused.contains(INSIDE) && !remote.is_alive(), "{refused}");
 }
 
-/// The carrier is nobody else's as long as something of the manager is on the stack.
+/// No other manager gets the carrier while a frame of this manager is on the stack.
 #[test]
-fn a_manager_dropped_by_what_a_wait_has_done_ends_after_it() {
+fn a_manager_dropped_by_the_closure_of_a_wait_ends_after_it() {
     let _watch = watch::a_minute();
     let (manager, _) = simple();
     let (handle, remote) = (ManagerHandle::clone(&manager), manager.remote());
@@ -407,9 +406,9 @@ fn here_owned(f: impl FnOnce(&FiberManager)) {
 }
 
 #[test]
-fn an_eager_task_without_a_stack_does_not_lose_those_around_it() {
+fn an_eager_task_without_a_stack_does_not_lose_its_callers() {
     if cfg!(any(sinew_asan, sinew_tsan)) {
-        return; // These reserve far more addresses than the limit.
+        return; // The sanitizers reserve far more addresses than the limit.
     }
     fn go(deepest: &'static Cell<u32>, ended: &'static Cell<u32>, depth: u32) {
         deepest.set(depth);
@@ -418,7 +417,7 @@ fn an_eager_task_without_a_stack_does_not_lose_those_around_it() {
         }
         ended.set(ended.get() + 1);
     }
-    child("abuse::an_eager_task_without_a_stack_does_not_lose_those_around_it", || {
+    child("abuse::an_eager_task_without_a_stack_does_not_lose_its_callers", || {
         let _watch = watch::a_minute();
         // SAFETY: a valid limit for this process.
         unsafe {
@@ -473,15 +472,15 @@ fn tasks_wakes_and_cancellations_race_the_ends_of_managers() {
     type Place = (manager::RemoteHandle, sinew::Fiber, Arc<Baton>);
     const MOST_UNDER_WAY: usize = 64;
     let stop = Arc::new(AtomicBool::new(false));
-    // ThreadSanitizer sees what this lock does, and not all that one of the standard library does.
+    // ThreadSanitizer sees all operations of this lock, but not all of the standard library's.
     let shared: Arc<sinew::sync::Mutex<Vec<Place>>> = Arc::default();
     let threads: Vec<_> = (0..3)
         .map(|seed| {
             let (stop, shared) = (stop.clone(), shared.clone());
             std::thread::spawn(move || {
                 let mut turn = seed;
-                // Each task has one of these: a manager is not given tasks faster than it runs
-                // them.
+                // Each task holds a clone: the count keeps this thread from adding tasks faster
+                // than the manager runs them.
                 let under_way = Arc::new(());
                 while !stop.load(Ordering::Relaxed) {
                     let all = shared.lock().clone();

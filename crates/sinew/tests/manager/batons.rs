@@ -1,4 +1,4 @@
-//! Batons, with and without time, between fibers of a manager and threads.
+//! Batons, with and without timeouts, between fibers of a manager and threads.
 
 use crate::kit::{LONG, MS, kept, panic_of, run_until, simple};
 use sinew::manager::{self, EventLoop, FiberManager, Options, ReactorLoopController, manager_for};
@@ -77,10 +77,10 @@ fn a_post_of_an_event_loops_timer_ends_a_timed_wait() {
 }
 
 #[test]
-fn looking_does_not_wait() {
+fn polling_a_baton_does_not_wait() {
     let _watch = watch::a_minute();
     let (manager, _) = simple();
-    // Posted by a thread while the fiber looks again and again, without letting anybody run.
+    // A thread posts while the fiber looks repeatedly, without letting other fibers run.
     let baton = kept(Baton::new());
     let seen = manager.add_task_future(|| {
         while !baton.is_posted() {
@@ -153,7 +153,7 @@ fn a_fiber_wakes_a_thread() {
     });
     let ended = manager.add_task_future(move || {
         go.post();
-        // The thread goes on without the loop.
+        // The thread continues without the loop.
         while !done.is_posted() {
             std::thread::yield_now();
         }
@@ -209,7 +209,7 @@ fn a_baton_has_one_waiter() {
     baton.post();
     controller.run();
     assert!(first.is_ready());
-    // Once it is posted nobody waits, and all pass.
+    // Once the baton is posted, waits return at once.
     for _ in 0..3 {
         manager.add_task(|| baton.wait());
     }
@@ -230,7 +230,7 @@ fn a_call_on_the_main_context_comes_once_the_fiber_is_parked() {
             assert!(!manager::on_fiber());
             let fiber = fiber.borrow();
             inner.line(format!("{:?}", manager::TaskState::of(fiber.as_ref().unwrap())));
-            // It may post at once: the wait has begun.
+            // The closure may post at once: the wait has begun.
             baton.post();
             inner.line("posted");
         });
@@ -253,14 +253,14 @@ fn a_call_on_the_main_context_comes_before_the_wait_of_a_thread() {
 }
 
 #[test]
-fn a_panic_in_that_call_goes_on_in_the_fiber() {
+fn a_panic_on_the_main_context_goes_on_in_the_waiting_fiber() {
     let _watch = watch::a_minute();
     let (manager, _) = simple();
     let baton = kept(Baton::new());
     let text = manager.add_task_future(|| panic_of(|| baton.wait_with(|| panic!("over there"))));
     manager.loop_until_no_ready();
     assert_eq!(text.try_get().unwrap().unwrap(), "over there");
-    // Nobody waits any more.
+    // The failed wait left no waiter behind.
     let next = manager.add_task_future(|| baton.wait());
     manager.loop_until_no_ready();
     baton.post();
@@ -277,7 +277,7 @@ impl Wake for Counts {
 }
 
 #[test]
-fn a_waiter_of_ones_own_is_told_once() {
+fn a_custom_waiter_is_woken_once() {
     let _watch = watch::a_minute();
     let (manager, _) = simple();
     let counts = Arc::new(Counts(AtomicUsize::new(0)));
@@ -294,7 +294,7 @@ fn a_waiter_of_ones_own_is_told_once() {
     assert_eq!(counts.0.load(Ordering::SeqCst), 1);
     baton.post();
     assert_eq!(counts.0.load(Ordering::SeqCst), 1);
-    // One that comes after the post is told at once.
+    // A custom waiter that is set after the post is woken at once.
     baton.set_waiter(Waker::from(counts.clone()));
     assert_eq!(counts.0.load(Ordering::SeqCst), 2);
 }
@@ -332,7 +332,7 @@ fn thousands_of_timed_waits_end() {
         manager.add_task(move || {
             let baton = Arc::new(Baton::new());
             if n % 2 == 0 {
-                // Half of the timers are taken back before they are due.
+                // Half of the timers are cancelled before they are due.
                 let posts = baton.clone();
                 manager::add_task(move || posts.post());
             }

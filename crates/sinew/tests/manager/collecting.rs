@@ -7,10 +7,10 @@ use sinew_testkit::watch;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// Promises that tasks wait for; the last one is kept first.
+/// Promises that tasks wait for. The test fulfils the last one first.
 type Pending = RefCell<Vec<Promise<()>>>;
 
-/// Three tasks, each of which waits for a promise and then calls `end` with its number.
+/// Makes three tasks. Each waits for a promise and then calls `end` with its number.
 fn three<T: 'static>(
     pending: &'static Pending,
     end: impl Fn(usize) -> T + Copy + 'static,
@@ -25,7 +25,7 @@ fn three<T: 'static>(
         .collect()
 }
 
-/// Runs a task and keeps its promises, one in each turn, until none is left.
+/// Runs a task and fulfils its promises, one in each turn, until none is left.
 fn run<T: 'static>(task: impl FnOnce(&'static Pending) -> T + 'static) -> T {
     let _watch = watch::a_minute();
     let (manager, _controller): (FiberManager, SimpleLoopController) = simple();
@@ -69,7 +69,7 @@ fn a_panic_among_all_goes_on_when_all_have_ended() {
 }
 
 #[test]
-fn the_first_one_is_enough() {
+fn collect_any_returns_at_the_first_end() {
     run(|pending| {
         let (index, result) = tasks::collect_any(three(pending, |n| {
             assert!(n != 1, "one that comes too late");
@@ -86,7 +86,7 @@ fn the_first_one_is_enough() {
 }
 
 #[test]
-fn the_first_few_are_enough() {
+fn collect_n_returns_at_the_nth_end() {
     run(|pending| {
         let some = tasks::collect_n(three(pending, |n| 2 * n + 1), 2);
         assert_eq!(pending.borrow().len(), 1);
@@ -111,7 +111,7 @@ fn panics_among_the_first_few_go_on_in_the_caller() {
 }
 
 #[test]
-fn each_result_is_told() {
+fn for_each_passes_on_each_result() {
     run(|pending| {
         let mut told = Vec::new();
         tasks::for_each(three(pending, |n| 2 * n + 1), |index, result| told.push((index, result)));
@@ -121,7 +121,7 @@ fn each_result_is_told() {
 }
 
 #[test]
-fn results_are_had_as_they_come() {
+fn results_come_in_the_order_of_the_ends() {
     run(|pending| {
         let mut seen = 0;
         for (index, result) in tasks::add_tasks(three(pending, |n| Box::new(2 * n + 1))) {
@@ -146,7 +146,7 @@ fn tasks_without_results_are_waited_for() {
 }
 
 #[test]
-fn panics_are_had_as_they_come() {
+fn panics_come_in_the_order_of_the_ends() {
     run(|pending| {
         let results = tasks::add_tasks(three(pending, |n| {
             assert!(n % 2 == 1, "even");

@@ -1,4 +1,4 @@
-//! Loops that managers run in: the simple one, executors, event loops, one's own.
+//! Loops that run managers: the simple loop, executors, event loops, and a user's own.
 
 use crate::kit::{Counting, LONG, MS, counted, kept, panic_of, simple};
 use sinew::manager::{
@@ -16,10 +16,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
-// --- one's own ---
+// --- a user's own ---
 
 #[test]
-fn a_controller_is_told_what_it_has_to_know() {
+fn a_controller_is_scheduled_once_per_turn() {
     let _watch = watch::a_minute();
     let (manager, controller) = counted();
     assert_eq!(controller.scheduled(), 0);
@@ -30,7 +30,7 @@ fn a_controller_is_told_what_it_has_to_know() {
     assert_eq!(controller.take_busy(), [true]);
     controller.turn();
     assert_eq!(controller.take_busy(), [false]);
-    // What it was told while it ran is asked for in the turn after it.
+    // Work that becomes ready during a turn is requested for the next turn.
     manager.add_task(sinew::yield_now);
     assert_eq!(controller.scheduled(), 2);
     controller.turn();
@@ -83,7 +83,7 @@ fn a_foreign_loop_knows_by_a_descriptor_when_to_run() {
         std::io::Read::read_exact(&mut &receiver, &mut byte).unwrap();
         byte[0]
     });
-    // That it can be written to is an event, of which nobody wants to know.
+    // The socket becoming writable is an event that no fiber waits for.
     while read.fiber().waits_for().is_none() || readable(0) {
         controller.turn();
     }
@@ -94,7 +94,7 @@ fn a_foreign_loop_knows_by_a_descriptor_when_to_run() {
         controller.turn();
     }
     assert_eq!(read.get().unwrap(), 7);
-    // It was served; the end of the watch may be an event.
+    // The fiber was served; ending the watch may cause one more event.
     while readable(0) {
         controller.turn();
     }
@@ -162,7 +162,7 @@ fn a_simple_loop_runs_until_it_is_told() {
     controller.run_until(|| turns.get() >= 10);
     let seen = turns.get();
     assert!((10..1000).contains(&seen));
-    // Stopped by one of its own fibers, or from the main context.
+    // A fiber of the loop stops it, or the main context does.
     let stop = controller.clone();
     manager.add_task(move || stop.stop());
     controller.run();
@@ -171,7 +171,7 @@ fn a_simple_loop_runs_until_it_is_told() {
     manager.add_task(move || manager::run_in_main_context(|| stop.stop()));
     controller.run();
     assert!(manager.has_tasks());
-    // It is not stopped for ever.
+    // The loop can run again after a stop.
     let done = manager.add_task_future(|| 7);
     controller.run_until(|| done.is_ready());
 }
@@ -204,7 +204,7 @@ fn a_simple_loop_whose_manager_is_gone_does_nothing() {
 
 type Job = Box<dyn FnOnce() + Send>;
 
-/// A queue of closures, which the test runs when and where it likes.
+/// A queue of closures that the test runs explicitly.
 #[derive(Clone, Default)]
 struct Queue(Arc<Mutex<Vec<Job>>>, Arc<AtomicUsize>);
 
@@ -325,7 +325,7 @@ fn a_posted_callback_whose_manager_is_gone_does_nothing() {
     assert_eq!(log.take(), ["dropped"]);
     queue.run();
     assert!(log.take().is_empty());
-    // Also on another thread, where it could not have been run.
+    // The callback does nothing on another thread either, where it could not have run the manager.
     let (manager, queue) = on_a_queue();
     manager.add_task(|| ());
     drop(manager);
@@ -340,7 +340,7 @@ fn an_executor_on_the_wrong_thread_is_an_error() {
     let elsewhere = queue.clone();
     let refused = std::thread::spawn(move || panic_of(|| elsewhere.run())).join().unwrap();
     assert!(refused.contains("thread"), "{refused}");
-    // Nothing was lost: the loop can be asked for again.
+    // No work was lost: the loop can be run again.
     assert!(!future.is_ready());
     manager.loop_until_no_ready();
     assert_eq!(future.get().unwrap(), 7);
@@ -363,7 +363,7 @@ fn managers_are_executors() {
     Executor::execute(&outer.remote(), line("remote"));
     controller.run();
     assert_eq!(log.take(), ["manager", "handle", "remote"]);
-    // The loop of one runs as tasks of the other.
+    // The loop of one manager runs as tasks of another.
     let inner_controller = ExecutorLoopController::new(outer.remote());
     let inner = FiberManager::new(inner_controller, Options::default()).unwrap();
     let future = inner.add_task_future(|| {
@@ -430,7 +430,7 @@ fn an_event_loop_runs_callbacks_in_order() {
     events.run_in_loop(line("first"));
     events.run();
     assert_eq!(log.take(), ["first", "second", "third"]);
-    // Without sleeping, or for one round.
+    // Run without sleeping, or for one round.
     assert!(!events.run_once(), "nothing to do");
     events.run_in_loop(line("once"));
     assert!(!events.run_once(), "nothing keeps it any more");
@@ -441,7 +441,7 @@ fn an_event_loop_runs_callbacks_in_order() {
 fn an_event_loop_runs_as_long_as_something_keeps_it() {
     let _watch = watch::a_minute();
     let events = EventLoop::new().unwrap();
-    events.run(); // nothing does
+    events.run(); // nothing keeps it
     let (keep, remote) = (events.keep_alive(), events.remote());
     let count = Arc::new(AtomicUsize::new(0));
     let counter = count.clone();
@@ -449,7 +449,7 @@ fn an_event_loop_runs_as_long_as_something_keeps_it() {
     events.run_in_loop({
         let slot = slot.clone();
         move || {
-            // Later, from another thread; the guard itself stays on this one.
+            // Another thread posts later; the guard itself stays on this thread.
             let thread = std::thread::spawn(move || {
                 remote.run_in_loop(move || {
                     counter.fetch_add(1, Ordering::SeqCst);
@@ -492,13 +492,13 @@ fn an_event_loop_is_terminated() {
     events.run_after(3 * MS, || events.terminate());
     events.run_forever();
     assert!(rounds.get() > 0);
-    // From another thread, while it sleeps for ever.
+    // Another thread terminates a loop that sleeps for ever.
     let idle = EventLoop::new().unwrap();
     let remote = idle.remote();
     let thread = std::thread::spawn(move || remote.terminate());
     idle.run_forever();
     thread.join().unwrap();
-    // By a fiber.
+    // A fiber terminates the loop.
     let manager = manager_for(events);
     manager.add_task(|| {
         sinew::sleep(MS);
@@ -516,7 +516,7 @@ fn tasks_keep_an_event_loop() {
     let baton = Arc::new(Baton::new());
     let (theirs, remote) = (baton.clone(), events.remote());
     let ended = manager.add_task_future(move || theirs.wait());
-    // Not in the loop's queue, not a timer: only the task keeps it.
+    // Neither the loop's queue nor a timer keeps the loop, only the task.
     let thread = std::thread::spawn(move || {
         let (in_loop, waits) = mpsc::channel();
         remote.run_in_loop(move || in_loop.send(()).unwrap());
@@ -526,7 +526,7 @@ fn tasks_keep_an_event_loop() {
     events.run();
     assert!(ended.is_ready());
     thread.join().unwrap();
-    events.run(); // at once: nothing keeps it any more
+    events.run(); // returns at once: nothing keeps it
 }
 
 #[test]
@@ -551,7 +551,7 @@ fn callbacks_and_managers_share_an_event_loop() {
 }
 
 #[test]
-fn an_event_loop_tells_of_its_end() {
+fn an_event_loop_runs_its_destruction_callbacks() {
     let _watch = watch::a_minute();
     let events = EventLoop::new().unwrap();
     let log = Log::new();
@@ -565,7 +565,7 @@ fn an_event_loop_tells_of_its_end() {
 }
 
 #[test]
-fn what_is_posted_to_an_event_loop_that_is_gone_is_dropped() {
+fn a_callback_posted_to_an_ended_event_loop_is_dropped() {
     let _watch = watch::a_minute();
     let events = EventLoop::new().unwrap();
     let log = Log::new();
@@ -595,7 +595,7 @@ fn an_event_loop_goes_before_its_manager() {
         FiberManager::new(ReactorLoopController::on(&events), Options::default()).unwrap();
     let future = manager.add_task_future(|| sinew::sleep(MS));
     drop(events);
-    // Its loop is gone; it can still be run by hand.
+    // The event loop is gone, but the manager can still be run by hand.
     while !future.is_ready() {
         manager.loop_until_no_ready();
     }
@@ -614,13 +614,13 @@ fn a_manager_goes_before_its_event_loop() {
     let handle = ManagerHandle::clone(&manager);
     manager.add_task(|| sinew::sleep(LONG));
     manager.loop_until_no_ready();
-    manager.add_task(|| ()); // asked for, and not run
+    manager.add_task(|| ()); // requested, but not run
     drop(manager);
     events.run();
     assert!(panic_of(|| handle.add_task(|| ())).contains("manager"));
 }
 
-/// It was the one time that the loop was to run the manager.
+/// The refused call inside of the task must not use up the request to run the manager.
 #[test]
 fn an_event_loop_inside_of_its_manager_forgets_nothing() {
     let _watch = watch::a_minute();
@@ -638,7 +638,7 @@ fn an_event_loop_inside_of_its_manager_forgets_nothing() {
     assert!(ran.get());
 }
 
-/// A controller that passes on what it is told, unless it is to panic.
+/// A controller that forwards its calls, unless it is set to panic.
 struct Panics(Counting, Rc<Cell<&'static str>>);
 
 impl Panics {
@@ -688,7 +688,7 @@ fn a_panic_of_a_controller_goes_to_the_caller_and_no_further() {
         let tells =
             [told(&|| manager.add_task(|| sinew::sleep(LONG))), told(&|| _ = counting.turn())];
         assert!(tells.contains(&false), "{call}");
-        // The task was added, and the end comes all the same.
+        // The task was added, and the manager still ends.
         assert_eq!(manager.active_tasks(), 1);
         let remote = manager.remote();
         drop(manager);
@@ -755,7 +755,7 @@ fn a_task_that_a_callback_adds_runs_in_the_same_turn() {
         });
     }
     events.run_once();
-    // As in the loop of folly: behind the callbacks that are left of the turn.
+    // As in folly's loop, the tasks run behind the remaining callbacks of the turn.
     assert_eq!(*log.borrow(), ["callback 1", "callback 2", "task 1", "task 2"]);
 }
 

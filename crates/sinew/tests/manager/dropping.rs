@@ -65,7 +65,7 @@ fn destructors_run_once_in_every_state() {
                     s.spawn(sinew::park);
                     s.spawn(|| sinew::sleep(LONG));
                 });
-                // Its children may be told before it is.
+                // The children may be cancelled before their parent is.
                 sinew::park();
             }));
             let t = token();
@@ -76,7 +76,7 @@ fn destructors_run_once_in_every_state() {
             }));
         }
         manager.loop_until_no_ready();
-        // Ready and not run; not started.
+        // One task is ready and not run; one is not started.
         let baton = Rc::new(Baton::new());
         let (t, theirs) = (token(), baton.clone());
         futures.push(manager.add_task_eager_future(move || {
@@ -171,7 +171,7 @@ fn tasks_from_afar_that_race_the_end_are_not_forgotten() {
                         made.fetch_add(1, Ordering::SeqCst);
                         let count = Count(dropped.clone());
                         let future = remote.add_task_remote_future(move || drop(count));
-                        // It ran or was refused; it is never waited for in vain.
+                        // The task ran or was refused; a wait for it always ends.
                         ran += usize::from(future.get().is_ok());
                     }
                     ran
@@ -206,7 +206,7 @@ fn wakes_that_race_the_end_are_harmless() {
     }
 }
 
-/// Where a manager is kept until one of its own fibers drops it.
+/// Holds a manager until one of its own fibers drops it.
 type Place = Cell<Option<FiberManager>>;
 
 #[test]
@@ -265,7 +265,7 @@ fn a_manager_dropped_on_the_main_context_of_its_own_fiber_ends() {
 }
 
 #[test]
-fn a_manager_dropped_in_what_is_done_finally_ends() {
+fn a_manager_dropped_in_a_finally_closure_ends() {
     let _watch = watch::a_minute();
     let place: &'static Place = kept(Cell::new(None));
     let (manager, controller) = simple();
@@ -363,7 +363,7 @@ fn locals_are_dropped_with_the_manager() {
 }
 
 #[test]
-fn what_is_done_finally_hears_of_the_end() {
+fn a_finally_closure_gets_the_cancellation_at_the_end() {
     let _watch = watch::a_minute();
     let (manager, _) = simple();
     let log = Log::new();
@@ -427,7 +427,7 @@ fn a_fiber_that_waits_for_a_thread_delays_the_end() {
 }
 
 #[test]
-fn one_that_refuses_to_end_is_left_behind() {
+fn a_task_that_refuses_to_end_is_left_behind() {
     on_a_thread_that_stays(|| {
         let (manager, _) = simple();
         let log = Log::new();
@@ -444,7 +444,7 @@ fn one_that_refuses_to_end_is_left_behind() {
         assert!(start.elapsed() < Duration::from_secs(20));
         assert_eq!(log.take(), ["good"]);
         assert!(is_cancelled(good));
-        // The thread and other managers go on.
+        // The thread and other managers still work.
         let (manager, controller) = simple();
         let next = manager.add_task_future(|| 7);
         controller.run();
@@ -454,7 +454,7 @@ fn one_that_refuses_to_end_is_left_behind() {
 }
 
 #[test]
-fn a_shutdown_in_time_leaves_nobody() {
+fn a_shutdown_in_time_leaves_no_task() {
     let _watch = watch::a_minute();
     let (manager, _) = simple();
     for _ in 0..20 {
@@ -472,7 +472,7 @@ fn a_destructor_that_adds_tasks_does_not_keep_the_manager() {
         fn drop(&mut self) {
             let captured = self.1.on_drop("captured");
             let handle = self.0.clone();
-            // Refused with a panic, or dropped, or run: but not forgotten.
+            // The task is refused with a panic, dropped, or run, but not leaked.
             drop(catch_unwind(AssertUnwindSafe(|| handle.add_task(move || drop(captured)))));
         }
     }
@@ -558,8 +558,8 @@ fn a_forgotten_manager_is_harmless() {
     });
 }
 
-/// Calls `f`, which leaves fibers behind. What these have borrowed of their thread stays: it does
-/// not end.
+/// Calls `f`, which leaves fibers behind, on a thread that does not end: values that these fibers
+/// have borrowed from the thread stay alive.
 fn on_a_thread_that_stays(f: impl FnOnce() + Send + 'static) {
     let (done, is_done) = mpsc::channel();
     std::thread::spawn(move || {

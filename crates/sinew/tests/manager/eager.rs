@@ -1,4 +1,4 @@
-//! Tasks that begin at once.
+//! Eager tasks, which begin at once.
 
 use crate::kit::{kept, simple, text_of};
 use sinew::manager::{self, EventLoop, ManagerHandle, Options, TaskFuture, manager_for};
@@ -87,7 +87,7 @@ fn an_eager_task_of_a_fiber_runs_before_the_fiber_goes_on() {
 }
 
 #[test]
-fn who_adds_an_eager_task_is_the_current_fiber_again_afterwards() {
+fn the_adder_of_an_eager_task_is_the_current_fiber_afterwards() {
     let _watch = watch::a_minute();
     let (manager, controller) = simple();
     let handle = ManagerHandle::clone(&manager);
@@ -221,7 +221,8 @@ fn an_eager_task_keeps_its_loop_running() {
 fn an_eager_task_has_the_stack_of_its_manager() {
     let _watch = watch::a_minute();
     if cfg!(sinew_asan) {
-        // The sanitizer keeps locals off the stack, so that its depth cannot be told.
+        // The sanitizer keeps locals outside of the stack, so the depth of the stack cannot be
+        // measured.
         return;
     }
     let (small, _) = simple();

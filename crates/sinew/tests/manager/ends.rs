@@ -1,4 +1,4 @@
-//! What is left of a manager, or of its loop, when that has ended.
+//! Handles and loops that remain after a manager or its loop has ended.
 
 use crate::kit::MS;
 use sinew::FiberId;
@@ -13,7 +13,7 @@ use std::rc::Rc;
 use std::sync::{Arc, mpsc};
 use std::thread::{self, ThreadId};
 
-/// Ends its manager when it is told of the first task.
+/// A controller that ends its manager at the first call of `schedule`.
 #[derive(Clone, Default)]
 struct Ending(Rc<Ends>);
 
@@ -31,7 +31,7 @@ impl LoopController for Ending {
         drop(self.0.manager.take());
         let handle = self.0.handle.take().expect("it is scheduled once");
         look_while_others_run(&handle);
-        // It rests when it has ended, and is told nothing else.
+        // The end itself calls `rest`; later calls are errors.
         self.0.told_later.set(false);
     }
 
@@ -48,7 +48,7 @@ impl LoopController for Ending {
     }
 }
 
-/// Says where it was made, and is used there only.
+/// Checks that it is used only on the thread that made it.
 struct AtHome(ThreadId);
 
 impl Observer for AtHome {
@@ -57,7 +57,7 @@ impl Observer for AtHome {
     }
 }
 
-/// Looks into a manager that has ended while another thread runs a manager of its own.
+/// Inspects a manager that has ended while another thread runs its own manager.
 fn look_while_others_run(ended: &ManagerHandle) {
     let (to_us, from_them) = mpsc::channel();
     let (to_them, from_us) = mpsc::channel::<()>();
@@ -83,10 +83,10 @@ fn look_while_others_run(ended: &ManagerHandle) {
     other.join().unwrap();
 }
 
-/// Whoever told the controller has a reference to the inside of the manager, whose carrier may be
-/// anybody's.
+/// The caller of the controller has a reference to the inside of the manager, and another manager
+/// may use its carrier by then.
 #[test]
-fn a_manager_that_its_controller_ends_is_not_looked_into() {
+fn a_manager_ended_by_its_controller_is_not_used_again() {
     let _watch = watch::a_minute();
     for runs in [false, true] {
         let ending = Ending::default();
@@ -95,7 +95,7 @@ fn a_manager_that_its_controller_ends_is_not_looked_into() {
         *ending.0.manager.borrow_mut() = Some(manager);
         *ending.0.handle.borrow_mut() = Some(handle.clone());
         if runs {
-            // It is scheduled for a fiber that has yielded, when the task has run.
+            // The manager is scheduled for a fiber that has yielded, after the task has run.
             handle.add_task_eager(sinew::yield_now);
         } else {
             handle.add_task(|| ());
@@ -106,7 +106,7 @@ fn a_manager_that_its_controller_ends_is_not_looked_into() {
 }
 
 #[test]
-fn another_loop_runs_what_the_first_was_told_of() {
+fn a_second_loop_runs_the_tasks_of_an_ended_first_loop() {
     let _watch = watch::a_minute();
     for remote in [false, true] {
         let controller = ReactorLoopController::new();
@@ -141,7 +141,7 @@ fn a_loop_does_not_wait_for_a_manager_that_was_abandoned() {
         manager.loop_until_no_ready();
         assert_eq!(manager.shutdown_timeout(10 * MS), Err(1));
         event_loop.run();
-        // The thread would not end: a fiber may have lent what is its.
+        // The thread would not end, because a fiber may have lent its thread-locals.
         std::process::exit(0);
     });
     outcome.assert_success();

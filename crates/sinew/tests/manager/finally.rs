@@ -1,4 +1,4 @@
-//! What is done with a result, on the main context.
+//! `add_task_finally`: a closure receives the result of a task, on the main context.
 
 use crate::kit::{kept, simple, stack_address, text_of};
 use sinew::manager::{self, ManagerHandle};
@@ -7,7 +7,7 @@ use sinew_testkit::{Log, watch};
 use std::cell::Cell;
 use std::rc::Rc;
 
-/// Far more than a few frames, far less than the way to another stack.
+/// Much larger than a few frames, much smaller than the distance to another stack.
 const NEAR: usize = 64 * 1024;
 
 #[test]
@@ -65,7 +65,7 @@ fn a_cancellation_is_handed_on() {
 }
 
 #[test]
-fn nothing_comes_between_a_task_and_what_is_done_finally() {
+fn nothing_comes_between_a_task_and_its_finally_closure() {
     let _watch = watch::a_minute();
     let (manager, controller) = simple();
     let log = Log::new();
@@ -99,7 +99,7 @@ fn results_need_not_be_send() {
 }
 
 #[test]
-fn what_is_done_finally_may_add_tasks() {
+fn a_finally_closure_may_add_tasks() {
     let _watch = watch::a_minute();
     let (manager, _) = simple();
     let log = Log::new();
@@ -120,7 +120,7 @@ fn what_is_done_finally_may_add_tasks() {
 }
 
 #[test]
-fn an_eager_task_is_done_finally_before_the_call_returns() {
+fn the_finally_closure_of_an_eager_task_runs_before_the_call_returns() {
     let _watch = watch::a_minute();
     let (manager, controller) = simple();
     let seen = kept(Cell::new(0));
@@ -141,7 +141,7 @@ fn an_eager_task_is_done_finally_before_the_call_returns() {
 }
 
 #[test]
-fn an_eager_task_of_a_fiber_is_done_finally_on_the_main_context() {
+fn the_finally_closure_of_a_fibers_eager_task_runs_on_the_main_context() {
     let _watch = watch::a_minute();
     let (manager, controller) = simple();
     let main = stack_address();
@@ -163,7 +163,7 @@ fn an_eager_task_of_a_fiber_is_done_finally_on_the_main_context() {
 }
 
 #[test]
-fn a_task_is_about_to_end_when_something_is_done_finally() {
+fn a_task_still_lives_during_its_finally_closure() {
     let _watch = watch::a_minute();
     let (manager, controller) = simple();
     let (fiber, alive) = (kept(Cell::new(None)), kept(Cell::new(None)));

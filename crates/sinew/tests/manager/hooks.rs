@@ -1,5 +1,5 @@
-//! What a controller is called with where somebody is woken: in the middle of a wait, or of the end
-//! of a fiber. It runs as on a plain thread.
+//! The calls of a controller when a fiber is woken: in the middle of a wait, or at the end of a
+//! fiber. They run as on a plain thread.
 
 use crate::abuse::{IN_A_HOOK, INSIDE, assert_in_order};
 use crate::kit::{MS, kept, panic_of, simple};
@@ -17,7 +17,7 @@ thread_local! {
     static HOOK: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
 }
 
-/// A controller whose hook runs something of ours, once.
+/// A controller whose hook runs a closure of the test, once.
 struct Hooked;
 
 impl Hooked {
@@ -52,8 +52,8 @@ impl LoopController for Hooked {
     fn rest(&self, _: Rest) {}
 }
 
-/// Calls the hook in the middle of a wait: a `Condvar` hands its mutex on when its waiter is
-/// registered already.
+/// Calls the hook in the middle of a wait: `Condvar::wait` unlocks the mutex, and so wakes a fiber,
+/// after it has registered the waiter.
 fn in_the_middle_of_a_wait(hook: impl FnOnce(&'static Condvar, ManagerHandle) + 'static) {
     let (manager, _) = simple();
     let other = Hooked::manager();
@@ -119,7 +119,7 @@ fn a_hook_is_on_no_fiber_and_in_no_manager() {
         let refused = panic_of(|| handle.add_task_eager(|| ()));
         assert!(refused.contains(IN_A_HOOK), "{refused}");
         handle.add_task(|| ());
-        // Others are none of its business, and run.
+        // Other managers are not affected, and run.
         assert_in_order(&simple().0);
     });
 }
@@ -151,7 +151,7 @@ fn a_hook_inside_of_a_hook_may_wait() {
         });
         baton.post();
         Hooked::assert_called();
-        // It was for this one, and not for who has called it.
+        // The unpark was for this flow of control, and not for its caller.
         sinew::park();
         assert_eq!(sinew::current().id(), outer);
         inner.loop_until_no_ready();
@@ -159,9 +159,10 @@ fn a_hook_inside_of_a_hook_may_wait() {
     });
 }
 
-/// Whoever has kept the name of one that a hook has waited as finds that it has ended.
+/// A hook that waits has a handle of its own. After the hook, this handle names a fiber that has
+/// ended.
 #[test]
-fn who_a_hook_was_has_ended_after_it() {
+fn the_handle_of_a_hook_has_ended_after_it() {
     let _watch = watch::a_minute();
     let was = kept(RefCell::new(None));
     in_the_middle_of_a_wait(|condvar, _| {
@@ -176,8 +177,7 @@ fn who_a_hook_was_has_ended_after_it() {
     assert_ne!(was.id(), sinew::current().id());
 }
 
-/// What a hook has left to its fiber-locals goes with it, and is not dropped in the middle of the
-/// wait either.
+/// The fiber-locals of a hook are dropped with the hook, and not in the middle of the wait.
 #[test]
 fn locals_of_a_hook_are_dropped_with_it() {
     struct Waits(&'static Condvar, &'static Cell<u32>);
@@ -199,7 +199,8 @@ fn locals_of_a_hook_are_dropped_with_it() {
     assert_eq!(dropped.get(), 1);
 }
 
-/// Calls the hook when a fiber has ended, and its joiner has taken the result: the block is vacant.
+/// Calls the hook when a fiber has ended and its joiner has taken the result: the control block is
+/// vacant.
 fn when_a_fiber_is_gone(hook: impl FnOnce(ManagerHandle) + 'static) {
     let (manager, _) = simple();
     let other = Hooked::manager();
@@ -234,7 +235,7 @@ fn no_fiber_is_active_in_a_hook() {
     when_a_fiber_is_gone(|handle| {
         assert!(!handle.has_active_fiber());
         assert!(handle.active_fiber().is_none() && handle.current_fiber().is_none());
-        // So many that every block is used which is thought to be vacant.
+        // Enough tasks to use every block that seems vacant.
         for _ in 0..3000 {
             handle.add_task(|| {
                 sinew::yield_now();
@@ -245,7 +246,7 @@ fn no_fiber_is_active_in_a_hook() {
     assert_eq!(ran.get(), 3000);
 }
 
-/// The report of a panic comes at the same place, and is told as on a plain thread too.
+/// The report of a panic comes at the end of a fiber, and its hook runs as on a plain thread too.
 #[test]
 fn the_panic_of_a_hook_is_reported_where_no_fiber_is() {
     child("hooks::the_panic_of_a_hook_is_reported_where_no_fiber_is", || {

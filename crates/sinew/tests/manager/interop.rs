@@ -1,4 +1,5 @@
-//! Everything of `sinew::sync` between fibers of managers, fibers of a runtime and plain threads.
+//! All primitives of `sinew::sync` between fibers of managers, fibers of a runtime and plain
+//! threads.
 
 use crate::kit::{LONG, MS, kept, run_until, simple};
 use sinew::manager::{self, EventLoop, RemoteHandle, TaskFuture, manager_for};
@@ -13,7 +14,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 
-/// What a member of a test is.
+/// The kind of a test's participant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Side {
     /// A fiber of a manager.
@@ -27,7 +28,7 @@ enum Side {
 
 const SIDES: [Side; 4] = [Side::Manager, Side::OtherManager, Side::Runtime, Side::Thread];
 
-/// A manager that runs on a thread of its own.
+/// A manager that runs on its own thread.
 struct Hosted {
     remote: RemoteHandle,
     stop: Arc<AtomicBool>,
@@ -114,7 +115,7 @@ fn in_every_pairing(test: impl Fn(&Stage, Side, Side)) {
     }
 }
 
-/// Lets others run, as far as that is possible.
+/// Lets other fibers run, as far as that is possible.
 fn pause(n: usize) {
     if n.is_multiple_of(8) {
         sinew::yield_now();
@@ -635,7 +636,7 @@ fn parking() {
 #[test]
 fn ends_of_fibers() {
     in_every_pairing(|stage, first, second| {
-        // A runtime's fiber that one side spawns and the other joins.
+        // One side spawns a fiber of the runtime, and the other joins it.
         let gate = Arc::new(Baton::new());
         let opened = gate.clone();
         let handle = stage.runtime.handle().clone();
@@ -650,7 +651,7 @@ fn ends_of_fibers() {
         let fiber = spawner.end();
         let joiner = stage.start(second, move || fiber.join().unwrap());
         assert_eq!(joiner.end(), 7);
-        // A fiber of a side, whose end the other waits for.
+        // One side waits for the end of a fiber of the other.
         let waits = stage.start(first, || {
             let inner = sinew::spawn(sinew::current);
             inner.join().unwrap()
@@ -661,7 +662,7 @@ fn ends_of_fibers() {
     });
 }
 
-/// Threads and fibers lock the same mutex, and hold it while they wait.
+/// Threads and fibers lock one mutex, and hold it while they wait.
 #[test]
 fn threads_and_fibers_do_not_deadlock_each_other() {
     let _watch = watch::a_minute();
@@ -695,7 +696,7 @@ fn threads_and_fibers_do_not_deadlock_each_other() {
     assert_eq!(*mutex.lock(), 1100);
 }
 
-/// Fibers of managers on many threads share permits, taken in every way.
+/// Fibers of managers on many threads share permits, acquired in every way.
 #[test]
 fn permits_of_many_managers_are_conserved() {
     let _watch = watch::a_minute();
@@ -747,9 +748,10 @@ fn permits_of_many_managers_are_conserved() {
     assert_eq!((semaphore.available(), taken.load(Ordering::SeqCst)), (PERMITS, 0));
 }
 
-/// Those who want more than there is wait in the order of coming, and all are served in the end.
+/// Waiters for more permits than are available wait in their order of arrival, and all of them get
+/// their permits.
 #[test]
-fn permits_of_different_counts_reach_everybody() {
+fn permits_of_different_counts_reach_every_waiter() {
     let _watch = watch::a_minute();
     const MOST: usize = 5;
     let (manager, controller) = simple();
@@ -770,7 +772,7 @@ fn permits_of_different_counts_reach_everybody() {
 }
 
 #[test]
-fn what_was_written_before_a_permit_was_given_is_seen() {
+fn a_permit_publishes_earlier_writes() {
     let _watch = watch::a_minute();
     for _ in 0..200 {
         let (semaphore, data) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -785,7 +787,7 @@ fn what_was_written_before_a_permit_was_given_is_seen() {
     }
 }
 
-/// Readers and writers of managers on several threads, some of whom become readers.
+/// Readers and writers of managers on several threads. Some writers become readers.
 #[test]
 fn readers_and_writers_of_many_managers() {
     let _watch = watch::a_minute();
@@ -840,7 +842,7 @@ fn readers_and_writers_of_many_managers() {
     assert_eq!(*lock.read(), (THREADS * WRITERS, THREADS * WRITERS));
 }
 
-/// A future that is polled in one fiber locks what a neighbour holds.
+/// A future that is polled in one fiber waits for the result of another fiber.
 #[test]
 fn futures_in_fibers_wait_for_neighbours() {
     let _watch = watch::a_minute();
@@ -858,7 +860,7 @@ fn futures_in_fibers_wait_for_neighbours() {
         let seven = sinew::block_on(async { holds.await.unwrap() });
         assert_eq!(step.get(), 2);
         step.set(3);
-        // What is polled runs in the fiber, and may wait as one.
+        // The polled code runs in the fiber, and may wait.
         sinew::block_on(async {
             assert!(manager::on_fiber());
             sinew::sleep(MS);

@@ -1,4 +1,4 @@
-//! Sockets, timers and work that blocks, in fibers of a manager.
+//! Sockets, timers and blocking work, in fibers of a manager.
 
 use crate::kit::{LONG, MS, kept, simple};
 use sinew::manager::{EventLoop, manager_for};
@@ -78,7 +78,7 @@ fn a_fiber_echoes_to_a_thread() {
 }
 
 #[test]
-fn neighbours_run_while_one_waits_for_data() {
+fn other_fibers_run_while_one_waits_for_data() {
     let _watch = watch::a_minute();
     let (manager, controller) = simple();
     let (one, other) = UnixStream::pair().unwrap();
@@ -94,7 +94,7 @@ fn neighbours_run_while_one_waits_for_data() {
             sinew::yield_now();
         }
         (&other).write_all(&[7]).unwrap();
-        // Kept open until it was read.
+        // Keep it open until it was read.
         sinew::sleep(MS);
     });
     controller.run();
@@ -254,15 +254,15 @@ fn a_cancelled_read_leaves_the_data() {
     assert_eq!(second.get().unwrap(), 7);
 }
 
-/// What an eager task asks of the kernel is asked before the loop sleeps, although it is not run in
-/// a turn of it.
+/// The kernel requests of an eager task are submitted before the loop sleeps, although the task
+/// does not run in a turn of the loop.
 #[test]
-fn an_eager_task_hears_of_its_descriptor() {
+fn an_eager_task_is_woken_by_its_descriptor() {
     for backend in [Backend::Epoll, Backend::Uring, Backend::Poll] {
         if !backend.is_supported() {
             continue;
         }
-        let name = "io::an_eager_task_hears_of_its_descriptor";
+        let name = "io::an_eager_task_is_woken_by_its_descriptor";
         let variable = format!("{backend:?}").to_lowercase();
         let outcome = child_with(
             name,
@@ -280,13 +280,13 @@ fn reads_eagerly() {
     let event_loop = EventLoop::new().unwrap();
     let manager = manager_for(&event_loop);
     let (ours, theirs) = UnixStream::pair().unwrap();
-    // Another one waits already, so that the backend is in use.
+    // Another fiber waits already, so the backend is in use.
     let (idle, other) = UnixStream::pair().unwrap();
     manager.add_task(move || drop((&idle).read(&mut [0])));
     let handle = manager.clone();
     event_loop.run_after(20 * MS, move || {
         let task = handle.add_task_eager_future(move || (&ours).read_exact(&mut [0]).unwrap());
-        // Written to by a thread when the task waits, and the loop has nothing else to do.
+        // A thread writes when the task waits and the loop has nothing else to do.
         std::thread::spawn(move || {
             while !task.is_ready() && task.fiber().waits_for().is_none() {
                 std::thread::yield_now();
@@ -300,10 +300,9 @@ fn reads_eagerly() {
     assert!(!manager.has_tasks());
 }
 
-/// Fibers that run whenever there is something to read belong to the manager in whose fiber they
-/// were made.
+/// A fiber of `spawn_whenever_readable` belongs to the manager whose fiber made it.
 #[test]
-fn one_that_rests_goes_on_in_its_manager() {
+fn a_resting_fiber_goes_on_in_its_manager() {
     let _watch = watch::a_minute();
     let (manager, controller) = simple();
     let here = std::thread::current().id();
@@ -337,9 +336,9 @@ fn one_that_rests_goes_on_in_its_manager() {
     assert_eq!(calls.get(), 50);
 }
 
-/// A manager that is dropped ends those that rest, before and after they have run.
+/// Dropping a manager ends its resting fibers, before and after they have run.
 #[test]
-fn one_that_rests_ends_with_its_manager() {
+fn a_resting_fiber_ends_with_its_manager() {
     let _watch = watch::a_minute();
     for runs in [false, true] {
         let dropped = Arc::new(AtomicBool::new(false));
@@ -377,9 +376,9 @@ fn one_that_rests_ends_with_its_manager() {
     }
 }
 
-/// One whose source is closed is called again and again: the loop has its turn in between.
+/// A fiber with a closed source is called again and again. The loop gets its turn in between.
 #[test]
-fn one_that_never_has_to_rest_does_not_keep_the_loop() {
+fn a_fiber_that_never_rests_does_not_keep_the_loop() {
     let _watch = watch::a_minute();
     let (manager, controller) = simple();
     let (_one, other) = UnixStream::pair().unwrap();

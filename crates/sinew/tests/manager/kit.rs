@@ -1,4 +1,4 @@
-//! What the tests of managers share.
+//! Helpers for the tests of managers.
 
 use sinew::manager::{
     FiberManager, LoopController, Options, Rest, Runner, SimpleLoopController, TaskState,
@@ -16,25 +16,25 @@ pub(crate) const MS: Duration = Duration::from_millis(1);
 /// Longer than any test.
 pub(crate) const LONG: Duration = Duration::from_secs(600);
 
-/// A manager, and the loop that the test turns by hand.
+/// Makes a manager, and the loop that the test runs by hand.
 pub(crate) fn simple() -> (FiberManager, SimpleLoopController) {
     with(Options::default())
 }
 
-/// The same with options.
+/// Makes a manager with options, and the loop that the test runs by hand.
 pub(crate) fn with(options: Options) -> (FiberManager, SimpleLoopController) {
     let controller = SimpleLoopController::new();
     let manager = FiberManager::new(controller.clone(), options).unwrap();
     (manager, controller)
 }
 
-/// Runs the loop until `done`, also while it has no tasks: some may come from other threads.
+/// Runs the loop until `done`, also while it has no tasks: other threads may add some.
 pub(crate) fn run_until(
     manager: &FiberManager,
     controller: &SimpleLoopController,
     done: impl FnMut() -> bool,
 ) {
-    // Keeps the loop, and has it ask again.
+    // This task keeps the loop running and makes it call `done` again.
     let keeper = manager.add_task_future(|| {
         loop {
             sinew::sleep(MS);
@@ -45,12 +45,12 @@ pub(crate) fn run_until(
     controller.run_until(|| keeper.is_ready());
 }
 
-/// A value for the closures of a test to share, which need not borrow from the test then.
+/// Leaks a value that the closures of a test share, so that they need not borrow from the test.
 pub(crate) fn kept<T>(value: T) -> &'static T {
     Box::leak(Box::new(value))
 }
 
-/// What a closure panics with, as text.
+/// Returns the text of the panic of a closure.
 #[track_caller]
 pub(crate) fn panic_of<R>(f: impl FnOnce() -> R) -> String {
     match catch_unwind(AssertUnwindSafe(f)) {
@@ -59,25 +59,25 @@ pub(crate) fn panic_of<R>(f: impl FnOnce() -> R) -> String {
     }
 }
 
-/// The text of a payload.
+/// Returns the text of a panic's payload.
 pub(crate) fn text_of(payload: &(dyn Any + Send)) -> String {
     let text = payload.downcast_ref::<String>().map(String::as_str);
     text.or(payload.downcast_ref::<&str>().copied()).unwrap_or("not a text").to_owned()
 }
 
-/// An address on the stack that the caller runs on.
+/// Returns an address on the stack that the caller runs on.
 #[inline(never)]
 pub(crate) fn stack_address() -> usize {
     let here = 0_u8;
     std::hint::black_box(&raw const here).addr()
 }
 
-/// The state of the fiber that runs here.
+/// Returns the state of the running fiber.
 pub(crate) fn own_state() -> TaskState {
     TaskState::of(&sinew::current())
 }
 
-/// A controller that counts what it is told, and runs when the test says so.
+/// A controller that counts its calls, and runs when the test calls `turn`.
 #[derive(Clone, Default)]
 pub(crate) struct Counting(Rc<Counts>);
 
@@ -91,33 +91,33 @@ struct Counts {
 }
 
 impl Counting {
-    /// Runs what is ready.
+    /// Runs the ready tasks.
     pub(crate) fn turn(&self) -> bool {
         let runner = self.runner();
         runner.run()
     }
 
-    /// What the manager has handed out.
+    /// Returns the runner that the manager has attached.
     pub(crate) fn runner(&self) -> Runner {
         self.0.runner.borrow().clone().expect("a manager attaches its runner")
     }
 
-    /// How often the manager has asked for a turn, from its own thread.
+    /// Returns how often the manager has requested a turn, from its own thread.
     pub(crate) fn scheduled(&self) -> usize {
         self.0.scheduled.get()
     }
 
-    /// How often others have asked for one.
+    /// Returns how often other threads have requested a turn.
     pub(crate) fn scheduled_remotely(&self) -> usize {
         self.0.remote.load(Ordering::SeqCst)
     }
 
-    /// What it was told to wait for since the last look.
+    /// Returns the rests that it was given since the last call.
     pub(crate) fn take_rests(&self) -> Vec<Rest> {
         self.0.rests.take()
     }
 
-    /// Whether it was told to stay alive, each time since the last look.
+    /// Returns the arguments of `keep_alive` since the last call.
     pub(crate) fn take_busy(&self) -> Vec<bool> {
         self.0.busy.take()
     }
@@ -149,7 +149,7 @@ impl LoopController for Counting {
     }
 }
 
-/// A manager whose controller counts.
+/// Makes a manager with a counting controller.
 pub(crate) fn counted() -> (FiberManager, Counting) {
     let controller = Counting::default();
     let manager = FiberManager::new(controller.clone(), Options::default()).unwrap();

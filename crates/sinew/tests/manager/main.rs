@@ -18,25 +18,25 @@
 //! | `fiberTimeLogged`: running time exists for tasks that asked for it, and nowhere else | [`tasks::running_time_is_known_to_those_who_asked_for_it`] |
 //! | `fiberTimeWhileRunning`: it counts the processor's time of the task alone, across yields | [`tasks::running_time_is_the_tasks_own`] |
 //! | `fiberTimeWhileAwaiting`: it can be read on the main context, whose time does not count | [`tasks::running_time_is_read_on_the_main_context_and_does_not_pass_there`] |
-//! | `batonTryWait`: looking does not wait, and sees posts of threads; unposted stays unposted | [`batons::looking_does_not_wait`] |
+//! | `batonTryWait`: looking does not wait, and sees posts of threads; unposted stays unposted | [`batons::polling_a_baton_does_not_wait`] |
 //! | `batonTryWaitConsistent`: after a timeout a baton is posted and looked at as ever, on threads and in fibers | [`batons::a_baton_that_timed_out_is_posted_as_ever`] |
 //! | `genericBatonFiberWait`: a fiber that waits is woken by a thread | [`batons::a_thread_wakes_a_fiber`] |
 //! | `genericBatonThreadWait`: a thread that waits is woken by a fiber, without the loop | [`batons::a_fiber_wakes_a_thread`] |
-//! | `addTasksNoncopyable`: results are had one by one as tasks end, with their numbers; moved, not copied | [`collecting::results_are_had_as_they_come`] |
+//! | `addTasksNoncopyable`: results are had one by one as tasks end, with their numbers; moved, not copied | [`collecting::results_come_in_the_order_of_the_ends`] |
 //! | `awaitThrow`: a panic of who is given the promise goes on in the awaiter, also if the promise is kept | [`tasks::a_panic_of_the_one_who_should_begin_is_the_awaiters`] |
-//! | `addTasksThrow`: a task that panicked gives its panic in its turn, with its number; the others their results | [`collecting::panics_are_had_as_they_come`] |
+//! | `addTasksThrow`: a task that panicked gives its panic in its turn, with its number; the others their results | [`collecting::panics_come_in_the_order_of_the_ends`] |
 //! | `addTasksVoid`: the same for tasks without results | [`collecting::tasks_without_results_are_waited_for`] |
-//! | `addTasksVoidThrow`: and with panics | [`collecting::panics_are_had_as_they_come`] |
+//! | `addTasksVoidThrow`: and with panics | [`collecting::panics_come_in_the_order_of_the_ends`] |
 //! | `addTasksReserve`: waiting until so many have ended; what has completed, is pending, comes next | `tasks/iterating::reserving_waits_for_so_many_and_not_for_more_than_there_are` |
 //! | `addTaskDynamic`: tasks are added while others are waited for | `tasks/iterating::tasks_are_added_while_others_run` |
-//! | `forEach`: a closure is called with number and result as tasks end; all have ended at its return | [`collecting::each_result_is_told`] |
-//! | `collectN`: the first n, with numbers; the rest goes on | [`collecting::the_first_few_are_enough`] |
+//! | `forEach`: a closure is called with number and result as tasks end; all have ended at its return | [`collecting::for_each_passes_on_each_result`] |
+//! | `collectN`: the first n, with numbers; the rest goes on | [`collecting::collect_n_returns_at_the_nth_end`] |
 //! | `collectNThrow`: a panic among the first n goes on in the caller when n have ended | [`collecting::panics_among_the_first_few_go_on_in_the_caller`] |
-//! | `collectNVoid`: the same without results | [`collecting::the_first_few_are_enough`] |
+//! | `collectNVoid`: the same without results | [`collecting::collect_n_returns_at_the_nth_end`] |
 //! | `collectNVoidThrow`: and with panics | [`collecting::panics_among_the_first_few_go_on_in_the_caller`] |
 //! | `collectAll`: all, in the order of the tasks | [`collecting::all_results_are_in_order`] |
 //! | `collectAllVoid`: the same without results | [`collecting::all_results_are_in_order`] |
-//! | `collectAny`: the first that ends, with its number; later panics are ignored | [`collecting::the_first_one_is_enough`] |
+//! | `collectAny`: the first that ends, with its number; later panics are ignored | [`collecting::collect_any_returns_at_the_first_end`] |
 //! | `runInMainContext`: outside a call; in a fiber on the thread's stack, with a result that is moved | [`main_context::outside_of_fibers_it_is_a_call`], [`main_context::in_a_fiber_it_runs_on_the_stack_of_the_thread`] |
 //! | `runInMainContextNoInline`: a large frame there is none of the fiber's | [`main_context::a_small_fiber_may_need_a_large_stack_there`] |
 //! | `addTaskFinally`: the result is handed on on the main context, in the loop | [`finally::a_result_is_handed_on_on_the_main_context`] |
@@ -64,7 +64,7 @@
 //! | `SemaphoreCoTryWaitForCanCancelOrTimeout`: a wait for a permit is cancelled before, while, or times out | `signals::permits_are_conserved`, `cancelling::every_wait_can_be_cancelled` |
 //! | `StressTestSemaphoreCoTryWaitFor`: timeouts that race permits lose none | `signals::permits_are_conserved` |
 //! | `batchSemaphore`: the same for several permits at a time | [`interop::permits_of_many_managers_are_conserved`] |
-//! | `batchSemaphoreSignalAll`: waiters of growing counts are all served | [`interop::permits_of_different_counts_reach_everybody`] |
+//! | `batchSemaphoreSignalAll`: waiters of growing counts are all served | [`interop::permits_of_different_counts_reach_every_waiter`] |
 //! | `batchDispatchTest`: values of tasks of one turn are dispatched together, twice | `tasks/batches::what_ready_fibers_add_is_one_batch` |
 //! | `doubleBatchDispatchTest`: a dispatch that uses another dispatcher | `tasks/batches::dispatch_functions_use_dispatchers` |
 //! | `batchDispatchExceptionHandlingTest`: a panic of the dispatch is everybody's | `tasks/batches::a_panic_is_an_error_for_all_and_the_next_batch_is_not_harmed` |
@@ -102,7 +102,7 @@
 //! | `CoLockTimeoutNoDiscard`: a lock with a timeout | `locks::a_timed_lock_gives_up`, [`interop::timed_locks`] |
 //! | `MultipleThreadsReadPriority`, `MultipleThreadsWritePriority`: readers and writers of managers on several threads, some of whom downgrade | [`interop::readers_and_writers_of_many_managers`]; there is one policy: `locks::readers_share_and_stand_back_for_writers` |
 //! | other files | |
-//! | `SemaphoreTest: MessagePassing`: what was written before a permit was given is seen | [`interop::what_was_written_before_a_permit_was_given_is_seen`] |
+//! | `SemaphoreTest: MessagePassing`: what was written before a permit was given is seen | [`interop::a_permit_publishes_earlier_writes`] |
 //! | `BatchSemaphoreTest: WaitSignalSynchronization`: the same for several | the same |
 //! | `FibersTestApp`: a program with a few requests under way | [`tasks::a_few_requests_are_under_way_at_a_time`] |
 //! | `StackOverflow`: a stack that overflows ends the process with a report | [`pools::an_overflow_is_reported`] |
