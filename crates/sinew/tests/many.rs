@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// A debug build needs more memory a fiber, and time.
+/// A debug build needs more memory for each fiber, and more time.
 const MILLION: usize = if cfg!(debug_assertions) { 100_000 } else { 1_000_000 };
 
 #[test]
-fn a_million_sleep_at_once() {
+fn a_million_fibers_sleep_at_once() {
     let needed = MILLION * (20 << 10);
     if memory::available() < needed {
-        // Said by name, so that nobody takes it for a pass.
+        // Print this, so that the skipped test is not taken for a pass.
         let free = memory::available() >> 20;
         std::io::Write::write_all(
             &mut std::io::stderr(),
@@ -24,7 +24,7 @@ fn a_million_sleep_at_once() {
         .unwrap();
         return;
     }
-    let outcome = child("a_million_sleep_at_once", || {
+    let outcome = child("a_million_fibers_sleep_at_once", || {
         let runtime = Runtime::builder().carriers(2).build().unwrap();
         let asleep = Arc::new(AtomicUsize::new(0));
         let fibers: Vec<_> = (0..MILLION)
@@ -45,7 +45,7 @@ fn a_million_sleep_at_once() {
         for fiber in fibers {
             assert!(fiber.join().is_err());
         }
-        // Memory comes back when the stacks have cooled down.
+        // The memory comes back when the stacks have cooled down.
         let back =
             sinew::wait_until(|| memory::resident() < MILLION << 10, Some(Duration::from_secs(60)));
         assert!(back, "{} MiB stay", memory::resident() >> 20);
@@ -75,8 +75,8 @@ fn spawning_and_joining_for_long_does_not_grow() {
 }
 
 #[test]
-fn a_hundred_thousand_are_looked_at_in_a_moment() {
-    child("a_hundred_thousand_are_looked_at_in_a_moment", || {
+fn a_snapshot_of_a_hundred_thousand_fibers_is_quick() {
+    child("a_snapshot_of_a_hundred_thousand_fibers_is_quick", || {
         const COUNT: usize = 100_000;
         let runtime = Runtime::builder().carriers(1).build().unwrap();
         let fibers: Vec<_> = (0..COUNT).map(|_| runtime.spawn(sinew::park)).collect();
@@ -89,7 +89,7 @@ fn a_hundred_thousand_are_looked_at_in_a_moment() {
         let taken = start.elapsed();
         assert_eq!(parked(&all), COUNT);
 
-        // With room for a busy machine: some hundred nanoseconds each would be 10 ms.
+        // Leave room for a busy machine: at some hundred nanoseconds each it would take 10 ms.
         assert!(taken < Duration::from_millis(500), "{taken:?}");
         fibers.iter().for_each(|fiber| fiber.fiber().unpark());
         fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
@@ -97,19 +97,18 @@ fn a_hundred_thousand_are_looked_at_in_a_moment() {
     .assert_success();
 }
 
-/// Control blocks of a burst of fibers are given back: when their carrier has been idle for a
+/// The control blocks of a burst of fibers are given back: when their carrier has been idle for a
 /// while, and when the runtime has ended.
 #[test]
 fn the_memory_of_control_blocks_is_given_back_after_a_burst() {
     const BURST: usize = 400_000;
     if cfg!(any(sinew_asan, sinew_tsan)) {
-        return; // They keep freed memory, and have much of their own.
+        return; // the sanitizers keep freed memory, and have much of their own
     }
     let outcome = child("the_memory_of_control_blocks_is_given_back_after_a_burst", || {
         let _watch = watch::a_minute();
         let burst = || {
-            // Those that have not started have no stack: nearly all of their memory is control
-            // blocks.
+            // Unstarted fibers have no stack, so nearly all of their memory is control blocks.
             let fibers: Vec<_> = (0..BURST).map(|_| sinew::spawn(|| ())).collect();
             let resident = memory::resident();
             fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
@@ -124,7 +123,7 @@ fn the_memory_of_control_blocks_is_given_back_after_a_burst() {
         let runtime = || Runtime::builder().carriers(1).build().unwrap();
         let (full, after) = ended(runtime());
         assert!(after + blocks / 2 < full, "{after} of {full} bytes are left");
-        // The blocks serve again, and an idle carrier gives them back as well.
+        // The blocks are used again, and an idle carrier gives them back as well.
         let runtime = runtime();
         let full = runtime.run(burst);
         while memory::resident() + blocks / 2 >= full {

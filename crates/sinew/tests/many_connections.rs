@@ -1,4 +1,4 @@
-//! Connections on which nothing happens cost nothing but a little memory.
+//! An idle connection costs a little memory and no processor time.
 #![allow(clippy::print_stdout, reason = "what was measured is printed, and processes talk")]
 
 use crate::backends::all;
@@ -19,14 +19,14 @@ use std::time::{Duration, Instant};
 
 mod backends;
 
-/// Bytes of memory that the process has.
+/// Returns the resident memory of the process, in bytes.
 fn resident() -> usize {
     let text = std::fs::read_to_string("/proc/self/statm").unwrap();
     let pages: usize = text.split(' ').nth(1).unwrap().parse().unwrap();
     pages * 4096
 }
 
-/// Raises the limit; false, with a message, if there cannot be so many descriptors.
+/// Raises the limit of descriptors. Returns false, with a message, if `count` is not possible.
 fn may_open(count: u64) -> bool {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: valid limits for this process.
@@ -41,7 +41,7 @@ fn may_open(count: u64) -> bool {
     limit.rlim_cur >= count
 }
 
-/// Half of them wait in fibers that have started, half in such that have not.
+/// Half of the sockets wait in fibers that have started, half in unstarted ones.
 #[test]
 fn ten_thousand_idle_sockets_use_no_processor() {
     for backend in all() {
@@ -72,7 +72,7 @@ fn ten_thousand_idle_sockets_use_no_processor() {
             for fiber in &fibers {
                 sinew::wait_until(|| fiber.fiber().waits_for().is_some(), None);
             }
-            // The system has things to tidy up after so many were opened.
+            // The system has to tidy up after so many sockets were opened.
             let settled = Instant::now() + Duration::from_millis(100);
             sinew::sleep_until(settled);
             let before = processor_time();
@@ -89,8 +89,8 @@ fn ten_thousand_idle_sockets_use_no_processor() {
     }
 }
 
-/// More happens at once than a queue of the kernel's holds, while the carrier cannot look. All of
-/// it is heard of; then there is silence.
+/// More events happen at once than a queue of the kernel holds, while the carrier cannot poll. All
+/// of them arrive; then the process is idle.
 #[test]
 fn a_flood_of_events_passes() {
     for backend in all() {
@@ -124,7 +124,7 @@ fn a_flood_of_events_passes() {
                 });
                 sinew::wait_until(|| heard.load(Ordering::Relaxed) == count, None);
             }
-            // Some have just been woken, and begin to wait again; that ends at some time.
+            // Some fibers have just been woken and begin to wait again; at some time that ends.
             while {
                 let before = processor_time();
                 sinew::sleep(Duration::from_millis(200));
@@ -136,8 +136,8 @@ fn a_flood_of_events_passes() {
     }
 }
 
-/// The bell rings when there is no room for a report of it. Later, somebody submits a fiber while
-/// the carrier sleeps in a hook of the user's.
+/// The bell rings when there is no room for its event. Later a fiber is submitted while the carrier
+/// sleeps in a hook of the user's.
 #[test]
 fn a_flood_does_not_drown_the_bell() {
     child("a_flood_does_not_drown_the_bell", || {
@@ -146,7 +146,7 @@ fn a_flood_does_not_drown_the_bell() {
             return;
         }
         for backend in all() {
-            // As many as there is room for, and one less: whatever comes last does not fit.
+            // As many events as there is room for, and one less: the last event does not fit.
             for count in [511, 512] {
                 flood_with_a_hook(backend, count);
             }
@@ -163,7 +163,7 @@ fn flood_with_a_hook(backend: Backend, count: usize) {
         *gives.lock().unwrap() = Some(idle.waker());
         let fd = idle.as_fd().as_raw_fd();
         let mut entry = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        // Far longer than the test takes, unless it is deaf.
+        // Far longer than the test takes, unless the carrier misses its bell.
         let timeout = idle.timeout().map_or(30_000, |timeout| timeout.as_millis() as i32 + 1);
         inside.store(1, Ordering::Relaxed);
         // SAFETY: one valid entry.
@@ -173,7 +173,7 @@ fn flood_with_a_hook(backend: Backend, count: usize) {
     let builder = Runtime::builder().carriers(1).backend(backend);
     let runtime = builder.idle_hook(hook).build().unwrap();
     let (ones, others): (Vec<_>, Vec<_>) = (0..count).map(|_| UnixStream::pair().unwrap()).unzip();
-    // All are watched, and nobody waits for them.
+    // All sockets are watched, and no fiber waits for them.
     let watched = runtime.run(move || {
         let ones: Vec<_> =
             ones.into_iter().map(|one| sinew::io::Async::new(one).unwrap()).collect();
@@ -183,13 +183,13 @@ fn flood_with_a_hook(backend: Backend, count: usize) {
         ones
     });
     sinew::wait_until(|| rests.load(Ordering::Relaxed) == 1, None);
-    // The carrier does not look, and its bell rings after all the rest.
+    // The carrier does not poll, and its bell rings after all other events.
     let (busy, goes) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let blocker = runtime.spawn({
         let (busy, goes) = (busy.clone(), goes.clone());
         move || {
             while goes.load(Ordering::Relaxed) == 0 {
-                // The kernel reports when the thread comes back from it.
+                // The kernel reports when the thread returns from a system call.
                 std::thread::sleep(Duration::from_millis(1));
                 busy.fetch_add(1, Ordering::Relaxed);
             }
@@ -215,7 +215,7 @@ fn flood_with_a_hook(backend: Backend, count: usize) {
     drop(watched);
 }
 
-/// What each thread of the process has used of the processor, in ticks, and where it is.
+/// Returns the processor time of each thread of the process, in ticks, and where it is.
 fn threads() -> String {
     let tasks = std::fs::read_dir("/proc/self/task").unwrap();
     let about = |task: std::fs::DirEntry| {
@@ -227,7 +227,7 @@ fn threads() -> String {
     tasks.map(|task| about(task.unwrap())).collect::<Vec<_>>().join("; ")
 }
 
-/// What the server may need for a connection.
+/// The kind of fibers that serve connections.
 #[derive(Clone, Copy, Debug)]
 enum Handlers {
     Started,
@@ -236,7 +236,7 @@ enum Handlers {
 
 const CONNECTIONS: usize = 18_000;
 
-/// Serves in a process of its own: says where, how many there are and what they cost.
+/// Serves in a separate process. Prints the address, the number of connections and their cost.
 fn serve(handlers: Handlers) {
     let _watch = watch::watchdog(Duration::from_secs(180));
     if !may_open(CONNECTIONS as u64 + 200) {
@@ -276,19 +276,19 @@ fn serve(handlers: Handlers) {
     sinew::wait_until(|| ready.load(Ordering::Relaxed) == CONNECTIONS, None);
     sinew::sleep(Duration::from_millis(20));
     println!("bytes each: {}", (resident() - before) / CONNECTIONS);
-    // Until the client has gone.
+    // Wait until the client has gone.
     let _ = std::io::stdin().read(&mut [0]);
     std::process::exit(0);
 }
 
-/// Opens all connections and leaves them alone; each answers then.
+/// Opens all connections and leaves them idle. Each answers afterwards.
 fn stays_open(name: &str, handlers: Handlers, most: usize) {
-    // There are not descriptors enough for two.
+    // There are not enough descriptors for two of these tests at once.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _alone = ONE_AT_A_TIME.lock().unwrap();
     let (input, mut goes) = std::io::pipe().unwrap();
     let (output, says) = std::io::pipe().unwrap();
-    // The client, while this thread waits for the server to end.
+    // The client runs here, while this thread waits for the server to end.
     let client = std::thread::spawn(move || {
         let mut lines = BufReader::new(output).lines().map(Result::unwrap);
         let mut said = |what: &str| {
@@ -302,7 +302,7 @@ fn stays_open(name: &str, handlers: Handlers, most: usize) {
         }
         let mut streams: Vec<std::net::TcpStream> = Vec::new();
         while streams.len() < CONNECTIONS {
-            // As many as the queue of the listener takes.
+            // As many as the backlog of the listener takes.
             let first = streams.len();
             let more = (CONNECTIONS - first).min(64);
             streams.extend((0..more).map(|_| std::net::TcpStream::connect(address).unwrap()));
@@ -328,7 +328,7 @@ fn stays_open(name: &str, handlers: Handlers, most: usize) {
     assert!(bytes < most, "{bytes} bytes each");
 }
 
-/// Each has a stack, of which it uses a few pages.
+/// Each fiber has a stack, and uses a few pages of it.
 #[test]
 fn eighteen_thousand_started_fibers_wait_and_answer() {
     stays_open("eighteen_thousand_started_fibers_wait_and_answer", Handlers::Started, 32 << 10);
@@ -340,7 +340,7 @@ fn eighteen_thousand_fibers_that_have_not_started_wait_and_answer() {
     stays_open(name, Handlers::Deferred, 2 << 10);
 }
 
-/// The slots of all these numbers serve others when they are free again.
+/// The slots of these numbers serve other sockets when the numbers are free again.
 #[test]
 fn numbers_serve_again_after_thousands_were_closed() {
     child("numbers_serve_again_after_thousands_were_closed", || {

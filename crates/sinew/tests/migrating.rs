@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 fn migratable(runtime: &Runtime) -> Builder {
-    // SAFETY: the closures of this file keep what is `Send` across waits, and no thread-locals.
+    // SAFETY: the closures of this file keep only `Send` values, and no thread-locals, across
+    // waits.
     unsafe { Builder::new().migratable() }.runtime(runtime.handle())
 }
 
@@ -52,7 +53,7 @@ fn every_wait_works_while_moving() {
     assert_eq!(total.load(Ordering::Relaxed), 3000);
 }
 
-/// Some end early, so that a carrier has nothing to do: it takes over from the other.
+/// Some fibers end early, so that one carrier becomes idle and takes over fibers of the other.
 #[test]
 fn started_fibers_leave_a_busy_carrier() {
     let _watch = watch::a_minute();
@@ -88,7 +89,7 @@ fn started_fibers_leave_a_busy_carrier() {
 }
 
 #[test]
-fn one_that_unwinds_stays() {
+fn an_unwinding_fiber_stays_on_its_thread() {
     let _watch = watch::a_minute();
     struct Waits;
     impl Drop for Waits {
@@ -121,7 +122,7 @@ fn one_that_unwinds_stays() {
 }
 
 #[test]
-fn cancellation_finds_one_that_moves() {
+fn a_cancellation_finds_a_moving_fiber() {
     let _watch = watch::watchdog(Duration::from_secs(120));
     let runtime = Runtime::builder().carriers(3).build().unwrap();
     for round in 0..300_u32 {

@@ -1,8 +1,7 @@
-//! A thread of sinew's does not destroy its thread-locals while a suspended fiber may have lent
-//! one.
+//! A thread of sinew does not destroy its thread-locals while a suspended fiber may have lent one.
 //!
 //! Each test forgets a suspended fiber that is inside `LocalKey::with`, lets the thread come to its
-//! end, and looks whether the value was dropped. All run in processes of their own, since their
+//! end, and checks whether the value was dropped. Each test runs in a separate process, since its
 //! threads stay.
 
 use sinew::Runtime;
@@ -32,7 +31,7 @@ fn collect_reports() {
     sinew::set_report_hook(|line| REPORTS.lock().unwrap().push(line.to_owned()));
 }
 
-/// Waits until the thread says that it stays, or destroys its thread-local.
+/// Waits until the thread reports that it stays, or destroys its thread-local.
 fn assert_stays(expected: &str) {
     let said = || REPORTS.lock().unwrap().iter().any(|line| line.contains(expected));
     while !said() && !DROPPED.load(Ordering::SeqCst) {
@@ -41,8 +40,8 @@ fn assert_stays(expected: &str) {
     assert!(!DROPPED.load(Ordering::SeqCst), "a borrowed thread-local was dropped");
 }
 
-/// Starts a fiber that lends the thread's value to a plain thread, and forgets it. Returns once
-/// that thread has the reference; the thread reads it when told to.
+/// Starts a fiber that lends the thread's value to a plain thread, and forgets the fiber. Returns
+/// once the plain thread has the reference. The plain thread reads the value on request.
 fn lend_and_forget() -> (mpsc::Sender<()>, mpsc::Receiver<u32>) {
     let (read, when) = mpsc::channel();
     let (tell, told) = mpsc::channel();
@@ -151,8 +150,8 @@ fn a_thread_whose_fibers_have_ended_ends() {
     .assert_success();
 }
 
-/// A migratable fiber takes a suspended first-class fiber from its carrier to the other one, where
-/// it ends. The thread that counted the first-class fiber ends all the same.
+/// A migratable fiber takes a suspended first-class fiber from its carrier to the other carrier,
+/// where it ends. The thread that counted the first-class fiber ends all the same.
 #[test]
 fn a_thread_ends_when_its_fibers_have_ended_elsewhere() {
     let test = "a_thread_ends_when_its_fibers_have_ended_elsewhere";
@@ -163,7 +162,7 @@ fn a_thread_ends_when_its_fibers_have_ended_elsewhere() {
         for _ in 0..3 {
             take_a_fiber_to_the_other_carrier(&runtime);
         }
-        // Destroyed at the end of each carrier.
+        // The value is destroyed at the end of each carrier.
         let values = (0..2).map(|carrier| {
             let builder = sinew::Builder::new().runtime(runtime.handle()).carrier(carrier);
             builder.spawn(|| ENDED.with(|_| ())).unwrap().join().unwrap();
@@ -178,8 +177,8 @@ fn a_thread_ends_when_its_fibers_have_ended_elsewhere() {
     .assert_success();
 }
 
-/// While the wanderer waits, a busy fiber takes its carrier and keeps it, so that only the other
-/// one can go on with it.
+/// While the wanderer waits, a busy fiber takes its carrier and keeps it, so only the other carrier
+/// can continue the wanderer.
 fn take_a_fiber_to_the_other_carrier(runtime: &Runtime) {
     let (started, carrier) = mpsc::channel();
     let (go, gone) = sinew::sync::channel::bounded::<()>(1);
@@ -197,7 +196,8 @@ fn take_a_fiber_to_the_other_carrier(runtime: &Runtime) {
             moved.store(true, Ordering::SeqCst);
         }
     };
-    // SAFETY: nothing of a thread lives across its wait; the first-class fiber holds nothing.
+    // SAFETY: nothing that belongs to a thread lives across the wait; the first-class fiber holds
+    // nothing.
     let builder = unsafe { sinew::Builder::new().runtime(runtime.handle()).migratable() };
     let wanderer = builder.spawn(wander).unwrap();
     let carrier = carrier.recv().unwrap().expect("the wanderer runs on a carrier");

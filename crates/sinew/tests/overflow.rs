@@ -1,4 +1,4 @@
-//! A stack that runs out is reported with the fiber's name.
+//! A stack overflow is reported with the fiber's name.
 
 use sinew::Builder;
 use sinew_testkit::child::child;

@@ -1,4 +1,4 @@
-//! Panics in fibers: contained, named, and survived by the neighbours.
+//! Panics in fibers: contained, named, and survived by other fibers.
 
 use sinew::manager::{FiberManager, Options, SimpleLoopController};
 use sinew::{Builder, Runtime};
@@ -34,14 +34,14 @@ fn the_panic_hook_cannot_wait() {
             let waited = catch_unwind(|| assert!(!sinew::can_yield()));
             assert!(waited.is_ok());
         }));
-        // The runtime's hook is put round the one above.
+        // The runtime's hook wraps the hook above.
         let fiber = sinew::spawn(|| panic!("once"));
         assert!(fiber.join().is_err());
     });
     outcome.assert_success();
 }
 
-/// Panics, and waits in a destructor meanwhile for a neighbour that panics too.
+/// A fiber panics, and meanwhile waits in a destructor for another fiber that panics too.
 #[test]
 fn a_fiber_waits_in_a_destructor_while_a_neighbour_panics() {
     let _watch = watch::a_minute();
@@ -66,15 +66,15 @@ fn a_fiber_waits_in_a_destructor_while_a_neighbour_panics() {
         });
         let payload = fiber.join().unwrap_err();
         assert_eq!(payload.downcast_ref::<&str>(), Some(&"the first"));
-        // The thread is not left in a panic.
+        // The thread does not stay in the panicking state.
         assert!(!std::thread::panicking());
     });
     assert_eq!(log.take(), ["neighbour panicked: true"]);
 }
 
-/// Dropping a suspended first-class fiber unwinds it, which no panic hook sees. While a neighbour
+/// Dropping a suspended first-class fiber unwinds it, which no panic hook sees. While another fiber
 /// is suspended in the middle of a panic, a cancelled fiber that waits in a destructor there must
-/// still not be unwound a second time.
+/// not be unwound a second time.
 #[test]
 fn a_destructor_of_a_dropped_first_class_fiber_waits_beside_a_neighbour_that_panics() {
     let test = "a_destructor_of_a_dropped_first_class_fiber_waits_beside_a_neighbour_that_panics";
@@ -102,7 +102,7 @@ fn a_destructor_of_a_dropped_first_class_fiber_waits_beside_a_neighbour_that_pan
                 let suspended = fiber.unwrap().resume().unwrap();
                 sinew::current().cancel();
                 drop(suspended);
-                // The unwinding is over: the next wait raises.
+                // The unwinding is over, so the next wait raises the cancellation.
                 sinew::park();
             });
             assert!(sinew::is_cancel(&*drops.join().unwrap_err()));
@@ -113,8 +113,8 @@ fn a_destructor_of_a_dropped_first_class_fiber_waits_beside_a_neighbour_that_pan
     .assert_success();
 }
 
-/// One that unwinds cancels a neighbour on its own carrier and waits for it: the neighbour must be
-/// told, although the thread counts a panic.
+/// A fiber that unwinds cancels another fiber of its carrier and joins it. The other fiber must see
+/// its cancellation, although the thread counts a panic.
 #[test]
 fn a_fiber_that_unwinds_cancels_and_joins_a_neighbour() {
     let _watch = watch::a_minute();
@@ -176,7 +176,7 @@ fn many_neighbours_unwind_at_once() {
             if n % 4 == 1 {
                 fiber.cancel();
             }
-            // One may be cancelled before it began: then it drops nothing.
+            // A fiber may be cancelled before it began: then it drops nothing.
             drop(fiber.join());
         }
         assert!(!std::thread::panicking());
@@ -204,7 +204,7 @@ fn a_panic_in_a_destructor_of_a_local_is_reported() {
 }
 
 #[test]
-fn a_panic_in_a_result_that_nobody_takes_is_contained() {
+fn a_panic_in_an_untaken_result_is_contained() {
     let _watch = watch::a_minute();
     struct Bad;
     impl Drop for Bad {
@@ -265,7 +265,7 @@ fn a_panic_in_the_report_hook_is_survived() {
 }
 
 #[test]
-fn a_payload_that_panics_when_dropped_is_the_joiners() {
+fn a_payload_that_panics_when_dropped_panics_in_the_joiner() {
     let _watch = watch::a_minute();
     struct Bad;
     impl Drop for Bad {
@@ -280,7 +280,7 @@ fn a_payload_that_panics_when_dropped_is_the_joiners() {
     assert_eq!(runtime.spawn(|| 8).join().unwrap(), 8);
 }
 
-/// What is said is said between two fibers, or in the middle of a wait.
+/// The runtime calls the report hook between two fibers, or in the middle of a wait.
 #[test]
 fn a_report_hook_may_not_wait() {
     use std::task::{Context, Wake, Waker};
@@ -297,7 +297,7 @@ fn a_report_hook_may_not_wait() {
             let refused = catch_unwind(sinew::yield_now).is_err();
             REFUSED.fetch_add(usize::from(refused), Ordering::Relaxed);
         });
-        // Without announcements of panics: what panics in one of those ends the process.
+        // Disable the panic hook: a panic in its report would end the process.
         let runtime = Runtime::builder().carriers(1).panic_hook(false).build().unwrap();
         let waker = Waker::from(Arc::new(BadWaker));
         for _ in 0..20 {
@@ -319,7 +319,7 @@ fn a_report_hook_may_not_wait() {
 fn a_handle_tells_whether_its_fiber_panicked() {
     let _watch = watch::a_minute();
     let runtime = one_carrier();
-    // Before the end it has not, whatever it has caught.
+    // A fiber that caught a panic has not panicked.
     let catches = runtime.spawn(|| {
         assert!(catch_unwind(|| panic!("caught")).is_err());
         sinew::park();
@@ -354,7 +354,7 @@ fn a_cancellation_is_no_panic() {
     waits.join().unwrap_err();
     assert!(!handle.panicked());
 
-    // A panic that takes the place of the cancellation counts.
+    // A panic that replaces the cancellation counts.
     let panics = runtime.spawn(|| {
         catch_unwind(sinew::park).unwrap_err();
         panic!("instead");
@@ -367,7 +367,7 @@ fn a_cancellation_is_no_panic() {
 }
 
 #[test]
-fn fibers_that_never_began_panic_by_their_destructors_only() {
+fn an_unstarted_fiber_panics_only_by_its_destructors() {
     struct Panics;
     impl Drop for Panics {
         fn drop(&mut self) {
@@ -392,7 +392,7 @@ fn fibers_that_never_began_panic_by_their_destructors_only() {
 }
 
 #[test]
-fn handles_of_children_and_tasks_tell_it_as_well() {
+fn handles_of_children_and_tasks_tell_whether_they_panicked() {
     let _watch = watch::a_minute();
     let child = Arc::new(std::sync::Mutex::new(None));
     let scope = catch_unwind(AssertUnwindSafe(|| {

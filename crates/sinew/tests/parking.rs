@@ -13,7 +13,7 @@ fn unpark_before_park_returns_at_once() {
         sinew::current().unpark();
         sinew::current().unpark();
         sinew::park();
-        // Two came before: they let one pass.
+        // Two unparks before a park let one park pass.
         let start = Instant::now();
         sinew::park_timeout(Duration::from_millis(5));
         assert!(start.elapsed() >= Duration::from_millis(5));
@@ -24,7 +24,7 @@ fn unpark_before_park_returns_at_once() {
 }
 
 #[test]
-fn park_timeout_of_nothing_and_of_ever() {
+fn park_timeout_accepts_zero_and_the_maximum() {
     let _watch = watch::a_minute();
     sinew::run(|| {
         sinew::park_timeout(Duration::ZERO);
@@ -36,7 +36,7 @@ fn park_timeout_of_nothing_and_of_ever() {
 }
 
 #[test]
-fn unpark_of_the_dead_does_nothing() {
+fn unpark_of_an_ended_fiber_does_nothing() {
     let _watch = watch::a_minute();
     let fiber = sinew::spawn(|| ());
     let handle = fiber.fiber();
@@ -46,7 +46,7 @@ fn unpark_of_the_dead_does_nothing() {
     assert_eq!(handle.state(), State::Dead);
 }
 
-/// A token that goes round: each waits for it and passes it on.
+/// A token goes round a ring of fibers: each waits for it and passes it on.
 fn ring(runtime: &Runtime, size: usize, rounds: usize) {
     runtime.run(move || {
         let count = Arc::new(AtomicUsize::new(0));
@@ -62,11 +62,11 @@ fn ring(runtime: &Runtime, size: usize, rounds: usize) {
                         {
                             sinew::park();
                         }
-                        // The first may run before all are made.
+                        // The first fiber may run before all fibers are made.
                         sinew::wait_until(|| handles.get().is_some(), None);
                         let handles = handles.get().unwrap();
                         if count.load(Ordering::Acquire) >= total {
-                            // Everybody shall see the end.
+                            // Wake the next fiber, so that every fiber sees the end.
                             handles[(index + 1) % size].unpark();
                             return;
                         }
@@ -127,7 +127,7 @@ fn threads_and_fibers_wake_each_other() {
 #[test]
 fn a_timeout_that_races_an_unpark_loses_nothing() {
     let _watch = watch::a_minute();
-    // A notification is kept until it is seen, however the timeout comes out.
+    // A notification is kept until it is seen, whatever the result of the timeout.
     sinew::run(|| {
         for round in 0..2000_u64 {
             let done = Arc::new(AtomicBool::new(false));
@@ -171,7 +171,7 @@ fn short_threads_leave_nothing_behind() {
     // A hundred thousand, in a build that is fast enough.
     spawn_some(if cfg!(debug_assertions) { 5_000 } else { 100_000 });
     let after = sinew_testkit::memory::resident();
-    // The sanitizer keeps what was freed, and what it knows of each thread.
+    // The sanitizer keeps freed memory, and its data about each thread.
     let kept = cfg!(any(sinew_asan, sinew_tsan));
     assert!(kept || after < before + (8 << 20), "from {before} to {after} bytes");
 }

@@ -1,4 +1,4 @@
-//! Fibers that keep their carrier.
+//! Pinned fibers, which keep their carrier.
 
 use sinew::manager::{FiberManager, Options, SimpleLoopController};
 use sinew::net::ToSocketAddrs;
@@ -92,12 +92,12 @@ fn the_policy_error_refuses() {
         text(catch_unwind(|| sinew::pinned(|| sinew::sleep(Duration::from_millis(1)))).unwrap_err())
     });
     assert!(message.contains("sleep called by fiber"), "{message}");
-    // It is about the wait, not about the fiber.
+    // The policy refuses the wait in the region, not the fiber.
     runtime.run(|| sinew::sleep(Duration::from_millis(1)));
 }
 
 #[test]
-fn a_manager_has_a_policy_of_its_own() {
+fn a_manager_has_its_own_policy() {
     let _watch = watch::a_minute();
     for policy in [PinnedWait::Silent, PinnedWait::Error] {
         let controller = SimpleLoopController::new();
@@ -144,7 +144,7 @@ fn the_policy_warn_names_fiber_and_operation() {
 }
 
 #[test]
-fn waiting_for_one_of_the_same_carrier_is_a_deadlock_and_an_error() {
+fn a_pinned_wait_for_a_fiber_of_the_same_carrier_is_an_error() {
     let _watch = watch::a_minute();
     let runtime = Runtime::builder().carriers(1).build().unwrap();
     runtime.run(|| {
@@ -161,7 +161,7 @@ fn waiting_for_one_of_the_same_carrier_is_a_deadlock_and_an_error() {
     });
 }
 
-/// Work that blocks its thread. A fiber that is not pinned has another thread do it.
+/// Work that blocks its thread. For a fiber that is not pinned, another thread does it.
 const BLOCKING_WORK: [(&str, fn()); 5] = [
     ("blocking", || sinew::blocking(|| ())),
     ("a path", || assert!(sinew::fs::metadata("/").unwrap().is_dir())),
@@ -186,7 +186,7 @@ fn blocking_work_of_a_pinned_fiber_is_refused_under_the_policy_error() {
         let message = runtime.run(move || text(catch_unwind(|| sinew::pinned(work)).unwrap_err()));
         let expected = "blocking work called by fiber";
         assert!(message.contains(expected) && message.contains("pinned"), "{name}: {message}");
-        // The fiber may do the work outside the region.
+        // The fiber may do the work outside of the region.
         runtime.run(work);
     }
     let called = runtime.run(|| {
@@ -228,7 +228,7 @@ fn blocking_work_goes_unreported_where_it_is_allowed() {
             silent.run(move || sinew::pinned(work));
             sinew::run(work);
             sinew::pinned(work); // on a plain thread
-            // A predicate may look at a file, however often it is asked.
+            // A predicate may use a file, however often it is called.
             sinew::run(move || assert!(sinew::wait_until(|| (work(), true).1, None)));
         }
         assert_eq!(*said.lock().unwrap(), [""; 0]);

@@ -1,5 +1,5 @@
-//! Fiber-locals of tasks: their own, inherited, dropped in time; and the state of others that
-//! follows.
+//! Fiber-locals of tasks: separate, inherited, and dropped in time. Also context slots, which carry
+//! the state of other libraries.
 
 use crate::kit::{kept, simple};
 use sinew::ContextSlot;
@@ -9,7 +9,7 @@ use sinew_testkit::{Log, Noisy, watch};
 use std::cell::{Cell, RefCell};
 use std::sync::OnceLock;
 
-/// Sets an inherited value for a closure.
+/// The tests of an inherited local of one type.
 macro_rules! inherited_tests {
     ($name:ident, $type:ty, $value:expr, $number:expr) => {
         #[test]
@@ -52,7 +52,7 @@ macro_rules! inherited_tests {
                     assert_eq!(sinew::spawn_local(number).join().unwrap(), 43);
                 });
             });
-            // What a child changes stays with the child.
+            // A child's changes stay with the child.
             manager.add_task(move || {
                 DATA.set($value(43), || {
                     let child = sinew::spawn_local(|| DATA.set($value(44), number));
@@ -100,7 +100,7 @@ fn tasks_inherit_from_the_thread_that_adds_them() {
         let remote = manager.remote();
         sinew::run(move || REQUEST.set(4, || remote.add_task_remote_future(seen)))
     };
-    // Not from the thread on which the loop happens to run.
+    // The thread on which the loop runs does not matter.
     REQUEST.set(9, || controller.run());
     assert_eq!(local.get().unwrap(), (1, 0));
     assert_eq!(eager.get().unwrap(), (2, 0));
@@ -123,7 +123,7 @@ fn a_value_stays_with_its_task_across_waits() {
             if n == 1 {
                 baton.wait();
             }
-            // Also on the main context, where it is changed as well.
+            // The value also holds on the main context, where it is changed as well.
             manager::run_in_main_context(|| assert_eq!(NUMBER.with(|number| number.replace(n)), n));
             assert_eq!(NUMBER.with(Cell::get), n);
             ended.set(ended.get() + 1);
@@ -166,14 +166,14 @@ fn values_are_dropped_when_the_task_ends() {
     assert_eq!(lines.len(), 3);
     assert_eq!(lines[0], "end");
     assert!(lines.contains(&"local".to_owned()), "{lines:?}");
-    // The next task on the same stack begins without it.
+    // The next task on the same stack begins without the value.
     manager.add_task(|| log.line("next"));
     controller.run();
     assert_eq!(log.take(), ["next"]);
 }
 
 #[test]
-fn destructors_of_values_may_add_tasks_which_inherit_nothing_of_the_dead() {
+fn destructors_of_locals_may_add_tasks_which_begin_with_new_locals() {
     let _watch = watch::a_minute();
     thread_local!(static RUNS: Cell<u32> = const { Cell::new(0) });
     struct Crazy(u32);
@@ -181,7 +181,7 @@ fn destructors_of_values_may_add_tasks_which_inherit_nothing_of_the_dead() {
         fn drop(&mut self) {
             if self.0 == 41 {
                 manager::add_task(|| {
-                    // Made anew.
+                    // The value is made anew.
                     CRAZY.with(|crazy| assert_eq!(crazy.borrow().0, 42));
                     RUNS.set(RUNS.get() + 1);
                 });
@@ -196,8 +196,8 @@ fn destructors_of_values_may_add_tasks_which_inherit_nothing_of_the_dead() {
     assert!(!manager.has_tasks());
 }
 
-/// A context that tasks inherit, as that of a request: kept across waits and on the main context,
-/// and not mixed up with that of the thread that runs the loop.
+/// A context that tasks inherit, like the context of a request. It is kept across waits and on the
+/// main context, and not mixed up with the context of the thread that runs the loop.
 #[test]
 fn a_context_follows_its_task() {
     let _watch = watch::a_minute();
@@ -269,8 +269,8 @@ fn state() -> u32 {
     STATE.get()
 }
 
-/// A state that other code keeps in a thread-local follows its task, through every kind of wait,
-/// and the thread has its own before, between and after.
+/// State that other code keeps in a thread-local follows its task through every kind of wait. The
+/// thread sees its own state before, between and after.
 #[test]
 fn the_state_of_other_code_follows_its_task() {
     let _watch = watch::a_minute();

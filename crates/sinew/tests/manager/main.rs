@@ -15,7 +15,7 @@
 //! | `batonTimedWaitPost`: a post ends a timed wait with true, in the turn after it | [`batons::a_timed_wait_ends_with_the_post`] |
 //! | `batonTimedWaitTimeoutEvb`: on an event loop, timeouts of different lengths end each in its time | [`batons::timed_waits_on_an_event_loop_end_each_in_its_time`] |
 //! | `batonTimedWaitPostEvb`: a timer of the event loop posts before the timeout | [`batons::a_post_of_an_event_loops_timer_ends_a_timed_wait`] |
-//! | `fiberTimeLogged`: running time exists for tasks that asked for it, and nowhere else | [`tasks::running_time_is_known_to_those_who_asked_for_it`] |
+//! | `fiberTimeLogged`: running time exists for tasks that asked for it, and nowhere else | [`tasks::running_time_is_measured_if_requested`] |
 //! | `fiberTimeWhileRunning`: it counts the processor's time of the task alone, across yields | [`tasks::running_time_is_the_tasks_own`] |
 //! | `fiberTimeWhileAwaiting`: it can be read on the main context, whose time does not count | [`tasks::running_time_is_read_on_the_main_context_and_does_not_pass_there`] |
 //! | `batonTryWait`: looking does not wait, and sees posts of threads; unposted stays unposted | [`batons::polling_a_baton_does_not_wait`] |
@@ -23,7 +23,7 @@
 //! | `genericBatonFiberWait`: a fiber that waits is woken by a thread | [`batons::a_thread_wakes_a_fiber`] |
 //! | `genericBatonThreadWait`: a thread that waits is woken by a fiber, without the loop | [`batons::a_fiber_wakes_a_thread`] |
 //! | `addTasksNoncopyable`: results are had one by one as tasks end, with their numbers; moved, not copied | [`collecting::results_come_in_the_order_of_the_ends`] |
-//! | `awaitThrow`: a panic of who is given the promise goes on in the awaiter, also if the promise is kept | [`tasks::a_panic_of_the_one_who_should_begin_is_the_awaiters`] |
+//! | `awaitThrow`: a panic of who is given the promise goes on in the awaiter, also if the promise is kept | [`tasks::a_panic_in_await_with_goes_to_the_awaiter`] |
 //! | `addTasksThrow`: a task that panicked gives its panic in its turn, with its number; the others their results | [`collecting::panics_come_in_the_order_of_the_ends`] |
 //! | `addTasksVoid`: the same for tasks without results | [`collecting::tasks_without_results_are_waited_for`] |
 //! | `addTasksVoidThrow`: and with panics | [`collecting::panics_come_in_the_order_of_the_ends`] |
@@ -37,28 +37,28 @@
 //! | `collectAll`: all, in the order of the tasks | [`collecting::all_results_are_in_order`] |
 //! | `collectAllVoid`: the same without results | [`collecting::all_results_are_in_order`] |
 //! | `collectAny`: the first that ends, with its number; later panics are ignored | [`collecting::collect_any_returns_at_the_first_end`] |
-//! | `runInMainContext`: outside a call; in a fiber on the thread's stack, with a result that is moved | [`main_context::outside_of_fibers_it_is_a_call`], [`main_context::in_a_fiber_it_runs_on_the_stack_of_the_thread`] |
-//! | `runInMainContextNoInline`: a large frame there is none of the fiber's | [`main_context::a_small_fiber_may_need_a_large_stack_there`] |
+//! | `runInMainContext`: outside a call; in a fiber on the thread's stack, with a result that is moved | [`main_context::outside_of_fibers_the_main_context_is_a_plain_call`], [`main_context::in_a_fiber_the_main_context_is_the_stack_of_the_thread`] |
+//! | `runInMainContextNoInline`: a large frame there is none of the fiber's | [`main_context::a_small_fiber_has_a_large_stack_on_the_main_context`] |
 //! | `addTaskFinally`: the result is handed on on the main context, in the loop | [`finally::a_result_is_handed_on_on_the_main_context`] |
 //! | `fibersPoolWithinLimit`: stacks of ended tasks are used again | [`pools::stacks_within_the_limit_are_used_again`] |
 //! | `fibersPoolOverLimit`: beyond the limit they are given back | [`pools::stacks_over_the_limit_are_given_back`] |
-//! | `remoteFiberBasic`: fibers woken by threads run in the next turn only, which is asked for once | [`remote::fibers_woken_from_afar_go_on_in_the_loop_which_is_asked_for_once`] |
-//! | `addTaskRemoteBasic`: tasks of threads run in the loop and wait as others | [`remote::tasks_from_afar_run_in_the_loop`] |
-//! | `remoteHasTasks`: a task of a thread counts before the loop has seen it | [`remote::a_task_from_afar_is_seen_before_it_runs`] |
-//! | `remoteHasReadyTasks`: so does a wake of a thread; waiting tasks count as tasks | [`remote::a_fiber_woken_from_afar_is_seen_before_it_runs`] |
+//! | `remoteFiberBasic`: fibers woken by threads run in the next turn only, which is asked for once | [`remote::remote_wakes_continue_fibers_in_the_loop_which_is_scheduled_once`] |
+//! | `addTaskRemoteBasic`: tasks of threads run in the loop and wait as others | [`remote::remote_tasks_run_in_the_loop`] |
+//! | `remoteHasTasks`: a task of a thread counts before the loop has seen it | [`remote::a_remote_task_counts_before_it_runs`] |
+//! | `remoteHasReadyTasks`: so does a wake of a thread; waiting tasks count as tasks | [`remote::a_remotely_woken_fiber_counts_before_it_runs`] |
 //! | `fiberLocal`: locals are inherited from task to task, remote ones too; a child's changes stay its own | [`locals::tasks_inherit_small_values`] |
 //! | `fiberLocalHeap`: the same for large ones | [`locals::tasks_inherit_large_values`] |
-//! | `fiberLocalDestructor`: a local's destructor may add a task, which begins anew | [`locals::destructors_of_values_may_add_tasks_which_inherit_nothing_of_the_dead`] |
-//! | `yieldTest`: who yields goes on in a later turn | [`tasks::one_that_yields_goes_on_in_the_next_turn`] |
+//! | `fiberLocalDestructor`: a local's destructor may add a task, which begins anew | [`locals::destructors_of_locals_may_add_tasks_which_begin_with_new_locals`] |
+//! | `yieldTest`: who yields goes on in a later turn | [`tasks::a_task_that_yields_goes_on_in_the_next_turn`] |
 //! | `RequestContext`: a context is inherited by tasks of every kind, kept across waits and on the main context; the loop's own is untouched | [`locals::a_context_follows_its_task`], [`locals::the_state_of_other_code_follows_its_task`] |
-//! | `resizePeriodically`: the pool is cut down from period to period to what was needed; its timer may be due at the end | [`pools::the_pool_shrinks_to_what_was_needed_lately`] |
+//! | `resizePeriodically`: the pool is cut down from period to period to what was needed; its timer may be due at the end | [`pools::the_pool_shrinks_to_its_recent_use`] |
 //! | `batonWaitTimeoutHandler`: a timeout that is begun after the wait, from outside | no: a wait has its timeout from the start; a callback of the loop that posts: [`batons::a_post_of_an_event_loops_timer_ends_a_timed_wait`] |
 //! | `batonWaitTimeoutHandlerExecutor`: timeouts work on an executor | [`controllers::an_executor_is_woken_for_timers`] |
 //! | `batonWaitTimeoutMany`: ten thousand timeouts, begun and ended | [`batons::thousands_of_timed_waits_end`] |
-//! | `remoteFutureTest`: futures of local and remote tasks have their values after the loop | [`tasks::a_future_has_the_result_when_the_task_has_ended`], [`remote::results_go_back_to_the_one_who_asked`] |
+//! | `remoteFutureTest`: futures of local and remote tasks have their values after the loop | [`tasks::a_future_has_the_result_when_the_task_has_ended`], [`remote::results_go_back_to_the_asking_thread`] |
 //! | `remoteFutureVoidUnitTest`: the same without values | the same two |
 //! | `nestedFiberManagers`: a loop inside of a fiber's main context; who is current, before and after | [`nested::a_loop_runs_on_the_main_context_of_another`], [`nested::event_loops_run_inside_of_each_other`] |
-//! | `nestedFiberManagersSameEvb`: managers of one loop are cached by options; tasks of one wait for those of another | [`managers::a_loop_has_one_manager_for_each_set_of_options`], [`managers::tasks_of_one_wait_for_those_of_another`] |
+//! | `nestedFiberManagersSameEvb`: managers of one loop are cached by options; tasks of one wait for those of another | [`managers::a_loop_has_one_manager_for_each_set_of_options`], [`managers::tasks_of_one_manager_wait_for_tasks_of_another`] |
 //! | `virtualEvbFiberManager`: a virtual event base has managers of its own | no virtual loops; told apart by type: [`managers::managers_are_told_apart_by_type`] |
 //! | `semaphore`: permits are conserved between fibers of many threads, however taken | [`interop::permits_of_many_managers_are_conserved`] |
 //! | `SemaphoreCoTryWaitForCanCancelOrTimeout`: a wait for a permit is cancelled before, while, or times out | `signals::permits_are_conserved`, `cancelling::every_wait_can_be_cancelled` |
@@ -75,7 +75,7 @@
 //! | `ABDGettokencalledaftercommittest`: no tokens after the commit, which changes nothing else | by type: `commit` takes the dispatcher |
 //! | `ABDUserprovidedbatchdispatchthrowstest`: a panic of the dispatch is everybody's | `tasks/tokens::a_panic_is_an_error_for_all_and_not_of_who_comes_last` |
 //! | `VirtualEventBase`: of two loops on one thread, one ends with its own tasks, the other goes on | no virtual loops; [`managers::managers_of_one_loop_end_their_tasks_each_in_its_time`] |
-//! | `highWaterMarkViaRecordStackEvery`: the deepest use of a stack is known | [`pools::the_high_water_mark_is_known_to_those_who_asked_for_it`] |
+//! | `highWaterMarkViaRecordStackEvery`: the deepest use of a stack is known | [`pools::the_high_water_mark_is_measured_if_requested`] |
 //! | `highWaterMarkViaRecordCurrentPosition`: also by where a fiber was when it waited | the same; measured only where asked for |
 //! | `addTaskEager`: runs at once to its first wait, before tasks that were added before | [`eager::an_eager_task_runs_to_its_first_wait_before_all_others`] |
 //! | `addTaskEagerFuture`: is ready at once if it did not wait, else after the loop | [`eager::an_eager_task_that_does_not_wait_has_ended`], [`eager::an_eager_task_that_waits_ends_in_the_loop`] |
@@ -84,14 +84,14 @@
 //! | `swapWithException`: the main context may be called while unwinding; waiting then ends the process | [`tasks::a_fiber_waits_and_leaves_its_stack_while_it_unwinds`]: waiting is allowed here |
 //! | `loopInCatch`: a loop is run where an exception is being handled | [`tasks::a_loop_runs_where_a_panic_was_caught`] |
 //! | `loopInUnwind`: and in destructors during unwinding | [`tasks::a_loop_runs_while_its_thread_unwinds`] |
-//! | `addTaskRemoteFutureTry`: a result that is itself a result is not flattened | [`remote::results_go_back_to_the_one_who_asked`] |
+//! | `addTaskRemoteFutureTry`: a result that is itself a result is not flattened | [`remote::results_go_back_to_the_asking_thread`] |
 //! | `addTaskEagerKeepAlive`: a task that waits keeps the loop that is ending | [`eager::an_eager_task_keeps_its_loop_running`]; a loop that is dropped cancels: [`managers::the_managers_end_with_their_loop`] |
 //! | `fibersPreserveAsyncStackRoots`: the thread's async stack is the fiber's own while it runs | no async stacks; as state of other code: [`locals::the_state_of_other_code_follows_its_task`] |
 //! | `EventBaseMigratingThreads`: a loop is driven by another thread later on | no: managers and loops are not `Send` (`sinew::manager`, `compile_fail`) |
 //! | FibersTest.cpp: TimedMutex, TimedRWMutex | |
 //! | `ThreadsAndFibersDontDeadlock`: threads and fibers contend for a mutex held across waits | [`interop::threads_and_fibers_do_not_deadlock_each_other`] |
-//! | `ThreadFiberDeadlockOrder`: the loop's thread has a lock for which a fiber that cannot run came first | [`main_context::a_lock_is_had_there_although_a_fiber_waits_for_it`] |
-//! | `ThreadFiberDeadlockRace`: also if that fiber was woken for it already | [`main_context::a_lock_that_was_unlocked_for_a_fiber_is_had_there`] |
+//! | `ThreadFiberDeadlockOrder`: the loop's thread has a lock for which a fiber that cannot run came first | [`main_context::the_main_context_gets_a_lock_that_a_fiber_waits_for`] |
+//! | `ThreadFiberDeadlockRace`: also if that fiber was woken for it already | [`main_context::the_main_context_gets_a_lock_that_was_unlocked_for_a_fiber`] |
 //! | `CoLockUncontended`, `CoLockContended`, `CoLockSingleThreadContended`, `CoScopedLock`: locks of coroutines | no: there are no coroutines; fibers lock: `locks::one_at_a_time`, [`interop::mutexes`] |
 //! | `CoLockAndThreadLockContended`, `CoLockAndFiberLockContended`: coroutines, threads and fibers share a lock | [`interop::mutexes`] |
 //! | `FiberHoldsLockCoroCoAwaits`: what is awaited in one fiber waits for another fiber | [`interop::futures_in_fibers_wait_for_neighbours`] |
@@ -104,20 +104,20 @@
 //! | other files | |
 //! | `SemaphoreTest: MessagePassing`: what was written before a permit was given is seen | [`interop::a_permit_publishes_earlier_writes`] |
 //! | `BatchSemaphoreTest: WaitSignalSynchronization`: the same for several | the same |
-//! | `FibersTestApp`: a program with a few requests under way | [`tasks::a_few_requests_are_under_way_at_a_time`] |
+//! | `FibersTestApp`: a program with a few requests under way | [`tasks::a_few_requests_are_in_progress_at_a_time`] |
 //! | `StackOverflow`: a stack that overflows ends the process with a report | [`pools::an_overflow_is_reported`] |
 //! | `FibersBenchmark`, `TimedMutexBenchmark`: what it costs | no tests: `bench/` |
 //! | the diagram of states in Fiber.h | |
-//! | arrow 1: invalid to not started: added | [`states::arrow_1_what_is_added_has_not_started`] |
-//! | arrow 2: not started to running | [`states::arrow_2_what_has_begun_runs`] |
-//! | arrow 3: running to invalid: ended | [`states::arrow_3_what_has_ended_is_invalid`] |
-//! | arrow 4: running to yielded | [`states::arrow_4_what_yields_has_yielded`] |
-//! | arrow 5: running to awaiting | [`states::arrow_5_what_waits_is_awaiting`] |
-//! | arrow 6: running to awaiting immediate: main context | [`states::arrow_6_what_called_the_main_context_waits_for_it`] |
-//! | arrow 7: yielded to ready | [`states::arrow_7_what_has_yielded_is_ready_after_the_turn`] |
-//! | arrow 8: awaiting to ready: woken | [`states::arrow_8_what_was_woken_is_ready`], [`states::arrow_8_what_was_woken_by_a_thread_is_ready`] |
-//! | arrow 9: awaiting immediate to ready | [`states::arrow_9_what_comes_back_from_the_main_context_goes_on`], [`states::arrow_9_also_after_a_panic_there`] |
-//! | arrow 10: ready to running | [`states::arrow_10_what_was_ready_runs`] |
+//! | arrow 1: invalid to not started: added | [`states::arrow_1_an_added_task_has_not_started`] |
+//! | arrow 2: not started to running | [`states::arrow_2_a_task_that_has_begun_runs`] |
+//! | arrow 3: running to invalid: ended | [`states::arrow_3_an_ended_task_is_invalid`] |
+//! | arrow 4: running to yielded | [`states::arrow_4_a_task_that_yields_has_yielded`] |
+//! | arrow 5: running to awaiting | [`states::arrow_5_a_task_that_waits_is_awaiting`] |
+//! | arrow 6: running to awaiting immediate: main context | [`states::arrow_6_a_task_waits_for_its_call_of_the_main_context`] |
+//! | arrow 7: yielded to ready | [`states::arrow_7_a_task_that_yielded_is_ready_after_the_turn`] |
+//! | arrow 8: awaiting to ready: woken | [`states::arrow_8_a_woken_task_is_ready`], [`states::arrow_8_a_task_woken_by_a_thread_is_ready`] |
+//! | arrow 9: awaiting immediate to ready | [`states::arrow_9_a_task_continues_after_its_call_of_the_main_context`], [`states::arrow_9_a_task_continues_after_a_panic_on_the_main_context`] |
+//! | arrow 10: ready to running | [`states::arrow_10_a_ready_task_runs`] |
 
 mod abuse;
 mod batons;

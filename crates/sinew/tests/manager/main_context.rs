@@ -1,4 +1,4 @@
-//! Leaving the fiber's stack for a while.
+//! `run_in_main_context`: leaving the fiber's stack for a while.
 
 use crate::kit::{MS, kept, panic_of, simple, stack_address, with};
 use sinew::manager::{
@@ -13,14 +13,14 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// Far more than a few frames, far less than the way to another stack.
+/// Much larger than a few frames, much smaller than the distance to another stack.
 const NEAR: usize = 64 * 1024;
 
 #[derive(PartialEq, Debug)]
 struct NotCopied(u32);
 
 #[test]
-fn outside_of_fibers_it_is_a_call() {
+fn outside_of_fibers_the_main_context_is_a_plain_call() {
     let _watch = watch::a_minute();
     let (manager, _) = simple();
     let here = stack_address();
@@ -32,13 +32,13 @@ fn outside_of_fibers_it_is_a_call() {
     assert_eq!(manager.run_in_main_context(|| check(&mut seen)), NotCopied(42));
     assert!(cfg!(sinew_asan) || seen.abs_diff(here) < NEAR);
     assert_eq!(run_in_main_context(|| check(&mut seen)), NotCopied(42));
-    // A fiber of a runtime has no main context to go to.
+    // A fiber of a runtime has no main context.
     let (inside, outside) = sinew::run(|| (stack_address(), run_in_main_context(stack_address)));
     assert!(cfg!(sinew_asan) || inside.abs_diff(outside) < NEAR);
 }
 
 #[test]
-fn in_a_fiber_it_runs_on_the_stack_of_the_thread() {
+fn in_a_fiber_the_main_context_is_the_stack_of_the_thread() {
     let _watch = watch::a_minute();
     let (manager, controller) = simple();
     let main = stack_address();
@@ -62,7 +62,7 @@ fn in_a_fiber_it_runs_on_the_stack_of_the_thread() {
 }
 
 fn huge_stack_on_the_main_context() -> u8 {
-    /// Not a part of the fiber's frame, whatever is inlined.
+    /// A separate function, so that it is never inlined into the fiber's frame.
     #[inline(never)]
     fn huge() -> u8 {
         let frame = std::hint::black_box([42_u8; 256 << 10]);
@@ -72,7 +72,7 @@ fn huge_stack_on_the_main_context() -> u8 {
 }
 
 #[test]
-fn a_small_fiber_may_need_a_large_stack_there() {
+fn a_small_fiber_has_a_large_stack_on_the_main_context() {
     let _watch = watch::a_minute();
     let options = Options::default().stack_size(64 * 1024).record_stack_every(1);
     let (manager, controller) = with(options);
@@ -84,7 +84,7 @@ fn a_small_fiber_may_need_a_large_stack_there() {
 }
 
 #[test]
-fn a_panic_goes_on_in_the_fiber() {
+fn a_panic_on_the_main_context_goes_on_in_the_fiber() {
     let _watch = watch::a_minute();
     let (manager, controller) = simple();
     let log = Log::new();
@@ -106,7 +106,7 @@ fn a_panic_goes_on_in_the_fiber() {
 }
 
 #[test]
-fn the_fiber_is_current_and_not_active() {
+fn on_the_main_context_the_fiber_is_current_and_not_active() {
     let _watch = watch::a_minute();
     let (manager, controller) = simple();
     let handle = ManagerHandle::clone(&manager);
@@ -127,7 +127,7 @@ fn the_fiber_is_current_and_not_active() {
 }
 
 #[test]
-fn no_neighbour_runs_meanwhile_or_right_after() {
+fn no_other_fiber_runs_during_a_call_of_the_main_context() {
     let _watch = watch::a_minute();
     let (manager, controller) = simple();
     let log = Log::new();
@@ -143,7 +143,7 @@ fn no_neighbour_runs_meanwhile_or_right_after() {
 }
 
 #[test]
-fn calls_inside_of_calls_are_calls() {
+fn nested_calls_of_the_main_context_are_plain_calls() {
     let _watch = watch::a_minute();
     let (manager, controller) = simple();
     let sum = manager.add_task_future(|| {
@@ -159,7 +159,7 @@ fn calls_inside_of_calls_are_calls() {
 }
 
 #[test]
-fn tasks_added_there_run_later() {
+fn tasks_added_on_the_main_context_run_later() {
     let _watch = watch::a_minute();
     let (manager, _) = simple();
     let handle = ManagerHandle::clone(&manager);
@@ -176,9 +176,10 @@ fn tasks_added_there_run_later() {
     assert_eq!(ran.get(), 2);
 }
 
-/// There the thread is a plain thread: it blocks, and the fibers of the loop with it.
+/// On the main context the thread is a plain thread: a wait blocks it, and the fibers of the loop
+/// with it.
 #[test]
-fn waits_there_block_the_thread() {
+fn waits_on_the_main_context_block_the_thread() {
     let _watch = watch::a_minute();
     let (manager, controller) = simple();
     let neighbour = kept(Cell::new(false));
@@ -203,9 +204,10 @@ fn waits_there_block_the_thread() {
     thread.join().unwrap();
 }
 
-/// A thread unlocks what a fiber waits for, while the loop's thread waits for the same behind it.
+/// A thread unlocks a mutex that a fiber waits for, while the loop's thread waits for it behind the
+/// fiber.
 #[test]
-fn a_lock_is_had_there_although_a_fiber_waits_for_it() {
+fn the_main_context_gets_a_lock_that_a_fiber_waits_for() {
     let _watch = watch::a_minute();
     let (manager, controller) = simple();
     let mutex = Arc::new(Mutex::new(()));
@@ -233,9 +235,9 @@ fn a_lock_is_had_there_although_a_fiber_waits_for_it() {
     assert!(main.get().unwrap());
 }
 
-/// The same when the fiber has been woken with the lock before the loop's thread asks for it.
+/// The fiber has been woken with the lock before the loop's thread asks for it.
 #[test]
-fn a_lock_that_was_unlocked_for_a_fiber_is_had_there() {
+fn the_main_context_gets_a_lock_that_was_unlocked_for_a_fiber() {
     let _watch = watch::a_minute();
     let (manager, controller) = simple();
     let mutex = kept(Mutex::new(()));
@@ -251,7 +253,7 @@ fn a_lock_that_was_unlocked_for_a_fiber_is_had_there() {
 }
 
 #[test]
-fn large_results_and_captures_pass_through() {
+fn large_results_and_captures_pass_through_the_main_context() {
     let _watch = watch::a_minute();
     let (manager, controller) = simple();
     let sum = manager.add_task_future(|| {
@@ -265,7 +267,7 @@ fn large_results_and_captures_pass_through() {
 }
 
 /// `Promise::set_with` runs in a first-class fiber, which is dropped while the closure has switched
-/// away. The promise is broken, and the unwinding goes on to the end of the fiber.
+/// away. The promise is broken, and the unwinding continues to the end of the fiber.
 #[test]
 fn a_promise_is_broken_by_the_unwinding_of_a_first_class_fiber() {
     let _watch = watch::a_minute();

@@ -1,4 +1,4 @@
-//! The managers of an event loop, found again.
+//! The managers of an event loop, which `manager_for` caches.
 
 use crate::kit::{MS, kept};
 use sinew::manager::{
@@ -9,7 +9,7 @@ use sinew_testkit::{Log, watch};
 use std::cell::Cell;
 use std::sync::mpsc;
 
-/// Whether two handles are of one manager: what is added to one is seen by the other.
+/// Whether two handles belong to one manager: a task added to one is seen by the other.
 fn same(one: &ManagerHandle, other: &ManagerHandle) -> bool {
     let before = (one.active_tasks(), other.active_tasks());
     one.add_task(|| ());
@@ -57,7 +57,7 @@ fn managers_are_told_apart_by_type() {
 }
 
 #[test]
-fn tasks_of_one_wait_for_those_of_another() {
+fn tasks_of_one_manager_wait_for_tasks_of_another() {
     let _watch = watch::a_minute();
     let events = kept(EventLoop::new().unwrap());
     let outer = manager_for(events);
@@ -95,7 +95,7 @@ fn the_managers_end_with_their_loop() {
     assert_eq!(lines, ["loop", "unwound"]);
     assert!(sinew::is_cancel(&*future.get().unwrap_err()));
     assert!(crate::kit::panic_of(|| manager.add_task(|| ())).contains("manager"));
-    // Another loop, perhaps at the same address, has a new one.
+    // Another loop, perhaps at the same address, has a new manager.
     let events = EventLoop::new().unwrap();
     let manager = manager_for(&events);
     let next = manager.add_task_future(|| 7);
@@ -126,7 +126,7 @@ fn a_thread_that_ends_takes_its_managers_along() {
 }
 
 #[test]
-fn a_manager_is_found_from_afar() {
+fn a_manager_is_found_from_another_thread() {
     let _watch = watch::a_minute();
     let events = EventLoop::new().unwrap();
     let far = events.remote();
@@ -149,7 +149,7 @@ fn a_manager_is_found_from_afar() {
     assert!(remote_for(&far).is_none_or(|remote| !remote.is_alive()));
 }
 
-/// Two managers of one loop, one of which ends its tasks while the other waits on.
+/// Two managers share a loop. One ends its tasks while the other still waits.
 #[test]
 fn managers_of_one_loop_end_their_tasks_each_in_its_time() {
     let _watch = watch::a_minute();

@@ -1,4 +1,4 @@
-//! Several managers on one thread, inside of each other and inside of a runtime.
+//! Several managers on one thread, nested in each other and in a runtime.
 
 use crate::kit::{MS, kept, panic_of, simple};
 use sinew::manager::{
@@ -12,7 +12,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// Adds a task to the current manager and says whether it is this one.
+/// Adds a task to the current manager and says whether that is this one.
 fn is_current(manager: &ManagerHandle) -> bool {
     let before = manager.active_tasks();
     let Some(current) = ManagerHandle::current() else { return false };
@@ -108,7 +108,7 @@ fn an_inner_loop_does_not_run_the_outer_fibers() {
     assert!(outer_ran.get() && !inner.has_tasks());
 }
 
-/// A loop that is run in a fiber, not on its main context, suspends only that fiber's own code: the
+/// A loop that runs in a fiber, not on its main context, suspends only that fiber's own code. The
 /// inner manager's fibers run above it.
 #[test]
 fn a_loop_runs_in_a_fiber_of_another_manager() {
@@ -170,7 +170,7 @@ fn a_managers_fibers_wake_the_runtime_around_it() {
                 to_outside.send(n + 1).unwrap();
             }
         });
-        // On a thread of its own: its loop blocks whoever runs it.
+        // On a separate thread, because the loop blocks the thread that runs it.
         let sum = sinew::blocking(move || {
             let (manager, controller) = simple();
             let future = manager.add_task_future(move || {
@@ -239,7 +239,7 @@ fn managers_end_in_any_order() {
     }
 }
 
-/// Its fiber waits for the other manager, on the same stack.
+/// The first manager's fiber waits for the second manager, on one thread's stack.
 #[test]
 fn a_manager_that_has_called_another_runs_nothing_eagerly() {
     let _watch = watch::a_minute();

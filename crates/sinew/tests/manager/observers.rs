@@ -1,4 +1,4 @@
-//! Those who are told what fibers do.
+//! Observers, which are told what fibers do.
 
 use crate::kit::{kept, simple, with};
 use sinew::FiberId;
@@ -52,7 +52,7 @@ fn every_stretch_has_a_beginning_and_an_end() {
 }
 
 #[test]
-fn who_is_woken_is_runnable_before_it_starts() {
+fn a_woken_fiber_is_runnable_before_it_starts() {
     let _watch = watch::a_minute();
     let (manager, controller) = simple();
     let notes = Rc::new(Notes::default());
@@ -148,11 +148,11 @@ fn several_observers_are_told_until_they_are_removed() {
     controller.run();
     assert_eq!(first.0.borrow().len(), told);
     assert_eq!(second.0.borrow().len(), 2 * told);
-    // One that is not there is not missed.
+    // Removing an observer that is not there does nothing.
     manager.remove_observer(&as_observer);
 }
 
-/// Adds a task, and takes itself away, when it is told of the first start.
+/// At the first start, removes itself, and adds another observer and a task.
 struct Meddles(ManagerHandle, RefCell<Option<Rc<dyn Observer>>>, Cell<usize>);
 
 impl Observer for Meddles {
@@ -167,7 +167,7 @@ impl Observer for Meddles {
 }
 
 #[test]
-fn an_observer_may_change_what_it_observes() {
+fn an_observer_may_change_its_manager() {
     let _watch = watch::a_minute();
     let (manager, controller) = simple();
     let meddles =
@@ -182,7 +182,7 @@ fn an_observer_may_change_what_it_observes() {
 }
 
 #[test]
-fn observers_go_with_their_manager() {
+fn observers_are_dropped_with_their_manager() {
     let _watch = watch::a_minute();
     let notes = Rc::new(Notes::default());
     let (manager, _) = simple();

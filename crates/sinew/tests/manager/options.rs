@@ -13,7 +13,7 @@ fn options(name: &'static str) -> TaskOptions {
     TaskOptions::new().name(name).stack_size(STACK).log_running_time(true)
 }
 
-/// The name of the running task, if it has its options.
+/// Returns the name of the running task, and checks that the task has its options.
 fn seen() -> String {
     assert!(sinew::stack_remaining().unwrap() < STACK);
     assert!(current_task_running_time().is_some());
@@ -59,7 +59,7 @@ fn every_form_of_a_task_takes_options() {
 }
 
 #[test]
-fn a_stack_that_cannot_be_is_refused_in_every_form() {
+fn an_impossible_stack_size_is_refused_in_every_form() {
     let _watch = watch::a_minute();
     let (manager, controller) = simple();
     let bad = || TaskOptions::new().stack_size(1);

@@ -1,4 +1,4 @@
-//! Who runs when.
+//! The order in which tasks run.
 
 use crate::kit::{MS, kept, simple};
 use sinew::manager::{self, FiberManager};
@@ -42,7 +42,7 @@ fn tasks_run_in_the_order_of_being_added() {
 }
 
 #[test]
-fn those_who_wait_run_in_the_order_of_being_woken() {
+fn waiters_run_in_the_order_of_being_woken() {
     let _watch = watch::a_minute();
     let (manager, _) = simple();
     let log = Log::new();
@@ -57,7 +57,7 @@ fn those_who_wait_run_in_the_order_of_being_woken() {
 }
 
 #[test]
-fn ready_ones_come_first_then_those_woken_from_afar_then_tasks_from_afar() {
+fn ready_fibers_come_before_remote_wakes_and_these_before_remote_tasks() {
     let _watch = watch::a_minute();
     let (manager, _) = simple();
     let log = Log::new();
@@ -79,7 +79,7 @@ fn ready_ones_come_first_then_those_woken_from_afar_then_tasks_from_afar() {
 }
 
 #[test]
-fn what_comes_from_afar_meanwhile_runs_in_the_same_turn() {
+fn remote_wakes_and_tasks_run_in_the_current_turn() {
     let _watch = watch::a_minute();
     let (manager, _) = simple();
     let log = Log::new();
@@ -105,7 +105,7 @@ fn what_comes_from_afar_meanwhile_runs_in_the_same_turn() {
 }
 
 #[test]
-fn those_who_yielded_run_after_all_others_and_in_their_order() {
+fn fibers_that_yielded_run_after_all_others_in_their_order() {
     let _watch = watch::a_minute();
     let (manager, _) = simple();
     let log = Log::new();
@@ -131,7 +131,7 @@ fn those_who_yielded_run_after_all_others_and_in_their_order() {
 }
 
 #[test]
-fn one_that_yields_for_ever_does_not_keep_the_loop() {
+fn a_fiber_that_yields_for_ever_does_not_keep_the_loop() {
     let _watch = watch::a_minute();
     let (manager, controller) = simple();
     let (stop, turns) = (kept(Cell::new(false)), kept(Cell::new(0)));
@@ -158,7 +158,7 @@ fn one_that_yields_for_ever_does_not_keep_the_loop() {
 }
 
 #[test]
-fn an_eager_task_is_before_all_and_then_behind_all() {
+fn an_eager_task_runs_first_and_queues_last_after_a_yield() {
     let _watch = watch::a_minute();
     let (manager, _) = simple();
     let log = Log::new();
@@ -191,7 +191,7 @@ fn timers_wake_in_the_order_of_their_deadlines() {
         });
     }
     manager.loop_until_no_ready();
-    // All are due when the loop comes to look.
+    // All timers are due when the loop looks.
     std::thread::sleep(310 * MS);
     manager.loop_until_no_ready();
     controller.run();

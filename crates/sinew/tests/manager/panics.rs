@@ -1,4 +1,5 @@
-//! Panics in every place of a manager: contained, told to who asked, survived by the neighbours.
+//! Panics in every part of a manager: contained, reported to the callback, survived by other
+//! fibers.
 
 use crate::kit::{kept, simple, text_of, with};
 use sinew::FiberId;
@@ -9,7 +10,7 @@ use sinew_testkit::watch;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// What panic callbacks were told: texts, and where.
+/// The arguments of the panic callbacks: texts and places.
 type Told = RefCell<Vec<(String, String)>>;
 
 fn telling(manager: &ManagerHandle) -> &'static Told {
@@ -25,7 +26,7 @@ fn texts(told: &Told) -> Vec<String> {
 }
 
 #[test]
-fn a_panic_of_a_task_is_told_and_survived() {
+fn a_panic_of_a_task_reaches_the_callback_and_is_survived() {
     let _watch = watch::a_minute();
     let (manager, controller) = simple();
     let told = telling(&manager);
@@ -46,7 +47,7 @@ fn a_panic_of_a_task_is_told_and_survived() {
 }
 
 #[test]
-fn a_panic_of_what_is_done_finally_is_told_with_its_place() {
+fn a_panic_of_a_finally_closure_reaches_the_callback_with_its_place() {
     let _watch = watch::a_minute();
     let (manager, controller) = simple();
     let told = telling(&manager);
@@ -64,7 +65,7 @@ fn a_panic_of_what_is_done_finally_is_told_with_its_place() {
 }
 
 #[test]
-fn a_panic_of_an_eager_task_is_told_and_its_adder_goes_on() {
+fn a_panic_of_an_eager_task_reaches_the_callback_and_its_adder_goes_on() {
     let _watch = watch::a_minute();
     let (manager, controller) = simple();
     let told = telling(&manager);
@@ -82,7 +83,7 @@ fn a_panic_of_an_eager_task_is_told_and_its_adder_goes_on() {
 }
 
 #[test]
-fn a_panic_of_a_remote_task_is_told_at_home() {
+fn a_panic_of_a_remote_task_reaches_the_callback_of_its_manager() {
     let _watch = watch::a_minute();
     let (manager, controller) = simple();
     let told = telling(&manager);
@@ -93,7 +94,7 @@ fn a_panic_of_a_remote_task_is_told_at_home() {
 }
 
 #[test]
-fn a_panic_on_the_main_context_is_the_tasks() {
+fn a_panic_on_the_main_context_belongs_to_the_task() {
     let _watch = watch::a_minute();
     let (manager, controller) = simple();
     let told = telling(&manager);
@@ -106,7 +107,7 @@ fn a_panic_on_the_main_context_is_the_tasks() {
 }
 
 #[test]
-fn what_a_future_or_finally_is_handed_is_not_told() {
+fn a_panic_handed_to_a_future_or_finally_does_not_reach_the_callback() {
     let _watch = watch::a_minute();
     let (manager, controller) = simple();
     let told = telling(&manager);
@@ -171,8 +172,8 @@ fn a_callback_may_add_tasks_and_set_another_callback() {
 }
 
 #[test]
-fn without_a_callback_a_panic_is_said_and_survived() {
-    let outcome = child("panics::without_a_callback_a_panic_is_said_and_survived", || {
+fn without_a_callback_a_panic_is_reported_and_survived() {
+    let outcome = child("panics::without_a_callback_a_panic_is_reported_and_survived", || {
         let (manager, controller) = simple();
         manager.add_task(|| panic!("nobody asked"));
         let next = manager.add_task_future(|| 7);
@@ -271,7 +272,7 @@ fn destructors_that_panic_are_survived() {
     manager.add_task(move || {
         let _bad = bad;
     });
-    // A result that nobody takes, and one that finally drops.
+    // A result that is not taken, and a result that the finally closure drops.
     drop(manager.add_task_future(|| BadDrop));
     manager.add_task_finally(|| BadDrop, drop);
     controller.run();
@@ -294,7 +295,7 @@ fn a_callback_that_is_subscribed_may_panic() {
 }
 
 #[test]
-fn neighbours_panic_at_the_same_time() {
+fn two_fibers_panic_at_the_same_time() {
     let _watch = watch::a_minute();
     struct Yields;
     impl Drop for Yields {

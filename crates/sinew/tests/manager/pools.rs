@@ -12,7 +12,7 @@ use std::cell::Cell;
 use std::io::ErrorKind;
 use std::time::{Duration, Instant};
 
-/// Runs so many tasks that are all there at once.
+/// Runs `count` tasks that all exist at once.
 fn run_together(manager: &FiberManager, controller: &SimpleLoopController, count: usize) {
     let gate = kept(Event::new());
     let ran = kept(Cell::new(0));
@@ -96,10 +96,10 @@ fn stacks_of_other_sizes_do_not_get_into_the_pool() {
     assert!(left.get().unwrap().is_none_or(|left| left < 64 * 1024));
 }
 
-/// The pool of a manager that resizes it: all stacks are kept at first, and fewer from period to
-/// period, down to what was in use lately or to the limit.
+/// The pool of a manager that resizes it. At first all stacks are kept. From period to period fewer
+/// are kept, down to the number that was in use lately or to the limit.
 #[test]
-fn the_pool_shrinks_to_what_was_needed_lately() {
+fn the_pool_shrinks_to_its_recent_use() {
     let _watch = watch::a_minute();
     const PERIOD: Duration = Duration::from_millis(40);
     let events = EventLoop::new().unwrap();
@@ -138,7 +138,7 @@ fn the_pool_shrinks_to_what_was_needed_lately() {
     manager.loop_until_no_ready();
     assert_eq!(sizes(), (15, 15));
     settle((5, 5));
-    // The timer of the pool does not keep the loop, and may be due when all of it ends.
+    // The timer of the pool does not keep the loop, and may be due when everything ends.
     std::thread::sleep(2 * PERIOD);
     drop(manager);
     events.run();
@@ -154,16 +154,17 @@ fn the_timer_of_the_pool_does_not_keep_a_loop() {
     assert!(!manager.has_tasks());
 }
 
-/// Uses so much of the stack of a fiber.
+/// Uses this many bytes of the stack of a fiber.
 fn use_stack(bytes: usize) {
     stack::burn(bytes);
 }
 
 #[test]
-fn the_high_water_mark_is_known_to_those_who_asked_for_it() {
+fn the_high_water_mark_is_measured_if_requested() {
     let _watch = watch::a_minute();
     if cfg!(sinew_asan) {
-        // The sanitizer keeps locals off the stack, so that its depth cannot be told.
+        // The sanitizer keeps locals outside of the stack, so the depth of the stack cannot be
+        // measured.
         return;
     }
     let (manager, controller) = with(Options::default().record_stack_every(1));
@@ -172,7 +173,7 @@ fn the_high_water_mark_is_known_to_those_who_asked_for_it() {
     controller.run();
     let mark = manager.stack_high_water_mark();
     assert!((20_000..60_000).contains(&mark), "{mark}");
-    // It is a maximum.
+    // The mark is a maximum.
     manager.add_task(|| ());
     controller.run();
     assert_eq!(manager.stack_high_water_mark(), mark);
@@ -219,12 +220,12 @@ fn a_stack_that_was_almost_too_small_is_reported() {
         let (manager, controller) = with(options.stack_size(64 * 1024));
         for left in [1024, 32] {
             manager.add_task(move || {
-                // What is left is counted from a frame below this one, by less than a page; the
-                // stack ends at one.
+                // The remaining bytes are counted from a frame below this one, at most a page away.
+                // The stack ends at a page boundary.
                 let here = 0_u8;
                 let low = ((&raw const here).addr() - sinew::stack_remaining().unwrap()) & !0xfff;
                 let deepest = std::ptr::with_exposed_provenance_mut::<u8>(low + left);
-                // SAFETY: on the stack of this fiber, far below the frames that are in use.
+                // SAFETY: the address is on the stack of this fiber, far below the frames in use.
                 unsafe { deepest.write_volatile(1) };
             });
             controller.run();
@@ -307,7 +308,7 @@ fn the_stacks_of_a_manager_go_with_it() {
 }
 
 #[test]
-fn a_timed_wait_on_a_pooled_stack_is_as_good() {
+fn a_timed_wait_works_on_a_pooled_stack() {
     let _watch = watch::a_minute();
     let (manager, controller) = with(Options::default().max_pooled(1));
     for _ in 0..20 {

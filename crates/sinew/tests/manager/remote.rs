@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier, mpsc};
 
 #[test]
-fn fibers_woken_from_afar_go_on_in_the_loop_which_is_asked_for_once() {
+fn remote_wakes_continue_fibers_in_the_loop_which_is_scheduled_once() {
     let _watch = watch::a_minute();
     let (manager, controller) = counted();
     let promises = kept(RefCell::new(Vec::<Promise<u32>>::new()));
@@ -40,7 +40,7 @@ fn fibers_woken_from_afar_go_on_in_the_loop_which_is_asked_for_once() {
 }
 
 #[test]
-fn tasks_from_afar_run_in_the_loop() {
+fn remote_tasks_run_in_the_loop() {
     let _watch = watch::a_minute();
     let (manager, _) = simple();
     let (baton, results) = (kept(Baton::new()), kept([AtomicUsize::new(0), AtomicUsize::new(0)]));
@@ -71,7 +71,7 @@ fn tasks_from_afar_run_in_the_loop() {
 }
 
 #[test]
-fn a_task_from_afar_is_seen_before_it_runs() {
+fn a_remote_task_counts_before_it_runs() {
     let _watch = watch::a_minute();
     let (manager, controller) = simple();
     let count = Arc::new(AtomicUsize::new(0));
@@ -92,7 +92,7 @@ fn a_task_from_afar_is_seen_before_it_runs() {
 }
 
 #[test]
-fn a_fiber_woken_from_afar_is_seen_before_it_runs() {
+fn a_remotely_woken_fiber_counts_before_it_runs() {
     let _watch = watch::a_minute();
     let (manager, _) = simple();
     let baton = kept(Baton::new());
@@ -116,7 +116,7 @@ fn a_fiber_woken_from_afar_is_seen_before_it_runs() {
 }
 
 #[test]
-fn results_go_back_to_the_one_who_asked() {
+fn results_go_back_to_the_asking_thread() {
     let _watch = watch::a_minute();
     let (manager, controller) = simple();
     let remote = manager.remote();
@@ -134,7 +134,7 @@ fn results_go_back_to_the_one_who_asked() {
 }
 
 #[test]
-fn a_remote_handle_is_used_at_home_as_well() {
+fn a_remote_handle_works_on_the_managers_own_thread() {
     let _watch = watch::a_minute();
     let (manager, controller) = simple();
     let remote = manager.remote();
@@ -210,7 +210,7 @@ fn a_sleeping_loop_is_woken() {
     let _watch = watch::a_minute();
     let (manager, controller) = simple();
     let stop = kept(Baton::new());
-    // Keeps the loop, which has nothing to do but to sleep.
+    // The task keeps the loop, which has nothing to do but sleep.
     manager.add_task(|| assert!(stop.wait_for(LONG)));
     let remote = manager.remote();
     let thread = std::thread::spawn(move || {
@@ -244,7 +244,7 @@ fn managers_on_two_threads_ask_each_other() {
                     assert_ne!(there, here);
                 }
                 count.fetch_add(1, Ordering::SeqCst);
-                // It may sleep, with nothing left to do.
+                // Wake the other loop, which may sleep with nothing left to do.
                 other.add_task_remote(|| ());
             });
             // The other side may have questions left when this one has none.
@@ -280,7 +280,7 @@ fn fibers_of_a_runtime_ask_a_manager() {
 }
 
 #[test]
-fn the_loop_is_asked_for_once_per_turn() {
+fn the_loop_is_scheduled_once_per_turn() {
     let _watch = watch::a_minute();
     let (manager, controller) = counted();
     let remote = manager.remote();

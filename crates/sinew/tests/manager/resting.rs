@@ -1,4 +1,4 @@
-//! Loops that should rest and do not, and those that should not.
+//! Loops that should rest, and loops that should not.
 
 use crate::kit::{MS, kept, simple};
 use sinew::WaitKind;
@@ -15,10 +15,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 #[test]
-fn waits_of_no_time_do_not_keep_the_loop() {
+fn waits_with_no_timeout_left_do_not_keep_the_loop() {
     let _watch = watch::a_minute();
     let waits: [fn(); 5] = [
-        // Such that each is over when the carrier next looks at its clock.
+        // Each wait is over when the carrier next looks at its clock.
         || {
             let begun = std::time::Instant::now();
             while begun.elapsed() < Duration::from_micros(60) {}
@@ -48,7 +48,7 @@ fn waits_of_no_time_do_not_keep_the_loop() {
     }
 }
 
-/// Whoever schedules the loop while it silences its bell is heard, and everybody after.
+/// A call of the scheduler while the loop silences its bell is not lost, nor is any later one.
 #[test]
 fn scheduling_all_the_time_does_not_silence_the_bell() {
     type Place = Arc<std::sync::Mutex<Option<Arc<dyn Fn() + Send + Sync>>>>;
@@ -94,7 +94,7 @@ fn scheduling_all_the_time_does_not_silence_the_bell() {
     thread.join().unwrap();
 }
 
-/// A socket is watched by the manager whose fiber waited for it first, until somebody else waits.
+/// The manager whose fiber waited first watches a socket, until a fiber of a runtime waits for it.
 #[test]
 fn a_socket_goes_from_a_manager_that_does_not_run_to_a_runtime() {
     let _watch = watch::a_minute();
@@ -119,8 +119,8 @@ fn a_socket_goes_from_a_manager_that_does_not_run_to_a_runtime() {
     assert_eq!(reader.join().unwrap(), 7);
 }
 
-/// A fiber of a manager waits for data, and one of a runtime to write to the same socket, which
-/// watches it then.
+/// A fiber of a manager waits to read from a socket, and a fiber of a runtime waits to write to it.
+/// The runtime watches the socket then.
 fn a_socket_is_waited_for_by_two() {
     let (manager, controller) = simple();
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -136,7 +136,7 @@ fn a_socket_is_waited_for_by_two() {
         (&*theirs).read_exact(&mut byte).unwrap();
         byte[0]
     });
-    // Until it waits for data, which it may have yielded before.
+    // Run until the fiber waits for data; it may have yielded before.
     while reader.fiber().waits_for() != Some(WaitKind::Readable) {
         manager.loop_until_no_ready();
     }
@@ -172,7 +172,7 @@ fn polls(command: &mut std::process::Command) {
     command.env("SINEW_IO", "poll");
 }
 
-/// How often the loop turns in a tenth of a second in which it has nothing to do, after a fiber has
+/// Returns how often the loop turns in a tenth of a second without work, after a fiber has
 /// connected.
 fn turns_at_rest(then: impl FnOnce(sinew::net::TcpStream) + 'static) -> usize {
     let (manager, controller) = simple();
@@ -196,7 +196,7 @@ fn a_loop_rests() {
         turns_at_rest(|mut stream| {
             assert!(sinew::timeout(MS, || stream.read(&mut [0])).is_err());
         }),
-        // Closed on another thread, which rings the bell.
+        // Another thread closes the socket, which rings the bell.
         turns_at_rest(|mut stream| {
             assert!(sinew::timeout(MS, || stream.read(&mut [0])).is_err());
             let thread = std::thread::spawn(move || {
@@ -227,7 +227,7 @@ fn a_loop_that_polls_rests_when_its_sockets_are_gone() {
 #[test]
 fn a_manager_that_is_measured_takes_no_memory_for_wakes() {
     if cfg!(any(sinew_asan, sinew_tsan)) {
-        return; // These keep memory of their own.
+        return; // the sanitizers keep memory of their own
     }
     child("resting::a_manager_that_is_measured_takes_no_memory_for_wakes", || {
         let _watch = watch::a_minute();

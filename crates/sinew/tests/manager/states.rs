@@ -1,4 +1,4 @@
-//! The states of a task, arrow by arrow, as neighbours, the main context and observers see them.
+//! The states of a task, arrow by arrow, seen by other tasks, the main context and observers.
 //!
 //! ```text
 //!                          1                2
@@ -22,7 +22,7 @@ use sinew_testkit::watch;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// Writes down the states of one fiber whenever something happens to it.
+/// Records the state of one fiber at each call of the observer.
 struct Watches {
     fiber: RefCell<Option<Fiber>>,
     seen: RefCell<Vec<(&'static str, TaskState)>>,
@@ -59,14 +59,14 @@ fn watched(manager: &ManagerHandle) -> Rc<Watches> {
 }
 
 #[test]
-fn arrow_1_what_is_added_has_not_started() {
+fn arrow_1_an_added_task_has_not_started() {
     let _watch = watch::a_minute();
     let (manager, controller) = simple();
     let ended = manager.add_task_future(|| ());
     let old = ended.fiber();
     controller.run();
     assert_eq!(TaskState::of(&old), TaskState::Invalid);
-    // The stack of the one that ended is used again; its handle still stands for the old task.
+    // The stack of the ended task is used again; its handle still stands for the old task.
     let added = manager.add_task_future(|| ());
     assert_eq!(TaskState::of(&added.fiber()), TaskState::NotStarted);
     assert_eq!(TaskState::of(&old), TaskState::Invalid);
@@ -74,7 +74,7 @@ fn arrow_1_what_is_added_has_not_started() {
 }
 
 #[test]
-fn arrow_2_what_has_begun_runs() {
+fn arrow_2_a_task_that_has_begun_runs() {
     let _watch = watch::a_minute();
     let (manager, controller) = simple();
     let watches = watched(&manager);
@@ -86,7 +86,7 @@ fn arrow_2_what_has_begun_runs() {
 }
 
 #[test]
-fn arrow_3_what_has_ended_is_invalid() {
+fn arrow_3_an_ended_task_is_invalid() {
     let _watch = watch::a_minute();
     let (manager, _) = simple();
     let watches = watched(&manager);
@@ -105,7 +105,7 @@ fn arrow_3_what_has_ended_is_invalid() {
 }
 
 #[test]
-fn arrow_4_what_yields_has_yielded() {
+fn arrow_4_a_task_that_yields_has_yielded() {
     let _watch = watch::a_minute();
     let (manager, controller) = simple();
     let watches = watched(&manager);
@@ -119,7 +119,7 @@ fn arrow_4_what_yields_has_yielded() {
 }
 
 #[test]
-fn arrow_5_what_waits_is_awaiting() {
+fn arrow_5_a_task_that_waits_is_awaiting() {
     let _watch = watch::a_minute();
     let (manager, controller) = simple();
     let watches = watched(&manager);
@@ -138,14 +138,14 @@ fn arrow_5_what_waits_is_awaiting() {
 }
 
 #[test]
-fn arrow_6_what_called_the_main_context_waits_for_it() {
+fn arrow_6_a_task_waits_for_its_call_of_the_main_context() {
     let _watch = watch::a_minute();
     let (manager, controller) = simple();
     let seen = manager.add_task_future(|| {
         let me = sinew::current();
         let before = own_state();
         let there = run_in_main_context(|| TaskState::of(&me));
-        // Its neighbours run there as well, if the call adds an eager one.
+        // Other tasks run there as well, if the call adds an eager task.
         let eager = run_in_main_context(|| {
             let me = me.clone();
             let handle = ManagerHandle::current().unwrap();
@@ -159,7 +159,7 @@ fn arrow_6_what_called_the_main_context_waits_for_it() {
 }
 
 #[test]
-fn arrow_7_what_has_yielded_is_ready_after_the_turn() {
+fn arrow_7_a_task_that_yielded_is_ready_after_the_turn() {
     let _watch = watch::a_minute();
     let (manager, controller) = simple();
     let future = manager.add_task_future(sinew::yield_now);
@@ -175,7 +175,7 @@ fn arrow_7_what_has_yielded_is_ready_after_the_turn() {
 }
 
 #[test]
-fn arrow_8_what_was_woken_is_ready() {
+fn arrow_8_a_woken_task_is_ready() {
     let _watch = watch::a_minute();
     let (manager, controller) = simple();
     let watches = watched(&manager);
@@ -196,7 +196,7 @@ fn arrow_8_what_was_woken_is_ready() {
 }
 
 #[test]
-fn arrow_8_what_was_woken_by_a_thread_is_ready() {
+fn arrow_8_a_task_woken_by_a_thread_is_ready() {
     let _watch = watch::a_minute();
     let (manager, controller) = simple();
     let baton = kept(Baton::new());
@@ -210,7 +210,7 @@ fn arrow_8_what_was_woken_by_a_thread_is_ready() {
 }
 
 #[test]
-fn arrow_9_what_comes_back_from_the_main_context_goes_on() {
+fn arrow_9_a_task_continues_after_its_call_of_the_main_context() {
     let _watch = watch::a_minute();
     let (manager, _) = simple();
     let ran = kept(Cell::new(false));
@@ -218,7 +218,7 @@ fn arrow_9_what_comes_back_from_the_main_context_goes_on() {
         manager::add_task(|| ran.set(true));
         let me = sinew::current();
         let there = run_in_main_context(|| TaskState::of(&me));
-        // Ready for no longer than it takes to go back: nobody ran in between.
+        // The task was ready only on its way back: no other task ran in between.
         (there, ran.get(), own_state())
     });
     manager.loop_until_no_ready();
@@ -228,7 +228,7 @@ fn arrow_9_what_comes_back_from_the_main_context_goes_on() {
 }
 
 #[test]
-fn arrow_9_also_after_a_panic_there() {
+fn arrow_9_a_task_continues_after_a_panic_on_the_main_context() {
     let _watch = watch::a_minute();
     let (manager, _) = simple();
     let state = manager.add_task_future(|| {
@@ -240,7 +240,7 @@ fn arrow_9_also_after_a_panic_there() {
 }
 
 #[test]
-fn arrow_10_what_was_ready_runs() {
+fn arrow_10_a_ready_task_runs() {
     let _watch = watch::a_minute();
     let (manager, controller) = simple();
     let watches = watched(&manager);

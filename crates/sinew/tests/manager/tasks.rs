@@ -45,7 +45,7 @@ fn tasks_that_tasks_add_run_in_the_same_turn() {
 }
 
 #[test]
-fn one_that_yields_goes_on_in_the_next_turn() {
+fn a_task_that_yields_goes_on_in_the_next_turn() {
     let _watch = watch::a_minute();
     let (manager, controller) = simple();
     let steps = kept(Cell::new(0));
@@ -60,7 +60,7 @@ fn one_that_yields_goes_on_in_the_next_turn() {
     for step in [1, 2, 2] {
         manager.loop_until_no_ready();
         assert_eq!(steps.get(), step);
-        // It is ready again, and the controller knows.
+        // The task is ready again, and the controller knows it.
         assert!(manager.has_ready_tasks() && controller.is_scheduled());
     }
     manager.loop_until_no_ready();
@@ -130,7 +130,7 @@ fn fibers_of_the_manager_and_threads_wait_for_a_future() {
 }
 
 #[test]
-fn a_fiber_waits_for_futures_itself_and_so_does_a_thread() {
+fn fibers_and_threads_wait_for_futures_directly() {
     let _watch = watch::a_minute();
     let (manager, controller) = simple();
     let baton = kept(Baton::new());
@@ -283,7 +283,7 @@ fn free_functions_need_a_manager_that_runs_here() {
         count.get() + manager::add_task_future(|| 1000).get().unwrap() + count.get()
     });
     controller.run();
-    // The eager one at once; the others before the one that was waited for.
+    // The eager task runs at once; the others run before the awaited one.
     assert_eq!(sum.get().unwrap(), 10 + 1000 + 111);
 }
 
@@ -351,7 +351,7 @@ fn closures_of_any_size_and_alignment_arrive_whole() {
 }
 
 #[test]
-fn what_a_task_owns_is_gone_when_it_has_ended() {
+fn values_owned_by_a_task_are_dropped_at_its_end() {
     let _watch = watch::a_minute();
     let (manager, _) = simple();
     let log = Log::new();
@@ -366,7 +366,7 @@ fn what_a_task_owns_is_gone_when_it_has_ended() {
     assert_eq!(log.take(), ["captured", "end", "local"]);
 }
 
-/// Uses the processor of this thread for so long, by its own clock.
+/// Uses this thread's processor for `duration`, by its own clock.
 fn burn(duration: Duration) {
     let start = thread_time();
     while thread_time() - start < duration {
@@ -375,7 +375,7 @@ fn burn(duration: Duration) {
 }
 
 fn thread_time() -> Duration {
-    // SAFETY: an all-zero structure is valid, and is filled in.
+    // SAFETY: an all-zero structure is valid, and the call fills it in.
     let time = unsafe {
         let mut time: libc::timespec = core::mem::zeroed();
         libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time);
@@ -385,7 +385,7 @@ fn thread_time() -> Duration {
 }
 
 #[test]
-fn running_time_is_known_to_those_who_asked_for_it() {
+fn running_time_is_measured_if_requested() {
     let _watch = watch::a_minute();
     let (manager, controller) = simple();
     let seen = kept(RefCell::new(Vec::new()));
@@ -406,7 +406,7 @@ fn running_time_is_the_tasks_own() {
     for (first, second) in [(20, 10), (30, 20)] {
         manager.add_task_with(TaskOptions::default().log_running_time(true), move || {
             burn(first * MS);
-            // Neither a thread that sleeps nor a neighbour that runs counts.
+            // Neither sleeping nor the run of another fiber counts.
             std::thread::sleep(200 * MS);
             sinew::yield_now();
             burn(second * MS);
@@ -441,7 +441,7 @@ fn running_time_is_read_on_the_main_context_and_does_not_pass_there() {
 }
 
 #[test]
-fn a_promise_that_is_kept_ends_the_wait() {
+fn a_fulfilled_promise_ends_the_wait() {
     let _watch = watch::a_minute();
     let (manager, controller) = simple();
     let promises = kept(RefCell::new(Vec::<Promise<u32>>::new()));
@@ -460,7 +460,7 @@ fn a_promise_that_is_kept_ends_the_wait() {
 }
 
 #[test]
-fn a_promise_that_is_dropped_is_broken() {
+fn a_dropped_promise_is_broken() {
     let _watch = watch::a_minute();
     let (manager, controller) = simple();
     let broken = manager.add_task_future(|| {
@@ -475,7 +475,7 @@ fn a_promise_that_is_dropped_is_broken() {
 }
 
 #[test]
-fn a_panic_of_the_one_who_should_begin_is_the_awaiters() {
+fn a_panic_in_await_with_goes_to_the_awaiter() {
     let _watch = watch::a_minute();
     let (manager, controller) = simple();
     let caught = manager.add_task_future(|| {
@@ -485,7 +485,7 @@ fn a_panic_of_the_one_who_should_begin_is_the_awaiters() {
                 panic!("after it was set")
             })
         });
-        // The promise is kept when nobody waits for it any more.
+        // The promise is fulfilled after the wait for it has ended.
         let given_away = panic_of(|| {
             manager::await_with(|promise: Promise<u32>| {
                 manager::add_task(move || promise.set(42));
@@ -500,7 +500,7 @@ fn a_panic_of_the_one_who_should_begin_is_the_awaiters() {
     assert_eq!((&*set, &*given_away), ("after it was set", "after it was given away"));
 }
 
-/// Turns the loop when dropped.
+/// Runs the loop when dropped.
 struct Turns(Option<Box<dyn FnOnce()>>);
 
 impl Drop for Turns {
@@ -518,7 +518,7 @@ fn a_loop_runs_while_its_thread_unwinds() {
     manager.add_task(|| {
         step.set(1);
         baton.wait();
-        // One that panics inside is contained, although the thread panics already.
+        // A panic inside of the fiber is contained, although the thread panics already.
         assert_eq!(panic_of(|| resume_unwind(Box::new("inner"))), "inner");
         step.set(2);
     });
@@ -575,9 +575,10 @@ fn a_fiber_waits_and_leaves_its_stack_while_it_unwinds() {
     assert_eq!(log.take(), ["main context", "waited"]);
 }
 
-/// A program that keeps a few requests under way, each of two parts, and answers the oldest first.
+/// A program that keeps a few requests in progress, each of two parts, and answers the oldest
+/// first.
 #[test]
-fn a_few_requests_are_under_way_at_a_time() {
+fn a_few_requests_are_in_progress_at_a_time() {
     let _watch = watch::a_minute();
     const MOST: usize = 5;
     let (manager, _) = simple();

@@ -1,6 +1,6 @@
-//! What may go to another thread, and what may not. That a closure which is not `Send` cannot be
-//! added from afar is shown by an example that must not compile, in the documentation of
-//! `RemoteHandle`.
+//! Which types may move to another thread, and which may not. An example in the documentation of
+//! `RemoteHandle`, which must not compile, shows that a closure that is not `Send` cannot be added
+//! from another thread.
 
 use sinew::manager::{
     EventLoop, ExecutorLoopController, FiberManager, KeepAlive, LoopRemote, ManagerHandle, Options,
@@ -11,7 +11,7 @@ use sinew::tasks::{AtomicBatchDispatcher, BatchDispatcher, BatchFuture, BatchTok
 use std::future::Future;
 use std::rc::Rc;
 
-/// Does not compile for a type that has the trait: two implementations would be meant.
+/// Does not compile for a type that has the trait, because two implementations would match.
 macro_rules! is_not {
     ($trait:ident: $($type:ty),* $(,)?) => {$({
         trait Ambiguous<Which> {
@@ -24,7 +24,7 @@ macro_rules! is_not {
 }
 
 #[test]
-fn what_belongs_to_a_thread_stays_there() {
+fn types_bound_to_a_thread_are_not_send() {
     is_not!(Send: FiberManager, ManagerHandle, EventLoop, Runner, Options, TaskFuture<Rc<u32>>, KeepAlive,
         SimpleLoopController, ReactorLoopController, Promise<Rc<u32>>);
     is_not!(Sync: FiberManager, ManagerHandle, EventLoop, Runner, Options, TaskFuture<u32>, TaskFuture<Rc<u32>>,
@@ -32,7 +32,7 @@ fn what_belongs_to_a_thread_stays_there() {
 }
 
 #[test]
-fn what_collects_results_goes_where_these_may() {
+fn collectors_are_send_only_if_their_results_are() {
     is_not!(Send: TaskIterator<u8>, BatchDispatcher<u8, u8>, BatchFuture<Rc<()>>,
         AtomicBatchDispatcher<Rc<()>, u8>, AtomicBatchDispatcher<u8, Rc<()>>, BatchToken<Rc<()>, u8>,
         BatchToken<u8, Rc<()>>);
@@ -41,7 +41,7 @@ fn what_collects_results_goes_where_these_may() {
 }
 
 #[test]
-fn what_is_for_other_threads_may_go_there() {
+fn remote_handles_are_send() {
     fn send<T: Send>() {}
     fn sync<T: Sync>() {}
     send::<RemoteHandle>();
