@@ -20,10 +20,10 @@ mod backends;
 
 const SHORT: Duration = Duration::from_millis(2);
 
-/// A fresh descriptor that a call of the system returned.
+/// Takes ownership of a new descriptor that a system call returned.
 fn owned(fd: libc::c_int) -> OwnedFd {
     assert!(fd >= 0, "{}", io::Error::last_os_error());
-    // SAFETY: just made, and nobody else's.
+    // SAFETY: the descriptor was just made, and has no other owner.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
@@ -53,7 +53,7 @@ fn the_first_of_several_ends_the_wait() {
     });
 }
 
-/// Such devices have nothing that could be waited for.
+/// Such devices are always ready, so there is nothing to wait for.
 #[test]
 fn devices_that_are_always_ready_use_no_processor() {
     let name = "devices_that_are_always_ready_use_no_processor";
@@ -79,9 +79,9 @@ fn devices_that_are_always_ready_use_no_processor() {
     .assert_success();
 }
 
-/// More than fit into one call, and slots of several pieces of the table.
+/// More descriptors than fit into one call, with slots in several parts of the table.
 #[test]
-fn hundreds_are_waited_for_together() {
+fn one_wait_may_have_hundreds_of_descriptors() {
     on_each_with(2, |runtime| {
         let (ones, others) = pairs(200);
         let waits = runtime.spawn(move || {
@@ -106,7 +106,7 @@ fn hundreds_are_waited_for_together() {
 }
 
 #[test]
-fn one_descriptor_may_be_there_twice() {
+fn a_descriptor_may_be_in_two_entries() {
     on_each(|runtime| {
         for who in Who::POLITE {
             let (one, other) = UnixStream::pair().unwrap();
@@ -223,7 +223,7 @@ fn room_and_data_end_waits_for_both() {
     });
 }
 
-/// Waits for `source` as a fiber and as a thread: nothing at first, then something.
+/// Waits for `source` as a fiber and as a thread: first it is not ready, then it is.
 fn becomes_readable<S: AsFd + Send + Sync + 'static>(
     make: impl Fn() -> S,
     make_ready: impl Fn(&S),
@@ -242,7 +242,7 @@ fn becomes_readable<S: AsFd + Send + Sync + 'static>(
 }
 
 fn write_to(fd: &impl AsFd, bytes: &[u8]) {
-    // SAFETY: a valid descriptor, and bytes with their number.
+    // SAFETY: a valid descriptor, and a buffer with its length.
     let count = unsafe { libc::write(fd.as_fd().as_raw_fd(), bytes.as_ptr().cast(), bytes.len()) };
     assert_eq!(count, bytes.len() as isize);
 }
@@ -278,7 +278,7 @@ fn pipes_become_readable() {
     becomes_readable(make, |pipe| write_to(&pipe.1, b"x"));
 }
 
-/// What is waited for, and the other end of it.
+/// The end that a test waits for, and the other end.
 struct Pair(OwnedFd, OwnedFd);
 
 impl AsFd for Pair {
@@ -325,8 +325,8 @@ fn watches_of_folders_become_readable() {
 }
 
 #[test]
-fn a_type_of_somebody_else_waits_where_it_would_block() {
-    /// Knows nothing of fibers.
+fn a_foreign_type_waits_where_it_would_block() {
+    /// A type that knows nothing of fibers.
     struct Counter(OwnedFd);
     impl Counter {
         fn take(&self) -> io::Result<u64> {
@@ -359,10 +359,11 @@ fn a_type_of_somebody_else_waits_where_it_would_block() {
     });
 }
 
-/// One has the descriptor, others wait for it with it: whoever comes asks the kernel again.
+/// One fiber reads from the descriptor, and others wait for it too. Each waiter asks the kernel
+/// again.
 #[test]
-fn several_who_wait_for_one_descriptor_use_no_processor() {
-    child("several_who_wait_for_one_descriptor_use_no_processor", || {
+fn several_readers_of_one_descriptor_use_no_processor() {
+    child("several_readers_of_one_descriptor_use_no_processor", || {
         on_each(|runtime| {
             let (one, other) = connected();
             let one = Arc::new(one);
@@ -373,7 +374,7 @@ fn several_who_wait_for_one_descriptor_use_no_processor() {
                     false => wait_readable(&*one, None).unwrap(),
                 })
             };
-            // One after the other, so that each finds it watched.
+            // One after the other, so that each fiber finds the descriptor watched.
             let waits = [true, false, false, true].map(|reads| {
                 let fiber = wait(reads);
                 until_it_waits(&fiber);
@@ -390,7 +391,7 @@ fn several_who_wait_for_one_descriptor_use_no_processor() {
     .assert_success();
 }
 
-/// Nothing is left for a poller when the first wait comes.
+/// No descriptor is left for a poller when the first wait comes.
 #[test]
 fn without_descriptors_for_a_poller_waits_work_all_the_same() {
     let outcome = child("without_descriptors_for_a_poller_waits_work_all_the_same", || {
@@ -423,7 +424,7 @@ fn without_descriptors_for_a_poller_waits_work_all_the_same() {
             (&deferred.1).write_all(b"xyz").unwrap();
             assert_eq!(fiber.join().unwrap(), 3);
             drop(used);
-            // What it has, it keeps.
+            // The runtime keeps the descriptors that it has.
             runtime.run(move || {
                 for (mut one, mut other) in more {
                     one.write_all(b"x").unwrap();
@@ -436,7 +437,7 @@ fn without_descriptors_for_a_poller_waits_work_all_the_same() {
     assert!(outcome.stderr.contains("it uses poll"), "{outcome:#?}");
 }
 
-/// Reads all lines of standard input in a fiber, while another runs.
+/// Reads all lines of standard input in a fiber, while another fiber runs.
 fn read_lines() {
     let _watch = watch::a_minute();
     let runtime = sinew::Runtime::builder().carriers(1).build().unwrap();
@@ -494,7 +495,7 @@ fn standard_input_may_be_a_file() {
 fn standard_input_may_be_closed() {
     let outcome = child("standard_input_may_be_closed", || {
         let runtime = sinew::Runtime::builder().carriers(1).build().unwrap();
-        // SAFETY: nobody reads it in this process but what follows.
+        // SAFETY: no other code in this process uses standard input.
         unsafe { libc::close(libc::STDIN_FILENO) };
         let read = || {
             let mut text = String::new();

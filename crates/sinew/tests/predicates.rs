@@ -1,4 +1,4 @@
-//! `wait_until`: waiting for what nobody announces.
+//! `wait_until`: waiting for conditions that no event announces.
 
 use sinew::Runtime;
 use sinew_testkit::watch;
@@ -14,7 +14,7 @@ fn a_predicate_is_asked_before_waiting_and_at_the_deadline() {
         assert!(sinew::wait_until(|| true, Some(Duration::ZERO)));
         assert!(!sinew::wait_until(|| false, Some(Duration::ZERO)));
         let start = Instant::now();
-        // True only from the deadline on: the last question finds it so.
+        // True only from the deadline on: the last call finds it so.
         let deadline = start + Duration::from_millis(5);
         assert!(sinew::wait_until(|| Instant::now() >= deadline, Some(Duration::from_millis(5))));
         assert!(!sinew::wait_until(|| false, Some(Duration::from_millis(5))));
@@ -25,7 +25,7 @@ fn a_predicate_is_asked_before_waiting_and_at_the_deadline() {
 }
 
 #[test]
-fn what_other_threads_do_is_noticed() {
+fn changes_by_other_threads_are_noticed() {
     let _watch = watch::a_minute();
     let count = Arc::new(AtomicUsize::new(0));
     let theirs = count.clone();
@@ -37,7 +37,7 @@ fn what_other_threads_do_is_noticed() {
 }
 
 #[test]
-fn a_panic_in_a_predicate_unwinds_the_one_who_waits() {
+fn a_panic_in_a_predicate_unwinds_the_waiter() {
     let _watch = watch::a_minute();
     let runtime = Runtime::builder().carriers(1).build().unwrap();
     let mut asked = 0;
@@ -99,13 +99,13 @@ fn predicates_alone_do_not_burn_the_processor() {
         );
         asked
     });
-    // Back-off to 10 ms: some fifty questions in half a second, and the first few.
+    // The interval grows to 10 ms: about fifty calls in half a second, plus the first few.
     let asked = fiber.join().unwrap();
     assert!((20..200).contains(&asked), "asked {asked} times");
 }
 
 #[test]
-fn one_who_waits_for_a_predicate_can_be_cancelled() {
+fn a_wait_for_a_predicate_can_be_cancelled() {
     let _watch = watch::a_minute();
     sinew::run(|| {
         let asked = Arc::new(AtomicUsize::new(0));

@@ -1,4 +1,4 @@
-//! Child processes: waiting for them, their pipes, and what is left of them.
+//! Child processes: waiting for them, their pipes, and their cleanup.
 
 use sinew::process::{Child, ChildStdin, Command, Stdio};
 use sinew::runtime::{Backend, Runtime};
@@ -11,7 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// Runs `body` in a fiber of a runtime with so many carriers, once for each backend of this system.
+/// Runs `body` in a fiber of a runtime with `carriers` carriers, once for each backend of this
+/// system.
 fn on_each_backend(carriers: usize, body: impl Fn() + Send + Sync + 'static) {
     let body = Arc::new(body);
     let best = if cfg!(any(target_os = "linux", target_os = "android")) {
@@ -32,23 +33,23 @@ fn shell(script: &str) -> Command {
     command
 }
 
-/// A child that ends when what it reads does.
+/// Starts a child that ends at the end of its input.
 fn reader() -> (Child, ChildStdin) {
     let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
     let stdin = child.stdin.take().unwrap();
     (child, stdin)
 }
 
-/// Whether the system still has an entry for a process, be it that of a zombie.
+/// Whether the system still has an entry for a process, possibly as a zombie.
 fn exists(pid: u32) -> bool {
-    // SAFETY: sends nothing.
+    // SAFETY: signal 0 sends nothing.
     unsafe { libc::kill(pid as libc::pid_t, 0) == 0 }
 }
 
-/// Nobody but the ticker lets the child end, so the wait would last for ever if it kept the only
-/// carrier from running others.
+/// Only the ticker lets the child end. If the wait kept the only carrier from running other fibers,
+/// it would last for ever.
 #[test]
-fn others_run_while_a_fiber_waits_for_a_child() {
+fn other_fibers_run_while_one_waits_for_a_child() {
     let _watch = watch::a_minute();
     on_each_backend(1, || {
         let (mut child, stdin) = reader();
@@ -104,7 +105,7 @@ fn output_ends_when_both_pipes_have_ended() {
 }
 
 #[test]
-fn what_is_written_comes_back_through_cat() {
+fn written_bytes_come_back_through_cat() {
     let _watch = watch::a_minute();
     on_each_backend(1, || {
         let text: Vec<u8> = (0..1_000_000_u32).map(|number| number as u8).collect();
@@ -132,8 +133,8 @@ fn a_write_to_a_child_that_has_closed_its_input_fails() {
             .unwrap();
         let mut said = [0; 7];
         child.stdout.as_mut().unwrap().read_exact(&mut said).unwrap();
-        // More than a pipe holds: a process that another test is just starting may have the other
-        // end until it executes its program, and the write waits until then.
+        // More than a pipe holds. A process that another test is starting may have the other end
+        // until it executes its program, and the write waits until then.
         let error = child.stdin.as_mut().unwrap().write_all(&[0; 1 << 20]).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
         child.wait().unwrap();
@@ -141,7 +142,7 @@ fn a_write_to_a_child_that_has_closed_its_input_fails() {
 }
 
 #[test]
-fn one_child_reads_what_another_writes() {
+fn one_child_reads_the_output_of_another() {
     let _watch = watch::a_minute();
     on_each_backend(1, || {
         let mut first = shell("head -c 1048576 /dev/zero").stdout(Stdio::piped()).spawn().unwrap();
@@ -153,7 +154,7 @@ fn one_child_reads_what_another_writes() {
 }
 
 #[test]
-fn exit_codes_and_signals_are_told() {
+fn a_status_has_the_exit_code_or_signal() {
     let _watch = watch::a_minute();
     on_each_backend(1, || {
         for code in [0, 1, 7, 255] {
@@ -199,13 +200,13 @@ fn a_wait_with_a_timeout_is_over_in_time() {
 }
 
 #[test]
-fn a_killed_child_is_told_from_others() {
+fn a_killed_child_has_the_signal_in_its_status() {
     let _watch = watch::a_minute();
     on_each_backend(1, || {
         let (mut child, _stdin) = reader();
         child.kill().unwrap();
         assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));
-        // There is nobody left to be killed.
+        // There is no process left to kill.
         child.kill().unwrap();
     });
 }
@@ -239,7 +240,7 @@ fn a_child_outlives_its_handle() {
         drop(child);
         assert!(exists(pid));
         drop(stdin);
-        // SAFETY: a child of this process that nobody else waits for.
+        // SAFETY: a child of this process that no other code waits for.
         let ended = unsafe { libc::waitpid(pid as libc::pid_t, std::ptr::null_mut(), 0) };
         assert_eq!(ended, pid as i32);
     });
@@ -353,7 +354,7 @@ fn a_child_of_the_standard_library_can_be_waited_for() {
     });
 }
 
-/// A child writes as to any pipe: it is not told to come again later.
+/// The child writes to a blocking pipe: it never gets "would block".
 #[test]
 fn children_may_have_our_pipes() {
     on_each_backend(1, || {
@@ -377,7 +378,7 @@ fn children_may_have_our_pipes() {
     });
 }
 
-/// In a process of its own, in which nobody else opens descriptors.
+/// In a separate process, in which no other code opens descriptors.
 #[test]
 #[cfg(target_os = "linux")]
 fn children_leave_no_descriptors() {

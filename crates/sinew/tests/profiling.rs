@@ -1,4 +1,4 @@
-//! What `perf` makes of fibers: every stack ends at the base of its fiber.
+//! Fibers under `perf`: every stack ends at the base of its fiber.
 #![cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 #![allow(clippy::print_stdout, reason = "what is left out is said")]
 
@@ -17,7 +17,7 @@ fn calls_burns(number: u64) -> u64 {
     black_box(burns(number)) + 1
 }
 
-/// What is profiled: run by the other test.
+/// The profiled program. The other test runs it.
 #[test]
 #[ignore = "has the processor busy for a while, to be profiled"]
 fn fibers_that_compute() {
@@ -36,8 +36,8 @@ fn fibers_that_compute() {
     fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
 }
 
-/// The stacks in which `burns` was found, each with the innermost frame first. `None` if nothing
-/// can be profiled here.
+/// Returns the stacks in which `burns` was found, each with the innermost frame first. `None` if
+/// nothing can be profiled here.
 fn profile() -> Option<Vec<Vec<String>>> {
     let file = std::env::temp_dir().join(format!("sinew-profile-{}", std::process::id()));
     let me = std::env::current_exe().unwrap();

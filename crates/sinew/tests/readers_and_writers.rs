@@ -1,4 +1,4 @@
-//! Who comes first at a `RwLock`: `InTurn`, `ReadersFirst`, `WritersFirst`.
+//! The order of readers and writers at a `RwLock`: `InTurn`, `ReadersFirst`, `WritersFirst`.
 
 use sinew::manager::{FiberManager, Options, SimpleLoopController};
 use sinew::sync::{
@@ -24,7 +24,7 @@ fn lock<P: Priority>() -> Lock<P> {
     Arc::new(RwLock::with_priority(0, P::default()))
 }
 
-/// Runs it on one carrier, where nothing happens that it does not wait for.
+/// Runs `f` on one carrier, where other fibers run only while `f` waits.
 fn stepped(f: impl FnOnce() + Send + 'static) {
     Runtime::builder().carriers(1).build().unwrap().run(f);
 }
@@ -48,15 +48,16 @@ fn reader<P: Priority>(lock: &Lock<P>) -> JoinHandle<u32> {
     waiting(move || *lock.read())
 }
 
-/// Nobody has it, and nobody waits.
+/// Checks that the lock is free and has no waiters.
 fn is_left<T, P: Priority>(lock: &RwLock<T, P>) {
     assert!(!lock.is_locked());
-    // SAFETY: it is only looked at.
+    // SAFETY: the raw lock is only formatted.
     assert_eq!(format!("{:?}", unsafe { lock.raw() }), "RawRwLock(RawLock(0))");
 }
 
-/// In which order those are served who have come in this one: `r`eaders, `w`riters, `u`pgradable
-/// ones. And whether somebody has the lock, and alone, as soon as it is unlocked.
+/// Returns the order in which waiters are served that have come in the order `came`: `r`eaders,
+/// `w`riters, `u`pgradable readers. Also returns whether the lock has an owner, and an exclusive
+/// one, as soon as it is unlocked.
 fn served<P: Priority>(carriers: usize, came: &'static str) -> (bool, bool, String) {
     let runtime = Runtime::builder().carriers(carriers).build().unwrap();
     runtime.run(move || {
@@ -86,7 +87,7 @@ fn served<P: Priority>(carriers: usize, came: &'static str) -> (bool, bool, Stri
 }
 
 #[test]
-fn those_who_wait_are_served_by_their_priority() {
+fn waiters_are_served_by_their_priority() {
     let _watch = watch::a_minute();
     for came in ["rwrw", "wwrr", "rrwwrrww", "wrwrwrwr"] {
         let count = came.len() / 2;
@@ -98,13 +99,13 @@ fn those_who_wait_are_served_by_their_priority() {
             let order = served::<WritersFirst>(carriers, came).2;
             assert_eq!(order, format!("{writers}{readers}"));
         }
-        // They have it before they run.
+        // The next owners have the lock before they run.
         let (locked, alone, _) = served::<ReadersFirst>(1, came);
         assert!(locked && !alone);
         let (locked, alone, _) = served::<WritersFirst>(1, came);
         assert!(locked && alone);
     }
-    // One who may become the writer counts as a reader.
+    // An upgradable reader counts as a reader.
     assert_eq!(served::<InTurn>(1, "wuw").2, "wuw");
     assert_eq!(served::<ReadersFirst>(1, "wuw").2, "uww");
     assert_eq!(served::<WritersFirst>(1, "wuw").2, "wwu");
@@ -136,7 +137,7 @@ fn readers_first_get_in_while_writers_wait() {
 }
 
 #[test]
-fn who_reads_may_read_again_if_readers_come_first() {
+fn a_reader_may_read_again_if_readers_come_first() {
     let _watch = watch::a_minute();
     fn depth(lock: &RwLock<u32, ReadersFirst>, left: u32) -> u32 {
         let guard = lock.read();
@@ -147,7 +148,7 @@ fn who_reads_may_read_again_if_readers_come_first() {
         let runtime = Runtime::builder().carriers(carriers).build().unwrap();
         let lock = lock::<ReadersFirst>();
         let outer = lock.read();
-        // On threads as well as in fibers, with a writer that waits all the time.
+        // On threads as well as in fibers, while a writer waits all the time.
         let theirs = lock.clone();
         let writer = runtime.spawn(move || *theirs.write() += 1);
         sinew::wait_until(|| writer.fiber().waits_for() == Some(WaitKind::Lock), None);
@@ -169,7 +170,7 @@ fn who_reads_may_read_again_if_readers_come_first() {
     }
 }
 
-/// More of them than are woken at a time, and all are in at once.
+/// More readers than are woken at a time, and all hold the lock at once.
 #[test]
 fn all_readers_are_let_in_together_if_they_come_first() {
     let _watch = watch::a_minute();
@@ -213,7 +214,7 @@ fn writers_first_keep_new_readers_out() {
         assert!(lock.try_read_recursive().is_some());
         let late = reader(&lock);
         drop(reading);
-        // It has the lock before it runs.
+        // The writer has the lock before it runs.
         assert!(lock.is_locked_exclusive());
         assert!(lock.try_read().is_none() && lock.try_write().is_none());
         assert_eq!(late.join().unwrap(), 1);
@@ -222,9 +223,9 @@ fn writers_first_keep_new_readers_out() {
     });
 }
 
-/// Who had the lock and asks for it again at once does not come before those who wait.
+/// A former owner that locks again at once does not overtake waiters with priority.
 #[test]
-fn nobody_slips_in_before_those_who_come_first() {
+fn no_fiber_overtakes_waiters_with_priority() {
     let _watch = watch::a_minute();
     stepped(|| {
         let lock = lock::<WritersFirst>();
@@ -246,7 +247,8 @@ fn nobody_slips_in_before_those_who_come_first() {
     });
 }
 
-/// Whoever gives up waiting, by its deadline or cancelled, lets in those who stood back for it.
+/// A waiter that gives up, by its deadline or by cancellation, lets in the fibers that it kept
+/// waiting.
 fn gives_up<P: Priority>() {
     for cancelled in [false, true] {
         stepped(move || {
@@ -274,7 +276,7 @@ fn gives_up<P: Priority>() {
             drop(reading);
             is_left(&lock);
         });
-        // The same for those who would read, while one writes.
+        // Readers give up while a writer holds the lock.
         stepped(move || {
             let lock = lock::<P>();
             let held = lock.write();
@@ -302,15 +304,15 @@ fn gives_up<P: Priority>() {
 }
 
 #[test]
-fn who_gives_up_lets_in_who_stood_back() {
+fn a_waiter_that_gives_up_lets_in_those_behind_it() {
     let _watch = watch::a_minute();
     gives_up::<InTurn>();
     gives_up::<ReadersFirst>();
     gives_up::<WritersFirst>();
 }
 
-/// What is the same for all: timed upgrades give up and keep the right, and a downgrade keeps
-/// writers out.
+/// These rules hold for every priority: a timed upgrade that gives up keeps the upgradable lock,
+/// and a downgrade keeps writers out.
 fn upgrades_and_downgrades<P: Priority>() {
     stepped(|| {
         let lock = lock::<P>();
@@ -344,14 +346,14 @@ fn upgrades_and_downgrades<P: Priority>() {
 }
 
 #[test]
-fn upgrade_and_downgrade_whoever_comes_first() {
+fn upgrades_and_downgrades_work_with_every_priority() {
     let _watch = watch::a_minute();
     upgrades_and_downgrades::<InTurn>();
     upgrades_and_downgrades::<ReadersFirst>();
     upgrades_and_downgrades::<WritersFirst>();
 }
 
-/// A fiber that has the right to write next, and waits to.
+/// Starts a fiber that has the upgradable lock and waits to upgrade it.
 fn upgrading<P: Priority>(lock: &Lock<P>) -> JoinHandle<()> {
     let lock = lock.clone();
     waiting(move || *RwLockUpgradableReadGuard::upgrade(lock.upgradable_read()) += 1)
@@ -386,7 +388,7 @@ fn an_upgrade_keeps_new_readers_out_if_writers_come_first() {
         assert!(lock.try_read().is_none());
         let late = reader(&lock);
         drop(reading);
-        // It is the owner before it runs, and the other comes before who reads.
+        // The upgrading fiber is the owner before it runs, and the writer comes before the reader.
         assert!(lock.is_locked_exclusive());
         assert_eq!(late.join().unwrap(), 2);
         upgrade.join().unwrap();
@@ -396,7 +398,7 @@ fn an_upgrade_keeps_new_readers_out_if_writers_come_first() {
 }
 
 #[test]
-fn who_wants_the_right_to_write_keeps_nobody_out_if_readers_come_first() {
+fn a_waiting_upgradable_reader_keeps_no_reader_out_if_readers_come_first() {
     let _watch = watch::a_minute();
     stepped(|| {
         let lock = lock::<ReadersFirst>();
@@ -405,7 +407,8 @@ fn who_wants_the_right_to_write_keeps_nobody_out_if_readers_come_first() {
         let theirs = lock.clone();
         let wants = waiting(move || *theirs.upgradable_read());
         let reading = lock.read();
-        // While one reads, it has the right as soon as that is given up, before who writes.
+        // While a reader reads, the waiting fiber gets the upgradable lock as soon as it is free,
+        // before the writer.
         drop(right);
         assert_eq!(wants.join().unwrap(), 0);
         assert!(!writes.is_finished());
@@ -416,7 +419,7 @@ fn who_wants_the_right_to_write_keeps_nobody_out_if_readers_come_first() {
 }
 
 #[test]
-fn a_downgrade_lets_in_who_comes_next() {
+fn a_downgrade_lets_in_the_next_by_priority() {
     let _watch = watch::a_minute();
     stepped(|| {
         let lock = lock::<ReadersFirst>();
@@ -445,7 +448,7 @@ fn a_downgrade_lets_in_who_comes_next() {
 }
 
 #[test]
-fn locks_of_every_priority_are_as_usual_otherwise() {
+fn locks_of_every_priority_have_the_usual_methods() {
     let _watch = watch::a_minute();
     let lock = RwLock::with_priority([1, 2, 3], WritersFirst);
     let sizeless: &RwLock<[i32], WritersFirst> = &lock;
@@ -461,8 +464,7 @@ fn locks_of_every_priority_are_as_usual_otherwise() {
     assert_eq!(*lock.read(), 1);
 }
 
-/// Fibers of a runtime and of a manager, and threads, that lock in every way, give up and are
-/// cancelled.
+/// Fibers of a runtime and of a manager, and threads, lock in every way, give up and are cancelled.
 fn under_load<P: Priority>() {
     let _watch = watch::a_minute();
     let mut seed = Seed::from_env();
@@ -474,7 +476,7 @@ fn under_load<P: Priority>() {
             let (lock, writes) = (lock.clone(), writes.clone());
             let write = move |pair: &mut (u64, u64), waits: bool| {
                 assert_eq!(pair.0, pair.1);
-                // Whoever is cancelled here leaves nothing half done.
+                // A fiber that is cancelled here leaves nothing half done.
                 sinew::masked(|| {
                     pair.0 += 1;
                     if waits {

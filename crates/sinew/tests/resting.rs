@@ -1,4 +1,5 @@
-//! Fibers that run whenever there is something to read, and rest in between.
+//! Fibers of `spawn_whenever_readable`, which run whenever their source is readable and rest in
+//! between.
 
 use crate::backends::{all, connected, on_each, on_each_with};
 use sinew::WaitKind::Readable;
@@ -22,7 +23,7 @@ fn on(runtime: &Runtime) -> Builder {
     Builder::new().runtime(runtime.handle())
 }
 
-/// One call of a fiber that reads all there is.
+/// One call of a fiber that reads the available bytes.
 fn read_some(stream: &mut TcpStream) -> ControlFlow<std::io::Result<()>, Vec<u8>> {
     let mut buffer = [0; 16];
     match stream.read(&mut buffer) {
@@ -48,7 +49,7 @@ fn answering(
     builder.spawn_whenever_readable(stream, serve).unwrap()
 }
 
-/// Sends a byte, and returns what comes back.
+/// Sends a byte, and returns the answer.
 fn ask(mut client: &TcpStream) -> u8 {
     client.write_all(b"?").unwrap();
     let mut answer = [0];
@@ -61,7 +62,7 @@ fn until_it_rests<T>(fiber: &JoinHandle<T>) {
 }
 
 #[test]
-fn it_is_one_fiber_however_often_it_runs() {
+fn a_resting_fiber_keeps_its_identity() {
     on_each(|runtime| {
         for inside in [true, false] {
             let (one, other) = connected();
@@ -87,9 +88,9 @@ fn it_is_one_fiber_however_often_it_runs() {
     });
 }
 
-/// There is one stack, which all of them and somebody else use one after the other.
+/// There is one stack, which all these fibers and another one use one after the other.
 #[test]
-fn no_stack_is_needed_while_it_rests() {
+fn no_stack_is_needed_while_a_fiber_rests() {
     let _watch = watch::a_minute();
     for backend in all() {
         let builder = Runtime::builder().carriers(1).max_stacks(1).backend(backend);
@@ -104,7 +105,7 @@ fn no_stack_is_needed_while_it_rests() {
             for (index, client) in clients.iter().enumerate() {
                 assert_eq!(usize::from(ask(client)), index);
             }
-            // Its stack is still in use when its answer is there.
+            // A fiber still uses its stack when its answer arrives.
             fibers.iter().for_each(until_it_rests);
             runtime.run(|| sinew::sleep(Duration::from_micros(10)));
         }
@@ -114,7 +115,7 @@ fn no_stack_is_needed_while_it_rests() {
 }
 
 #[test]
-fn what_is_left_is_reason_enough_for_the_next_call() {
+fn unread_bytes_cause_the_next_call() {
     on_each(|runtime| {
         let (mut one, other) = connected();
         one.write_all(b"all of this").unwrap();
@@ -136,7 +137,7 @@ fn what_is_left_is_reason_enough_for_the_next_call() {
     });
 }
 
-/// Each call waits for something else besides.
+/// Each call also waits for other events.
 #[test]
 fn a_call_may_wait() {
     on_each(|runtime| {
@@ -165,7 +166,7 @@ fn a_call_may_wait() {
 }
 
 #[test]
-fn one_that_is_cancelled_while_it_rests_drops_its_source_and_is_not_called_again() {
+fn a_fiber_cancelled_while_it_rests_drops_its_source_and_is_not_called_again() {
     on_each(|runtime| {
         for before in [0, 3] {
             for inside in [true, false] {
@@ -199,9 +200,9 @@ fn one_that_is_cancelled_while_it_rests_drops_its_source_and_is_not_called_again
     });
 }
 
-/// A call that computes does not hear of it; the fiber does not rest any more.
+/// A call that computes does not notice the cancellation, but the fiber does not rest again.
 #[test]
-fn one_that_is_cancelled_while_it_runs_does_not_rest() {
+fn a_fiber_cancelled_while_it_runs_does_not_rest() {
     on_each(|runtime| {
         for waits in [true, false] {
             let (mut one, other) = connected();
@@ -241,7 +242,7 @@ fn one_that_is_cancelled_while_it_runs_does_not_rest() {
 
 thread_local!(static NAMES: RefCell<Vec<Rc<ThreadId>>> = const { RefCell::new(Vec::new()) });
 
-/// A value that must not change threads, which it would tell.
+/// A value that checks that it does not change threads.
 struct Bound(Rc<ThreadId>, Log);
 
 impl Bound {
@@ -256,7 +257,7 @@ impl Drop for Bound {
     fn drop(&mut self) {
         assert_eq!(*self.0, std::thread::current().id());
         self.1.line("dropped");
-        // What the destructor of a local does may take its time.
+        // The destructor of a local may take its time.
         sinew::yield_now();
     }
 }
@@ -280,7 +281,7 @@ fn locals_are_dropped_where_they_were_made() {
             GIVEN.get() as u8
         };
         let fiber = answering(on(runtime).local(&GIVEN, 7), other, answer);
-        // What it was given goes with the others.
+        // The initial value of a local is dropped with the others.
         for expected in [7, 0, 0, 0] {
             assert_eq!(ask(&one), expected);
             until_it_rests(&fiber);
@@ -292,7 +293,7 @@ fn locals_are_dropped_where_they_were_made() {
 }
 
 #[test]
-fn a_panic_ends_it_wherever_it_comes_from() {
+fn a_panic_ends_a_resting_fiber() {
     struct Panics(i32);
     impl Drop for Panics {
         fn drop(&mut self) {
@@ -307,7 +308,7 @@ fn a_panic_ends_it_wherever_it_comes_from() {
             .spawn_whenever_readable(other, |_| -> ControlFlow<()> { resume_unwind(Box::new(7)) });
         one.write_all(b"x").unwrap();
         assert_eq!(*fiber.unwrap().join().unwrap_err().downcast::<i32>().unwrap(), 7);
-        // In the destructor of what it owns, at its end.
+        // In the destructor of a value that the closure owns, at the end.
         let (mut one, other) = connected();
         let panics = Panics(8);
         let fiber = on(runtime).spawn_whenever_readable(other, move |_| {
@@ -316,7 +317,8 @@ fn a_panic_ends_it_wherever_it_comes_from() {
         });
         one.write_all(b"x").unwrap();
         assert_eq!(*fiber.unwrap().join().unwrap_err().downcast::<i32>().unwrap(), 8);
-        // In that of a local, when it rests: nobody can be told, and it goes on.
+        // In the destructor of a local, when the fiber rests: no joiner can get the panic, and the
+        // fiber goes on.
         let (one, other) = connected();
         let fiber = answering(on(runtime), other, || {
             LOCAL.with(|local| *local.borrow_mut() = Some(Panics(9)));
@@ -328,7 +330,7 @@ fn a_panic_ends_it_wherever_it_comes_from() {
     });
 }
 
-/// What waits in its destructor is cancelled there, in the closure and in the result.
+/// A destructor that waits is cancelled in its wait, in the closure and in the result.
 #[test]
 fn a_cancelled_end_drops_everything() {
     struct Waits(Arc<AtomicUsize>);
@@ -358,7 +360,7 @@ thread_local!(static STATE: Cell<u32> = const { Cell::new(0) });
 
 static SLOT: ContextSlot<u32> = ContextSlot::new(|value| *value = STATE.replace(*value));
 
-/// A first-class fiber that stays suspended in the use of a slot does not take that along.
+/// A first-class fiber that stays suspended inside of a slot does not keep the slot's state.
 #[test]
 fn slots_are_left_where_they_were_entered() {
     on_each_with(1, |runtime| {
@@ -370,11 +372,11 @@ fn slots_are_left_where_they_were_entered() {
                 let suspended = sinew_context::Fiber::new(|caller| {
                     SLOT.enter(7, || caller.resume()).0.expect("nobody resumes it")
                 });
-                // It never goes on, nor is it unwound: its stack is lost.
+                // The first-class fiber neither continues nor is unwound: its stack is lost.
                 std::mem::forget(suspended.unwrap().resume());
                 STATE.set(5);
             } else {
-                // Others see what was there before.
+                // Other fibers see the state from before.
                 SLOT.enter(1, || {
                     let theirs = sinew::spawn_local(|| STATE.get()).join();
                     assert_eq!((theirs.unwrap(), STATE.get()), (5, 1));
@@ -389,13 +391,13 @@ fn slots_are_left_where_they_were_entered() {
     });
 }
 
-/// A panic that was not raised is dropped with the rest, and what its destructor makes of locals
-/// is, too.
+/// A caught panic is dropped with the rest of the call, and so are the locals that its destructor
+/// makes.
 #[test]
-fn nothing_that_a_destructor_makes_stays() {
+fn locals_made_by_a_destructor_are_dropped() {
     static SWAPS: AtomicUsize = AtomicUsize::new(0);
     static PANICS: ContextSlot<u32> = ContextSlot::new(|_| {
-        // When the fiber goes on after its wait.
+        // The hook runs when the fiber continues after its wait.
         if SWAPS.fetch_add(1, SeqCst) == 2 {
             std::panic::panic_any(Makes);
         }
@@ -426,17 +428,17 @@ fn nothing_that_a_destructor_makes_stays() {
         let fiber = on(runtime).spawn_whenever_readable(other, serve).unwrap();
         one.write_all(b"x").unwrap();
         waits.recv().unwrap();
-        // A read that lets others run before is not waited in: the panic comes then.
+        // A read may yield first without waiting: then the panic comes at that point.
         let handle = fiber.fiber();
         sinew::wait_until(|| handle.waits_for().is_some(), None);
-        // It is read, or left to the next call if the panic is raised before.
+        // The byte is read, or left to the next call if the panic is raised before.
         one.write_all(b"yz").unwrap();
         fiber.join().unwrap();
     });
 }
 
 #[test]
-fn a_runtime_that_goes_takes_those_that_rest_along() {
+fn a_runtime_that_ends_cancels_its_resting_fibers() {
     let _watch = watch::a_minute();
     for backend in all() {
         for carriers in [1, 2] {
@@ -445,7 +447,7 @@ fn a_runtime_that_goes_takes_those_that_rest_along() {
                 .map(|index| {
                     let (one, other) = connected();
                     let fiber = answering(on(&runtime), other, || 0);
-                    // Some have run before.
+                    // Some fibers have run before.
                     if index % 2 == 0 {
                         ask(&one);
                     }
@@ -461,10 +463,10 @@ fn a_runtime_that_goes_takes_those_that_rest_along() {
     }
 }
 
-/// It is called when the carrier that watches for it is busy: another one takes it over, unless
-/// only that one can know of it.
+/// The carrier that watches the source is busy. Another carrier takes the fiber over, unless only
+/// the busy one can see the event.
 #[test]
-fn it_goes_on_wherever_there_is_time() {
+fn an_idle_carrier_takes_over_a_resting_fiber() {
     on_each_with(2, |runtime| {
         if runtime.handle().name().starts_with("Uring") {
             return;
@@ -482,8 +484,7 @@ fn it_goes_on_wherever_there_is_time() {
             }
         });
         begins.recv().unwrap();
-        // The other one has something to do as well, and keeps an eye on its neighbour from then
-        // on.
+        // Give the other carrier work, so that it watches its neighbour from then on.
         runtime.run(|| ());
         assert_eq!(ask(&one), 1 - first);
         go_on.store(true, SeqCst);
@@ -506,7 +507,8 @@ fn settings_hold_for_every_call() {
         }
         let (one, other) = connected();
         let fiber = answering(on(runtime).stack_size(1 << 20), other, || {
-            // The sanitizer keeps locals off the stack, so that its depth cannot be told.
+            // The sanitizer keeps locals outside of the stack, so the depth of the stack cannot be
+            // measured.
             if !cfg!(sinew_asan) {
                 sinew_testkit::stack::burn(700 << 10);
             }
@@ -522,7 +524,7 @@ fn settings_hold_for_every_call() {
 }
 
 #[test]
-fn a_migratable_one_moves_while_it_runs_and_rests_in_between() {
+fn a_migratable_fiber_moves_while_it_runs_and_rests_in_between() {
     on_each(|runtime| {
         let (one, other) = connected();
         // SAFETY: nothing that belongs to a thread lives across a wait.
@@ -538,7 +540,7 @@ fn a_migratable_one_moves_while_it_runs_and_rests_in_between() {
     });
 }
 
-/// The next call is for the source that the one before has put in the place of the first.
+/// The next call gets the source with which the previous call replaced the first.
 #[test]
 fn a_source_may_be_replaced() {
     on_each(|runtime| {
@@ -560,7 +562,7 @@ fn a_source_may_be_replaced() {
 }
 
 #[test]
-fn one_that_was_closed_is_called_and_finds_out() {
+fn closing_the_source_calls_a_resting_fiber() {
     on_each(|runtime| {
         let (_one, other) = connected();
         let other = Arc::new(other);
@@ -576,10 +578,10 @@ fn one_that_was_closed_is_called_and_finds_out() {
     });
 }
 
-/// Those who wait for its end may be on the carrier where it runs at that moment, and leave when it
-/// is elsewhere.
+/// A joiner may be on the carrier where the fiber runs when it begins to wait, and time out when
+/// the fiber is elsewhere.
 #[test]
-fn its_end_is_waited_for_wherever_it_ends() {
+fn a_resting_fiber_is_joined_wherever_it_ends() {
     on_each_with(2, |runtime| {
         let (one, other) = connected();
         let fiber = answering(on(runtime), other, || 1);
@@ -601,7 +603,7 @@ fn its_end_is_waited_for_wherever_it_ends() {
 }
 
 #[test]
-fn it_is_seen_to_rest() {
+fn a_snapshot_shows_a_resting_fiber() {
     on_each(|runtime| {
         let (one, other) = connected();
         let fiber = answering(on(runtime).name("seen"), other, || 1);
@@ -619,9 +621,10 @@ fn it_is_seen_to_rest() {
     });
 }
 
-/// Data, the end, a cancellation and closing come at the same time, between calls and within them.
+/// Data, the end of the stream, a cancellation and a close come at the same time, between calls and
+/// within them.
 #[test]
-fn each_call_ends_or_is_cancelled_whatever_comes_first() {
+fn every_resting_fiber_ends_or_is_cancelled() {
     const FIBERS: usize = 60;
     let mut seed = Seed::from_env();
     let seed = RefCell::new(&mut seed);
@@ -684,10 +687,10 @@ fn each_call_ends_or_is_cancelled_whatever_comes_first() {
     });
 }
 
-/// One reads whenever there is something, and another one writes all the time: each rest has the
-/// kernel asked anew, and who waits to write is not to be forgotten then.
+/// One fiber reads whenever there is data, and another writes all the time. Each rest registers
+/// with the kernel anew, and must not forget the waiting writer.
 #[test]
-fn who_writes_goes_on_beside_one_that_rests() {
+fn a_writer_goes_on_beside_a_resting_reader() {
     const PAIRS: usize = 16;
     const BLOCKS: usize = 300;
     on_each_with(2, |runtime| {
@@ -724,7 +727,7 @@ fn who_writes_goes_on_beside_one_that_rests() {
     });
 }
 
-/// Nothing is watched by a poller that nobody looks at any more.
+/// A poller that no carrier uses any more watches nothing.
 #[test]
 fn a_runtime_that_was_abandoned_keeps_no_descriptor_from_others() {
     let _watch = watch::a_minute();
@@ -740,7 +743,7 @@ fn a_runtime_that_was_abandoned_keeps_no_descriptor_from_others() {
             let serve = move |stream: &mut Arc<TcpStream>| {
                 let _ = (&**stream).read(&mut [0; 1]);
                 told.store(true, SeqCst);
-                // Blocks its thread, so that the runtime cannot end.
+                // Block the thread, so that the runtime cannot end.
                 while !may.load(SeqCst) {
                     std::thread::yield_now();
                 }
@@ -758,7 +761,7 @@ fn a_runtime_that_was_abandoned_keeps_no_descriptor_from_others() {
             runtime.shutdown_timeout(Duration::from_millis(20)).unwrap_err();
             go_on.store(true, SeqCst);
             let _ = fiber.join();
-            // Another one goes on with the same socket.
+            // Another runtime continues with the socket.
             let second = Runtime::builder().carriers(1).backend(backend).build().unwrap();
             let reader = second.spawn(move || (&*other).read(&mut [0; 1]).unwrap());
             until_it_rests(&reader);

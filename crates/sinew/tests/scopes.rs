@@ -1,4 +1,4 @@
-//! Children that borrow.
+//! Scopes: children that borrow.
 
 use sinew::Runtime;
 use sinew_testkit::{Log, watch};
@@ -76,7 +76,7 @@ fn a_panic_in_the_body_waits_for_the_children() {
 }
 
 #[test]
-fn a_panic_of_a_child_that_nobody_joined_is_passed_on() {
+fn a_panic_of_an_unjoined_child_is_passed_on() {
     let _watch = watch::a_minute();
     sinew::run(|| {
         let unseen = catch_unwind(|| {
@@ -146,7 +146,7 @@ fn a_leaked_handle_does_not_keep_the_scope() {
         let handle = s.spawn(|| (log.on_drop("result"), &value));
         std::mem::forget(handle);
     });
-    // What nobody can take is not dropped either.
+    // A result that cannot be taken is not dropped either.
     assert!(log.take().is_empty());
     sinew::scope(|s| drop(s.spawn(|| (log.on_drop("result"), &value))));
     assert_eq!(log.take(), ["result"]);
@@ -184,7 +184,7 @@ fn a_scope_cancels_all_its_children() {
             for fiber in fibers {
                 assert!(sinew::is_cancel(&*fiber.join().unwrap_err()));
             }
-            // Those that come later are cancelled at birth.
+            // Children that are spawned later are cancelled at once.
             assert!(s.spawn(|| 7).join().is_err());
         });
     });
@@ -205,13 +205,13 @@ fn a_child_without_a_stack_is_a_failure() {
         }));
         assert!(scope.is_err());
         assert_eq!(values, [0; 4]);
-        // One that was joined has been told.
+        // The joiner of a child gets its error, and the scope does not raise it again.
         sinew::scope(|s| assert!(s.spawn(|| ()).join().is_err()));
     });
 }
 
 #[test]
-fn a_child_has_settings_of_its_own() {
+fn a_child_has_its_own_settings() {
     let _watch = watch::a_minute();
     sinew::fiber_local!(static USER: u32 = 0);
     let text = String::from("borrowed");
@@ -232,7 +232,7 @@ fn a_child_has_settings_of_its_own() {
 }
 
 #[test]
-fn settings_that_cannot_be_leave_a_scope_without_the_child() {
+fn invalid_settings_leave_a_scope_without_the_child() {
     let _watch = watch::a_minute();
     let dropped = AtomicUsize::new(0);
     struct OnDrop<'a>(&'a AtomicUsize);
@@ -250,7 +250,7 @@ fn settings_that_cannot_be_leave_a_scope_without_the_child() {
 }
 
 #[test]
-fn a_child_with_settings_is_waited_for_cancelled_and_heard() {
+fn a_child_with_settings_is_awaited_cancelled_and_its_panic_passed_on() {
     let _watch = watch::a_minute();
     let ended = AtomicUsize::new(0);
     sinew::scope(|s| {
@@ -270,7 +270,7 @@ fn a_child_with_settings_is_waited_for_cancelled_and_heard() {
         sinew::scope(|s| drop(sinew::Builder::new().spawn_scoped(s, || panic!("unseen")).unwrap()))
     }));
     assert_eq!(heard.unwrap_err().downcast_ref::<&str>(), Some(&"a scoped fiber panicked"));
-    // On another runtime, also one that is gone.
+    // On another runtime, also one that has ended.
     let runtime = Runtime::builder().carriers(1).name("other").build().unwrap();
     let handle = runtime.handle().clone();
     sinew::scope(|s| {

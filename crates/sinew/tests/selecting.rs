@@ -1,4 +1,4 @@
-//! `select!`: what Go's tests of `select` and crossbeam's check, as behaviours.
+//! `select!`: the behaviours that the tests of Go's `select` and of crossbeam check.
 
 use sinew::select;
 use sinew::sync::channel::{self, RecvError};
@@ -16,7 +16,7 @@ fn waits(fiber: &sinew::Fiber) {
     sinew::wait_until(|| fiber.waits_for() == Some(WaitKind::Select), None);
 }
 
-/// What can be done is done; if nothing can, the default arm.
+/// `select!` completes a ready arm; if none is ready, it takes the default.
 #[test]
 fn ready_arms_and_defaults() {
     let _watch = watch::a_minute();
@@ -48,7 +48,7 @@ fn ready_arms_and_defaults() {
     }
 }
 
-/// An arm that waits is woken by either side, in either direction.
+/// Both sides, sending and receiving, wake an arm that waits.
 #[test]
 fn waiting_arms_are_woken() {
     let _watch = watch::a_minute();
@@ -86,7 +86,7 @@ fn waiting_arms_are_woken() {
     }
 }
 
-/// Disconnected arms can be done at once, with an error.
+/// Disconnected arms complete at once, with an error.
 #[test]
 fn disconnected_arms() {
     let _watch = watch::a_minute();
@@ -120,7 +120,7 @@ fn the_choice_is_fair() {
     assert!(counts.iter().all(|&count| count > 800), "{counts:?}");
 }
 
-/// Bodies may leave the loop and the function they are in.
+/// Bodies may leave the loop and the function that contain them.
 #[test]
 fn bodies_are_ordinary_code() {
     fn first(receiver: &channel::Receiver<u32>) -> Result<u32, RecvError> {
@@ -152,7 +152,7 @@ fn bodies_are_ordinary_code() {
     assert_eq!(first(&receiver), Err(RecvError));
 }
 
-/// The same channel in several arms, also both ends of it.
+/// One channel in several arms, even both ends of it.
 #[test]
 fn one_channel_in_several_arms() {
     let _watch = watch::a_minute();
@@ -167,14 +167,14 @@ fn one_channel_in_several_arms() {
             }
         })
     };
-    // It does not send to itself.
+    // The select does not send to itself.
     waits(&fiber.fiber());
     assert!(!fiber.is_finished());
     sender.send(7).unwrap();
     assert!([7, 107].contains(&fiber.join().unwrap()));
 }
 
-/// Selects meet selects: no message is lost or doubled, whoever gives up.
+/// Selects meet selects: no message is lost or doubled, even if one side gives up.
 #[test]
 fn selects_against_selects() {
     let _watch = watch::a_minute();
@@ -250,7 +250,7 @@ fn selects_against_selects() {
     }
 }
 
-/// A cancelled select has done nothing.
+/// A cancelled select has completed no arm.
 #[test]
 fn a_cancelled_select() {
     let _watch = watch::a_minute();
@@ -271,7 +271,7 @@ fn a_cancelled_select() {
     assert!(receiver.try_recv().is_err());
 }
 
-/// On a plain thread.
+/// `select!` works on a plain thread.
 #[test]
 fn threads_select() {
     let _watch = watch::a_minute();
@@ -298,9 +298,9 @@ fn threads_select() {
     drop(sender);
 }
 
-/// An arm that was selected and not taken has its message still, and no other is put in its place.
+/// An arm that was selected and not taken still has its message, and receives no other.
 #[test]
-fn an_arm_that_was_not_taken() {
+fn an_arm_that_was_not_taken_keeps_its_message() {
     use sinew::sync::{Patience, select as wait};
     let _watch = watch::a_minute();
     let (sender, receiver) = channel::unbounded();
@@ -326,7 +326,7 @@ fn joins_and_moments_are_arms() {
                     sinew::spawn(move || (n, receiver.recv().unwrap()))
                 })
                 .collect();
-            // None has ended.
+            // No fiber has ended.
             let mut arms: Vec<_> = fibers.iter_mut().map(|fiber| fiber.arm()).collect();
             let mut borrowed: Vec<_> = arms.iter_mut().map(|arm| arm as &mut dyn Arm).collect();
             let soon = Patience::For(Duration::from_millis(1));
@@ -392,7 +392,7 @@ fn a_join_that_was_selected_is_used_up() {
     assert!(caught);
 }
 
-/// The panic of a child that was seen through an arm is not raised again by its scope.
+/// A scope does not raise the panic of a child again if an arm has received it.
 #[test]
 fn children_of_a_scope_are_arms() {
     sinew::scope(|s| {
@@ -409,7 +409,7 @@ fn children_of_a_scope_are_arms() {
     });
 }
 
-/// Permits that are selected, let go with their arm, timed out and cancelled are conserved.
+/// Permits that are selected, released with their arm, timed out or cancelled are conserved.
 #[test]
 fn permits_are_arms() {
     let _watch = watch::a_minute();

@@ -15,7 +15,7 @@ fn waits(fiber: &sinew::Fiber) {
     sinew::wait_until(|| fiber.waits_for() == Some(WaitKind::Value), None);
 }
 
-/// Each turn comes when the one before is over, whoever is ready first.
+/// Each turn comes when the previous one is over, whichever fiber is ready first.
 #[test]
 fn turns_come_in_order() {
     let _watch = watch::a_minute();
@@ -44,9 +44,9 @@ fn turns_come_in_order() {
     }
 }
 
-/// The counter does not go back, and wakes exactly those whose values it has.
+/// The counter does not go back, and wakes exactly the waiters whose values it has reached.
 #[test]
-fn advancing_wakes_whom_it_concerns() {
+fn advancing_wakes_the_waiters_that_are_reached() {
     let _watch = watch::a_minute();
     let sequencer = Arc::new(Sequencer::new());
     let woken = Arc::new(AtomicUsize::new(0));
@@ -70,9 +70,9 @@ fn advancing_wakes_whom_it_concerns() {
     fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
 }
 
-/// Cancelled, a wait says so, unless its value came first.
+/// A cancelled wait returns `Cancelled`, unless its value came first.
 #[test]
-fn cancelled_waits_say_so() {
+fn a_cancelled_wait_returns_cancelled() {
     let _watch = watch::a_minute();
     let sequencer = Sequencer::new();
     let mut place = pin!(SequencerWait::new());
@@ -91,7 +91,7 @@ fn cancelled_waits_say_so() {
     }
 }
 
-/// A place that is entered cannot be entered again; dropped, it leaves no trace.
+/// A place that is entered cannot be entered again. A dropped place leaves no trace.
 #[test]
 fn places_are_entered_once_and_leave() {
     let _watch = watch::a_minute();
@@ -115,11 +115,11 @@ fn places_are_entered_once_and_leave() {
             }
         }
     }
-    // What was forgotten is told all the same.
+    // Forgotten places are signalled all the same.
     sequencer.advance(2000);
 }
 
-/// A fiber that is cancelled in its wait leaves.
+/// A fiber that is cancelled in its wait leaves the list.
 #[test]
 fn cancelled_fibers_leave() {
     let _watch = watch::a_minute();
@@ -139,7 +139,8 @@ fn cancelled_fibers_leave() {
     }
 }
 
-/// Waits, timeouts, cancellations and increments, all at once: each wait ends once and rightly.
+/// Waits, timeouts, cancellations and increments all at once: each wait ends once, with the right
+/// result.
 #[test]
 fn sequences_under_load() {
     let _watch = watch::a_minute();
@@ -223,7 +224,7 @@ fn events_are_set_and_reset() {
         fibers.iter().for_each(|fiber| waits(&fiber.fiber()));
         event.set();
         event.set();
-        // Those who waited pass even so.
+        // The waiters pass all the same.
         event.reset();
         event.reset();
         fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
@@ -233,7 +234,7 @@ fn events_are_set_and_reset() {
     assert!(event.is_set() && event.wait_for(Duration::ZERO));
 }
 
-/// A place that is dropped where nothing may wait leaves all the same.
+/// A place that is dropped where waiting is not allowed leaves the list all the same.
 #[test]
 fn places_are_dropped_anywhere() {
     let _watch = watch::a_minute();
@@ -274,7 +275,7 @@ fn places_are_dropped_anywhere() {
     driver.join().unwrap();
 }
 
-/// Places in an order are waited for with futures, and with a timeout.
+/// Places of a sequencer can be awaited together with futures, and with a timeout.
 #[test]
 fn places_are_futures() {
     let _watch = watch::a_minute();

@@ -54,8 +54,8 @@ fn set_default_after_the_first_use_is_an_error() {
 }
 
 #[test]
-fn settings_that_cannot_be_leave_the_default_runtime_unset() {
-    child("settings_that_cannot_be_leave_the_default_runtime_unset", || {
+fn invalid_settings_leave_the_default_runtime_unset() {
+    child("invalid_settings_leave_the_default_runtime_unset", || {
         let _watch = watch::a_minute();
         let error = Runtime::builder().carriers(0).set_default().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
@@ -103,7 +103,7 @@ fn the_environment_sets_the_number_of_carriers() {
         assert_eq!(carriers_of(sinew::run), 3);
         assert_eq!(carriers_of(|count| sinew::spawn(count).join().unwrap()), 3);
         assert_eq!(Runtime::new().unwrap().handle().carriers(), 3);
-        // The program knows better.
+        // The program's setting wins.
         assert_eq!(carriers_of(|count| Builder::new().carriers(2).run(count).unwrap()), 2);
     });
 }
@@ -135,7 +135,7 @@ fn the_environment_has_stalls_reported() {
     });
 }
 
-/// How a pinned wait ends in the default runtime, in `run`, and in a manager.
+/// Whether a pinned wait succeeds in the default runtime, in `run`, and in a manager.
 fn pinned_waits() -> [bool; 3] {
     let wait = || sinew::pinned(|| sinew::sleep(Duration::from_micros(1)));
     let controller = SimpleLoopController::new();
@@ -159,7 +159,7 @@ fn the_environment_sets_the_policy_of_pinned_waits_everywhere() {
             let _watch = watch::a_minute();
             let allowed = std::env::var("SINEW_PINNED").unwrap() != "error";
             assert_eq!(pinned_waits(), [allowed; 3]);
-            // The program knows better.
+            // The program's setting wins.
             let lenient = Runtime::builder().pinned_wait(PinnedWait::Silent);
             lenient.run(|| sinew::pinned(|| sinew::sleep(Duration::from_micros(1)))).unwrap();
         });
@@ -170,8 +170,8 @@ fn the_environment_sets_the_policy_of_pinned_waits_everywhere() {
 }
 
 #[test]
-fn bad_values_are_errors_that_name_variable_value_and_allowed_ones() {
-    let name = "bad_values_are_errors_that_name_variable_value_and_allowed_ones";
+fn bad_values_are_errors_that_name_variable_value_and_allowed_values() {
+    let name = "bad_values_are_errors_that_name_variable_value_and_allowed_values";
     let carriers = "use a number from 1 to 4096";
     let stalls = "use a whole number above 0 with a unit (us, ms or s), such as 100ms";
     let pinned = "use one of warn, error, silent";
@@ -230,7 +230,7 @@ fn a_value_that_is_no_text_is_an_error() {
     .assert_success();
 }
 
-/// Starts as many fibers at once as told, which all have stacks at a time, and ends them.
+/// Starts `count` fibers that all have stacks at once, and ends them.
 fn burst(runtime: &Runtime, count: usize) {
     runtime.run(move || {
         let fibers: Vec<_> = (0..count).map(|_| sinew::spawn_local(sinew::park)).collect();
@@ -250,8 +250,8 @@ fn no_more_stacks_stay_warm_than_the_limit() {
         let runtime = runtime.stack_decay(Duration::from_secs(3600)).build().unwrap();
         burst(&runtime, 100);
         let metrics = runtime.handle().metrics();
-        // Besides, the carrier has a spare one, and the fiber of `run` may not have given its own
-        // back.
+        // In addition, the carrier has a spare stack, and the fiber of `run` may not have given its
+        // own back.
         let kept = metrics.stacks_in_use + metrics.stacks_warm;
         let (least, most) = (limit.min(100), limit + 2);
         assert!((least..=most).contains(&kept), "{limit}: {metrics:?}");
@@ -259,7 +259,7 @@ fn no_more_stacks_stay_warm_than_the_limit() {
 }
 
 #[test]
-fn decay_is_as_slow_or_as_fast_as_told() {
+fn decay_follows_its_setting() {
     let _watch = watch::a_minute();
     let warm = |runtime: &Runtime| runtime.handle().metrics().stacks_warm;
     let with = |interval| Runtime::builder().carriers(1).stack_decay(interval).build().unwrap();
@@ -276,10 +276,10 @@ fn decay_is_as_slow_or_as_fast_as_told() {
 }
 
 #[test]
-fn guards_are_as_large_as_told() {
-    child("guards_are_as_large_as_told", || {
+fn guards_have_the_size_of_the_setting() {
+    child("guards_have_the_size_of_the_setting", || {
         let _watch = watch::a_minute();
-        // Only Linux tells.
+        // Only Linux provides this number.
         let Some(before) = memory::status("VmSize") else {
             return;
         };
@@ -293,7 +293,7 @@ fn guards_are_as_large_as_told() {
 }
 
 #[test]
-fn stacks_that_cannot_be_are_errors() {
+fn invalid_stack_settings_are_errors() {
     let refused = |builder: Builder| builder.build().unwrap_err().to_string();
     for size in [0, 100, 4096, 64 * 1024 + 1] {
         let error = refused(Runtime::builder().guard_size(size));

@@ -1,4 +1,4 @@
-//! A read that gives less than was asked for says that nothing is left, until there is more.
+//! A read that returns fewer bytes than requested means that nothing is left, until more arrives.
 
 use crate::backends::on_each;
 use sinew::net::{TcpListener, TcpStream};
@@ -13,7 +13,7 @@ fn connected() -> (TcpStream, TcpStream) {
     (client, listener.accept().unwrap().0)
 }
 
-/// Lets `reader` read what is sent, always less than it asks for.
+/// Lets `reader` read the sent bytes, with a buffer that is always larger.
 fn exchange(reader: &mut TcpStream, writer: &mut TcpStream) {
     let mut buffer = [0; 8];
     for _ in 0..3 {
@@ -54,7 +54,7 @@ fn a_thread_goes_on_where_a_fiber_has_read() {
 }
 
 #[test]
-fn a_socket_that_may_not_wait_finds_what_came_after_a_short_read() {
+fn a_nonblocking_socket_finds_bytes_after_a_short_read() {
     let check = || {
         let (mut one, mut other) = connected();
         one.set_nonblocking(true).unwrap();
@@ -72,7 +72,7 @@ fn a_socket_that_may_not_wait_finds_what_came_after_a_short_read() {
 }
 
 #[test]
-fn a_read_that_has_no_time_left_finds_what_is_there() {
+fn a_read_without_time_left_finds_available_bytes() {
     on_each(|runtime| {
         runtime.run(|| {
             let (mut one, mut other) = connected();

@@ -57,7 +57,7 @@ fn destructors_run_once_in_every_state() {
                         s.spawn(sinew::park);
                         s.spawn(|| sinew::sleep(Duration::MAX));
                     });
-                    // Its children may be told before it is.
+                    // The children may be cancelled before their parent is.
                     sinew::park();
                 }));
                 let t = token();
@@ -67,7 +67,7 @@ fn destructors_run_once_in_every_state() {
                     sinew::park();
                 }));
                 let t = token();
-                // SAFETY: the closure keeps what is `Send` only.
+                // SAFETY: the closure keeps only `Send` values.
                 let migratable = unsafe { builder().migratable() };
                 fibers.push(
                     migratable
@@ -80,7 +80,7 @@ fn destructors_run_once_in_every_state() {
                         .unwrap(),
                 );
                 let t = token();
-                // Spawns on while it is being shut down.
+                // This fiber still spawns during the shutdown.
                 fibers.push(runtime.spawn(move || {
                     let _t = t;
                     loop {
@@ -105,7 +105,7 @@ fn destructors_run_once_in_every_state() {
                     assert!(cancelled, "fiber {index} ended by itself");
                 }
             }
-            // Submitted too late: it ends before it begins.
+            // A fiber that is submitted too late ends before it begins.
             assert!(sinew::is_cancel(&*created.submit().join().unwrap_err()));
             assert_eq!(dropped.load(Ordering::SeqCst), made.load(Ordering::SeqCst));
         }
@@ -113,8 +113,8 @@ fn destructors_run_once_in_every_state() {
 }
 
 #[test]
-fn one_that_refuses_to_end_is_named() {
-    let outcome = child("one_that_refuses_to_end_is_named", || {
+fn a_fiber_that_refuses_to_end_is_named() {
+    let outcome = child("a_fiber_that_refuses_to_end_is_named", || {
         let runtime = Runtime::builder().carriers(2).name("stubborn").build().unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         let theirs = stop.clone();
@@ -150,8 +150,8 @@ fn one_that_refuses_to_end_is_named() {
 }
 
 #[test]
-fn one_that_computes_for_ever_does_not_hang_the_shutdown() {
-    let outcome = child("one_that_computes_for_ever_does_not_hang_the_shutdown", || {
+fn a_fiber_that_computes_for_ever_does_not_hang_the_shutdown() {
+    let outcome = child("a_fiber_that_computes_for_ever_does_not_hang_the_shutdown", || {
         let runtime = Runtime::builder().carriers(1).build().unwrap();
         let begun = Arc::new(AtomicBool::new(false));
         let theirs = begun.clone();
@@ -226,7 +226,7 @@ fn handles_outlive_their_runtime() {
     other.cancel();
     other.fiber().unpark();
     assert!(other.join().is_err());
-    // A dead runtime takes no work, and says so.
+    // An ended runtime takes no work, and returns a cancellation.
     let late = handle.spawn(|| 7);
     assert!(sinew::is_cancel(&*late.join().unwrap_err()));
 }
@@ -291,7 +291,7 @@ fn a_submission_that_races_the_shutdown_is_not_lost() {
         let submitter = std::thread::spawn(move || {
             let mut ran = 0;
             for _ in 0..200 {
-                // It runs, or is refused; it is never forgotten.
+                // The fiber runs or is refused, but is never forgotten.
                 ran += usize::from(handle.spawn(|| ()).join().is_ok());
             }
             ran
@@ -308,15 +308,15 @@ fn leaving_main_and_exiting_with_fibers_suspended_is_fine() {
             drop(sinew::spawn(sinew::park));
             drop(sinew::spawn(|| sinew::sleep(Duration::from_millis(1))));
         }
-        // From a fiber, with others suspended and running.
+        // Exit from a fiber, while others are suspended and running.
         let fiber = sinew::spawn(|| std::process::exit(0));
         drop(fiber.join());
     });
     outcome.assert_success();
 }
 
-/// A fiber drops a runtime whose fibers need the dropping fiber's carrier to end: they talk to its
-/// neighbour.
+/// A fiber drops a runtime whose fibers can end only if the dropping fiber's carrier runs: they
+/// wait for another fiber of that carrier.
 #[test]
 fn a_runtime_dropped_in_a_fiber_of_another_does_not_block_the_carrier() {
     struct Asks(channel::Sender<()>, channel::Receiver<()>);
@@ -349,7 +349,7 @@ fn a_runtime_dropped_in_a_fiber_of_another_does_not_block_the_carrier() {
     });
 }
 
-/// Unwinding drops a runtime as well: the wait for its end is not cut short by a cancellation.
+/// Unwinding can drop a runtime too. A cancellation does not cut the wait for its end short.
 #[test]
 fn a_cancelled_fiber_waits_for_the_end_of_the_runtime_that_it_drops() {
     let _watch = watch::a_minute();

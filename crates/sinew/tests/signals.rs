@@ -49,7 +49,7 @@ fn no_post_is_missed() {
 }
 
 #[test]
-fn one_post_wakes_one() {
+fn one_post_wakes_one_waiter() {
     let _watch = watch::a_minute();
     let futex = Arc::new(Futex::new());
     let woken = Arc::new(AtomicUsize::new(0));
@@ -71,14 +71,14 @@ fn one_post_wakes_one() {
         futex.post_one();
     }
     sinew::wait_until(|| woken.load(Ordering::Relaxed) == 4, None);
-    // The mark is still there for the last one.
+    // The mark is still there for the last waiter.
     futex.post();
     fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
 }
 
-/// One post is not used up by somebody who waits for more.
+/// A waiter for a higher value does not use up a post.
 #[test]
-fn one_post_wakes_one_whose_value_is_reached() {
+fn one_post_wakes_a_waiter_whose_value_is_reached() {
     let _watch = watch::a_minute();
     let futex = Arc::new(Futex::new());
     let wait_for = |token| {
@@ -98,7 +98,7 @@ fn one_post_wakes_one_whose_value_is_reached() {
 }
 
 #[test]
-fn timed_waits_say_which_it_was() {
+fn timed_waits_return_whether_they_succeeded() {
     let _watch = watch::a_minute();
     let check = || {
         let futex = Futex::new();
@@ -172,7 +172,7 @@ fn permits_are_conserved() {
 }
 
 #[test]
-fn who_comes_first_is_served_first() {
+fn permits_are_given_in_the_order_of_arrival() {
     let _watch = watch::a_minute();
     let permits = Arc::new(Semaphore::new(2));
     let one = permits.acquire();
@@ -187,7 +187,7 @@ fn who_comes_first_is_served_first() {
         sinew::spawn(move || drop(permits.acquire()))
     };
     waits(&small.fiber(), WaitKind::Semaphore);
-    // The one who was first leaves: the next need not wait.
+    // The first waiter leaves, so the next need not wait.
     large.cancel();
     small.join().unwrap();
     assert!(large.join().is_err());
@@ -253,7 +253,7 @@ fn rounds_of_a_barrier() {
 }
 
 #[test]
-fn a_cancelled_one_is_not_there() {
+fn a_cancelled_waiter_does_not_count_at_a_barrier() {
     let _watch = watch::a_minute();
     let barrier = Arc::new(Barrier::new(2));
     let wait = || {
@@ -271,7 +271,7 @@ fn a_cancelled_one_is_not_there() {
 }
 
 #[test]
-fn once_is_once() {
+fn a_once_runs_once() {
     let _watch = watch::a_minute();
     let runtime = Runtime::builder().carriers(2).build().unwrap();
     let shared = Arc::new((Once::new(), AtomicUsize::new(0), OnceLock::new()));
@@ -297,14 +297,14 @@ fn once_is_once() {
 }
 
 #[test]
-fn what_failed_is_tried_again() {
+fn a_failed_once_is_tried_again() {
     let _watch = watch::a_minute();
     let once = Once::new();
     assert!(catch_unwind(AssertUnwindSafe(|| once.call_once(|| panic!("on purpose")))).is_err());
     assert!(!once.is_completed());
     let recursive = catch_unwind(AssertUnwindSafe(|| once.call_once(|| once.call_once(|| ()))));
     assert!(recursive.is_err());
-    // Cancelled in the middle, it is done by who waits.
+    // If the closure is cancelled, a waiter runs its own.
     let once = Arc::new(Once::new());
     let first = {
         let once = once.clone();
@@ -344,7 +344,7 @@ fn a_lazy_value_is_not_lost_by_cancellation() {
     }
 }
 
-/// More than fit a round: groups pass one after the other, each with one leader.
+/// More waiters than one round takes: groups pass one after the other, each with one leader.
 #[test]
 fn a_barrier_serves_groups() {
     let _watch = watch::a_minute();

@@ -1,5 +1,5 @@
-//! Signals of the operating system. Each test raises them in a process of its own, once for each
-//! backend, so that the one that runs the tests is not disturbed.
+//! Signals of the operating system. Each test raises them in a separate process, once for each
+//! backend, so that the process of the tests is not disturbed.
 
 use sinew::runtime::Runtime;
 use sinew::signal::{Signal, Signals, ctrl_c};
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// The calling test's body, in processes of its own.
+/// Runs the calling test's body in separate processes.
 fn in_processes(test: &str, body: impl Fn()) {
     let best =
         if cfg!(any(target_os = "linux", target_os = "android")) { "epoll" } else { "kqueue" };
@@ -31,13 +31,13 @@ fn carriers(count: usize) -> Runtime {
     Runtime::builder().carriers(count).build().unwrap()
 }
 
-/// Sends a signal to this process: whichever thread gets it.
+/// Sends a signal to this process. Any thread may get it.
 fn send(signal: Signal) {
     // SAFETY: no preconditions.
     assert_eq!(unsafe { libc::kill(libc::getpid(), signal.as_raw()) }, 0);
 }
 
-/// Sends a signal to this thread; it was handled when this returns.
+/// Sends a signal to this thread. It has been handled when this returns.
 fn raise(signal: Signal) {
     // SAFETY: no preconditions.
     assert_eq!(unsafe { libc::raise(signal.as_raw()) }, 0);
@@ -58,7 +58,7 @@ fn ctrl_c_waits_for_an_interrupt() {
                 fiber.join().unwrap().unwrap();
             }
         });
-        // Nobody waits, and the handler is still there.
+        // No fiber waits, and the handler is still installed.
         raise(Signal::INT);
     });
 }
@@ -66,8 +66,8 @@ fn ctrl_c_waits_for_an_interrupt() {
 #[test]
 fn an_interrupt_without_a_subscriber_ends_the_process() {
     let outcome = child::child("an_interrupt_without_a_subscriber_ends_the_process", || {
-        // What a shell has started in the background ignores it.
-        // SAFETY: what the system does by default needs no function.
+        // Programs that a shell has started in the background ignore the signal.
+        // SAFETY: `SIG_DFL` is no function.
         unsafe { libc::signal(libc::SIGINT, libc::SIG_DFL) };
         let _other = Signals::new([Signal::USR1]).unwrap();
         raise(Signal::INT);
@@ -96,7 +96,7 @@ fn each_subscriber_gets_each_signal() {
             for round in 0..10 {
                 let signal = [Signal::USR1, Signal::USR2][round % 2];
                 send(signal);
-                // The next one is sent when all have seen this one, so none is lost.
+                // The next signal is sent when all have seen this one, so none is lost.
                 for _ in 0..4 {
                     assert_eq!(tells.recv(), Ok(signal));
                 }
@@ -113,7 +113,7 @@ fn a_burst_is_received_at_least_once_and_not_too_often() {
             let signals = Signals::new([Signal::USR2, Signal::USR1]).unwrap();
             (0..1000).for_each(|_| raise(Signal::USR1));
             raise(Signal::USR2);
-            // The one that was named first comes first.
+            // The signal that was named first comes first.
             assert_eq!(signals.recv(), Signal::USR2);
             assert_eq!(signals.recv(), Signal::USR1);
             assert_eq!(signals.try_recv(), None);
@@ -122,7 +122,7 @@ fn a_burst_is_received_at_least_once_and_not_too_often() {
     });
 }
 
-/// The receiver is between a look and a wait in every possible place.
+/// Signals meet the receiver at every point between its check and its wait.
 #[test]
 fn no_signal_is_lost_in_a_storm() {
     in_processes("no_signal_is_lost_in_a_storm", || {
@@ -172,7 +172,7 @@ fn a_signal_ends_the_waits_of_fibers_and_threads() {
     });
 }
 
-/// Two signals and one ring: whoever takes the first tells the others of the second.
+/// Two signals ring once. The receiver that takes the first tells the others of the second.
 #[test]
 fn several_receivers_share_a_stream() {
     in_processes("several_receivers_share_a_stream", || {
@@ -191,10 +191,10 @@ fn several_receivers_share_a_stream() {
     });
 }
 
-/// Nobody but the ticker raises the signal.
+/// Only the ticker raises the signal.
 #[test]
-fn others_run_while_a_fiber_waits_for_a_signal() {
-    in_processes("others_run_while_a_fiber_waits_for_a_signal", || {
+fn other_fibers_run_while_one_waits_for_a_signal() {
+    in_processes("other_fibers_run_while_one_waits_for_a_signal", || {
         carriers(1).run(|| {
             let signals = Signals::new([Signal::ALRM]).unwrap();
             let ticks = Arc::new(AtomicUsize::new(0));
@@ -255,7 +255,7 @@ fn signals_that_cannot_be_waited_for_are_refused() {
             };
             assert!(text.contains(&said), "{text}");
         }
-        // What was registered before the refusal is given up, and nothing is in the way.
+        // The signals registered before the refusal were given up, and nothing is in the way.
         let signals = Signals::new([Signal::USR1, Signal::USR1]).unwrap();
         raise(Signal::USR1);
         assert_eq!(signals.recv(), Signal::USR1);
@@ -269,25 +269,25 @@ fn subscribers_are_dropped_in_every_state() {
         carriers(2).run(|| {
             let new = || Signals::new([Signal::USR1, Signal::USR2]).unwrap();
             let stays = new();
-            // That has seen nothing.
+            // One that has seen nothing.
             drop(new());
-            // With something pending.
+            // One with a pending signal.
             let pending = new();
             raise(Signal::USR1);
             drop(pending);
-            // With something received and something pending.
+            // One with a received and a pending signal.
             let half = new();
             raise(Signal::USR1);
             raise(Signal::USR2);
             assert_eq!(half.recv(), Signal::USR1);
             drop(half);
-            // While its fiber waits, which owns it.
+            // One whose fiber waits and owns it.
             let waiting = new();
             let fiber = sinew::spawn(move || waiting.recv());
             until_suspended(&fiber);
             fiber.cancel();
             assert!(is_cancel(&*fiber.join().unwrap_err()));
-            // When it has waited on another carrier.
+            // One that has waited on another carrier.
             let moved = new();
             let fiber = sinew::spawn(move || {
                 assert_eq!(moved.recv_timeout(Duration::from_millis(1)), None);
@@ -299,7 +299,7 @@ fn subscribers_are_dropped_in_every_state() {
             assert_eq!(stays.recv(), Signal::USR2);
             assert_eq!(stays.try_recv(), None);
         });
-        // The handlers stay: the process does.
+        // The handlers stay installed, so the process survives.
         raise(Signal::USR1);
         raise(Signal::USR2);
         let signals = Signals::new([Signal::USR1]).unwrap();
@@ -336,18 +336,18 @@ fn subscribers_come_and_go_in_a_storm() {
     });
 }
 
-/// The frame that the kernel makes for a handler is larger than what many a fiber has left.
+/// The kernel's frame for a handler is larger than the room that many fibers have left.
 #[test]
 fn handlers_do_not_run_on_the_stacks_of_fibers() {
     static PLACE: AtomicUsize = AtomicUsize::new(0);
-    /// Called by the handler that is installed later.
+    /// The handler of sinew, which is installed later, calls this one.
     extern "C" fn note_place(_: libc::c_int) {
         let local = 0_u8;
         PLACE.store(std::hint::black_box(&raw const local) as usize, Ordering::Relaxed);
     }
     const SIZE: usize = 64 * 1024;
     in_processes("handlers_do_not_run_on_the_stacks_of_fibers", || {
-        // SAFETY: the handler touches an atomic only.
+        // SAFETY: the handler touches only an atomic.
         unsafe { libc::signal(libc::SIGUSR1, note_place as *const () as libc::sighandler_t) };
         let runtime = carriers(1);
         let signals = Signals::new([Signal::USR1]).unwrap();
@@ -356,7 +356,8 @@ fn handlers_do_not_run_on_the_stacks_of_fibers() {
             let here = std::hint::black_box(&raw const local) as usize;
             raise(Signal::USR1);
             let there = PLACE.load(Ordering::Relaxed);
-            // What is called here is below this frame, and not farther than the stack is large.
+            // A function called here would be below this frame, not farther than the size of the
+            // stack.
             there != 0 && (there > here || here - there > SIZE)
         };
         let builder = Builder::new().stack_size(SIZE).runtime(runtime.handle());
@@ -372,7 +373,7 @@ fn a_handler_that_was_there_is_still_called() {
         CALLS.fetch_add(1, Ordering::Relaxed);
     }
     in_processes("a_handler_that_was_there_is_still_called", || {
-        // SAFETY: the handler touches an atomic only.
+        // SAFETY: the handler touches only an atomic.
         unsafe { libc::signal(libc::SIGUSR1, count as *const () as libc::sighandler_t) };
         let signals = Signals::new([Signal::USR1]).unwrap();
         raise(Signal::USR1);
@@ -381,15 +382,15 @@ fn a_handler_that_was_there_is_still_called() {
     });
 }
 
-/// The descriptor is shared with the child of a `fork`, what is pending is not.
+/// The child of a `fork` shares the descriptor, but not the pending signals.
 #[test]
 fn a_signal_to_a_forked_child_is_not_received_here() {
     in_processes("a_signal_to_a_forked_child_is_not_received_here", || {
         let signals = Signals::new([Signal::USR1]).unwrap();
-        // SAFETY: the child calls nothing but what a child of a process with threads may.
+        // SAFETY: the child calls only functions that a child of a process with threads may call.
         let pid = unsafe { libc::fork() };
         if pid == 0 {
-            // SAFETY: both may be called there.
+            // SAFETY: both functions may be called there.
             unsafe {
                 libc::raise(libc::SIGUSR1);
                 libc::_exit(0);
@@ -405,7 +406,7 @@ fn a_signal_to_a_forked_child_is_not_received_here() {
     });
 }
 
-/// Handlers are not passed on to programs that are started.
+/// Programs that are started do not inherit the handlers.
 #[test]
 fn a_started_program_has_no_handlers() {
     in_processes("a_started_program_has_no_handlers", || {

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 #[test]
-fn what_has_passed_does_not_wait() {
+fn a_deadline_that_has_passed_does_not_wait() {
     let _watch = watch::a_minute();
     let check = || {
         let start = Instant::now();
@@ -24,7 +24,7 @@ fn what_has_passed_does_not_wait() {
 }
 
 #[test]
-fn for_ever_is_for_ever_but_can_be_cancelled() {
+fn an_endless_sleep_can_be_cancelled() {
     let _watch = watch::a_minute();
     sinew::run(|| {
         let fiber = sinew::spawn(|| sinew::sleep(Duration::MAX));
@@ -42,7 +42,7 @@ fn for_ever_is_for_ever_but_can_be_cancelled() {
 }
 
 #[test]
-fn nobody_wakes_early() {
+fn no_sleep_ends_early() {
     let _watch = watch::a_minute();
     let runtime = Runtime::builder().carriers(2).build().unwrap();
     runtime.run(|| {
@@ -92,13 +92,13 @@ fn timers_are_cancelled_in_random_order() {
                 assert!(fiber.join().is_err());
             }
         }
-        // Those that began to run end their sleep; the rest never began.
+        // Fibers that began to run end their sleep; the rest never began.
         sinew::sleep(Duration::from_millis(1));
     });
 }
 
-/// How often a carrier looks at its clock follows from what its fibers do; but not from what they
-/// did before it slept.
+/// How often a carrier looks at its clock depends on what its fibers do, but not on what they did
+/// before it slept.
 #[test]
 fn a_carrier_that_was_idle_is_punctual_when_fibers_compute() {
     let _watch = watch::a_minute();
@@ -129,13 +129,13 @@ fn a_carrier_that_was_idle_is_punctual_when_fibers_compute() {
     assert!(late < Duration::from_millis(100), "{late:?}");
 }
 
-/// A short sleep on an idle carrier takes about as long as on a plain thread, also if it is one of
-/// many in a row.
+/// A short sleep on an idle carrier takes about as long as on a plain thread, also as one of many
+/// in a row.
 #[test]
 fn short_sleeps_in_a_row_stay_short() {
     const SLEEP: Duration = Duration::from_micros(20);
     if cfg!(any(sinew_asan, sinew_tsan)) {
-        return; // They take much longer, and by chance.
+        return; // the sanitizers make it much slower, and irregular
     }
     fn median(sleep: impl Fn()) -> Duration {
         let mut times: Vec<_> = (0..101)
@@ -150,8 +150,8 @@ fn short_sleeps_in_a_row_stay_short() {
     }
     let _watch = watch::a_minute();
     let runtime = Runtime::builder().carriers(1).build().unwrap();
-    // Other processes may take the processor: one quiet round will do. Batches of 400 us fail in
-    // all.
+    // Other processes may take the processor, so one quiet round is enough. Sleeps rounded up to
+    // 400 us would fail in all rounds.
     let good = (0..50).any(|_| {
         let thread = median(|| std::thread::sleep(SLEEP));
         let fiber = runtime.run(|| median(|| sinew::sleep(SLEEP)));

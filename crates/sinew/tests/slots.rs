@@ -101,7 +101,7 @@ fn a_state_follows_a_fiber_that_moves() {
     let runtime = Runtime::builder().carriers(2).build().unwrap();
     let fibers: Vec<_> = (1..20)
         .map(|n| {
-            // SAFETY: the closure keeps numbers only, and `state` is not inlined.
+            // SAFETY: the closure keeps only numbers, and `state` is not inlined.
             let builder = unsafe { Builder::new().migratable() };
             builder
                 .runtime(runtime.handle())
@@ -151,10 +151,10 @@ fn a_hook_cannot_wait() {
 }
 
 /// A hook may block its thread where the wait cannot be refused: a guard takes its lock back. If
-/// that happens in the middle of a wait of a fiber that unwinds, the fiber still counts as
-/// unwinding afterwards: a cancellation that raised in its destructor would end the process.
+/// that happens in the middle of a wait of an unwinding fiber, the fiber still counts as unwinding
+/// afterwards. Otherwise a cancellation would raise in its destructor and end the process.
 #[test]
-fn a_hook_that_blocks_leaves_the_wait_around_it_as_it_was() {
+fn a_hook_that_blocks_leaves_the_outer_wait_unchanged() {
     static LOCK: sinew::sync::Mutex<()> = sinew::sync::Mutex::new(());
     static BLOCKS: AtomicBool = AtomicBool::new(false);
     static BLOCKING: ContextSlot<()> = ContextSlot::new(|()| {
@@ -189,7 +189,7 @@ fn a_hook_that_blocks_leaves_the_wait_around_it_as_it_was() {
             sinew::park();
         }
     }
-    child("a_hook_that_blocks_leaves_the_wait_around_it_as_it_was", || {
+    child("a_hook_that_blocks_leaves_the_outer_wait_unchanged", || {
         let _watch = watch::a_minute();
         Runtime::builder().carriers(1).build().unwrap().run(|| {
             let fiber = sinew::spawn_local(|| {

@@ -1,4 +1,4 @@
-//! The facts of each fiber in a snapshot, in dumps, and as JSON.
+//! The facts about each fiber in a snapshot, in dumps, and as JSON.
 
 use sinew::inspect::{FiberInfo, WaitInfo};
 use sinew::runtime::PinnedWait;
@@ -21,7 +21,7 @@ fn info_of(fiber: &Fiber) -> Option<FiberInfo> {
     sinew::fibers().into_iter().find(|info| info.id() == fiber.id())
 }
 
-/// The facts of a fiber that waits, as soon as they are as wanted.
+/// Returns the facts about a waiting fiber, as soon as they are as `wanted`.
 fn once(fiber: &Fiber, wanted: impl Fn(&WaitInfo) -> bool) -> FiberInfo {
     let mut found = None;
     let find = || {
@@ -36,7 +36,7 @@ fn waiting(fiber: &Fiber) -> FiberInfo {
     once(fiber, |_| true)
 }
 
-/// Checks that a fiber that does `wait` has about an hour left.
+/// Checks that the wait of a fiber that runs `wait` has about an hour left.
 fn lasts_an_hour(runtime: &Runtime, name: &str, wait: impl FnOnce() + Send + 'static) {
     let fiber = Builder::new().name(name).runtime(runtime.handle()).spawn(wait).unwrap();
     // A pinned fiber is in its wait for a moment before its deadline is known.
@@ -48,7 +48,7 @@ fn lasts_an_hour(runtime: &Runtime, name: &str, wait: impl FnOnce() + Send + 'st
 }
 
 #[test]
-fn every_timed_wait_tells_how_long_it_will_last_at_most() {
+fn every_timed_wait_shows_its_remaining_time() {
     let _watch = watch::a_minute();
     let runtime = runtime();
     let lock = Arc::new(Mutex::new(()));
@@ -88,7 +88,7 @@ fn the_nearest_deadline_around_a_wait_counts() {
 }
 
 #[test]
-fn pinned_fibers_tell_it_as_well() {
+fn pinned_fibers_show_their_remaining_time() {
     let _watch = watch::a_minute();
     let runtime = runtime();
     lasts_an_hour(&runtime, "sleep", || sinew::pinned(|| sinew::sleep(HOUR)));
@@ -125,7 +125,7 @@ fn a_wait_without_a_deadline_has_no_limit() {
 }
 
 #[test]
-fn a_snapshot_tells_what_is_pinned_migratable_and_cancelled() {
+fn a_snapshot_shows_pinned_migratable_and_cancelled_fibers() {
     let _watch = watch::a_minute();
     let runtime = runtime();
     let facts = |fiber: &JoinHandle<()>| {
@@ -144,14 +144,14 @@ fn a_snapshot_tells_what_is_pinned_migratable_and_cancelled() {
     assert_eq!(facts(&masked), (false, false, false));
     masked.cancel();
     assert_eq!(facts(&masked), (false, false, true));
-    // All of them first: the pinned one blocks the carrier of others.
+    // Unpark all first: the pinned fiber blocks the carrier of others.
     let fibers = [plain, pinned, moves, masked];
     fibers.iter().for_each(|fiber| fiber.fiber().unpark());
     fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
 }
 
 #[test]
-fn the_region_ends_with_its_closure() {
+fn a_fiber_is_not_pinned_after_its_region() {
     let _watch = watch::a_minute();
     let runtime = runtime();
     let fiber = runtime.spawn(|| {
@@ -164,9 +164,9 @@ fn the_region_ends_with_its_closure() {
 }
 
 #[test]
-fn dumps_tell_these_facts() {
-    // In a process of its own, in which there are no fibers of other tests.
-    child("dumps_tell_these_facts", || {
+fn dumps_show_pinned_migratable_and_cancelled_fibers() {
+    // In a separate process, without fibers of other tests.
+    child("dumps_show_pinned_migratable_and_cancelled_fibers", || {
         let _watch = watch::a_minute();
         let runtime = runtime();
         let named = |name: &str| Builder::new().name(name).runtime(runtime.handle());

@@ -1,4 +1,4 @@
-//! Many sockets between fibers, on every backend there is.
+//! Many sockets between fibers, on every backend of this system.
 
 use crate::backends::on_each;
 use sinew::net::{TcpListener, TcpStream};

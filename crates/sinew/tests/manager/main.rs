@@ -1,112 +1,111 @@
-//! Managers of fibers inside of somebody else's loop: what folly's tests of its `fibers` check, as
-//! behaviours of `sinew::manager`, and what else has to hold.
+//! Managers of fibers inside of a foreign loop: the behaviours that folly's tests of its `fibers`
+//! check, as tests of `sinew::manager`, and further guarantees.
 //!
-//! Fibers are cancelled and unwound where folly would wait for them or leak them, a panic in a task
-//! is told to a callback or is in the task's future, and misuse that folly finds at run time is
-//! often a matter of types here: closures own what they use, and what belongs to a thread is not
-//! `Send`.
+//! Where folly would wait for fibers or leak them, sinew cancels and unwinds them. A panic in a
+//! task goes to a callback or into the task's future. Misuse that folly finds at run time is often
+//! excluded by types here: closures own what they use, and thread-bound values are not `Send`.
 //!
-//! Names that begin with `tasks/` are of the test of that name.
+//! A name that begins with `tasks/` belongs to the test `tasks`.
 //!
 //! | in folly | here, or why not |
 //! | --- | --- |
 //! | FibersTest.cpp: FiberManager | |
-//! | `batonTimedWaitTimeout`: a timed wait nobody posts ends with false, not before its time | [`batons::a_timed_wait_gives_up_and_not_too_early`] |
-//! | `batonTimedWaitPost`: a post ends a timed wait with true, in the turn after it | [`batons::a_timed_wait_ends_with_the_post`] |
-//! | `batonTimedWaitTimeoutEvb`: on an event loop, timeouts of different lengths end each in its time | [`batons::timed_waits_on_an_event_loop_end_each_in_its_time`] |
+//! | `batonTimedWaitTimeout`: a timed wait without a post returns false, not before its time | [`batons::a_timed_wait_gives_up_and_not_too_early`] |
+//! | `batonTimedWaitPost`: a post ends a timed wait with true, in the next turn | [`batons::a_timed_wait_ends_with_the_post`] |
+//! | `batonTimedWaitTimeoutEvb`: on an event loop, each timeout ends at its own time | [`batons::timed_waits_on_an_event_loop_end_each_in_its_time`] |
 //! | `batonTimedWaitPostEvb`: a timer of the event loop posts before the timeout | [`batons::a_post_of_an_event_loops_timer_ends_a_timed_wait`] |
-//! | `fiberTimeLogged`: running time exists for tasks that asked for it, and nowhere else | [`tasks::running_time_is_measured_if_requested`] |
-//! | `fiberTimeWhileRunning`: it counts the processor's time of the task alone, across yields | [`tasks::running_time_is_the_tasks_own`] |
-//! | `fiberTimeWhileAwaiting`: it can be read on the main context, whose time does not count | [`tasks::running_time_is_read_on_the_main_context_and_does_not_pass_there`] |
-//! | `batonTryWait`: looking does not wait, and sees posts of threads; unposted stays unposted | [`batons::polling_a_baton_does_not_wait`] |
-//! | `batonTryWaitConsistent`: after a timeout a baton is posted and looked at as ever, on threads and in fibers | [`batons::a_baton_that_timed_out_is_posted_as_ever`] |
-//! | `genericBatonFiberWait`: a fiber that waits is woken by a thread | [`batons::a_thread_wakes_a_fiber`] |
-//! | `genericBatonThreadWait`: a thread that waits is woken by a fiber, without the loop | [`batons::a_fiber_wakes_a_thread`] |
-//! | `addTasksNoncopyable`: results are had one by one as tasks end, with their numbers; moved, not copied | [`collecting::results_come_in_the_order_of_the_ends`] |
-//! | `awaitThrow`: a panic of who is given the promise goes on in the awaiter, also if the promise is kept | [`tasks::a_panic_in_await_with_goes_to_the_awaiter`] |
-//! | `addTasksThrow`: a task that panicked gives its panic in its turn, with its number; the others their results | [`collecting::panics_come_in_the_order_of_the_ends`] |
-//! | `addTasksVoid`: the same for tasks without results | [`collecting::tasks_without_results_are_waited_for`] |
-//! | `addTasksVoidThrow`: and with panics | [`collecting::panics_come_in_the_order_of_the_ends`] |
-//! | `addTasksReserve`: waiting until so many have ended; what has completed, is pending, comes next | `tasks/iterating::reserving_waits_for_so_many_and_not_for_more_than_there_are` |
-//! | `addTaskDynamic`: tasks are added while others are waited for | `tasks/iterating::tasks_are_added_while_others_run` |
+//! | `fiberTimeLogged`: running time exists only for tasks that requested it | [`tasks::running_time_is_measured_if_requested`] |
+//! | `fiberTimeWhileRunning`: it counts only the task's own processor time, across yields | [`tasks::running_time_is_the_tasks_own`] |
+//! | `fiberTimeWhileAwaiting`: it can be read on the main context, and does not grow there | [`tasks::running_time_is_read_on_the_main_context_and_does_not_pass_there`] |
+//! | `batonTryWait`: polling does not wait, and sees the posts of threads; an unposted baton stays unposted | [`batons::polling_a_baton_does_not_wait`] |
+//! | `batonTryWaitConsistent`: after a timeout a baton can be posted and polled as before, on threads and in fibers | [`batons::a_baton_that_timed_out_is_posted_as_ever`] |
+//! | `genericBatonFiberWait`: a thread wakes a waiting fiber | [`batons::a_thread_wakes_a_fiber`] |
+//! | `genericBatonThreadWait`: a fiber wakes a waiting thread, without the loop | [`batons::a_fiber_wakes_a_thread`] |
+//! | `addTasksNoncopyable`: results come one by one as tasks end, with their numbers; moved, not copied | [`collecting::results_come_in_the_order_of_the_ends`] |
+//! | `awaitThrow`: a panic of the closure that receives the promise goes on in the awaiter, also if the promise is fulfilled | [`tasks::a_panic_in_await_with_goes_to_the_awaiter`] |
+//! | `addTasksThrow`: a task that panicked gives its panic in its turn, with its number; the others give their results | [`collecting::panics_come_in_the_order_of_the_ends`] |
+//! | `addTasksVoid`: tasks without results are waited for | [`collecting::tasks_without_results_are_waited_for`] |
+//! | `addTasksVoidThrow`: tasks without results give their panics | [`collecting::panics_come_in_the_order_of_the_ends`] |
+//! | `addTasksReserve`: waits until n tasks have ended; counts completed and pending tasks | `tasks/iterating::reserving_waits_for_so_many_and_not_for_more_than_there_are` |
+//! | `addTaskDynamic`: tasks are added while the caller waits for others | `tasks/iterating::tasks_are_added_while_others_run` |
 //! | `forEach`: a closure is called with number and result as tasks end; all have ended at its return | [`collecting::for_each_passes_on_each_result`] |
-//! | `collectN`: the first n, with numbers; the rest goes on | [`collecting::collect_n_returns_at_the_nth_end`] |
+//! | `collectN`: returns the first n results, with numbers; the rest goes on | [`collecting::collect_n_returns_at_the_nth_end`] |
 //! | `collectNThrow`: a panic among the first n goes on in the caller when n have ended | [`collecting::panics_among_the_first_few_go_on_in_the_caller`] |
-//! | `collectNVoid`: the same without results | [`collecting::collect_n_returns_at_the_nth_end`] |
-//! | `collectNVoidThrow`: and with panics | [`collecting::panics_among_the_first_few_go_on_in_the_caller`] |
-//! | `collectAll`: all, in the order of the tasks | [`collecting::all_results_are_in_order`] |
-//! | `collectAllVoid`: the same without results | [`collecting::all_results_are_in_order`] |
-//! | `collectAny`: the first that ends, with its number; later panics are ignored | [`collecting::collect_any_returns_at_the_first_end`] |
-//! | `runInMainContext`: outside a call; in a fiber on the thread's stack, with a result that is moved | [`main_context::outside_of_fibers_the_main_context_is_a_plain_call`], [`main_context::in_a_fiber_the_main_context_is_the_stack_of_the_thread`] |
-//! | `runInMainContextNoInline`: a large frame there is none of the fiber's | [`main_context::a_small_fiber_has_a_large_stack_on_the_main_context`] |
-//! | `addTaskFinally`: the result is handed on on the main context, in the loop | [`finally::a_result_is_handed_on_on_the_main_context`] |
+//! | `collectNVoid`: the first n of tasks without results | [`collecting::collect_n_returns_at_the_nth_end`] |
+//! | `collectNVoidThrow`: panics among the first n of tasks without results | [`collecting::panics_among_the_first_few_go_on_in_the_caller`] |
+//! | `collectAll`: all results, in the order of the tasks | [`collecting::all_results_are_in_order`] |
+//! | `collectAllVoid`: all tasks without results | [`collecting::all_results_are_in_order`] |
+//! | `collectAny`: the first result, with its number; later panics are ignored | [`collecting::collect_any_returns_at_the_first_end`] |
+//! | `runInMainContext`: outside of fibers a plain call; in a fiber it runs on the thread's stack and moves its result | [`main_context::outside_of_fibers_the_main_context_is_a_plain_call`], [`main_context::in_a_fiber_the_main_context_is_the_stack_of_the_thread`] |
+//! | `runInMainContextNoInline`: a large frame there does not use the fiber's stack | [`main_context::a_small_fiber_has_a_large_stack_on_the_main_context`] |
+//! | `addTaskFinally`: the result goes to a closure on the main context, in the loop | [`finally::a_result_is_handed_on_on_the_main_context`] |
 //! | `fibersPoolWithinLimit`: stacks of ended tasks are used again | [`pools::stacks_within_the_limit_are_used_again`] |
-//! | `fibersPoolOverLimit`: beyond the limit they are given back | [`pools::stacks_over_the_limit_are_given_back`] |
-//! | `remoteFiberBasic`: fibers woken by threads run in the next turn only, which is asked for once | [`remote::remote_wakes_continue_fibers_in_the_loop_which_is_scheduled_once`] |
-//! | `addTaskRemoteBasic`: tasks of threads run in the loop and wait as others | [`remote::remote_tasks_run_in_the_loop`] |
+//! | `fibersPoolOverLimit`: stacks beyond the limit are given back | [`pools::stacks_over_the_limit_are_given_back`] |
+//! | `remoteFiberBasic`: fibers woken by threads run only in the next turn, which is requested once | [`remote::remote_wakes_continue_fibers_in_the_loop_which_is_scheduled_once`] |
+//! | `addTaskRemoteBasic`: tasks of threads run in the loop and wait like others | [`remote::remote_tasks_run_in_the_loop`] |
 //! | `remoteHasTasks`: a task of a thread counts before the loop has seen it | [`remote::a_remote_task_counts_before_it_runs`] |
-//! | `remoteHasReadyTasks`: so does a wake of a thread; waiting tasks count as tasks | [`remote::a_remotely_woken_fiber_counts_before_it_runs`] |
-//! | `fiberLocal`: locals are inherited from task to task, remote ones too; a child's changes stay its own | [`locals::tasks_inherit_small_values`] |
-//! | `fiberLocalHeap`: the same for large ones | [`locals::tasks_inherit_large_values`] |
-//! | `fiberLocalDestructor`: a local's destructor may add a task, which begins anew | [`locals::destructors_of_locals_may_add_tasks_which_begin_with_new_locals`] |
-//! | `yieldTest`: who yields goes on in a later turn | [`tasks::a_task_that_yields_goes_on_in_the_next_turn`] |
-//! | `RequestContext`: a context is inherited by tasks of every kind, kept across waits and on the main context; the loop's own is untouched | [`locals::a_context_follows_its_task`], [`locals::the_state_of_other_code_follows_its_task`] |
-//! | `resizePeriodically`: the pool is cut down from period to period to what was needed; its timer may be due at the end | [`pools::the_pool_shrinks_to_its_recent_use`] |
-//! | `batonWaitTimeoutHandler`: a timeout that is begun after the wait, from outside | no: a wait has its timeout from the start; a callback of the loop that posts: [`batons::a_post_of_an_event_loops_timer_ends_a_timed_wait`] |
+//! | `remoteHasReadyTasks`: a wake by a thread counts too; waiting tasks count as tasks | [`remote::a_remotely_woken_fiber_counts_before_it_runs`] |
+//! | `fiberLocal`: tasks inherit locals from tasks, remote ones too; a child's changes stay its own | [`locals::tasks_inherit_small_values`] |
+//! | `fiberLocalHeap`: tasks inherit large locals | [`locals::tasks_inherit_large_values`] |
+//! | `fiberLocalDestructor`: a local's destructor may add a task, which begins with new locals | [`locals::destructors_of_locals_may_add_tasks_which_begin_with_new_locals`] |
+//! | `yieldTest`: a fiber that yields goes on in a later turn | [`tasks::a_task_that_yields_goes_on_in_the_next_turn`] |
+//! | `RequestContext`: tasks of every kind inherit a context, which is kept across waits and on the main context; the loop's own context is untouched | [`locals::a_context_follows_its_task`], [`locals::the_state_of_other_code_follows_its_task`] |
+//! | `resizePeriodically`: the pool shrinks from period to period to its recent use; its timer may be due at the end | [`pools::the_pool_shrinks_to_its_recent_use`] |
+//! | `batonWaitTimeoutHandler`: a timeout that is started from outside, after the wait | no: a wait has its timeout from the start; a callback of the loop that posts: [`batons::a_post_of_an_event_loops_timer_ends_a_timed_wait`] |
 //! | `batonWaitTimeoutHandlerExecutor`: timeouts work on an executor | [`controllers::an_executor_is_woken_for_timers`] |
-//! | `batonWaitTimeoutMany`: ten thousand timeouts, begun and ended | [`batons::thousands_of_timed_waits_end`] |
+//! | `batonWaitTimeoutMany`: ten thousand timeouts begin and end | [`batons::thousands_of_timed_waits_end`] |
 //! | `remoteFutureTest`: futures of local and remote tasks have their values after the loop | [`tasks::a_future_has_the_result_when_the_task_has_ended`], [`remote::results_go_back_to_the_asking_thread`] |
-//! | `remoteFutureVoidUnitTest`: the same without values | the same two |
-//! | `nestedFiberManagers`: a loop inside of a fiber's main context; who is current, before and after | [`nested::a_loop_runs_on_the_main_context_of_another`], [`nested::event_loops_run_inside_of_each_other`] |
-//! | `nestedFiberManagersSameEvb`: managers of one loop are cached by options; tasks of one wait for those of another | [`managers::a_loop_has_one_manager_for_each_set_of_options`], [`managers::tasks_of_one_manager_wait_for_tasks_of_another`] |
-//! | `virtualEvbFiberManager`: a virtual event base has managers of its own | no virtual loops; told apart by type: [`managers::managers_are_told_apart_by_type`] |
-//! | `semaphore`: permits are conserved between fibers of many threads, however taken | [`interop::permits_of_many_managers_are_conserved`] |
-//! | `SemaphoreCoTryWaitForCanCancelOrTimeout`: a wait for a permit is cancelled before, while, or times out | `signals::permits_are_conserved`, `cancelling::every_wait_can_be_cancelled` |
-//! | `StressTestSemaphoreCoTryWaitFor`: timeouts that race permits lose none | `signals::permits_are_conserved` |
-//! | `batchSemaphore`: the same for several permits at a time | [`interop::permits_of_many_managers_are_conserved`] |
-//! | `batchSemaphoreSignalAll`: waiters of growing counts are all served | [`interop::permits_of_different_counts_reach_every_waiter`] |
+//! | `remoteFutureVoidUnitTest`: futures without values | the two tests above |
+//! | `nestedFiberManagers`: a loop inside of a fiber's main context; the current fiber before and after | [`nested::a_loop_runs_on_the_main_context_of_another`], [`nested::event_loops_run_inside_of_each_other`] |
+//! | `nestedFiberManagersSameEvb`: a loop caches its managers by options; tasks of one manager wait for tasks of another | [`managers::a_loop_has_one_manager_for_each_set_of_options`], [`managers::tasks_of_one_manager_wait_for_tasks_of_another`] |
+//! | `virtualEvbFiberManager`: a virtual event base has its own managers | no virtual loops; told apart by type: [`managers::managers_are_told_apart_by_type`] |
+//! | `semaphore`: permits are conserved between fibers of many threads, however acquired | [`interop::permits_of_many_managers_are_conserved`] |
+//! | `SemaphoreCoTryWaitForCanCancelOrTimeout`: a wait for a permit is cancelled before or during the wait, or times out | `signals::permits_are_conserved`, `cancelling::every_wait_can_be_cancelled` |
+//! | `StressTestSemaphoreCoTryWaitFor`: timeouts that race with permits lose none | `signals::permits_are_conserved` |
+//! | `batchSemaphore`: several permits at a time are conserved | [`interop::permits_of_many_managers_are_conserved`] |
+//! | `batchSemaphoreSignalAll`: waiters for growing counts all get their permits | [`interop::permits_of_different_counts_reach_every_waiter`] |
 //! | `batchDispatchTest`: values of tasks of one turn are dispatched together, twice | `tasks/batches::what_ready_fibers_add_is_one_batch` |
 //! | `doubleBatchDispatchTest`: a dispatch that uses another dispatcher | `tasks/batches::dispatch_functions_use_dispatchers` |
-//! | `batchDispatchExceptionHandlingTest`: a panic of the dispatch is everybody's | `tasks/batches::a_panic_is_an_error_for_all_and_the_next_batch_is_not_harmed` |
+//! | `batchDispatchExceptionHandlingTest`: a panic of the dispatch reaches every task | `tasks/batches::a_panic_is_an_error_for_all_and_the_next_batch_is_not_harmed` |
 //! | `ABDTest`: after the commit and the last token, all inputs in the order of the tokens | `tasks/tokens::values_are_in_the_order_of_the_tokens` |
-//! | `ABDDispatcherdestroyedbeforecallingcommit`: without a commit everybody is told so | `tasks/tokens::a_dispatcher_that_was_not_committed_fails_the_batch_when_all_are_gone` |
-//! | `ABDPreprocessingfailuretest`: a token that is dropped fails the others, who are told which | `tasks/tokens::tokens_that_were_dropped_fail_the_batch_when_all_are_gone` |
+//! | `ABDDispatcherdestroyedbeforecallingcommit`: without a commit every token gets an error | `tasks/tokens::a_dispatcher_that_was_not_committed_fails_the_batch_when_all_are_gone` |
+//! | `ABDPreprocessingfailuretest`: a dropped token fails the others, whose error names it | `tasks/tokens::tokens_that_were_dropped_fail_the_batch_when_all_are_gone` |
 //! | `ABDMultipledispatchonsametokenerrortest`: a token is used once | by type: `dispatch` takes the token |
 //! | `ABDGettokencalledaftercommittest`: no tokens after the commit, which changes nothing else | by type: `commit` takes the dispatcher |
-//! | `ABDUserprovidedbatchdispatchthrowstest`: a panic of the dispatch is everybody's | `tasks/tokens::a_panic_is_an_error_for_all_and_not_of_who_comes_last` |
-//! | `VirtualEventBase`: of two loops on one thread, one ends with its own tasks, the other goes on | no virtual loops; [`managers::managers_of_one_loop_end_their_tasks_each_in_its_time`] |
-//! | `highWaterMarkViaRecordStackEvery`: the deepest use of a stack is known | [`pools::the_high_water_mark_is_measured_if_requested`] |
-//! | `highWaterMarkViaRecordCurrentPosition`: also by where a fiber was when it waited | the same; measured only where asked for |
-//! | `addTaskEager`: runs at once to its first wait, before tasks that were added before | [`eager::an_eager_task_runs_to_its_first_wait_before_all_others`] |
-//! | `addTaskEagerFuture`: is ready at once if it did not wait, else after the loop | [`eager::an_eager_task_that_does_not_wait_has_ended`], [`eager::an_eager_task_that_waits_ends_in_the_loop`] |
-//! | `addTaskEagerNested`: from a fiber, with a call of the main context inside; the adder goes on first | [`eager::an_eager_task_of_a_fiber_runs_before_the_fiber_goes_on`] |
-//! | `addTaskEagerNestedFiberManager`: for another manager: the first has no active fiber meanwhile | [`eager::an_eager_task_of_another_manager_suspends_the_first_one`] |
+//! | `ABDUserprovidedbatchdispatchthrowstest`: a panic of the dispatch reaches every task | `tasks/tokens::a_panic_is_an_error_for_all_and_not_of_who_comes_last` |
+//! | `VirtualEventBase`: two loops on one thread: one ends with its own tasks, the other goes on | no virtual loops; [`managers::managers_of_one_loop_end_their_tasks_each_in_its_time`] |
+//! | `highWaterMarkViaRecordStackEvery`: the deepest use of a stack is measured | [`pools::the_high_water_mark_is_measured_if_requested`] |
+//! | `highWaterMarkViaRecordCurrentPosition`: the depth at each wait counts too | the test above; measured only if requested |
+//! | `addTaskEager`: runs at once to its first wait, before tasks that were added earlier | [`eager::an_eager_task_runs_to_its_first_wait_before_all_others`] |
+//! | `addTaskEagerFuture`: is ready at once if it did not wait, otherwise after the loop | [`eager::an_eager_task_that_does_not_wait_has_ended`], [`eager::an_eager_task_that_waits_ends_in_the_loop`] |
+//! | `addTaskEagerNested`: added by a fiber, with a call of the main context inside; the adder goes on first | [`eager::an_eager_task_of_a_fiber_runs_before_the_fiber_goes_on`] |
+//! | `addTaskEagerNestedFiberManager`: added to another manager: the first has no active fiber meanwhile | [`eager::an_eager_task_of_another_manager_suspends_the_first_one`] |
 //! | `swapWithException`: the main context may be called while unwinding; waiting then ends the process | [`tasks::a_fiber_waits_and_leaves_its_stack_while_it_unwinds`]: waiting is allowed here |
-//! | `loopInCatch`: a loop is run where an exception is being handled | [`tasks::a_loop_runs_where_a_panic_was_caught`] |
-//! | `loopInUnwind`: and in destructors during unwinding | [`tasks::a_loop_runs_while_its_thread_unwinds`] |
+//! | `loopInCatch`: a loop runs while an exception is being handled | [`tasks::a_loop_runs_where_a_panic_was_caught`] |
+//! | `loopInUnwind`: a loop runs in destructors during unwinding | [`tasks::a_loop_runs_while_its_thread_unwinds`] |
 //! | `addTaskRemoteFutureTry`: a result that is itself a result is not flattened | [`remote::results_go_back_to_the_asking_thread`] |
-//! | `addTaskEagerKeepAlive`: a task that waits keeps the loop that is ending | [`eager::an_eager_task_keeps_its_loop_running`]; a loop that is dropped cancels: [`managers::the_managers_end_with_their_loop`] |
-//! | `fibersPreserveAsyncStackRoots`: the thread's async stack is the fiber's own while it runs | no async stacks; as state of other code: [`locals::the_state_of_other_code_follows_its_task`] |
-//! | `EventBaseMigratingThreads`: a loop is driven by another thread later on | no: managers and loops are not `Send` (`sinew::manager`, `compile_fail`) |
+//! | `addTaskEagerKeepAlive`: a task that waits keeps an ending loop running | [`eager::an_eager_task_keeps_its_loop_running`]; a loop that is dropped cancels: [`managers::the_managers_end_with_their_loop`] |
+//! | `fibersPreserveAsyncStackRoots`: the thread's async stack belongs to the fiber while it runs | no async stacks; as state of other code: [`locals::the_state_of_other_code_follows_its_task`] |
+//! | `EventBaseMigratingThreads`: another thread drives a loop later on | no: managers and loops are not `Send` (`sinew::manager`, `compile_fail`) |
 //! | FibersTest.cpp: TimedMutex, TimedRWMutex | |
 //! | `ThreadsAndFibersDontDeadlock`: threads and fibers contend for a mutex held across waits | [`interop::threads_and_fibers_do_not_deadlock_each_other`] |
-//! | `ThreadFiberDeadlockOrder`: the loop's thread has a lock for which a fiber that cannot run came first | [`main_context::the_main_context_gets_a_lock_that_a_fiber_waits_for`] |
-//! | `ThreadFiberDeadlockRace`: also if that fiber was woken for it already | [`main_context::the_main_context_gets_a_lock_that_was_unlocked_for_a_fiber`] |
+//! | `ThreadFiberDeadlockOrder`: the loop's thread gets a lock that a fiber that cannot run requested first | [`main_context::the_main_context_gets_a_lock_that_a_fiber_waits_for`] |
+//! | `ThreadFiberDeadlockRace`: the thread gets the lock even if that fiber was already woken for it | [`main_context::the_main_context_gets_a_lock_that_was_unlocked_for_a_fiber`] |
 //! | `CoLockUncontended`, `CoLockContended`, `CoLockSingleThreadContended`, `CoScopedLock`: locks of coroutines | no: there are no coroutines; fibers lock: `locks::one_at_a_time`, [`interop::mutexes`] |
 //! | `CoLockAndThreadLockContended`, `CoLockAndFiberLockContended`: coroutines, threads and fibers share a lock | [`interop::mutexes`] |
-//! | `FiberHoldsLockCoroCoAwaits`: what is awaited in one fiber waits for another fiber | [`interop::futures_in_fibers_wait_for_neighbours`] |
+//! | `FiberHoldsLockCoroCoAwaits`: a coroutine awaited in one fiber waits for another fiber | [`interop::futures_in_fibers_wait_for_neighbours`] |
 //! | `FiberSyncLockFromCoroOnFiberTakesThreadPath`: a coroutine that is awaited in a fiber is not on a fiber | differs: a future that is awaited in a fiber runs in it and may wait as one: [`interop::futures_in_fibers_wait_for_neighbours`] |
 //! | `FiberAndCoroAlternateLock`, `MultipleFibersWithCoroCoAwait`: coroutines in fibers lock in turn | [`interop::mutexes`] |
-//! | `CoLockPreCancelled`, `CoLockCancelledWhileWaiting`, `CoLockNotCancelledIfLockAcquired`: a cancelled wait for a lock | `locks::a_cancelled_waiter_leaves_the_lock_alone`, `cancelling::every_wait_can_be_cancelled` |
-//! | `CoLockCancelRaceWithUnlock`: a cancellation that races the unlock ends the wait once | `cancelling::wakes_that_race_a_cancellation_end_the_wait_once` |
+//! | `CoLockPreCancelled`, `CoLockCancelledWhileWaiting`, `CoLockNotCancelledIfLockAcquired`: cancelled waits for a lock | `locks::a_cancelled_waiter_leaves_the_lock_alone`, `cancelling::every_wait_can_be_cancelled` |
+//! | `CoLockCancelRaceWithUnlock`: a cancellation that races with the unlock ends the wait once | `cancelling::wakes_that_race_a_cancellation_end_the_wait_once` |
 //! | `CoLockTimeoutNoDiscard`: a lock with a timeout | `locks::a_timed_lock_gives_up`, [`interop::timed_locks`] |
-//! | `MultipleThreadsReadPriority`, `MultipleThreadsWritePriority`: readers and writers of managers on several threads, some of whom downgrade | [`interop::readers_and_writers_of_many_managers`]; there is one policy: `locks::readers_share_and_stand_back_for_writers` |
+//! | `MultipleThreadsReadPriority`, `MultipleThreadsWritePriority`: readers and writers of managers on several threads; some writers downgrade | [`interop::readers_and_writers_of_many_managers`]; priorities: `readers_and_writers::waiters_are_served_by_their_priority` |
 //! | other files | |
-//! | `SemaphoreTest: MessagePassing`: what was written before a permit was given is seen | [`interop::a_permit_publishes_earlier_writes`] |
-//! | `BatchSemaphoreTest: WaitSignalSynchronization`: the same for several | the same |
-//! | `FibersTestApp`: a program with a few requests under way | [`tasks::a_few_requests_are_in_progress_at_a_time`] |
-//! | `StackOverflow`: a stack that overflows ends the process with a report | [`pools::an_overflow_is_reported`] |
-//! | `FibersBenchmark`, `TimedMutexBenchmark`: what it costs | no tests: `bench/` |
+//! | `SemaphoreTest: MessagePassing`: a permit publishes earlier writes | [`interop::a_permit_publishes_earlier_writes`] |
+//! | `BatchSemaphoreTest: WaitSignalSynchronization`: several permits publish earlier writes | the test above |
+//! | `FibersTestApp`: a program with a few requests in progress | [`tasks::a_few_requests_are_in_progress_at_a_time`] |
+//! | `StackOverflow`: a stack overflow ends the process with a report | [`pools::an_overflow_is_reported`] |
+//! | `FibersBenchmark`, `TimedMutexBenchmark`: costs | no tests: `bench/` |
 //! | the diagram of states in Fiber.h | |
 //! | arrow 1: invalid to not started: added | [`states::arrow_1_an_added_task_has_not_started`] |
 //! | arrow 2: not started to running | [`states::arrow_2_a_task_that_has_begun_runs`] |
