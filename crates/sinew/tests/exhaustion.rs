@@ -122,8 +122,8 @@ impl Drop for LocksOnDrop {
     }
 }
 
-/// Fibers without a stack are ended one after the other by a separate fiber. So a destructor that
-/// waits for a suspended fiber does not block the carrier.
+/// Fibers without a stack end one after the other on a reserve stack. So a destructor that waits
+/// for a suspended fiber does not block the carrier.
 #[test]
 fn closures_of_fibers_without_a_stack_may_wait_when_they_are_dropped() {
     let _watch = watch::a_minute();

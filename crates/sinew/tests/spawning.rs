@@ -111,7 +111,7 @@ fn joining_oneself_is_an_error() {
     });
 }
 
-/// What a test needs to hand a fiber its own handle.
+/// `sinew` with one function more, to hand a fiber its own handle.
 mod sinew {
     pub(super) use ::sinew::*;
 
@@ -144,10 +144,11 @@ fn a_builder_names_and_places_a_fiber() {
 }
 
 #[test]
-fn a_builder_gives_a_stack_of_the_size_that_was_asked_for() {
+fn a_builder_sets_the_stack_size() {
     let _watch = watch::a_minute();
     if cfg!(sinew_asan) {
-        // The sanitizer keeps locals off the stack, so that its depth cannot be told.
+        // The sanitizer keeps locals outside of the stack, so the depth of the stack cannot be
+        // measured.
         return;
     }
     let deep = Builder::new().stack_size(8 << 20).spawn(|| sinew_testkit::stack::burn(6 << 20));
@@ -164,7 +165,7 @@ fn bad_settings_are_named() {
     let odd = error(Builder::new().stack_size(20_000)).to_string();
     assert!(odd.contains("20000") && odd.contains("use 20480"), "{odd}");
     if !cfg!(any(sinew_asan, sinew_tsan)) {
-        // The smallest one has room for a panic, without a sanitizer.
+        // Without a sanitizer, the smallest stack has room for a panic.
         let smallest = Builder::new().stack_size(16_384).spawn(|| panic!("on purpose"));
         assert!(smallest.unwrap().join().is_err());
     }
@@ -211,7 +212,7 @@ fn a_built_fiber_that_is_dropped_drops_its_closure() {
 }
 
 #[test]
-fn a_local_fiber_shares_what_is_not_send() {
+fn a_local_fiber_shares_values_that_are_not_send() {
     let _watch = watch::a_minute();
     let runtime = Runtime::builder().carriers(2).build().unwrap();
     runtime.run(|| {
@@ -249,7 +250,7 @@ fn a_local_fiber_needs_a_carrier() {
 }
 
 #[test]
-fn a_local_fiber_has_settings_of_its_own() {
+fn a_local_fiber_has_its_own_settings() {
     let _watch = watch::a_minute();
     sinew::fiber_local!(static USER: u32 = 0);
     let runtime = Runtime::builder().carriers(2).name("two").build().unwrap();
@@ -276,12 +277,12 @@ fn a_local_fiber_has_settings_of_its_own() {
         assert_eq!(shared.get(), 10);
         assert_eq!(*order.borrow(), (0..10).collect::<Vec<_>>());
     });
-    // Counted like any other, so that the runtime knows when it is empty.
+    // The local fiber counts like any other, so the runtime knows when it is empty.
     runtime.handle().wait_empty();
 }
 
 #[test]
-fn a_local_fiber_cannot_be_elsewhere() {
+fn a_local_fiber_cannot_be_on_another_carrier() {
     let _watch = watch::a_minute();
     let other = Runtime::builder().carriers(1).name("other").build().unwrap();
     let runtime = Runtime::builder().carriers(2).name("two").build().unwrap();
@@ -435,7 +436,7 @@ fn ids_are_never_used_twice() {
 }
 
 #[test]
-fn many_wait_for_the_end_of_one() {
+fn many_fibers_wait_for_the_end_of_one() {
     let _watch = watch::a_minute();
     sinew::run(|| {
         let fiber = sinew::spawn(sinew::park);

@@ -1,5 +1,5 @@
-//! Fibers that keep their carriers are reported, once, with the function that they are in. In
-//! processes of their own: there is one report hook.
+//! Fibers that keep their carriers are reported once, with the function that they are in. Each test
+//! has its own process, because a process has one report hook.
 
 use sinew::runtime::PinnedWait;
 use sinew::{Builder, Runtime};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 const THRESHOLD: Duration = Duration::from_millis(60);
 
-/// What is said from now on, and when.
+/// Collects the reports from now on, with their times.
 fn said() -> Arc<Mutex<Vec<(Instant, String)>>> {
     let said: Arc<Mutex<Vec<_>>> = Arc::default();
     let hook = said.clone();
@@ -28,14 +28,14 @@ fn a_function_that_takes_long(done: &AtomicBool) {
     }
 }
 
-/// Waits until as many lines were said.
+/// Waits for `count` lines.
 fn lines(said: &Mutex<Vec<(Instant, String)>>, count: usize) -> Vec<(Instant, String)> {
     sinew::wait_until(|| said.lock().unwrap().len() >= count, None);
     said.lock().unwrap().clone()
 }
 
-/// Has a fiber compute for long, and checks that it is reported once. Returns how long the first
-/// line took.
+/// Lets a fiber compute for long, and checks that it is reported once. Returns the time until the
+/// first line.
 fn stall(runtime: &Runtime, said: &Mutex<Vec<(Instant, String)>>) -> Duration {
     said.lock().unwrap().clear();
     let done = Arc::new(AtomicBool::new(false));
@@ -45,7 +45,7 @@ fn stall(runtime: &Runtime, said: &Mutex<Vec<(Instant, String)>>) -> Duration {
     let busy = busy.spawn(move || a_function_that_takes_long(&seen)).unwrap();
     let late = lines(said, 2)[0].0 - begun;
     assert!(late >= THRESHOLD, "{late:?}");
-    // It is said once, however long it takes.
+    // The stall is reported once, however long it takes.
     sinew::sleep(2 * THRESHOLD);
     done.store(true, Ordering::Relaxed);
     busy.join().unwrap();
@@ -64,14 +64,15 @@ fn a_fiber_that_computes_for_long_is_reported_once() {
         let _watch = watch::a_minute();
         let said = said();
         let runtime = Runtime::builder().carriers(2).report_stalls(THRESHOLD).build().unwrap();
-        // On a busy machine the first ones may be late.
+        // On a busy machine the first reports may be late.
         let late = (0..20).map(|_| stall(&runtime, &said)).find(|late| *late < 2 * THRESHOLD);
         assert!(late.is_some() || cfg!(any(sinew_tsan, sinew_asan)));
     })
     .assert_success();
 }
 
-/// Has fibers compute for a while and then wait or yield, in turn; whether nothing was said.
+/// Lets fibers compute for a while and then wait or yield, in turn. Returns whether nothing was
+/// reported.
 fn take_turns(runtime: &Runtime, said: &Mutex<Vec<(Instant, String)>>) -> bool {
     said.lock().unwrap().clear();
     let until = Instant::now() + 6 * THRESHOLD;
@@ -96,12 +97,12 @@ fn take_turns(runtime: &Runtime, said: &Mutex<Vec<(Instant, String)>>) -> bool {
 }
 
 #[test]
-fn those_who_wait_and_yield_are_not_reported() {
-    child("those_who_wait_and_yield_are_not_reported", || {
+fn fibers_that_wait_or_yield_are_not_reported() {
+    child("fibers_that_wait_or_yield_are_not_reported", || {
         let _watch = watch::a_minute();
         let said = said();
         let runtime = Runtime::builder().carriers(1).report_stalls(THRESHOLD).build().unwrap();
-        // A carrier that got no processor for long is reported, and rightly so.
+        // A carrier that got no processor time for long is reported, and rightly so.
         assert!((0..5).any(|_| take_turns(&runtime, &said)), "{said:?}");
     })
     .assert_success();
@@ -145,7 +146,7 @@ fn a_fiber_that_blocks_in_the_system_is_reported() {
         assert!(first.contains("has blocked carrier 0"), "{first}");
         assert!(first.contains("in a call of the system"), "{first}");
         if !cfg!(sinew_tsan) {
-            // The sanitizer holds the signal back by which the carrier is stopped.
+            // The sanitizer delays the signal that stops the carrier.
             assert!(
                 second.contains("is in stalling::a_function_that_blocks_its_thread at "),
                 "{second}"
@@ -155,10 +156,9 @@ fn a_fiber_that_blocks_in_the_system_is_reported() {
     .assert_success();
 }
 
-/// Keeps this thread from being stopped, so that it takes a second to find out that nobody can tell
-/// where it is.
+/// Keeps this thread from being stopped. The search for its place takes a second to fail.
 fn cannot_be_stopped() {
-    // SAFETY: a set of signals that is emptied first, and this thread's own mask.
+    // SAFETY: the set of signals is emptied first, and the mask belongs to this thread.
     unsafe {
         let mut signals = core::mem::zeroed::<libc::sigset_t>();
         libc::sigemptyset(&raw mut signals);
@@ -176,8 +176,8 @@ fn the_first_line_does_not_wait_for_the_place() {
         let _watch = watch::a_minute();
         let said = said();
         let runtime = Runtime::builder().carriers(2).report_stalls(THRESHOLD).build().unwrap();
-        // On a busy machine the first ones may be late. The second carrier must not wait for the
-        // first one's place.
+        // On a busy machine the first reports may be late. The report of the second carrier must
+        // not wait for the first one's place.
         let in_time = (0..10).any(|_| {
             said.lock().unwrap().clear();
             let done = Arc::new(AtomicBool::new(false));
@@ -194,7 +194,7 @@ fn the_first_line_does_not_wait_for_the_place() {
             let all = lines(&said, 2);
             done.store(true, Ordering::Relaxed);
             fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
-            // The threads that look for the places say that they found none.
+            // The threads that look for the places report that they found none.
             let places = lines(&said, 4);
             assert!(all.iter().all(|(_, line)| line.contains("has kept carrier")), "{all:?}");
             assert!(places[2..].iter().all(|(_, line)| !line.contains("is in")), "{places:?}");
@@ -206,13 +206,14 @@ fn the_first_line_does_not_wait_for_the_place() {
 }
 
 #[test]
-fn a_place_is_not_told_of_a_fiber_that_has_gone_on() {
-    child("a_place_is_not_told_of_a_fiber_that_has_gone_on", || {
+fn a_fiber_that_went_on_is_reported_without_a_place() {
+    child("a_fiber_that_went_on_is_reported_without_a_place", || {
         let _watch = watch::a_minute();
         let said: Arc<Mutex<Vec<_>>> = Arc::default();
         let done = Arc::new(AtomicBool::new(false));
         let busy: Arc<OnceLock<sinew::Fiber>> = Arc::default();
-        // The hook is called with the first line, lets the fiber go on, and returns when it waits.
+        // The first line calls the hook, which lets the fiber go on and returns when the fiber
+        // waits.
         let (lines, end, told) = (said.clone(), done.clone(), busy.clone());
         sinew::set_report_hook(move |line| {
             lines.lock().unwrap().push((Instant::now(), line.to_owned()));
@@ -236,7 +237,7 @@ fn a_place_is_not_told_of_a_fiber_that_has_gone_on() {
 }
 
 #[test]
-fn a_threshold_of_nothing_is_an_error() {
+fn a_threshold_of_zero_is_an_error() {
     let error = Runtime::builder().report_stalls(Duration::ZERO).build().unwrap_err();
     assert!(error.to_string().contains("report_stalls(0)"), "{error}");
     let error = Runtime::builder().report_deadlocks(Duration::ZERO).build().unwrap_err();

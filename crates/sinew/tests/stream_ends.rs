@@ -1,4 +1,4 @@
-//! How streams begin and end: half-closed, reset, refused, and out of time.
+//! The beginnings and ends of streams: half-closed, reset, refused, and timed out.
 
 use crate::backends::{Who, connected, on_each, open_descriptors, write_until_it_fails};
 use sinew::net::{Shutdown, TcpListener, TcpStream};
@@ -39,13 +39,13 @@ fn each_direction_ends_by_itself() {
     });
 }
 
-/// Closes a connection such that the other side gets an error instead of the end.
+/// Closes a connection so that the other side gets an error instead of the end.
 fn reset(stream: TcpStream) {
     SockRef::from(&stream).set_linger(Some(Duration::ZERO)).unwrap();
 }
 
 #[test]
-fn a_reset_wakes_who_reads_and_who_writes() {
+fn a_reset_wakes_readers_and_writers() {
     on_each(|runtime| {
         for who in Who::POLITE {
             let (one, other) = connected();
@@ -59,7 +59,7 @@ fn a_reset_wakes_who_reads_and_who_writes() {
             reset(other);
             let read = reader.end().map_err(|error| error.kind());
             let wrote = writer.end();
-            // The error is told once; the other one finds a connection that has ended.
+            // The kernel reports the error once; the other call finds a connection that has ended.
             let reset = ErrorKind::ConnectionReset;
             assert!([read, Err(wrote)].contains(&Err(reset)), "{read:?}, {wrote:?}");
             assert!(
@@ -75,7 +75,7 @@ fn a_reset_before_the_read_is_found() {
     on_each(|runtime| {
         runtime.run(|| {
             let (mut one, mut other) = connected();
-            // Twice a short read, after which the next attempt might be left out.
+            // Two short reads, after which the next attempt might be skipped.
             for _ in 0..2 {
                 other.write_all(b"x").unwrap();
                 assert_eq!(one.read(&mut [0; 8]).unwrap(), 1);
@@ -88,7 +88,7 @@ fn a_reset_before_the_read_is_found() {
 }
 
 #[test]
-fn connecting_to_nobody_is_refused() {
+fn connecting_without_a_listener_is_refused() {
     on_each(|runtime| {
         let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         for who in Who::POLITE {
@@ -101,7 +101,7 @@ fn connecting_to_nobody_is_refused() {
     });
 }
 
-/// A listener whose queue is full: who connects to it gets no answer.
+/// A listener with a full queue: a client that connects gets no answer.
 struct Silent {
     listener: Socket,
     _queued: Vec<Socket>,
@@ -114,7 +114,7 @@ impl Silent {
         listener.bind(&any.into()).unwrap();
         listener.listen(0).unwrap();
         let address = listener.local_addr().unwrap();
-        // The first is accepted by the system; then no more are, and their requests are dropped.
+        // The system accepts the first connection. It drops the requests of the others.
         let queue = |_| {
             let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
             socket.set_nonblocking(true).unwrap();
@@ -131,7 +131,7 @@ impl Silent {
 }
 
 #[test]
-fn who_gets_no_answer_gives_up_in_time() {
+fn a_connect_without_an_answer_times_out() {
     on_each(|runtime| {
         let silent = Silent::new();
         let address = silent.address();
@@ -144,7 +144,7 @@ fn who_gets_no_answer_gives_up_in_time() {
             assert!(took >= limit && took < limit * 30, "{took:?}");
         }
         assert!(TcpStream::connect_timeout(&address, Duration::ZERO).is_err());
-        // One that is cancelled meanwhile, and one whose scope ends.
+        // A fiber that is cancelled meanwhile, and a fiber whose timeout ends.
         let fiber = runtime.spawn(move || TcpStream::connect(address));
         backends::until_it_waits(&fiber);
         fiber.cancel();
@@ -171,7 +171,7 @@ fn reads_and_writes_that_take_too_long_fail() {
                     assert_eq!(write_until_it_fails(&one), ErrorKind::WouldBlock);
                     assert!(start.elapsed() >= limit * 2);
                 }
-                // A copy has the same, and changes it for both.
+                // A copy has the same timeout, and changes it for both.
                 let mut copy = one.try_clone().unwrap();
                 assert_eq!(copy.read(&mut [0]).unwrap_err().kind(), ErrorKind::WouldBlock);
                 copy.set_read_timeout(None).unwrap();
@@ -183,7 +183,7 @@ fn reads_and_writes_that_take_too_long_fail() {
     });
 }
 
-/// Data comes at about the time when the wait for it ends: it is read then, or by the next.
+/// Data comes about when the wait for it ends. It is read then, or by the next read.
 #[test]
 fn data_that_comes_at_the_deadline_is_not_lost() {
     const BYTES: usize = 300;
@@ -257,7 +257,7 @@ fn connections_that_failed_leave_no_descriptors() {
             fail();
             let before = open_descriptors();
             (0..50).for_each(|_| fail());
-            // A carrier that has waited for none before has one of its own since.
+            // A carrier that waited for the first time has opened a descriptor of its own.
             let after = open_descriptors();
             assert!(after <= before + runtime.handle().carriers(), "{before}, then {after}");
         });

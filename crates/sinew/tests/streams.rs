@@ -1,4 +1,4 @@
-//! Streams: every byte arrives, once and in its place, whoever reads and writes.
+//! Streams: every byte arrives, once and in its place, for all kinds of readers and writers.
 
 use crate::backends::{Pattern, Who, connected, on_each, on_each_with};
 use sinew::net::{Shutdown, TcpStream};
@@ -13,15 +13,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 mod backends;
 
-/// The smallest room to send that the system gives. That to receive is larger: without room for a
-/// packet, the system waits for a timer of its own.
+/// Sets the smallest send buffer that the system allows. The receive buffer is larger: without room
+/// for a packet, the system would wait for a timer of its own.
 fn make_small(stream: &TcpStream) {
     SockRef::from(stream).set_send_buffer_size(1).unwrap();
     SockRef::from(stream).set_recv_buffer_size(64 << 10).unwrap();
 }
 
 #[test]
-fn one_reads_while_another_writes_by_reference_and_by_copy() {
+fn one_fiber_reads_while_another_writes_by_reference_and_by_copy() {
     const TOTAL: u64 = 300_000;
     on_each(|runtime| {
         for copies in [false, true] {
@@ -45,7 +45,7 @@ fn one_reads_while_another_writes_by_reference_and_by_copy() {
 }
 
 #[test]
-fn of_two_readers_both_get_on() {
+fn two_readers_both_get_a_byte() {
     on_each(|runtime| {
         let (one, mut other) = connected();
         let one = Arc::new(one);
@@ -107,9 +107,9 @@ fn vectored_reads_and_writes_are_one_stream() {
     });
 }
 
-/// Each write finds room for some of its bytes only, and each wait for room is short.
+/// Each write finds room for only some of its bytes, and each wait for room is short.
 #[test]
-fn writes_go_on_where_they_stopped_for_want_of_room() {
+fn writes_go_on_where_they_ran_out_of_room() {
     const TOTAL: u64 = 500_000;
     on_each(|runtime| {
         for (writes, reads) in [(Who::Fiber, Who::Migratable), (Who::Thread, Who::Fiber)] {
@@ -149,7 +149,7 @@ fn all_kinds_of_ends_understand_each_other() {
         for (writes, reads) in
             whos.iter().flat_map(|one| whos.iter().map(move |other| (*one, *other)))
         {
-            // Who is pinned blocks those of its carrier; only a thread is not among them.
+            // A pinned fiber blocks the fibers of its carrier, so the other end must be a thread.
             if [writes, reads].contains(&Who::Pinned) && ![writes, reads].contains(&Who::Thread) {
                 continue;
             }
@@ -163,14 +163,14 @@ fn all_kinds_of_ends_understand_each_other() {
     });
 }
 
-/// The last bytes and the end come together, so that one event tells of both.
+/// The last bytes and the end come together, so one event reports both.
 #[test]
 fn the_end_that_comes_with_the_last_bytes_is_seen() {
     on_each(|runtime| {
         for round in 0..100 {
             let (mut one, other) = connected();
             let reader = Who::POLITE[round % 3].start(runtime, move || {
-                // Longer than what comes: the read is short.
+                // The buffer is longer than the data, so the read is short.
                 let mut other = other;
                 let mut buffer = [0; 64];
                 let mut all = Vec::new();
@@ -181,7 +181,8 @@ fn the_end_that_comes_with_the_last_bytes_is_seen() {
                     }
                 }
             });
-            // Before it first waits, or while it does, or after it has read once.
+            // The bytes come before the reader first waits, while it waits, or after it has read
+            // once.
             if round % 2 == 0 {
                 reader.until_it_waits();
             }
@@ -202,9 +203,9 @@ fn send_urgent(stream: &TcpStream, byte: u8) {
     assert_eq!(sent, 1);
 }
 
-/// A read stops short of the mark of urgent data, though more is there.
+/// A read stops short of the mark of urgent data, although more is there.
 #[test]
-fn urgent_data_does_not_hide_what_comes_after() {
+fn urgent_data_does_not_hide_later_bytes() {
     on_each(|runtime| {
         for inline in [false, true] {
             for waits_first in [false, true] {
@@ -229,7 +230,8 @@ fn urgent_data_does_not_hide_what_comes_after() {
                 send_urgent(&one, b'?');
                 one.write_all(b"z").unwrap();
                 let all = String::from_utf8(reader.end()).unwrap();
-                // Only the last urgent byte is one; another makes it an ordinary byte.
+                // Only the last urgent byte counts as urgent; an earlier one becomes an ordinary
+                // byte.
                 let rest = all.strip_prefix("before").unwrap().trim_start_matches('!');
                 assert_eq!(rest, if inline { "after?z" } else { "afterz" });
             }
@@ -242,7 +244,7 @@ fn signals_do_not_disturb_streams() {
     const TOTAL: u64 = 2_000_000;
     extern "C" fn ignore(_: libc::c_int) {}
     child("signals_do_not_disturb_streams", || {
-        // SAFETY: a handler that does nothing; calls that it interrupts fail.
+        // SAFETY: the handler does nothing; system calls that it interrupts fail.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = ignore as *const () as usize;
@@ -286,22 +288,23 @@ fn signals_do_not_disturb_streams() {
     .assert_success();
 }
 
-/// Sends a signal to every thread but this one; returns how many there were.
+/// Sends a signal to every thread but this one. Returns how many there were.
 fn signal_all() -> usize {
     // SAFETY: no preconditions.
     let (process, this) = unsafe { (libc::getpid(), libc::gettid()) };
     let tasks = std::fs::read_dir("/proc/self/task").unwrap().flatten();
     let ids = tasks.filter_map(|task| task.file_name().to_str()?.parse::<libc::pid_t>().ok());
     let send = |id: &libc::pid_t| {
-        // SAFETY: a thread of this process, or none any more. The signal has a handler.
+        // SAFETY: the id belongs to a thread of this process, or to none any more. The signal has a
+        // handler.
         unsafe { libc::syscall(libc::SYS_tgkill, process, *id, libc::SIGUSR1) == 0 }
     };
     ids.filter(|id| *id != this).filter(send).count()
 }
 
-/// A reader and a writer who never have to wait, and somebody else on the same carrier.
+/// A reader and a writer that never have to wait share a carrier with another fiber.
 #[test]
-fn who_never_has_to_wait_lets_others_run() {
+fn a_stream_that_never_waits_lets_other_fibers_run() {
     let _watch = watch::a_minute();
     on_each_with(1, |runtime| {
         let stop = Arc::new(AtomicBool::new(false));
@@ -309,7 +312,7 @@ fn who_never_has_to_wait_lets_others_run() {
         let (mut one, mut other) = connected();
         let (stopped, counted) = (stop.clone(), bytes.clone());
         let flood = runtime.spawn(move || {
-            // What was written is there to be read at once.
+            // Written bytes can be read at once.
             let mut buffer = [0; 64];
             while !stopped.load(Ordering::Relaxed) {
                 one.write_all(&buffer).unwrap();
@@ -321,7 +324,7 @@ fn who_never_has_to_wait_lets_others_run() {
         ticker.join().unwrap();
         stop.store(true, Ordering::Relaxed);
         flood.join().unwrap();
-        // Each turn of the other is a few operations long.
+        // Each turn of the other fiber is a few operations long.
         let turns = bytes.load(Ordering::Relaxed) / 64;
         assert!(turns < 100_000, "{turns} operations for 1000 turns");
     });

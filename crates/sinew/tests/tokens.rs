@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 #[test]
-fn a_token_tells_everybody() {
+fn cancelling_a_token_wakes_all_waiters() {
     fn shared<T: Send + Sync + 'static>(value: T) -> T {
         value
     }
@@ -36,7 +36,7 @@ fn a_token_tells_everybody() {
         token.cancel();
         waiters.into_iter().for_each(|fiber| fiber.join().unwrap());
         thread.join().unwrap();
-        // It stays so.
+        // The token stays cancelled.
         token.wait();
         assert!(token.child().is_cancelled());
     }
@@ -51,7 +51,7 @@ fn children_end_with_their_parents() {
     assert!(leaf.is_cancelled() && !root.is_cancelled() && !right.is_cancelled());
     root.cancel();
     assert!(right.is_cancelled());
-    // Very deep, with nobody between, and many that are gone.
+    // Very deep, without holders in between, and with many dropped children.
     let root = CancellationToken::new();
     let mut last = root.clone();
     for _ in 0..100_000 {
@@ -73,7 +73,7 @@ fn attached_fibers_are_cancelled() {
                 .map(|_| {
                     let mut builder = sinew::Builder::new();
                     if migratable {
-                        // SAFETY: the closure keeps nothing of its thread.
+                        // SAFETY: the closure keeps nothing that belongs to its thread.
                         builder = unsafe { builder.migratable() };
                     }
                     let fiber = builder.spawn(|| sinew::sleep(Duration::MAX)).unwrap();
@@ -84,7 +84,7 @@ fn attached_fibers_are_cancelled() {
                 .collect();
             let done = token.spawn(|| 7);
             assert_eq!(done.join().unwrap(), 7);
-            // The one who cancels is unwound as well, by its next wait.
+            // The canceller itself is unwound as well, by its next wait.
             token.attach(&sinew::current());
             let caught = catch_unwind(AssertUnwindSafe(|| {
                 token.cancel();
@@ -95,7 +95,7 @@ fn attached_fibers_are_cancelled() {
                 for fiber in fibers {
                     assert!(is_cancel(&*fiber.join().unwrap_err()));
                 }
-                // Too late is at once.
+                // A fiber that is spawned too late is cancelled at once.
                 assert!(is_cancel(&*token.spawn(sinew::park).join().unwrap_err()));
             });
         });
@@ -149,7 +149,7 @@ fn a_guard_cancels() {
     assert!(caught.is_err() && token.is_cancelled());
 }
 
-/// Who cancels at the same time as another goes on when everybody was told.
+/// Two threads cancel at the same time. Each continues when all children are cancelled.
 #[test]
 fn cancelling_twice_at_once() {
     let _watch = watch::a_minute();

@@ -1,4 +1,4 @@
-//! What is recorded of the work of carriers.
+//! Traces of the work of carriers.
 
 use sinew::Handle;
 use sinew::inspect::{Trace, TraceEvent, TraceKind, WokenBy};
@@ -8,8 +8,7 @@ use sinew_testkit::watch;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-/// What happened to one fiber, but for its yields: tests may be built with more of them than are
-/// written.
+/// Returns the events of one fiber without its yields: tests may be built with additional yields.
 fn of(events: &[TraceEvent], id: FiberId) -> Vec<TraceKind> {
     let about = |kind: &TraceKind| {
         matches!(*kind,
@@ -25,7 +24,7 @@ fn of(events: &[TraceEvent], id: FiberId) -> Vec<TraceKind> {
     kept.map(|index| all[index]).collect()
 }
 
-/// All events, when the end of a fiber is among them: who joins it may be earlier.
+/// Returns all events once the end of a fiber is among them: its joiner may continue earlier.
 fn events_to_the_end(trace: &Trace, id: FiberId) -> Vec<TraceEvent> {
     let is_end = |event: &TraceEvent| event.kind == TraceKind::End { fiber: id };
     sinew::wait_until(|| trace.events().iter().any(is_end), None);
@@ -39,7 +38,7 @@ fn check(events: &[TraceEvent]) {
     for event in events {
         let running = match (carriers.get_mut(&event.carrier), event.kind) {
             (Some(running), _) => running,
-            // What came before the first event is not kept.
+            // Earlier events are not kept.
             (None, TraceKind::Steal { .. }) => continue,
             (None, TraceKind::Start { fiber, .. }) => {
                 carriers.insert(event.carrier, Some(fiber));
@@ -73,7 +72,7 @@ fn check(events: &[TraceEvent]) {
     }
 }
 
-/// A fiber that has parked.
+/// Starts a fiber and returns when it has parked.
 fn spawn_parked() -> sinew::JoinHandle<()> {
     let fiber = sinew::spawn(sinew::park);
     sinew::wait_until(|| fiber.fiber().waits_for() == Some(WaitKind::Park), None);
@@ -85,7 +84,7 @@ fn one_carrier() -> Runtime {
 }
 
 #[test]
-fn a_trace_says_who_woke_whom() {
+fn a_trace_names_the_waker_of_each_fiber() {
     let _watch = watch::a_minute();
     let runtime = one_carrier();
     let trace = runtime.handle().trace(10_000).unwrap();
@@ -142,7 +141,7 @@ fn threads_and_deadlines_wake_as_well() {
 }
 
 #[test]
-fn a_deadline_is_not_the_doing_of_a_neighbour() {
+fn a_deadline_is_traced_as_a_wake_by_the_carrier() {
     let _watch = watch::a_minute();
     let runtime = one_carrier();
     let trace = runtime.handle().trace(100_000).unwrap();
@@ -203,7 +202,7 @@ fn only_the_last_events_are_kept() {
         (0..100).for_each(|_| sinew::yield_now());
         other.join().unwrap();
     });
-    // One that is overwritten while it is read is not among them.
+    // An event that is overwritten while it is read is not included.
     sinew::wait_until(|| trace.events().len() == 10, None);
 }
 
@@ -282,7 +281,7 @@ fn the_file_is_json_with_a_slice_for_each_run() {
     assert!(with("s").count() >= 2 && with("s").count() == with("f").count(), "{text}");
 }
 
-/// One that runs again and again does not drive out the names of others.
+/// A fiber that runs again and again does not displace the names of others.
 #[test]
 fn names_are_learned_once() {
     use std::io::{Read, Write};
@@ -314,7 +313,7 @@ fn names_are_learned_once() {
 }
 
 #[test]
-fn how_long_fibers_run_and_wait_for_it_is_measured() {
+fn run_times_and_wake_latencies_are_measured() {
     let _watch = watch::a_minute();
     let runtime = Runtime::builder().carriers(1).measure(true).build().unwrap();
     const LONG: Duration = Duration::from_millis(20);
@@ -330,9 +329,9 @@ fn how_long_fibers_run_and_wait_for_it_is_measured() {
     let metrics = runtime.handle().metrics();
     assert!(metrics.run_time.quantile(1.0).unwrap() >= LONG, "{metrics:?}");
     assert!(metrics.run_time.quantile(0.1).unwrap() < LONG, "{metrics:?}");
-    // The one that was woken had to wait for the one that computed.
+    // The woken fiber had to wait for the computing one.
     assert!(metrics.latency.quantile(1.0).unwrap() >= LONG, "{metrics:?}");
-    // A deadline that passes while another computes is late as well.
+    // A deadline that passes while another fiber computes is late as well.
     runtime.run(|| {
         let sleeps = sinew::spawn(|| sinew::sleep(LONG / 4));
         sinew::wait_until(|| sleeps.fiber().waits_for() == Some(WaitKind::Sleep), None);
@@ -346,7 +345,7 @@ fn how_long_fibers_run_and_wait_for_it_is_measured() {
         assert!(after - before >= LONG / 2, "{before:?} {after:?}");
     });
     runtime.handle().measure(false);
-    // It is off at the end of the tick.
+    // Measuring is off at the end of the tick.
     let count = || runtime.handle().metrics().run_time.count();
     let yields = || runtime.run(|| (0..200).for_each(|_| sinew::yield_now()));
     yields();
@@ -377,7 +376,7 @@ fn a_trace_outlives_its_runtime() {
     assert_eq!(ends, 1);
 }
 
-/// What is emitted as events of the `tracing` crate.
+/// Events of the `tracing` crate.
 #[cfg(feature = "tracing")]
 mod emitted {
     use super::{one_carrier, watch};
@@ -430,7 +429,7 @@ mod emitted {
                 let starts = lines.iter().filter(|line| line.contains("message=start")).cloned();
                 starts.collect::<Vec<_>>()
             };
-            // The first one again when the second has ended.
+            // The first fiber starts again when the second has ended.
             assert_eq!(starts().len(), 3, "{:?}", starts());
             assert!(starts()[0].contains(" carrier=0 at="), "{:?}", starts());
             trace.emit();

@@ -1,4 +1,4 @@
-//! What others fell into, each as a test that names it.
+//! Traps known from other libraries, each as a test that names it.
 
 use sinew::runtime::PinnedWait;
 use sinew::{Builder, ContextSlot, Runtime, State};
@@ -17,7 +17,7 @@ fn carriers(count: usize) -> Runtime {
     Runtime::builder().carriers(count).pinned_wait(PinnedWait::Silent).build().unwrap()
 }
 
-/// An `Rc` in a thread-local, cloned onto a stack that waits: both stay on one thread.
+/// An `Rc` in a thread-local is cloned onto a stack that waits. Both stay on one thread.
 #[test]
 fn an_rc_of_a_thread_local_stays_on_its_thread() {
     thread_local!(static SHARED: Rc<Cell<u64>> = Rc::new(Cell::new(0)));
@@ -43,7 +43,7 @@ fn an_rc_of_a_thread_local_stays_on_its_thread() {
     }
 }
 
-/// A reference into a thread-local that is held across a wait.
+/// A reference into a thread-local is held across a wait.
 #[test]
 fn a_reference_to_a_thread_local_outlives_a_wait() {
     thread_local!(static VALUE: RefCell<Vec<u32>> = const { RefCell::new(Vec::new()) });
@@ -57,14 +57,14 @@ fn a_reference_to_a_thread_local_outlives_a_wait() {
     });
 }
 
-/// A child elsewhere borrows from a thread-local of the carrier whose runtime ends.
+/// A child on another carrier borrows from a thread-local of a carrier whose runtime ends.
 #[test]
-fn a_carrier_does_not_end_before_those_who_borrow_from_it() {
+fn a_carrier_does_not_end_before_its_borrowers() {
     let _watch = watch::a_minute();
     struct Checked(Arc<AtomicUsize>);
     impl Drop for Checked {
         fn drop(&mut self) {
-            // The thread-local goes last.
+            // The thread-local is destroyed last.
             assert_eq!(self.0.load(Ordering::SeqCst), 1, "a child still borrows");
         }
     }
@@ -93,7 +93,7 @@ fn a_carrier_does_not_end_before_those_who_borrow_from_it() {
     drop(fiber);
 }
 
-/// A carrier blocked by an OS lock: the others go on.
+/// An OS lock blocks a carrier: the others go on.
 #[test]
 fn a_thread_and_fibers_contend_for_an_os_lock() {
     let _watch = watch::a_minute();
@@ -132,7 +132,7 @@ fn a_leaked_handle_and_a_leaked_fiber_are_harmless() {
     assert!(log.take().is_empty());
 }
 
-/// Signal handlers on the fiber's own stack, and on the alternate one.
+/// Signal handlers run on the fiber's own stack, and on the alternate stack.
 #[test]
 fn signals_arrive_while_a_fiber_runs() {
     static SEEN: AtomicUsize = AtomicUsize::new(0);
@@ -151,7 +151,7 @@ fn signals_arrive_while_a_fiber_runs() {
         let before = SEEN.load(Ordering::Relaxed);
         carriers(1).run(move || {
             for round in 1..100 {
-                // SAFETY: a signal to our own thread.
+                // SAFETY: sends a signal to our own thread.
                 unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGUSR1) };
                 sinew::yield_now();
                 sinew::sleep(Duration::from_micros(1));
@@ -215,7 +215,7 @@ fn unpark_does_not_end_a_pinned_join() {
     assert_eq!(fiber.join().unwrap(), "the child's");
 }
 
-/// What a scope lends must outlive the children, wherever the scope is.
+/// Values that a scope lends must outlive the children, wherever the scope is.
 #[test]
 fn a_scope_is_not_left_early() {
     let _watch = watch::a_minute();
@@ -255,9 +255,9 @@ static BAD_SLOT: ContextSlot<u32> = ContextSlot::new(|value| {
     }
 });
 
-/// A hook that panics in the middle of a switch must not unwind what the wait has registered.
+/// A hook that panics in the middle of a switch must not unwind while the wait is registered.
 #[test]
-fn a_slots_panic_waits_until_the_wait_is_left() {
+fn a_slots_panic_is_raised_after_the_wait_is_left() {
     let _watch = watch::a_minute();
     carriers(1).run(|| {
         for fuse in 1..5 {
@@ -323,7 +323,7 @@ fn a_result_that_waits_when_dropped_keeps_the_runtime() {
     assert!(dropped.load(Ordering::SeqCst));
 }
 
-/// Values that a result's destructor makes are not left to the next fiber of the block.
+/// Values that a result's destructor makes are not left to the next fiber of the control block.
 #[test]
 fn locals_made_by_a_results_destructor_are_dropped() {
     struct Touches;
@@ -421,7 +421,7 @@ fn payloads_that_panic_are_contained() {
     assert!(polled.poll(&mut Context::from_waker(&waker)).is_pending());
     assert!(fiber.fiber().wait_finished(None));
     fiber.join().unwrap();
-    // Detached before it ends: nobody but the runtime drops its payload.
+    // The fiber is detached before it ends, so only the runtime drops its payload.
     let (detached, gate) = sinew::sync::channel::bounded::<()>(0);
     drop(runtime.spawn(move || {
         let _ = gate.recv();
@@ -431,7 +431,7 @@ fn payloads_that_panic_are_contained() {
     runtime.run(|| sinew::sleep(2 * MS));
 }
 
-/// A wait in the destructor of a thread-local, when those of sinew are gone.
+/// A destructor of a thread-local waits after sinew's own thread-locals are gone.
 #[test]
 fn a_dying_thread_waits() {
     struct WaitsLate;
@@ -446,7 +446,7 @@ fn a_dying_thread_waits() {
     let _watch = watch::a_minute();
     std::thread::spawn(|| {
         LATE.with(|_| ());
-        // Made later, so gone earlier.
+        // This one is made later, so it is destroyed earlier.
         sinew::current().unpark();
         sinew::park();
     })
@@ -476,10 +476,10 @@ fn a_thread_ends_like_a_fiber() {
     assert_eq!(handle.state(), State::Dead);
 }
 
-/// A fiber that unwinds by `resume_unwind`, which no hook sees, yields in a destructor: a neighbour
-/// can still be cancelled.
+/// A fiber unwinds by `resume_unwind`, which no hook sees, and yields in a destructor. Another
+/// fiber can still be cancelled.
 #[test]
-fn a_silent_unwinding_does_not_deafen_the_neighbours() {
+fn a_silent_unwinding_does_not_block_cancellations_of_others() {
     struct Yields(Arc<AtomicBool>);
     impl Drop for Yields {
         fn drop(&mut self) {
@@ -507,7 +507,7 @@ fn a_silent_unwinding_does_not_deafen_the_neighbours() {
     });
 }
 
-/// A pinned wait in a destructor during a panic, cancelled: the panic goes on as it was.
+/// A pinned wait in a destructor during a panic is cancelled. The panic continues unchanged.
 #[test]
 fn a_pinned_wait_in_a_destructor_is_not_cut_short() {
     struct WaitsPinned(Arc<AtomicBool>);
@@ -534,7 +534,7 @@ fn a_pinned_wait_in_a_destructor_is_not_cut_short() {
     assert_eq!(payload.downcast_ref::<&str>(), Some(&"an ordinary panic"));
 }
 
-/// Work from outside is taken although every carrier has fibers that never stop being ready.
+/// Work from outside is taken although every carrier has fibers that are always ready.
 #[test]
 fn busy_carriers_take_work_from_outside() {
     let _watch = watch::a_minute();
@@ -560,9 +560,9 @@ fn busy_carriers_take_work_from_outside() {
     }
 }
 
-/// An old unstarted fiber runs beside one that spawns and joins for ever.
+/// An old unstarted fiber runs beside a fiber that spawns and joins for ever.
 #[test]
-fn joins_do_not_starve_what_is_older() {
+fn joins_do_not_starve_older_fibers() {
     let _watch = watch::a_minute();
     carriers(1).run(|| {
         let ran = Arc::new(AtomicBool::new(false));
@@ -578,13 +578,13 @@ fn joins_do_not_starve_what_is_older() {
     });
 }
 
-/// A carrier that was woken to look for work gets work of its own meanwhile.
+/// A carrier that was woken to search for work gets work of its own meanwhile.
 #[test]
 fn work_is_not_stranded_behind_a_woken_carrier() {
     let _watch = watch::a_minute();
     let runtime = carriers(3);
     for round in 0..6 {
-        // Everybody asleep.
+        // All carriers are asleep.
         std::thread::sleep(20 * MS);
         let start = Instant::now();
         let anywhere = runtime.spawn(move || start.elapsed());
@@ -601,10 +601,10 @@ fn work_is_not_stranded_behind_a_woken_carrier() {
     }
 }
 
-/// A fiber that is joined before it began can be taken by any carrier until it runs, also when the
-/// joiner's carrier comes to something else first that blocks it.
+/// Any carrier can take a fiber that is joined before it began, until it runs. This holds even if
+/// the joiner's carrier first comes to other work that blocks it.
 #[test]
-fn what_is_joined_at_once_is_not_hidden_from_the_others() {
+fn a_fiber_joined_at_once_is_not_hidden_from_other_carriers() {
     let _watch = watch::a_minute();
     let runtime = carriers(2);
     runtime.run(|| {
@@ -618,7 +618,7 @@ fn what_is_joined_at_once_is_not_hidden_from_the_others() {
     });
 }
 
-/// The same if the joiner is cancelled and does not stop.
+/// A cancelled joiner that goes on does not hide an unstarted fiber from other carriers.
 #[test]
 fn a_cancelled_joiner_hides_nothing() {
     let _watch = watch::a_minute();
@@ -627,7 +627,7 @@ fn a_cancelled_joiner_hides_nothing() {
         let other = sinew::spawn(|| 7);
         let handle = other.fiber();
         sinew::current().cancel();
-        // Unless the other carrier was quick: then there was nothing to wait for.
+        // If the other carrier was quick, there was nothing to wait for.
         let raised = catch_unwind(AssertUnwindSafe(|| other.join())).is_err();
         assert!(raised || !handle.is_alive());
         sinew::masked(|| sinew::pinned(|| handle.wait_finished(None)))
@@ -635,8 +635,8 @@ fn a_cancelled_joiner_hides_nothing() {
     assert!(done.join().unwrap());
 }
 
-/// The destructor of a closure that got no stack runs on the carrier's own stack, and joins a fiber
-/// that only this carrier can run: an error, not a deadlock.
+/// The destructor of a closure that got no stack joins a fiber that only this carrier can run. The
+/// wait does not block the carrier.
 #[test]
 fn a_destructor_without_a_stack_does_not_block_its_carrier() {
     struct Joins(Option<sinew::JoinHandle<()>>);
@@ -657,7 +657,7 @@ fn a_destructor_without_a_stack_does_not_block_its_carrier() {
     });
 }
 
-/// A waker that was given to a handle while its fiber ended is dropped with it.
+/// A waker that was given to a handle while its fiber ended is dropped with the handle.
 #[test]
 fn a_waker_does_not_outlive_its_handle() {
     use std::future::Future;

@@ -1,4 +1,4 @@
-//! Turns of a `FairMutex` that are taken now and waited for later.
+//! Tickets of a `FairMutex`: turns that are taken first and waited for later.
 
 use sinew::sync::{Baton, FairMutex, FairMutexPlace, FiberFuture, Waitable};
 use sinew::sync::{wait_for_multiple, wait_with_timeout};
@@ -30,7 +30,7 @@ fn tickets_come_in_the_order_in_which_they_were_taken() {
     assert_eq!(*mutex.lock(), [0, 1, 2, 3]);
 }
 
-/// The place goes before the turn has come, after it, and while others are behind it.
+/// The place is dropped before its turn has come, after it, and while others are behind it.
 #[test]
 fn an_abandoned_ticket_passes_its_turn() {
     let _watch = watch::a_minute();
@@ -110,7 +110,7 @@ fn misused_tickets_are_reported() {
         })
     };
     let guard = mutex.lock();
-    // It would wait for itself.
+    // The call would wait for itself.
     let text = message(&mut || drop(mutex.lock()));
     assert!(text.contains("deadlock"), "{text}");
     let text = message(&mut || {
@@ -127,7 +127,7 @@ fn misused_tickets_are_reported() {
     drop(guard);
 }
 
-/// Tickets that are waited for, given up, timed out and cancelled, among others who lock.
+/// Tickets are waited for, given up, timed out and cancelled, while other fibers lock.
 #[test]
 fn turns_under_load() {
     let _watch = watch::a_minute();
@@ -199,7 +199,7 @@ fn turns_under_load() {
     }
 }
 
-/// One that has just become the owner is not taken for one who locks again.
+/// A waiter that has just become the owner is not mistaken for an owner that locks again.
 #[test]
 fn a_turn_that_comes_as_it_is_waited_for() {
     let _watch = watch::a_minute();

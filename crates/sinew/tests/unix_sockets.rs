@@ -1,4 +1,4 @@
-//! Unix sockets: streams, what is passed over them, datagrams, and listeners that are busy.
+//! Unix sockets: streams, passed descriptors, datagrams, and busy listeners.
 
 use crate::backends::{as_fiber_and_thread, on_each, until_it_waits};
 use sinew::Runtime;
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 
 mod backends;
 
-/// A path for a socket, of which the file goes at the end.
+/// A path for a socket. Its file is removed at the end.
 struct Place(PathBuf);
 
 impl Place {
@@ -125,7 +125,7 @@ fn a_listener_is_iterated_over_by_reference() {
 }
 
 #[test]
-fn who_connects_is_known_by_its_address() {
+fn a_client_is_known_by_its_address() {
     as_fiber_and_thread(|| {
         let (place, other) = (Place::new(), Place::new());
         let listener =
@@ -142,7 +142,7 @@ fn who_connects_is_known_by_its_address() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn names_need_no_file() {
+fn an_abstract_name_needs_no_file() {
     use std::os::linux::net::SocketAddrExt;
 
     as_fiber_and_thread(|| {
@@ -223,8 +223,8 @@ struct Control {
 fn pass(socket: BorrowedFd<'_>, byte: u8, fd: BorrowedFd<'_>) {
     let mut control = Control { _bytes: [0; 64] };
     let mut data = libc::iovec { iov_base: (&raw const byte).cast_mut().cast(), iov_len: 1 };
-    // SAFETY: an all-zero header is valid; its parts outlive the call, and the message about the
-    // descriptor fits.
+    // SAFETY: an all-zero header is valid. Its parts outlive the call, and the control message
+    // fits.
     unsafe {
         let mut header: libc::msghdr = std::mem::zeroed();
         header.msg_iov = &raw mut data;
@@ -244,7 +244,7 @@ fn pass(socket: BorrowedFd<'_>, byte: u8, fd: BorrowedFd<'_>) {
 fn receive(socket: BorrowedFd<'_>) -> std::io::Result<(u8, OwnedFd)> {
     let (mut byte, mut control) = (0_u8, Control { _bytes: [0; 64] });
     let mut data = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
-    // SAFETY: as in `pass`; the descriptor is fresh.
+    // SAFETY: an all-zero header is valid, and its parts outlive the call. The descriptor is new.
     unsafe {
         let mut header: libc::msghdr = std::mem::zeroed();
         header.msg_iov = &raw mut data;
@@ -261,8 +261,8 @@ fn receive(socket: BorrowedFd<'_>) -> std::io::Result<(u8, OwnedFd)> {
     }
 }
 
-/// A read stops where a descriptor was passed, although there is more: what it gave less than was
-/// asked for says nothing, and the kernel does not report the rest a second time.
+/// A read stops where a descriptor was passed, although more bytes are there. So a short read does
+/// not mean that nothing is left, and the kernel does not report the rest a second time.
 #[test]
 fn reads_go_on_behind_a_descriptor_that_was_passed() {
     fn send(mut one: &UnixStream) {
@@ -286,7 +286,7 @@ fn reads_go_on_behind_a_descriptor_that_was_passed() {
         let (one, other) = UnixStream::pair().unwrap();
         let other = Arc::new(other);
         let read = |other: Arc<UnixStream>| move || read(&other);
-        // The first time, it waits; the second time, all is there when it begins.
+        // The first time the reader waits; the second time all bytes are there when it begins.
         let reader = runtime.spawn(read(other.clone()));
         until_it_waits(&reader);
         send(&one);
@@ -332,7 +332,7 @@ fn a_descriptor_arrives_between_plain_bytes() {
     });
 }
 
-/// A listener with a short queue that is full, and who has filled it.
+/// Returns a listener with a short, full queue, and the sockets that fill it.
 fn busy(place: &Place) -> (UnixListener, Vec<socket2::Socket>) {
     let address = socket2::SockAddr::unix(place).unwrap();
     let stream =
@@ -354,7 +354,7 @@ fn busy(place: &Place) -> (UnixListener, Vec<socket2::Socket>) {
     }
 }
 
-/// Elsewhere a full queue refuses, also those who would wait.
+/// On other systems a full queue refuses clients, even blocking ones.
 #[test]
 #[cfg(target_os = "linux")]
 fn a_connect_waits_while_the_queue_of_the_listener_is_full() {
@@ -418,7 +418,7 @@ fn a_connect_that_waits_is_refused_when_the_listener_goes() {
 }
 
 #[test]
-fn a_connect_to_nobody_fails_as_in_the_standard_library() {
+fn a_connect_without_a_listener_fails_as_in_the_standard_library() {
     as_fiber_and_thread(|| {
         let place = Place::new();
         let connect = || UnixStream::connect(&place).unwrap_err().kind();
@@ -437,7 +437,7 @@ fn a_connect_to_nobody_fails_as_in_the_standard_library() {
 }
 
 #[test]
-fn a_cancelled_fiber_leaves_its_wait_and_what_comes_then() {
+fn a_cancelled_fiber_leaves_its_wait_and_later_data() {
     on_each(|runtime| {
         let (mut one, other) = UnixStream::pair().unwrap();
         let other = Arc::new(other);
@@ -462,7 +462,7 @@ fn a_cancelled_fiber_leaves_its_wait_and_what_comes_then() {
 }
 
 #[test]
-fn waits_end_when_their_time_is_over() {
+fn waits_end_at_their_timeout() {
     as_fiber_and_thread(|| {
         let timeout = Some(Duration::from_millis(3));
         let (mut one, _other) = UnixStream::pair().unwrap();
@@ -501,7 +501,7 @@ fn closing_ends_waits_of_fibers_and_threads() {
     });
 }
 
-/// Linux says "would block" of a listener that was shut down, to those who do not block.
+/// On a listener that was shut down, Linux returns "would block" to a non-blocking accept.
 #[test]
 #[cfg(target_os = "linux")]
 fn copies_of_a_listener_that_is_closed_fail() {
@@ -563,7 +563,7 @@ fn datagrams_go_to_addresses() {
     });
 }
 
-/// Sends until there is no room; how many there was room for.
+/// Sends until there is no room. Returns how many datagrams were sent.
 fn fill(mut send: impl FnMut(&[u8]) -> std::io::Result<usize>) -> usize {
     for count in 0.. {
         match send(b"x") {
@@ -603,7 +603,7 @@ fn drain(
 }
 
 #[test]
-fn who_sends_waits_for_room() {
+fn a_sender_waits_for_room() {
     on_each(|runtime| {
         let (one, other) = UnixDatagram::pair().unwrap();
         drain(runtime, one, &other, |socket| socket.send(b"x"));
@@ -615,9 +615,10 @@ fn who_sends_waits_for_room() {
     });
 }
 
-/// On Linux, the queue of a socket to which the sender is not connected makes nothing ready.
+/// On Linux, room in the queue of a socket to which the sender is not connected makes nothing
+/// ready.
 #[test]
-fn who_sends_to_an_address_waits_for_room() {
+fn a_sender_to_an_address_waits_for_room() {
     on_each(|runtime| {
         let place = Place::new();
         let (one, other) = (UnixDatagram::unbound().unwrap(), UnixDatagram::bind(&place).unwrap());
@@ -627,7 +628,8 @@ fn who_sends_to_an_address_waits_for_room() {
         let (one, address) = (UnixDatagram::unbound().unwrap(), other.local_addr().unwrap());
         drain(runtime, one, &other, move |socket| socket.send_to_addr(b"x", &address));
 
-        // Its own buffers are full, of what was sent to a socket that hears nobody else.
+        // The sender's own buffers are full, with datagrams for a socket that receives only from
+        // its peer.
         let back = Place::new();
         let one = UnixDatagram::bind(&back).unwrap();
         other.connect(&back).unwrap();
@@ -638,7 +640,7 @@ fn who_sends_to_an_address_waits_for_room() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn a_wait_for_room_elsewhere_ends_in_every_way() {
+fn a_wait_for_room_at_an_address_ends_in_every_way() {
     on_each(|runtime| {
         let place = Place::new();
         let other = UnixDatagram::bind(&place).unwrap();
@@ -681,8 +683,8 @@ fn a_wait_for_room_elsewhere_ends_in_every_way() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn waits_for_others_use_no_processor() {
-    let outcome = child("waits_for_others_use_no_processor", || {
+fn waits_for_peers_use_no_processor() {
+    let outcome = child("waits_for_peers_use_no_processor", || {
         on_each(|runtime| {
             let (listening, receiving) = (Place::new(), Place::new());
             let (listener, queue) = busy(&listening);
@@ -718,7 +720,7 @@ fn waits_for_others_use_no_processor() {
 }
 
 #[test]
-fn who_waits_to_send_notices_that_the_receiver_is_gone() {
+fn a_waiting_sender_notices_that_the_receiver_is_gone() {
     on_each(|runtime| {
         let place = Place::new();
         let (one, other) = (UnixDatagram::unbound().unwrap(), UnixDatagram::bind(&place).unwrap());
@@ -743,7 +745,8 @@ fn a_datagram_socket_that_is_shut_down_gives_an_end() {
         let one = Arc::new(one);
         let receive = |one: Arc<UnixDatagram>| {
             move || {
-                // The first may have to wait, the second finds that already reported.
+                // The first call may have to wait; the second finds that the end is already
+                // reported.
                 assert_eq!(one.recv(&mut [0; 8]).unwrap(), 0);
                 let (count, from) = one.recv_from(&mut [0; 8]).unwrap();
                 assert!(count == 0 && from.is_unnamed());

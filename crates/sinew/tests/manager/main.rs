@@ -26,7 +26,7 @@
 //! | `addTasksThrow`: a task that panicked gives its panic in its turn, with its number; the others give their results | [`collecting::panics_come_in_the_order_of_the_ends`] |
 //! | `addTasksVoid`: tasks without results are waited for | [`collecting::tasks_without_results_are_waited_for`] |
 //! | `addTasksVoidThrow`: tasks without results give their panics | [`collecting::panics_come_in_the_order_of_the_ends`] |
-//! | `addTasksReserve`: waits until n tasks have ended; counts completed and pending tasks | `tasks/iterating::reserving_waits_for_so_many_and_not_for_more_than_there_are` |
+//! | `addTasksReserve`: waits until n tasks have ended; counts completed and pending tasks | `tasks/iterating::reserve_waits_for_that_many_tasks_at_most` |
 //! | `addTaskDynamic`: tasks are added while the caller waits for others | `tasks/iterating::tasks_are_added_while_others_run` |
 //! | `forEach`: a closure is called with number and result as tasks end; all have ended at its return | [`collecting::for_each_passes_on_each_result`] |
 //! | `collectN`: returns the first n results, with numbers; the rest goes on | [`collecting::collect_n_returns_at_the_nth_end`] |
@@ -64,7 +64,7 @@
 //! | `StressTestSemaphoreCoTryWaitFor`: timeouts that race with permits lose none | `signals::permits_are_conserved` |
 //! | `batchSemaphore`: several permits at a time are conserved | [`interop::permits_of_many_managers_are_conserved`] |
 //! | `batchSemaphoreSignalAll`: waiters for growing counts all get their permits | [`interop::permits_of_different_counts_reach_every_waiter`] |
-//! | `batchDispatchTest`: values of tasks of one turn are dispatched together, twice | `tasks/batches::what_ready_fibers_add_is_one_batch` |
+//! | `batchDispatchTest`: values of tasks of one turn are dispatched together, twice | `tasks/batches::values_of_all_ready_fibers_are_one_batch` |
 //! | `doubleBatchDispatchTest`: a dispatch that uses another dispatcher | `tasks/batches::dispatch_functions_use_dispatchers` |
 //! | `batchDispatchExceptionHandlingTest`: a panic of the dispatch reaches every task | `tasks/batches::a_panic_is_an_error_for_all_and_the_next_batch_is_not_harmed` |
 //! | `ABDTest`: after the commit and the last token, all inputs in the order of the tokens | `tasks/tokens::values_are_in_the_order_of_the_tokens` |
@@ -72,7 +72,7 @@
 //! | `ABDPreprocessingfailuretest`: a dropped token fails the others, whose error names it | `tasks/tokens::tokens_that_were_dropped_fail_the_batch_when_all_are_gone` |
 //! | `ABDMultipledispatchonsametokenerrortest`: a token is used once | by type: `dispatch` takes the token |
 //! | `ABDGettokencalledaftercommittest`: no tokens after the commit, which changes nothing else | by type: `commit` takes the dispatcher |
-//! | `ABDUserprovidedbatchdispatchthrowstest`: a panic of the dispatch reaches every task | `tasks/tokens::a_panic_is_an_error_for_all_and_not_of_who_comes_last` |
+//! | `ABDUserprovidedbatchdispatchthrowstest`: a panic of the dispatch reaches every task | `tasks/tokens::a_panic_is_an_error_for_all_and_does_not_unwind_the_last_caller` |
 //! | `VirtualEventBase`: two loops on one thread: one ends with its own tasks, the other goes on | no virtual loops; [`managers::managers_of_one_loop_end_their_tasks_each_in_its_time`] |
 //! | `highWaterMarkViaRecordStackEvery`: the deepest use of a stack is measured | [`pools::the_high_water_mark_is_measured_if_requested`] |
 //! | `highWaterMarkViaRecordCurrentPosition`: the depth at each wait counts too | the test above; measured only if requested |

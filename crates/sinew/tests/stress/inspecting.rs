@@ -1,4 +1,4 @@
-//! A program that is looked at from all sides while it does everything at once.
+//! Inspects a program from all sides while it does everything at once.
 
 use super::{patience, seconds};
 use sinew::inspect::{BacktraceError, all_asleep, deadlocks, dump_json};
@@ -31,7 +31,7 @@ fn one_of_many(seed: &mut Seed, lock: &Mutex<u64>) {
             assert!(child.join().unwrap());
         }
         4 => sinew::park_timeout(Duration::from_micros(seed.below(300) as u64)),
-        // Waits of which one has an address and the next has none, in turn.
+        // A wait with an address, then a wait without one.
         5 => {
             sinew::spawn(|| ()).join().unwrap();
             sinew::sleep(Duration::from_nanos(1));
@@ -50,7 +50,7 @@ fn one_of_many(seed: &mut Seed, lock: &Mutex<u64>) {
     }
 }
 
-/// What is told of each fiber has to be possible.
+/// Checks that the facts about each fiber are possible.
 fn look_at_all(seen: &AtomicUsize) {
     for info in sinew::fibers() {
         match info.state {
@@ -63,7 +63,7 @@ fn look_at_all(seen: &AtomicUsize) {
         }
         match info.fiber.backtrace() {
             Ok(backtrace) => {
-                // Every stack leads down to where fibers begin.
+                // Every stack leads down to the base of its fiber.
                 let whole = backtrace.is_empty() || backtrace.addresses().len() > 3;
                 assert!(whole, "{backtrace:#}");
                 seen.fetch_add(1, Ordering::Relaxed);
@@ -75,7 +75,7 @@ fn look_at_all(seen: &AtomicUsize) {
 }
 
 #[test]
-fn what_is_seen_of_a_busy_program_is_true() {
+fn snapshots_of_a_busy_program_are_consistent() {
     let _patience = patience();
     let runtime = Runtime::builder().carriers(2).build().unwrap();
     let until = Instant::now() + seconds();
@@ -86,7 +86,7 @@ fn what_is_seen_of_a_busy_program_is_true() {
         .map(|number| {
             let lock = lock.clone();
             let builder = Builder::new().runtime(runtime.handle());
-            // SAFETY: nothing of the thread's is kept across a wait.
+            // SAFETY: the closure keeps nothing that belongs to the thread across a wait.
             let builder = if number % 2 == 0 { unsafe { builder.migratable() } } else { builder };
             let body = move || {
                 let mut seed = Seed::new(seed ^ number);
@@ -106,7 +106,7 @@ fn what_is_seen_of_a_busy_program_is_true() {
                     match number {
                         0 => look_at_all(&seen),
                         1 => dump_json(&mut std::io::sink()).unwrap(),
-                        // Nobody waits for anybody in a circle.
+                        // No fibers wait for each other in a circle.
                         2 => {
                             assert!(deadlocks().is_empty(), "{}", deadlocks()[0]);
                             assert!(all_asleep().is_none());

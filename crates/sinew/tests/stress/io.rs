@@ -1,8 +1,8 @@
 //! Connections under stress: opened, used and ended in every way at once, on every backend.
 //!
 //! A *round* is one backend with one or two carriers. In it, clients and servers of all kinds meet
-//! at one listener. A client says in its first bytes what is to happen; every byte that arrives is
-//! checked. At the end of a round nobody is left, and no descriptor more is open than before.
+//! at one listener. The first bytes of a client announce its plan, and every byte that arrives is
+//! checked. At the end of a round no fiber is left, and no more descriptors are open than before.
 #![allow(clippy::print_stdout, reason = "what was done is printed")]
 
 use super::{patience, seconds};
@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What both sides know of a connection: how many bytes go there and back, and what they are.
+/// The plan of a connection, known to both sides: how many bytes go there and back, and which.
 #[derive(Clone, Copy)]
 struct Plan {
     bytes: u32,
@@ -43,13 +43,13 @@ impl Plan {
     }
 }
 
-/// What the members of a round share.
+/// The state that the members of a round share.
 struct Round {
     address: SocketAddr,
     listener: TcpListener,
     /// Connections that came to a good end.
     complete: AtomicU64,
-    /// Those that were ended on purpose, or by somebody's cancellation.
+    /// Connections that were ended on purpose, or by a cancellation.
     broken: AtomicU64,
 }
 
@@ -59,7 +59,7 @@ fn connections_keep_their_promises() {
     let prepare = |command: &mut std::process::Command| {
         command.env("SINEW_STRESS_SEED", seed.to_string());
     };
-    // In a process of its own, so that descriptors can be counted.
+    // In a separate process, so that descriptors can be counted.
     let outcome = child_with("io::connections_keep_their_promises", prepare, || {
         let _patience = patience();
         storm(&mut Seed::new(Seed::number_of("SINEW_STRESS_SEED")));
@@ -72,7 +72,7 @@ fn storm(seed: &mut Seed) {
     let backends = [Backend::Epoll, Backend::Kqueue, Backend::Uring, Backend::Poll];
     let backends = backends.into_iter().filter(|backend| backend.is_supported());
     let settings: Vec<_> = backends.flat_map(|backend| [(backend, 1), (backend, 2)]).collect();
-    // The default runtime, for what threads spawn, is there before the first count.
+    // Start the default runtime before the first count; fibers that threads spawn use it.
     sinew::run(|| ());
     let length = seconds() / settings.len() as u32;
     for (backend, carriers) in settings {
@@ -83,7 +83,7 @@ fn storm(seed: &mut Seed) {
         let before = open_descriptors();
         let (complete, broken) = bout(&runtime, seed, length);
         let leaks = || open_descriptors().saturating_sub(before + carriers);
-        // What the kernel has not finished closing is not a leak.
+        // Descriptors that the kernel has not finished closing are not leaks.
         let none_left = sinew::wait_until(|| leaks() == 0, Some(Duration::from_secs(5)));
         assert!(none_left, "{} descriptors were left", leaks());
         runtime.shutdown_timeout(Duration::from_secs(30)).unwrap();
@@ -95,7 +95,7 @@ fn open_descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count() - 1
 }
 
-/// One round; returns how many connections were complete and broken.
+/// Runs one round. Returns how many connections were complete and broken.
 fn bout(runtime: &Runtime, seed: &mut Seed, length: Duration) -> (u64, u64) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let round = Arc::new(Round {
@@ -155,7 +155,7 @@ fn bout(runtime: &Runtime, seed: &mut Seed, length: Duration) -> (u64, u64) {
     (round.complete.load(Ordering::Relaxed), round.broken.load(Ordering::Relaxed))
 }
 
-/// Waits for the end of a fiber, which was cancelled at most.
+/// Waits for the end of a fiber, which may have been cancelled but must not have panicked.
 fn ended(fiber: JoinHandle<()>) {
     if let Err(payload) = fiber.join() {
         assert!(sinew::is_cancel(&*payload), "a fiber panicked");
@@ -169,14 +169,14 @@ fn spawn_any(
 ) -> JoinHandle<()> {
     let builder = Builder::new().runtime(runtime.handle());
     let builder = match seed.below(3) {
-        // SAFETY: the closures keep nothing of the thread's across a wait.
+        // SAFETY: the closures keep nothing that belongs to the thread across a wait.
         0 => unsafe { builder.migratable() },
         _ => builder,
     };
     builder.spawn(work).unwrap()
 }
 
-/// Accepts until the listener is closed; returns those who serve.
+/// Accepts until the listener is closed. Returns the serving fibers.
 fn accept_all(round: &Arc<Round>, mut seed: Seed, runtime: &sinew::Handle) -> Vec<JoinHandle<()>> {
     let mut handlers: Vec<JoinHandle<()>> = Vec::new();
     loop {
@@ -203,7 +203,7 @@ fn accept_all(round: &Arc<Round>, mut seed: Seed, runtime: &sinew::Handle) -> Ve
     }
 }
 
-/// What may end a connection early.
+/// Whether this error may end a connection early.
 fn is_broken(error: &io::Error) -> bool {
     use ErrorKind::{
         BrokenPipe, ConnectionReset, NotConnected, TimedOut, UnexpectedEof, WouldBlock,
@@ -212,7 +212,7 @@ fn is_broken(error: &io::Error) -> bool {
     kinds.contains(&error.kind())
 }
 
-/// Sends back what comes, as the client has announced.
+/// Serves a connection: sends back the bytes that the client has announced.
 fn serve(round: &Round, stream: TcpStream, mut seed: Seed) {
     let result = (|| {
         let mut first = [0; 5];
@@ -228,7 +228,7 @@ fn serve(round: &Round, stream: TcpStream, mut seed: Seed) {
     }
 }
 
-/// The same in as many calls as it takes: each reads something, and the fiber rests in between.
+/// Serves a connection in many calls: each reads some bytes, and the fiber rests in between.
 fn resting(
     round: Arc<Round>,
     mut seed: Seed,
@@ -237,7 +237,7 @@ fn resting(
     let mut index = 0;
     let mut step = move |mut stream: &TcpStream| -> io::Result<ControlFlow<()>> {
         let mut buffer = vec![0; 1 + seed.below(3000)];
-        // The end of one is not the beginning of the next.
+        // A read must not take bytes of the data together with the plan.
         let most = if first.len() < 5 { 5 - first.len() } else { buffer.len() };
         let most = most.min(buffer.len());
         let count = stream.read(&mut buffer[..most])?;
@@ -289,7 +289,7 @@ fn send(mut stream: &TcpStream, plan: Plan, seed: &mut Seed) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads all that was announced, in one of the ways there are.
+/// Reads all announced bytes, in one of several ways.
 fn receive(mut stream: &TcpStream, plan: Plan, seed: &mut Seed) -> io::Result<()> {
     let mut buffer = vec![0; 1 + seed.below(3000)];
     let mut index = 0;
@@ -326,7 +326,7 @@ fn receive(mut stream: &TcpStream, plan: Plan, seed: &mut Seed) -> io::Result<()
 
 /// Opens a connection, and uses and ends it in some way.
 fn client(round: &Round, seed: &mut Seed) {
-    /// Counts one that is left in any way.
+    /// Counts a connection, however it is left.
     struct Counts<'a>(&'a Round, bool);
     impl Drop for Counts<'_> {
         fn drop(&mut self) {
@@ -342,7 +342,7 @@ fn client(round: &Round, seed: &mut Seed) {
     let way = seed.below(10);
     let result = (|| {
         if way == 0 {
-            // Says nothing.
+            // Sends nothing.
             return Ok(false);
         }
         if way == 1 {
@@ -358,12 +358,12 @@ fn client(round: &Round, seed: &mut Seed) {
         (&stream).write_all(&plan.encode())?;
         match way {
             3 => {
-                // A copy writes, on a thread, while this one reads.
+                // A copy writes on a thread, while this fiber reads.
                 let copy = stream.try_clone()?;
                 let mut chance = seed.fork();
                 let writer = thread::spawn(move || send(&copy, plan, &mut chance));
                 let result = receive(&stream, plan, seed);
-                // Who is cancelled leaves it alone.
+                // A fiber that is cancelled leaves the thread alone.
                 sinew::blocking(|| writer.join().unwrap())?;
                 result?;
             }
@@ -377,7 +377,7 @@ fn client(round: &Round, seed: &mut Seed) {
                 return Ok(true);
             }
             5 => {
-                // Closed by another while it reads.
+                // Another fiber closes the connection while this one reads.
                 let stream = Arc::new(stream);
                 let theirs = stream.clone();
                 let closer = sinew::spawn(move || theirs.close());

@@ -1,6 +1,6 @@
-//! Races by the million: seeded where chance has a say, longer with `SINEW_STRESS_SECONDS`.
+//! Races by the million, with seeded random choices. `SINEW_STRESS_SECONDS` makes them longer.
 //!
-//! Here the runtime; in `sync` the locks, signals and channels; in `io` connections.
+//! This file tests the runtime, `sync` the locks, signals and channels, and `io` connections.
 
 mod inspecting;
 mod io;
@@ -22,7 +22,7 @@ fn patience() -> watch::Watchdog {
     watch::watchdog(seconds() * 5 + Duration::from_secs(60))
 }
 
-/// Runs `step` until the time is over; fails if `progress` stands still.
+/// Runs `step` until the time is over. Fails if `progress` stands still.
 fn for_a_while(progress: &AtomicU64, mut step: impl FnMut()) {
     let end = Instant::now() + seconds();
     let mut last = (0, Instant::now());
@@ -36,7 +36,7 @@ fn for_a_while(progress: &AtomicU64, mut step: impl FnMut()) {
     }
 }
 
-/// Carriers pass from one runtime to the next; nobody's fibers go to another's.
+/// Carriers pass from one runtime to the next. No fiber gets into another runtime.
 #[test]
 fn runtimes_by_the_thousand() {
     let _patience = patience();
@@ -65,7 +65,7 @@ fn runtimes_by_the_thousand() {
     }
 }
 
-/// Migratable fibers that are woken by threads before they have left their stacks.
+/// Threads wake migratable fibers before these have left their stacks.
 #[test]
 fn wakes_of_fibers_that_move() {
     let _patience = patience();
@@ -75,7 +75,7 @@ fn wakes_of_fibers_that_move() {
     let fibers: Vec<_> = (0..4)
         .map(|_| {
             let (stop, count) = (stop.clone(), count.clone());
-            // SAFETY: the closure keeps what is `Send` only.
+            // SAFETY: the closure keeps only `Send` values.
             let builder = unsafe { Builder::new().migratable() };
             builder
                 .runtime(runtime.handle())
@@ -106,7 +106,7 @@ fn wakes_of_fibers_that_move() {
     }
 }
 
-/// Deadlines, wakes from the same carrier, from another and from a thread, all at once.
+/// Deadlines, and wakes from the same carrier, from another and from a thread, all at once.
 #[test]
 fn parks_and_wakes_from_everywhere() {
     let _patience = patience();
@@ -151,7 +151,7 @@ fn parks_and_wakes_from_everywhere() {
     }
 }
 
-/// Handles go on one thread while another looks at every block, to shut a runtime down.
+/// One thread drops handles while another scans every control block, to shut a runtime down.
 #[test]
 fn handles_go_while_all_fibers_are_scanned() {
     let _patience = patience();
@@ -205,7 +205,7 @@ fn cancelled_while_unwinding_and_moving() {
         let round = rounds.fetch_add(1, Ordering::Relaxed) as usize;
         READY.store(false, Ordering::SeqCst);
         SPIN.store(round * 7 % 5, Ordering::SeqCst);
-        // SAFETY: the closure keeps what is `Send` only.
+        // SAFETY: the closure keeps only `Send` values.
         let builder = unsafe { Builder::new().migratable() };
         let fiber = builder.runtime(runtime.handle()).spawn(|| {
             let _waits = Waits;

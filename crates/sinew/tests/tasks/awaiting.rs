@@ -1,4 +1,4 @@
-//! Results of batches as futures of the language.
+//! Results of batches as `Future`s.
 
 use crate::message_of;
 use sinew::tasks::{AtomicBatchDispatcher, BatchDispatcher};
@@ -37,7 +37,7 @@ fn a_thread_that_awaits_is_woken_by_the_last_token() {
                 future.as_mut().poll(context)
             }))
         });
-        // As it is polled for the first time.
+        // While the thread polls for the first time.
         receiver.recv().unwrap();
         assert_eq!(token.dispatch(2).get(), Ok(2));
         assert_eq!(thread.join().unwrap(), Ok(1));

@@ -11,7 +11,7 @@ use std::time::Duration;
 /// The sizes of the batches so far.
 type Sizes = Rc<RefCell<Vec<usize>>>;
 
-/// One that doubles, and notes the sizes of its batches.
+/// Makes a dispatcher that doubles, and records the sizes of its batches.
 fn doubler() -> (Rc<BatchDispatcher<u64, u64>>, Sizes) {
     let sizes = Rc::new(RefCell::new(Vec::new()));
     let theirs = sizes.clone();
@@ -22,7 +22,7 @@ fn doubler() -> (Rc<BatchDispatcher<u64, u64>>, Sizes) {
     (Rc::new(dispatcher), sizes)
 }
 
-/// Adds each value in a fiber of its own, and waits there for its result.
+/// Adds each value in a separate fiber, which waits for its result.
 fn ask(
     dispatcher: &Rc<BatchDispatcher<u64, u64>>,
     values: std::ops::Range<u64>,
@@ -34,7 +34,7 @@ fn ask(
 }
 
 #[test]
-fn what_ready_fibers_add_is_one_batch() {
+fn values_of_all_ready_fibers_are_one_batch() {
     let _watch = watch::a_minute();
     one_carrier().run(|| {
         let (dispatcher, sizes) = doubler();
@@ -43,7 +43,7 @@ fn what_ready_fibers_add_is_one_batch() {
             assert_eq!(results, (0..10).map(|n| Ok(2 * n)).collect::<Vec<_>>());
         }
         assert_eq!(sizes.take(), [10, 10, 10]);
-        // By one fiber.
+        // One fiber adds several values.
         let futures: Vec<_> = (0..3).map(|n| dispatcher.add(n)).collect();
         assert_eq!(format!("{dispatcher:?}"), "BatchDispatcher { gathered: 3 }");
         let results: Vec<_> = futures.into_iter().map(|future| future.get().unwrap()).collect();
@@ -65,7 +65,7 @@ fn ten_thousand_values_are_one_batch() {
 }
 
 #[test]
-fn what_is_added_during_a_dispatch_is_the_next_batch() {
+fn values_added_during_a_dispatch_are_the_next_batch() {
     let _watch = watch::a_minute();
     one_carrier().run(|| {
         let doors = Doors::new(2);
@@ -81,7 +81,7 @@ fn what_is_added_during_a_dispatch_is_the_next_batch() {
         sinew::wait_until(|| begun.get() == 1, None);
         let second = (dispatcher.add(2), dispatcher.add(3));
         sinew::wait_until(|| begun.get() == 2, None);
-        // Both are under way, and the second is done first.
+        // Both batches are in progress, and the second ends first.
         doors.open_in_turn(&[1]);
         assert_eq!((second.0.get(), second.1.get()), (Ok((1, 2)), Ok((1, 3))));
         assert!(!first.is_ready());
@@ -217,7 +217,7 @@ fn an_executor_decides_when_to_dispatch() {
     assert!(futures.iter().all(|future| !future.is_ready()));
     jobs.take().into_iter().for_each(|job| job());
     assert_eq!(futures.map(|future| future.get().unwrap()), [2, 3, 4]);
-    // It drops a batch; the next one is not harmed.
+    // The executor drops a batch; the next one is not harmed.
     let futures = [1, 2].map(|n| dispatcher.add(n));
     drop(jobs.take());
     for future in futures {
@@ -226,7 +226,7 @@ fn an_executor_decides_when_to_dispatch() {
         assert_eq!(error.to_string(), "the batch was dropped before it was dispatched");
     }
     let future = dispatcher.add(4);
-    // The dispatcher is not needed for what it has begun.
+    // A batch that has begun does not need its dispatcher.
     drop(dispatcher);
     jobs.take().into_iter().for_each(|job| job());
     assert_eq!(future.get(), Ok(5));
@@ -258,7 +258,7 @@ fn an_executor_may_dispatch_at_once_or_panic() {
 }
 
 #[test]
-fn a_fiber_that_did_not_begin_drops_its_batch() {
+fn an_unstarted_dispatch_fiber_drops_its_batch() {
     let _watch = watch::a_minute();
     one_carrier().run(|| {
         let dispatcher = BatchDispatcher::with_executor(
@@ -271,7 +271,7 @@ fn a_fiber_that_did_not_begin_drops_its_batch() {
 }
 
 #[test]
-fn a_deadline_in_a_dispatch_at_once_is_the_callers() {
+fn a_deadline_in_an_immediate_dispatch_unwinds_the_caller() {
     let _watch = watch::a_minute();
     let other = Rc::new(RefCell::new(None));
     let theirs = other.clone();
@@ -289,7 +289,7 @@ fn a_deadline_in_a_dispatch_at_once_is_the_callers() {
 }
 
 #[test]
-fn a_plain_thread_and_a_migratable_fiber_are_told_what_to_do() {
+fn plain_threads_and_migratable_fibers_are_refused_with_advice() {
     let _watch = watch::a_minute();
     let (dispatcher, _) = doubler();
     for _ in 0..2 {
@@ -298,7 +298,7 @@ fn a_plain_thread_and_a_migratable_fiber_are_told_what_to_do() {
         assert!(message.starts_with(expected), "{message}");
         assert_eq!(format!("{dispatcher:?}"), "BatchDispatcher { gathered: 0 }");
     }
-    // SAFETY: nothing in it depends on its thread.
+    // SAFETY: nothing in the closure depends on its thread.
     let builder = unsafe { Builder::new().migratable() };
     let fiber = builder.spawn(|| {
         let (dispatcher, _) = doubler();
@@ -309,7 +309,7 @@ fn a_plain_thread_and_a_migratable_fiber_are_told_what_to_do() {
 }
 
 #[test]
-fn a_batch_outlives_its_dispatcher_and_who_waits() {
+fn a_batch_outlives_its_dispatcher_and_its_waiters() {
     let _watch = watch::a_minute();
     one_carrier().run(|| {
         let log = Log::new();
@@ -353,7 +353,7 @@ fn a_cancelled_waiter_leaves_the_others_their_results() {
 }
 
 #[test]
-fn futures_are_waited_for_with_a_limit_and_elsewhere() {
+fn futures_are_awaited_with_a_timeout_and_on_other_threads() {
     let _watch = watch::a_minute();
     let (sender, receiver) = std::sync::mpsc::channel();
     let runtime = one_carrier();
@@ -370,7 +370,7 @@ fn futures_are_waited_for_with_a_limit_and_elsewhere() {
         assert!(!future.wait_for(Duration::from_millis(1)));
         assert!(sinew::timeout(Duration::from_millis(1), || future.wait()).is_err());
         assert_eq!(format!("{future:?}"), "BatchFuture { ready: false }");
-        // To a thread, which blocks.
+        // A thread gets a future and blocks for it.
         sender.send(dispatcher.add(2)).unwrap();
         doors.open_in_turn(&[0]);
         assert!(future.wait_for(Duration::from_secs(3600)));

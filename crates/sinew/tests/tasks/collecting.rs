@@ -1,4 +1,4 @@
-//! All results, the first, and each as it comes.
+//! All results, the first results, and each result as it comes.
 
 use crate::{Doors, let_others_run, one_carrier};
 use sinew::tasks::{add_tasks, collect_all, collect_any, collect_n, for_each};
@@ -6,7 +6,7 @@ use sinew_testkit::watch;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-/// Five tasks that return their numbers, each when its door was opened.
+/// Makes `count` tasks that return their numbers, each after its door was opened.
 fn behind(doors: &Doors, count: usize) -> impl Iterator<Item = impl FnOnce() -> usize + 'static> {
     let doors = doors.clone();
     (0..count).map(move |n| {
@@ -29,20 +29,20 @@ fn all_results_are_in_the_order_of_the_tasks() {
 }
 
 #[test]
-fn some_results_are_in_the_order_of_the_ends() {
+fn collect_n_returns_results_in_the_order_of_the_ends() {
     let _watch = watch::a_minute();
     one_carrier().run(|| {
         let doors = Doors::new(5);
         doors.open_in_turn(&[4, 1, 3]);
         assert_eq!(collect_n(behind(&doors, 5), 3), [(4, 4), (1, 1), (3, 3)]);
-        // The others go on.
+        // The other tasks go on.
         let others = doors.open_in_turn(&[0, 2]);
         others.join().unwrap();
     });
 }
 
 #[test]
-fn some_results_are_as_many_as_were_asked_for() {
+fn collect_n_returns_n_results() {
     let _watch = watch::a_minute();
     one_carrier().run(|| {
         let run = Rc::new(Cell::new(0));
@@ -65,7 +65,7 @@ fn some_results_are_as_many_as_were_asked_for() {
 }
 
 #[test]
-fn any_is_the_first_to_end() {
+fn collect_any_returns_the_first_to_end() {
     let _watch = watch::a_minute();
     one_carrier().run(|| {
         let doors = Doors::new(3);
@@ -86,7 +86,7 @@ fn each_result_is_worked_on_in_the_caller_as_it_comes() {
         let mut seen = Vec::new();
         for_each(behind(&doors, 4), |index, value| {
             assert_eq!(sinew::current().id(), me);
-            // Others end meanwhile.
+            // Other tasks end meanwhile.
             let_others_run();
             seen.push((index, value));
         });
@@ -95,7 +95,7 @@ fn each_result_is_worked_on_in_the_caller_as_it_comes() {
 }
 
 #[test]
-fn without_tasks_there_is_nothing_to_wait_for() {
+fn collecting_no_tasks_does_not_wait() {
     let _watch = watch::a_minute();
     one_carrier().run(|| {
         let none = || std::iter::empty::<fn() -> u32>();
@@ -110,7 +110,8 @@ fn without_tasks_there_is_nothing_to_wait_for() {
 fn results_of_every_size_and_kind() {
     let _watch = watch::a_minute();
     one_carrier().run(|| {
-        // Larger than a cache line, and than what a fiber stores in its block; so is the closure.
+        // Results and closures larger than a cache line and than the room in a fiber's control
+        // block.
         let large = |n: u64| {
             let data = [n; 100];
             move || data.map(|x| x + 1)
@@ -124,9 +125,9 @@ fn results_of_every_size_and_kind() {
             sum += result[99];
         });
         assert_eq!(sum, 50 * 51 / 2);
-        // Of no size.
+        // Results of size zero.
         assert_eq!(collect_all([|| (), || ()]), [(), ()]);
-        // Not to be sent, nor copied.
+        // Results that are neither `Send` nor `Copy`.
         let shared = Rc::new(RefCell::new(Vec::new()));
         let results = collect_all((0..3).map(|n| {
             let shared = shared.clone();
@@ -136,7 +137,7 @@ fn results_of_every_size_and_kind() {
             }
         }));
         assert!(results.iter().all(|result| Rc::ptr_eq(result, &shared)));
-        // Of several kinds of tasks.
+        // Several kinds of tasks.
         let boxed: Vec<Box<dyn FnOnce() -> String>> =
             vec![Box::new(|| "one".to_owned()), Box::new(|| 2.to_string())];
         assert_eq!(collect_all(boxed), ["one", "2"]);

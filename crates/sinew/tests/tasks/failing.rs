@@ -1,4 +1,4 @@
-//! Panics of tasks, of what the caller gave, and calls that make no sense.
+//! Panics of tasks and of the caller's closures, and invalid calls.
 
 use crate::{Doors, message_of, one_carrier, payload_of, text};
 use sinew::tasks::{TaskIterator, add_tasks, collect_all, collect_any, collect_n, for_each};
@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Tasks behind doors that log their ends, of which those in `unlucky` panic.
+/// Makes tasks behind doors that log their ends. The tasks in `unlucky` panic.
 fn some_fail(
     doors: &Doors,
     log: &Log,
@@ -27,7 +27,7 @@ fn some_fail(
 }
 
 #[test]
-fn the_first_panic_by_place_goes_on_when_all_have_ended() {
+fn collect_all_raises_the_panic_of_the_first_task_when_all_have_ended() {
     let _watch = watch::a_minute();
     one_carrier().run(|| {
         let log = Log::new();
@@ -48,7 +48,7 @@ fn the_first_panic_by_place_goes_on_when_all_have_ended() {
 }
 
 #[test]
-fn of_some_the_first_panic_to_come_goes_on_when_they_have_ended() {
+fn collect_n_raises_the_earliest_panic_when_n_have_ended() {
     let _watch = watch::a_minute();
     one_carrier().run(|| {
         let log = Log::new();
@@ -57,7 +57,7 @@ fn of_some_the_first_panic_to_come_goes_on_when_they_have_ended() {
         let payload = payload_of(|| collect_n(some_fail(&doors, &log, &[1, 3]), 3));
         assert_eq!(text(&*payload), "task 3 fails");
         assert_eq!(log.take(), ["3", "1", "0"]);
-        // One that fails when it is not asked for any more is not heard of.
+        // A task that fails when its result is no longer wanted is ignored.
         let doors = Doors::new(5);
         doors.open_in_turn(&[0, 2]);
         assert_eq!(collect_n(some_fail(&doors, &log, &[1, 3]), 2), [(0, 0), (2, 2)]);
@@ -67,7 +67,7 @@ fn of_some_the_first_panic_to_come_goes_on_when_they_have_ended() {
 }
 
 #[test]
-fn any_that_panics_is_an_error() {
+fn collect_any_returns_a_panic_as_an_error() {
     let _watch = watch::a_minute();
     one_carrier().run(|| {
         let log = Log::new();
@@ -109,7 +109,7 @@ fn a_panic_of_the_callers_function_leaves_at_once() {
 }
 
 #[test]
-fn a_panic_between_two_tasks_leaves_those_that_were_started() {
+fn a_panic_between_two_tasks_leaves_the_started_tasks_running() {
     let _watch = watch::a_minute();
     let calls: [fn(Starts); 5] = [
         |tasks| drop(collect_all(tasks)),
@@ -123,7 +123,7 @@ fn a_panic_between_two_tasks_leaves_those_that_were_started() {
             let run = Rc::new(Cell::new(0));
             assert_eq!(message_of(|| call(Starts { run: run.clone(), left: 3 })), "no more tasks");
             if index == 1 {
-                // It counts them first.
+                // `collect_n` counts the tasks first.
                 sinew::yield_now();
                 assert_eq!(run.get(), 0);
             } else {
@@ -172,7 +172,7 @@ fn more_results_than_tasks_are_refused_before_any_starts() {
     });
 }
 
-/// Something that counts the tasks it has run.
+/// Calls a function that starts tasks, which count their runs.
 type Call = fn(Arc<AtomicUsize>);
 
 /// Every function that starts tasks, and its name.
@@ -199,7 +199,7 @@ fn counting(run: Arc<AtomicUsize>) -> impl Iterator<Item = impl FnOnce() + 'stat
 }
 
 #[test]
-fn a_plain_thread_is_told_what_to_do() {
+fn a_plain_thread_is_refused_with_advice() {
     let _watch = watch::a_minute();
     for (name, call) in CALLS {
         let run = Arc::default();
@@ -215,10 +215,10 @@ fn a_plain_thread_is_told_what_to_do() {
 }
 
 #[test]
-fn a_migratable_fiber_is_told_what_to_do() {
+fn a_migratable_fiber_is_refused_with_advice() {
     let _watch = watch::a_minute();
     for (name, call) in CALLS {
-        // SAFETY: nothing in it depends on its thread.
+        // SAFETY: nothing in the closure depends on its thread.
         let builder = unsafe { sinew::Builder::new().migratable() };
         let fiber = builder.spawn(move || call(Arc::default())).unwrap();
         let payload = fiber.join().unwrap_err();
@@ -235,14 +235,14 @@ fn a_wait_that_would_keep_the_tasks_from_running_is_refused() {
             let run: Arc<AtomicUsize> = Arc::default();
             let message = message_of(|| sinew::pinned(|| call(run.clone())));
             assert!(message.contains("pinned"), "{name}: {message}");
-            // They run all the same.
+            // The tasks run all the same.
             sinew::wait_until(|| run.load(Ordering::Relaxed) == 2, None);
         }
         let mut tasks = add_tasks([|| 7]);
         let message = message_of(|| sinew::pinned(|| tasks.await_next()));
         assert!(message.contains("pinned"), "{message}");
         assert_eq!(tasks.await_next().unwrap(), 7);
-        // What has ended needs no wait.
+        // A result that is there needs no wait.
         assert_eq!(tasks.add_task(|| 8), 1);
         tasks.reserve(1);
         assert_eq!(sinew::pinned(|| tasks.await_next()).unwrap(), 8);
@@ -267,7 +267,7 @@ fn a_task_that_was_cancelled_counts_as_one_that_panicked() {
         };
         assert!(sinew::is_cancel(&*payload_of(|| collect_all(tasks()))));
         assert!(sinew::is_cancel(&*payload_of(|| for_each(tasks(), |_, n| assert!(n != 1)))));
-        // It was not the caller that was cancelled.
+        // The caller itself was not cancelled.
         sinew::yield_now();
         let cancelled: Vec<bool> = add_tasks(tasks())
             .map(|(n, result)| {

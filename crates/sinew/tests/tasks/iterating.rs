@@ -64,7 +64,7 @@ fn panics_are_results() {
 }
 
 #[test]
-fn what_has_ended_and_what_has_not_is_told() {
+fn completed_and_pending_tasks_are_counted() {
     let _watch = watch::a_minute();
     one_carrier().run(|| {
         let doors = Doors::new(3);
@@ -89,7 +89,7 @@ fn what_has_ended_and_what_has_not_is_told() {
 }
 
 #[test]
-fn reserving_waits_for_so_many_and_not_for_more_than_there_are() {
+fn reserve_waits_for_that_many_tasks_at_most() {
     let _watch = watch::a_minute();
     one_carrier().run(|| {
         let doors = Doors::new(4);
@@ -100,7 +100,7 @@ fn reserving_waits_for_so_many_and_not_for_more_than_there_are() {
         tasks.reserve(3);
         opener.join().unwrap();
         assert!(tasks.has_pending());
-        // They are there already.
+        // The results are there already.
         tasks.reserve(2);
         let ids: Vec<usize> = (0..2)
             .map(|_| {
@@ -109,7 +109,7 @@ fn reserving_waits_for_so_many_and_not_for_more_than_there_are() {
             })
             .collect();
         assert_eq!(ids, [3, 1]);
-        // There are two left, and one of them has ended.
+        // Two tasks are left, and one of them has ended.
         doors.open_in_turn(&[2]);
         tasks.reserve(100);
         assert!(!tasks.has_pending());
@@ -159,7 +159,7 @@ fn a_wait_that_was_left_has_lost_nothing() {
         let mut tasks = add_tasks(behind(&doors, 3));
         assert!(sinew::timeout(SHORT, || tasks.await_next()).is_err());
         assert!(sinew::timeout(SHORT, || tasks.reserve(2)).is_err());
-        // An end after the wait for it was left.
+        // A task ends after the wait for it was left.
         doors.open_in_turn(&[1, 2]).join().unwrap();
         let_others_run();
         assert!(sinew::timeout(SHORT, || tasks.reserve(3)).is_err());
@@ -194,7 +194,7 @@ fn a_task_that_takes_long_to_end_is_waited_for_and_not_lost() {
             LINGERS.with(|lingers| *lingers.borrow_mut() = Some(Lingers(theirs)));
             7
         }]);
-        // Its closure has returned, and its fiber-locals are being dropped.
+        // The task's closure has returned, and its fiber-locals are being dropped.
         tasks.reserve(1);
         assert!(sinew::timeout(SHORT, || tasks.await_next()).is_err());
         assert!(tasks.has_completed() && tasks.has_next());
@@ -207,7 +207,7 @@ sinew::fiber_local! {
     inherit static FRAGILE: Fragile = Fragile(false);
 }
 
-/// Cannot be copied for a child if it is set.
+/// Panics when it is cloned for a child, if it is set.
 struct Fragile(bool);
 
 impl Clone for Fragile {
@@ -234,7 +234,7 @@ fn a_task_that_could_not_be_started_is_not_waited_for() {
 }
 
 #[test]
-fn dropping_it_leaves_the_tasks_running_and_drops_their_results() {
+fn dropping_an_iterator_leaves_the_tasks_running_and_drops_their_results() {
     let _watch = watch::a_minute();
     one_carrier().run(|| {
         let log = Log::new();
@@ -260,7 +260,7 @@ fn dropping_it_leaves_the_tasks_running_and_drops_their_results() {
 }
 
 #[test]
-fn cancelling_ends_those_that_run() {
+fn cancelling_ends_the_running_tasks() {
     let _watch = watch::a_minute();
     one_carrier().run(|| {
         let log = Log::new();
@@ -275,7 +275,7 @@ fn cancelling_ends_those_that_run() {
                 n
             });
         }
-        // One has ended, one runs, and one has not begun.
+        // One task has ended, one runs, and one has not begun.
         assert_eq!(tasks.await_next().unwrap(), 1);
         let noisy = log.on_drop(3);
         tasks.add_task(move || {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 type Tasks = Box<dyn Iterator<Item = Box<dyn FnOnce() -> u32>>>;
 
-/// Everything that waits for tasks.
+/// All ways to wait for tasks.
 const WAITS: [fn(Tasks); 6] = [
     |tasks| drop(collect_all(tasks)),
     |tasks| drop(collect_n(tasks, 2)),
@@ -22,7 +22,7 @@ const WAITS: [fn(Tasks); 6] = [
     |tasks| add_tasks(tasks).reserve(2),
 ];
 
-/// Tasks that wait at doors and say when they have ended.
+/// Makes tasks that wait at doors and log their ends.
 fn behind(doors: &Doors, log: &Log) -> Tasks {
     let (doors, log) = (doors.clone(), log.clone());
     Box::new((0..3_u32).map(move |n| {
@@ -69,7 +69,7 @@ fn a_timeout_unwinds_the_caller_and_its_tasks_go_on() {
             assert!(log.take().is_empty());
             doors.open_in_turn(&[2, 0, 1]).join().unwrap();
             assert_eq!(log.take(), ["2", "0", "1"]);
-            // In time.
+            // The timeout does not pass.
             let doors = Doors::new(3);
             let tasks = behind(&doors, &log);
             let opener = doors.open_in_turn(&[0, 1, 2]);
@@ -117,8 +117,7 @@ fn a_cancelled_caller_does_not_begin_to_wait() {
     }
 }
 
-/// Tasks that run, that have not begun, that are nested: when their runtime ends, all of them are
-/// dropped.
+/// When a runtime ends, all its tasks are dropped: running, unstarted and nested ones.
 #[test]
 fn nothing_is_left_when_the_runtime_ends() {
     let _watch = watch::a_minute();
@@ -134,7 +133,7 @@ fn nothing_is_left_when_the_runtime_ends() {
                 let task: Box<dyn FnOnce() -> u32> = Box::new(move || {
                     if n == 10 {
                         reaches.store(true, Ordering::Relaxed);
-                        // The later ones never begin.
+                        // The later tasks never begin.
                         while !sinew::is_cancelled() {
                             std::thread::yield_now();
                         }
@@ -152,7 +151,7 @@ fn nothing_is_left_when_the_runtime_ends() {
         });
         sinew::wait_until(|| reached.load(Ordering::Relaxed), None);
         drop(runtime);
-        // It was cancelled, or had a result before: that a task was.
+        // The caller was cancelled, or had a result before: the cancellation of a task.
         drop(caller.join());
         assert_eq!(Arc::strong_count(&alive), 1);
     }

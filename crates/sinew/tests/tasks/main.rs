@@ -21,7 +21,7 @@ fn one_carrier() -> Runtime {
     Runtime::builder().carriers(1).build().unwrap()
 }
 
-/// The payload of the panic of `f`.
+/// Returns the payload of the panic of `f`.
 fn payload_of<R>(f: impl FnOnce() -> R) -> Box<dyn Any + Send> {
     match catch_unwind(AssertUnwindSafe(f)) {
         Ok(_) => panic!("it did not panic"),
@@ -29,18 +29,18 @@ fn payload_of<R>(f: impl FnOnce() -> R) -> Box<dyn Any + Send> {
     }
 }
 
-/// The message of a payload.
+/// Returns the message of a payload.
 fn text(payload: &(dyn Any + Send)) -> &str {
     let text = payload.downcast_ref::<&str>().copied();
     text.or(payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no text")
 }
 
-/// The message of the panic of `f`.
+/// Returns the message of the panic of `f`.
 fn message_of<R>(f: impl FnOnce() -> R) -> String {
     text(&*payload_of(f)).to_owned()
 }
 
-/// Doors at which one fiber each waits until it is let pass.
+/// Doors. At each of them one fiber waits until the door is opened.
 #[derive(Clone)]
 struct Doors(Rc<Vec<Door>>);
 
@@ -65,8 +65,8 @@ impl Doors {
         self.0[index].opened.set(()).unwrap();
     }
 
-    /// Starts a fiber that opens doors one after the other, each when somebody has passed the one
-    /// before.
+    /// Starts a fiber that opens doors one after the other, each when a fiber has passed the
+    /// previous one.
     fn open_in_turn(&self, order: &'static [usize]) -> sinew::JoinHandle<()> {
         let doors = self.clone();
         sinew::spawn_local(move || {
@@ -78,7 +78,7 @@ impl Doors {
     }
 }
 
-/// Lets all others run until they have nothing to do but wait.
+/// Lets all other fibers run until they only wait.
 fn let_others_run() {
     for _ in 0..100 {
         sinew::yield_now();

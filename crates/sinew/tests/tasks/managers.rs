@@ -1,4 +1,4 @@
-//! In fibers of a manager, and beside its loop.
+//! Tasks and batches in fibers of a manager, and beside its loop.
 
 use crate::{Doors, message_of, text};
 use sinew::manager::{FiberManager, ManagerHandle, Options, SimpleLoopController, TaskFuture};
@@ -17,7 +17,7 @@ fn manager() -> (FiberManager, SimpleLoopController) {
     (manager, controller)
 }
 
-/// Runs a task in a manager, until that has nothing to do.
+/// Runs a task in a manager, until the manager has nothing to do.
 fn in_manager<T: 'static>(f: impl FnOnce() -> T + 'static) -> std::thread::Result<T> {
     let _watch = watch::a_minute();
     let (manager, controller) = manager();
@@ -76,7 +76,7 @@ fn batches_are_gathered_in_a_managers_fibers() {
         }));
         assert_eq!(results, (0..30).map(|n| 2 * n).collect::<Vec<_>>());
         assert_eq!(sizes.take(), [30]);
-        // A dispatch that takes its time does not keep others from running.
+        // A slow dispatch does not keep other fibers from running.
         let naps = BatchDispatcher::new(|batch: Vec<u32>| {
             sinew::sleep(Duration::from_millis(1));
             batch
@@ -95,7 +95,7 @@ fn a_manager_is_the_executor_of_batches() {
     let handle = ManagerHandle::clone(&manager);
     let on_fiber = Rc::new(Cell::new(false));
     let seen = on_fiber.clone();
-    // On the main context, which has no fiber.
+    // The dispatcher is used outside of any fiber.
     let dispatcher = BatchDispatcher::with_executor(
         move |job| handle.add_task(job),
         move |batch: Vec<u32>| {
@@ -108,7 +108,7 @@ fn a_manager_is_the_executor_of_batches() {
     controller.run();
     assert!(on_fiber.get());
     assert_eq!(futures.map(|future| future.try_get().unwrap().unwrap()), [1, 2, 3]);
-    // The manager goes with a batch that was not dispatched.
+    // The manager is dropped with a batch that was not dispatched.
     let future = dispatcher.add(4);
     drop(manager);
     assert_eq!(future.get(), Err(DispatchError::Dropped));
@@ -130,7 +130,7 @@ fn the_main_context_is_a_plain_thread() {
         for message in messages {
             assert!(message.contains("called on a plain thread"), "{message}");
         }
-        // Tasks that have ended are had there, and others would never come.
+        // Results of ended tasks can be taken there; a wait for others would never end.
         let mut tasks = add_tasks([|| 1]);
         tasks.reserve(1);
         tasks.add_task(|| 2);
@@ -178,7 +178,7 @@ fn functions_that_stay_on_their_thread() {
         sinew::spawn_local(move || dispatcher.commit());
         let results = collect_all(tasks);
         assert!(results.into_iter().map(Result::unwrap).eq(seen.take()));
-        // And fail like others.
+        // A batch of such a dispatcher can fail too.
         let dispatcher = AtomicBatchDispatcher::new_local(|batch: Vec<Rc<u32>>| batch);
         let (future, token) = (dispatcher.token().dispatch(Rc::new(1)), dispatcher.token());
         dispatcher.commit();
@@ -188,9 +188,9 @@ fn functions_that_stay_on_their_thread() {
     .unwrap();
 }
 
-/// Callers, tasks and batches that wait, or have not begun, when their manager goes.
+/// Callers, tasks and batches wait, or have not begun, when their manager is dropped.
 #[test]
-fn nothing_is_left_when_the_manager_goes() {
+fn nothing_is_left_when_the_manager_is_dropped() {
     let _watch = watch::a_minute();
     let alive = Rc::new(());
     let log = Log::new();
@@ -205,7 +205,7 @@ fn nothing_is_left_when_the_manager_goes() {
                     parks(alive.clone())();
                     batch
                 });
-                // It is cancelled, or the dispatch was before.
+                // The fiber is cancelled, or the dispatch was cancelled before.
                 assert_eq!(dispatcher.add(1).get(), Err(DispatchError::Cancelled));
             },
         ];
@@ -218,7 +218,7 @@ fn nothing_is_left_when_the_manager_goes() {
         }
         controller.run_once();
         assert!(Rc::strong_count(&alive) > 15);
-        // One that has not begun.
+        // A task that has not begun.
         let theirs = alive.clone();
         manager.add_task(move || drop(collect_all([parks(theirs)])));
     }
@@ -234,7 +234,7 @@ fn parks(alive: Rc<()>) -> impl FnOnce() + 'static {
 }
 
 #[test]
-fn a_cancelled_task_leaves_what_it_waits_for() {
+fn a_cancelled_task_leaves_its_children_running() {
     let _watch = watch::a_minute();
     let (manager, controller) = manager();
     let doors = Rc::new(RefCell::new(None));
@@ -255,7 +255,7 @@ fn a_cancelled_task_leaves_what_it_waits_for() {
     caller.cancel();
     controller.run_once();
     assert!(sinew::is_cancel(&*caller.get().unwrap_err()));
-    // The tasks go on without it.
+    // The tasks go on without the caller.
     let doors = doors.take().unwrap();
     (0..2).for_each(|n| doors.open(n));
     controller.run();

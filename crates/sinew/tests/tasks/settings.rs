@@ -1,4 +1,4 @@
-//! Tasks with names, stack sizes and fiber-locals of their own.
+//! Tasks with their own names, stack sizes and fiber-locals.
 
 use crate::{message_of, one_carrier};
 use sinew::Builder;
@@ -12,12 +12,12 @@ sinew::fiber_local! {
 
 const STACK: usize = 64 * 1024;
 
-/// Settings that tell the tasks apart.
+/// Makes settings that distinguish the tasks.
 fn settings(part: usize) -> Builder {
     Builder::new().name(format!("part {part}")).stack_size(STACK).local(&PART, part)
 }
 
-/// What a task sees of its settings.
+/// Returns the settings that a task sees.
 fn seen() -> (String, usize) {
     assert!(sinew::stack_remaining().unwrap() < STACK);
     (sinew::current().name().unwrap_or("none").to_owned(), PART.get())
@@ -74,7 +74,7 @@ fn an_iterator_mixes_tasks_with_and_without_settings() {
 }
 
 #[test]
-fn settings_that_cannot_be_start_no_task() {
+fn invalid_settings_start_no_task() {
     let _watch = watch::a_minute();
     one_carrier().run(|| {
         let bad = || Builder::new().stack_size(1).task(|| ());

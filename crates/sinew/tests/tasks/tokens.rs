@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// One that gives back what it was given, and counts its calls.
+/// Makes a dispatcher that returns its input, and counts its calls.
 fn echo() -> (AtomicBatchDispatcher<usize, usize>, Arc<AtomicUsize>) {
     let calls = Arc::new(AtomicUsize::new(0));
     let theirs = calls.clone();
@@ -36,7 +36,7 @@ const _: () = {
 #[test]
 fn the_last_token_or_the_commit_dispatches() {
     let _watch = watch::a_minute();
-    // The commit first.
+    // The commit comes first.
     let (dispatcher, count) = echo();
     let tokens = dispatcher.reserve(3);
     assert_eq!(
@@ -52,7 +52,7 @@ fn the_last_token_or_the_commit_dispatches() {
     }
     assert_eq!(calls(&count), 1);
     assert!(futures.into_iter().all(|future| future.is_ready() && future.get() == Ok(7)));
-    // The tokens first.
+    // The tokens come first.
     let (dispatcher, count) = echo();
     let futures = [8, 9].map(|value| dispatcher.token().dispatch(value));
     assert_eq!((calls(&count), futures[0].is_ready()), (0, false));
@@ -127,7 +127,7 @@ fn tokens_that_were_dropped_fail_the_batch_when_all_are_gone() {
     }
     assert_eq!(Arc::strong_count(&count), 1);
     assert_eq!(calls(&count), 0);
-    // Many, and the last thing that happens is such a drop.
+    // Many tokens, and such a drop comes last.
     let (dispatcher, count) = echo();
     let future = dispatcher.token().dispatch(0);
     let tokens = dispatcher.reserve(20);
@@ -162,7 +162,7 @@ fn a_dispatcher_that_was_not_committed_fails_the_batch_when_all_are_gone() {
         }
         assert_eq!((calls(&count), Arc::strong_count(&count)), (0, 1));
     }
-    // By a panic between the tokens and the commit.
+    // A panic between the tokens and the commit.
     let mut future = None;
     let message = message_of(|| {
         let (dispatcher, _) = echo();
@@ -212,12 +212,12 @@ fn a_wrong_number_of_results_is_an_error_for_all() {
 }
 
 #[test]
-fn a_panic_is_an_error_for_all_and_not_of_who_comes_last() {
+fn a_panic_is_an_error_for_all_and_does_not_unwind_the_last_caller() {
     let _watch = watch::a_minute();
     let unlucky =
         || AtomicBatchDispatcher::new(|_: Vec<u32>| -> Vec<u32> { panic!("at the work") });
     let expected = Err(DispatchError::Panicked(Some("at the work".into())));
-    // The last is a token, a commit.
+    // The last call is a token's dispatch, then a commit.
     let dispatcher = unlucky();
     let tokens = dispatcher.reserve(2);
     dispatcher.commit();
@@ -240,20 +240,20 @@ fn a_batch_without_tokens_is_dispatched_empty() {
     let (dispatcher, count) = echo();
     dispatcher.commit();
     assert_eq!(calls(&count), 1);
-    // There is nobody but the caller to tell.
+    // Without tokens, only the caller can get the panic.
     let dispatcher = AtomicBatchDispatcher::new(|batch: Vec<u32>| -> Vec<u32> {
         assert!(batch.is_empty());
         panic!("nobody hears this")
     });
     assert_eq!(message_of(|| dispatcher.commit()), "nobody hears this");
-    // One that was neither used nor committed says nothing.
+    // A dispatcher that was neither used nor committed calls nothing.
     let (dispatcher, count) = echo();
     drop(dispatcher);
     assert_eq!((calls(&count), Arc::strong_count(&count)), (0, 1));
 }
 
 #[test]
-fn who_is_cancelled_in_the_dispatch_is_unwound_and_the_others_are_told() {
+fn a_caller_cancelled_in_the_dispatch_is_unwound_and_the_others_get_errors() {
     let _watch = watch::a_minute();
     let dispatcher = AtomicBatchDispatcher::new(|batch: Vec<u32>| {
         sinew::park();
@@ -266,7 +266,7 @@ fn who_is_cancelled_in_the_dispatch_is_unwound_and_the_others_are_told() {
     fiber.cancel();
     assert!(sinew::is_cancel(&*fiber.join().unwrap_err()));
     assert_eq!(first.get(), Err(DispatchError::Cancelled));
-    // Late, which is of the caller's making as well.
+    // A timeout comes from the caller as well.
     let dispatcher = AtomicBatchDispatcher::new(|batch: Vec<u32>| {
         sinew::park();
         batch
@@ -329,7 +329,8 @@ fn everything_is_dropped_once() {
     assert!(future.get().is_err());
 }
 
-/// Threads and fibers of several carriers use and drop tokens, against a commit or a drop.
+/// Threads and fibers of several carriers use and drop tokens, while the dispatcher is committed or
+/// dropped.
 #[test]
 fn threads_and_fibers_complete_batches_together() {
     let _watch = watch::a_minute();
@@ -338,7 +339,7 @@ fn threads_and_fibers_complete_batches_together() {
     for _ in 0..300 {
         let (dispatcher, count) = echo();
         let tokens = dispatcher.reserve(8);
-        // Mostly well.
+        // Most batches succeed.
         let drops: Vec<bool> = tokens.iter().map(|_| seed.below(24) == 0).collect();
         let commits = seed.below(8) != 0;
         let mut tokens: Vec<_> = tokens.into_iter().zip(drops.clone()).collect();
@@ -375,8 +376,9 @@ fn threads_and_fibers_complete_batches_together() {
     }
 }
 
-/// The function of a dispatcher runs in a first-class fiber, which is dropped while it has switched
-/// away there. The futures of the batch fail, and the unwinding goes on to the end of the fiber.
+/// The function of a dispatcher runs in a first-class fiber, which is dropped while the function
+/// has switched away. The futures of the batch fail, and the unwinding continues to the end of the
+/// fiber.
 #[test]
 fn a_first_class_fiber_that_is_dropped_in_the_function_is_unwound() {
     let _watch = watch::a_minute();

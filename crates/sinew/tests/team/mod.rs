@@ -1,9 +1,9 @@
-//! Those who take part in a test, as fibers or as threads.
+//! The members of a test, as fibers or as threads.
 
 use sinew::{JoinHandle, Runtime, WaitKind};
 use sinew_testkit::watch;
 
-/// What the members of a test are.
+/// The kind of the members of a test.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Team {
     Fibers,
@@ -33,14 +33,14 @@ impl Team {
     }
 }
 
-/// One that takes part.
+/// A member.
 pub(crate) enum Member<T> {
     Fiber(JoinHandle<T>),
     Thread(std::thread::JoinHandle<T>),
 }
 
 impl<T> Member<T> {
-    /// What it returns, or the payload of its panic.
+    /// Returns the member's result, or the payload of its panic.
     pub(crate) fn result(self) -> std::thread::Result<T> {
         match self {
             Member::Fiber(fiber) => fiber.join(),
@@ -48,14 +48,14 @@ impl<T> Member<T> {
         }
     }
 
-    /// What it returns.
+    /// Returns the member's result.
     #[track_caller]
     pub(crate) fn end(self) -> T {
         self.result().unwrap_or_else(|payload| std::panic::resume_unwind(payload))
     }
 
-    /// Returns when the member waits for such a thing. A thread does not tell, so that it is only
-    /// given the occasion: what a test expects must not depend on it.
+    /// Returns when the member waits for `kind`. A thread cannot be observed and only gets time to
+    /// begin its wait, so no assertion may depend on it.
     #[track_caller]
     pub(crate) fn waits(&self, kind: WaitKind) {
         match self {

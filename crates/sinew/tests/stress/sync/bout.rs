@@ -1,7 +1,7 @@
-//! A bout: workers that use one primitive for some milliseconds, and all end.
+//! A bout: workers use one primitive for some milliseconds, and all end.
 //!
-//! Every bout ends by itself, with nobody left who waits: a wake-up that was lost in it cannot be
-//! made good by a later one.
+//! Every bout ends on its own, with no waiter left. So a later wake cannot make up for one that was
+//! lost in it.
 
 use super::watch;
 use sinew::{Builder, Fiber, Handle, JoinHandle};
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
 use std::time::Duration;
 
-/// Where the workers run.
+/// The place where the workers run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Setting {
     pub(super) carriers: usize,
@@ -20,15 +20,15 @@ pub(super) struct Setting {
     pub(super) threads: bool,
 }
 
-/// What the workers of a bout know of it.
+/// The state that the workers of a bout share.
 struct Shared {
     setting: Setting,
-    /// Whether waits have timeouts. Without them, nobody gets on who was not woken.
+    /// Whether waits have timeouts. Without them, a worker that is not woken does not go on.
     timeouts: bool,
-    /// Whether nobody sleeps, and no patience is long.
+    /// Whether no worker sleeps, and every timeout is short.
     hurried: bool,
     cancels_left: AtomicUsize,
-    /// Those who may be cancelled by chance.
+    /// The fibers that may be cancelled at random.
     fibers: Shelf<Vec<Fiber>>,
     steps: usize,
     operations: &'static AtomicU64,
@@ -42,8 +42,9 @@ impl Shared {
         if !self.setting.migratable {
             return builder;
         }
-        // SAFETY: guards of these locks belong to the fiber, wherever it runs; nothing else that is
-        // not `Send` is kept across a wait, and what uses thread-locals is out of line.
+        // SAFETY: guards of these locks belong to the fiber, on whichever thread it runs. Nothing
+        // else that is not `Send` is kept across a wait, and code that uses thread-locals is out of
+        // line.
         unsafe { builder.migratable() }
     }
 
@@ -61,7 +62,7 @@ impl Shared {
     }
 }
 
-/// One who works, with chances of its own.
+/// A worker, with its own random numbers.
 pub(super) struct Worker {
     seed: Seed,
     shared: Arc<Shared>,
@@ -69,7 +70,7 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// How often it shall do what it does.
+    /// How often the worker shall repeat its work.
     pub(super) fn steps(&self) -> usize {
         self.shared.steps
     }
@@ -83,7 +84,7 @@ impl Worker {
         self.seed.below(end)
     }
 
-    /// True once in so many times.
+    /// True once in `many` times.
     pub(super) fn once_in(&mut self, many: usize) -> bool {
         self.below(many) == 0
     }
@@ -93,21 +94,21 @@ impl Worker {
         self.shared.timeouts
     }
 
-    /// The carrier on which the order of coming is that of the calls: a fiber that stays there is
+    /// The carrier on which workers queue in the order of their calls: a fiber that stays there is
     /// not interrupted between taking a ticket and entering a queue.
     pub(super) fn ordered_on(&self) -> Option<usize> {
         let ordered = self.is_fiber && !self.shared.setting.migratable && !cfg!(sinew_force_yield);
         ordered.then(sinew::current_carrier).flatten()
     }
 
-    /// Whether all workers run on one carrier, so that nothing happens between a note that one is
-    /// about to wait and the wait.
+    /// Whether all workers run on one carrier. Then nothing happens between the note that a worker
+    /// is about to wait and its wait.
     pub(super) fn has_order(&self) -> bool {
         let Setting { carriers, threads, .. } = self.shared.setting;
         carriers == 1 && !threads && self.ordered_on().is_some()
     }
 
-    /// Starts a fiber that nobody but the caller cancels.
+    /// Starts a fiber that only the caller cancels.
     #[inline(never)]
     pub(super) fn spawn<T: Send + 'static>(
         &self,
@@ -116,12 +117,12 @@ impl Worker {
         self.shared.builder().spawn(f).unwrap()
     }
 
-    /// Another source of chances.
+    /// Returns another source of random numbers.
     pub(super) fn fork(&mut self) -> Seed {
         self.seed.fork()
     }
 
-    /// None, or up to a millisecond.
+    /// Returns a timeout: zero, or up to a millisecond.
     pub(super) fn patience(&mut self) -> Duration {
         let micros = match self.below(if self.shared.hurried { 2 } else { 4 }) {
             0 => 0,
@@ -132,7 +133,7 @@ impl Worker {
         Duration::from_micros(micros as u64)
     }
 
-    /// Goes on at once, or lets others run for a while, or cancels somebody: perhaps itself.
+    /// Goes on at once, lets others run for a while, or cancels a fiber: perhaps itself.
     pub(super) fn pause(&mut self) {
         match self.below(32) {
             0..=15 => {}
@@ -146,7 +147,7 @@ impl Worker {
         }
     }
 
-    /// Does something that may have to wait, in one of the ways there are.
+    /// Performs an operation that may have to wait, in one of several ways.
     pub(super) fn attempt<R>(
         &mut self,
         at_once: impl FnOnce() -> Option<R>,
@@ -169,18 +170,18 @@ impl Worker {
 
 type Work = Arc<dyn Fn(&mut Worker) + Send + Sync>;
 
-/// What may become of the fibers of a crew.
+/// What may happen to the fibers of a crew.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
-    /// They are cancelled by chance, and others come in their place.
+    /// They are cancelled at random, and new fibers replace them.
     Replaced,
-    /// Nobody cancels them.
+    /// They are never cancelled.
     Safe,
-    /// They are cancelled when the driver says so, and nobody comes in their place.
+    /// They are cancelled when the driver requests it, and not replaced.
     Doomed,
 }
 
-/// Workers that do the same.
+/// Workers that do the same work.
 struct Crew {
     role: &'static str,
     fate: Fate,
@@ -189,7 +190,7 @@ struct Crew {
     threads: Vec<std::thread::JoinHandle<()>>,
 }
 
-/// Names a crew.
+/// The index of a crew.
 #[derive(Clone, Copy)]
 pub(super) struct CrewId(usize);
 
@@ -237,18 +238,18 @@ impl Bout {
         self.shared.steps
     }
 
-    /// Nobody is cancelled from now on.
+    /// Stops random cancellations.
     pub(super) fn no_more_cancels(&self) {
         self.shared.cancels_left.store(0, Ordering::SeqCst);
     }
 
-    /// A number of workers: two at least, and mostly few.
+    /// A number of workers: at least two, and mostly few.
     pub(super) fn some(&mut self) -> usize {
         let bits = self.seed.below(6);
         2 + self.seed.below(1 << bits)
     }
 
-    /// Starts so many workers that do the same: fibers, and threads if there are any.
+    /// Starts `count` workers with this work: fibers, and threads if they take part.
     pub(super) fn start(
         &mut self,
         role: &'static str,
@@ -258,7 +259,7 @@ impl Bout {
         self.start_as(Fate::Replaced, role, count, Arc::new(work))
     }
 
-    /// Starts workers that nobody cancels.
+    /// Starts workers that are never cancelled.
     pub(super) fn start_safe(
         &mut self,
         role: &'static str,
@@ -268,7 +269,7 @@ impl Bout {
         self.start_as(Fate::Safe, role, count, Arc::new(work))
     }
 
-    /// Starts fibers that may be cancelled with [`cancel`](Self::cancel) only.
+    /// Starts fibers that only [`cancel`](Self::cancel) cancels.
     pub(super) fn start_doomed(
         &mut self,
         role: &'static str,
@@ -300,7 +301,7 @@ impl Bout {
     }
 
     fn body(&mut self, work: Work, is_fiber: bool) -> impl FnOnce() + Send + 'static {
-        /// Tells the driver of the end, also if there was no beginning.
+        /// Tells the driver of the end, also if the fiber never began.
         struct End(Arc<Shared>);
         impl Drop for End {
             fn drop(&mut self) {
@@ -333,21 +334,21 @@ impl Bout {
         fiber
     }
 
-    /// Waits until all of a crew have ended; those who were cancelled begin anew.
+    /// Waits until all workers of a crew have ended. Cancelled workers begin anew.
     pub(super) fn ended(&mut self, crew: CrewId) {
         self.drive(|bout| {
             bout.crews[crew.0].fibers.is_empty() && bout.crews[crew.0].threads.is_empty()
         });
     }
 
-    /// Waits until all have ended.
+    /// Waits until all workers have ended.
     pub(super) fn all_ended(&mut self) {
         for crew in 0..self.crews.len() {
             self.ended(CrewId(crew));
         }
     }
 
-    /// Waits until something has come true.
+    /// Waits until the condition is true.
     pub(super) fn until(&mut self, mut condition: impl FnMut() -> bool) {
         self.drive(|_| condition());
     }
@@ -369,7 +370,7 @@ impl Bout {
         }
     }
 
-    /// Takes the results of those who have ended, and replaces those who were cancelled.
+    /// Takes the results of workers that have ended, and replaces cancelled ones.
     fn look_after(&mut self, index: usize) {
         let crew = &mut self.crews[index];
         let (fate, role, work) = (crew.fate, crew.role, crew.work.clone());
@@ -390,9 +391,9 @@ impl Bout {
     }
 }
 
-/// What several workers use for a moment, in which nobody waits.
+/// A value that workers use for a moment, without waiting.
 ///
-/// The lock is tried again and again: what the standard library does when it has to wait is hidden
+/// The lock is only tried, again and again: the slow path of the standard library's lock is hidden
 /// from the sanitizers.
 #[derive(Default)]
 pub(super) struct Shelf<T>(Mutex<T>);
@@ -402,7 +403,7 @@ impl<T> Shelf<T> {
         Shelf(Mutex::new(value))
     }
 
-    /// Out of line: the lock looks at a thread-local, which a fiber that moves must not do in a
+    /// Out of line: the lock reads a thread-local, which a migratable fiber must not do in a
     /// function that waits.
     #[inline(never)]
     pub(super) fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
@@ -416,11 +417,11 @@ impl<T> Shelf<T> {
     }
 }
 
-/// Somebody is where others must not be at the same time, until this is dropped.
+/// A worker is in an exclusive region until this is dropped.
 pub(super) struct Inside<'a>(&'a AtomicUsize);
 
 impl<'a> Inside<'a> {
-    /// Enters; there are no more than `others` there already.
+    /// Enters the region. No more than `others` workers may be there already.
     #[track_caller]
     pub(super) fn enter(count: &'a AtomicUsize, others: usize) -> Inside<'a> {
         let before = count.fetch_add(1, Ordering::SeqCst);
@@ -435,7 +436,7 @@ impl Drop for Inside<'_> {
     }
 }
 
-/// Tells whether those who come first are served first, as far as the order of coming is known.
+/// Checks that workers are served in their order of arrival, as far as that order is known.
 #[derive(Default)]
 pub(super) struct Order {
     next: AtomicU64,
@@ -443,17 +444,17 @@ pub(super) struct Order {
     served: [AtomicU64; 8],
 }
 
-/// The place of one who has come.
+/// The ticket of a worker that has arrived.
 #[derive(Clone, Copy)]
 pub(super) struct Ticket(Option<usize>, u64);
 
 impl Order {
-    /// Somebody comes, and queues before it lets others run.
+    /// A worker arrives, and queues before it lets others run.
     pub(super) fn come(&self, worker: &Worker) -> Ticket {
         Ticket(worker.ordered_on(), self.next.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
-    /// It is served. One at a time is.
+    /// The worker is served. Only one worker is served at a time.
     #[track_caller]
     pub(super) fn served(&self, Ticket(carrier, ticket): Ticket) {
         if let Some(carrier) = carrier {

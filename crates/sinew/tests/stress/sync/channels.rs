@@ -8,7 +8,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-/// The books on all messages of a bout.
+/// Counts all messages of a bout.
 #[derive(Default)]
 pub(super) struct Ledger {
     made: AtomicU64,
@@ -16,12 +16,12 @@ pub(super) struct Ledger {
     given_back: AtomicU64,
     /// Sent, and never received.
     lost: AtomicU64,
-    /// Received, though the sender has them back.
+    /// Received, although the sender got them back.
     stolen: AtomicU64,
     producers: AtomicU64,
 }
 
-/// What became of one message; entered into the books when nobody has it any more.
+/// The fate of one message. It is entered in the ledger when its last holder drops it.
 struct Entry {
     ledger: Arc<Ledger>,
     sent: AtomicBool,
@@ -48,30 +48,30 @@ pub(super) struct Parcel {
     entry: Arc<Entry>,
 }
 
-/// What its sender keeps of a message.
+/// The part of a message that its sender keeps.
 pub(super) struct Receipt(Arc<Entry>);
 
 impl Receipt {
-    /// The message was sent. Noted before anything is waited for.
+    /// Records that the message was sent, before any other wait.
     pub(super) fn sent(self) {
         self.0.sent.store(true, Ordering::SeqCst);
     }
 
-    /// Whether this is the message that comes back.
+    /// Whether this is the message that came back.
     pub(super) fn is_of(&self, parcel: &Parcel) -> bool {
         Arc::ptr_eq(&self.0, &parcel.entry)
     }
 }
 
 impl Ledger {
-    /// A sender that was not there before.
+    /// Makes a new producer.
     pub(super) fn producer(self: &Arc<Ledger>) -> Producer {
         let name = self.producers.fetch_add(1, Ordering::SeqCst);
         Producer { ledger: self.clone(), name, number: 0 }
     }
 
-    /// Everything has come to its end. Messages that were sent may be lost only where receivers go
-    /// away.
+    /// Checks the ledger after everything has ended. Messages that were sent may be lost only where
+    /// receivers leave.
     #[track_caller]
     pub(super) fn close(&self, may_lose: bool) -> u64 {
         let get = |count: &AtomicU64| count.load(Ordering::SeqCst);
@@ -84,7 +84,7 @@ impl Ledger {
     }
 }
 
-/// Who makes messages, in order.
+/// Makes numbered messages.
 pub(super) struct Producer {
     ledger: Arc<Ledger>,
     name: u64,
@@ -103,7 +103,7 @@ impl Producer {
     }
 }
 
-/// Who receives from one channel.
+/// Receives from one channel, and checks the order.
 #[derive(Default)]
 pub(super) struct Inbox {
     /// The last number of each producer.
@@ -124,7 +124,7 @@ impl Inbox {
     }
 }
 
-/// Where workers find what they work with, until it is taken away.
+/// Holds a value for workers to use, until it is taken away.
 pub(super) struct Desk<T>(Shelf<Option<T>>);
 
 impl<T: Clone> Desk<T> {
@@ -142,7 +142,7 @@ impl<T: Clone> Desk<T> {
     }
 }
 
-/// What came of a try.
+/// The result of a try.
 enum Outcome {
     Done,
     Not,
@@ -159,7 +159,7 @@ pub(super) fn channel(bout: &mut Bout) {
     };
     let (senders, receivers) = (Desk::new(sender), Desk::new(receiver));
     let ledger = Arc::new(Ledger::default());
-    // Receivers stay until all senders are gone; or everybody goes when it likes.
+    // Receivers stay until all senders are gone, or every worker leaves when it likes.
     let stay = bout.seed.below(3) > 0;
     let begun = Arc::new(AtomicUsize::new(0));
     let (count, theirs, there) = (bout.some(), receivers.clone(), begun.clone());

@@ -1,4 +1,4 @@
-//! Permits, parts and places: what is counted is conserved.
+//! Permits, parts and places are conserved.
 
 use super::bout::{Bout, Order, Shelf, Worker};
 use sinew::sync::{Barrier, Semaphore, WaitGroup};
@@ -12,7 +12,7 @@ struct Room {
     order: Order,
 }
 
-/// Counts permits that are held.
+/// Counts the permits that are held.
 struct Taken<'a>(&'a AtomicUsize, usize);
 
 impl<'a> Taken<'a> {
@@ -65,7 +65,7 @@ fn take_once(worker: &mut Worker, room: &Room) {
         worker.pause();
         drop(taken);
         if worker.once_in(2) {
-            // Given back by somebody else.
+            // Another fiber gives them back.
             drop(worker.spawn(move || drop(owned)).join());
         }
         return;
@@ -97,7 +97,7 @@ pub(super) fn barrier(bout: &mut Bout) {
     }
 }
 
-/// Nobody passes before all are there, and one is the leader.
+/// No worker passes before all are there, and one is the leader.
 fn barrier_for_all(bout: &mut Bout, barrier: Arc<Barrier>, count: usize) {
     let there = Arc::new((AtomicUsize::new(0), AtomicUsize::new(0)));
     let theirs = there.clone();
@@ -117,7 +117,7 @@ fn barrier_for_all(bout: &mut Bout, barrier: Arc<Barrier>, count: usize) {
     assert_eq!(there.1.load(Ordering::SeqCst), steps, "one leader in each round");
 }
 
-/// Those who leave do not count; afterwards the barrier is as new.
+/// Workers that leave do not count; afterwards the barrier is as new.
 fn barrier_that_some_leave(bout: &mut Bout) {
     #[derive(Default)]
     struct Passed {
@@ -125,7 +125,7 @@ fn barrier_that_some_leave(bout: &mut Bout) {
         others: AtomicUsize,
         left: AtomicUsize,
     }
-    /// Counts one who leaves, unless it is forgotten.
+    /// Counts a worker that leaves, unless it is forgotten.
     struct Leaves<'a>(&'a Passed);
     impl Drop for Leaves<'_> {
         fn drop(&mut self) {
@@ -155,7 +155,7 @@ fn barrier_that_some_leave(bout: &mut Bout) {
         }
     });
     bout.all_ended();
-    // One may have been counted as there when it left.
+    // A worker may have been counted as present when it left.
     let [leaders, others, left] =
         [&passed.leaders, &passed.others, &passed.left].map(|count| count.load(Ordering::SeqCst));
     let followers = leaders * (size - 1);
@@ -166,7 +166,7 @@ fn barrier_that_some_leave(bout: &mut Bout) {
 }
 
 struct Work {
-    /// Parts by group, for those who do the work, and for those who wait for it.
+    /// Parts by group, for the workers that do the work, and for those that wait for it.
     parts: Shelf<Vec<(usize, WaitGroup)>>,
     waits: Shelf<Vec<(usize, WaitGroup)>>,
     left: Vec<AtomicUsize>,
@@ -176,7 +176,7 @@ pub(super) fn wait_group(bout: &mut Bout) {
     let (groups, count) = (bout.steps().min(32), bout.some());
     let (mut parts, mut waits, mut left) = (Vec::new(), Vec::new(), Vec::new());
     for group in 0..groups {
-        // No more who wait for a group than can do so at the same time: they have parts as well.
+        // No more waiters for a group than can wait at the same time: they have parts as well.
         let (size, waiters) = (1 + bout.seed.below(6), 1 + bout.seed.below(count.min(4)));
         let all = WaitGroup::new();
         parts.extend((0..size).map(|_| (group, all.clone())));
@@ -205,7 +205,7 @@ pub(super) fn wait_group(bout: &mut Bout) {
     let count = bout.some();
     bout.start("does a part", count, move |worker| {
         while let Some((index, part)) = theirs.parts.with(Vec::pop) {
-            // Counted also when the worker is cancelled, and before the part is dropped.
+            // Counted even if the worker is cancelled, and before the part is dropped.
             struct Done<'a>(&'a AtomicUsize, Option<WaitGroup>);
             impl Drop for Done<'_> {
                 fn drop(&mut self) {

@@ -1,4 +1,5 @@
-//! Locks: one at a time, or many who only read; in the order of coming where that is promised.
+//! Locks: one owner at a time, or many readers; served in the order of arrival where that is
+//! promised.
 
 use super::bout::{Bout, Inside, Order, Worker};
 use lock_api::{MutexGuard, RawMutexFair, RawMutexTimed};
@@ -13,10 +14,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// What the two locks for one have in common.
+/// The interface that both mutexes share.
 trait Lock: Deref<Target = lock_api::Mutex<Self::Raw, u64>> + Default + Send + Sync + 'static {
     type Raw: RawMutexFair + RawMutexTimed<Duration = Duration, Instant = Instant>;
-    /// Whether those who come first are served first.
+    /// Whether waiters are served in their order of arrival.
     const FAIR: bool;
     /// Locks, and can be cancelled.
     fn wait(&self) -> MutexGuard<'_, Self::Raw, u64>;
@@ -95,7 +96,7 @@ fn own_once<L: Lock>(worker: &mut Worker, shared: &Guarded<L>) {
                 lock.try_lock_for(patience)
             }
         },
-        // That of `lock_api` is not cut short.
+        // `lock` of `lock_api` cannot be cancelled.
         || if anyhow { (**lock).lock() } else { lock.wait() },
     );
     let Some(mut guard) = guard else { return };
@@ -114,7 +115,7 @@ fn own_once<L: Lock>(worker: &mut Worker, shared: &Guarded<L>) {
     }
 }
 
-/// Takes a turn first, and comes for it later or not at all.
+/// Takes a ticket first, and claims the turn later or not at all.
 fn own_by_ticket(worker: &mut Worker, shared: &Guarded<FairMutex<u64>>) {
     let Guarded { lock, order, .. } = shared;
     let place = pin!(FairMutexPlace::new());
@@ -175,8 +176,8 @@ pub(super) fn rwlock(bout: &mut Bout) {
     if bout.seed.below(3) == 0 { readers_who_meet(bout) } else { readers_and_writers(bout) }
 }
 
-/// Readers who wait for each other inside. One who wants to write and gives up must not keep those
-/// out who stood back for it.
+/// Readers wait for each other while they hold the lock. A writer that gives up must not keep out
+/// the readers that it made wait.
 fn readers_who_meet(bout: &mut Bout) {
     #[derive(Default)]
     struct Meeting {
@@ -193,7 +194,7 @@ fn readers_who_meet(bout: &mut Bout) {
                 Some(mut guard) => {
                     *guard += 1;
                     worker.pause();
-                    // Lets in those who have come meanwhile.
+                    // Lets in the readers that have come meanwhile.
                     RwLockWriteGuard::downgrade(guard)
                 }
                 None => theirs.lock.read(),

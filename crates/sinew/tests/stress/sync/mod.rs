@@ -1,15 +1,14 @@
 //! Locks, signals and channels under stress.
 //!
-//! Each primitive in turn is used by fibers and threads on 1, 2 and 8 carriers, bound and
-//! migratable, with random yields, sleeps, timeouts and cancellations. A *round* is one primitive
-//! in one setting; it consists of short *bouts*, at the end of which everybody has ended and the
-//! books agree.
+//! Fibers and threads use each primitive in turn on 1, 2 and 8 carriers, bound and migratable, with
+//! random yields, sleeps, timeouts and cancellations. A *round* is one primitive in one setting. It
+//! consists of short *bouts*. At the end of a bout all workers have ended, and the ledgers agree.
 //!
 //! | variable | meaning |
 //! | --- | --- |
-//! | `SINEW_STRESS_SECONDS` | how long |
-//! | `SINEW_STRESS_SEED` | what chance begins with |
-//! | `SINEW_STRESS_ONLY` | the one primitive to run |
+//! | `SINEW_STRESS_SECONDS` | duration |
+//! | `SINEW_STRESS_SEED` | seed of the random numbers |
+//! | `SINEW_STRESS_ONLY` | the only primitive to run |
 //! | `SINEW_STRESS_PATIENCE` | seconds until a bout counts as hanging |
 
 mod bout;
@@ -32,7 +31,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// A primitive, and what a bout with it is.
+/// A primitive, and the function that runs a bout with it.
 type Subject = (&'static str, fn(&mut Bout));
 
 const SUBJECTS: &[Subject] = &[
@@ -101,7 +100,7 @@ fn sync_primitives_keep_their_promises() {
             }
             rounds += 1;
             let setting = setting(shift + sweep + index * 5);
-            // Each round has chances of its own, however many bouts the one before had.
+            // Each round has its own random numbers, however many bouts the previous one had.
             let mut seed = Seed::new(number ^ rounds.wrapping_mul(0x9E37_79B9_7F4A_7C15));
             watch::new_round(number, rounds, what, setting);
             let runtime = &runtimes[CARRIERS.iter().position(|&n| n == setting.carriers).unwrap()];

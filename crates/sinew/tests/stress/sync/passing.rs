@@ -1,4 +1,5 @@
-//! One value from one side to the other: set once, seen by who waits, called back once.
+//! One value from one side to the other: set once, seen by its waiters, with one call of each
+//! callback.
 
 use super::bout::{Bout, Shelf, Worker};
 use super::channels::{Inbox, Ledger, Parcel, Receipt};
@@ -7,7 +8,7 @@ use sinew::sync::{FiberFuture, Patience, select, wait_for_multiple};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Things to do; who does not come to do one puts it back.
+/// Things to do. A worker that does not do its thing puts it back.
 pub(super) struct Pool<T>(Shelf<Vec<T>>);
 
 impl<T> Pool<T> {
@@ -39,7 +40,7 @@ impl<T> Held<'_, T> {
         self.thing.as_mut().expect("not taken out yet")
     }
 
-    /// It is done, or will be.
+    /// Takes the thing out for good: it is done, or will be.
     pub(super) fn take(mut self) -> T {
         self.thing.take().expect("not taken out yet")
     }
@@ -66,7 +67,7 @@ pub(super) fn fiber_future(bout: &mut Bout) {
     let count = bout.steps();
     let counts = || (0..count).map(|_| AtomicUsize::new(0)).collect::<Vec<_>>();
     let mut to_set: Vec<_> = (0..count).collect();
-    // Some are tried to be set twice.
+    // Some futures are set twice, if possible.
     to_set.extend((0..count / 3).map(|_| bout.seed.below(count)));
     let shared = Arc::new(Futures {
         futures: (0..count).map(|_| FiberFuture::new()).collect(),
@@ -111,7 +112,7 @@ fn wait_once(worker: &mut Worker, shared: &Futures, held: Held<'_, usize>) {
     let future = &shared.futures[index];
     match worker.below(8) {
         0 => {
-            // Several at a time, one of them twice.
+            // Several futures at a time, one of them twice.
             let more: Vec<_> = (0..3).map_while(|_| shared.to_wait.take()).collect();
             let all: Vec<_> = [&held, &held].into_iter().chain(&more).collect();
             let futures: Vec<_> = all.iter().map(|held| &shared.futures[*held.get()]).collect();
@@ -122,7 +123,7 @@ fn wait_once(worker: &mut Worker, shared: &Futures, held: Held<'_, usize>) {
         }
         1 => {
             let calls = shared.calls.clone();
-            // Noted first: the callback may run at once.
+            // Record it first: the callback may run at once.
             shared.subscribed[index].store(true, Ordering::SeqCst);
             future.subscribe(move || _ = calls[index].fetch_add(1, Ordering::SeqCst));
             held.take();
@@ -155,9 +156,9 @@ fn wait_once(worker: &mut Worker, shared: &Futures, held: Held<'_, usize>) {
 struct Letters {
     senders: Pool<(usize, OneshotSender<Parcel>)>,
     receivers: Pool<(usize, OneshotReceiver<Parcel>)>,
-    /// Set by a sender before it sends: one that goes without it gives an error.
+    /// Set by a sender before it sends. A sender that leaves without it causes an error.
     sends: Vec<AtomicBool>,
-    /// Receivers that went without a message.
+    /// The number of receivers that left without a message.
     gave_up: AtomicUsize,
 }
 
@@ -177,7 +178,7 @@ pub(super) fn oneshot(bout: &mut Bout) {
     let ledger = Arc::new(Ledger::default());
     let (theirs, some) = (shared.clone(), bout.some());
     bout.start("receives one", some, move |worker| {
-        /// Counts one that goes with empty hands, also by cancellation.
+        /// Counts a receiver that leaves empty-handed, also by cancellation.
         struct GivesUp<'a>(&'a AtomicUsize, bool);
         impl Drop for GivesUp<'_> {
             fn drop(&mut self) {
@@ -191,7 +192,7 @@ pub(super) fn oneshot(bout: &mut Bout) {
                 continue;
             }
             worker.pause();
-            // Some tries, and then until it comes.
+            // Some tries, and then a wait until the message comes.
             let mut received = None;
             while received.is_none() && worker.once_in(2) {
                 let timeout = if worker.has_timeouts() { Some(worker.patience()) } else { None };
@@ -219,7 +220,7 @@ pub(super) fn oneshot(bout: &mut Bout) {
     let (theirs, some, books) = (shared.clone(), bout.some(), ledger.clone());
     bout.start("sends one", some, move |worker| {
         while let Some(held) = theirs.senders.take() {
-            // A sender that is cancelled here goes without a message.
+            // A sender that is cancelled here leaves without a message.
             let (index, sender) = held.take();
             worker.pause();
             if worker.once_in(16) {

@@ -1,4 +1,4 @@
-//! `select!`: of several operations one is done, and nothing of the others.
+//! `select!`: one of several operations completes, and nothing of the others.
 
 use super::bout::{Bout, Worker};
 use super::channels::{Desk, Inbox, Ledger, Parcel, Producer};
@@ -57,7 +57,7 @@ pub(super) fn select(bout: &mut Bout) {
     ledger.close(false);
 }
 
-/// How long to wait for an arm; `None` where a scope shall cut the wait short.
+/// Returns how long to wait for an arm; `None` where a timeout around it shall end the wait.
 fn patience(worker: &mut Worker) -> Option<Patience> {
     match worker.below(if worker.has_timeouts() { 8 } else { 4 }) {
         0 => Some(Patience::None),
@@ -168,10 +168,10 @@ fn receive_until_disconnected(worker: &mut Worker, receivers: &[Receiver<Parcel>
     }
 }
 
-/// How often something is announced.
+/// How often a value is announced.
 const ANNOUNCEMENTS: u64 = 5;
 
-/// A value that changes now and then, and messages to everybody.
+/// Starts a fiber that changes a value now and then, and broadcasts messages.
 fn new_announcements(worker: &mut Worker) -> (WatchReceiver<u64>, BroadcastReceiver<u64>) {
     let (level, watcher) = channel::watch(0);
     let (news, reader) = channel::broadcast(ANNOUNCEMENTS as usize);
@@ -179,7 +179,7 @@ fn new_announcements(worker: &mut Worker) -> (WatchReceiver<u64>, BroadcastRecei
     drop(worker.spawn(move || {
         for number in 1..=ANNOUNCEMENTS {
             level.replace(number);
-            // Nobody may be there any more.
+            // There may be no receiver any more.
             let _ = news.send(number);
             (0..yields).for_each(|_| sinew::yield_now());
         }
@@ -187,7 +187,7 @@ fn new_announcements(worker: &mut Worker) -> (WatchReceiver<u64>, BroadcastRecei
     (watcher, reader)
 }
 
-/// A token that is cancelled some time later.
+/// Returns a token that is cancelled some time later.
 fn new_stop(worker: &mut Worker) -> CancellationToken {
     let stop = CancellationToken::new();
     let (theirs, yields) = (stop.child(), worker.below(8));
@@ -201,7 +201,7 @@ fn new_stop(worker: &mut Worker) -> CancellationToken {
     theirs
 }
 
-/// A fiber that ends some time later.
+/// Starts a fiber that ends some time later.
 fn new_end(worker: &mut Worker) -> sinew::JoinHandle<u64> {
     let yields = worker.below(8);
     worker.spawn(move || {
@@ -210,7 +210,7 @@ fn new_end(worker: &mut Worker) -> sinew::JoinHandle<u64> {
     })
 }
 
-/// A value that is set some time later.
+/// Returns a future that is set some time later.
 fn new_bell(worker: &mut Worker) -> Arc<FiberFuture<u64>> {
     let bell = Arc::new(FiberFuture::new());
     let (theirs, yields) = (bell.clone(), worker.below(8));
@@ -221,7 +221,7 @@ fn new_bell(worker: &mut Worker) -> Arc<FiberFuture<u64>> {
     bell
 }
 
-/// Both ends of a channel, perhaps of the same: nobody sends to itself.
+/// Selects among both ends of channels, perhaps of one channel. A select does not send to itself.
 fn send_or_receive(
     worker: &mut Worker,
     senders: &[Sender<Parcel>],

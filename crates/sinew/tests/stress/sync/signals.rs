@@ -1,4 +1,4 @@
-//! Waiting for something to change: nobody misses it.
+//! Waiting for a change: no waiter misses it.
 
 use super::bout::{Bout, Worker};
 use sinew::sync::{Baton, Condvar, Futex, LazyLock, Mutex, Once, OnceLock};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 #[derive(Default)]
 struct Tokens {
-    /// How many there are, and whether there will be no more.
+    /// The number of tokens, and whether there will be no more.
     state: Mutex<(u64, bool)>,
     changed: Condvar,
     made: AtomicU64,
@@ -41,9 +41,9 @@ pub(super) fn condvar(bout: &mut Bout) {
     }
 }
 
-/// Some wait for a token each, and exactly as many are made; others wait as well, and leave at the
-/// same time. One that was woken passes on what it got. So nobody is left, unless somebody who
-/// leaves takes a wake-up along.
+/// Some workers wait for a token each, and exactly as many tokens are made. Other workers wait as
+/// well, and leave at the same time. A leaver that was woken passes its token on. So no worker is
+/// left waiting, unless a leaver takes a wake along.
 fn as_many_as_stay(
     bout: &mut Bout,
     take: impl Fn(Option<Duration>) -> bool + Send + Sync + 'static,
@@ -57,7 +57,7 @@ fn as_many_as_stay(
         let patience = worker.once_in(2).then(|| worker.patience());
         begins.fetch_add(1, Ordering::SeqCst);
         if taking(patience) {
-            // It may be cancelled by now.
+            // The worker may be cancelled by now.
             sinew::masked(&*giving);
         }
         worker.did();
@@ -68,7 +68,7 @@ fn as_many_as_stay(
         while !take(None) {}
         worker.did();
     });
-    // Most of the time all of them wait when the tokens come.
+    // Most of the time all workers wait when the tokens come.
     if bout.seed.below(4) > 0 {
         bout.until(|| began.load(Ordering::SeqCst) == stay + leave);
     }
@@ -91,7 +91,7 @@ fn as_many_as_stay(
     bout.all_ended();
 }
 
-/// Each token that is made wakes one who waits, so that none is left while somebody waits.
+/// Each new token wakes one waiter, so no token is left while a worker waits.
 fn condvar_for_all(bout: &mut Bout) {
     let tokens = Arc::new(Tokens::default());
     let (theirs, count) = (tokens.clone(), bout.some());
@@ -133,7 +133,7 @@ fn condvar_for_all(bout: &mut Bout) {
     assert_eq!(tokens.changed.notify_all(), 0, "somebody still waits");
 }
 
-/// Takes one, if there will be one. Never pinned: the lock is taken again without a timeout.
+/// Takes a token, if one will come. Never pinned: the lock is taken again without a timeout.
 fn take_token(worker: &mut Worker, tokens: &Tokens) -> bool {
     let Tokens { state, changed, taken, .. } = tokens;
     let none = |state: &mut (u64, bool)| state.0 == 0 && !state.1;
@@ -148,7 +148,7 @@ fn take_token(worker: &mut Worker, tokens: &Tokens) -> bool {
         }
         3 => _ = changed.wait_while_for(&mut guard, none, worker.patience()),
         4 => _ = sinew::timeout(worker.patience(), || changed.wait_while(&mut guard, none)),
-        // Without a look before: whatever wakes it, it looks afterwards.
+        // Waits without checking first: it checks after any wake.
         5 => _ = changed.wait_for(&mut guard, worker.patience()),
         _ => _ = changed.wait_until(&mut guard, Instant::now() + worker.patience()),
     }
@@ -181,7 +181,7 @@ pub(super) fn futex(bout: &mut Bout) {
                     }
                     match patience {
                         None => posted.wait(token + 1),
-                        // One look more: it may have been woken in the last moment.
+                        // Check once more: the wake may have come at the last moment.
                         Some(Duration::ZERO) => return false,
                         Some(time) => {
                             posted.wait_for(token + 1, time);
@@ -199,7 +199,7 @@ pub(super) fn futex(bout: &mut Bout) {
     }
 }
 
-/// Whoever waits for a level gets on when it was reached.
+/// A waiter for a level goes on when the level was reached.
 fn futex_for_all(bout: &mut Bout) {
     let shared = Arc::new((Futex::new(), AtomicU64::new(0)));
     let posters = 1 + bout.seed.below(3);
@@ -242,7 +242,7 @@ fn futex_for_all(bout: &mut Bout) {
     assert_eq!(shared.0.get(), posts.load(Ordering::Relaxed));
 }
 
-/// Each post wakes one who waits, so that no permit is left while somebody waits.
+/// Each post wakes one waiter, so no permit is left while a worker waits.
 fn futex_for_one(bout: &mut Bout) {
     #[derive(Default)]
     struct Permits {
@@ -293,8 +293,8 @@ fn futex_for_one(bout: &mut Bout) {
     assert_eq!(permits.made.load(Ordering::Relaxed), permits.taken.load(Ordering::Relaxed));
 }
 
-/// A baton that was posted lets the one pass who waits, who then sees what was done before. Each is
-/// waited for by one, and posted by up to two.
+/// A posted baton lets its waiter pass, and the waiter sees what happened before the post. Each
+/// baton has one waiter, and up to two posters.
 pub(super) fn baton(bout: &mut Bout) {
     type Batons = Vec<(Baton, AtomicUsize)>;
     let batons: Batons = (0..bout.steps()).map(|_| Default::default()).collect();
@@ -356,7 +356,7 @@ impl Cell {
     }
 }
 
-/// What is done once is done once, whoever was cancelled in it before.
+/// A once runs once, even if workers were cancelled in it before.
 pub(super) fn once(bout: &mut Bout) {
     let cells: Vec<_> = (0..bout.steps()).map(|_| Cell::new()).collect();
     let cells = Arc::new(cells);
@@ -377,7 +377,7 @@ pub(super) fn once(bout: &mut Bout) {
     for cell in cells.iter() {
         assert!(cell.runs.load(Ordering::SeqCst) <= 1);
         assert_eq!(cell.made.load(Ordering::SeqCst), usize::from(cell.value.get().is_some()));
-        // Nobody holds what was left.
+        // No cancelled worker still holds the once.
         cell.once.call_once(|| ());
         cell.value.get_or_init(|| 1);
     }

@@ -1,4 +1,4 @@
-//! News for many: each sees all of them, or the last, and everybody is told of the end.
+//! Broadcasts, watches and tokens: each receiver sees all messages, or the last, and the end.
 
 use super::bout::{Bout, Worker};
 use super::channels::Desk;
@@ -8,7 +8,7 @@ use sinew::sync::channel::{self, BroadcastReceiver, BroadcastRecvError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a receiver of broadcasts has seen.
+/// The history of one broadcast receiver.
 struct Listener {
     receiver: BroadcastReceiver<(u64, u64)>,
     received: u64,
@@ -30,7 +30,7 @@ impl Listener {
     }
 }
 
-/// Every message comes to every receiver, or is counted as missed.
+/// Every message reaches every receiver, or is counted as missed.
 pub(super) fn broadcast(bout: &mut Bout) {
     let capacity = 1 << bout.seed.below(10);
     let (sender, receiver) = channel::broadcast(capacity);
@@ -43,7 +43,7 @@ pub(super) fn broadcast(bout: &mut Bout) {
     let (sent, names) = (Arc::new(AtomicU64::new(0)), AtomicU64::new(0));
     let theirs = pool.clone();
     bout.start("listens", count, move |worker| {
-        // One who is cancelled puts the receiver back, as it is.
+        // A cancelled worker puts the receiver back in its state.
         while let Some(mut held) = theirs.0.take() {
             while listen(worker, held.get_mut()) {
                 worker.did();
@@ -74,7 +74,7 @@ pub(super) fn broadcast(bout: &mut Bout) {
     }
 }
 
-/// Receives a message; false if there will be none.
+/// Receives a message. Returns false if there will be none.
 fn listen(worker: &mut Worker, listener: &mut Listener) -> bool {
     let receiver = std::cell::RefCell::new(&mut listener.receiver);
     let received = worker.attempt(
@@ -91,7 +91,7 @@ fn listen(worker: &mut Worker, listener: &mut Listener) -> bool {
     true
 }
 
-/// A value that only grows: who watches never sees it shrink, and sees the last.
+/// A value that only grows: a watcher never sees it shrink, and sees the last value.
 pub(super) fn watch(bout: &mut Bout) {
     let (sender, receiver) = channel::watch(0_u64);
     let (senders, receivers) = (Desk::new(sender), Desk::new(receiver));
@@ -155,7 +155,7 @@ pub(super) fn watch(bout: &mut Bout) {
     receivers.clear();
 }
 
-/// A token that is cancelled ends all who wait for it or for its children, and all its fibers.
+/// Cancelling a token wakes all waiters for it and for its children, and cancels all its fibers.
 pub(super) fn token(bout: &mut Bout) {
     let root = CancellationToken::new();
     let mut tokens = vec![root.clone()];
@@ -215,7 +215,7 @@ pub(super) fn token(bout: &mut Bout) {
     });
     bout.ended(spawning);
     root.cancel();
-    // All of them are children; somebody else may still be telling some.
+    // All of them are children; another thread may still be cancelling some.
     bout.until(|| tokens.iter().all(CancellationToken::is_cancelled));
     bout.all_ended();
     bout.until(|| ended.load(Ordering::SeqCst) == 0);

@@ -1,4 +1,4 @@
-//! Events and sequences: whoever has entered is told, once, and turns come in order.
+//! Events and sequences: every entered waiter is told once, and turns come in order.
 
 use super::bout::{Bout, Worker};
 use sinew::sync::{Event, Reached, Sequencer, SequencerWait};
@@ -14,13 +14,13 @@ pub(super) fn event(bout: &mut Bout) {
     }
 }
 
-/// An event that is set for a moment lets everybody pass who has entered.
+/// An event that is set for a moment lets all entered waiters pass.
 fn event_for_all(bout: &mut Bout) {
     #[derive(Default)]
     struct Shared {
         event: Event,
         entered: AtomicUsize,
-        /// How often it was set and reset.
+        /// How often the event was set and reset.
         rounds: AtomicUsize,
     }
     let shared = Arc::new(Shared::default());
@@ -28,7 +28,7 @@ fn event_for_all(bout: &mut Bout) {
     bout.start("waits for an event", count, move |worker| {
         let Shared { event, entered, rounds } = &*theirs;
         for round in 0..worker.steps() {
-            // Nobody slips through between set and reset: each is woken in each round.
+            // No worker slips through between set and reset: each is woken in each round.
             while rounds.load(Ordering::SeqCst) < round {
                 sinew::yield_now();
             }
@@ -92,18 +92,18 @@ fn event_on_and_off(bout: &mut Bout) {
     bout.all_ended();
 }
 
-/// Where the counter is brought to when nobody takes turns any more.
+/// The value of the counter after the last turn.
 const END: u64 = u64::MAX / 2;
 
 #[derive(Default)]
 struct Turns {
     sequencer: Sequencer,
     next: AtomicU64,
-    /// Whose turn it is, by the books.
+    /// The number of the current turn.
     due: AtomicU64,
 }
 
-/// A turn that must be taken, whatever happens to its owner: others wait for it.
+/// A turn that must be taken even if its worker is cancelled, because others wait for it.
 struct Turn<'a> {
     turns: &'a Turns,
     number: u64,
@@ -160,7 +160,7 @@ pub(super) fn sequencer(bout: &mut Bout) {
     bout.all_ended();
 }
 
-/// Waits for a value in one way or another; false if it gave up.
+/// Waits for a value in one of several ways. Returns false if it gave up.
 fn await_turn(worker: &mut Worker, sequencer: &Sequencer, token: u64) -> bool {
     let reached = worker.attempt(
         || (sequencer.get() >= token).then_some(()),
@@ -171,7 +171,7 @@ fn await_turn(worker: &mut Worker, sequencer: &Sequencer, token: u64) -> bool {
     reached.is_some()
 }
 
-/// Enters a place, and leaves it or not; true if it was told that the value was reached.
+/// Enters a place, and leaves it or not. Returns true if it was told that the value was reached.
 fn enter_and_leave(worker: &mut Worker, sequencer: &Sequencer, token: u64) -> bool {
     let mut place = pin!(SequencerWait::new());
     let turn = sequencer.enter(token, place.as_mut());
@@ -186,7 +186,7 @@ fn enter_and_leave(worker: &mut Worker, sequencer: &Sequencer, token: u64) -> bo
             turn.wait() == Reached::Yes
         }
         2 => {
-            // Cancelled while it waits, by another.
+            // Another fiber cancels it while it waits.
             sinew::scope(|scope| {
                 scope.spawn(|| turn.cancel());
                 turn.wait() == Reached::Yes
@@ -195,7 +195,7 @@ fn enter_and_leave(worker: &mut Worker, sequencer: &Sequencer, token: u64) -> bo
         3 => {
             turn.cancel();
             let before = turn.wait();
-            // Used again.
+            // The place is used again.
             let turn = sequencer.enter(token, place.as_mut());
             turn.cancel();
             assert!(before == Reached::Cancelled || turn.wait() == Reached::Yes);

@@ -42,7 +42,7 @@ struct Post {
     closed: AtomicBool,
 }
 
-/// Who is unparked after something was put in its box sees it.
+/// A fiber that is unparked after a letter was put in its box sees the letter.
 pub(super) fn park(bout: &mut Bout) {
     let count = bout.some();
     let boxes = (0..count).map(|_| Mailbox::default()).collect();
@@ -50,7 +50,7 @@ pub(super) fn park(bout: &mut Bout) {
     let theirs = post.clone();
     bout.start("reads letters", count, move |worker| {
         let free = |mailbox: &&Mailbox| !mailbox.is_read.swap(true, Ordering::SeqCst);
-        // As many as there are boxes; one who was cancelled has given up its own.
+        // There are as many boxes as workers; a cancelled worker has given up its own.
         let mailbox = theirs.boxes.iter().find(free).expect("a box for everybody");
         let _reads = Reads(mailbox);
         mailbox.set_reader(Some(sinew::current()));
@@ -111,7 +111,8 @@ impl Drop for Exists {
     }
 }
 
-/// Who joins gets the result, or learns of the cancellation; who is cancelled in it lets go.
+/// A joiner gets the result, or learns of the cancellation. A joiner that is cancelled lets go of
+/// the fiber.
 pub(super) fn join(bout: &mut Bout) {
     let exist = Arc::new(AtomicUsize::new(0));
     let (theirs, count) = (exist.clone(), bout.some());
@@ -156,7 +157,7 @@ fn join_once(worker: &mut Worker, exist: &Arc<AtomicUsize>) {
             child.take().map(|child| child.join())
         }
         2 => {
-            // Somebody else waits for the same.
+            // Another fiber waits for the same end.
             let other = worker.spawn(move || fiber.wait_finished(None));
             let result = child.take().map(|child| child.join());
             assert!(other.join().expect("nobody cancels it"));

@@ -1,4 +1,4 @@
-//! Says what went wrong, and where: a bout that fails or hangs ends the process.
+//! Reports a failure with its round: a bout that fails or hangs ends the process.
 
 use super::bout::{Setting, Shelf};
 use sinew::Fiber;
@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::time::{Duration, Instant};
 
-/// What runs at this moment.
+/// The state of the current round.
 struct Now {
     seed: u64,
     round: u64,
@@ -19,14 +19,14 @@ struct Now {
 
 static NOW: Shelf<Option<Now>> = Shelf::new(None);
 
-/// Notes that a round begins.
+/// Records the beginning of a round.
 pub(super) fn new_round(seed: u64, round: u64, what: &'static str, setting: Setting) {
     let (since, fibers) = (Instant::now(), Vec::new());
     let new = Some(Now { seed, round, what, setting, since, bouts: 0, fibers });
     NOW.with(|now| *now = new);
 }
 
-/// Notes that a bout begins.
+/// Records the beginning of a bout.
 pub(super) fn new_bout() {
     NOW.with(|now| {
         if let Some(now) = now {
@@ -37,7 +37,7 @@ pub(super) fn new_bout() {
     });
 }
 
-/// Notes that the bout has another fiber.
+/// Records another fiber of the bout.
 pub(super) fn new_fiber(fiber: Fiber) {
     NOW.with(|now| {
         if let Some(now) = now {
@@ -46,12 +46,13 @@ pub(super) fn new_fiber(fiber: Fiber) {
     });
 }
 
-/// Notes that all rounds are over.
+/// Records that all rounds are over.
 pub(super) fn over() {
     NOW.with(|now| *now = None);
 }
 
-/// Ends the process when a bout takes longer than `SINEW_STRESS_PATIENCE` seconds, or 60.
+/// Starts a thread that ends the process when a bout takes longer than `SINEW_STRESS_PATIENCE`
+/// seconds, or 60.
 pub(super) fn begin() {
     let patience = std::env::var("SINEW_STRESS_PATIENCE").ok().and_then(|text| text.parse().ok());
     let patience = Duration::from_secs(patience.unwrap_or(60));
@@ -64,7 +65,7 @@ pub(super) fn begin() {
             }
         }
     });
-    // What a worker has to say must not be lost in the output that the test harness keeps.
+    // Print panics of workers directly, because the test harness captures output.
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
         say(&format!("{info}\n"));
@@ -72,7 +73,7 @@ pub(super) fn begin() {
     }));
 }
 
-/// Says what runs, and ends the process.
+/// Reports what runs, and ends the process.
 pub(super) fn fail(why: &str) -> ! {
     let mut text = format!("\nstress: {why}\n");
     NOW.with(|now| {
@@ -92,7 +93,7 @@ pub(super) fn fail(why: &str) -> ! {
     std::process::abort();
 }
 
-/// To standard error itself, which nobody captures.
+/// Writes to standard error itself, which is not captured.
 fn say(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }
