@@ -104,7 +104,7 @@ impl Fiber {
     /// started like this.
     ///
     /// # Errors
-    /// If there is no memory for a stack.
+    /// If there is no memory for a stack, or `f` does not fit on it.
     pub fn new<F>(f: F) -> io::Result<Fiber>
     where
         F: FnOnce(Fiber) -> Fiber + 'static,
@@ -133,7 +133,7 @@ impl Fiber {
     /// need this.
     ///
     /// # Errors
-    /// As [`with_allocator`](Self::with_allocator).
+    /// If the allocator has no stack, or `f` does not fit on it.
     pub fn with_entry<A, F>(allocator: &A, f: F) -> io::Result<Fiber>
     where
         A: StackAllocator + ?Sized,
@@ -198,7 +198,7 @@ impl Fiber {
     /// finds it.
     ///
     /// # Panics
-    /// As [`resume`](Self::resume).
+    /// If this fiber belongs to another host; see [`resume`](Self::resume).
     ///
     /// # Examples
     /// ```

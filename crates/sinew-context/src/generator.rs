@@ -71,7 +71,7 @@ impl<T, R> Generator<'static, T, R> {
     /// Makes a generator of the values that `f` yields.
     ///
     /// # Errors
-    /// As [`Fiber::new`].
+    /// If there is no memory for a stack, or `f` does not fit on it.
     pub fn new<F>(f: F) -> io::Result<Self>
     where
         F: FnOnce(&mut Yielder<T>) -> R + 'static,
@@ -84,7 +84,7 @@ impl<T, R> Generator<'static, T, R> {
     /// Makes a generator that runs on a stack of `allocator`.
     ///
     /// # Errors
-    /// As [`Fiber::with_allocator`].
+    /// If the allocator has no stack, or `f` does not fit on it.
     pub fn with_allocator<A, F>(allocator: &A, f: F) -> io::Result<Self>
     where
         A: StackAllocator + ?Sized,

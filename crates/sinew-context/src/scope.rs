@@ -82,7 +82,7 @@ impl<'scope> Scope<'scope, '_> {
     /// Makes a fiber like [`Fiber::new`]. Its function may borrow from outside of the scope.
     ///
     /// # Errors
-    /// As [`Fiber::new`].
+    /// If there is no memory for a stack, or `f` does not fit on it.
     pub fn fiber<F>(&'scope self, f: F) -> io::Result<Fiber>
     where
         F: FnOnce(Fiber) -> Fiber + 'scope,
@@ -93,7 +93,7 @@ impl<'scope> Scope<'scope, '_> {
     /// Makes a fiber like [`Fiber::with_allocator`]. Its function may borrow.
     ///
     /// # Errors
-    /// As [`Fiber::with_allocator`].
+    /// If the allocator has no stack, or `f` does not fit on it.
     pub fn fiber_with_allocator<A, F>(&'scope self, allocator: &A, f: F) -> io::Result<Fiber>
     where
         A: StackAllocator + ?Sized,
@@ -106,7 +106,7 @@ impl<'scope> Scope<'scope, '_> {
     /// Makes a fiber like [`Fiber::with_entry`]. Its function may borrow.
     ///
     /// # Errors
-    /// As [`Fiber::with_allocator`].
+    /// If the allocator has no stack, or `f` does not fit on it.
     pub fn fiber_with_entry<A, F>(&'scope self, allocator: &A, f: F) -> io::Result<Fiber>
     where
         A: StackAllocator + ?Sized,
@@ -136,7 +136,7 @@ impl<'scope> Scope<'scope, '_> {
     /// Makes a generator like [`Generator::new`]. Its function may borrow.
     ///
     /// # Errors
-    /// As [`Fiber::new`].
+    /// If there is no memory for a stack, or `f` does not fit on it.
     ///
     /// The values must outlive the scope too, because the function may keep some of them:
     /// ```compile_fail,E0597
@@ -164,7 +164,7 @@ impl<'scope> Scope<'scope, '_> {
     /// Makes a generator like [`Generator::with_allocator`]. Its function may borrow.
     ///
     /// # Errors
-    /// As [`Fiber::with_allocator`].
+    /// If the allocator has no stack, or `f` does not fit on it.
     pub fn generator_with_allocator<A, T, R, F>(
         &'scope self,
         allocator: &A,
@@ -183,7 +183,7 @@ impl<'scope> Scope<'scope, '_> {
     /// Makes a consumer like [`Consumer::new`]. Its function may borrow.
     ///
     /// # Errors
-    /// As [`Fiber::new`].
+    /// If there is no memory for a stack, or `f` does not fit on it.
     ///
     /// The values must outlive the scope too, because the function may keep some of them:
     /// ```compile_fail,E0597
@@ -206,7 +206,7 @@ impl<'scope> Scope<'scope, '_> {
     /// Makes a consumer like [`Consumer::with_allocator`]. Its function may borrow.
     ///
     /// # Errors
-    /// As [`Fiber::with_allocator`].
+    /// If the allocator has no stack, or `f` does not fit on it.
     pub fn consumer_with_allocator<A, T, R, F>(
         &'scope self,
         allocator: &A,

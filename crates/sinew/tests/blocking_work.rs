@@ -115,7 +115,7 @@ fn a_cancelled_fiber_waits_for_the_closure_and_the_next_wait_raises() {
         gate.open();
         assert!(sinew::is_cancel(&*fiber.join().unwrap_err()));
         assert_eq!(log.take(), ["closure ended", "got 7"]);
-        // A fiber whose time has run out waits for the closure too.
+        // A fiber that reaches its deadline waits for the closure too.
         let gate = Arc::new(Gate::default());
         let limit = Duration::from_millis(2);
         let opens = gate.clone();

@@ -343,7 +343,7 @@ fn oneshots() {
     assert_eq!(Arc::strong_count(&message), 1);
 }
 
-/// Queued messages, and those of any number of waiting senders, leave with the last receiver.
+/// The last receiver's drop frees queued messages, however many senders wait with further ones.
 #[test]
 fn messages_are_dropped_with_the_last_receiver() {
     let _watch = watch::a_minute();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// A lock, a condition, and marks whose order the lock must keep.
+/// A lock, a condition, and two marks that the lock protects.
 struct Shared<L> {
     lock: L,
     changed: Condvar,

@@ -1,4 +1,4 @@
-//! UDP: datagrams stay whole, and waits for them end like those of the standard library.
+//! UDP: datagrams stay whole, and waits for them end as in the standard library.
 
 use crate::backends::{as_fiber_and_thread, on_each, until_it_waits};
 use sinew::net::UdpSocket;

@@ -424,7 +424,7 @@ fn fibers_go_to_threads_and_back_while_others_unwind() {
     assert_eq!(left.load(Ordering::Relaxed), 400);
 }
 
-/// The types are unwind-safe, like those of the standard library.
+/// The types are unwind-safe, as in the standard library.
 #[test]
 fn sockets_and_files_are_unwind_safe() {
     fn passes<T: std::panic::UnwindSafe + std::panic::RefUnwindSafe>() {}

@@ -368,7 +368,7 @@ fn locks_under_load() {
     }
 }
 
-/// A write whose second half happens when it is dropped, before other fibers may read.
+/// A write that completes its second half when it is dropped, before other fibers may read.
 struct Halves<'a> {
     pair: RwLockWriteGuard<'a, (u64, u64)>,
     writes: &'a AtomicUsize,

@@ -72,7 +72,7 @@ fn ten_thousand_idle_sockets_use_no_processor() {
             for fiber in &fibers {
                 sinew::wait_until(|| fiber.fiber().waits_for().is_some(), None);
             }
-            // The system has to tidy up after so many sockets were opened.
+            // The system has to tidy up after it opened this many sockets.
             let settled = Instant::now() + Duration::from_millis(100);
             sinew::sleep_until(settled);
             let before = processor_time();

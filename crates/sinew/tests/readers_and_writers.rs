@@ -223,7 +223,7 @@ fn writers_first_keep_new_readers_out() {
     });
 }
 
-/// A former owner that locks again at once does not overtake waiters with priority.
+/// A fiber that unlocks and locks again at once does not overtake waiters with priority.
 #[test]
 fn no_fiber_overtakes_waiters_with_priority() {
     let _watch = watch::a_minute();

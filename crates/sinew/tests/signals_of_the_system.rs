@@ -281,7 +281,7 @@ fn subscribers_are_dropped_in_every_state() {
             raise(Signal::USR2);
             assert_eq!(half.recv(), Signal::USR1);
             drop(half);
-            // One whose fiber waits and owns it.
+            // One that is owned by a waiting fiber.
             let waiting = new();
             let fiber = sinew::spawn(move || waiting.recv());
             until_suspended(&fiber);

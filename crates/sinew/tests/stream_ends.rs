@@ -144,7 +144,7 @@ fn a_connect_without_an_answer_times_out() {
             assert!(took >= limit && took < limit * 30, "{took:?}");
         }
         assert!(TcpStream::connect_timeout(&address, Duration::ZERO).is_err());
-        // A fiber that is cancelled meanwhile, and a fiber whose timeout ends.
+        // A fiber that is cancelled meanwhile, and a fiber that reaches its timeout.
         let fiber = runtime.spawn(move || TcpStream::connect(address));
         backends::until_it_waits(&fiber);
         fiber.cancel();

@@ -296,7 +296,7 @@ fn a_slots_panic_is_raised_after_the_wait_is_left() {
     });
 }
 
-/// A result whose destructor waits belongs to its fiber, and the runtime waits for it.
+/// A result with a destructor that waits belongs to its fiber, and the runtime waits for it.
 #[test]
 fn a_result_that_waits_when_dropped_keeps_the_runtime() {
     struct Slow(Arc<AtomicBool>);
@@ -385,7 +385,7 @@ fn bindings_end_in_any_order() {
     assert_eq!(NAME.get(), "base");
 }
 
-/// A payload whose destructor panics, in every place that catches one.
+/// A payload with a destructor that panics, in every place that catches one.
 #[test]
 fn payloads_that_panic_are_contained() {
     use std::future::Future;

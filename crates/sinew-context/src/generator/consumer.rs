@@ -50,7 +50,7 @@ impl<T, R> Consumer<'static, T, R> {
     /// Makes a consumer that passes its values to `f`.
     ///
     /// # Errors
-    /// As [`Fiber::new`].
+    /// If there is no memory for a stack, or `f` does not fit on it.
     pub fn new<F>(f: F) -> io::Result<Self>
     where
         F: FnOnce(&mut Input<T>) -> R + 'static,
@@ -63,7 +63,7 @@ impl<T, R> Consumer<'static, T, R> {
     /// Makes a consumer that runs on a stack of `allocator`.
     ///
     /// # Errors
-    /// As [`Fiber::with_allocator`].
+    /// If the allocator has no stack, or `f` does not fit on it.
     pub fn with_allocator<A, F>(allocator: &A, f: F) -> io::Result<Self>
     where
         A: StackAllocator + ?Sized,

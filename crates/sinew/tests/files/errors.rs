@@ -1,4 +1,4 @@
-//! Errors equal those of the standard library.
+//! Errors equal the errors of the standard library.
 
 use super::{Folder, on_each};
 use sinew::fs::{self, File, OpenOptions};

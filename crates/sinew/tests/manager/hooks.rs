@@ -17,7 +17,7 @@ thread_local! {
     static HOOK: RefCell<Option<Box<dyn FnOnce()>>> = const { RefCell::new(None) };
 }
 
-/// A controller whose hook runs a closure of the test, once.
+/// A controller with a hook that runs a closure of the test, once.
 struct Hooked;
 
 impl Hooked {

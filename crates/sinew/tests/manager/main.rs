@@ -3,7 +3,7 @@
 //!
 //! Where folly would wait for fibers or leak them, sinew cancels and unwinds them. A panic in a
 //! task goes to a callback or into the task's future. Misuse that folly finds at run time is often
-//! excluded by types here: closures own what they use, and thread-bound values are not `Send`.
+//! excluded by types here: closures own their values, and thread-bound values are not `Send`.
 //!
 //! A name that begins with `tasks/` belongs to the test `tasks`.
 //!
@@ -69,7 +69,7 @@
 //! | `batchDispatchExceptionHandlingTest`: a panic of the dispatch reaches every task | `tasks/batches::a_panic_is_an_error_for_all_and_the_next_batch_is_not_harmed` |
 //! | `ABDTest`: after the commit and the last token, all inputs in the order of the tokens | `tasks/tokens::values_are_in_the_order_of_the_tokens` |
 //! | `ABDDispatcherdestroyedbeforecallingcommit`: without a commit every token gets an error | `tasks/tokens::a_dispatcher_that_was_not_committed_fails_the_batch_when_all_are_gone` |
-//! | `ABDPreprocessingfailuretest`: a dropped token fails the others, whose error names it | `tasks/tokens::tokens_that_were_dropped_fail_the_batch_when_all_are_gone` |
+//! | `ABDPreprocessingfailuretest`: a dropped token fails the others, and their error names it | `tasks/tokens::tokens_that_were_dropped_fail_the_batch_when_all_are_gone` |
 //! | `ABDMultipledispatchonsametokenerrortest`: a token is used once | by type: `dispatch` takes the token |
 //! | `ABDGettokencalledaftercommittest`: no tokens after the commit, which changes nothing else | by type: `commit` takes the dispatcher |
 //! | `ABDUserprovidedbatchdispatchthrowstest`: a panic of the dispatch reaches every task | `tasks/tokens::a_panic_is_an_error_for_all_and_does_not_unwind_the_last_caller` |

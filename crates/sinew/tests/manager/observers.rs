@@ -1,4 +1,4 @@
-//! Observers, which are told what fibers do.
+//! Observers of the fibers of a manager.
 
 use crate::kit::{kept, simple, with};
 use sinew::FiberId;

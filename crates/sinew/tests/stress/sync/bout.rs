@@ -170,7 +170,7 @@ impl Worker {
 
 type Work = Arc<dyn Fn(&mut Worker) + Send + Sync>;
 
-/// What may happen to the fibers of a crew.
+/// The rule by which the fibers of a crew are cancelled and replaced.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Fate {
     /// They are cancelled at random, and new fibers replace them.

@@ -1,4 +1,4 @@
-//! Messages: each is received once or given back, and those of one sender in order.
+//! Messages: each is received once or given back, and messages of one sender keep their order.
 
 use super::bout::{Bout, Shelf, Worker};
 use sinew::sync::channel::{

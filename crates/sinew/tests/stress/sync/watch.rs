@@ -73,7 +73,7 @@ pub(super) fn begin() {
     }));
 }
 
-/// Reports what runs, and ends the process.
+/// Reports the current round, and ends the process.
 pub(super) fn fail(why: &str) -> ! {
     let mut text = format!("\nstress: {why}\n");
     NOW.with(|now| {
