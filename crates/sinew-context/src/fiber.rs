@@ -99,7 +99,7 @@ impl Fiber {
     /// [`with_allocator`](Self::with_allocator) and a pool to make many.
     ///
     /// # Aborts
-    /// If the first switch to the fiber comes from a fiber that ends by it: then no suspended fiber
+    /// If the first switch to the fiber is the end of another fiber: then no suspended fiber
     /// exists that `f` could receive. [`with_entry`](Self::with_entry) makes fibers that can be
     /// started like this.
     ///

@@ -1,6 +1,6 @@
 //! Four functions that a runtime above this crate may set, once.
 //!
-//! The hooks are configuration: they say nothing about fibers. No variable of this crate holds the
+//! The hooks are configuration, not state about fibers. No variable of this crate holds the
 //! running fiber; each switch hands it on. The other global state is in `stack::overflow` and
 //! `census`.
 
@@ -15,8 +15,8 @@ pub type HostHook = fn() -> Option<core::num::NonZeroU64>;
 /// Receives a message for people: one or more whole lines.
 pub type ReportHook = fn(message: &str);
 
-/// Writes the name of the fiber whose stack spans the given addresses, for instance `fiber "worker"
-/// (id 7)`.
+/// Writes the name of the fiber whose stack spans the given addresses, for instance
+/// `fiber "worker" (id 7)`.
 pub type DescribeHook = fn(stack: core::ops::Range<usize>, out: &mut dyn fmt::Write) -> fmt::Result;
 
 /// Called with `true` when the unwinding of a first-class fiber begins, and with `false` when it

@@ -26,8 +26,8 @@ impl Segmented {
     /// The default limit of a stack's growth, in bytes.
     pub const DEFAULT_LIMIT: usize = 64 * 1024 * 1024;
 
-    /// Makes stacks that commit `initial` bytes at once, a multiple of the page, and grow to 64 MiB
-    /// at most.
+    /// Makes stacks that commit `initial` bytes at once, a multiple of the page, and grow to the
+    /// larger of `initial` and 64 MiB at most.
     pub fn new(initial: usize) -> io::Result<Self> {
         Self::with_limit(initial, Self::DEFAULT_LIMIT.max(initial))
     }
