@@ -2,7 +2,7 @@
 //!
 //! # Reading order
 //!
-//! A request's way: `server` listens and accepts, `connection` reads and writes, `parse` turns
+//! The path of a request: `server` listens and accepts, `connection` reads and writes, `parse` turns
 //! bytes into a head, a `handler` takes a request and returns a response of `message`, and `router`
 //! chooses among handlers. `files` and `debug` are handlers. `client` asks other servers.
 #![forbid(unsafe_code)]
