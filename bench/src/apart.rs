@@ -1,11 +1,11 @@
-//! Work that is timed in another process, which stays for all repeats.
+//! Times work in another process, which lives for all repeats.
 //!
-//! The process reads how often it is to do the operation, a number on a line, and answers with a
-//! line that has the nanoseconds it took and how often it really was. It ends when there are no more
-//! numbers. Peers in another language take part this way, as do those that can be configured only
-//! once in a process.
+//! The process reads a count of operations, one number on a line. It answers with a line of two
+//! numbers: the nanoseconds that the work took, and the operations that it really did. It ends when
+//! its input ends. Peers in another language take part this way, and so do peers that a process can
+//! configure only once.
 //!
-//! The processes of `server` and `client` are talked to in the same way.
+//! `server` and `client` talk to their processes over the same pipes, with messages of their own.
 
 use crate::measure::{Lap, Timed};
 use std::io::{BufRead, BufReader, Write};
@@ -13,10 +13,10 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::str::FromStr;
 use std::time::Duration;
 
-/// A process that is talked to, a line at a time.
+/// A child process that exchanges lines with this one.
 pub(crate) struct Process {
     child: Child,
-    /// `None` when it has been told to end.
+    /// `None` once the input is closed, which tells the process to end.
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
 }
@@ -42,7 +42,7 @@ impl Process {
         writeln!(input, "{line}").and_then(|()| input.flush()).map_err(gone)
     }
 
-    /// The numbers on the next line that it prints: so many.
+    /// Reads the next line of the process, which must have `N` numbers.
     pub(crate) fn hear<T: FromStr, const N: usize>(&mut self) -> Result<[T; N], String> {
         let numbers = self.hear_all()?;
         let count = numbers.len();
@@ -51,7 +51,7 @@ impl Process {
             .map_err(|_| format!("a process that was measured said {count} numbers, and not {N}"))
     }
 
-    /// All numbers on the next line that it prints.
+    /// Reads all numbers on the next line of the process.
     pub(crate) fn hear_all<T: FromStr>(&mut self) -> Result<Vec<T>, String> {
         let mut line = String::new();
         if self.output.read_line(&mut line).map_err(gone)? == 0 {
@@ -66,7 +66,8 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // The end of its input is what ends it; its time counts as ours once it was waited for.
+        // Closing its input ends the process. The kernel adds its processor time to
+        // `RUSAGE_CHILDREN` only once this process has waited for it.
         drop(self.input.take());
         let _ = self.child.wait();
     }
@@ -82,7 +83,8 @@ fn ask(process: &mut Process, count: u64) -> Result<Lap, String> {
     Ok(Lap::new(Duration::from_nanos(nanoseconds), operations))
 }
 
-/// Work that the process does. It is started by the first call; who fails once is not asked again.
+/// Returns work that a process does. The first call starts the process. After one failure every
+/// further call fails without asking again.
 pub(crate) fn timed(command: impl Fn() -> Result<Command, String> + 'static) -> Timed {
     let mut state = None;
     Box::new(move |count| {
@@ -102,7 +104,7 @@ pub(crate) fn timed(command: impl Fn() -> Result<Command, String> + 'static) -> 
     })
 }
 
-/// The other side: does the work as often as the input says.
+/// Runs in the child process: does the work as often as each line of the input says.
 pub(crate) fn serve(mut work: Timed) -> Result<(), String> {
     let mut out = std::io::stdout().lock();
     for line in std::io::stdin().lines() {

@@ -1,4 +1,5 @@
-//! The file that `file` reads: in memory, so that what is measured is the way there and back.
+//! The file that the benchmark `file` reads. It lies in memory, so that the figures show the cost
+//! of a request and not of a disk.
 
 use crate::load::mix;
 use std::fs::{File, OpenOptions, remove_file};
@@ -7,21 +8,22 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::sync::OnceLock;
 
-/// Bytes of a read, and blocks of the file: 256 MiB.
+/// The bytes of a read and the number of blocks in the file, 256 MiB in all.
 pub(crate) const BLOCK: usize = 4096;
 const BLOCKS: u64 = 65_536;
 
-/// Tasks that read at once, where it is not one.
+/// The number of tasks that read at once in the rows with a depth above 1.
 pub(crate) const DEPTH: u64 = 16;
 
 pub(crate) const MISSING: &str = "there is no tmpfs at /dev/shm";
 
-/// Whether there is a file system in memory to put it.
+/// Returns whether the machine has a file system in memory.
 pub(crate) fn is_possible() -> bool {
     Path::new("/dev/shm").is_dir()
 }
 
-/// The file, made when it is first asked for. It has no name any more, and vanishes with the process.
+/// Returns the file and makes it on the first call. The file has no name, so it vanishes with the
+/// process.
 pub(crate) fn file() -> &'static File {
     static FILE: OnceLock<File> = OnceLock::new();
     FILE.get_or_init(|| {
@@ -29,7 +31,7 @@ pub(crate) fn file() -> &'static File {
         let made = OpenOptions::new().read(true).write(true).create_new(true).open(&path);
         let mut file = made.expect("a file can be made in /dev/shm");
         let _ = remove_file(&path);
-        // What is never written takes no memory, and reads faster.
+        // Write every block: a hole takes no memory and reads faster.
         for number in 0..BLOCKS {
             file.write_all(&[number as u8 | 1; BLOCK]).expect("there is room in /dev/shm");
         }
@@ -37,12 +39,12 @@ pub(crate) fn file() -> &'static File {
     })
 }
 
-/// The path by which other programs find it.
+/// Returns the path by which other programs open the file.
 pub(crate) fn path() -> String {
     format!("/proc/{}/fd/{}", std::process::id(), file().as_raw_fd())
 }
 
-/// Where blocks begin, at random.
+/// The offsets of blocks, in a pseudo-random order.
 pub(crate) struct Offsets(u64);
 
 impl Offsets {

@@ -1,8 +1,7 @@
-//! How far a statistic of some repeats can be trusted: a bootstrap.
+//! The confidence interval of a statistic over some repeats, by a bootstrap.
 //!
-//! The repeats are drawn anew, as many as there are and some of them more than once, and the
-//! statistic is computed of each such draw. The interval leaves out the lowest and the highest 0.5 %
-//! of what comes out.
+//! The bootstrap draws as many repeats as there are, with replacement, and computes the statistic
+//! of each draw. The interval leaves out the lowest and the highest 0.5 % of the results.
 //!
 //! Guarantee: the interval covers the true value of a median, or of a ratio of two medians, in at
 //! least 95 of 100 runs of seven repeats or more. The usual 2.5 % on each side would cover it in 87
@@ -10,10 +9,10 @@
 
 use crate::load::mix;
 
-/// How often the repeats are drawn.
+/// The number of draws.
 const DRAWS: usize = 4_000;
 
-/// The draws that are left out at either end.
+/// The number of draws that the interval leaves out at each end.
 const TAIL: usize = DRAWS / 200;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -22,8 +21,9 @@ pub(crate) struct Interval {
     pub(crate) high: f64,
 }
 
-/// The interval of a `statistic` of the repeats with the given indices. It is `None` for indices of
-/// which nothing can be computed; these draws do not count. Equal input gives equal output.
+/// Returns the interval of `statistic`, a function of the indices of the drawn repeats. A draw for
+/// which `statistic` returns `None` does not count. Returns `None` if no draw counts. Equal input
+/// gives equal output.
 pub(crate) fn interval(
     repeats: usize,
     statistic: impl Fn(&[usize]) -> Option<f64>,
@@ -55,7 +55,8 @@ mod tests {
         interval(figures.len(), statistic).expect("there are figures")
     }
 
-    /// Figures that are skewed as times are: often near 1, at times far above. The median is 1.25.
+    /// Returns figures that are skewed as times are: most lie near 1, a few far above. Their median
+    /// is 1.25.
     fn skewed(seed: u64, count: usize) -> Vec<f64> {
         let mut state = mix(seed, 5);
         let mut next = || {

@@ -1,4 +1,5 @@
-//! What the contenders of a runtime are given to do, the same for all, and how it is looked at.
+//! The work that the contenders of a runtime do, and helpers to measure it. It is equal for all
+//! contenders.
 
 use crate::floor::threads::{OnFirst, stay_on};
 use crate::measure::Lap;
@@ -7,39 +8,41 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Tasks in a batch.
+/// The number of tasks in a batch.
 pub(crate) const BATCH: u64 = 10_000;
 
-/// Levels of the tree that is forked and joined; its leaves are two to this power.
+/// The levels of the tree that `fork_join` forks and joins. The tree has two to this power leaves.
 pub(crate) const TREE_DEPTH: u32 = 12;
 
-/// Steps of [`mix`] in a leaf: some 300 ns.
+/// The steps of [`mix`] in a leaf, about 300 ns.
 pub(crate) const LEAF_STEPS: u64 = 210;
 
 pub(crate) const SKYNET_LEAVES: u64 = 1_000_000;
 pub(crate) const SKYNET_CHILDREN: u64 = 10;
 pub(crate) const SKYNET_SUM: u64 = 499_999_500_000;
 
-/// Fibers that begin in one place, how often each waits, and the steps of [`mix`] between: 20 us.
+/// The number of fibers that begin on one carrier, how often each waits, and the steps of [`mix`]
+/// between two waits (20 us).
 pub(crate) const CROWD: u64 = 64;
 pub(crate) const WAITS: u64 = 100;
 pub(crate) const WORK_STEPS: u64 = 14_200;
 
-/// Fibers that want one lock, and those that read under one.
+/// The number of fibers that contend for one lock, and of those that read under one lock.
 pub(crate) const RIVALS: u64 = 64;
 pub(crate) const READERS: u64 = 8;
 
-/// Of `channel_mpmc`: half of them send, the others receive; and what the channel holds.
+/// The number of fibers in `channel_mpmc`, of which half send and half receive, and the capacity of
+/// its channel.
 pub(crate) const TALKERS: u64 = 8;
 pub(crate) const ROOM: usize = 64;
 
-/// The key that is locked, in `multilock`.
+/// The key that `multilock` locks.
 pub(crate) const KEY: u64 = 7;
 
-/// Tasks that are added to a loop before it runs.
+/// The number of tasks that are added to a loop before it runs.
 pub(crate) const TASKS: u64 = 100;
 
-/// Of tasks that another thread adds: how many more than have run, at most. A power of two.
+/// The most tasks that another thread may have added and that have not run yet. A power of two.
 pub(crate) const OUTSTANDING: u64 = 1024;
 
 /// How often each sleeper of `timers` sleeps.
@@ -48,16 +51,17 @@ pub(crate) const SLEEPS: usize = 10;
 /// Longer than any measurement.
 pub(crate) const LONG: Duration = Duration::from_secs(3600);
 
-/// A sleep as short as a program may ask for on an idle carrier.
+/// A sleep that is about as short as a program may ask for on an idle carrier.
 pub(crate) const SHORT: Duration = Duration::from_micros(20);
 
-/// How long nothing but sleep is watched.
+/// How long `idle_cpu` watches the sleepers.
 pub(crate) const IDLE: Duration = Duration::from_secs(2);
 
-/// How long things are left to calm down before they are looked at.
+/// How long the process settles before a figure is read.
 pub(crate) const CALM: Duration = Duration::from_millis(200);
 
-/// Work that no compiler shortens: each step needs the one before.
+/// Computes for `steps` steps. No compiler shortens the work, because each step needs the result of
+/// the step before.
 #[inline(never)]
 pub(crate) fn mix(seed: u64, steps: u64) -> u64 {
     let mut value = seed | 1;
@@ -67,7 +71,8 @@ pub(crate) fn mix(seed: u64, steps: u64) -> u64 {
     value
 }
 
-/// Lets all begin at once, when they have all come: what it takes to make them does not count.
+/// Lets all tasks begin at once when all of them have arrived, so that the time to make them does
+/// not count.
 #[derive(Default)]
 pub(crate) struct Gate {
     arrived: AtomicU64,
@@ -75,7 +80,7 @@ pub(crate) struct Gate {
 }
 
 impl Gate {
-    /// Returns how many have come, the caller included.
+    /// Counts the caller as arrived and returns how many have arrived, including the caller.
     pub(crate) fn arrive(&self) -> u64 {
         self.arrived.fetch_add(1, Ordering::AcqRel) + 1
     }
@@ -93,7 +98,7 @@ impl Gate {
     }
 }
 
-/// The durations that a sleeper sleeps, 1 to 100 ms.
+/// The durations that a sleeper sleeps, 1 ms to 100 ms each.
 pub(crate) struct Naps(u64);
 
 impl Naps {
@@ -107,23 +112,23 @@ impl Naps {
     }
 }
 
-/// How much later than `nap` after `start` it is, in microseconds.
+/// Returns how many microseconds have passed since the moment `nap` after `start`.
 pub(crate) fn late(start: Instant, nap: Duration) -> f32 {
     start.elapsed().saturating_sub(nap).as_secs_f32() * 1e6
 }
 
-/// What many sleeps cost, and how punctual they were.
+/// The processor time and the lateness of many sleeps.
 pub(crate) struct Slept {
     pub(crate) cpu_ms: f64,
-    /// The lateness that one in a hundred sleeps exceeds.
+    /// The lateness that one in a hundred sleeps exceeds, in microseconds.
     pub(crate) late_us: f64,
-    /// The same for the second half of each sleeper's sleeps: the first ones end while others are
-    /// still being made.
+    /// The lateness that one in a hundred sleeps exceeds, over the second half of each sleeper's
+    /// sleeps. The first half ends while other sleepers are still being made.
     pub(crate) settled_us: f64,
 }
 
 impl Slept {
-    /// Runs `work`, which gives the lateness of each sleep.
+    /// Runs `work`, which returns the lateness of each sleep.
     pub(crate) fn measure(work: impl FnOnce() -> Vec<[f32; SLEEPS]>) -> Slept {
         let before = cpu();
         let late = work();
@@ -142,7 +147,8 @@ fn p99(mut late: Vec<f32>) -> f64 {
     f64::from(late[late.len() * 99 / 100])
 }
 
-/// Bytes that each of `count` sleepers takes, which `sleep` makes: resident, and in page tables.
+/// Returns the bytes for each of the `count` sleepers that `sleep` makes: resident memory and page
+/// tables.
 pub(crate) fn bytes_each(count: u64, sleep: impl FnOnce()) -> f64 {
     let before = crate::floor::memory();
     sleep();
@@ -150,14 +156,14 @@ pub(crate) fn bytes_each(count: u64, sleep: impl FnOnce()) -> f64 {
     (crate::floor::memory() - before) as f64 / count as f64
 }
 
-/// Nanoseconds until each of `count` sleepers sleeps.
+/// Returns the nanoseconds that `sleep` takes for each of the `count` sleepers that it makes.
 pub(crate) fn time_each(count: u64, sleep: impl FnOnce()) -> f64 {
     let start = Instant::now();
     sleep();
     start.elapsed().as_nanos() as f64 / count as f64
 }
 
-/// Milliseconds of processor time that are used while sleepers sleep and nothing else is done.
+/// Returns the milliseconds of processor time that the process uses while all sleepers sleep.
 pub(crate) fn idle_cpu(sleep: impl FnOnce()) -> f64 {
     sleep();
     std::thread::sleep(CALM);
@@ -166,7 +172,7 @@ pub(crate) fn idle_cpu(sleep: impl FnOnce()) -> f64 {
     (cpu() - before).as_secs_f64() * 1e3
 }
 
-/// Processor time of this process, of user and system.
+/// Returns the user and system time of this process.
 fn cpu() -> Duration {
     // SAFETY: an all-zero `timespec` is valid, and the call fills it in.
     let time = unsafe {
@@ -177,8 +183,9 @@ fn cpu() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Who has had a lock last, and how often it has changed hands. The lock guards it, but need not hold
-/// it: so these are atomics, which are only loaded and stored.
+/// The last holder of a lock and the number of times that the holder changed. The lock protects
+/// both fields, but they need not lie inside of it: they are atomics that are only loaded and
+/// stored.
 #[derive(Default)]
 pub(crate) struct Hands {
     last: AtomicU64,
@@ -186,7 +193,7 @@ pub(crate) struct Hands {
 }
 
 impl Hands {
-    /// Notes who has it now; returns how often it has changed hands.
+    /// Records `who` as the holder; returns how often the holder has changed.
     pub(crate) fn take(&self, who: u64) -> u64 {
         let changed = u64::from(self.last.load(Ordering::Relaxed) != who);
         let changes = self.changes.load(Ordering::Relaxed) + changed;
@@ -196,23 +203,25 @@ impl Hands {
     }
 }
 
-/// Counts what tasks of one thread do. It stays for ever, so that they need not share it.
+/// Returns a counter for the tasks of one thread. It is leaked, so that tasks need no shared
+/// ownership.
 pub(crate) fn counter() -> &'static Cell<u64> {
     Box::leak(Box::default())
 }
 
-/// How many tasks that another thread has added have run. Nothing else is in its cache lines.
+/// The number of tasks that have run, out of those that another thread adds. It has its cache lines
+/// to itself.
 #[derive(Default)]
 #[repr(align(128))]
 pub(crate) struct Progress(AtomicU64);
 
 impl Progress {
-    /// One that stays for ever, so that tasks need not share it.
+    /// Returns a leaked counter, so that tasks need no shared ownership.
     pub(crate) fn new() -> &'static Progress {
         Box::leak(Box::default())
     }
 
-    /// A task has run. Only the thread of the loop writes to it.
+    /// Counts a task that has run. Only the thread of the loop calls this.
     pub(crate) fn advance(&self) {
         self.0.store(self.0.load(Ordering::Relaxed) + 1, Ordering::Release);
     }
@@ -222,18 +231,19 @@ impl Progress {
     }
 }
 
-/// Tasks that another thread adds to a loop of this one. Each is kept on a processor of its own: who
-/// shares one takes turns, many tasks at a time, and none of them has to go from cache to cache.
+/// A thread that adds tasks to a loop on the current thread. Each of the two threads is kept on a
+/// processor of its own. On one shared processor they would take turns, many tasks at a time, and
+/// no task would go from cache to cache.
 pub(crate) struct Remote {
     pub(crate) count: u64,
-    /// How many more are added than have run, at most; if it comes to that, half of them have to run
-    /// first. With one, each is a round trip.
+    /// The most tasks that are added and have not run. At this limit the adding thread waits until
+    /// half of them have run. With a limit of one, each task is a round trip.
     pub(crate) outstanding: u64,
     pub(crate) progress: &'static Progress,
 }
 
 impl Remote {
-    /// Runs `work`, the loop, while another thread calls `add` for each task and `end` after the last.
+    /// Runs `work`, the loop, while another thread calls `add` for each task and then `end` once.
     pub(crate) fn run(
         self,
         mut add: impl FnMut() + Send,
@@ -262,7 +272,7 @@ impl Remote {
                 drop(add);
                 end();
             });
-            // Starting a thread does not count.
+            // The time to start the thread does not count.
             while gate.arrived() == 0 {
                 thread::yield_now();
             }
@@ -275,8 +285,9 @@ impl Remote {
         })
     }
 
-    /// Waits until so many tasks have run; returns how many have. The more are missing, the less often
-    /// it looks: whoever runs them would have to get the cache line back each time.
+    /// Waits until at least `least` tasks have run; returns how many have run. The more tasks are
+    /// missing, the longer it pauses between two looks: each look takes the cache line from the
+    /// thread that runs the tasks.
     fn wait_for(&self, least: u64) -> u64 {
         let mut tries = 0;
         loop {

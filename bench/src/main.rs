@@ -1,8 +1,8 @@
-//! Measures the same work on sinew, on its peers and on bare floors.
+//! Measures equal work on sinew, on its peers and on bare floors.
 //!
-//! A *suite* holds *benchmarks*; each runs a number of *contenders* in turn, several times, and
-//! compares the medians. See `suite` for what is done, `measure` for how, `target` for what has to be
-//! reached, `report` for how it is shown.
+//! A *suite* holds *benchmarks*. Each benchmark runs several *contenders* in turn, repeats that
+//! several times, and compares the medians. `suite` lists the work, `measure` times it, `target`
+//! holds the figures that sinew has to reach, and `report` prints the results.
 
 mod apart;
 mod client;
@@ -62,7 +62,7 @@ struct Cli {
     #[arg(long, hide = true, num_args = 2)]
     child: Option<Vec<String>>,
 
-    /// Is the client of a server: what it does, the port, and its numbers.
+    /// Runs the client of a server. Arguments: the load, the port, and the numbers of the load.
     #[arg(long, hide = true, num_args = 1..)]
     client: Option<Vec<String>>,
 }
@@ -134,8 +134,9 @@ fn run(cli: &Cli) -> Result<ExitCode, String> {
     Ok(if cli.check && (missed || failed) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// Whether a name is that of the benchmark or its suite. One that is nobody's name stands for all
-/// benchmarks that it begins: `echo` for `echo_1`, `echo_64` and `echo_1024`.
+/// Returns whether `name` selects the benchmark: it is the name of the benchmark or of its suite.
+/// If no benchmark or suite has this name, it selects all benchmarks that it is a prefix of: `echo`
+/// stands for `echo_1`, `echo_64` and `echo_1024`.
 fn is_named(one: &Benchmark, name: &str, all: &[Benchmark]) -> bool {
     let is = |one: &Benchmark| one.suite == name || one.name == name;
     let begins = |name| one.name.strip_prefix(name).is_some_and(|rest| rest.starts_with('_'));

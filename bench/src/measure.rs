@@ -1,13 +1,14 @@
-//! How things are measured.
+//! Measures the contenders of a benchmark.
 //!
-//! The contenders of a benchmark take turns, so that other load on the machine hits them alike; the
-//! order changes from repeat to repeat. A measurement repeats the work for about the sample time and
-//! gives a figure for one operation. From at least seven of them come median, least and greatest.
+//! Contenders take turns, so that other load on the machine hits them alike. Their order changes
+//! from repeat to repeat. A measurement repeats the work for about the sample time and gives a
+//! figure for one operation. The report gives the median, the least and the greatest figure; a
+//! verdict needs at least seven repeats.
 //!
-//! A benchmark may take several figures at once, such as a rate and a latency. Each is shown and
-//! judged as if it were a benchmark of its own.
+//! A benchmark may take several figures at once, such as a rate and a latency. The program shows
+//! and judges each of them like a benchmark of its own.
 //!
-//! Next: `turns`, which is the order; `target`, which judges.
+//! Next: `turns` computes the order; `target` judges.
 
 use crate::apart;
 use crate::client::Load;
@@ -26,30 +27,30 @@ pub(crate) struct Settings {
     pub(crate) sample: Duration,
 }
 
-/// One row of the targets: what is done, by whom, and what sinew has to reach.
+/// A benchmark: the work, its contenders, and the targets for sinew.
 pub(crate) struct Benchmark {
     pub(crate) suite: &'static str,
     pub(crate) name: &'static str,
     pub(crate) what: &'static str,
-    /// What a figure counts, for instance `ns/switch`. A time is given in the unit that it begins
-    /// with: `ns`, `us` or `ms`. What ends with `/s` is a rate.
+    /// The unit of a figure, for instance `ns/switch`. A unit that begins with `ns`, `us` or `ms`
+    /// is a time. A unit that ends with `/s` is a rate.
     pub(crate) unit: &'static str,
     pub(crate) contenders: Vec<Contender>,
     pub(crate) targets: Vec<Target>,
-    /// Further figures that the same measurement gives, in this order.
+    /// Further figures of the same measurement, in the order in which a contender returns them.
     pub(crate) also: Vec<Also>,
 }
 
-/// A figure that is taken beside the first one of a benchmark.
+/// A figure that a measurement takes beside the first one of its benchmark.
 pub(crate) struct Also {
-    /// Is put after the benchmark's name.
+    /// The suffix to the benchmark's name.
     pub(crate) name: &'static str,
     pub(crate) what: &'static str,
     pub(crate) unit: &'static str,
     pub(crate) targets: Vec<Target>,
 }
 
-/// One that takes part.
+/// A contender of a benchmark.
 pub(crate) struct Contender {
     pub(crate) name: &'static str,
     /// Version and settings.
@@ -58,47 +59,49 @@ pub(crate) struct Contender {
 }
 
 pub(crate) enum Work {
-    /// Does the operation about that many times.
+    /// Does the operation about as often as it is asked to.
     Timed(Timed),
-    /// The same, in a process of its own that is there for all repeats: for those who can be
-    /// configured once in a process only.
+    /// Does the operation about as often as it is asked to, in a process of its own that lives for
+    /// all repeats. For peers that a process can configure only once.
     Apart(Box<dyn Fn() -> Timed>),
-    /// Gives a figure, in a process of its own.
+    /// Gives a figure, in a new process for each measurement.
     Figure(fn() -> f64),
-    /// Gives all figures of the benchmark, from a measurement about that long.
+    /// Gives all figures of the benchmark, from a measurement of about the given time.
     Figures(Figures),
-    /// Serves a load in a process of its own, a new one for each measurement.
+    /// Serves a load, in a new process for each measurement.
     Server(Serve, Load),
-    /// Cannot take part here, for this reason.
+    /// Cannot take part on this machine, for the given reason.
     Missing(&'static str),
 }
 
 impl Work {
-    /// Repeated work of which `make` prepares what it needs, when it is first measured.
+    /// Returns work that `make` prepares when it is first measured.
     pub(crate) fn lazy(make: impl Fn() -> Timed + 'static) -> Work {
         let mut made = None;
         Work::Timed(Box::new(move |count| made.get_or_insert_with(&make)(count)))
     }
 }
 
-/// Work that can be repeated.
+/// Work that takes the number of operations to do.
 pub(crate) type Timed = Box<dyn FnMut(u64) -> Lap>;
 
-/// A measurement that takes all figures at once, or says why it cannot.
+/// A measurement that takes all figures at once, or returns the reason why it cannot.
 pub(crate) type Figures = Box<dyn FnMut(Duration) -> Result<Vec<f64>, String>>;
 
-/// How the process of a server is had.
+/// The ways to start the process of a server.
 #[derive(Clone, Copy)]
 pub(crate) enum Serve {
-    /// This program: starts to serve on a port of the loopback address, and returns the port.
+    /// This program. The function starts to serve on a port of the loopback address and returns the
+    /// port.
     Here(fn() -> u16),
-    /// Another program, which speaks like [`server::answer`].
+    /// Another program, which speaks the protocol of [`server::answer`].
     Program(fn() -> Result<Command, String>),
-    /// Another program that does not speak: this one starts it, and speaks for it.
+    /// Another program that does not speak the protocol. A process of this program starts it and
+    /// speaks for it.
     Foreign(fn() -> Result<Foreign, String>),
 }
 
-/// What a number of operations took.
+/// The time that a number of operations took.
 pub(crate) struct Lap {
     time: Duration,
     operations: u64,
@@ -112,12 +115,12 @@ impl Lap {
         Lap { time: start.elapsed(), operations }
     }
 
-    /// What somebody else measured.
+    /// Returns a lap that another process or library has timed.
     pub(crate) fn new(time: Duration, operations: u64) -> Lap {
         Lap { time, operations }
     }
 
-    /// Nothing was done, which the results show as missing.
+    /// Returns the lap of a failed run, which the results show as missing.
     pub(crate) fn failed() -> Lap {
         Lap { time: Duration::ZERO, operations: 0 }
     }
@@ -134,7 +137,7 @@ impl Lap {
         self.operations == 0
     }
 
-    /// Not a number if it failed.
+    /// Returns the time of one operation; not a number if the run failed.
     fn nanoseconds(&self) -> f64 {
         self.time.as_nanos() as f64 / self.operations as f64
     }
@@ -148,11 +151,13 @@ pub(crate) struct Measured {
     pub(crate) unit: &'static str,
     pub(crate) results: Vec<Series>,
     pub(crate) verdicts: Vec<Verdict>,
-    /// Share of the machine that other processes took meanwhile.
+    /// The processor time that other processes took during the measurement, as a share of one
+    /// processor.
     pub(crate) noise: f64,
 }
 
-/// Measures all contenders of a benchmark in turns. There is a result for each of its figures.
+/// Measures all contenders of a benchmark in turns; returns a result for each figure of the
+/// benchmark.
 pub(crate) fn run(mut benchmark: Benchmark, settings: &Settings) -> Vec<Measured> {
     let noise = Noise::start();
     let empty: Vec<Series> = benchmark
@@ -214,7 +219,8 @@ pub(crate) fn run(mut benchmark: Benchmark, settings: &Settings) -> Vec<Measured
         }
     }
     progress("");
-    // Processes that were kept end here: only then is their time known, and not taken for noise.
+    // End the child processes here. Their processor time is known only then, and would otherwise
+    // count as noise.
     drop(benchmark.contenders);
     let noise = noise.share();
     let first = (benchmark.name.to_owned(), benchmark.what, benchmark.unit, benchmark.targets);
@@ -257,7 +263,7 @@ fn note(results: &mut [Vec<Series>], contender: usize, figures: Result<Vec<f64>,
     }
 }
 
-/// How many operations fill the sample time; warms everything up on the way.
+/// Returns how many operations fill the sample time. The trial runs warm up caches and pools.
 fn calibrate(work: &mut dyn FnMut(u64) -> Lap, sample: Duration) -> u64 {
     let mut count = 1;
     loop {
@@ -266,7 +272,8 @@ fn calibrate(work: &mut dyn FnMut(u64) -> Lap, sample: Duration) -> u64 {
             return 1;
         }
         if lap.time >= sample / 4 {
-            // Twice: once may be because the machine was elsewhere, and the count would be too small.
+            // Run it twice: another process may have slowed down the first run, and the count would
+            // be too small.
             let again = work(count);
             if again.time >= sample / 4 {
                 let nanoseconds = lap.nanoseconds().min(again.nanoseconds());
@@ -277,7 +284,7 @@ fn calibrate(work: &mut dyn FnMut(u64) -> Lap, sample: Duration) -> u64 {
     }
 }
 
-/// What one operation took, in the unit of a benchmark.
+/// Converts the nanoseconds of one operation to the unit of a benchmark.
 fn in_unit(unit: &str, nanoseconds: f64) -> f64 {
     match unit.split('/').next() {
         _ if unit.ends_with("/s") => 1e9 / nanoseconds,
@@ -287,7 +294,7 @@ fn in_unit(unit: &str, nanoseconds: f64) -> f64 {
     }
 }
 
-/// This program, which is to run one contender.
+/// Returns the command that runs one contender in a child process of this program.
 fn own_child(benchmark: &str, contender: &str) -> Result<Command, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let mut command = Command::new(program);
@@ -295,14 +302,14 @@ fn own_child(benchmark: &str, contender: &str) -> Result<Command, String> {
     Ok(command)
 }
 
-/// Runs one contender in a process of its own, and reads its figure.
+/// Runs one contender in a process of its own and reads its figure.
 fn in_child(benchmark: &str, contender: &str) -> Result<f64, String> {
     let output = own_child(benchmark, contender)?.output().map_err(|error| error.to_string())?;
     let text = String::from_utf8_lossy(&output.stdout);
     text.trim().parse().map_err(|_| String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-/// The other side: runs one contender and prints what it gives.
+/// Runs in the child process: runs one contender and prints its figures.
 pub(crate) fn child(benchmarks: &[Benchmark], name: &str, contender: &str) -> Result<(), String> {
     let work = benchmarks
         .iter()
@@ -322,7 +329,7 @@ pub(crate) fn child(benchmarks: &[Benchmark], name: &str, contender: &str) -> Re
     }
 }
 
-/// Shows what is being done, on a terminal only.
+/// Shows the progress, if standard error is a terminal.
 fn progress(text: &str) {
     let mut err = std::io::stderr();
     if err.is_terminal() {

@@ -1,4 +1,4 @@
-//! How busy the machine is, and how much of that other processes are.
+//! Measures how busy the machine is, and the share that other processes have in it.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,8 @@ impl Noise {
         Noise { start: Instant::now(), busy: busy(), own: own() }
     }
 
-    /// Time that others kept processors busy, as a share of one processor.
+    /// Returns the processor time that other processes used since the start, as a share of one
+    /// processor.
     pub(crate) fn share(&self) -> f64 {
         let busy = busy().saturating_sub(self.busy);
         let own = own().saturating_sub(self.own);
@@ -21,7 +22,7 @@ impl Noise {
     }
 }
 
-/// The share of the processors' time that is not used from now on.
+/// Measures the share of all processors' time that no process uses.
 pub(crate) struct Idle {
     start: Instant,
     busy: Duration,
@@ -39,12 +40,13 @@ impl Idle {
     }
 }
 
-/// Time that all processors were busy, since the machine started.
+/// Returns the time that all processors together were busy since the machine started.
 fn busy() -> Duration {
     let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
     let first = stat.lines().next().unwrap_or_default();
     let ticks: Vec<u64> = first.split_whitespace().skip(1).filter_map(|n| n.parse().ok()).collect();
-    // user, nice, system, idle, iowait, irq, softirq, steal; the rest is counted in user already.
+    // The fields are user, nice, system, idle, iowait, irq, softirq, steal. User time already
+    // includes the fields after them.
     let busy: u64 = ticks.iter().take(8).sum::<u64>()
         - ticks.get(3).copied().unwrap_or(0)
         - ticks.get(4).copied().unwrap_or(0);
@@ -53,7 +55,7 @@ fn busy() -> Duration {
     Duration::from_millis(busy * 1000 / hertz)
 }
 
-/// Processor time of this process and its finished children.
+/// Returns the processor time of this process and its finished children.
 fn own() -> Duration {
     [libc::RUSAGE_SELF, libc::RUSAGE_CHILDREN]
         .into_iter()

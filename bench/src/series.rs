@@ -1,6 +1,6 @@
 //! The figures of one contender, one for each repeat.
 //!
-//! A repeat that fails leaves a gap, so that equal indices always name the same repeat: `target`
+//! A repeat that fails leaves a gap, so that equal indices always name the same repeat. `target`
 //! pairs the contenders by index.
 
 use serde::Serialize;
@@ -25,18 +25,18 @@ impl Series {
         self.figures.push(Some(figure));
     }
 
-    /// The next repeat failed, for this reason.
+    /// Adds a gap for the next repeat, which failed for this reason.
     pub(crate) fn push_failure(&mut self, reason: String) {
         self.figures.push(None);
         self.problem = Some(reason);
     }
 
-    /// The figures of the repeats that did not fail.
+    /// Returns the figures of the repeats that did not fail.
     pub(crate) fn present(&self) -> impl Iterator<Item = f64> {
         self.figures.iter().flatten().copied()
     }
 
-    /// Whether no repeat gave a figure.
+    /// Returns whether no repeat gave a figure.
     pub(crate) fn is_empty(&self) -> bool {
         self.present().next().is_none()
     }
@@ -57,7 +57,7 @@ impl Series {
         self.present().fold(f64::NEG_INFINITY, f64::max)
     }
 
-    /// Settings, and how many repeats failed and why.
+    /// Returns the settings and, after failures, how many repeats failed and why the last one did.
     pub(crate) fn remark(&self) -> String {
         match (&self.problem, self.failures()) {
             (Some(problem), failures @ 1..) => {
@@ -69,7 +69,7 @@ impl Series {
     }
 }
 
-/// Not a number if there are no figures.
+/// Returns the median; not a number if there are no figures.
 pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_unstable_by(f64::total_cmp);
     match figures.len() {

@@ -1,12 +1,12 @@
 //! A server that is measured, in a process of its own.
 //!
-//! The process serves on a port of the loopback address and prints the port on a line. From then on
-//! it answers each line of its input with the processor time that it has used, in nanoseconds: that
-//! of user and that of system. It ends when its input does. Servers in another language speak the
-//! same way. One that cannot is started by a process that speaks for it: behind the port this one
-//! prints the numbers of the processes that are looked at instead.
+//! The process serves on a port of the loopback address and prints the port on a line. Afterwards
+//! it answers each line of its input with the processor time that it has used: user and system
+//! time, in nanoseconds. It ends when its input ends. Servers in another language speak this
+//! protocol too. A server that cannot speak it is started by a process that speaks for it. This
+//! process prints, after the port, the process numbers of the real server.
 //!
-//! Next: `client`, which is the load.
+//! Next: `client` creates the load.
 
 mod foreign;
 
@@ -19,15 +19,16 @@ use std::os::fd::AsRawFd;
 use std::process::Command;
 use std::time::Duration;
 
-/// Connections that wait to be accepted: as many as the kernel allows by default. With less, one that
-/// comes in a burst would be dropped and come again a second later.
+/// The number of connections that may wait to be accepted: as many as the kernel allows by default.
+/// With a shorter queue the kernel would drop a connection of a burst, and the client would try
+/// again a second later.
 pub(crate) const BACKLOG: i32 = 4096;
 
 /// The process of a server, seen from outside.
 pub(crate) struct Server {
     process: Process,
     port: u16,
-    /// Those that serve: `process`, or the ones that it speaks for.
+    /// The processes that serve: `process`, or the processes that it speaks for.
     serving: Vec<u32>,
 }
 
@@ -67,25 +68,25 @@ impl Server {
         Ok(Used { user, system })
     }
 
-    /// How many files it has open, its connections among them.
+    /// Returns how many files the server has open, connections included.
     pub(crate) fn files(&self) -> usize {
         let files = |id| std::fs::read_dir(format!("/proc/{id}/fd")).map_or(0, Iterator::count);
         self.serving.iter().map(files).sum()
     }
 
-    /// Bytes that are resident, and those of page tables.
+    /// Returns the bytes of resident memory and the bytes of page tables.
     pub(crate) fn memory(&self) -> [usize; 2] {
         let each = self.serving.iter().map(|id| crate::floor::memory_of(&id.to_string()));
         each.fold([0, 0], |sum, one| [sum[0] + one[0], sum[1] + one[1]])
     }
 }
 
-/// The other side: tells the port, and answers until its input ends.
+/// Runs in the server's process: prints the port, and answers until the input ends.
 pub(crate) fn answer(port: u16) -> Result<(), String> {
     converse(&port.to_string(), used)
 }
 
-/// Tells the first line, and what has been used whenever it is asked.
+/// Prints the first line, then the result of `used` for each line of the input.
 fn converse(first: &str, used: impl Fn() -> Used) -> Result<(), String> {
     let mut out = std::io::stdout().lock();
     let mut tell = |line: &str| {
@@ -100,7 +101,7 @@ fn converse(first: &str, used: impl Fn() -> Used) -> Result<(), String> {
     Ok(())
 }
 
-/// Processor time of this process.
+/// Returns the processor time of this process.
 pub(crate) fn used() -> Used {
     // SAFETY: an all-zero `rusage` is valid, and the call fills it in.
     let usage = unsafe {
@@ -114,17 +115,19 @@ pub(crate) fn used() -> Used {
     Used { user: time(usage.ru_utime), system: time(usage.ru_stime) }
 }
 
-/// A listener on a port that is free, for a server to begin with. Allows as many files as it can.
+/// Returns a listener on a free port, and the port. Raises the limit of open files to the hard
+/// limit.
 pub(crate) fn listen() -> (TcpListener, u16) {
     allow_files();
     let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback address can be bound");
-    // SAFETY: the descriptor is that of a listener; a second `listen` only sets the backlog.
+    // SAFETY: the descriptor belongs to `listener`, which is open; a second `listen` only sets the
+    // backlog.
     unsafe { libc::listen(listener.as_raw_fd(), BACKLOG) };
     let port = listener.local_addr().expect("it is bound").port();
     (listener, port)
 }
 
-/// Raises the number of files that may be open to what the process is allowed; returns it.
+/// Raises the limit of open files to the hard limit; returns the limit.
 pub(crate) fn allow_files() -> u64 {
     // SAFETY: an all-zero `rlimit` is valid; the calls read and write it alone.
     unsafe {
