@@ -1,5 +1,5 @@
-//! Finds the peers that are not Rust crates. One that is missing is left out, and the program says
-//! so and how to get it.
+//! Finds the peers that are not Rust crates. A missing peer is left out, and the program says how
+//! to install it.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,7 +7,7 @@ use std::process::Command;
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=cpp");
-    // Boost.Context's assembly, by its C symbols.
+    // The C symbols of Boost.Context's assembly.
     let context = "extern void jump_fcontext(void); int main(int n, char **v) \
                    { if (n > 1000) jump_fcontext(); return v == 0; }";
     let fiber = "#include <boost/fiber/all.hpp>\n\
@@ -24,19 +24,20 @@ fn main() {
     }
 }
 
-/// Boost.Fiber, through the functions in `cpp`.
+/// Builds Boost.Fiber's contenders, the functions in `cpp`.
 fn boost_fiber() {
     cc::Build::new()
         .cpp(true)
         .std("c++17")
         .define("NDEBUG", None)
-        // What a program is built with, rather than a shared library that is to be debugged.
+        // The flags of an ordinary program: position independent as an executable, without frame
+        // pointers.
         .pic(false)
         .flag("-fPIE")
         .force_frame_pointer(false)
         .file("cpp/manager.cc")
         .compile("sinew_bench_cpp");
-    // Calls to a shared library, and its thread-locals, would take up to a third of the time.
+    // Calls into a shared library, and its thread-locals, would take up to a third of the time.
     match archive("libboost_fiber.a") {
         Some(directory) => {
             println!("cargo::rustc-link-search=native={}", directory.display());
@@ -48,7 +49,7 @@ fn boost_fiber() {
     println!("cargo::rustc-env=BOOST_VERSION={}", boost_version().unwrap_or_default());
 }
 
-/// For instance `1.74`, as the header has it.
+/// Returns the version of Boost, for instance `1.74`, from its header.
 fn boost_version() -> Option<String> {
     let source = source("version.cc", "#include <boost/version.hpp>\nBOOST_LIB_VERSION")?;
     let output = Command::new("c++").args(["-E", "-P"]).arg(source).output().ok()?;
@@ -56,11 +57,11 @@ fn boost_version() -> Option<String> {
     Some(text.lines().last()?.trim_matches('"').replace('_', "."))
 }
 
-/// Where the compiler finds a static library.
+/// Returns the directory in which the compiler finds a static library.
 fn archive(name: &str) -> Option<PathBuf> {
     let output = Command::new("c++").arg(format!("-print-file-name={name}")).output().ok()?;
     let path = String::from_utf8(output.stdout).ok()?;
-    // If there is none, the compiler prints the bare name.
+    // The compiler prints the bare name if there is no such library.
     let directory = Path::new(path.trim()).parent()?.canonicalize().ok()?;
     (!directory.as_os_str().is_empty() && directory.join(name).exists()).then_some(directory)
 }
@@ -76,7 +77,7 @@ fn links(compiler: &str, file: &str, program: &str, libraries: &[&str]) -> bool 
     status.is_ok_and(|output| output.status.success())
 }
 
-/// A file with a program for a compiler.
+/// Writes a program for a compiler to a file; returns its path.
 fn source(file: &str, program: &str) -> Option<PathBuf> {
     let path = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it")).join(file);
     std::fs::write(&path, program).ok().map(|()| path)

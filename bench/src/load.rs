@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// The number of tasks in a batch.
 pub(crate) const BATCH: u64 = 10_000;
 
-/// The levels of the tree that `fork_join` forks and joins. The tree has two to this power leaves.
+/// The levels of the tree in `fork_join`, which has two to this power leaves.
 pub(crate) const TREE_DEPTH: u32 = 12;
 
 /// The steps of [`mix`] in a leaf, about 300 ns.

@@ -1,30 +1,31 @@
-//! What sinew has to reach, and whether it did.
+//! The targets that sinew has to reach, and the verdict on each.
 //!
-//! A target is a ratio of medians, sinew to a peer, or to the peer of several for which the ratio is
-//! worst. Subject and peer are paired by repeat: a repeat in which either failed counts for neither.
-//! The ratio has an interval (see `interval`). The target is *met* if the whole interval lies on the
-//! good side, *missed* if the whole interval lies beyond, and *unclear* if the interval straddles it.
-//! More repeats make the interval narrower, so that they turn unclear into met or missed.
+//! A target is a ratio of medians: sinew's to a peer's. With several peers, the peer with the worst
+//! ratio for sinew decides. Subject and peer are paired by repeat: a repeat in which either failed
+//! counts for neither. The ratio has an interval (see `interval`). The target is *met* if the whole
+//! interval lies on the good side, *missed* if the whole interval lies beyond, and *unclear* if the
+//! interval straddles the target. More repeats narrow the interval and turn unclear into met or
+//! missed.
 
 use crate::interval::{Interval, interval};
 use crate::series::{Series, median};
 use serde::Serialize;
 
-/// Repeats that a verdict needs.
+/// The number of repeats that a verdict needs.
 pub(crate) const LEAST_REPEATS: usize = 7;
 
-/// The name of the contender that targets are for if they name no other.
+/// The contender that a target is for if it names no other.
 pub(crate) const SUBJECT: &str = "sinew";
 
-/// What sinew has to reach.
+/// A limit that a contender has to keep.
 #[derive(Clone, Copy)]
 pub(crate) struct Target {
-    /// The contender that it is for.
+    /// The contender that has to keep the limit.
     who: &'static str,
     limit: Limit,
 }
 
-/// At most or at least so many times the best of some peers, or at most a figure.
+/// At most or at least `ratio` times the best of some peers, or at most a figure.
 #[derive(Clone, Copy)]
 enum Limit {
     Most { ratio: f64, of: &'static [&'static str] },
@@ -37,7 +38,7 @@ impl Target {
         Target { who: SUBJECT, limit: Limit::Most { ratio, of } }
     }
 
-    /// For what is the better the greater it is.
+    /// Returns a target for a figure of which more is better, such as a rate.
     pub(crate) fn at_least(ratio: f64, of: &'static [&'static str]) -> Target {
         Target { who: SUBJECT, limit: Limit::Least { ratio, of } }
     }
@@ -46,7 +47,7 @@ impl Target {
         Target { who: SUBJECT, limit: Limit::Figure(figure) }
     }
 
-    /// The same for another contender.
+    /// Returns this target for another contender.
     pub(crate) fn by(self, who: &'static str) -> Target {
         Target { who, ..self }
     }
@@ -65,8 +66,8 @@ pub(crate) enum Outcome {
 pub(crate) struct Verdict {
     pub(crate) target: String,
     pub(crate) limit: f64,
-    /// The ratio of medians, or the median if the target is a figure. This and the interval are not
-    /// numbers if nothing is known.
+    /// The ratio of medians, or the median if the target is a figure. The value and its interval
+    /// are not numbers if there are too few repeats.
     pub(crate) value: f64,
     pub(crate) low: f64,
     pub(crate) high: f64,
@@ -78,7 +79,7 @@ impl Verdict {
         self.outcome == Outcome::Missed
     }
 
-    /// The value and its interval, as a report shows them behind the outcome.
+    /// Returns the value and its interval, as a report shows them after the outcome.
     pub(crate) fn figures(&self) -> String {
         match self.outcome {
             Outcome::Unknown => format!(", needs {LEAST_REPEATS} repeats of both"),
@@ -120,7 +121,7 @@ pub(crate) fn judge(target: Target, results: &[Series]) -> Verdict {
     Verdict { target: text, limit, value, low, high, outcome }
 }
 
-/// The figures of a subject and those of a peer; `None` for a repeat in which either failed.
+/// The figures of a subject and of a peer, by repeat; `None` for a repeat in which either failed.
 struct Pairs {
     peer: &'static str,
     figures: Vec<Option<(f64, f64)>>,
@@ -132,7 +133,7 @@ impl Pairs {
         Pairs { peer: peer.contender, figures: pairs.map(|(a, b)| (*a).zip(*b)).collect() }
     }
 
-    /// With the number one in place of a peer.
+    /// Pairs each figure of the subject with the number one in place of a peer's.
     fn alone(subject: &Series) -> Pairs {
         let figures = subject.figures.iter().map(|figure| figure.map(|figure| (figure, 1.0)));
         Pairs { peer: "", figures: figures.collect() }
@@ -142,7 +143,7 @@ impl Pairs {
         self.figures.iter().flatten().count() >= LEAST_REPEATS
     }
 
-    /// The ratio of the medians of the repeats with these indices.
+    /// Returns the ratio of the medians over the repeats with these indices.
     fn ratio(&self, indices: &[usize]) -> Option<f64> {
         let present = indices.iter().filter_map(|index| self.figures[*index]);
         let (subject, peer): (Vec<f64>, Vec<f64>) = present.unzip();
@@ -151,7 +152,7 @@ impl Pairs {
     }
 }
 
-/// A subject beside the peers of a target.
+/// A subject and the peers of a target.
 struct Comparison {
     peers: Vec<Pairs>,
     repeats: usize,
@@ -160,7 +161,7 @@ struct Comparison {
 }
 
 impl Comparison {
-    /// Peers without enough pairs are left out.
+    /// Pairs the subject with each peer. Leaves out peers without enough pairs.
     fn new(target: Target, results: &[Series]) -> Comparison {
         let find = |name: &str| results.iter().find(|one| one.contender == name);
         let subject = find(target.who);
@@ -179,7 +180,7 @@ impl Comparison {
         }
     }
 
-    /// The peer for which the ratio is worst, and the ratio, of the repeats with these indices.
+    /// Returns the peer with the worst ratio over the repeats with these indices, and the ratio.
     fn worst(&self, indices: &[usize]) -> Option<(&'static str, f64)> {
         let ratios = self.peers.iter().filter_map(|one| Some((one.peer, one.ratio(indices)?)));
         let order = |a: &(&str, f64), b: &(&str, f64)| a.1.total_cmp(&b.1);
@@ -198,8 +199,8 @@ impl Comparison {
         interval(self.repeats, |indices| self.worst(indices).map(|(_, ratio)| ratio))
     }
 
-    /// Names the peer that decides. Among the peers that are left out another might decide, so they
-    /// are named too.
+    /// Names the peer that decides, and the peers that are left out, because one of them might have
+    /// decided.
     fn name(&self, of: &[&str]) -> String {
         let mut text = match (of, self.of_all()) {
             ([one], _) => (*one).to_owned(),

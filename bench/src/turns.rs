@@ -1,15 +1,16 @@
 //! The order in which contenders run, which differs from repeat to repeat.
 //!
 //! A contender that always came first would find the caches and the clock of the processor as the
-//! harness left them, and one that always came after a greedy contender would pay for it. So the
+//! harness left them. A contender that always came after a greedy one would pay for it. So the
 //! contenders change places and neighbours: in as many repeats as there are contenders, each comes
-//! once in each place. If their number is even, each also comes once right after each other one; if
-//! it is odd, that takes twice as many repeats, after which each has followed each other one twice.
+//! once in each place. If their number is even, each contender also comes once right after every
+//! other. If it is odd, the cycle takes twice as many repeats, and each follows every other twice.
 
-/// The contenders, by index, in the order of one repeat.
+/// Returns the contenders, by index, in the order of one repeat.
 ///
-/// The first order goes from both ends by turns (0, 1, 4, 2, 3 for five); each further repeat adds
-/// one to it. An odd number needs the reverse of these orders as well.
+/// The first order alternates between both ends (0, 1, 4, 2, 3 for five). Each further repeat adds
+/// one to every index, modulo the number of contenders. An odd number of contenders needs the
+/// reverse of these orders as well.
 pub(crate) fn order(contenders: usize, repeat: usize) -> Vec<usize> {
     let place = |place: usize| match place % 2 {
         1 => place.div_ceil(2),

@@ -1,13 +1,13 @@
-//! Sends requests and waits for their answers: threads with an epoll each.
+//! Sends requests and waits for their answers, in threads with an epoll each.
 //!
-//! Each connection has one request under way and sends the next when it has been answered. After a
-//! quarter of the time, which warms up, all answers are awaited, and the measurement begins anew; at
-//! its end the last answers are awaited too. Requests per second are those that were answered in
-//! time; latency and processor time count all of them.
+//! Each connection has one request under way and sends the next when the answer has come. The first
+//! quarter of the time is a warm-up. Then the client waits for all answers, and the measurement
+//! begins. At its end the client waits for the last answers too. The rate counts requests that were
+//! answered in time; latency and processor time count all requests.
 //!
-//! A single thread stays on the last processor, several threads stay on a processor each. If they
-//! wandered, so would the threads of the server, and their figures would have two values rather than
-//! one.
+//! A single thread stays on the last processor; several threads stay on one processor each. If they
+//! wandered, the threads of the server would wander too, and the figures would scatter around two
+//! values rather than one.
 
 use super::histogram::Histogram;
 use super::{COMPUTE, MESSAGE, PATIENCE, wait_for_start};
@@ -20,16 +20,16 @@ use std::sync::Barrier;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Events that are taken at once.
+/// The most events that one `epoll_wait` takes.
 const EVENTS: usize = 512;
 
 struct Connection {
     stream: TcpStream,
-    /// When the request was sent that is under way.
+    /// When the request under way was sent.
     sent: Instant,
-    /// Bytes of its answer that have come.
+    /// The bytes of its answer that have come.
     received: usize,
-    /// Whether that request computes.
+    /// Whether the request under way computes.
     computes: bool,
     /// When the next request that computes is due.
     compute_at: Option<Instant>,
@@ -53,7 +53,7 @@ struct Answered {
     computed: u64,
 }
 
-/// What the client does.
+/// The parameters of the client.
 pub(super) struct Task {
     pub(super) port: u16,
     pub(super) connections: usize,
@@ -69,7 +69,7 @@ pub(super) fn run(task: &Task) -> io::Result<()> {
         (0..task.threads).map(|number| Client::new(number, task)).collect::<io::Result<_>>()?;
     for number in 0..task.connections {
         // A server may deal its connections out to two threads in turn. Each thread of the client
-        // gets connections of both.
+        // gets connections of both server threads.
         clients[number / 2 % task.threads].connect(task.port)?;
     }
     exchange_all(&mut clients, task.time / 4)?;
@@ -88,7 +88,7 @@ pub(super) fn run(task: &Task) -> io::Result<()> {
     Ok(())
 }
 
-/// All threads send requests for so long, and wait for all answers.
+/// Lets all threads send requests for `time`, and waits for all answers.
 fn exchange_all(clients: &mut [Client], time: Duration) -> io::Result<Answered> {
     let begin = &Barrier::new(clients.len());
     thread::scope(|scope| {
@@ -124,17 +124,17 @@ impl Answered {
 }
 
 impl Client {
-    /// The thread with this number, without connections.
+    /// Returns the thread with this number, without connections.
     fn new(number: usize, task: &Task) -> io::Result<Client> {
         // SAFETY: no preconditions; the call returns a new descriptor or an error.
         let epoll = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
         if epoll < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the descriptor is new, and owned by nothing else.
+        // SAFETY: the descriptor is new, and nothing else owns it.
         let epoll = unsafe { OwnedFd::from_raw_fd(epoll) };
         Ok(Client {
-            // The first thread is on the last processor.
+            // The first thread runs on the last processor.
             processor: processor_from_last(number),
             epoll,
             connections: Vec::new(),
@@ -168,7 +168,7 @@ impl Client {
         Ok(())
     }
 
-    /// Sends requests for so long, and waits for all answers.
+    /// Sends requests for `time`, and waits for all answers.
     fn exchange(&mut self, time: Duration) -> io::Result<Answered> {
         let mut answered = Answered::default();
         let start = Instant::now();
@@ -205,7 +205,7 @@ impl Client {
         &self,
         events: &'a mut [libc::epoll_event; EVENTS],
     ) -> io::Result<&'a [libc::epoll_event]> {
-        // SAFETY: the descriptor is open, and there is room for as many events as it is told.
+        // SAFETY: the descriptor is open, and `events` has room for `EVENTS` events.
         let count = unsafe {
             libc::epoll_wait(
                 self.epoll.as_raw_fd(),
@@ -235,12 +235,12 @@ impl Client {
         let connection = &mut self.connections[number];
         connection.sent = now;
         connection.computes = computes;
-        // It fits: whatever was sent before has been answered.
+        // The request fits into the socket's buffer: all requests before it have been answered.
         connection.stream.write_all(&request)
     }
 
-    /// When a connection that has nothing due is to send a request that computes. The times between
-    /// them are those of a Poisson process.
+    /// Returns when a connection sends its next request that computes. These requests form a
+    /// Poisson process.
     fn due(&mut self, now: Instant) -> Option<Instant> {
         if self.rate == 0.0 {
             return None;
@@ -252,7 +252,7 @@ impl Client {
 }
 
 impl Connection {
-    /// Takes what has come; returns whether the answer is complete.
+    /// Reads the bytes of the answer that have come; returns whether the answer is complete.
     fn receive(&mut self) -> io::Result<bool> {
         let mut answer = [0; MESSAGE];
         loop {

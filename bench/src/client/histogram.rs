@@ -1,11 +1,12 @@
-//! How often something took how long, in so little time that it does not matter to what is timed.
+//! A histogram of durations. Counting takes so little time that it does not disturb the
+//! measurement.
 
-/// Counts of durations in nanoseconds, in steps of at most a sixty-fourth of the duration.
+/// Counts durations in nanoseconds, in steps of at most a sixty-fourth of the duration.
 pub(super) struct Histogram {
     counts: Vec<u64>,
 }
 
-/// Steps between a power of two and the next, as a power of two.
+/// The steps between a power of two and the next, as a power of two.
 const STEPS: u32 = 6;
 
 impl Histogram {
@@ -22,7 +23,7 @@ impl Histogram {
         self.counts.iter_mut().zip(&other.counts).for_each(|(count, more)| *count += more);
     }
 
-    /// The duration, in microseconds, that this share of all did not exceed.
+    /// Returns the duration, in microseconds, that this share of all durations did not exceed.
     pub(super) fn quantile(&self, share: f64) -> f64 {
         let all: u64 = self.counts.iter().sum();
         let wanted = (all as f64 * share).ceil() as u64;
@@ -39,16 +40,16 @@ impl Histogram {
 fn step_of(nanoseconds: u64) -> usize {
     let power = (nanoseconds | 1).ilog2();
     let shift = power.saturating_sub(STEPS);
-    // Below two to the power of STEPS a step is a nanosecond, and the shift is none.
+    // Below two to the power of STEPS a step is one nanosecond, and `shift` is zero.
     ((shift as usize) << STEPS) + (nanoseconds >> shift) as usize
 }
 
-/// The middle of a step, in nanoseconds.
+/// Returns the middle of a step, in nanoseconds.
 fn middle_of(step: usize) -> f64 {
     let first = step & ((1 << STEPS) - 1);
     match step >> STEPS {
         0 => first as f64,
-        // The leading bit is counted in the number of the row: rows begin at the second.
+        // The number of the row includes the leading bit, so `first` holds only the bits after it.
         row => ((first + (1 << STEPS)) as f64 + 0.5) * 2_f64.powi(row as i32 - 1),
     }
 }

@@ -1,11 +1,12 @@
-//! Opens connections and leaves them alone.
+//! Opens connections and sends nothing on them.
 
 use super::wait_for_start;
 use std::io;
 use std::net::TcpStream;
 use std::os::fd::{AsRawFd, FromRawFd};
 
-/// Connections from one address: less than there are ports for, by default.
+/// The number of connections from one address: less than the ports that the kernel hands out by
+/// default.
 const FROM_ONE_ADDRESS: usize = 6_000;
 
 pub(super) fn run(port: u16, connections: usize) -> io::Result<()> {
@@ -37,15 +38,16 @@ fn connect_from(host: u8, port: u16) -> io::Result<TcpStream> {
         -1 => Err(io::Error::last_os_error()),
         other => Ok(other),
     };
-    // SAFETY: no preconditions; what is returned is a new descriptor or an error.
+    // SAFETY: no preconditions; the call returns a new descriptor or an error.
     let socket = check(unsafe { libc::socket(libc::AF_INET, libc::SOCK_STREAM, 0) })?;
-    // SAFETY: it is new, and nobody else's.
+    // SAFETY: the descriptor is new, and nothing else owns it.
     let stream = unsafe { TcpStream::from_raw_fd(socket) };
     let on = 1_i32;
-    // SAFETY: the socket is open, the option is an integer, and the addresses have the length that
-    // is told.
+    // SAFETY: the socket is open, the option is an integer, and the calls get the true lengths of
+    // the addresses.
     unsafe {
-        // The port is chosen when it is known where to connect to, so that it may be used again.
+        // The kernel chooses the port in `connect`, when it knows the destination, so that one port
+        // can serve several connections.
         check(libc::setsockopt(
             socket,
             libc::IPPROTO_IP,
@@ -59,10 +61,11 @@ fn connect_from(host: u8, port: u16) -> io::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Lets a connection vanish when it is closed, rather than keep its port for a minute.
+/// Makes `close` reset the connection, which frees its port at once instead of after a minute.
 pub(super) fn reset_on_close(stream: &TcpStream) {
     let linger = libc::linger { l_onoff: 1, l_linger: 0 };
-    // SAFETY: the socket is open, and the option has the type and length that it should.
+    // SAFETY: the socket is open, and the option has the type and the length that the kernel
+    // expects.
     unsafe {
         libc::setsockopt(
             stream.as_raw_fd(),

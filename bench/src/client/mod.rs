@@ -1,8 +1,9 @@
-//! What a server has to bear: the same program for all of them, in a process of its own. For HTTP it
-//! is `wrk`.
+//! The load on a server. One client program, in a process of its own, loads all servers; for HTTP
+//! it is `wrk`.
 //!
-//! The client opens its connections and prints an empty line; what it does next begins when it is
-//! told a line. So processor time and memory of the server are looked at while nothing is under way.
+//! The client opens its connections and prints an empty line. It starts the load when it reads a
+//! line. Between these two moments nothing is under way, and the program reads the processor time
+//! and the memory of the server.
 
 mod echo;
 mod histogram;
@@ -19,63 +20,64 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 use wrk::Wrk;
 
-/// Bytes of a request and of its answer.
+/// The bytes of a request and of its answer.
 pub(crate) const MESSAGE: usize = 64;
 
-/// Bytes that a server has room for: more than a request, so that it can tell from one read that there
-/// is no more.
+/// The size of a server's buffer. It is larger than a request, so that a read that does not fill it
+/// has taken everything.
 pub(crate) const ROOM: usize = 256;
 
-/// First byte of a request that makes the server compute before it answers.
+/// The first byte of a request that makes the server compute before it answers.
 const COMPUTE: u8 = 1;
 
-/// Steps of [`mix`] that such a request takes: 1 ms.
+/// The steps of [`mix`] for a request that computes: 1 ms.
 pub(crate) const COMPUTE_STEPS: u64 = 710_000;
 
-/// Computes if a request asks for it; every server calls this before it answers.
+/// Computes if the request asks for it. Every server calls this before it answers.
 pub(crate) fn compute_if_asked(request: &[u8]) {
     if request.first() == Some(&COMPUTE) {
         black_box(mix(black_box(1), COMPUTE_STEPS));
     }
 }
 
-/// Connections in `stall` and in `idle_connections`.
+/// The number of connections in `stall` and in `idle_connections`.
 pub(crate) const STALLED: u64 = 256;
 pub(crate) const IDLE: u64 = 18_000;
 
-/// Files that a server or a client has open beside its connections, at most.
+/// The most files that a server or a client has open beside its connections.
 const FURTHER_FILES: u64 = 100;
 
-/// How long a server may let everybody wait.
+/// How long the client waits for a server that does not answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Processors that a server has.
+/// The number of processors that a server has.
 const PROCESSORS: f64 = 2.0;
 
-/// A measurement takes so many samples' time: a latency that one in a hundred requests exceeds needs
-/// many requests, and the kernel tells user from system time by a tick of some milliseconds.
+/// The time of a measurement, in samples. A p99 needs many requests, and the kernel tells user from
+/// system time by a tick of some milliseconds.
 const SAMPLES: u32 = 20;
 
-/// The same for HTTP, where connections are opened meanwhile: 3 s, if nothing else is asked for.
+/// The time of a measurement of HTTP, in samples: 3 s by default. It includes the opening of the
+/// connections.
 const HTTP_SAMPLES: u32 = 50;
 
-/// What is done with a server.
+/// A kind of load.
 #[derive(Clone, Copy)]
 pub(crate) enum Load {
-    /// On each connection one request is under way at any time. Gives requests per second, p50 and p99
-    /// of their latency in microseconds, the microseconds of user and of system time that the server
-    /// takes for a request, the microseconds of processor time that the client takes for a request,
-    /// and the percentage of all processors' time that is not used.
+    /// One request is under way on each connection at any time. Gives requests per second, p50 and
+    /// p99 of their latency in microseconds, the microseconds of user and of system time that the
+    /// server takes for a request, the microseconds of processor time that the client takes for a
+    /// request, and the percentage of all processors' time that is not used.
     Echo { connections: u64, threads: u64 },
-    /// The same from one thread on 256 connections, each of which at times sends a request that takes
-    /// 1 ms of computing: so often that these alone ask for this share of the server's processors.
-    /// Gives requests per second, p50 and p99 in microseconds, and the requests that computed per
-    /// second.
+    /// As `Echo`, from one thread on 256 connections. Each connection at times sends a request that
+    /// takes 1 ms of computing. These requests alone ask for this share of the server's processors.
+    /// Gives requests per second, p50 and p99 in microseconds, and the requests per second that
+    /// computed.
     Stall(f64),
-    /// 18,000 connections are opened, and nothing is sent. Gives resident bytes and bytes of page
-    /// tables for each.
+    /// The client opens 18,000 connections and sends nothing. Gives resident bytes and bytes of
+    /// page tables for each connection.
     Idle,
-    /// Requests for `/` under wrk. See [`Wrk`] for what it gives.
+    /// wrk sends requests for `/`. [`Wrk`] lists the figures.
     Http(Wrk),
 }
 
@@ -89,8 +91,8 @@ impl Load {
                 Ok(vec![rate, p50, p99, user, system, client, idle])
             }
             Load::Stall(share) => {
-                // Requests of each connection per second: they take a millisecond, and there are a
-                // thousand on each processor.
+                // The rate of each connection. A request takes a millisecond, so a processor
+                // computes a thousand per second.
                 let rate = share * PROCESSORS * 1e3 / STALLED as f64;
                 let heard = echo(server, [STALLED, 1], time, rate)?;
                 Ok(vec![heard.rate, heard.p50, heard.p99, heard.computed])
@@ -103,13 +105,13 @@ impl Load {
 
 /// A measurement of an echo server.
 struct Heard {
-    /// Requests per second, and those of them that computed.
+    /// Requests per second: all of them, and the ones that computed.
     rate: f64,
     computed: f64,
     /// Latency in microseconds.
     p50: f64,
     p99: f64,
-    /// Microseconds of processor time for a request: of the server, and of the client.
+    /// Microseconds of processor time for a request, of the server and of the client.
     user: f64,
     system: f64,
     client: f64,
@@ -152,8 +154,8 @@ fn idle(server: &mut Server) -> Result<Vec<f64>, String> {
     }
     let before = server.memory();
     let client = start("idle", server.port(), &[IDLE.to_string()])?;
-    // The kernel has accepted all of them. The server has too when it has the files, and is done with
-    // them when it grows no more.
+    // The kernel has accepted all connections. The server has accepted them once it has the files,
+    // and is done with them once its memory stops growing.
     let deadline = Instant::now() + PATIENCE;
     let mut after = server.memory();
     loop {
@@ -172,7 +174,7 @@ fn idle(server: &mut Server) -> Result<Vec<f64>, String> {
     Ok(vec![each(0), each(1)])
 }
 
-/// Starts a client and waits until it has its connections.
+/// Starts a client and waits until its connections are open.
 fn start(name: &str, port: u16, words: &[String]) -> Result<Process, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let mut command = Command::new(program);
@@ -182,7 +184,7 @@ fn start(name: &str, port: u16, words: &[String]) -> Result<Process, String> {
     Ok(client)
 }
 
-/// The other side: is the client.
+/// Runs in the client's process: does the load that the arguments name.
 pub(crate) fn run(words: &[String]) -> Result<(), String> {
     let word = |index: usize| words.get(index).ok_or("a word is missing");
     let number = |index: usize| word(index)?.parse::<f64>().map_err(|_| "it is not a number");
@@ -204,7 +206,7 @@ pub(crate) fn run(words: &[String]) -> Result<(), String> {
     result.map_err(|error| format!("the client failed: {error}"))
 }
 
-/// Tells that the connections are there, and waits for a line.
+/// Prints an empty line, which says that the connections are open, and waits for a line.
 fn wait_for_start() -> std::io::Result<()> {
     println!();
     std::io::stdin().read_line(&mut String::new()).map(|_| ())

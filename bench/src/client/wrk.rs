@@ -1,8 +1,9 @@
-//! The load of the suite `http`: wrk, which is a program of its own.
+//! The load of the suite `http`: wrk, a program of its own.
 //!
-//! It has two threads. A single one is busy all the time with any of the faster servers, and a second
-//! processor is not: the rates would be that of wrk. With two, the processors have no time left, and
-//! the rates tell what the server leaves to the client of it.
+//! wrk runs with two threads. With one thread, any of the faster servers keeps wrk busy all the
+//! time while a second processor is partly idle: the rates would show the speed of wrk. With two
+//! threads both processors are busy, and the rate depends on the processor time that the server
+//! leaves to wrk.
 
 use super::{FURTHER_FILES, PATIENCE};
 use crate::load::CALM;
@@ -17,23 +18,23 @@ pub(crate) const MISSING: &str = "there is no load: no `wrk`, install wrk";
 
 const SCRIPT: &str = include_str!("wrk.lua");
 
-/// Requests that are under way on a connection if they are pipelined.
+/// The number of requests under way on a connection if they are pipelined.
 const DEPTH: u32 = 16;
 
-/// How long everything is used before it is measured. wrk knows whole seconds only.
+/// The time of the warm-up. wrk accepts whole seconds only.
 const WARM_UP: Duration = Duration::from_secs(1);
 
-/// Connections that this is done with, at most. Memory that a server keeps of connections that are
-/// gone would be counted with those that are there.
+/// The most connections of the warm-up. A server may keep memory of closed connections, which would
+/// count for the open ones.
 const WARM_UP_CONNECTIONS: u64 = 100;
 
-/// Files that a server may open when it is first used, beside its connections.
+/// The number of files that a server may open when it is first used, beside its connections.
 const OPENED_LATE: usize = 10;
 
-/// Memory is looked at so long before wrk ends, and closes its connections.
+/// How long before the end of wrk the memory is read. At its end wrk closes its connections.
 const BEFORE_END: Duration = Duration::from_millis(100);
 
-/// Requests on connections that are kept.
+/// Requests on connections that stay open.
 #[derive(Clone, Copy)]
 pub(crate) struct Wrk {
     connections: u64,
@@ -41,7 +42,7 @@ pub(crate) struct Wrk {
     tls: bool,
 }
 
-/// What wrk says of a run.
+/// The figures that wrk prints after a run.
 struct Heard {
     requests: f64,
     seconds: f64,
@@ -64,8 +65,8 @@ impl Wrk {
     /// Gives requests per second, p99 of their latency in microseconds, microseconds of user and of
     /// system time that the server took for a request, and its resident memory in MiB.
     ///
-    /// There is no latency of requests that are pipelined: wrk takes the time of a batch, but corrects
-    /// it by how often a single request is answered, and then finds no percentile at times.
+    /// Pipelined requests have no latency: wrk takes the time of a batch, but corrects it by the
+    /// rate of single requests, and then at times finds no percentile.
     pub(super) fn measure(self, server: &mut Server, time: Duration) -> Result<Vec<f64>, String> {
         let (allowed, needed) = (allow_files(), self.connections + FURTHER_FILES);
         if allowed < needed {
@@ -80,7 +81,7 @@ impl Wrk {
         wait_until_closed(server, files)?;
         let before = server.used()?;
         let (heard, memory) = self.run(server, &script, time)?;
-        // To open and to close the connections is part of the server's work.
+        // Opening and closing the connections is part of the server's work.
         wait_until_closed(server, files)?;
         let after = server.used()?;
         let each = |time: Duration| time.as_secs_f64() * 1e6 / heard.requests;
@@ -96,7 +97,8 @@ impl Wrk {
         Ok(figures)
     }
 
-    /// Also gives the server's resident memory while the connections are there.
+    /// Runs wrk; returns its figures and the server's resident memory while the connections are
+    /// open.
     fn run(
         self,
         server: &Server,
@@ -120,7 +122,7 @@ impl Wrk {
             .arg("-t2")
             .arg(format!("-c{}", self.connections))
             .arg(format!("-d{seconds}s"))
-            // Whatever comes before the end counts for the latency, instead of as an error.
+            // An answer that comes before the end counts for the latency and not as an error.
             .arg(format!("--timeout={}s", seconds + 1))
             .arg("-s")
             .arg(&script.0)
@@ -134,7 +136,8 @@ impl Wrk {
     }
 }
 
-/// Waits until a server has noticed that its connections were closed. Before it had so many files.
+/// Waits until a server has noticed that its connections were closed. `files` is the number of
+/// files that it had open before.
 fn wait_until_closed(server: &Server, files: usize) -> Result<(), String> {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -149,8 +152,8 @@ fn wait_until_closed(server: &Server, files: usize) -> Result<(), String> {
     }
 }
 
-/// What wrk has printed. Any error that it counts is one: figures beside which requests have failed are
-/// those of another load.
+/// Parses the output of wrk. Any error that wrk counts is an error here: if requests fail, the
+/// figures belong to a different load.
 fn heard(output: &Output) -> Result<Heard, String> {
     let text = String::from_utf8_lossy(&output.stdout);
     let line = text.lines().find_map(|line| line.strip_prefix("figures "));
@@ -171,14 +174,14 @@ fn heard(output: &Output) -> Result<Heard, String> {
     }
 }
 
-/// Whether it is installed.
+/// Returns whether wrk is installed.
 pub(crate) fn is_there() -> bool {
     static THERE: OnceLock<bool> = OnceLock::new();
-    // It calls it an error to be asked for its version; that it could be run is enough.
+    // wrk ends with an error after printing its version. That it could be started is enough.
     *THERE.get_or_init(|| Command::new("wrk").arg("-v").output().is_ok())
 }
 
-/// The file that wrk reads, until it is dropped.
+/// A temporary file with the script for wrk, removed on drop.
 struct Script(PathBuf);
 
 impl Script {

@@ -1,7 +1,7 @@
-//! Contexts that sleep, by hand: the least that a million suspended fibers take.
+//! Contexts that sleep, by hand: the least memory and time for a million suspended fibers.
 //!
-//! Each context has a guarded stack, runs once, and switches back for good. Nothing else is kept: no
-//! closure, no timer, no control block.
+//! Each context has a guarded stack, runs once, and switches back for good. It has no closure, no
+//! timer and no control block.
 
 use super::memory;
 use super::stacks::{BATCH, Stacks};
@@ -13,7 +13,7 @@ pub(crate) const SETTINGS: &str = "by hand: a context runs once on 256 KiB above
 
 const MILLION: usize = 1_000_000;
 
-/// Bytes of a context, resident and in page tables.
+/// Returns the bytes of a context: resident memory and page tables.
 pub(crate) fn bytes() -> f64 {
     let before = memory();
     match sleepers(MILLION) {
@@ -22,7 +22,7 @@ pub(crate) fn bytes() -> f64 {
     }
 }
 
-/// Nanoseconds until each context sleeps.
+/// Returns the nanoseconds to make a context and let it sleep.
 pub(crate) fn time() -> f64 {
     let start = Instant::now();
     match sleepers(MILLION) {
@@ -31,7 +31,7 @@ pub(crate) fn time() -> f64 {
     }
 }
 
-/// Makes `count` contexts that sleep. They stay.
+/// Makes `count` contexts that sleep until the process ends.
 fn sleepers(count: usize) -> Option<()> {
     let stacks = Stacks::map(count)?;
     for first in (0..count).step_by(BATCH) {
@@ -45,7 +45,7 @@ fn sleepers(count: usize) -> Option<()> {
     Some(())
 }
 
-/// Gives the processor back to the context that started this one.
+/// Switches back to the context that started this one.
 unsafe extern "C" fn sleep(starter: Context) -> ! {
     // SAFETY: the starter is suspended.
     unsafe { switch(starter) };

@@ -1,7 +1,8 @@
-//! A server with nothing but epoll: one or two threads, each with its own. It echoes, or answers HTTP.
+//! A server on bare epoll, with one or two threads that have an epoll each. It echoes, or answers
+//! HTTP.
 //!
-//! One more thread accepts and deals the connections out in turn, so that all have as many. They
-//! could share the port with `SO_REUSEPORT`, but that deals by a hash, and not evenly.
+//! One more thread accepts the connections and deals them out in turn, so that all threads have
+//! equally many. `SO_REUSEPORT` would deal them out by a hash, and not evenly.
 
 use crate::client::compute_if_asked;
 use crate::server::listen;
@@ -15,7 +16,7 @@ pub(crate) const TWO: &str =
     "2 threads with an epoll each, edge-triggered; connections dealt out in turn";
 pub(crate) const ONE: &str = "1 thread with an epoll, edge-triggered";
 
-/// Events that are taken at once.
+/// The most events that one `epoll_wait` takes.
 const EVENTS: usize = 512;
 
 /// Echoes with two threads.
@@ -35,8 +36,8 @@ fn serve_echo<const THREADS: usize>() -> u16 {
     })
 }
 
-/// Each thread makes a handler with `make` and calls it with each connection that can be read. The
-/// connection is closed if the handler returns false.
+/// Starts the threads. Each makes a handler with `make` and calls it with each connection that can
+/// be read. The thread closes the connection if the handler returns false.
 pub(crate) fn serve_by<const THREADS: usize, F: FnMut(&TcpStream) -> bool>(
     make: impl Fn() -> F + Copy + Send + 'static,
 ) -> u16 {
@@ -71,12 +72,12 @@ fn watch(epoll: RawFd, stream: TcpStream) {
 fn serve_all(epoll: RawFd, mut serve: impl FnMut(&TcpStream) -> bool) {
     let mut events = [libc::epoll_event { events: 0, u64: 0 }; EVENTS];
     loop {
-        // SAFETY: the descriptor stays open, and there is room for as many events as it is told.
+        // SAFETY: the descriptor stays open, and `events` has room for `EVENTS` events.
         let count =
             unsafe { libc::epoll_wait(epoll, events.as_mut_ptr(), EVENTS as i32, -1) }.max(0);
         for event in &events[..count as usize] {
-            // SAFETY: `watch` left it open for this thread alone, and it is closed below at most
-            // once: a closed descriptor has no more events.
+            // SAFETY: `watch` left the descriptor open for this thread alone. The code below closes
+            // it at most once, because a closed descriptor has no more events.
             let stream = unsafe { TcpStream::from_raw_fd(event.u64 as RawFd) };
             let stream = ManuallyDrop::new(stream);
             if !serve(&stream) {
@@ -86,8 +87,8 @@ fn serve_all(epoll: RawFd, mut serve: impl FnMut(&TcpStream) -> bool) {
     }
 }
 
-/// Answers what has come. Returns false if the connection is to be closed: the client has, or does
-/// not take its answers.
+/// Echoes all bytes that have come. Returns false if the connection is to be closed: the client has
+/// closed it, or does not take its answers.
 fn echo(mut stream: &TcpStream, buffer: &mut [u8]) -> bool {
     loop {
         match stream.read(buffer) {
@@ -97,7 +98,8 @@ fn echo(mut stream: &TcpStream, buffer: &mut [u8]) -> bool {
                 if stream.write_all(&buffer[..count]).is_err() {
                     return false;
                 }
-                // A buffer that is not full holds all there was; more is another event.
+                // A read that does not fill the buffer has taken everything. Later bytes cause
+                // another event.
                 if count < buffer.len() {
                     return true;
                 }

@@ -1,5 +1,5 @@
-//! An HTTP server with nothing but epoll. It looks for the end of each request and for nothing else,
-//! and what it answers has been prepared.
+//! An HTTP server on bare epoll. It looks only for the end of each request and answers with a
+//! prepared response.
 
 use super::epoll;
 use crate::http::date::{self, Date};
@@ -11,10 +11,11 @@ use std::os::fd::AsRawFd;
 pub(crate) const SETTINGS: &str =
     "2 threads with an epoll each, edge-triggered; finds the end of a request, prepared response";
 
-/// What ends a request.
+/// The end of a request.
 const END: &[u8] = b"\r\n\r\n";
 
-/// Responses that are prepared, to be written at once if so many requests came at once.
+/// The number of prepared responses. One write sends as many of them as requests came with one
+/// read.
 const PREPARED: usize = 16;
 
 pub(crate) fn serve(answer: Answer) -> u16 {
@@ -25,16 +26,16 @@ pub(crate) fn serve(answer: Answer) -> u16 {
     })
 }
 
-/// What a thread has to answer with.
+/// The prepared responses and the read buffer of a thread.
 struct Responder {
     answer: Answer,
     input: [u8; 4096],
-    /// So many responses, one after the other, and the length of each.
+    /// [`PREPARED`] responses, one after the other, and the length of each.
     prepared: Vec<u8>,
     each: usize,
-    /// The date in them.
+    /// The date in the responses.
     date: &'static Date,
-    /// For each descriptor, how many bytes of [`END`] were the last that was read.
+    /// For each descriptor, how many bytes of [`END`] the last read ended with.
     matched: Vec<u8>,
 }
 
@@ -56,8 +57,8 @@ impl Responder {
         self.each = self.prepared.len() / PREPARED;
     }
 
-    /// Answers what has come. Returns false if the connection is to be closed: the client has, or
-    /// does not take its answers.
+    /// Answers all requests that have come. Returns false if the connection is to be closed: the
+    /// client has closed it, or does not take its answers.
     fn answer(&mut self, mut stream: &TcpStream) -> bool {
         let socket = stream.as_raw_fd() as usize;
         if self.matched.len() <= socket {
@@ -71,7 +72,8 @@ impl Responder {
                     if !self.write(stream, requests) {
                         break;
                     }
-                    // Room that is not full holds all there was; more is another event.
+                    // A read that does not fill the buffer has taken everything. Later bytes cause
+                    // another event.
                     if count < self.input.len() {
                         return true;
                     }
@@ -84,7 +86,7 @@ impl Responder {
         false
     }
 
-    /// How many requests end in what was read.
+    /// Returns how many requests end in the bytes that were read.
     fn ends(&mut self, socket: usize, read: usize) -> usize {
         let mut requests = 0;
         let mut matched = self.matched[socket] as usize;
@@ -120,7 +122,7 @@ impl Responder {
         true
     }
 
-    /// The body is not prepared: it is made anew for each request, and has the same length always.
+    /// Serialises the body anew for each response. Its length never changes.
     fn serialise(&mut self, responses: usize) {
         for response in self.prepared.chunks_mut(self.each).take(responses) {
             let body = json();

@@ -1,6 +1,6 @@
-//! The bare mechanisms, by hand and without a library: the least that each thing costs.
+//! The bare mechanisms, by hand and without a library: the least that each operation costs.
 //!
-//! Nothing here is built from parts of sinew. The assembly is for x86_64.
+//! Nothing here uses sinew. The assembly is for x86_64.
 
 pub(crate) mod asleep;
 pub(crate) mod epoll;
@@ -15,12 +15,12 @@ pub(crate) mod yielding;
 
 use std::fs::read_to_string;
 
-/// Resident memory and page tables of this process, in bytes.
+/// Returns the resident memory and the page tables of this process, in bytes.
 pub(crate) fn memory() -> usize {
     memory_of("self").iter().sum()
 }
 
-/// Resident memory of a process, and its page tables, in bytes.
+/// Returns the resident memory and the page tables of a process, in bytes.
 pub(crate) fn memory_of(process: &str) -> [usize; 2] {
     let status = read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
     let field = |name: &str| -> usize {

@@ -1,4 +1,4 @@
-//! A byte through two pipes and back: what the kernel takes for it, and threads that do it.
+//! Sends a byte through one pipe and back through another: the bare system calls, and two threads.
 
 use super::threads::stay_on;
 use crate::measure::{Lap, Timed};
@@ -15,7 +15,7 @@ fn pass(from: &mut PipeReader, to: &mut PipeWriter) {
     to.write_all(&byte).expect("it is open");
 }
 
-/// A round trip without anybody to wait for.
+/// Makes a round trip in one thread, which never waits.
 pub(crate) fn calls() -> Timed {
     let (mut there, mut to) = pipe().expect("there is a pipe");
     let (mut back, mut from) = pipe().expect("there is a pipe");
@@ -31,7 +31,7 @@ pub(crate) fn calls() -> Timed {
     })
 }
 
-/// Two threads, on one processor if `together`.
+/// Lets two threads make the round trip, on one processor if `together`.
 pub(crate) fn threads(together: bool) -> Timed {
     Box::new(move |count| {
         let (mut there, mut to) = pipe().expect("there is a pipe");
@@ -55,7 +55,7 @@ pub(crate) fn threads(together: bool) -> Timed {
                     to.write_all(&byte).expect("it is open");
                     back.read_exact(&mut byte).expect("it is open");
                 };
-                // The other one has begun when this is over.
+                // The first round does not count: after it, the other thread has begun.
                 round();
                 Lap::run(count, || (0..count).for_each(|_| round()))
             });

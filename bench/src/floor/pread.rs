@@ -1,4 +1,4 @@
-//! Plain reads of a file, one after the other.
+//! Reads blocks of a file with `pread`, one after the other.
 
 use crate::file::{BLOCK, Offsets, file};
 use crate::measure::{Lap, Timed};

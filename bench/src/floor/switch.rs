@@ -1,4 +1,4 @@
-//! A switch by hand: no check of any kind, two registers, a jump.
+//! A context switch by hand: it saves two registers and jumps, without any check.
 
 use super::stacks::Stacks;
 use crate::measure::{Lap, Timed};
@@ -6,17 +6,18 @@ use crate::peer::round_robin;
 use std::arch::{asm, naked_asm};
 use std::hint::black_box;
 
-/// A saved context: the address to go on at, rbx, rbp.
+/// A saved context: the address to resume at, rbx, rbp.
 pub(super) type Context = *mut [usize; 3];
 
-/// Suspends the caller and lets `to` go on; returns the context that switches back.
+/// Suspends the caller and resumes `to`; returns the context that switches back.
 ///
 /// # Safety
 /// `to` is suspended, and nothing else switches to it.
 #[inline(always)]
 pub(super) unsafe fn switch(to: Context) -> Context {
     let from;
-    // SAFETY: saves what the compiler cannot be told of, and declares the rest.
+    // SAFETY: the assembly saves rbx and rbp, which cannot be declared, and declares all other
+    // registers.
     unsafe {
         asm!(
             "push rbp",
@@ -40,13 +41,13 @@ pub(super) unsafe fn switch(to: Context) -> Context {
     from
 }
 
-/// Enters the function in rbx.
+/// Calls the function in rbx.
 #[unsafe(naked)]
 unsafe extern "C" fn trampoline() {
     naked_asm!("call rbx", "ud2")
 }
 
-/// A context that begins in `entry`, which is told the context that started it.
+/// Returns a context that begins in `entry`, which gets the context that started it.
 ///
 /// # Safety
 /// `top` is the end of a stack that nothing uses, aligned to 16.
@@ -54,7 +55,7 @@ pub(super) unsafe fn prepare(
     top: *mut usize,
     entry: unsafe extern "C" fn(Context) -> !,
 ) -> Context {
-    // SAFETY: as the caller promised; `trampoline` finds the stack aligned.
+    // SAFETY: the caller promises an unused stack, aligned to 16; `trampoline` finds it aligned.
     unsafe {
         let context: Context = top.sub(5).cast();
         context.write([trampoline as *const () as usize, entry as *const () as usize, 0]);
@@ -64,25 +65,25 @@ pub(super) unsafe fn prepare(
 
 unsafe extern "C" fn bounce(mut from: Context) -> ! {
     loop {
-        // SAFETY: whoever switched here is suspended.
+        // SAFETY: the context that switched here is suspended.
         from = unsafe { switch(from) };
     }
 }
 
 pub(crate) fn switch_loop(count: usize) -> Timed {
     let stacks = Stacks::map(count).expect("there is room for the stacks");
-    // SAFETY: each has a stack of its own.
+    // SAFETY: each context has a stack of its own.
     let make = |slot| unsafe { prepare(stacks.top(slot), bounce) };
     let contexts: Vec<Context> = (0..count).map(make).collect();
     round_robin(contexts, |context| {
-        // SAFETY: each is suspended, and comes back.
+        // SAFETY: each context is suspended, and switches back.
         *context = unsafe { switch(*context) };
     })
 }
 
 unsafe extern "C" fn once(from: Context) -> ! {
     black_box(from);
-    // SAFETY: whoever switched here is suspended; nobody comes back.
+    // SAFETY: the context that switched here is suspended. It never switches back.
     unsafe { switch(from) };
     unreachable!()
 }
@@ -92,7 +93,7 @@ pub(crate) fn create() -> Timed {
     Box::new(move |count| {
         Lap::run(count, || {
             for _ in 0..count {
-                // SAFETY: the context before is not used again, so its stack is free.
+                // SAFETY: nothing uses the context before again, so its stack is free.
                 unsafe {
                     black_box(switch(prepare(top, once)));
                 }

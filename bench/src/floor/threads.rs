@@ -1,4 +1,4 @@
-//! The same with threads of the operating system, for orientation.
+//! Threads of the operating system, for orientation, and the processors that they run on.
 
 use crate::load::SHORT;
 use crate::measure::{Lap, Timed};
@@ -37,15 +37,15 @@ pub(crate) fn sleeping() -> Timed {
     Box::new(|count| Lap::run(count, || (0..count).for_each(|_| thread::sleep(SHORT))))
 }
 
-/// A processor that the calling thread may use, counted from the last one. After the first one the
-/// count begins again.
+/// Returns a processor that the calling thread may use, counted from the last one. The count wraps
+/// around after the first processor.
 pub(crate) fn processor_from_last(number: usize) -> usize {
     let mut all: Vec<usize> = processors(&allowed()).collect();
     all.reverse();
     all.get(number % all.len().max(1)).copied().unwrap_or(0)
 }
 
-/// Keeps the calling thread on the first processor that it may use, until it is dropped.
+/// Keeps the calling thread on the first processor that it may use, until this value is dropped.
 pub(crate) struct OnFirst {
     before: libc::cpu_set_t,
 }
@@ -57,7 +57,8 @@ impl OnFirst {
         OnFirst { before }
     }
 
-    /// The last processor that the thread might use before: another one, if there are two.
+    /// Returns the last processor that the thread could use before. It differs from the first one
+    /// if there are two.
     pub(crate) fn last(&self) -> usize {
         processors(&self.before).next_back().unwrap_or(0)
     }
@@ -65,14 +66,14 @@ impl OnFirst {
 
 impl Drop for OnFirst {
     fn drop(&mut self) {
-        // SAFETY: the call reads the set alone.
+        // SAFETY: the call only reads the set.
         unsafe { libc::sched_setaffinity(0, size_of_val(&self.before), &self.before) };
     }
 }
 
-/// The processors that the calling thread may use.
+/// Returns the processors that the calling thread may use.
 fn allowed() -> libc::cpu_set_t {
-    // SAFETY: an all-zero set is an empty one; the call writes the set alone.
+    // SAFETY: an all-zero set is an empty one, and the call writes only to the set.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         libc::sched_getaffinity(0, size_of_val(&set), &mut set);
@@ -87,7 +88,7 @@ fn processors(set: &libc::cpu_set_t) -> impl DoubleEndedIterator<Item = usize> {
 
 /// Keeps the calling thread on a processor.
 pub(crate) fn stay_on(processor: usize) {
-    // SAFETY: an all-zero set is an empty one; the calls read and write the set alone.
+    // SAFETY: an all-zero set is an empty one, and the calls access only the set.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         libc::CPU_SET(processor, &mut set);

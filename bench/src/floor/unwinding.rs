@@ -1,4 +1,4 @@
-//! Unwinding by hand: a panic that is thrown and caught, and nothing else.
+//! Unwinding by hand: a panic that is thrown and caught.
 
 use crate::measure::{Lap, Timed};
 use std::hint::black_box;
@@ -7,7 +7,7 @@ use std::panic::{catch_unwind, resume_unwind, set_hook, take_hook};
 pub(crate) const RESUMED: &str = "std::panic::resume_unwind of (), caught: no hook, no message";
 pub(crate) const PANICKED: &str = "std::panic!() with a hook that does nothing, caught";
 
-/// An empty panic that does not call the hook: the least that an unwinding costs.
+/// Throws an empty panic without calling the hook: the least that an unwinding costs.
 pub(crate) fn resumed() -> Timed {
     Box::new(|count| {
         Lap::run(count, || {
@@ -22,7 +22,7 @@ pub(crate) fn resumed() -> Timed {
     })
 }
 
-/// An empty panic as programs write it.
+/// Throws an empty panic with `panic!`.
 pub(crate) fn panicked() -> Timed {
     Box::new(|count| {
         let hook = take_hook();

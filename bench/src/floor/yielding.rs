@@ -1,8 +1,8 @@
 //! Yields by hand: each context puts itself last and switches to the first.
 //!
-//! The list of ready contexts leads through their saved frames: a frame holds the link, the address to
-//! go on at and two registers, all in one line of the cache. The parts of a runtime that are not
-//! needed for this are left out: the list never runs empty, no context ends or waits, nothing is
+//! The list of ready contexts is linked through their saved frames. A frame holds the link, the
+//! address to resume at and two registers, all in one cache line. Parts of a runtime that a yield
+//! does not need are left out: the list never runs empty, no context ends or waits, and nothing is
 //! checked.
 
 use super::stacks::Stacks;
@@ -11,10 +11,10 @@ use std::arch::{asm, naked_asm};
 
 pub(crate) const FIFO: &str = "by hand: a FIFO through the saved frames, prefetch, no checks";
 
-/// A suspended context: the link, the address to go on at, rbx and rbp.
+/// A suspended context: the link, the address to resume at, rbx and rbp.
 type Frame = [usize; 4];
 
-/// The ready contexts, without the one that runs. There is always at least one.
+/// The ready contexts, without the running one. There is always at least one.
 #[repr(C)]
 struct Fifo {
     first: *mut Frame,
@@ -24,14 +24,14 @@ struct Fifo {
 /// Lets the first context run; returns when it is the caller's turn again.
 ///
 /// # Safety
-/// All frames in the list are those of suspended contexts.
+/// All frames in the list belong to suspended contexts.
 #[inline(always)]
 unsafe fn pass_on(fifo: *mut Fifo) {
     // SAFETY: the assembly saves the registers that cannot be declared and declares all others. The
-    // context comes back to label 2 with its own stack pointer, and with `fifo` still in rdi.
+    // context resumes at label 2 with its own stack pointer, and with `fifo` still in rdi.
     unsafe {
         asm!(
-            // Save, and append to the list.
+            // Save the context, and append it to the list.
             "push rbp",
             "push rbx",
             "lea rax, [rip + 2f]",
@@ -40,7 +40,7 @@ unsafe fn pass_on(fifo: *mut Fifo) {
             "mov rcx, [rdi + 8]",
             "mov [rcx], rsp",
             "mov [rdi + 8], rsp",
-            // Take the first one. The frame after it is fetched meanwhile.
+            // Take the first context, and prefetch the frame after it.
             "mov rcx, [rdi]",
             "mov rax, [rcx]",
             "mov [rdi], rax",
@@ -58,7 +58,7 @@ unsafe fn pass_on(fifo: *mut Fifo) {
     }
 }
 
-/// Enters [`yield_for_ever`] with the list, which is in rdi as in every context that goes on.
+/// Calls [`yield_for_ever`] with the list, which is in rdi whenever a context resumes.
 #[unsafe(naked)]
 unsafe extern "C" fn begin() {
     naked_asm!("call {}", "ud2", sym yield_for_ever)
@@ -71,12 +71,13 @@ unsafe extern "C" fn yield_for_ever(fifo: *mut Fifo) -> ! {
     }
 }
 
-/// A context that begins in [`begin`].
+/// Returns a context that begins in [`begin`].
 ///
 /// # Safety
 /// `top` is the end of a stack that nothing uses, aligned to 16.
 unsafe fn prepare(top: *mut usize) -> *mut Frame {
-    // SAFETY: as the caller promised; `begin` finds the stack empty and aligned.
+    // SAFETY: the caller promises an unused stack, aligned to 16; `begin` finds it empty and
+    // aligned.
     unsafe {
         let frame: *mut Frame = top.sub(4).cast();
         frame.write([0, begin as *const () as usize, 0, 0]);
@@ -85,7 +86,8 @@ unsafe fn prepare(top: *mut usize) -> *mut Frame {
 }
 
 impl Fifo {
-    /// A list of `count` contexts that have not begun. Their stacks stay until the process ends.
+    /// Returns a list of `count` contexts that have not begun. Their stacks live until the process
+    /// ends.
     fn of(count: usize) -> Fifo {
         let stacks = Stacks::map(count).expect("there is room for the stacks");
         // SAFETY: each slot is a new stack.
@@ -99,7 +101,7 @@ impl Fifo {
     }
 }
 
-/// `count` contexts, at least two, yield in turn. The caller is one of them.
+/// Lets `count` contexts, at least two, yield in turn. The caller is one of them.
 pub(crate) fn fifo(count: u64) -> Timed {
     let mut fifo = Box::new(Fifo::of(count as usize - 1));
     Box::new(move |yields| {
@@ -119,13 +121,13 @@ mod tests {
 
     const BEGIN: usize = usize::MAX;
 
-    /// The ready contexts in the order of the list: the address at which each goes on, or `BEGIN` if it
-    /// has not begun.
+    /// Returns the ready contexts in the order of the list: the address at which each resumes, or
+    /// `BEGIN` if it has not begun.
     fn ready(fifo: &Fifo) -> Vec<usize> {
         let mut all = Vec::new();
         let mut next = fifo.first;
         loop {
-            // SAFETY: all frames in the list are those of suspended contexts.
+            // SAFETY: all frames in the list belong to suspended contexts.
             let [link, resume, ..] = unsafe { *next };
             all.push(if resume == begin as *const () as usize { BEGIN } else { resume });
             if next == fifo.last {

@@ -1,7 +1,8 @@
-//! The certificate of the servers that speak TLS, one for all of them, and how rustls is set up.
+//! The certificate that all TLS servers share, and the configuration of rustls.
 //!
-//! It is made when it is first needed, and lies beside what cargo builds: servers are processes of
-//! their own, and all of them find it there. It signs itself; no client checks it.
+//! The certificate is made when a server first needs it, and lies beside cargo's output. Servers
+//! are processes of their own, and all of them find it there. It is self-signed; no client checks
+//! it.
 
 use rustls::ServerConfig;
 use rustls::crypto::ring;
@@ -11,7 +12,7 @@ use rustls::version::TLS13;
 use std::fs::{create_dir_all, read, write};
 use std::sync::Arc;
 
-/// What is said of it in the settings of each contender.
+/// The description in the settings of each contender.
 macro_rules! settings {
     () => {
         "rustls 0.23.46 with ring, TLS 1.3, ECDSA P-256"
@@ -25,7 +26,7 @@ pub(crate) struct Certificate {
     pub(crate) key: Vec<u8>,
 }
 
-/// The one that all servers have.
+/// Returns the certificate that all servers share, and makes it if there is none.
 pub(crate) fn get() -> Result<Certificate, String> {
     let own = std::env::current_exe().map_err(|error| error.to_string())?;
     let directory = own.ancestors().nth(2).ok_or("this program lies in no directory")?.join("tls");
@@ -46,7 +47,7 @@ pub(crate) fn get() -> Result<Certificate, String> {
     Ok(made)
 }
 
-/// How a server uses it.
+/// Returns the configuration of a TLS server.
 pub(crate) fn config() -> Arc<ServerConfig> {
     let pem = get().expect("there is a certificate");
     let chain = CertificateDer::pem_slice_iter(&pem.certificate).collect::<Result<Vec<_>, _>>();

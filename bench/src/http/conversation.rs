@@ -1,28 +1,29 @@
 //! One connection of a server that is written by hand around httparse.
 //!
-//! Bytes that were read go in, responses that are to be written come out. The buffers are kept for
-//! all requests, and however many requests came with one read are answered with one write.
+//! The server passes in the bytes that it read and gets the responses that it has to write. The
+//! buffers are kept for all requests. All requests that came with one read are answered with one
+//! write.
 
 use super::Answer;
 use httparse::{Request, Status};
 use std::io::{Read, Write};
 use std::mem::MaybeUninit;
 
-/// Bytes that a request may have. More than that, or what is no request, ends the conversation.
+/// The most bytes of a request. A longer or malformed request ends the conversation.
 const ROOM: usize = 2048;
 
-/// Header fields that a request may have.
+/// The most header fields of a request.
 const FIELDS: usize = 16;
 
 pub(crate) struct Conversation {
     answer: Answer,
     input: Box<[u8; ROOM]>,
-    /// Bytes of `input` that were read and are not answered: less than a request.
+    /// Bytes of `input` that were read and not answered: less than a request.
     unanswered: usize,
     output: Vec<u8>,
 }
 
-/// The client said something that is no request.
+/// The client sent a malformed request.
 pub(crate) struct Nonsense;
 
 impl Conversation {
@@ -30,12 +31,13 @@ impl Conversation {
         Conversation { answer, input: Box::new([0; ROOM]), unanswered: 0, output: Vec::new() }
     }
 
-    /// Where to read to.
+    /// Returns the free space to read into.
     pub(crate) fn room(&mut self) -> &mut [u8] {
         &mut self.input[self.unanswered..]
     }
 
-    /// Takes what was read to [`Conversation::room`], and gives what is to be written.
+    /// Takes `read` bytes that were read into [`Conversation::room`] and returns the bytes to
+    /// write.
     pub(crate) fn answer(&mut self, read: usize) -> Result<&[u8], Nonsense> {
         let end = self.unanswered + read;
         let mut start = 0;
@@ -49,7 +51,7 @@ impl Conversation {
         if self.unanswered == ROOM { Err(Nonsense) } else { Ok(&self.output) }
     }
 
-    /// Serves a stream until it ends, if reading and writing it waits.
+    /// Serves a stream whose reads and writes wait, until the stream ends.
     pub(crate) fn hold(mut self, stream: &mut (impl Read + Write)) {
         while let Ok(count @ 1..) = stream.read(self.room()) {
             let Ok(answers) = self.answer(count) else { return };
@@ -60,7 +62,8 @@ impl Conversation {
     }
 }
 
-/// The length of the request at the beginning, if it is there as a whole. None of them has a body.
+/// Returns the length of the request at the beginning of `input`, if it is complete. No request has
+/// a body.
 fn request(input: &[u8]) -> Result<Option<usize>, Nonsense> {
     if input.is_empty() {
         return Ok(None);

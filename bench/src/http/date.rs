@@ -1,16 +1,16 @@
-//! The date that a response carries, rendered once a second for all threads.
+//! The date of a response, rendered once a second for all threads.
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-/// A date as HTTP writes it, for instance "Sun, 06 Nov 1994 08:49:37 GMT".
+/// A date in the format of HTTP, for instance "Sun, 06 Nov 1994 08:49:37 GMT".
 pub(crate) type Date = [u8; 29];
 
-/// Null until [`start`] has been called; then the date of the second.
+/// Null until [`start`] has been called; then the date of the current second.
 static NOW: AtomicPtr<Date> = AtomicPtr::new(std::ptr::null_mut());
 
-/// Renders the date from now on, in a thread of its own.
+/// Renders the date once, and then each second in a thread of its own.
 pub(crate) fn start() {
     render();
     thread::spawn(|| {
@@ -24,18 +24,18 @@ pub(crate) fn start() {
 fn render() {
     let text = httpdate::fmt_http_date(SystemTime::now());
     let date: Date = text.into_bytes().try_into().expect("a date has 29 bytes");
-    // Nobody knows who still reads the one before. It stays: a server lives for some seconds, and each
-    // of them takes 29 bytes.
+    // Threads may still read the date before, so it is never freed. Each takes 29 bytes, and a
+    // server lives for some seconds.
     let date = Box::leak(Box::new(date));
     // ORDERING: Release publishes the text; pairs with the Acquire in `now`.
     NOW.store(date, Ordering::Release);
 }
 
-/// The date of this second.
+/// Returns the date of the current second.
 pub(crate) fn now() -> &'static Date {
     // ORDERING: Acquire sees the text; pairs with the Release in `render`.
     let now = NOW.load(Ordering::Acquire);
     assert!(!now.is_null(), "the date is rendered before a server starts");
-    // SAFETY: it is not null, so it is what `render` leaked, which nobody writes to any more.
+    // SAFETY: `now` is not null, so `render` has leaked it. Nothing writes to it after that.
     unsafe { &*now }
 }

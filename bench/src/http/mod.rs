@@ -1,7 +1,7 @@
-//! What the servers of the suite `http` answer, and what those need that are written by hand.
+//! The responses of the servers in the suite `http`, and helpers for the servers written by hand.
 //!
-//! Every contender gives the same status, type, length and body, and a date that is that of the
-//! second. What its library adds to these by itself stays.
+//! Every contender gives the same status, type, length and body, and the date of the current
+//! second. Some libraries add header fields of their own.
 
 pub(crate) mod certificate;
 pub(crate) mod conversation;
@@ -10,13 +10,13 @@ pub(crate) mod date;
 use serde::Serialize;
 use std::io::Write;
 
-/// The body of a greeting, and the text in that of a message.
+/// The body of a plain greeting, and the text inside the JSON body.
 pub(crate) const GREETING: &str = "Hello, World!";
 
 pub(crate) const TEXT: &str = "text/plain";
 pub(crate) const JSON: &str = "application/json";
 
-/// What is answered to every request.
+/// The response to every request.
 #[derive(Clone, Copy)]
 pub(crate) enum Answer {
     /// The greeting.
@@ -30,13 +30,13 @@ struct Message {
     message: &'static str,
 }
 
-/// The body of [`Answer::Json`], made anew.
+/// Serialises the body of [`Answer::Json`].
 pub(crate) fn json() -> Vec<u8> {
     serde_json::to_vec(&Message { message: GREETING }).expect("it can be serialised")
 }
 
 impl Answer {
-    /// Appends a whole response. [`date::start`] has been called.
+    /// Appends a complete response. The caller has called [`date::start`] before.
     pub(crate) fn append_to(self, out: &mut Vec<u8>) {
         match self {
             Answer::Hello => {

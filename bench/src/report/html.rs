@@ -1,4 +1,4 @@
-//! One self-contained page with a plot for each benchmark.
+//! Renders one self-contained page with a plot for each benchmark.
 
 use super::Machine;
 use crate::measure::Measured;
@@ -76,13 +76,15 @@ fn write_benchmark(out: &mut String, one: &Measured) -> std::fmt::Result {
     write!(out, "<small>others took {:.0} % of a processor meanwhile</small>", one.noise * 100.0)
 }
 
-/// A line for each contender: least to greatest, each repeat a dot, the median a bar.
+/// Writes a line for each contender, from least to greatest, with a dot for each repeat and a bar
+/// for the median.
 fn write_plot(out: &mut String, one: &Measured) -> std::fmt::Result {
     const ROW: usize = 26;
     const LEFT: f64 = 110.0;
     const WIDTH: f64 = 760.0;
     let shown: Vec<&Series> = one.results.iter().filter(|one| !one.is_empty()).collect();
-    // A contender far beyond the others would press them together; it is cut off and says so.
+    // A contender far beyond the others would squeeze them together. It is cut off, and a note says
+    // so.
     let mut medians: Vec<f64> = shown.iter().map(|series| series.median()).collect();
     medians.sort_by(f64::total_cmp);
     let middle = medians.get(medians.len() / 2).copied().unwrap_or(1.0);

@@ -1,4 +1,4 @@
-//! For machines.
+//! Renders the results as JSON.
 
 use super::Machine;
 use crate::measure::Measured;

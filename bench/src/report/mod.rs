@@ -1,4 +1,4 @@
-//! How results are shown.
+//! Renders the results: as a table, as JSON, or as an HTML page.
 
 pub(crate) mod html;
 pub(crate) mod json;
@@ -7,7 +7,7 @@ pub(crate) mod table;
 use serde::Serialize;
 use std::fs::read_to_string;
 
-/// What it was measured on.
+/// The machine that ran the benchmarks.
 #[derive(Serialize)]
 pub(crate) struct Machine {
     pub(crate) processor: String,

@@ -1,4 +1,4 @@
-//! For people at a terminal.
+//! Renders the results as a table for a terminal.
 
 use super::Machine;
 use crate::measure::Measured;

@@ -1,4 +1,5 @@
-//! A server that is another program and cannot be talked to: what it uses is read from outside.
+//! A server that is another program and does not speak the protocol of `server`. This process reads
+//! its processor time from `/proc`.
 
 use super::{Used, converse};
 use std::fs::{read_to_string, remove_dir_all};
@@ -6,7 +7,7 @@ use std::path::PathBuf;
 use std::process::Child;
 use std::time::Duration;
 
-/// Ends the program when it is dropped, and then removes its directory.
+/// A running program. Dropping it ends the program and removes its directory.
 pub(crate) struct Foreign {
     child: Child,
     port: u16,
@@ -18,7 +19,7 @@ impl Foreign {
         Foreign { child, port, directory }
     }
 
-    /// The process that was started, and those that it has started itself.
+    /// Returns the process that was started, and the processes that it has started itself.
     pub(crate) fn processes(&self) -> Vec<u32> {
         let id = self.child.id();
         let children = read_to_string(format!("/proc/{id}/task/{id}/children")).unwrap_or_default();
@@ -30,7 +31,7 @@ impl Foreign {
         !matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Speaks for it until the input ends.
+    /// Speaks the protocol of `server` for the program, until the input ends.
     pub(crate) fn answer(self) -> Result<(), String> {
         let processes = self.processes();
         let numbers = std::iter::once(u32::from(self.port)).chain(processes.iter().copied());
@@ -48,7 +49,8 @@ impl Foreign {
 impl Drop for Foreign {
     fn drop(&mut self) {
         if !self.has_ended() {
-            // SAFETY: no preconditions; the child has not been waited for, so the number is still its.
+            // SAFETY: no preconditions. The child has not been waited for, so the number still
+            // names it.
             unsafe { libc::kill(self.child.id() as libc::pid_t, libc::SIGTERM) };
             let _ = self.child.wait();
         }
@@ -56,10 +58,11 @@ impl Drop for Foreign {
     }
 }
 
-/// Processor time of a process, in steps of the kernel's tick.
+/// Returns the processor time of a process, in steps of the kernel's tick.
 fn used_by(id: u32) -> Used {
     let stat = read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
-    // The name of the program is in parentheses and may hold anything; fields are counted behind it.
+    // The name of the program may hold any character but stands in parentheses. Count the fields
+    // after it.
     let fields = stat.rsplit(')').next().unwrap_or_default();
     // SAFETY: no preconditions.
     let hertz = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as f64;

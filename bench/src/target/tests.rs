@@ -7,7 +7,8 @@ fn series(contender: &'static str, figures: impl IntoIterator<Item = f64>) -> Se
     series
 }
 
-/// Of a subject beside one peer that always takes 50 and another that always takes 100.
+/// Returns the verdict on a subject with these figures, beside one peer that always takes 50 and
+/// another that always takes 100.
 fn verdict(target: Target, figures: &[f64]) -> Verdict {
     let constant = |name, figure| series(name, figures.iter().map(|_| figure));
     let subject = series(SUBJECT, figures.iter().copied());
@@ -18,12 +19,12 @@ fn outcome(target: Target, figures: &[f64]) -> Outcome {
     verdict(target, figures).outcome
 }
 
-/// At most half of the peer that takes less, which is 25.
+/// Returns a limit of 25: half of the peer that takes less.
 fn time() -> Target {
     Target::at_most(0.5, &["fifty", "hundred"])
 }
 
-/// Figures between 20 and 30, of which more are on one side of 25 for some seeds.
+/// Returns figures between 20 and 30. For some seeds more of them lie on one side of 25.
 fn scattered(seed: u64, count: usize) -> Vec<f64> {
     let mut state = mix(seed, 5);
     let lean = (state >> 40) % 8;
@@ -69,7 +70,8 @@ fn the_value_is_a_ratio_of_medians_and_no_median_of_ratios() {
 
 #[test]
 fn repeats_are_paired_by_index_when_some_fail() {
-    // The machine becomes slower and slower. Both take equally long in each repeat.
+    // The machine becomes slower from repeat to repeat. Both contenders take equally long in each
+    // repeat.
     let drift: Vec<f64> = (0..10).map(|repeat| f64::from(1 << repeat)).collect();
     let gap = |name, gap: usize| {
         let mut series = Series::new(name, "");
@@ -136,7 +138,8 @@ fn a_peer_with_six_repeats_is_left_out_and_named() {
 
 #[test]
 fn the_interval_takes_the_best_peer_of_each_draw() {
-    // Either peer is the faster one at times; the subject is always as fast as the slower one.
+    // The two peers take turns at being the faster one. The subject is always as fast as the slower
+    // one.
     let a = [10.0, 20.0, 10.0, 20.0, 10.0, 20.0, 10.0, 20.0, 10.0];
     let b = [20.0, 10.0, 20.0, 10.0, 20.0, 10.0, 20.0, 10.0, 20.0];
     let results = [series(SUBJECT, [20.0; 9]), series("a", a), series("b", b)];
