@@ -1,22 +1,24 @@
-//! Boost.Fiber, by the functions in `bench/cpp`.
+//! Boost.Fiber, through the functions in `bench/cpp`.
 
 use crate::measure::{Contender, Work};
 
-/// What it does for a benchmark, and how.
+/// The work of a contender.
 #[derive(Clone, Copy)]
 #[cfg_attr(not(has_boost_fiber), allow(dead_code, reason = "it is not built"))]
 pub(crate) enum What {
-    /// Makes so many fibers, lets them run, and so on.
+    /// Makes this many fibers, lets them run, and repeats that.
     Tasks(u64),
     /// Makes fibers that run at once.
     Dispatch,
     /// Two fibers suspend and schedule each other.
     Signal,
-    /// The same with a mutex and a condition variable for each.
+    /// Two fibers wake each other with a mutex and a condition variable each.
     Condition,
-    /// Another thread sends tasks, at most so many more than have run: each gets a fiber.
+    /// Another thread sends tasks, each of which gets a fiber. At most this many tasks have not
+    /// run.
     Each(u64),
-    /// The same, but some fibers run all of them.
+    /// Another thread sends tasks, and a few fibers run all of them. At most this many have not
+    /// run.
     Workers(u64),
     /// A fiber and the main fiber yield to each other.
     Yield,
@@ -58,14 +60,14 @@ mod linked {
         }
     }
 
-    /// What a function says: the time, and how much it has done.
+    /// The result of a C++ function: the time, and the number of operations.
     #[repr(C)]
     struct Said {
         nanoseconds: u64,
         done: u64,
     }
 
-    /// How another thread sends tasks.
+    /// The parameters of the thread that sends tasks.
     #[repr(C)]
     struct Remote {
         count: u64,
@@ -82,7 +84,7 @@ mod linked {
         safe fn boost_fiber_yield(calls: u64) -> Said;
     }
 
-    /// Keeps the threads where `load::Remote` keeps them.
+    /// Runs `run` with its threads on the processors that `load::Remote` uses.
     fn remote(run: extern "C" fn(Remote) -> Said, count: u64, outstanding: u64) -> Said {
         let kept = OnFirst::stay();
         run(Remote { count, outstanding, processor: kept.last() })

@@ -24,7 +24,7 @@ pub(crate) fn switch(count: usize) -> Timed {
     })
 }
 
-/// A coroutine on a stack that is used again and again: the floor for `create`.
+/// Makes coroutines on one stack that is reused: the floor for `create`.
 pub(crate) fn create_on_reused_stack() -> Timed {
     let mut stack = Some(DefaultStack::new(256 * 1024).expect("there is memory for a stack"));
     Box::new(move |count| {
@@ -41,7 +41,7 @@ pub(crate) fn create_on_reused_stack() -> Timed {
     })
 }
 
-/// A coroutine on a stack of its own, as `Coroutine::new` makes it.
+/// Makes each coroutine on a stack of its own, as `Coroutine::new` does.
 pub(crate) fn create() -> Timed {
     Box::new(move |count| {
         Lap::run(count, || {

@@ -14,7 +14,7 @@ pub(crate) const EIGHT: &str = "crossbeam-channel 0.5.17, 8 threads";
 pub(crate) const TASKS: &str =
     "crossbeam-channel 0.5.17, a thread receives and runs the tasks itself";
 
-/// Receives; `None` when nobody sends any more.
+/// Receives a message; returns `None` when all senders are gone.
 type Receive = fn(&Receiver<u64>) -> Option<u64>;
 
 fn spin(receiver: &Receiver<u64>) -> Option<u64> {
@@ -27,12 +27,13 @@ fn spin(receiver: &Receiver<u64>) -> Option<u64> {
     }
 }
 
-/// A message goes to another thread and comes back; nobody ever sleeps.
+/// Sends a message to another thread and back; the threads spin and never sleep.
 pub(crate) fn pingpong_spinning() -> Timed {
     pingpong(spin)
 }
 
-/// The same with a `recv` that spins for a while and then sleeps.
+/// Sends a message to another thread and back, with a `recv` that spins for a while and then
+/// sleeps.
 pub(crate) fn pingpong_blocking() -> Timed {
     pingpong(|receiver| receiver.recv().ok())
 }
@@ -47,7 +48,7 @@ fn pingpong(receive: Receive) -> Timed {
                     from.send(message).expect("it is received");
                 }
             });
-            // The other has begun: starting a thread does not count.
+            // The other thread has begun after this: starting it does not count.
             receive(&back).expect("it comes first");
             let lap = Lap::run(count, || {
                 for number in 0..count {
@@ -61,7 +62,8 @@ fn pingpong(receive: Receive) -> Timed {
     })
 }
 
-/// Half of the threads send, the others receive, over one bounded channel: for each message.
+/// Lets half of the threads send and the others receive over one bounded channel; gives the time
+/// for each message.
 pub(crate) fn channel_mpmc() -> Timed {
     Box::new(|count| {
         let each = count.div_ceil(TALKERS / 2);
@@ -78,7 +80,7 @@ pub(crate) fn channel_mpmc() -> Timed {
     })
 }
 
-/// Another thread sends tasks to one that does nothing but to run them.
+/// Lets another thread send tasks to a thread that does nothing but run them.
 pub(crate) fn remote(outstanding: u64) -> Timed {
     let progress = Progress::new();
     Box::new(move |count| {

@@ -1,4 +1,4 @@
-//! Boost.Context's assembly, by its C symbols: what `boost::context::fiber` is made of.
+//! Boost.Context's assembly, through its C symbols: the core of `boost::context::fiber`.
 
 #[cfg(has_fcontext)]
 pub(crate) use linked::{create, switch};
@@ -15,7 +15,7 @@ mod linked {
     use std::ffi::c_void;
     use std::hint::black_box;
 
-    /// What `boost::context::fixedsize_stack` allocates.
+    /// The size that `boost::context::fixedsize_stack` allocates.
     const STACK_SIZE: usize = 128 * 1024;
 
     #[repr(C)]
@@ -34,7 +34,8 @@ mod linked {
     }
 
     fn stack_top() -> *mut c_void {
-        // SAFETY: a block of the heap, which is never freed here.
+        // SAFETY: the end of the block lies one past it, in bounds of the allocation. The block is
+        // never freed.
         unsafe {
             let low = libc::malloc(STACK_SIZE);
             assert!(!low.is_null());
@@ -44,7 +45,7 @@ mod linked {
 
     extern "C" fn bounce(mut from: Transfer) {
         loop {
-            // SAFETY: whoever jumped here is suspended and waits for us.
+            // SAFETY: the context that jumped here is suspended and waits for this one.
             from = unsafe { jump_fcontext(from.context, from.data) };
         }
     }
@@ -54,14 +55,14 @@ mod linked {
         let make = |_| unsafe { make_fcontext(stack_top(), STACK_SIZE, bounce) };
         let contexts: Vec<*mut c_void> = (0..count).map(make).collect();
         round_robin(contexts, |context| {
-            // SAFETY: each is suspended, and jumps back at once.
+            // SAFETY: each context is suspended, and jumps back at once.
             *context = unsafe { jump_fcontext(*context, std::ptr::null_mut()) }.context;
         })
     }
 
     extern "C" fn once(from: Transfer) {
         black_box(from.data);
-        // SAFETY: whoever jumped here is suspended and waits for us.
+        // SAFETY: the context that jumped here is suspended and waits for this one.
         unsafe { jump_fcontext(from.context, std::ptr::null_mut()) };
         unreachable!("nobody comes back");
     }

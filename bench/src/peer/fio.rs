@@ -1,4 +1,4 @@
-//! fio, the reference for reading files. It is a program of its own.
+//! fio, the reference for reading files, a program of its own.
 
 use crate::file;
 use serde_json::Value;
@@ -8,18 +8,18 @@ use std::time::Duration;
 
 pub(crate) const MISSING: &str = "not installed: there is no `fio`, install fio";
 
-/// Settings that make it faster: it does not remember which blocks it has read, nor ask for the time
-/// of each read.
+/// Settings that make fio faster: it does not record the blocks that it has read, and takes no time
+/// stamp for each read.
 const FAST: [&str; 2] = ["--norandommap", "--gtod_reduce=1"];
 
-/// How it reads.
+/// The way in which fio reads.
 #[derive(Clone, Copy)]
 pub(crate) enum Engine {
-    /// Calls pread, one at a time whatever the depth is.
+    /// Calls `pread`, one at a time at any depth.
     Psync,
-    /// A ring with one read.
+    /// io_uring with one read at a time.
     Uring,
-    /// A ring with sixteen, which are given to the kernel together.
+    /// io_uring with sixteen reads, which fio submits together.
     Uring16,
 }
 
@@ -42,7 +42,7 @@ impl Engine {
         }
     }
 
-    /// Version and settings; `None` if it is not installed.
+    /// Returns the version and the settings; `None` if fio is not installed.
     pub(crate) fn settings(self) -> Option<&'static str> {
         static VERSION: OnceLock<Option<[String; 3]>> = OnceLock::new();
         let known = VERSION.get_or_init(|| {
@@ -56,7 +56,7 @@ impl Engine {
         known.as_ref().map(|known| known[self as usize].as_str())
     }
 
-    /// Reads per second.
+    /// Reads for `time`; returns the reads per second.
     pub(crate) fn read(self, time: Duration) -> Result<Vec<f64>, String> {
         let output = Command::new("fio")
             .args(["--name=sinew", "--rw=randread", "--bs=4k", "--size=256m", "--direct=0"])

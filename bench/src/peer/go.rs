@@ -16,20 +16,20 @@ pub(crate) const MISSING: &str = "not built: there is no `go`, install golang-go
 
 const SOURCE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/go");
 
-/// Version and settings; `None` if there is no compiler.
+/// Returns the version and the settings; `None` if there is no compiler.
 pub(crate) fn settings(processors: u32) -> Option<&'static str> {
     static VERSION: OnceLock<Option<[String; 2]>> = OnceLock::new();
     let known = VERSION.get_or_init(|| {
         let output = Command::new("go").arg("version").output().ok()?;
         let text = String::from_utf8(output.stdout).ok()?;
-        // It says for instance "go version go1.19.8 linux/amd64".
+        // The output is for instance "go version go1.19.8 linux/amd64".
         let version = text.split_whitespace().nth(2)?;
         Some([1, 2].map(|processors| format!("{version}, GOMAXPROCS={processors}")))
     });
     known.as_ref()?.get(processors as usize - 1).map(String::as_str)
 }
 
-/// The program, up to date, beside what cargo builds.
+/// Builds the program beside cargo's output if it is missing or out of date; returns its path.
 fn program() -> Result<PathBuf, String> {
     let own = std::env::current_exe().map_err(|error| error.to_string())?;
     let target = own.ancestors().nth(2).ok_or("this program lies in no directory")?.join("go");
@@ -76,7 +76,7 @@ fn arguments<const N: usize>(name: &str, numbers: [u64; N]) -> Vec<String> {
     std::iter::once(name.to_owned()).chain(numbers).collect()
 }
 
-/// The figures that the program prints, one on a line.
+/// Runs the program; returns the figures that it prints, one on a line.
 fn figures<const N: usize>(processors: u32, name: &str, numbers: [u64; N]) -> Vec<f64> {
     let output = command(processors, &arguments(name, numbers))
         .and_then(|mut command| command.output().map_err(|error| error.to_string()));
@@ -124,7 +124,7 @@ pub(crate) fn migrate() -> Timed {
     timed(2, "migrate", [CROWD, WAITS, WORK_STEPS])
 }
 
-/// The only goroutine sleeps for a short time, again and again.
+/// Lets the only goroutine sleep for a short time, again and again.
 pub(crate) fn sleeping() -> Timed {
     timed(1, "sleep", [SHORT.as_micros() as u64])
 }
@@ -148,22 +148,22 @@ pub(crate) fn timers(count: u64) -> Slept {
     }
 }
 
-/// One of the suite `sync`: it has no numbers.
+/// Returns a benchmark of the suite `sync`, which takes no numbers.
 pub(crate) fn sync(processors: u32, name: &str) -> Timed {
     timed(processors, name, [])
 }
 
-/// A byte through two pipes and back.
+/// Sends a byte through one pipe and back through another.
 pub(crate) fn pipes() -> Timed {
     timed(1, "pipe", [])
 }
 
-/// The program as a server.
+/// Returns the command that runs the program as an echo server.
 pub(crate) fn serve() -> Result<Command, String> {
     command(2, &arguments("echo", [ROOM as u64, COMPUTE_STEPS]))
 }
 
-/// The program as a server of HTTP.
+/// Returns the command that runs the program as an HTTP server.
 pub(crate) fn serve_hello() -> Result<Command, String> {
     command(2, &arguments("http_hello", []))
 }

@@ -31,7 +31,7 @@ pub(crate) fn serve_tls() -> u16 {
     serve_by(move |stream| {
         let acceptor = acceptor.clone();
         async move {
-            // A client that goes away during the handshake shows it in its own errors.
+            // A client that closes during the handshake reports it in its own errors.
             if let Ok(stream) = acceptor.accept(stream).await {
                 converse(stream, Answer::Hello).await;
             }
@@ -41,7 +41,7 @@ pub(crate) fn serve_tls() -> u16 {
 
 async fn converse(stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static, answer: Answer) {
     let service = service_fn(move |request| respond(request, answer));
-    // It ends with an error when the client goes away in the middle of a request, as wrk does.
+    // The future ends with an error if the client closes during a request, as wrk does.
     let _ = http1::Builder::new()
         .pipeline_flush(true)
         .serve_connection(TokioIo::new(stream), service)

@@ -1,4 +1,4 @@
-//! Locks of threads.
+//! Locks for threads.
 
 use super::threads::crowd;
 use crate::load::{READERS, RIVALS};
@@ -14,7 +14,7 @@ pub(crate) const PARKING_LOT_2: &str = "0.12.5, 2 threads";
 pub(crate) const PARKING_LOT_8: &str = "0.12.5, 8 threads";
 pub(crate) const PARKING_LOT_64: &str = "0.12.5, 64 threads";
 
-/// Locks, increments and unlocks, on the calling thread.
+/// Locks, increments and unlocks `std::sync::Mutex` on the calling thread.
 pub(crate) fn std_mutex() -> Timed {
     let mutex = std::sync::Mutex::new(0_u64);
     Box::new(move |count| {
@@ -26,7 +26,7 @@ pub(crate) fn std_mutex() -> Timed {
     })
 }
 
-/// The same with parking_lot.
+/// Locks, increments and unlocks `parking_lot::Mutex` on the calling thread.
 pub(crate) fn parking_lot_mutex() -> Timed {
     let mutex = parking_lot::Mutex::new(0_u64);
     Box::new(move |count| {
@@ -38,7 +38,7 @@ pub(crate) fn parking_lot_mutex() -> Timed {
     })
 }
 
-/// So many threads lock, increment and unlock.
+/// Lets `threads` threads lock, increment and unlock `std::sync::Mutex`.
 pub(crate) fn std_contended(threads: u64) -> Timed {
     contended(threads, || {
         let mutex = std::sync::Mutex::new(0);
@@ -50,7 +50,7 @@ pub(crate) fn std_contended(threads: u64) -> Timed {
     })
 }
 
-/// The same with parking_lot.
+/// Lets `threads` threads lock, increment and unlock `parking_lot::Mutex`.
 pub(crate) fn parking_lot_contended(threads: u64) -> Timed {
     contended(threads, || {
         let mutex = parking_lot::Mutex::new(0);
@@ -62,7 +62,8 @@ pub(crate) fn parking_lot_contended(threads: u64) -> Timed {
     })
 }
 
-/// `make` makes a lock, and what increments under it and returns the count.
+/// Lets `threads` threads increment under a lock. `make` returns a closure that locks, increments
+/// and returns the count.
 fn contended<I: Fn() -> u64 + Sync>(threads: u64, make: impl Fn() -> I + 'static) -> Timed {
     Box::new(move |count| {
         let each = count.div_ceil(RIVALS) * RIVALS / threads;
@@ -77,7 +78,7 @@ fn contended<I: Fn() -> u64 + Sync>(threads: u64, make: impl Fn() -> I + 'static
     })
 }
 
-/// So many threads read a number under a lock that nobody writes to.
+/// Lets `threads` threads read a number under a `std::sync::RwLock` that has no writer.
 pub(crate) fn std_read(threads: u64) -> Timed {
     reading(threads, || {
         let lock = std::sync::RwLock::new(1);
@@ -85,7 +86,7 @@ pub(crate) fn std_read(threads: u64) -> Timed {
     })
 }
 
-/// The same with parking_lot.
+/// Lets `threads` threads read a number under a `parking_lot::RwLock` that has no writer.
 pub(crate) fn parking_lot_read(threads: u64) -> Timed {
     reading(threads, || {
         let lock = parking_lot::RwLock::new(1);

@@ -1,6 +1,6 @@
 //! may: stackful coroutines on `generator`.
 //!
-//! Its workers are configured once in a process, so that each contender has one of its own.
+//! A process can configure may's workers only once, so each contender has a process of its own.
 
 use crate::load::{self, BATCH, Gate, LEAF_STEPS, LONG, SHORT, TREE_DEPTH, mix};
 use crate::measure::{Lap, Timed};
@@ -19,9 +19,10 @@ pub(crate) const ASLEEP: &str = "0.3.51, set_workers(2), 32 KiB stacks, the defa
 pub(crate) const TOO_MANY: &str =
     "a stack and its guard are two mappings, and the kernel allows 65,530";
 
-/// Work that a coroutine times.
+/// Returns work that a coroutine times.
 pub(super) fn timed(workers: usize, lap: impl Fn(u64) -> Lap + Send + Copy + 'static) -> Timed {
-    // More than any benchmark has at once: a coroutine that does not fit is unmapped when it ends.
+    // The capacity exceeds the coroutines of any benchmark: may unmaps a coroutine that does not
+    // fit into the pool.
     may::config().set_workers(workers).set_pool_capacity(20_000);
     Box::new(move |count| join(go!(move || lap(count))))
 }
@@ -30,10 +31,10 @@ pub(super) fn join<T>(coroutine: JoinHandle<T>) -> T {
     coroutine.join().expect("it does not panic")
 }
 
-/// `coroutines` coroutines yield in turn.
+/// Lets `coroutines` coroutines yield in turn.
 ///
-/// A worker takes new coroutines only when no old one is ready, so the last one to come lets all
-/// begin: a driver that yields until they have come would wait for ever.
+/// The last coroutine to arrive opens the gate. A worker takes new coroutines only when no old one
+/// is ready, so a driver that yields until all have arrived would wait for ever.
 pub(crate) fn yielding(coroutines: u64) -> Timed {
     timed(1, move |count| {
         let each = count.div_ceil(coroutines);
@@ -85,7 +86,7 @@ pub(crate) fn spawn_batch(workers: usize) -> Timed {
     })
 }
 
-/// The only coroutine of a worker sleeps for a short time, again and again.
+/// Lets the only coroutine of a worker sleep for a short time, again and again.
 pub(crate) fn sleeping() -> Timed {
     timed(1, |count| Lap::run(count, || (0..count).for_each(|_| sleep(SHORT))))
 }
@@ -109,10 +110,11 @@ pub(crate) fn fork_join() -> Timed {
     })
 }
 
-/// Starts `count` coroutines that sleep, and returns when they do.
+/// Starts `count` coroutines that sleep, and returns when all of them sleep.
 fn sleepers(count: u64) {
     static ASLEEP: AtomicU64 = AtomicU64::new(0);
-    // The pool is filled at the start: a large one would count for coroutines that are not there.
+    // The pool keeps its default size. may fills the pool at the start, and a large one would count
+    // as memory of the sleepers.
     may::config().set_workers(2);
     join(go!(move || {
         for _ in 0..count {

@@ -1,4 +1,4 @@
-//! HTTP on may, by hand around httparse, as its examples and may_minihttp do it.
+//! HTTP on may, by hand around httparse, as may's examples and may_minihttp do it.
 
 use super::may_io;
 use crate::http::certificate;
@@ -18,8 +18,8 @@ pub(crate) const TLS: &str = concat!(
     certificate::settings!()
 );
 
-/// Words of a stack on which a TLS handshake is done. The default, which is half of it, has been enough,
-/// but frames grow with what is inlined.
+/// The size of a stack for a TLS handshake, in words. The default, half of this, has been enough,
+/// but inlining makes frames larger.
 const TLS_STACK: usize = 64 * 1024 / size_of::<usize>();
 
 pub(crate) fn serve(answer: Answer) -> u16 {
@@ -35,14 +35,14 @@ pub(crate) fn serve_tls() -> u16 {
     })
 }
 
-/// Serves each connection in a coroutine by what `hold` does with it, with the date at hand.
+/// Serves each connection by calling `hold` in a coroutine. Starts to render the date before.
 fn serve_by(hold: impl Fn(TcpStream) + Clone + Send + 'static) -> u16 {
     date::start();
     may_io::serve_by(hold)
 }
 
-/// Reads and writes the socket without may, which would try to read once more before it waits: what
-/// has not filled the room was all there was, and more of it is another event.
+/// Reads and writes the socket without may, which would try to read once more before it waits. A
+/// read that does not fill the buffer has taken everything, and later bytes cause another event.
 fn converse(mut stream: TcpStream, answer: Answer) {
     let mut conversation = Conversation::new(answer);
     loop {
@@ -58,7 +58,7 @@ fn converse(mut stream: TcpStream, answer: Answer) {
                             stream.wait_io();
                         }
                     }
-                    // This may take an event that was for reading; so reading is tried next.
+                    // The write may consume an event for reading, so the loop tries to read next.
                     Ok(written) => match stream.write_all(&answers[written..]) {
                         Ok(()) => {}
                         Err(_) => return,
@@ -74,7 +74,7 @@ fn converse(mut stream: TcpStream, answer: Answer) {
     }
 }
 
-/// Writes what the socket takes now; returns how much that is.
+/// Writes as many bytes as the socket takes now; returns their number.
 fn write(socket: &mut Socket, bytes: &[u8]) -> Result<usize, ()> {
     match socket.write(bytes) {
         Ok(count) => Ok(count),

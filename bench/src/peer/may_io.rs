@@ -1,4 +1,4 @@
-//! may's sockets, and pipes in its wrapper.
+//! may's sockets, and pipes in may's wrapper for descriptors.
 
 use super::may::{join, timed};
 use crate::client::{ROOM, compute_if_asked};
@@ -18,12 +18,12 @@ pub(crate) fn serve() -> u16 {
     serve_by(echo)
 }
 
-/// Serves each connection in a coroutine by what `hold` does with it.
+/// Serves each connection by calling `hold` in a coroutine.
 pub(crate) fn serve_by(hold: impl Fn(TcpStream) + Clone + Send + 'static) -> u16 {
     configure();
     let (listener, port) = listen();
     drop(go!(move || {
-        // SAFETY: the descriptor is that of a listener, which is given away.
+        // SAFETY: the descriptor belongs to a listener, which gives up its ownership here.
         let listener = unsafe { TcpListener::from_raw_fd(listener.into_raw_fd()) };
         loop {
             let (stream, _) = listener.accept().expect("a connection can be accepted");
@@ -35,12 +35,12 @@ pub(crate) fn serve_by(hold: impl Fn(TcpStream) + Clone + Send + 'static) -> u16
     port
 }
 
-/// The settings of a server.
+/// Configures may for a server.
 pub(crate) fn configure() {
-    // The pool stays small: it is filled at the start, and would count for connections that are not
-    // there.
+    // The pool keeps its default size. may fills it at the start, and a large one would count as
+    // memory of connections that are not open.
     may::config().set_workers(2);
-    // One of two workers that cannot move would share its processor with the client for good.
+    // A pinned worker would share its processor with the client for good.
     may::config().set_worker_pin(false);
 }
 
@@ -54,7 +54,7 @@ fn echo(mut stream: TcpStream) {
     }
 }
 
-/// A byte goes to another coroutine and comes back.
+/// Sends a byte to another coroutine and back.
 pub(crate) fn pipes() -> Timed {
     timed(1, |count| {
         let (mut there, mut to) = wrapped();

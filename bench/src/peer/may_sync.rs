@@ -15,11 +15,11 @@ use std::time::Instant;
 
 pub(crate) const UNBOUNDED: &str = "none of its channels has a bound";
 
-/// Coroutines do `operations` operations together. may's barrier lets them go when all have come, and
-/// the first one that goes on starts the clock.
+/// Lets coroutines do `operations` operations together. may's barrier releases them when all have
+/// arrived, and the first coroutine that continues starts the clock.
 ///
-/// Coroutines that yield until all have come would keep the others from ever beginning: a worker takes
-/// new ones only when no old one is ready.
+/// Coroutines that yield until all have arrived would keep the others from beginning: a worker
+/// takes new coroutines only when no old one is ready.
 fn crowd(coroutines: u64, operations: u64, work: impl Fn() + Send + Sync + 'static) -> Lap {
     let shared = Arc::new((Barrier::new(coroutines as usize), OnceLock::new(), work));
     let begin = |_| {
@@ -36,7 +36,7 @@ fn crowd(coroutines: u64, operations: u64, work: impl Fn() + Send + Sync + 'stat
     Lap::new(shared.1.get().expect("there is a coroutine").elapsed(), operations)
 }
 
-/// A coroutine locks, increments and unlocks.
+/// Lets a coroutine lock, increment and unlock.
 pub(crate) fn mutex_uncontended() -> Timed {
     timed(1, |count| {
         let mutex = Mutex::new(0_u64);
@@ -48,7 +48,8 @@ pub(crate) fn mutex_uncontended() -> Timed {
     })
 }
 
-/// Two coroutines hold a lock across a yield, and let the other have it: for each change of hands.
+/// Lets two coroutines hold a lock across a yield and then release it; gives the time for each
+/// change of holder.
 pub(crate) fn mutex_handoff() -> Timed {
     timed(1, |count| {
         let shared = Arc::new(Mutex::new(Hands::default()));
@@ -70,7 +71,7 @@ pub(crate) fn mutex_handoff() -> Timed {
     })
 }
 
-/// A message goes to another coroutine and comes back.
+/// Sends a message to another coroutine and back.
 pub(crate) fn pingpong(workers: usize) -> Timed {
     timed(workers, |count| {
         let ((there, to), (from, back)) = (channel(), channel());
@@ -93,7 +94,7 @@ pub(crate) fn pingpong(workers: usize) -> Timed {
     })
 }
 
-/// Coroutines on two workers lock, increment and unlock.
+/// Lets coroutines on two workers lock, increment and unlock.
 pub(crate) fn mutex_contended() -> Timed {
     timed(2, |count| {
         let each = count.div_ceil(RIVALS);
@@ -109,7 +110,7 @@ pub(crate) fn mutex_contended() -> Timed {
     })
 }
 
-/// Coroutines on two workers read a number under a lock that nobody writes to.
+/// Lets coroutines on two workers read a number under a lock that has no writer.
 pub(crate) fn rwlock_read() -> Timed {
     timed(2, |count| {
         let each = count.div_ceil(READERS);
@@ -122,20 +123,21 @@ pub(crate) fn rwlock_read() -> Timed {
     })
 }
 
-/// Two coroutines in turn, each of which waits `each` times for what the other does: for each wait.
+/// Runs two coroutines in turn, each of which waits `each` times for the other; gives the time for
+/// each wait.
 fn two(count: u64, begin: impl Fn(usize, u64) -> JoinHandle<()>) -> Lap {
     let each = count.div_ceil(2);
     Lap::run(2 * each, || [0, 1].map(|me| begin(me, each)).into_iter().for_each(join))
 }
 
-/// A place for a value that one coroutine waits for; the value is the other's place.
+/// A slot for a value that one coroutine waits for. The value is the slot of the other coroutine.
 struct Turn {
     blocker: Blocker,
     next: parking_lot::Mutex<Option<Arc<Turn>>>,
 }
 
 impl Turn {
-    /// A place for the caller to wait.
+    /// Makes a slot for the caller to wait on.
     fn new() -> Arc<Turn> {
         Arc::new(Turn { blocker: Blocker::new(false), next: parking_lot::Mutex::new(None) })
     }
@@ -154,7 +156,7 @@ impl Turn {
         }
     }
 
-    /// Makes a place, tells the other, and waits.
+    /// Makes a slot, passes it to the other coroutine, and waits.
     fn pass(&self) -> Arc<Turn> {
         let mine = Turn::new();
         self.set(mine.clone());
@@ -162,7 +164,7 @@ impl Turn {
     }
 }
 
-/// Two coroutines hand each other a value, in a new place each time.
+/// Lets two coroutines hand each other a value, in a new slot each time.
 pub(crate) fn future() -> Timed {
     timed(1, |count| {
         let each = count.div_ceil(2);
@@ -185,7 +187,7 @@ pub(crate) fn future() -> Timed {
     })
 }
 
-/// Two coroutines wait for their turn, and make it the other's.
+/// Lets two coroutines each wait for its turn and pass the turn to the other.
 pub(crate) fn condvar() -> Timed {
     timed(1, |count| {
         let shared = Arc::new((Mutex::new(0), Condvar::new()));
@@ -206,7 +208,8 @@ pub(crate) fn condvar() -> Timed {
     })
 }
 
-/// Two coroutines take a permit each from a semaphore of their own, and give the other one.
+/// Gives two coroutines a semaphore each. Each takes a permit from its own and adds one to the
+/// other's.
 pub(crate) fn semaphore() -> Timed {
     timed(1, |count| {
         let permits = Arc::new([Semphore::new(1), Semphore::new(0)]);
@@ -222,7 +225,7 @@ pub(crate) fn semaphore() -> Timed {
     })
 }
 
-/// As [`mutex_handoff`], with the lock of a key.
+/// As [`mutex_handoff`], with one lock for each key, found in a map.
 pub(crate) fn multilock() -> Timed {
     timed(1, |count| {
         type Locks = Mutex<HashMap<u64, Arc<Mutex<Hands>>>>;
@@ -250,7 +253,7 @@ pub(crate) fn multilock() -> Timed {
     })
 }
 
-/// Two coroutines wait for every other value of a counter, and increment it.
+/// Lets two coroutines wait for every other value of a counter, and increment it.
 pub(crate) fn sequencer() -> Timed {
     timed(1, |count| {
         let shared = Arc::new((Mutex::new(0), Condvar::new()));
@@ -271,13 +274,13 @@ pub(crate) fn sequencer() -> Timed {
     })
 }
 
-/// Two coroutines send each other messages, now over the one channel and now over the other.
+/// Lets two coroutines send each other messages, over two channels in turn.
 pub(crate) fn select() -> Timed {
     timed(1, |count| {
         let each = count.div_ceil(2);
         let pair = || [channel(), channel()];
         let ([(a, to_a), (b, to_b)], [(c, from_c), (d, from_d)]) = (pair(), pair());
-        // No channel is closed before the end: that would be an event as well.
+        // Keep all channels open until the end: a closed channel would make `select!` return.
         let _open = [&a, &b, &c, &d].map(Clone::clone);
         let ping = move || {
             for round in 0..each {
@@ -295,7 +298,8 @@ pub(crate) fn select() -> Timed {
     })
 }
 
-/// Its `select!` starts a coroutine for each arm, and cancels those that are late.
+/// Receives from one of two channels. may's `select!` starts a coroutine for each arm, and cancels
+/// the arms that are late.
 fn either(a: &Receiver<u64>, b: &Receiver<u64>) -> u64 {
     let got = AtomicU64::new(u64::MAX);
     let put = |message: u64| got.store(message, Ordering::Relaxed);

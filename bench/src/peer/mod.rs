@@ -33,9 +33,9 @@ pub(crate) mod tokio_sync;
 
 use crate::measure::{Lap, Timed};
 
-/// Switches to each context in turn; `step` goes there and comes back, which is two switches.
+/// Switches to each context in turn. `step` switches to a context and back, which is two switches.
 ///
-/// A single context is not kept in the vector, so that the loop around the switch is empty.
+/// A single context is not kept in the vector, so that the loop contains nothing but the switch.
 pub(crate) fn round_robin<C: 'static>(
     mut contexts: Vec<C>,
     step: impl Fn(&mut C) + 'static,

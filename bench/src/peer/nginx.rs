@@ -1,5 +1,5 @@
-//! nginx, which answers without a file. It is a program of its own, with its configuration in a
-//! directory of its own.
+//! nginx, a program of its own. It answers without reading a file, and has its configuration in a
+//! temporary directory.
 
 use crate::http::{GREETING, TEXT};
 use crate::server::{self, Foreign};
@@ -15,14 +15,14 @@ pub(crate) const MISSING: &str = "not installed: there is no `nginx`, install ng
 
 const WORKERS: usize = 2;
 
-/// How long it may take to start.
+/// How long nginx may take to start.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Version and settings; `None` if it is not installed.
+/// Returns the version and the settings; `None` if nginx is not installed.
 pub(crate) fn settings() -> Option<&'static str> {
     static SETTINGS: OnceLock<Option<String>> = OnceLock::new();
     let known = SETTINGS.get_or_init(|| {
-        // It says for instance "nginx version: nginx/1.22.1", as an error.
+        // nginx prints for instance "nginx version: nginx/1.22.1", to standard error.
         let output = Command::new("nginx").arg("-v").output().ok()?;
         let text = String::from_utf8(output.stderr).ok()?;
         let version = text.trim().rsplit('/').next()?;
@@ -34,10 +34,10 @@ pub(crate) fn settings() -> Option<&'static str> {
     known.as_deref()
 }
 
-/// Starts it in the foreground.
+/// Starts nginx in the foreground.
 pub(crate) fn start() -> Result<Foreign, String> {
     let files = server::allow_files();
-    // Nobody else takes the port in the moment between: the kernel gives out others first.
+    // The port stays free until nginx takes it: the kernel hands out other ports first.
     let port = TcpListener::bind("127.0.0.1:0")
         .and_then(|listener| listener.local_addr())
         .map_err(|error| format!("cannot find a port: {error}"))?
@@ -68,12 +68,13 @@ pub(crate) fn start() -> Result<Foreign, String> {
     Ok(nginx)
 }
 
-/// What it would keep elsewhere goes to its directory, so that it needs no rights there.
+/// Returns the configuration. All temporary files go to `directory`, so that nginx needs no rights
+/// elsewhere.
 fn configuration(directory: &Path, port: u16, files: u64) -> String {
     let places: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
         .map(|what| format!("    {what}_temp_path {}/{what};\n", directory.display()))
         .concat();
-    // Each worker is allowed all connections: who gets how many is up to the kernel.
+    // Each worker may take all connections, because the kernel decides how many each gets.
     format!(
         "daemon off;
 worker_processes {WORKERS};

@@ -1,4 +1,4 @@
-//! rayon: a pool of threads that steal halves of what is divided.
+//! rayon: a pool of threads that divide work in halves and steal them from each other.
 
 use crate::load::{LEAF_STEPS, TREE_DEPTH, mix};
 use crate::measure::{Lap, Timed};

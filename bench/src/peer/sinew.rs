@@ -1,4 +1,4 @@
-//! sinew's own contenders.
+//! sinew's contenders in the suite `context`.
 
 use super::round_robin;
 use crate::measure::{Lap, Timed};
@@ -8,7 +8,7 @@ use std::hint::black_box;
 
 pub(crate) const SETTINGS: &str = "StackCache, 256 KiB guarded stacks";
 
-/// A fiber that switches back to whoever resumes it, for ever.
+/// Returns a fiber that switches back to its resumer, for ever.
 fn bouncing(stacks: &impl StackAllocator) -> Fiber {
     let fiber = Fiber::with_allocator(stacks, |mut caller| {
         loop {
@@ -23,7 +23,7 @@ pub(crate) fn switch(count: usize) -> Timed {
     let pool = StackPool::new().expect("the default sizes are valid");
     let stacks = StackCache::new(&pool);
     if count == 1 {
-        // One fiber is kept where a program would keep it: in a variable.
+        // Keep a single fiber in a variable, as a program would.
         let mut kept = Some(bouncing(&stacks));
         return Box::new(move |switches| {
             let rounds = (switches / 2).max(1);
@@ -40,7 +40,7 @@ pub(crate) fn switch(count: usize) -> Timed {
     round_robin(fibers, |fiber| *fiber = fiber.take().and_then(Fiber::resume))
 }
 
-/// Makes a fiber, runs it to its end, gives its stack back.
+/// Makes a fiber, runs it to its end, and gives its stack back.
 pub(crate) fn create() -> Timed {
     let pool = StackPool::new().expect("the default sizes are valid");
     let stacks = StackCache::new(&pool);
@@ -57,11 +57,11 @@ pub(crate) fn create() -> Timed {
     })
 }
 
-/// Bytes that a suspended fiber takes, resident and in page tables, when a million are alive.
+/// Returns the bytes of a suspended fiber, resident and in page tables, when a million are alive.
 pub(crate) fn million() -> f64 {
     let count = crate::suite::context::MILLION;
     let mut fibers: Vec<Fiber> = Vec::with_capacity(count);
-    // Touch the vector, so that it does not count.
+    // Touch the vector, so that its memory does not count.
     let spare = fibers.spare_capacity_mut();
     spare.iter_mut().step_by(512).for_each(|place| *place = std::mem::MaybeUninit::zeroed());
     let before = crate::floor::memory();

@@ -1,4 +1,4 @@
-//! sinew's own contenders in the suite `http`.
+//! sinew's contenders in the suite `http`.
 
 use crate::http::certificate;
 use crate::http::{Answer, GREETING, json};
@@ -12,12 +12,12 @@ pub(crate) const STARTED: &str =
 pub(crate) const DEFERRED: &str = "2 carriers, epoll, kept_stacks(0): who waits has no stack";
 pub(crate) const TLS: &str = concat!("2 carriers, epoll, ", certificate::settings!());
 
-/// As it comes.
+/// Serves with the default settings.
 pub(crate) fn serve(answer: Answer) -> u16 {
     start(server(), answer)
 }
 
-/// So many connections keep their stacks while they wait for the next request.
+/// Serves with at most `stacks` connections that keep their stacks while they wait for a request.
 pub(crate) fn serve_keeping(stacks: usize) -> u16 {
     start(server().kept_stacks(stacks), Answer::Hello)
 }
@@ -38,7 +38,7 @@ fn start(server: Server, answer: Answer) -> u16 {
     };
     let handle = handle.expect("the loopback address can be listened at");
     let port = handle.local_addr().port();
-    // It serves until the process ends.
+    // Keep the server running until the process ends.
     std::mem::forget(handle);
     port
 }

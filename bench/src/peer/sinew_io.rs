@@ -1,4 +1,4 @@
-//! sinew's own contenders in the suite `io`.
+//! sinew's contenders in the suite `io`.
 
 use super::sinew_runtime::{join, timed};
 use crate::client::{ROOM, compute_if_asked};
@@ -18,7 +18,7 @@ pub(crate) const STARTED: &str = "2 carriers, epoll, spawn for each connection";
 pub(crate) const MIGRATABLE: &str = "2 carriers, epoll, a migratable fiber for each connection";
 pub(crate) const DIRECT: &str = "1 carrier, File::read_at";
 
-/// Serves each connection that is accepted by what `begin` does with it.
+/// Serves each connection by calling `begin` with it.
 fn serve_by(begin: impl Fn(TcpStream) + Send + 'static) -> u16 {
     let (listener, port) = listen();
     let runtime = Runtime::builder().carriers(2).build().expect("a runtime can be made");
@@ -34,17 +34,17 @@ fn serve_by(begin: impl Fn(TcpStream) + Send + 'static) -> u16 {
     port
 }
 
-/// A fiber starts with the first byte.
+/// Serves each connection in a fiber that starts with the first byte.
 pub(crate) fn serve() -> u16 {
     serve_by(|stream| drop(spawn_when_readable(stream, echo)))
 }
 
-/// A fiber waits for the first byte.
+/// Serves each connection in a fiber that starts at once and waits for the first byte.
 pub(crate) fn serve_started() -> u16 {
     serve_by(|stream| drop(spawn(move || echo(stream))))
 }
 
-/// Fibers move to carriers that have nothing to do.
+/// Serves each connection in a fiber that may move to an idle carrier.
 pub(crate) fn serve_migratable() -> u16 {
     serve_by(|stream| {
         // SAFETY: `echo` has a socket and an array, and calls nothing that uses thread-locals.
@@ -63,7 +63,7 @@ fn echo(mut stream: TcpStream) {
     }
 }
 
-/// A byte goes to another fiber and comes back.
+/// Sends a byte to another fiber and back.
 pub(crate) fn pipes() -> Timed {
     timed(1, |count| {
         let (there, mut to) = pipe().expect("there is a pipe");
@@ -89,7 +89,7 @@ fn pass(mut from: PipeReader, mut to: PipeWriter) {
     }
 }
 
-/// So many fibers read a block each time.
+/// Lets `fibers` fibers read blocks of the file.
 pub(crate) fn read(fibers: u64) -> Timed {
     timed(1, move |count| {
         let each = count.div_ceil(fibers);

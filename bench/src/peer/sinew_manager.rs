@@ -1,4 +1,4 @@
-//! sinew's own contenders in the suite `manager`: a manager of the thread that measures.
+//! sinew's contenders in the suite `manager`: a manager on the thread that measures.
 
 use crate::load::{Progress, Remote, TASKS, counter};
 use crate::measure::{Lap, Timed};
@@ -18,7 +18,7 @@ fn manager() -> (FiberManager, SimpleLoopController) {
     (manager.expect("a manager can be made"), controller)
 }
 
-/// Adds so many empty tasks from the main context, lets the loop run them, and so on.
+/// Adds `batch` empty tasks from the main context, lets the loop run them, and repeats that.
 fn tasks(batch: u64) -> Timed {
     let ((manager, _), done) = (manager(), counter());
     Box::new(move |count| {
@@ -59,21 +59,21 @@ pub(crate) fn task_eager() -> Timed {
     })
 }
 
-/// Where whoever is woken finds the baton of the one who waits.
+/// The place where a woken fiber finds the baton of the waiting fiber.
 struct Relay {
     waits: Cell<*const Baton>,
     passed: Cell<u64>,
 }
 
 impl Relay {
-    /// Waits, with a new baton, for who comes next.
+    /// Waits on a new baton for the other fiber.
     fn wait(&self) {
         let mine = Baton::new();
         self.waits.set(&mine);
         mine.wait();
     }
 
-    /// Wakes the one who waits, and waits for it in turn.
+    /// Wakes the waiting fiber, and waits for it in turn.
     fn pass(&self) {
         let mine = Baton::new();
         self.wake(self.waits.replace(&mine));
@@ -82,12 +82,13 @@ impl Relay {
 
     fn wake(&self, other: *const Baton) {
         self.passed.set(self.passed.get() + 1);
-        // SAFETY: it is on the stack of a fiber that goes on when it is posted, and not before.
+        // SAFETY: the baton is on the stack of a fiber that waits for it and continues only after
+        // the post.
         unsafe { (*other).post() };
     }
 }
 
-/// Two fibers wake each other, each with a new baton on its stack.
+/// Lets two fibers wake each other, each with a new baton on its stack for each wait.
 pub(crate) fn baton() -> Timed {
     let (manager, _) = manager();
     Box::new(move |rounds| {
@@ -108,7 +109,7 @@ pub(crate) fn baton() -> Timed {
     })
 }
 
-/// Another thread adds tasks.
+/// Lets another thread add tasks.
 pub(crate) fn remote(outstanding: u64) -> Timed {
     let ((manager, controller), progress) = (manager(), Progress::new());
     Box::new(move |count| {
@@ -118,7 +119,7 @@ pub(crate) fn remote(outstanding: u64) -> Timed {
             move || handle.add_task_remote(move || progress.advance()),
             move || last.add_task_remote(move || theirs.post()),
             || {
-                // While there is a task the loop goes on.
+                // This task keeps the loop running until the last task has come.
                 manager.add_task(move || end.wait());
                 controller.run();
             },
@@ -126,7 +127,7 @@ pub(crate) fn remote(outstanding: u64) -> Timed {
     })
 }
 
-/// A fiber has the main context do something.
+/// Lets a fiber run closures in the main context.
 pub(crate) fn main_context() -> Timed {
     let ((manager, _), done) = (manager(), counter());
     Box::new(move |calls| {

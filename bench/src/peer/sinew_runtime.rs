@@ -1,4 +1,4 @@
-//! sinew's own contenders in the suite `runtime`.
+//! sinew's contenders in the suite `runtime`.
 
 use crate::load::{
     self, BATCH, CROWD, Gate, LEAF_STEPS, LONG, Naps, SHORT, SKYNET_CHILDREN, SKYNET_LEAVES,
@@ -21,7 +21,7 @@ fn runtime(carriers: usize) -> Runtime {
     Runtime::builder().carriers(carriers).build().expect("a runtime can be made")
 }
 
-/// Work that a fiber times.
+/// Returns work that a fiber times.
 pub(super) fn timed(carriers: usize, lap: impl Fn(u64) -> Lap + Send + Copy + 'static) -> Timed {
     let runtime = runtime(carriers);
     Box::new(move |count| runtime.run(move || lap(count)))
@@ -31,7 +31,7 @@ pub(super) fn join<T>(fiber: JoinHandle<T>) -> T {
     fiber.join().expect("it does not panic")
 }
 
-/// `fibers` fibers yield in turn.
+/// Lets `fibers` fibers yield in turn.
 pub(crate) fn yielding(fibers: u64) -> Timed {
     timed(1, move |count| {
         let each = count.div_ceil(fibers);
@@ -123,7 +123,7 @@ pub(crate) fn skynet() -> Timed {
     })
 }
 
-/// Starts `count` fibers that sleep, and returns when they do. The runtime stays.
+/// Starts `count` fibers that sleep, and returns when all of them sleep. The runtime is leaked.
 fn sleepers(carriers: usize, count: u64) {
     static ASLEEP: AtomicU64 = AtomicU64::new(0);
     let runtime = runtime(carriers);
@@ -175,12 +175,12 @@ fn nap(duration: Duration) -> f32 {
     load::late(start, duration)
 }
 
-/// The only fiber of a carrier sleeps for a short time, again and again.
+/// Lets the only fiber of a carrier sleep for a short time, again and again.
 pub(crate) fn sleeping() -> Timed {
     timed(1, |count| Lap::run(count, || (0..count).for_each(|_| sleep(SHORT))))
 }
 
-/// Waits and works in turn.
+/// Yields and computes in turn.
 fn toil(number: u64) {
     for _ in 0..WAITS {
         yield_now();
@@ -201,7 +201,7 @@ fn crowd(begin: impl Fn(u64) -> JoinHandle<()> + Send + Copy + 'static) -> Timed
 
 pub(crate) fn migrate() -> Timed {
     crowd(|number| {
-        // SAFETY: a fiber has numbers only, and calls nothing that uses a thread-local.
+        // SAFETY: the fiber holds numbers only, and calls nothing that uses a thread-local.
         let builder = unsafe { sinew::Builder::new().migratable() };
         builder.spawn(move || toil(number)).expect("the settings are valid")
     })
@@ -215,10 +215,10 @@ pub(crate) fn migrate_local() -> Timed {
     crowd(|number| spawn_local(move || toil(number)))
 }
 
-/// A fiber is spawned, waits, and is cancelled there.
+/// Spawns a fiber that parks, and cancels it there.
 ///
-/// It wakes the driver right before it waits: one that is cancelled before it has begun would not
-/// have to be unwound at all.
+/// The fiber wakes the driver right before it parks. A fiber that is cancelled before it has begun
+/// would not be unwound at all.
 pub(crate) fn unwind() -> Timed {
     timed(1, |count| {
         let driver = sinew::current();

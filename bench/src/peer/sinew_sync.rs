@@ -1,4 +1,4 @@
-//! sinew's own contenders in the suite `sync`.
+//! sinew's contenders in the suite `sync`.
 
 use super::sinew_runtime::{join, timed};
 use crate::load::{Gate, Hands, KEY, READERS, RIVALS, ROOM, TALKERS};
@@ -22,7 +22,8 @@ fn spawn_on<T: Send + 'static>(
     Builder::new().carrier(carrier).spawn(work).expect("there is such a carrier")
 }
 
-/// Fibers that `start` has started do `operations` operations together. Each is told its number.
+/// Lets fibers, which `start` starts, do `operations` operations together. `work` gets the number
+/// of its fiber.
 fn crowd_by<W: Fn(u64) + Send + Sync + 'static>(
     fibers: u64,
     operations: u64,
@@ -53,12 +54,13 @@ fn crowd_by<W: Fn(u64) + Send + Sync + 'static>(
     })
 }
 
-/// The same with each pair of fibers on the other carrier than the pair before.
+/// Lets fibers do `operations` operations together. Pairs of fibers alternate between the two
+/// carriers.
 fn crowd(fibers: u64, operations: u64, work: impl Fn(u64) + Send + Sync + 'static) -> Lap {
     crowd_by(fibers, operations, work, |number, work| spawn_on(number as usize / 2 % 2, work))
 }
 
-/// A fiber locks, increments and unlocks.
+/// Lets a fiber lock, increment and unlock.
 pub(crate) fn mutex_uncontended() -> Timed {
     timed(1, |count| {
         let mutex = Mutex::new(0_u64);
@@ -70,8 +72,8 @@ pub(crate) fn mutex_uncontended() -> Timed {
     })
 }
 
-/// Two fibers hold a lock across a yield, so that the other waits for it, and let it have it: for each
-/// time that it changes hands.
+/// Lets two fibers hold a lock across a yield, so that the other waits for it, and then release it;
+/// gives the time for each change of holder.
 pub(crate) fn mutex_handoff() -> Timed {
     timed(1, |count| {
         let shared = Arc::new(Mutex::new(Hands::default()));
@@ -93,7 +95,7 @@ pub(crate) fn mutex_handoff() -> Timed {
     })
 }
 
-/// A message goes to another fiber and comes back.
+/// Sends a message to another fiber and back.
 pub(crate) fn pingpong() -> Timed {
     timed(1, |count| {
         let ((there, to), (from, back)) = (bounded(1), bounded(1));
@@ -110,7 +112,7 @@ pub(crate) fn pingpong() -> Timed {
     })
 }
 
-/// Fibers on two carriers lock, increment and unlock.
+/// Lets fibers on two carriers lock, increment and unlock.
 pub(crate) fn mutex_contended() -> Timed {
     timed(2, |count| {
         let each = count.div_ceil(RIVALS);
@@ -126,7 +128,7 @@ pub(crate) fn mutex_contended() -> Timed {
     })
 }
 
-/// Fibers on two carriers read a number under a lock that nobody writes to.
+/// Lets fibers on two carriers read a number under a lock that has no writer.
 pub(crate) fn rwlock_read() -> Timed {
     timed(2, |count| {
         let each = count.div_ceil(READERS);
@@ -139,7 +141,8 @@ pub(crate) fn rwlock_read() -> Timed {
     })
 }
 
-/// Half of the fibers send, the others receive, over one bounded channel: for each message.
+/// Lets half of the fibers send and the others receive over one bounded channel; gives the time for
+/// each message.
 pub(crate) fn channel_mpmc() -> Timed {
     timed(2, |count| {
         let (each, work) = talk(count);
@@ -147,8 +150,8 @@ pub(crate) fn channel_mpmc() -> Timed {
     })
 }
 
-/// The same without saying where the fibers run: as they do nothing but wait at first, their parent's
-/// carrier starts and keeps all of them.
+/// As [`channel_mpmc`], with fibers that `spawn` places. They only wait at first, so the carrier of
+/// their parent starts and keeps all of them.
 pub(crate) fn channel_mpmc_spawned() -> Timed {
     timed(2, |count| {
         let (each, work) = talk(count);
@@ -156,7 +159,7 @@ pub(crate) fn channel_mpmc_spawned() -> Timed {
     })
 }
 
-/// How many messages each of the senders sends, and what each fiber does.
+/// Returns the number of messages that each sender sends, and the work of a fiber.
 fn talk(count: u64) -> (u64, impl Fn(u64) + Send + Sync + 'static) {
     let each = count.div_ceil(TALKERS / 2);
     let (sender, receiver) = bounded(ROOM);
@@ -172,8 +175,8 @@ fn talk(count: u64) -> (u64, impl Fn(u64) + Send + Sync + 'static) {
     (each, work)
 }
 
-/// A message goes to a fiber of another carrier and comes back. If they are busy, each carrier has
-/// another fiber that yields all the time.
+/// Sends a message to a fiber of another carrier and back. With `busy`, each carrier has another
+/// fiber that yields all the time.
 pub(crate) fn pingpong_cross(busy: bool) -> Timed {
     timed(2, move |count| {
         let stop = Arc::new(AtomicBool::new(!busy));
@@ -203,22 +206,24 @@ pub(crate) fn pingpong_cross(busy: bool) -> Timed {
     })
 }
 
-/// Two fibers in turn, each of which waits `each` times for what the other does: for each wait.
+/// Runs two fibers in turn, each of which waits `each` times for the other; gives the time for each
+/// wait.
 fn two(count: u64, begin: impl Fn(usize, u64) -> JoinHandle<()>) -> Lap {
     let each = count.div_ceil(2);
     Lap::run(2 * each, || [0, 1].map(|me| begin(me, each)).into_iter().for_each(join))
 }
 
-/// A future of a fiber that waits for it, as it is told to the other.
+/// A pointer to the future that a fiber waits for, as the other fiber gets it.
 struct Turn(*const FiberFuture<Turn>);
 
-// SAFETY: who has it sets a future that can be shared.
+// SAFETY: the pointer is only used to set the future, and a `FiberFuture` may be set from any
+// thread.
 unsafe impl Send for Turn {}
-// SAFETY: the same.
+// SAFETY: a shared `Turn` gives access to nothing but the future, which may be shared.
 unsafe impl Sync for Turn {}
 
 impl Turn {
-    /// Makes a future, sets the other's to it, and waits.
+    /// Makes a future, sets the other fiber's future to it, and waits.
     fn pass(self) -> Turn {
         let mine = FiberFuture::new();
         self.end(Turn(&mine));
@@ -226,13 +231,14 @@ impl Turn {
     }
 
     fn end(self, next: Turn) {
-        // SAFETY: the other waits for it, and its frame stays until it is set.
+        // SAFETY: the other fiber waits for this future, so its frame stays until the future is
+        // set.
         let theirs = unsafe { &*self.0 };
         assert!(theirs.set(next).is_ok(), "it is set once");
     }
 }
 
-/// Two fibers set each other's futures, a new one each time, on the stack.
+/// Lets two fibers set each other's futures, with a new future on the stack for each wait.
 pub(crate) fn future() -> Timed {
     timed(1, |count| {
         let first = Arc::new(FiberFuture::new());
@@ -256,7 +262,7 @@ pub(crate) fn future() -> Timed {
     })
 }
 
-/// The sender to the fiber that waits; none waits for the last one.
+/// The sender to the waiting fiber; `None` in the last message, after which no fiber waits.
 struct Reply(Option<OneshotSender<Reply>>);
 
 impl Reply {
@@ -273,7 +279,7 @@ impl Reply {
     }
 }
 
-/// Two fibers send each other a message, over a new channel each time.
+/// Lets two fibers send each other a message, over a new channel each time.
 pub(crate) fn oneshots() -> Timed {
     timed(1, |count| {
         let each = count.div_ceil(2);
@@ -295,7 +301,7 @@ pub(crate) fn oneshots() -> Timed {
     })
 }
 
-/// Two fibers wait for their turn, and make it the other's.
+/// Lets two fibers each wait for its turn and pass the turn to the other.
 pub(crate) fn condvar() -> Timed {
     timed(1, |count| {
         let shared = Arc::new((Mutex::new(0), Condvar::new()));
@@ -316,7 +322,7 @@ pub(crate) fn condvar() -> Timed {
     })
 }
 
-/// Two fibers take a permit each from a semaphore of their own, and give the other one.
+/// Gives two fibers a semaphore each. Each takes a permit from its own and adds one to the other's.
 pub(crate) fn semaphore() -> Timed {
     timed(1, |count| {
         let permits = Arc::new([Semaphore::new(1), Semaphore::new(0)]);
@@ -332,7 +338,7 @@ pub(crate) fn semaphore() -> Timed {
     })
 }
 
-/// As [`mutex_handoff`], with the lock of a key.
+/// As [`mutex_handoff`], with a `MultiLock` and one key.
 pub(crate) fn multilock() -> Timed {
     timed(1, |count| {
         let shared = Arc::new((MultiLock::new(), Hands::default()));
@@ -356,7 +362,7 @@ pub(crate) fn multilock() -> Timed {
     })
 }
 
-/// Two fibers wait for every other value of a counter, and increment it.
+/// Lets two fibers wait for every other value of a counter, and increment it.
 pub(crate) fn sequencer() -> Timed {
     timed(1, |count| {
         let counter = Arc::new(Sequencer::new());
@@ -372,13 +378,13 @@ pub(crate) fn sequencer() -> Timed {
     })
 }
 
-/// Two fibers send each other messages, now over the one channel and now over the other.
+/// Lets two fibers send each other messages, over two channels in turn.
 pub(crate) fn select() -> Timed {
     timed(1, |count| {
         let each = count.div_ceil(2);
         let pair = || [bounded(1), bounded(1)];
         let ([(a, to_a), (b, to_b)], [(c, from_c), (d, from_d)]) = (pair(), pair());
-        // No channel is closed before the end: that would be an event as well.
+        // Keep all channels open until the end: a closed channel would make `select!` return.
         let _open = [&a, &b, &c, &d].map(Clone::clone);
         let ping = move || {
             for round in 0..each {

@@ -1,4 +1,4 @@
-//! async-executor, which `smol` is made of.
+//! async-executor, the executor of `smol`.
 
 use crate::load::{BATCH, Gate};
 use crate::measure::{Lap, Timed};
@@ -12,7 +12,7 @@ use std::thread;
 pub(crate) const ONE: &str = "async-executor 1.14.1, LocalExecutor";
 pub(crate) const TWO: &str = "async-executor 1.14.1, Executor run by 2 threads";
 
-/// `tasks` tasks yield in turn.
+/// Lets `tasks` tasks yield in turn.
 pub(crate) fn yielding(tasks: u64) -> Timed {
     let executor = Rc::new(LocalExecutor::new());
     Box::new(move |count| {
@@ -92,7 +92,7 @@ pub(crate) fn spawn_batch() -> Timed {
     })
 }
 
-/// An executor that two threads run, for ever.
+/// Returns an executor that two threads run, for ever.
 fn two_threads() -> Arc<Executor<'static>> {
     let executor = Arc::new(Executor::new());
     for _ in 0..2 {

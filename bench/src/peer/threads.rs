@@ -1,13 +1,15 @@
-//! Threads that begin together, for the peers that are made for threads.
+//! Threads that begin together, for peers that are made for threads.
 
 use crate::measure::Lap;
 use std::sync::{Barrier, OnceLock};
 use std::thread;
 use std::time::Instant;
 
-/// So many threads do `operations` operations together. Each is told its number.
+/// Lets `threads` threads do `operations` operations together. `work` gets the number of its
+/// thread.
 ///
-/// The first one that is let go starts the clock: the caller may get a processor much later.
+/// The first thread that the barrier releases starts the clock, because the caller may get a
+/// processor much later.
 pub(super) fn crowd(threads: u64, operations: u64, work: impl Fn(u64) + Sync) -> Lap {
     let begin = Barrier::new(threads as usize);
     let start = OnceLock::new();

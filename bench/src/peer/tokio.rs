@@ -19,18 +19,19 @@ pub(crate) const CURRENT: &str = "1.54.1, current_thread";
 pub(crate) const ONE: &str = "1.54.1, multi_thread, 1 worker";
 pub(crate) const TWO: &str = "1.54.1, multi_thread, 2 workers";
 
-/// One that runs on the calling thread.
+/// Returns a runtime on the calling thread.
 pub(crate) fn current() -> Runtime {
     Builder::new_current_thread().enable_time().build().expect("a runtime can be made")
 }
 
-/// One with threads of its own.
+/// Returns a runtime with `count` threads of its own.
 pub(crate) fn workers(count: usize) -> Runtime {
     let mut builder = Builder::new_multi_thread();
     builder.worker_threads(count).enable_time().build().expect("a runtime can be made")
 }
 
-/// Work that a task times: tokio spawns faster from a worker than from the thread that waits.
+/// Returns work that a task times: tokio spawns faster from a worker than from the thread in
+/// `block_on`.
 pub(super) fn timed<F, L>(runtime: Runtime, lap: L) -> Timed
 where
     F: Future<Output = Lap> + Send + 'static,
@@ -42,7 +43,7 @@ where
     })
 }
 
-/// The only task of a runtime sleeps for a short time, again and again.
+/// Lets the only task of a runtime sleep for a short time, again and again.
 pub(crate) fn sleeping(runtime: Runtime) -> Timed {
     timed(runtime, |count| async move {
         let start = Instant::now();
@@ -53,7 +54,7 @@ pub(crate) fn sleeping(runtime: Runtime) -> Timed {
     })
 }
 
-/// `tasks` tasks yield in turn.
+/// Lets `tasks` tasks yield in turn.
 pub(crate) fn yielding(runtime: Runtime, tasks: u64) -> Timed {
     timed(runtime, move |count| async move {
         let each = count.div_ceil(tasks);
@@ -109,7 +110,7 @@ pub(crate) fn spawn_batch(runtime: Runtime) -> Timed {
     })
 }
 
-/// A future that calls itself has to be boxed.
+/// A boxed future, because an async function cannot contain itself.
 type Number = Pin<Box<dyn Future<Output = u64> + Send>>;
 
 fn tree(depth: u32, index: u64) -> Number {
@@ -160,7 +161,7 @@ pub(crate) fn skynet() -> Timed {
     })
 }
 
-/// Starts `count` tasks that sleep, and returns when they do. The runtime stays.
+/// Starts `count` tasks that sleep, and returns when all of them sleep. The runtime is leaked.
 fn sleepers(workers: usize, count: u64) {
     static ASLEEP: AtomicU64 = AtomicU64::new(0);
     let runtime = self::workers(workers);

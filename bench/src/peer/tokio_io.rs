@@ -26,7 +26,7 @@ pub(crate) fn serve() -> u16 {
     serve_by(echo)
 }
 
-/// Serves each connection in a task by what `hold` does with it.
+/// Serves each connection by running the future of `hold` in a task.
 pub(crate) fn serve_by<F>(hold: impl Fn(TcpStream) -> F + Send + 'static) -> u16
 where
     F: Future<Output = ()> + Send + 'static,
@@ -57,7 +57,7 @@ async fn echo(mut stream: TcpStream) {
     }
 }
 
-/// A byte goes to another task and comes back.
+/// Sends a byte to another task and back.
 pub(crate) fn pipes() -> Timed {
     timed(current(), |count| async move {
         let (mut to, there) = pipe().expect("there is a pipe");
@@ -83,7 +83,7 @@ async fn pass(mut from: Receiver, mut to: Sender) {
     }
 }
 
-/// So many tasks read a block each time.
+/// Lets `tasks` tasks read blocks of the file.
 pub(crate) fn read(tasks: u64) -> Timed {
     timed(current(), move |count| async move {
         let each = count.div_ceil(tasks);

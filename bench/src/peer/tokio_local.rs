@@ -25,10 +25,10 @@ pub(crate) const LOCAL_CALL: &str =
 pub(crate) const RECEIVER: &str =
     "1.54.1, LocalSet, mpsc unbounded to a task that does the work itself";
 
-/// Messages that are received at once, at most.
+/// The most messages that one call receives.
 const SOME: usize = 64;
 
-/// Where `spawn_local` works.
+/// A place in which `spawn_local` works.
 pub(crate) enum Place {
     Set(Runtime, LocalSet),
     Local(LocalRuntime),
@@ -53,7 +53,7 @@ impl Place {
     }
 }
 
-/// Work that a task times: that is faster than to spawn from what `block_on` runs.
+/// Returns work that a task times: a task spawns faster than the future of `block_on`.
 fn timed<F: Future<Output = Lap> + 'static>(
     place: Place,
     lap: impl Fn(u64) -> F + 'static,
@@ -64,7 +64,7 @@ fn timed<F: Future<Output = Lap> + 'static>(
     })
 }
 
-/// Spawns so many empty tasks, waits for the last one, and so on: they run in order.
+/// Spawns `batch` empty tasks, waits for the last one, and repeats that. Tasks run in order.
 fn tasks(place: Place, batch: u64) -> Timed {
     let done = counter();
     timed(place, move |count| async move {
@@ -96,7 +96,7 @@ pub(crate) fn task_one(place: Place) -> Timed {
 pub(crate) trait Signal: Default + 'static {
     fn post(&self);
 
-    /// Takes it back as well.
+    /// Waits for the signal and clears it.
     fn wait(&self) -> impl Future<Output = ()>;
 }
 
@@ -110,7 +110,7 @@ impl Signal for Notify {
     }
 }
 
-/// The same by hand: without the atomics, since it is for one thread only.
+/// A signal by hand, without atomics, for one thread only.
 #[derive(Default)]
 pub(crate) struct ByHand {
     set: Cell<bool>,
@@ -130,7 +130,7 @@ impl Signal for ByHand {
             if self.set.take() {
                 return Poll::Ready(());
             }
-            // The waker of a task stays the same, so it is cloned once.
+            // A task always has the same waker, so it is cloned once.
             let mut waker = self.waker.borrow_mut();
             if !waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
                 *waker = Some(context.waker().clone());
@@ -141,7 +141,7 @@ impl Signal for ByHand {
     }
 }
 
-/// Two tasks signal each other.
+/// Lets two tasks signal each other.
 pub(crate) fn baton<S: Signal>(place: Place) -> Timed {
     let done = counter();
     timed(place, move |rounds| async move {
@@ -172,8 +172,8 @@ pub(crate) fn baton<S: Signal>(place: Place) -> Timed {
     })
 }
 
-/// Another thread sends tasks: nothing of a `LocalSet` may leave its thread, so a task of it receives
-/// and spawns them.
+/// Lets another thread send tasks, which a task of the `LocalSet` receives and spawns: no part of a
+/// `LocalSet` may leave its thread.
 pub(crate) fn remote_set(outstanding: u64) -> Timed {
     let (place, progress) = (Place::set(), Progress::new());
     Box::new(move |count| {
@@ -201,7 +201,8 @@ pub(crate) fn remote_set(outstanding: u64) -> Timed {
     })
 }
 
-/// Another thread sends work to a task, which does it itself: none of it could wait but for all.
+/// Lets another thread send work to a task that does all of it. If one piece of work waited, all
+/// others would wait too.
 pub(crate) fn remote_receiver(outstanding: u64) -> Timed {
     let (place, progress) = (Place::set(), Progress::new());
     Box::new(move |count| {
@@ -224,7 +225,7 @@ pub(crate) fn remote_receiver(outstanding: u64) -> Timed {
     })
 }
 
-/// Another thread spawns tasks, which may cross threads.
+/// Lets another thread spawn tasks, which have to be `Send`.
 pub(crate) fn remote_local(outstanding: u64) -> Timed {
     let (place, progress) = (Place::local(), Progress::new());
     Box::new(move |count| {

@@ -1,4 +1,4 @@
-//! tokio's locks, signals and channels, and the channels that its users take.
+//! tokio's locks, signals and channels, and other channels that are common with tokio.
 
 use super::tokio::{current, timed, workers};
 use crate::load::{Gate, Hands, KEY, READERS, RIVALS, ROOM, TALKERS};
@@ -24,7 +24,7 @@ async fn join<T>(task: JoinHandle<T>) -> T {
     task.await.expect("it does not panic")
 }
 
-/// Tasks do `operations` operations together.
+/// Lets tasks do `operations` operations together.
 async fn crowd<F>(operations: u64, work: Vec<F>) -> Lap
 where
     F: Future<Output = ()> + Send + 'static,
@@ -53,7 +53,7 @@ where
     Lap::new(start.elapsed(), operations)
 }
 
-/// A task locks, increments and unlocks.
+/// Lets a task lock, increment and unlock.
 pub(crate) fn mutex_uncontended(runtime: Runtime) -> Timed {
     timed(runtime, |count| async move {
         let mutex = Mutex::new(0_u64);
@@ -65,7 +65,8 @@ pub(crate) fn mutex_uncontended(runtime: Runtime) -> Timed {
     })
 }
 
-/// Two tasks hold a lock across a yield, and let the other have it: for each change of hands.
+/// Lets two tasks hold a lock across a yield and then release it; gives the time for each change of
+/// holder.
 pub(crate) fn mutex_handoff(runtime: Runtime) -> Timed {
     timed(runtime, |count| async move {
         let shared = Arc::new(Mutex::new(Hands::default()));
@@ -91,7 +92,7 @@ pub(crate) fn mutex_handoff(runtime: Runtime) -> Timed {
     })
 }
 
-/// A message goes to another task and comes back.
+/// Sends a message to another task and back.
 pub(crate) fn pingpong(runtime: Runtime) -> Timed {
     timed(runtime, |count| async move {
         let ((there, mut to), (from, mut back)) = (channel(1), channel(1));
@@ -114,7 +115,7 @@ pub(crate) fn pingpong(runtime: Runtime) -> Timed {
     })
 }
 
-/// Tasks on two workers lock, increment and unlock.
+/// Lets tasks on two workers lock, increment and unlock.
 pub(crate) fn mutex_contended() -> Timed {
     timed(workers(2), |count| async move {
         let each = count.div_ceil(RIVALS);
@@ -133,7 +134,7 @@ pub(crate) fn mutex_contended() -> Timed {
     })
 }
 
-/// Tasks on two workers read a number under a lock that nobody writes to.
+/// Lets tasks on two workers read a number under a lock that has no writer.
 pub(crate) fn rwlock_read() -> Timed {
     timed(workers(2), |count| async move {
         let each = count.div_ceil(READERS);
@@ -150,7 +151,8 @@ pub(crate) fn rwlock_read() -> Timed {
     })
 }
 
-/// Half of the tasks send, the others receive, over one bounded channel: for each message.
+/// Lets half of the tasks send and the others receive over a bounded async-channel; gives the time
+/// for each message.
 pub(crate) fn channel_mpmc_async_channel() -> Timed {
     timed(workers(2), |count| async move {
         let each = count.div_ceil(TALKERS / 2);
@@ -171,7 +173,8 @@ pub(crate) fn channel_mpmc_async_channel() -> Timed {
     })
 }
 
-/// The same with flume.
+/// Lets half of the tasks send and the others receive over a bounded channel of flume; gives the
+/// time for each message.
 pub(crate) fn channel_mpmc_flume() -> Timed {
     timed(workers(2), |count| async move {
         let each = count.div_ceil(TALKERS / 2);
@@ -209,15 +212,15 @@ async fn echo(mut to: Receiver<u64>, from: Sender<u64>) {
     }
 }
 
-/// Yields until it is told to stop.
+/// Yields until `stop` is set.
 async fn fidget(stop: Arc<AtomicBool>) {
     while !stop.load(Ordering::Relaxed) {
         yield_now().await;
     }
 }
 
-/// A message goes to a task of another runtime, on another thread, and comes back. If they are busy,
-/// each runtime has another task that yields all the time.
+/// Sends a message to a task of another runtime, on another thread, and back. With `busy`, each
+/// runtime has another task that yields all the time.
 pub(crate) fn pingpong_cross(busy: bool) -> Timed {
     Box::new(move |count| {
         let stop = Arc::new(AtomicBool::new(!busy));
@@ -242,7 +245,7 @@ pub(crate) fn pingpong_cross(busy: bool) -> Timed {
     })
 }
 
-/// As [`pingpong`] on two workers, which have two tasks more that yield all the time.
+/// As [`pingpong`], on two workers that have two more tasks which yield all the time.
 pub(crate) fn pingpong_busy() -> Timed {
     timed(workers(2), |count| async move {
         let stop = Arc::new(AtomicBool::new(false));
@@ -259,7 +262,8 @@ pub(crate) fn pingpong_busy() -> Timed {
     })
 }
 
-/// Two tasks in turn, each of which waits `each` times for what the other does: for each wait.
+/// Runs two tasks in turn, each of which waits `each` times for the other; gives the time for each
+/// wait.
 async fn two(count: u64, begin: impl Fn(usize, u64) -> JoinHandle<()>) -> Lap {
     let each = count.div_ceil(2);
     let start = Instant::now();
@@ -269,11 +273,11 @@ async fn two(count: u64, begin: impl Fn(usize, u64) -> JoinHandle<()>) -> Lap {
     Lap::new(start.elapsed(), 2 * each)
 }
 
-/// The sender to who waits; nobody waits for the last one.
+/// The sender to the waiting task; `None` in the last message, after which no task waits.
 struct Turn(Option<oneshot::Sender<Turn>>);
 
 impl Turn {
-    /// Makes a channel, sends its sender to the other, and waits.
+    /// Makes a channel, sends its sender to the other task, and waits.
     async fn pass(self) -> Turn {
         let (sender, mine) = oneshot::channel();
         self.end(Turn(Some(sender)));
@@ -286,7 +290,7 @@ impl Turn {
     }
 }
 
-/// Two tasks send each other a message, over a new channel each time.
+/// Lets two tasks send each other a message, over a new channel each time.
 pub(crate) fn future(runtime: Runtime) -> Timed {
     timed(runtime, |count| async move {
         let each = count.div_ceil(2);
@@ -311,7 +315,7 @@ pub(crate) fn future(runtime: Runtime) -> Timed {
     })
 }
 
-/// Two tasks wait for their turn, and make it the other's.
+/// Lets two tasks each wait for its turn and pass the turn to the other.
 pub(crate) fn condvar(runtime: Runtime) -> Timed {
     timed(runtime, |count| async move {
         let shared = Arc::new((std::sync::Mutex::new(0), Notify::new()));
@@ -339,7 +343,7 @@ pub(crate) fn condvar(runtime: Runtime) -> Timed {
     })
 }
 
-/// Two tasks take a permit each from a semaphore of their own, and give the other one.
+/// Gives two tasks a semaphore each. Each takes a permit from its own and adds one to the other's.
 pub(crate) fn semaphore(runtime: Runtime) -> Timed {
     timed(runtime, |count| async move {
         let permits = Arc::new([Semaphore::new(1), Semaphore::new(0)]);
@@ -356,7 +360,7 @@ pub(crate) fn semaphore(runtime: Runtime) -> Timed {
     })
 }
 
-/// As [`mutex_handoff`], with the lock of a key.
+/// As [`mutex_handoff`], with one lock for each key, found in a map.
 pub(crate) fn multilock(runtime: Runtime) -> Timed {
     timed(runtime, |count| async move {
         type Locks = std::sync::Mutex<HashMap<u64, Arc<Mutex<Hands>>>>;
@@ -387,7 +391,7 @@ pub(crate) fn multilock(runtime: Runtime) -> Timed {
     })
 }
 
-/// Two tasks wait for every other value of a counter, and increment it.
+/// Lets two tasks wait for every other value of a counter, and increment it.
 pub(crate) fn sequencer(runtime: Runtime) -> Timed {
     timed(runtime, |count| async move {
         let counter = Arc::new(watch::Sender::new(0));
@@ -406,13 +410,13 @@ pub(crate) fn sequencer(runtime: Runtime) -> Timed {
     })
 }
 
-/// Two tasks send each other messages, now over the one channel and now over the other.
+/// Lets two tasks send each other messages, over two channels in turn.
 pub(crate) fn select(runtime: Runtime) -> Timed {
     timed(runtime, |count| async move {
         let each = count.div_ceil(2);
         let pair = || [channel(1), channel(1)];
         let ([(a, mut to_a), (b, mut to_b)], [(c, mut from_c), (d, mut from_d)]) = (pair(), pair());
-        // No channel is closed before the end: that would be an event as well.
+        // Keep all channels open until the end: a closed channel would make `select!` return.
         let _open = [&a, &b, &c, &d].map(Clone::clone);
         let start = Instant::now();
         let echo = spawn(async move {

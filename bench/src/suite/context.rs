@@ -1,11 +1,11 @@
-//! Stacks and switches.
+//! The suite `context`: stacks and switches.
 
 use crate::floor::asleep;
 use crate::measure::{Benchmark, Contender, Timed, Work};
 use crate::peer::{corosensei, fcontext, generator, sinew};
 use crate::target::{SUBJECT, Target};
 
-/// Stacks alive at once in `stacks`.
+/// The number of stacks alive at once in `stacks`.
 pub(crate) const MILLION: usize = 1_000_000;
 
 const FLOOR: &str = "floor";
@@ -82,7 +82,7 @@ fn at_most(ratio: f64, of: &'static [&'static str]) -> Target {
     Target::at_most(ratio, of)
 }
 
-/// A contender whose contexts are made when it is first measured, and kept.
+/// Returns a contender that makes its contexts when it is first measured, and keeps them.
 fn timed(
     name: &'static str,
     settings: &'static str,
@@ -96,8 +96,8 @@ fn figure(name: &'static str, settings: &'static str, figure: fn() -> f64) -> Co
 }
 
 fn generator_switch(count: usize) -> Contender {
-    // Its guards cost two mappings a stack, as corosensei's do; both do not fit into the kernel's
-    // limit of 65,530 in one process.
+    // The guards of generator cost two mappings for each stack, and so do corosensei's. In one
+    // process both together exceed the kernel's limit of 65,530.
     if count > 10_000 {
         return missing("generator", generator::SETTINGS, "no mappings left beside corosensei");
     }

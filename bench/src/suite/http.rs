@@ -1,7 +1,8 @@
-//! HTTP, as a client sees it that asks for the same again and again.
+//! The suite `http`: a client sends one request again and again.
 //!
-//! 25,000 connections, which others have published figures for, are not among the loads: each needs a
-//! descriptor on both sides, and machines such as the one the targets were seen on allow 20,000.
+//! The loads do not include 25,000 connections, for which other projects have published figures.
+//! Each connection needs a descriptor on both sides, and the machine that the targets come from
+//! allows 20,000.
 
 use super::{FLOOR, MAY, THREADS};
 use super::{also, at_most, go_server, missing, server};
@@ -13,19 +14,19 @@ use crate::measure::{Also, Benchmark, Contender, Serve, Work};
 use crate::peer::{go, hyper, may_http, may_minihttp, nginx, sinew_http, threads_http};
 use crate::target::{SUBJECT, Target};
 
-/// may's own library for servers; plain `may` is written by hand for what is measured.
+/// may's own server library; the contender `may` is written by hand for this suite.
 const MINIHTTP: &str = "may_minihttp";
 const HYPER: &str = "hyper";
 const NGINX: &str = "nginx";
 
-/// sinew with a fiber for each connection, whether it has a request or not.
+/// sinew with a started fiber for each connection, with or without a request.
 const STARTED: &str = "sinew-started";
 const DEFERRED: &str = "sinew-deferred";
 
 const P99: &str = "p99";
 const MEMORY: &str = "memory";
 
-/// Those whose best has to be reached.
+/// The peers whose best sinew has to reach.
 const BEST: &[&str] = &[MAY, MINIHTTP, HYPER, NGINX];
 
 pub(crate) fn benchmarks() -> Vec<Benchmark> {
@@ -64,7 +65,7 @@ fn hello(name: &'static str, what: &'static str, connections: u64) -> Benchmark 
 fn pipelined() -> Benchmark {
     Benchmark {
         contenders: plain(Load::Http(Wrk::new(100).pipelined())),
-        // wrk does not know the latency of these.
+        // wrk does not measure the latency of pipelined requests.
         also: figures(vec![], vec![]).into_iter().filter(|also| also.name != P99).collect(),
         ..empty("pipelined", "the same, 100 connections with 16 requests under way on each")
     }
@@ -98,7 +99,7 @@ fn tls() -> Benchmark {
     }
 }
 
-/// Those who greet without TLS.
+/// Returns the contenders that send the greeting without TLS.
 fn plain(load: Load) -> Vec<Contender> {
     loaded(vec![
         server(SUBJECT, sinew_http::DEFAULT, || sinew_http::serve(Hello), load),
@@ -124,7 +125,7 @@ fn nginx_server(load: Load) -> Contender {
     }
 }
 
-/// The contenders, if there is something to load them with.
+/// Returns the contenders, or marks all of them as missing if wrk is not installed.
 fn loaded(contenders: Vec<Contender>) -> Vec<Contender> {
     match wrk::is_there() {
         true => contenders,
@@ -132,7 +133,7 @@ fn loaded(contenders: Vec<Contender>) -> Vec<Contender> {
     }
 }
 
-/// What is taken beside the rate, with the targets for latency and user time.
+/// Returns the figures beside the rate, with the targets for latency and user time.
 fn figures(p99: Vec<Target>, user: Vec<Target>) -> Vec<Also> {
     vec![
         also(P99, "the same: latency p99", "us", p99),
@@ -142,7 +143,7 @@ fn figures(p99: Vec<Target>, user: Vec<Target>) -> Vec<Also> {
     ]
 }
 
-/// A benchmark whose target is that of all but `hello`.
+/// Returns a benchmark without contenders, with the target of all benchmarks but `hello`.
 fn empty(name: &'static str, what: &'static str) -> Benchmark {
     Benchmark {
         suite: "http",

@@ -1,4 +1,4 @@
-//! Sockets, pipes and files.
+//! The suite `io`: sockets, pipes and files.
 
 use super::{CURRENT, FLOOR, GO, MAY, THREADS, TOKIO};
 use super::{also, apart, at_most, go_server, go_timed, missing, server, timed};
@@ -13,14 +13,14 @@ use crate::target::{SUBJECT, Target};
 const FIO_PSYNC: &str = "fio-psync";
 const FIO_URING: &str = "fio-uring";
 
-/// The floor of an echo: the better of two threads and one.
+/// The floors of an echo. The better of the two counts: two threads, or one.
 const FLOOR_ALONE: &str = "floor-1";
 const FLOORS: &[&str] = &[FLOOR, FLOOR_ALONE];
 
-/// The servers that are libraries.
+/// The peers that are libraries or languages.
 const PEERS: &[&str] = &[TOKIO, MAY, GO];
 
-/// sinew with fibers that wait for the first byte before they have a stack.
+/// sinew with fibers that get a stack with their first byte.
 const DEFERRED: &str = "deferred";
 
 pub(crate) fn benchmarks() -> Vec<Benchmark> {
@@ -52,7 +52,7 @@ fn echoes() -> [Benchmark; 5] {
     ]
 }
 
-/// The client has so many connections and threads.
+/// Returns an echo benchmark whose client has `connections` connections and `threads` threads.
 fn echo(name: &'static str, what: &'static str, connections: u64, threads: u64) -> Benchmark {
     let load = Load::Echo { connections, threads };
     let for_both = |target: Target| [target, target.by(DEFERRED)];
@@ -190,7 +190,7 @@ fn idle_connections() -> Benchmark {
     }
 }
 
-/// One that reads the file, if there is a place for it.
+/// Returns the contender, or marks it as missing if there is no place for the file.
 fn reader(contender: Contender) -> Contender {
     match file::is_possible() {
         true => contender,
@@ -203,7 +203,8 @@ fn fio(name: &'static str, engine: Engine) -> Contender {
         Some(settings) => reader(Contender {
             name,
             settings,
-            // It starts threads and makes its structures before it reads: that should not count much.
+            // fio starts threads and builds its structures before it reads. A longer run makes that
+            // negligible.
             work: Work::Figures(Box::new(move |sample| engine.read(10 * sample))),
         }),
         None => missing(name, "", fio::MISSING),

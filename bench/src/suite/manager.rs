@@ -1,4 +1,4 @@
-//! Fibers in somebody else's loop.
+//! The suite `manager`: fibers in an event loop of the user.
 
 use super::{FLOOR, at_most, timed};
 use crate::floor::yielding;
@@ -73,7 +73,7 @@ fn baton() -> Benchmark {
     }
 }
 
-/// A task of sinew's is a fiber; others are faster if tasks share some, or are not to wait at all.
+/// A task of sinew is a fiber. Some peers are faster if tasks share fibers, or cannot wait at all.
 fn remote_targets() -> Vec<Target> {
     vec![at_most(1.0, &[BOOST, SET, LOCAL]), at_most(1.0, &[WORKERS])]
 }
@@ -137,7 +137,7 @@ fn main_context() -> Benchmark {
     }
 }
 
-/// What a task has to do that has a stack: nothing of a queue or a loop is in it.
+/// Returns the floor: a task with a stack, without a queue or a loop.
 fn floor_task() -> Contender {
     let make = corosensei::create_on_reused_stack;
     timed(FLOOR, "a corosensei coroutine on one reused stack", make)
@@ -148,7 +148,7 @@ fn floor_call() -> Contender {
     timed(FLOOR, "by hand, there and back, no checks", make)
 }
 
-/// The same work, counted in pairs of its operations.
+/// Counts the work in pairs of its operations.
 fn of_two(mut work: Timed) -> Timed {
     Box::new(move |count| {
         let lap = work(2 * count);

@@ -1,4 +1,4 @@
-//! What is measured. A suite is a file that lists its benchmarks.
+//! The benchmarks. Each suite is a file that lists its benchmarks.
 
 pub(crate) mod context;
 pub(crate) mod http;
@@ -38,7 +38,7 @@ fn at_most(ratio: f64, of: &'static [&'static str]) -> Target {
     Target::at_most(ratio, of)
 }
 
-/// A contender whose runtime is made when it is first measured, and kept.
+/// Returns a contender that makes its runtime when it is first measured, and keeps it.
 fn timed(
     name: &'static str,
     settings: &'static str,
@@ -81,7 +81,7 @@ fn go_figure(processors: u32, make: fn() -> f64) -> Contender {
     }
 }
 
-/// A server that this program can be.
+/// Returns a contender that serves from a process of this program.
 fn server(name: &'static str, settings: &'static str, serve: fn() -> u16, load: Load) -> Contender {
     Contender { name, settings, work: Work::Server(Serve::Here(serve), load) }
 }

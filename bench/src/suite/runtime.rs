@@ -1,4 +1,4 @@
-//! Spawning, waiting, sleeping and ending.
+//! The suite `runtime`: spawning, waiting, sleeping and ending.
 
 use super::{CURRENT, FLOOR, GO, MAY, ON_ONE, SMOL, THREADS, TOKIO};
 use super::{apart, at_most, figure, go_figure, go_timed, missing, timed};
@@ -10,7 +10,7 @@ use crate::target::{SUBJECT, Target};
 /// The peers on two processors.
 const ON_TWO: &[&str] = &[TOKIO, SMOL, MAY, GO];
 
-/// Fibers alive at once in the largest of `memory`.
+/// The number of fibers alive at once in the largest `memory` benchmark.
 const MILLION: u64 = 1_000_000;
 
 pub(crate) fn benchmarks() -> Vec<Benchmark> {

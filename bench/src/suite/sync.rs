@@ -1,4 +1,4 @@
-//! Locks, signals and channels.
+//! The suite `sync`: locks, signals and channels.
 
 use super::{CURRENT, GO, MAY, TOKIO, apart, at_most, go_timed, go_timed_as, missing, timed};
 use crate::measure::{Benchmark, Timed};
@@ -13,12 +13,12 @@ const PARKING_LOT_8: &str = "p_lot-8";
 const PARKING_LOT_64: &str = "p_lot-64";
 const CROSSBEAM: &str = "crossbeam";
 const CROSSBEAM_RECV: &str = "cb-recv";
-/// sinew's channel for one message, beside its future.
+/// sinew's channel for one message, as a contender of `future`.
 const ONESHOT: &str = "oneshot";
 const ASYNC_CHANNEL: &str = "tokio+async";
 const FLUME: &str = "tokio+flume";
 
-/// The peers on one processor that have what is measured.
+/// The peers on one processor that have locks, signals and channels.
 const ON_ONE: &[&str] = &[CURRENT, TOKIO, MAY, GO];
 
 pub(crate) fn benchmarks() -> Vec<Benchmark> {
@@ -162,7 +162,8 @@ fn channel_mpmc() -> Benchmark {
     }
 }
 
-/// Two fibers in turn, on one carrier: each time one waits, and is woken by the other.
+/// Returns the benchmarks in which two fibers on one carrier take turns: one waits, and the other
+/// wakes it.
 fn waits() -> [Benchmark; 6] {
     let row = |name, what, contenders| Benchmark {
         unit: "ns/wait",
@@ -213,10 +214,11 @@ fn waits() -> [Benchmark; 6] {
     ]
 }
 
-/// Makes the work of sinew, of may, and of tokio on a runtime.
+/// Functions that make the work of sinew, of may, and of tokio on a given runtime.
 type Makers = (fn() -> Timed, fn() -> Timed, fn(Runtime) -> Timed);
 
-/// A row of those who run on one processor. In Go it has the same name.
+/// Returns a benchmark of contenders that run on one processor. The Go program has it under the
+/// same name.
 fn on_one(name: &'static str, what: &'static str, (sinew, may, tokio): Makers) -> Benchmark {
     Benchmark {
         contenders: vec![
