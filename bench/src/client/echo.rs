@@ -1,7 +1,7 @@
 //! Sends requests and waits for their answers, in threads with an epoll each.
 //!
-//! Each connection has one request under way and sends the next when the answer has come. The first
-//! quarter of the time is a warm-up. Then the client waits for all answers, and the measurement
+//! Each connection has one request under way and sends the next when the answer has come. A warm-up
+//! of a quarter of the time comes first. Then the client waits for all answers, and the measurement
 //! begins. At its end the client waits for the last answers too. The rate counts requests that were
 //! answered in time; latency and processor time count all requests.
 //!
