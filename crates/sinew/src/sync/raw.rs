@@ -214,7 +214,9 @@ impl<P: Priority> RawLock<P> {
     fn take_free(&self, me: usize, marks: usize, duty: usize) -> bool {
         let mine = me | EXCLUSIVE | marks | duty;
         // ORDERING: Acquire shows the writes under the lock; pairs with the Release of unlocking.
-        self.0.compare_exchange(marks, mine, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        // Release publishes the control block of the owner; pairs with the Acquire of a thread that
+        // looks at the owner, in `lock_slow` and `share_slow`.
+        self.0.compare_exchange(marks, mine, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// Locks exclusively. Returns false if the deadline passes first.
@@ -245,7 +247,9 @@ impl<P: Priority> RawLock<P> {
         entry.ahead.set(current::is_host());
         let (mut spins, mut duty, mut overtaken_at) = (0, 0, None);
         loop {
-            let word = self.0.load(Ordering::Relaxed);
+            // ORDERING: Acquire shows the control block of the owner, which `worth_spinning` reads;
+            // pairs with the Release in `take_free`.
+            let word = self.0.load(Ordering::Acquire);
             if word & !WAITERS == 0 {
                 if self.take_free(me, word, duty) {
                     return true;
@@ -409,7 +413,8 @@ impl<P: Priority> RawLock<P> {
         let blocked = |word: usize| word & unless != 0;
         let mut spins = 0;
         loop {
-            let word = self.0.load(Ordering::Relaxed);
+            // ORDERING: Acquire, as in `lock_slow`.
+            let word = self.0.load(Ordering::Acquire);
             if !blocked(word) {
                 if self.try_share(unless, what) {
                     return true;
@@ -681,11 +686,11 @@ impl<P: Priority> RawLock<P> {
                 let owned = entry.heir.get() | EXCLUSIVE | WAITERS;
                 let others = queue.count(false) + queue.count(true) > 1;
                 let give = |entry: &Entry| {
-                    // ORDERING: Acquire; as in `take_free`.
+                    // ORDERING: AcqRel; as in `take_free`.
                     if entry.word.get() == STARVED
                         && self
                             .0
-                            .compare_exchange(word, owned, Ordering::Acquire, Ordering::Relaxed)
+                            .compare_exchange(word, owned, Ordering::AcqRel, Ordering::Relaxed)
                             .is_ok()
                     {
                         entry.word.set(HANDED);
@@ -723,8 +728,8 @@ impl<P: Priority> RawLock<P> {
     fn hand_over(&self, queue: &mut Queue<'_>, wakes: &mut Wakes, word: usize) {
         let Some(first) = queue.first() else { return };
         let owned = first.payload().heir.get() | EXCLUSIVE | WAITERS;
-        // ORDERING: Acquire; as in `take_free`.
-        let taken = self.0.compare_exchange(word, owned, Ordering::Acquire, Ordering::Relaxed);
+        // ORDERING: AcqRel; as in `take_free`.
+        let taken = self.0.compare_exchange(word, owned, Ordering::AcqRel, Ordering::Relaxed);
         if taken.is_ok() && !queue.grant_first(wakes, |entry| entry.word.set(HANDED)) {
             // The waiter has left. No other thread changes the word of an owned lock without the
             // lock of the bucket.
@@ -793,8 +798,8 @@ impl<P: Priority> RawLock<P> {
         while word & !WAITERS == ONE | UPGRADABLE {
             let mine = me() | EXCLUSIVE | word & WAITERS;
             // ORDERING: Acquire keeps the reads of earlier readers before it; pairs with the
-            // Release in `share_less`.
-            match self.0.compare_exchange_weak(word, mine, Ordering::Acquire, Ordering::Relaxed) {
+            // Release in `share_less`. Release; as in `take_free`.
+            match self.0.compare_exchange_weak(word, mine, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return true,
                 Err(now) => word = now,
             }
@@ -844,7 +849,7 @@ fn is_near(waiter: *const Control) -> bool {
 /// Returns whether there are no waiters yet and the owner runs on another carrier at this moment.
 fn worth_spinning(word: usize) -> bool {
     // SAFETY: the upper bits of an owned lock are the address of a control block, and blocks are
-    // never unmapped.
+    // never unmapped. The caller has read the word with Acquire, so it sees an initialised block.
     word & EXCLUSIVE != 0
         && word & WAITERS == 0
         && unsafe { current::runs_elsewhere(&*owner(word)) }
