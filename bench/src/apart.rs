@@ -5,7 +5,7 @@
 //! its input ends. Peers in another language take part this way, and so do peers that a process can
 //! configure only once.
 //!
-//! `server` and `client` talk to their processes over the same pipes, with messages of their own.
+//! `server` and `client` also talk to their processes over these pipes, with messages of their own.
 
 use crate::measure::{Lap, Timed};
 use std::io::{BufRead, BufReader, Write};

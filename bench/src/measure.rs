@@ -37,7 +37,7 @@ pub(crate) struct Benchmark {
     pub(crate) unit: &'static str,
     pub(crate) contenders: Vec<Contender>,
     pub(crate) targets: Vec<Target>,
-    /// Further figures of the same measurement, in the order in which a contender returns them.
+    /// Further figures of this measurement, in the order in which a contender returns them.
     pub(crate) also: Vec<Also>,
 }
 

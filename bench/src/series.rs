@@ -1,6 +1,6 @@
 //! The figures of one contender, one for each repeat.
 //!
-//! A repeat that fails leaves a gap, so that equal indices always name the same repeat. `target`
+//! A repeat that fails leaves a gap, so that an index names one repeat for all contenders. `target`
 //! pairs the contenders by index.
 
 use serde::Serialize;

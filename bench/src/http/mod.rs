@@ -1,6 +1,6 @@
 //! The responses of the servers in the suite `http`, and helpers for the servers written by hand.
 //!
-//! Every contender gives the same status, type, length and body, and the date of the current
+//! All contenders send one status, type, length and body, and the date of the current
 //! second. Some libraries add header fields of their own.
 
 pub(crate) mod certificate;

@@ -130,7 +130,7 @@ impl Signal for ByHand {
             if self.set.take() {
                 return Poll::Ready(());
             }
-            // A task always has the same waker, so it is cloned once.
+            // The executor gives a task one waker for life, so the task clones it once.
             let mut waker = self.waker.borrow_mut();
             if !waker.as_ref().is_some_and(|waker| waker.will_wake(context.waker())) {
                 *waker = Some(context.waker().clone());

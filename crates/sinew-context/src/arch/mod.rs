@@ -8,7 +8,7 @@
 //! | `switch_with(to, message, tag)` | switches like `switch` and hands over a message |
 //! | `exit(to, message)` | continues in `to` without saving anything: the running context has ended |
 //! | `trampoline` | the first code of a context that never ran; every backtrace ends there |
-//! | `thread_pointer()` | returns a word that differs between threads that live at the same time |
+//! | `thread_pointer()` | returns a word that differs between any two living threads |
 //! | `stack_pointer()` | returns an address on the running stack; under a sanitizer the address of a variable may lie elsewhere |
 //!
 //! `thread_word!` defines a thread-local that stays right when a context moves between threads.

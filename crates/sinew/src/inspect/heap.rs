@@ -3,7 +3,7 @@
 //! The allocator of glibc writes the size of each block before the block, and blocks follow each
 //! other: in the heap that the kernel calls `[heap]`, in areas that begin at a multiple of 64 MiB,
 //! and in mappings of one block each. An area counts only if its blocks fill it to the end, so
-//! memory of another allocator is never mistaken for such blocks.
+//! memory of another allocator is not mistaken for such blocks.
 //!
 //! Threads allocate meanwhile, and the kernel reads the memory as for a debugger. A block that
 //! changes meanwhile is not found, or is found as it was.
