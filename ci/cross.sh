@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
-# The tests on aarch64 and riscv64, under qemu's user emulation.
+# Runs tests on aarch64 and riscv64, under qemu's user emulation.
 #
 # Debian's compiler has a standard library for arm64, and the sources to build one for riscv64.
-# qemu does not know in-place guards, so the fallback is what runs; it handles faults itself, so the
-# overflow tests run natively only, and so do the tests that look at the memory of the process, which
-# is the emulator's too: what `inspect` copies is at other addresses there.
+# Three things differ under qemu:
+# - qemu does not know in-place guards, so the tests use the fallback, `mprotect`.
+# - qemu handles faults itself, so the overflow tests run natively only.
+# - The process contains the emulator, too, and its memory has other addresses. So the tests that
+#   look at the memory of the process, such as the tests of `inspect`, run natively only.
 source "$(dirname "$0")/lib.sh"
 # A backtrace takes more stack than the smallest fiber of a test has.
 export RUST_BACKTRACE=0
@@ -28,7 +30,7 @@ for arch in $archs; do
         extra=("-Zbuild-std=std,panic_unwind,test")
         ;;
     *)
-        echo "no recipe for $arch" >&2
+        echo "no recipe for $arch; use aarch64 or riscv64" >&2
         exit 1
         ;;
     esac

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Fuzzes the way of bytes through sinew-http's parsers for so many seconds, 60 unless told. What it finds that
-# is new goes to the corpus, which is kept in one archive; what fails stays in fuzz/artifacts.
+# Fuzzes the parsers of sinew-http. The argument is the number of seconds, 60 by default. Inputs
+# that reach new code go to the corpus, which is kept in one archive. Inputs that fail stay in
+# fuzz/artifacts.
 source "$(dirname "$0")/lib.sh"
 seconds=${1:-60}
 if ! cargo fuzz --version >/dev/null 2>&1; then
@@ -18,6 +19,6 @@ fi
 cd crates/sinew-http
 cargo fuzz run requests --sanitizer none "$corpus" -- \
     -max_total_time="$seconds" -max_len=4096 -dict=fuzz/requests.dict -print_final_stats=1
-# Only what adds something is kept.
+# Keep only the inputs that reach code which no other input reaches.
 cargo fuzz run requests --sanitizer none "$least" "$corpus" -- -merge=1
 tar --sort=name --mtime=@0 --owner=0 --group=0 --numeric-owner -cJf "$archive" -C "$least" .

@@ -6,14 +6,15 @@ export CARGO_TERM_COLOR=${CARGO_TERM_COLOR:-never}
 export HOST
 HOST=$(rustc -vV | sed -n 's/^host: //p')
 
-# Has less debug information made, which takes long: backtraces need functions and lines. Not for tests with a
-# debugger, which looks at types as well.
+# Makes the compiler write less debug information, which saves time. Backtraces need only functions
+# and lines. Do not call it for tests with a debugger, which needs types as well.
 functions_only() {
     export CARGO_PROFILE_DEV_DEBUG=limited
 }
 
-# Has the crates of this workspace compiled with these flags, and others' as they always are, so that those are built
-# once for all who use this. The name tells one set of flags from another.
+# Makes cargo compile the crates of this workspace with extra flags. Other crates are compiled
+# without them, so that all sets of flags share one build of those crates. $1: the name of the set
+# of flags; further arguments: the flags.
 here_with() {
     local wrapper=$PWD/target/with/$1
     shift
@@ -23,7 +24,8 @@ here_with() {
     export RUSTC_WORKSPACE_WRAPPER=$wrapper
 }
 
-# Installs Debian packages that are missing; says so and fails if that is not possible.
+# Installs the given Debian packages if they are missing. If it cannot install them, prints their
+# names and fails.
 need() {
     local missing=() package
     for package in "$@"; do
@@ -39,22 +41,50 @@ need() {
     DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 }
 
-# Sets `tests` to the arguments that name all tests of a crate but those that are named here, and its library.
+# Sets `tests` to the cargo arguments for the unit tests of a crate and all of its test files,
+# except the given ones. $1: the crate; further arguments: the test files to leave out.
 tests_but() {
     local crate=$1 file name
     shift
     tests=(--lib)
     for file in crates/"$crate"/tests/*; do
-        # A folder is a test if it has a main file, and shared by others if not.
+        # A folder with a main file is a test. Other folders hold code that tests share.
         [ -f "$file" ] || [ -f "$file/main.rs" ] || continue
         name=$(basename "$file" .rs)
         [[ " $* " == *" $name "* ]] || tests+=(--test "$name")
     done
 }
 
-# Sets RUSTC to Debian's compiler, which comes with the sources of the standard library and so builds
-# for platforms that the machine's own does not know, and `cargo` to the machine's own, which drives
-# it. It is unpacked, not installed.
+# Tests of sinew and sinew-context that cannot run under AddressSanitizer:
+# - overflow: the sanitizer has signal handlers of its own.
+# - backtraces: the stack walker knows too few registers for frames that the sanitizer realigns.
+# - allocation and no_globals: they count allocations and statics, and the sanitizer adds some.
+# - exhaustion, million, many and many_connections: they limit or fill memory, and the sanitizer
+#   takes much memory itself.
+# - idling: it measures processor time.
+# - debugger and profiling: other programs look at statics and frames, which the sanitizer changes.
+# - browser and clients: they need other programs.
+# - as_in_go and as_in_std: they call safe functions only.
+# shellcheck disable=SC2034 # callers use it
+not_under_asan=(overflow backtraces exhaustion million no_globals many many_connections allocation
+    idling debugger profiling browser clients as_in_go as_in_std)
+
+# Sets `tests` to the cargo arguments for those of the given test files that a crate has. $1: the
+# crate; further arguments: the test files.
+tests_among() {
+    local crate=$1 name
+    shift
+    tests=()
+    for name in "$@"; do
+        if [ -e "crates/$crate/tests/$name.rs" ] || [ -e "crates/$crate/tests/$name/main.rs" ]; then
+            tests+=(--test "$name")
+        fi
+    done
+}
+
+# Sets RUSTC to Debian's compiler, and `cargo` to the machine's own cargo, which drives it. Debian's
+# compiler comes with the sources of the standard library, so it can build for platforms that the
+# machine's own compiler does not know. The compiler is unpacked, not installed.
 use_debians_compiler() {
     local tools
     tools=${SINEW_CROSS_TOOLS:-$PWD/target/cross/tools}
@@ -73,6 +103,6 @@ use_debians_compiler() {
     fi
     export LD_LIBRARY_PATH=$tools/usr/lib/x86_64-linux-gnu:$tools/usr/lib/llvm-22/lib
     export RUSTC=$tools/usr/bin/rustc RUSTDOC=$tools/usr/bin/rustdoc RUSTC_BOOTSTRAP=1
-    # shellcheck disable=SC2034 # for those who call this
+    # shellcheck disable=SC2034 # callers use it
     cargo=$(LD_LIBRARY_PATH='' RUSTC='' rustup which cargo)
 }

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Format and lints, warnings as errors, over the workspace and the benchmarks; shell scripts too.
+# Checks the format and the lints of the workspace, of the benchmarks and of the shell scripts.
+# Warnings are errors.
 source "$(dirname "$0")/lib.sh"
 cargo fmt --all --check
 cargo clippy --workspace --all-targets --all-features -- -D warnings

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Checks the library for systems that cannot be run here, those with kqueue: types and borrows, without making code.
+# Checks sinew for systems with kqueue, which cannot run here. `cargo check` looks at types and
+# borrows, and generates no code.
 source "$(dirname "$0")/lib.sh"
 use_debians_compiler
 triples=${*:-x86_64-apple-darwin aarch64-apple-darwin x86_64-unknown-freebsd}

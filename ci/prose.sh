@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Counts phrases that make comments hard to read: a pronoun or "what is ..." where a noun exists.
-# A count keeps the level; whether a sentence is clear, a reader decides. `ci/prose.sh -v` lists the lines.
+# Counts phrases that make comments hard to read, such as a pronoun or "what is ..." where a noun
+# exists, and fails if there are too many. The count cannot tell whether a sentence is clear: a
+# reader decides that. The option -v lists the lines.
 source "$(dirname "$0")/lib.sh"
 most=10 # in a thousand lines of comments
 phrases="\b(who|whom|whoever|somebody|nobody|anybody|everybody)\b|\bwhat (is|are|was|were|has|have|it|they)\b"
@@ -11,5 +12,5 @@ found=$(comments | grep -ciP "$phrases" || true)
 if [ "${1:-}" = -v ]; then
     git ls-files '*.rs' | xargs grep -nP "(^|\s)//[/!]?.*($phrases)" || true
 fi
-echo "$found of $total lines of comments have such a phrase; $((total * most / 1000)) may"
+echo "$found of $total lines of comments have such a phrase; the limit is $((total * most / 1000))"
 [ "$((found * 1000))" -le "$((total * most))" ]

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Locks, signals and channels under stress for a minute, optimised, with assertions. For longer, or
-# to repeat what failed: SINEW_STRESS_SECONDS=3600 SINEW_STRESS_SEED=… ci/stress.sh
+# Stresses locks, signals and channels for a minute, in an optimised build with assertions. For a
+# longer run, or to repeat a failure: SINEW_STRESS_SECONDS=3600 SINEW_STRESS_SEED=… ci/stress.sh
 source "$(dirname "$0")/lib.sh"
 export SINEW_STRESS_SECONDS=${SINEW_STRESS_SECONDS:-60}
 CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS=true \

@@ -1,13 +1,17 @@
 #!/usr/bin/env bash
-# The tests that use threads under ThreadSanitizer, which is told of every switch.
-# The standard library is not instrumented: `ci/tsan.supp` lists what it is wrong about.
+# Runs the tests that use threads under ThreadSanitizer. sinew tells the sanitizer of every switch.
+# The standard library is not instrumented, so the sanitizer reports some races that do not exist:
+# `ci/tsan.supp` lists them.
 source "$(dirname "$0")/lib.sh"
 export RUSTC_BOOTSTRAP=1
 export RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer --cfg sinew_tsan"
 export TSAN_OPTIONS="halt_on_error=1:suppressions=$PWD/ci/tsan.supp"
-# Tests that measure how long the disk takes, and how much memory there is, are left out. So are signals of the
-# system: the sanitizer holds them back while a thread is in a call of the kernel that it does not know. And one
-# that uses up all descriptors, without which the sanitizer cannot look up what it is to leave out.
+# Tests that are left out:
+# - Tests that measure how long the disk takes, or how much memory is in use.
+# - Tests of the system's signals: the sanitizer holds a signal back while a thread is in a system
+#   call that the sanitizer does not know.
+# - A test that uses up all descriptors: without a descriptor the sanitizer cannot look up names,
+#   and so cannot apply the suppressions.
 run() {
     cargo test --no-fail-fast --target "$HOST" --target-dir target/tsan "$@" -- --test-threads=1 \
         --skip other_fibers_run_while_the_disk_works --skip the_stacks_of_a_manager_go_with_it \
@@ -24,6 +28,6 @@ run -p sinew --lib --test traps --test spawning --test parking --test sleeping -
 run -p sinew --test resting --test deferred_starts --test sockets --test closing --test streams --test datagrams --test unix_sockets \
     --test short_reads --test files --test processes --test io_abuse \
     --test inspecting --test stalling --test dumping --test tracing --test deadlocks
-# The other tests of sinew-http have clients on scoped threads, or of rustls: the ends of the former and the locks
-# of the latter are the standard library's.
+# The other tests of sinew-http have clients on scoped threads or with rustls. The end of a scoped
+# thread and the locks of rustls are code of the standard library, which is not instrumented.
 run -p sinew-http --test lifecycle --test websockets --test kept_bodies --test deadlines

@@ -29,7 +29,7 @@ impl Process {
             .spawn()
             .map_err(|error| format!("cannot start {command:?}: {error}"))?;
         let input = child.stdin.take();
-        let output = BufReader::new(child.stdout.take().expect("it was asked for"));
+        let output = BufReader::new(child.stdout.take().expect("the output is a pipe"));
         Ok(Process { child, input, output })
     }
 
@@ -38,7 +38,7 @@ impl Process {
     }
 
     pub(crate) fn tell(&mut self, line: &str) -> Result<(), String> {
-        let input = self.input.as_mut().expect("it is open until it is dropped");
+        let input = self.input.as_mut().expect("the input is open until the drop");
         writeln!(input, "{line}").and_then(|()| input.flush()).map_err(gone)
     }
 
@@ -48,19 +48,19 @@ impl Process {
         let count = numbers.len();
         numbers
             .try_into()
-            .map_err(|_| format!("a process that was measured said {count} numbers, and not {N}"))
+            .map_err(|_| format!("a measured process printed {count} numbers instead of {N}"))
     }
 
     /// Reads all numbers on the next line of the process.
     pub(crate) fn hear_all<T: FromStr>(&mut self) -> Result<Vec<T>, String> {
         let mut line = String::new();
         if self.output.read_line(&mut line).map_err(gone)? == 0 {
-            return Err("a process that was measured has ended".to_owned());
+            return Err("a measured process has ended".to_owned());
         }
         line.split_whitespace()
             .map(|one| one.parse().ok())
             .collect::<Option<Vec<T>>>()
-            .ok_or_else(|| format!("a process that was measured said {line:?}"))
+            .ok_or_else(|| format!("a measured process printed {line:?} instead of numbers"))
     }
 }
 
@@ -74,7 +74,7 @@ impl Drop for Process {
 }
 
 fn gone(error: std::io::Error) -> String {
-    format!("a process that was measured is gone: {error}")
+    format!("cannot talk to a measured process: {error}")
 }
 
 fn ask(process: &mut Process, count: u64) -> Result<Lap, String> {

@@ -82,18 +82,25 @@ pub(crate) struct Gate {
 impl Gate {
     /// Counts the caller as arrived and returns how many have arrived, including the caller.
     pub(crate) fn arrive(&self) -> u64 {
+        // ORDERING: Release publishes what the caller has prepared; pairs with the Acquire in
+        // `arrived`, and with the Acquire of the arrivals after it.
         self.arrived.fetch_add(1, Ordering::AcqRel) + 1
     }
 
     pub(crate) fn arrived(&self) -> u64 {
+        // ORDERING: Acquire sees the preparations of the tasks that have arrived; pairs with the
+        // Release in `arrive`.
         self.arrived.load(Ordering::Acquire)
     }
 
     pub(crate) fn open(&self) {
+        // ORDERING: Release publishes what the opener has prepared; pairs with the Acquire in
+        // `is_open`.
         self.open.store(true, Ordering::Release);
     }
 
     pub(crate) fn is_open(&self) -> bool {
+        // ORDERING: Acquire sees what the opener has prepared; pairs with the Release in `open`.
         self.open.load(Ordering::Acquire)
     }
 }
@@ -193,7 +200,7 @@ pub(crate) struct Hands {
 }
 
 impl Hands {
-    /// Records `who` as the holder; returns how often the holder has changed.
+    /// Records the present holder; returns how often the holder has changed.
     pub(crate) fn take(&self, who: u64) -> u64 {
         let changed = u64::from(self.last.load(Ordering::Relaxed) != who);
         let changes = self.changes.load(Ordering::Relaxed) + changed;
@@ -223,10 +230,13 @@ impl Progress {
 
     /// Counts a task that has run. Only the thread of the loop calls this.
     pub(crate) fn advance(&self) {
+        // ORDERING: Release publishes the effects of the task; pairs with the Acquire in `done`.
         self.0.store(self.0.load(Ordering::Relaxed) + 1, Ordering::Release);
     }
 
     fn done(&self) -> u64 {
+        // ORDERING: Acquire sees the effects of the counted tasks; pairs with the Release in
+        // `advance`.
         self.0.load(Ordering::Acquire)
     }
 }
@@ -265,7 +275,7 @@ impl Remote {
                 let mut done = 0;
                 for number in 0..this.count {
                     if number - done >= this.outstanding {
-                        done = this.wait_for(number - this.outstanding / 2);
+                        done = this.wait_timeout(number - this.outstanding / 2);
                     }
                     add();
                 }
@@ -288,7 +298,7 @@ impl Remote {
     /// Waits until at least `least` tasks have run; returns how many have run. The more tasks are
     /// missing, the longer it pauses between two looks: each look takes the cache line from the
     /// thread that runs the tasks.
-    fn wait_for(&self, least: u64) -> u64 {
+    fn wait_timeout(&self, least: u64) -> u64 {
         let mut tries = 0;
         loop {
             let done = self.progress.done();

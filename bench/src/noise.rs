@@ -1,4 +1,4 @@
-//! Measures how busy the machine is, and the share that other processes have in it.
+//! Measures how busy the machine is, and how much of that time other processes take.
 
 use std::time::{Duration, Instant};
 

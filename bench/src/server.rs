@@ -1,4 +1,4 @@
-//! A server that is measured, in a process of its own.
+//! A measured server, in a process of its own.
 //!
 //! The process serves on a port of the loopback address and prints the port on a line. Afterwards
 //! it answers each line of its input with the processor time that it has used: user and system
@@ -50,7 +50,7 @@ impl Server {
         let mut process = Process::start(command)?;
         let mut numbers = process.hear_all::<u32>()?.into_iter();
         let port = numbers.next().and_then(|port| port.try_into().ok());
-        let port = port.ok_or("a server has told no port")?;
+        let port = port.ok_or("a server has printed no port")?;
         let mut serving: Vec<u32> = numbers.collect();
         if serving.is_empty() {
             serving.push(process.id());
@@ -123,7 +123,7 @@ pub(crate) fn listen() -> (TcpListener, u16) {
     // SAFETY: the descriptor belongs to `listener`, which is open; a second `listen` only sets the
     // backlog.
     unsafe { libc::listen(listener.as_raw_fd(), BACKLOG) };
-    let port = listener.local_addr().expect("it is bound").port();
+    let port = listener.local_addr().expect("the listener is bound").port();
     (listener, port)
 }
 

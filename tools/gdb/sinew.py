@@ -1,12 +1,13 @@
-"""Fibers of sinew in gdb, of a live process or of a core file.
+"""Shows the fibers of sinew in gdb, for a live process or a core file.
 
     (gdb) source tools/gdb/sinew.py
-    (gdb) fibers                  lists all fibers, and what they wait for
+    (gdb) fibers                  lists all fibers, with their states and waits
     (gdb) fiber 7 bt              the backtrace of fiber 7; further words go to `bt`
-    (gdb) fiber apply all bt      those of all suspended fibers
+    (gdb) fiber apply all bt      the backtraces of all suspended fibers
 
-Needs nothing but the symbols of the program: where things are is said by a table in it. A fiber that runs
-is on its carrier's stack: use gdb's own commands for that thread.
+The script needs the symbols of the program, but no types: a table in the program tells the offsets
+of all fields. A running fiber has its registers in its carrier's thread: use gdb's own commands for
+that thread.
 """
 
 import re
@@ -28,7 +29,7 @@ KINDS = (
     "something to read, room to write, blocking work"
 ).split(", ")
 
-# Bits of the words of a block.
+# Bits of the words in a fiber's block.
 REFERENCES = 0xFFFFFFFF
 STARTED = 1 << 32
 FINISHED = 1 << 36
@@ -37,13 +38,13 @@ PROXY = 1 << 7
 
 
 def word(address):
-    """The word at an address."""
+    """Returns the 64-bit word at an address."""
     memory = gdb.selected_inferior().read_memory(address, 8)
     return struct.unpack("<Q", bytes(memory))[0]
 
 
 def find(name):
-    """The address of a static, with tables of types or without."""
+    """Returns the address of a static, or None. Works with and without type information."""
     last = name.split("::")[-1]
     listed = gdb.execute("info variables ^.*%s" % last, to_string=True)
     match = re.search(r"(0x[0-9a-f]+) +%s\b" % re.escape(name), listed)
@@ -56,24 +57,24 @@ def find(name):
 
 
 def unsigned():
-    """The type of a word."""
+    """Returns gdb's type for an unsigned 64-bit word."""
     return gdb.selected_inferior().architecture().integer_type(64, False)
 
 
 def table():
-    """Where things are in this program."""
+    """Reads the table of offsets and sizes from the program."""
     address = find(TABLE)
     if address is None:
-        raise gdb.GdbError("this program has no symbols of sinew: is it stripped, or not started?")
+        raise gdb.GdbError("this program has no symbols of sinew: it is stripped, or has not been started")
     values = [word(address + 8 * index) for index in range(len(FIELDS))]
     found = dict(zip(FIELDS, values))
     if found["version"] != VERSION:
-        raise gdb.GdbError("the table has version %d, and this script knows %d" % (found["version"], VERSION))
+        raise gdb.GdbError("the program's table has version %d, but this script knows only version %d" % (found["version"], VERSION))
     return found
 
 
 class Fiber:
-    """One fiber, as it is in memory."""
+    """One fiber, read from the memory of the program."""
 
     def __init__(self, where, block):
         get = lambda field: word(block + where[field])
@@ -100,7 +101,7 @@ class Fiber:
             return "ready or running"
         if not self.context:
             return "running"
-        # Of a sleep it is the moment of its end.
+        # For a sleep, the address is not an address but the moment at which the sleep ends.
         where = " at %#x" % self.address if self.address and self.kind != "sleep" else ""
         return "waits for %s%s" % (self.kind, where)
 
@@ -115,7 +116,7 @@ class Fiber:
         return bytes(memory).decode("utf-8", "replace")
 
     def registers(self):
-        """Program counter, stack pointer, frame pointer and base register of a suspended fiber."""
+        """Returns the saved program counter, stack pointer, frame pointer and base register."""
         at = lambda field: word(self.context + self.where[field])
         return at("resume_at"), self.context + self.where["frame"], at("frame_pointer"), at("base_register")
 
@@ -126,7 +127,7 @@ class Fiber:
 
 
 def fibers():
-    """All fibers that have not ended, the oldest first."""
+    """Returns all fibers that have not ended, the oldest first."""
     where = table()
     found = []
     try:
@@ -143,8 +144,8 @@ def fibers():
 
 
 class Detour(Unwinder):
-    """Lets the innermost frame of the selected thread seem to be called from a fiber: so gdb walks the
-    fiber's stack, and no register has to be changed."""
+    """Makes gdb believe that a fiber called the innermost frame of the selected thread. So gdb
+    walks the fiber's stack, and no register has to be changed."""
 
     def __init__(self):
         super().__init__("sinew")
@@ -177,7 +178,7 @@ class Detour(Unwinder):
         return "x86-64" in gdb.selected_inferior().architecture().name()
 
     def backtrace(self, fiber, options):
-        """The text of the backtrace of a suspended fiber."""
+        """Returns the backtrace of a suspended fiber as text."""
         gdb.execute("frame 0", to_string=True)
         self.start = int(gdb.parse_and_eval("$sp"))
         self.target = fiber.registers()
@@ -188,7 +189,7 @@ class Detour(Unwinder):
         finally:
             self.enabled, self.target = False, None
             gdb.invalidate_cached_frames()
-        # The first frame is the thread's own.
+        # The first frame belongs to the thread.
         return "\n".join(line for line in lines if not line.startswith("#0 "))
 
 
@@ -197,7 +198,7 @@ gdb.unwinder.register_unwinder(None, DETOUR, replace=True)
 
 
 class Fibers(gdb.Command):
-    """Lists the fibers of sinew, and what they wait for."""
+    """Lists the fibers of sinew, with their states and waits."""
 
     def __init__(self):
         super().__init__("fibers", gdb.COMMAND_STACK)
@@ -209,7 +210,7 @@ class Fibers(gdb.Command):
 
 class FiberCommand(gdb.Command):
     """fiber N bt [options]: the backtrace of a suspended fiber of sinew.
-fiber apply all bt [options]: those of all."""
+fiber apply all bt [options]: the backtraces of all suspended fibers."""
 
     def __init__(self):
         super().__init__("fiber", gdb.COMMAND_STACK)
@@ -222,15 +223,15 @@ fiber apply all bt [options]: those of all."""
             raise gdb.GdbError("use `fiber N bt` or `fiber apply all bt`")
         chosen = [fiber for fiber in fibers() if everybody or fiber.id == int(which[0])]
         if not chosen and not everybody:
-            raise gdb.GdbError("there is no fiber %s; `fibers` lists those there are" % which[0])
+            raise gdb.GdbError("there is no fiber %s; `fibers` lists all fibers" % which[0])
         for fiber in chosen:
             print(fiber)
             if fiber.suspended:
-                # Frames are counted from the thread's own, which is not shown.
+                # gdb counts frames from the thread's own frame, which is not shown.
                 options = [str(int(word) + 1) if word.isdigit() else word for word in rest[1:]]
                 print(DETOUR.backtrace(fiber, " ".join(options)))
             elif not everybody and fiber.started:
-                raise gdb.GdbError("it is not suspended: `thread apply all bt` shows those that run")
+                raise gdb.GdbError("the fiber is not suspended; `thread apply all bt` shows running fibers")
 
 
 Fibers()

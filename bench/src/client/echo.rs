@@ -215,7 +215,7 @@ impl Client {
             )
         };
         match count {
-            0 => Err(io::Error::new(ErrorKind::TimedOut, "the server answers nobody")),
+            0 => Err(io::Error::new(ErrorKind::TimedOut, "the server does not answer")),
             1.. => Ok(&events[..count as usize]),
             _ => match io::Error::last_os_error() {
                 error if error.kind() == ErrorKind::Interrupted => Ok(&[]),

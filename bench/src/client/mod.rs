@@ -186,8 +186,8 @@ fn start(name: &str, port: u16, words: &[String]) -> Result<Process, String> {
 
 /// Runs in the client's process: does the load that the arguments name.
 pub(crate) fn run(words: &[String]) -> Result<(), String> {
-    let word = |index: usize| words.get(index).ok_or("a word is missing");
-    let number = |index: usize| word(index)?.parse::<f64>().map_err(|_| "it is not a number");
+    let word = |index: usize| words.get(index).ok_or("an argument is missing");
+    let number = |index: usize| word(index)?.parse::<f64>().map_err(|_| "not a number");
     let port = number(1)? as u16;
     let result = match word(0)?.as_str() {
         "echo" => {

@@ -1,11 +1,12 @@
--- How wrk is used: with so many requests in one write as the first argument says, and with its figures
--- on one line at the end, in whole microseconds and without the rounding of what it prints itself.
+-- Makes wrk send as many requests in one write as the first argument says, and print its figures on
+-- one line at the end. The times are in whole microseconds; wrk's own report rounds them.
 
 function init(args)
    local depth = tonumber(args[1])
    if depth > 1 then
       local batch = string.rep(wrk.format(), depth)
-      -- Without this function wrk writes a request that it has once made, which is faster.
+      -- Without a function `request`, wrk writes one prepared request again and again, which is
+      -- faster. So the function is defined only if it is needed.
       request = function() return batch end
    end
 end

@@ -45,9 +45,12 @@ fn sleepers(count: usize) -> Option<()> {
     Some(())
 }
 
-/// Switches back to the context that started this one.
+/// Switches back to the context that started this one, and never continues.
+///
+/// # Safety
+/// `starter` is suspended, and nothing else switches to it.
 unsafe extern "C" fn sleep(starter: Context) -> ! {
-    // SAFETY: the starter is suspended.
+    // SAFETY: the caller promises that the starter is suspended.
     unsafe { switch(starter) };
     unreachable!("no context wakes it")
 }

@@ -42,6 +42,10 @@ pub(super) unsafe fn switch(to: Context) -> Context {
 }
 
 /// Calls the function in rbx.
+///
+/// # Safety
+/// Only [`switch`] enters it, through a context that [`prepare`] has made: rbx holds the entry
+/// function, and rdi the context that the entry function gets.
 #[unsafe(naked)]
 unsafe extern "C" fn trampoline() {
     naked_asm!("call rbx", "ud2")
@@ -63,6 +67,10 @@ pub(super) unsafe fn prepare(
     }
 }
 
+/// Switches back to the context that switched here, for ever.
+///
+/// # Safety
+/// `from` is suspended, and nothing else switches to it.
 unsafe extern "C" fn bounce(mut from: Context) -> ! {
     loop {
         // SAFETY: the context that switched here is suspended.
@@ -81,6 +89,10 @@ pub(crate) fn switch_loop(count: usize) -> Timed {
     })
 }
 
+/// Switches back to the context that switched here, once.
+///
+/// # Safety
+/// `from` is suspended, and nothing else switches to it.
 unsafe extern "C" fn once(from: Context) -> ! {
     black_box(from);
     // SAFETY: the context that switched here is suspended. It never switches back.
@@ -93,7 +105,7 @@ pub(crate) fn create() -> Timed {
     Box::new(move |count| {
         Lap::run(count, || {
             for _ in 0..count {
-                // SAFETY: nothing uses the context before again, so its stack is free.
+                // SAFETY: nothing switches to the previous context again, so its stack is free.
                 unsafe {
                     black_box(switch(prepare(top, once)));
                 }

@@ -1,4 +1,4 @@
-//! Threads of the operating system, for orientation, and the processors that they run on.
+//! Threads of the operating system, for comparison, and the processors that they run on.
 
 use crate::load::SHORT;
 use crate::measure::{Lap, Timed};
@@ -6,7 +6,7 @@ use std::sync::Barrier;
 use std::thread;
 
 pub(crate) const SETTINGS: &str = "2 threads on one processor, sched_yield";
-pub(crate) const SLEEPING: &str = "std::thread::sleep, the kernel's slack as it comes";
+pub(crate) const SLEEPING: &str = "std::thread::sleep, the kernel's default slack";
 
 /// Two threads on one processor yield to each other.
 pub(crate) fn yielding() -> Timed {

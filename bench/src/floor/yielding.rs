@@ -59,14 +59,21 @@ unsafe fn pass_on(fifo: *mut Fifo) {
 }
 
 /// Calls [`yield_for_ever`] with the list, which is in rdi whenever a context resumes.
+///
+/// # Safety
+/// Only [`pass_on`] enters it, through a frame that [`prepare`] has made.
 #[unsafe(naked)]
 unsafe extern "C" fn begin() {
     naked_asm!("call {}", "ud2", sym yield_for_ever)
 }
 
+/// Yields to the contexts in the list, for ever.
+///
+/// # Safety
+/// `fifo` is valid, and all frames in the list belong to suspended contexts.
 unsafe extern "C" fn yield_for_ever(fifo: *mut Fifo) -> ! {
     loop {
-        // SAFETY: `fifo` puts suspended contexts in the list, and so does `pass_on`.
+        // SAFETY: `Fifo::of` puts only suspended contexts into the list, and so does `pass_on`.
         unsafe { pass_on(fifo) };
     }
 }

@@ -1,7 +1,7 @@
 //! The certificate that all TLS servers share, and the configuration of rustls.
 //!
-//! The certificate is made when a server first needs it, and lies beside cargo's output. Servers
-//! are processes of their own, and all of them find it there. It is self-signed; no client checks
+//! The first server that needs the certificate makes it, beside cargo's output. Servers are
+//! processes of their own, and all of them find it there. It is self-signed, and no client checks
 //! it.
 
 use rustls::ServerConfig;
@@ -57,6 +57,6 @@ pub(crate) fn config() -> Arc<ServerConfig> {
         .expect("ring has suites for TLS 1.3")
         .with_no_client_auth()
         .with_single_cert(chain.expect("it is PEM"), key.expect("it is PEM"))
-        .expect("the key is that of the certificate");
+        .expect("the key belongs to the certificate");
     Arc::new(config)
 }

@@ -24,8 +24,8 @@ pub(crate) fn start() {
 fn render() {
     let text = httpdate::fmt_http_date(SystemTime::now());
     let date: Date = text.into_bytes().try_into().expect("a date has 29 bytes");
-    // Threads may still read the date before, so it is never freed. Each takes 29 bytes, and a
-    // server lives for some seconds.
+    // Threads may still read the previous date, so no date is ever freed. Each date takes 29 bytes,
+    // and a server lives for some seconds.
     let date = Box::leak(Box::new(date));
     // ORDERING: Release publishes the text; pairs with the Acquire in `now`.
     NOW.store(date, Ordering::Release);

@@ -4,7 +4,7 @@ use crate::measure::{Contender, Work};
 
 /// The work of a contender.
 #[derive(Clone, Copy)]
-#[cfg_attr(not(has_boost_fiber), allow(dead_code, reason = "it is not built"))]
+#[cfg_attr(not(has_boost_fiber), allow(dead_code, reason = "Boost.Fiber is not built"))]
 pub(crate) enum What {
     /// Makes this many fibers, lets them run, and repeats that.
     Tasks(u64),
@@ -110,7 +110,7 @@ mod linked {
                 }
                 What::Yield => boost_fiber_yield(count),
             };
-            assert_eq!(said.done, count, "Boost.Fiber has not done what it was to do");
+            assert_eq!(said.done, count, "Boost.Fiber has done another number of operations");
             Lap::new(Duration::from_nanos(said.nanoseconds), count)
         })
     }

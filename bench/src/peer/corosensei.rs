@@ -6,7 +6,7 @@ use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult};
 use std::hint::black_box;
 
-pub(crate) const SETTINGS: &str = "0.3.4, as it comes";
+pub(crate) const SETTINGS: &str = "0.3.4, default settings";
 
 fn bouncing() -> Coroutine<(), (), ()> {
     Coroutine::new(|yielder, ()| {

@@ -64,7 +64,7 @@ mod linked {
         black_box(from.data);
         // SAFETY: the context that jumped here is suspended and waits for this one.
         unsafe { jump_fcontext(from.context, std::ptr::null_mut()) };
-        unreachable!("nobody comes back");
+        unreachable!("no context jumps back");
     }
 
     pub(crate) fn create() -> Timed {
@@ -72,7 +72,7 @@ mod linked {
         Box::new(move |count| {
             Lap::run(count, || {
                 for number in 0..count {
-                    // SAFETY: the context before has ended, so its stack is free.
+                    // SAFETY: nothing jumps to the previous context again, so its stack is free.
                     unsafe {
                         let context = make_fcontext(top, STACK_SIZE, once);
                         let data = std::ptr::without_provenance_mut(number as usize);

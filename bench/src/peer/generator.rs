@@ -5,7 +5,7 @@ use crate::measure::{Lap, Timed};
 use generator::{Generator, Gn};
 use std::hint::black_box;
 
-pub(crate) const SETTINGS: &str = "0.8.11, as it comes";
+pub(crate) const SETTINGS: &str = "0.8.11, default settings";
 
 fn bouncing() -> Generator<'static, (), ()> {
     Gn::new_scoped(|mut scope| {

@@ -20,7 +20,7 @@ pub(crate) fn std_mutex() -> Timed {
     Box::new(move |count| {
         Lap::run(count, || {
             for _ in 0..count {
-                *black_box(&mutex).lock().expect("nobody panics") += 1;
+                *black_box(&mutex).lock().expect("no holder panics") += 1;
             }
         })
     })
@@ -43,7 +43,7 @@ pub(crate) fn std_contended(threads: u64) -> Timed {
     contended(threads, || {
         let mutex = std::sync::Mutex::new(0);
         move || {
-            let mut count = mutex.lock().expect("nobody panics");
+            let mut count = mutex.lock().expect("no holder panics");
             *count += 1;
             *count
         }
@@ -82,7 +82,7 @@ fn contended<I: Fn() -> u64 + Sync>(threads: u64, make: impl Fn() -> I + 'static
 pub(crate) fn std_read(threads: u64) -> Timed {
     reading(threads, || {
         let lock = std::sync::RwLock::new(1);
-        move || *lock.read().expect("nobody panics")
+        move || *lock.read().expect("no holder panics")
     })
 }
 

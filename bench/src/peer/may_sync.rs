@@ -42,7 +42,7 @@ pub(crate) fn mutex_uncontended() -> Timed {
         let mutex = Mutex::new(0_u64);
         Lap::run(count, || {
             for _ in 0..count {
-                *black_box(&mutex).lock().expect("nobody panics") += 1;
+                *black_box(&mutex).lock().expect("no holder panics") += 1;
             }
         })
     })
@@ -57,7 +57,7 @@ pub(crate) fn mutex_handoff() -> Timed {
             let shared = shared.clone();
             go!(move || {
                 loop {
-                    let hands = shared.lock().expect("nobody panics");
+                    let hands = shared.lock().expect("no holder panics");
                     if hands.take(me) >= count {
                         return;
                     }
@@ -102,10 +102,10 @@ pub(crate) fn mutex_contended() -> Timed {
         let theirs = mutex.clone();
         let lap = crowd(RIVALS, RIVALS * each, move || {
             for _ in 0..each {
-                *theirs.lock().expect("nobody panics") += 1;
+                *theirs.lock().expect("no holder panics") += 1;
             }
         });
-        assert_eq!(*mutex.lock().expect("nobody panics"), RIVALS * each);
+        assert_eq!(*mutex.lock().expect("no holder panics"), RIVALS * each);
         lap
     })
 }
@@ -117,7 +117,7 @@ pub(crate) fn rwlock_read() -> Timed {
         let lock = RwLock::new(1_u64);
         crowd(READERS, READERS * each, move || {
             for _ in 0..each {
-                black_box(*lock.read().expect("nobody panics"));
+                black_box(*lock.read().expect("no holder panics"));
             }
         })
     })
@@ -152,7 +152,7 @@ impl Turn {
             if let Some(next) = self.next.lock().take() {
                 return next;
             }
-            self.blocker.park(None).expect("nobody cancels it");
+            self.blocker.park(None).expect("the coroutine is not cancelled");
         }
     }
 
@@ -196,9 +196,9 @@ pub(crate) fn condvar() -> Timed {
             go!(move || {
                 let (turn, changed) = &*shared;
                 for _ in 0..each {
-                    let mut turn = turn.lock().expect("nobody panics");
+                    let mut turn = turn.lock().expect("no holder panics");
                     while *turn != me {
-                        turn = changed.wait(turn).expect("nobody panics");
+                        turn = changed.wait(turn).expect("no holder panics");
                     }
                     *turn = 1 - me;
                     changed.notify_one();
@@ -235,11 +235,11 @@ pub(crate) fn multilock() -> Timed {
             go!(move || {
                 loop {
                     let lock = {
-                        let mut locks = locks.lock().expect("nobody panics");
+                        let mut locks = locks.lock().expect("no holder panics");
                         let new = || Arc::new(Mutex::new(Hands::default()));
                         locks.entry(black_box(KEY)).or_insert_with(new).clone()
                     };
-                    let hands = lock.lock().expect("nobody panics");
+                    let hands = lock.lock().expect("no holder panics");
                     if hands.take(me) >= count {
                         return;
                     }
@@ -262,9 +262,9 @@ pub(crate) fn sequencer() -> Timed {
             go!(move || {
                 let (counter, changed) = &*shared;
                 for round in 0..each {
-                    let mut counter = counter.lock().expect("nobody panics");
+                    let mut counter = counter.lock().expect("no holder panics");
                     while *counter < 2 * round + me as u64 {
-                        counter = changed.wait(counter).expect("nobody panics");
+                        counter = changed.wait(counter).expect("no holder panics");
                     }
                     *counter += 1;
                     changed.notify_all();

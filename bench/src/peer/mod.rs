@@ -42,7 +42,7 @@ pub(crate) fn round_robin<C: 'static>(
 ) -> Timed {
     let count = contexts.len() as u64;
     if count == 1 {
-        let mut context = contexts.pop().expect("there is one");
+        let mut context = contexts.pop().expect("there is one context");
         return Box::new(move |switches| {
             let rounds = (switches / 2).max(1);
             Lap::run(2 * rounds, || {

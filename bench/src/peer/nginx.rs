@@ -27,8 +27,8 @@ pub(crate) fn settings() -> Option<&'static str> {
         let text = String::from_utf8(output.stderr).ok()?;
         let version = text.trim().rsplit('/').next()?;
         Some(format!(
-            "{version}, {WORKERS} workers, reuseport, access_log off, return 200; memory is that \
-             of all its processes"
+            "{version}, {WORKERS} workers, reuseport, access_log off, return 200; memory of \
+             all its processes"
         ))
     });
     known.as_deref()

@@ -2,20 +2,20 @@
 
 use super::round_robin;
 use crate::measure::{Lap, Timed};
-use sinew_context::Fiber;
+use sinew_context::FiberContext;
 use sinew_context::stack::{StackAllocator, StackCache, StackPool};
 use std::hint::black_box;
 
 pub(crate) const SETTINGS: &str = "StackCache, 256 KiB guarded stacks";
 
 /// Returns a fiber that switches back to its resumer, for ever.
-fn bouncing(stacks: &impl StackAllocator) -> Fiber {
-    let fiber = Fiber::with_allocator(stacks, |mut caller| {
+fn bouncing(stacks: &impl StackAllocator) -> FiberContext {
+    let fiber = FiberContext::with_allocator(stacks, |mut caller| {
         loop {
             caller = caller.resume().expect("the caller does not end");
         }
     });
-    fiber.expect("there is memory for a stack").resume().expect("it is suspended")
+    fiber.expect("there is memory for a stack").resume().expect("the fiber is suspended")
 }
 
 /// Resumes `count` fibers in turn, each of which switches back.
@@ -28,16 +28,16 @@ pub(crate) fn switch(count: usize) -> Timed {
         return Box::new(move |switches| {
             let rounds = (switches / 2).max(1);
             Lap::run(2 * rounds, || {
-                let mut fiber = kept.take().expect("it was put back");
+                let mut fiber = kept.take().expect("the fiber was put back");
                 for _ in 0..rounds {
-                    fiber = fiber.resume().expect("it does not end");
+                    fiber = fiber.resume().expect("the fiber does not end");
                 }
                 kept = Some(fiber);
             })
         });
     }
-    let fibers: Vec<Option<Fiber>> = (0..count).map(|_| Some(bouncing(&stacks))).collect();
-    round_robin(fibers, |fiber| *fiber = fiber.take().and_then(Fiber::resume))
+    let fibers: Vec<Option<FiberContext>> = (0..count).map(|_| Some(bouncing(&stacks))).collect();
+    round_robin(fibers, |fiber| *fiber = fiber.take().and_then(FiberContext::resume))
 }
 
 /// Makes a fiber, runs it to its end, and gives its stack back.
@@ -47,7 +47,7 @@ pub(crate) fn create() -> Timed {
     Box::new(move |count| {
         Lap::run(count, || {
             for number in 0..count {
-                let fiber = Fiber::with_allocator(&stacks, move |caller| {
+                let fiber = FiberContext::with_allocator(&stacks, move |caller| {
                     black_box(number);
                     caller
                 });
@@ -60,7 +60,7 @@ pub(crate) fn create() -> Timed {
 /// Returns the bytes of a suspended fiber, resident and in page tables, when a million are alive.
 pub(crate) fn million() -> f64 {
     let count = crate::suite::context::MILLION;
-    let mut fibers: Vec<Fiber> = Vec::with_capacity(count);
+    let mut fibers: Vec<FiberContext> = Vec::with_capacity(count);
     // Touch the vector, so that its memory does not count.
     let spare = fibers.spare_capacity_mut();
     spare.iter_mut().step_by(512).for_each(|place| *place = std::mem::MaybeUninit::zeroed());

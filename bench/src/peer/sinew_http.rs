@@ -6,10 +6,10 @@ use crate::server::allow_files;
 use sinew_http::{Request, Response, Server, Tls};
 
 pub(crate) const DEFAULT: &str =
-    "2 carriers, epoll, connections that wait keep their stacks up to 256";
+    "2 carriers, epoll, up to 256 waiting connections keep their stacks";
 pub(crate) const STARTED: &str =
-    "2 carriers, epoll, kept_stacks(usize::MAX): all keep their stacks";
-pub(crate) const DEFERRED: &str = "2 carriers, epoll, kept_stacks(0): who waits has no stack";
+    "2 carriers, epoll, kept_stacks(usize::MAX): all connections keep their stacks";
+pub(crate) const DEFERRED: &str = "2 carriers, epoll, kept_stacks(0): no stack while waiting";
 pub(crate) const TLS: &str = concat!("2 carriers, epoll, ", certificate::settings!());
 
 /// Serves with the default settings.

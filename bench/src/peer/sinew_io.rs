@@ -8,7 +8,7 @@ use crate::server::listen;
 use sinew::fs::File;
 use sinew::io::{PipeReader, PipeWriter, pipe};
 use sinew::net::{TcpListener, TcpStream};
-use sinew::{Builder, Runtime, spawn, spawn_when_readable};
+use sinew::{FiberBuilder, Runtime, spawn, spawn_when_readable};
 use std::io::{Read, Write};
 use std::sync::Arc;
 use std::time::Instant;
@@ -47,8 +47,9 @@ pub(crate) fn serve_started() -> u16 {
 /// Serves each connection in a fiber that may move to an idle carrier.
 pub(crate) fn serve_migratable() -> u16 {
     serve_by(|stream| {
-        // SAFETY: `echo` has a socket and an array, and calls nothing that uses thread-locals.
-        let builder = unsafe { Builder::new().migratable() };
+        // SAFETY: `echo` holds a socket and an array across its waits, and calls nothing that keeps
+        // a reference to a thread-local.
+        let builder = unsafe { FiberBuilder::new().migratable() };
         drop(builder.spawn(move || echo(stream)).expect("a fiber can be made"));
     })
 }

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 pub(crate) const SETTINGS: &str = "SimpleLoopController, 256 KiB guarded stacks";
-pub(crate) const EAGER: &str = "the same, add_task_eager: it runs before the next is added";
+pub(crate) const EAGER: &str = "SimpleLoopController, add_task_eager: a task runs at once";
 
 fn manager() -> (FiberManager, SimpleLoopController) {
     let controller = SimpleLoopController::new();

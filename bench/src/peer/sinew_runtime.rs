@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 pub(crate) const ONE: &str = "1 carrier, 256 KiB guarded stacks";
 pub(crate) const TWO: &str = "2 carriers, 256 KiB guarded stacks";
 pub(crate) const MIGRATABLE: &str = "2 carriers, migratable fibers";
-pub(crate) const BOUND: &str = "2 carriers, spawn: bound to the carrier that starts them";
-pub(crate) const LOCAL: &str = "2 carriers, spawn_local: never leave the first carrier";
+pub(crate) const BOUND: &str = "2 carriers, spawn: a fiber is bound to the carrier that starts it";
+pub(crate) const LOCAL: &str = "2 carriers, spawn_local: fibers never leave the first carrier";
 
 fn runtime(carriers: usize) -> Runtime {
     Runtime::builder().carriers(carriers).build().expect("a runtime can be made")
@@ -202,7 +202,7 @@ fn crowd(begin: impl Fn(u64) -> JoinHandle<()> + Send + Copy + 'static) -> Timed
 pub(crate) fn migrate() -> Timed {
     crowd(|number| {
         // SAFETY: the fiber holds numbers only, and calls nothing that uses a thread-local.
-        let builder = unsafe { sinew::Builder::new().migratable() };
+        let builder = unsafe { sinew::FiberBuilder::new().migratable() };
         builder.spawn(move || toil(number)).expect("the settings are valid")
     })
 }

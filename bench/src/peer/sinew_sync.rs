@@ -5,21 +5,21 @@ use crate::load::{Gate, Hands, KEY, READERS, RIVALS, ROOM, TALKERS};
 use crate::measure::{Lap, Timed};
 use sinew::sync::channel::{OneshotSender, Receiver, bounded, oneshot};
 use sinew::sync::{Condvar, FiberFuture, MultiLock, Mutex, RwLock, Semaphore, Sequencer};
-use sinew::{Builder, JoinHandle, spawn, yield_now};
+use sinew::{FiberBuilder, JoinHandle, spawn, yield_now};
 use std::hint::black_box;
 use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(crate) const HALVES: &str = "2 carriers, half of the fibers kept on each";
-pub(crate) const SPAWNED: &str = "2 carriers, spawn: the one that starts them keeps them";
+pub(crate) const SPAWNED: &str = "2 carriers, spawn: the carrier that starts a fiber keeps it";
 pub(crate) const APART: &str = "2 carriers, one fiber kept on each";
 
 fn spawn_on<T: Send + 'static>(
     carrier: usize,
     work: impl FnOnce() -> T + Send + 'static,
 ) -> JoinHandle<T> {
-    Builder::new().carrier(carrier).spawn(work).expect("there is such a carrier")
+    FiberBuilder::new().carrier(carrier).spawn(work).expect("there is such a carrier")
 }
 
 /// Lets fibers, which `start` starts, do `operations` operations together. `work` gets the number

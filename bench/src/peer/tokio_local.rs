@@ -229,7 +229,7 @@ pub(crate) fn remote_receiver(outstanding: u64) -> Timed {
 pub(crate) fn remote_local(outstanding: u64) -> Timed {
     let (place, progress) = (Place::local(), Progress::new());
     Box::new(move |count| {
-        let Place::Local(runtime) = &place else { unreachable!("it was made so") };
+        let Place::Local(runtime) = &place else { unreachable!("the place is a runtime") };
         let (handle, (end, ended)) = (runtime.handle().clone(), oneshot::channel());
         let last = handle.clone();
         Remote { count, outstanding, progress }.run(

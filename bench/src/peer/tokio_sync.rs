@@ -324,7 +324,7 @@ pub(crate) fn condvar(runtime: Runtime) -> Timed {
             spawn(async move {
                 let (turn, changed) = &*shared;
                 let take = || {
-                    let mut turn = turn.lock().expect("nobody panics");
+                    let mut turn = turn.lock().expect("no holder panics");
                     let mine = *turn == me;
                     if mine {
                         *turn = 1 - me;
@@ -370,7 +370,7 @@ pub(crate) fn multilock(runtime: Runtime) -> Timed {
             spawn(async move {
                 loop {
                     let lock = {
-                        let mut locks = locks.lock().expect("nobody panics");
+                        let mut locks = locks.lock().expect("no holder panics");
                         locks.entry(black_box(KEY)).or_default().clone()
                     };
                     let hands = lock.lock().await;

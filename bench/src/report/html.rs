@@ -73,7 +73,7 @@ fn write_benchmark(out: &mut String, one: &Measured) -> std::fmt::Result {
             verdict.figures()
         )?;
     }
-    write!(out, "<small>others took {:.0} % of a processor meanwhile</small>", one.noise * 100.0)
+    write!(out, "<small>other processes took {:.0} % of a processor</small>", one.noise * 100.0)
 }
 
 /// Writes a line for each contender, from least to greatest, with a dot for each repeat and a bar

@@ -40,7 +40,7 @@ fn write_benchmark(out: &mut String, one: &Measured) -> std::fmt::Result {
         writeln!(out, "  target {}: {:?}{}", verdict.target, verdict.outcome, verdict.figures())?;
     }
     if one.noise > 0.05 {
-        writeln!(out, "  others took {:.0} % of a processor meanwhile", one.noise * 100.0)?;
+        writeln!(out, "  other processes took {:.0} % of a processor", one.noise * 100.0)?;
     }
     Ok(())
 }

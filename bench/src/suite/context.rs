@@ -19,11 +19,11 @@ pub(crate) fn benchmarks() -> Vec<Benchmark> {
         },
         Benchmark {
             targets: vec![at_most(0.85, &["corosensei"])],
-            ..switch("switch1000", "the same, 1,000 contexts round robin", 1000)
+            ..switch("switch1000", "one-way switch, 1,000 contexts in turn", 1000)
         },
         Benchmark {
             targets: vec![at_most(1.0, &["fcontext"])],
-            ..switch("switch30000", "the same, 30,000 contexts", 30_000)
+            ..switch("switch30000", "one-way switch, 30,000 contexts in turn", 30_000)
         },
         Benchmark {
             suite: "context",

@@ -38,15 +38,15 @@ fn hello_100() -> Benchmark {
 }
 
 fn hello_1000() -> Benchmark {
-    let mut hello = hello("hello_1000", "the same, 1,000 connections", 1_000);
+    let mut hello = hello("hello_1000", "GET under wrk, 1,000 connections", 1_000);
     hello.targets.push(Target::at_least(1.5, &[THREADS]));
     hello
 }
 
 fn hello_10000() -> Benchmark {
-    let mut hello = hello("hello_10000", "the same, 10,000 connections", 10_000);
+    let mut hello = hello("hello_10000", "GET under wrk, 10,000 connections", 10_000);
     let memory = hello.also.iter_mut().find(|also| also.name == MEMORY);
-    memory.expect("it is taken").targets.push(at_most(0.5, &[HYPER]));
+    memory.expect("memory is measured").targets.push(at_most(0.5, &[HYPER]));
     hello
 }
 
@@ -67,7 +67,7 @@ fn pipelined() -> Benchmark {
         contenders: plain(Load::Http(Wrk::new(100).pipelined())),
         // wrk does not measure the latency of pipelined requests.
         also: figures(vec![], vec![]).into_iter().filter(|also| also.name != P99).collect(),
-        ..empty("pipelined", "the same, 100 connections with 16 requests under way on each")
+        ..empty("pipelined", "GET under wrk, 100 connections with 16 requests under way on each")
     }
 }
 
@@ -136,10 +136,10 @@ fn loaded(contenders: Vec<Contender>) -> Vec<Contender> {
 /// Returns the figures beside the rate, with the targets for latency and user time.
 fn figures(p99: Vec<Target>, user: Vec<Target>) -> Vec<Also> {
     vec![
-        also(P99, "the same: latency p99", "us", p99),
-        also("user", "the same: user time of the server", "us/request", user),
-        also("system", "the same: system time of the server", "us/request", vec![]),
-        also(MEMORY, "the same: resident memory of the server at the end", "MiB", vec![]),
+        also(P99, "GET under wrk: latency p99", "us", p99),
+        also("user", "GET under wrk: user time of the server", "us/request", user),
+        also("system", "GET under wrk: system time of the server", "us/request", vec![]),
+        also(MEMORY, "GET under wrk: resident memory of the server at the end", "MiB", vec![]),
     ]
 }
 

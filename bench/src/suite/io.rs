@@ -72,17 +72,17 @@ fn echo(name: &'static str, what: &'static str, connections: u64, threads: u64) 
         ],
         targets: rate.concat(),
         also: vec![
-            also("p50", "the same: median latency", "us", vec![]),
-            also("p99", "the same: latency p99", "us", p99.concat()),
+            also("p50", "64 B TCP echo: median latency", "us", vec![]),
+            also("p99", "64 B TCP echo: latency p99", "us", p99.concat()),
             also(
                 "user",
-                "the same: user time of the server",
+                "64 B TCP echo: user time of the server",
                 "us/request",
                 vec![at_most(0.5, &[MAY]), at_most(0.6, &[TOKIO])],
             ),
-            also("system", "the same: system time of the server", "us/request", vec![]),
-            also("client", "the same: processor time of the client", "us/request", vec![]),
-            also("idle", "the same: time of the processors that was not used", "%", vec![]),
+            also("system", "64 B TCP echo: system time of the server", "us/request", vec![]),
+            also("client", "64 B TCP echo: processor time of the client", "us/request", vec![]),
+            also("idle", "64 B TCP echo: unused processor time", "%", vec![]),
         ],
         ..empty(name, what)
     }
@@ -127,7 +127,7 @@ fn files() -> [Benchmark; 2] {
                 reader(timed(CURRENT, tokio_io::BLOCKING, || tokio_io::read(file::DEPTH))),
             ],
             targets: vec![Target::at_least(0.9, &[FIO_PSYNC, FIO_URING])],
-            ..read("file_16", "the same, 16 fibers on 1 carrier")
+            ..read("file_16", "4 KiB random reads of 256 MiB on tmpfs, 16 fibers on 1 carrier")
         },
     ]
 }
@@ -144,7 +144,7 @@ fn stalls() -> [Benchmark; 2] {
             0.64,
             1.5,
         ),
-        stall("stall_160", "the same; computing asks for 160 % of 2 processors", 1.6, 5.0),
+        stall("stall_160", "echo; computing asks for 160 % of 2 processors", 1.6, 5.0),
     ]
 }
 
@@ -161,11 +161,11 @@ fn stall(name: &'static str, what: &'static str, share: f64, ratio: f64) -> Benc
         ],
         targets: vec![Target::at_least(ratio, &[FLOOR])],
         also: vec![
-            also("p50", "the same: median latency of all requests", "us", vec![]),
-            also("p99", "the same: latency p99 of all requests", "us", vec![]),
+            also("p50", "echo with computing: median latency of all requests", "us", vec![]),
+            also("p99", "echo with computing: latency p99 of all requests", "us", vec![]),
             also(
                 "computed",
-                "the same: those of the requests that computed 1 ms",
+                "echo with computing: rate of the requests that computed 1 ms",
                 "requests/s",
                 vec![],
             ),
@@ -185,7 +185,7 @@ fn idle_connections() -> Benchmark {
             go_server(go::serve, Load::Idle),
         ],
         targets: vec![at_most(1.6, &[GO]), at_most(0.3, &[GO]).by(DEFERRED)],
-        also: vec![also("tables", "the same: bytes of page tables for each", "bytes", vec![])],
+        also: vec![also("tables", "page tables of an idle TCP connection", "bytes", vec![])],
         ..empty("idle_connections", "18,000 idle TCP connections: resident bytes for each")
     }
 }

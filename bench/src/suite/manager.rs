@@ -33,7 +33,7 @@ fn task() -> Benchmark {
             timed(LOCAL, tokio::LOCAL, || tokio::task(Place::local())),
         ],
         targets: vec![at_most(0.35, &[BOOST, DISPATCH, SET, LOCAL])],
-        ..empty("task", "add 100 empty tasks from the main context, run the loop, and so on")
+        ..empty("task", "add 100 empty tasks from the main context, run the loop, and repeat")
     }
 }
 
@@ -48,7 +48,7 @@ fn task_one() -> Benchmark {
             timed(LOCAL, tokio::LOCAL, || tokio::task_one(Place::local())),
         ],
         targets: vec![at_most(0.35, &[BOOST, SET, LOCAL])],
-        ..empty("task_one", "add an empty task from the main context, run the loop, and so on")
+        ..empty("task_one", "add an empty task from the main context, run the loop, and repeat")
     }
 }
 
@@ -67,8 +67,8 @@ fn baton() -> Benchmark {
         targets: vec![at_most(0.35, &[BOOST, SET, LOCAL])],
         ..empty(
             "baton",
-            "2 fibers of one manager in turn: post the other's baton, wait for one's own; those by \
-             hand are for one thread only",
+            "2 fibers of one manager in turn: post the other's baton, wait for one's own; the \
+             contenders by hand are for one thread only",
         )
     }
 }
@@ -84,7 +84,7 @@ fn remote() -> Benchmark {
         targets: remote_targets(),
         ..remote_of(
             "remote",
-            "add tasks from another thread, until they have run; at most 1,024 are left to run",
+            "another thread adds tasks, until all have run; at most 1,024 of them have not run",
             OUTSTANDING,
         )
     }
@@ -96,7 +96,7 @@ fn remote_round() -> Benchmark {
         targets: remote_targets(),
         ..remote_of(
             "remote_round",
-            "the same one by one: another thread adds a task and looks until it has run",
+            "another thread adds one task at a time and polls until it has run",
             1,
         )
     }
@@ -131,8 +131,8 @@ fn main_context() -> Benchmark {
         targets: vec![at_most(1.0, &[BOOST, SET, LOCAL])],
         ..empty(
             "main_context",
-            "a fiber has something done on the main context, and goes on; tokio's tasks have no \
-             stack that they could leave: they ask another task",
+            "a fiber runs a closure on the main context, and goes on; tokio's tasks have no stack \
+             that they could leave: they ask another task",
         )
     }
 }

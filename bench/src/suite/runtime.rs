@@ -152,7 +152,7 @@ fn memory() -> [Benchmark; 4] {
                 missing(MAY, may::ASLEEP, may::TOO_MANY),
                 go_figure(2, || go::memory(100_000)),
             ],
-            ..empty("memory_100k", "the same, 100,000 fibers")
+            ..empty("memory_100k", "100,000 fibers sleep: resident bytes and page tables each")
         },
         Benchmark {
             unit,
@@ -164,7 +164,7 @@ fn memory() -> [Benchmark; 4] {
                 go_figure(2, || go::memory(MILLION)),
             ],
             targets: vec![Target::at_most_figure(5_000.0)],
-            ..empty("memory_1m", "the same, 1,000,000 fibers")
+            ..empty("memory_1m", "1,000,000 fibers sleep: resident bytes and page tables each")
         },
         Benchmark {
             unit: "ns/fiber",
@@ -201,7 +201,7 @@ fn timers() -> [Benchmark; 6] {
                 go_figure(2, || go::timers(30_000).late_us),
             ],
             targets: vec![at_most(1.0, &[GO])],
-            ..empty("timers_late", "the same: lateness p99 of all sleeps")
+            ..empty("timers_late", "30,000 fibers: lateness p99 of all sleeps")
         },
         Benchmark {
             unit: late,
@@ -210,7 +210,7 @@ fn timers() -> [Benchmark; 6] {
                 figure(TOKIO, tokio::TWO, || tokio::timers(30_000).settled_us),
                 go_figure(2, || go::timers(30_000).settled_us),
             ],
-            ..empty("timers_settled", "the same: lateness p99 of the last five sleeps of each")
+            ..empty("timers_settled", "30,000 fibers: lateness p99 of their last five sleeps")
         },
         Benchmark {
             unit: cpu,
@@ -230,7 +230,7 @@ fn timers() -> [Benchmark; 6] {
                 go_figure(2, || go::timers(100_000).late_us),
             ],
             targets: vec![at_most(1.0, &[GO])],
-            ..empty("timers_late_100k", "the same: lateness p99 of all sleeps")
+            ..empty("timers_late_100k", "100,000 fibers: lateness p99 of all sleeps")
         },
         Benchmark {
             unit: late,
@@ -239,7 +239,7 @@ fn timers() -> [Benchmark; 6] {
                 figure(TOKIO, tokio::TWO, || tokio::timers(100_000).settled_us),
                 go_figure(2, || go::timers(100_000).settled_us),
             ],
-            ..empty("timers_settled_100k", "the same: lateness p99 of the last five sleeps of each")
+            ..empty("timers_settled_100k", "100,000 fibers: lateness p99 of their last five sleeps")
         },
     ]
 }

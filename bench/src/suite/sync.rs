@@ -68,7 +68,7 @@ fn mutex_handoff() -> Benchmark {
         targets: vec![at_most(0.30, ON_ONE)],
         ..on_one(
             "mutex_handoff",
-            "2 fibers yield with the lock and after it: each time it changes hands",
+            "2 fibers yield with the lock held and after unlocking: time of a change of holder",
             (sinew::mutex_handoff, may_sync::mutex_handoff, tokio_sync::mutex_handoff),
         )
     }
@@ -120,8 +120,8 @@ fn pingpong_cross() -> Benchmark {
         targets: vec![at_most(3.0, &[CROSSBEAM, CROSSBEAM_RECV])],
         ..empty(
             "pingpong_cross",
-            "a round trip between 2 carriers; tokio with workers, may and go may use one processor, \
-             go-locked has a thread for each",
+            "a round trip between 2 carriers; tokio with workers, `may` and go can run both sides \
+             on one processor, go-locked has a thread for each side",
         )
     }
 }
@@ -140,7 +140,7 @@ fn pingpong_cross_busy() -> Benchmark {
         targets: vec![at_most(3.0, &[CROSSBEAM, CROSSBEAM_RECV])],
         ..empty(
             "pingpong_cross_busy",
-            "the same, and another fiber on each carrier yields all the time; crossbeam has no others",
+            "a round trip between 2 carriers, each with a fiber that yields; crossbeam: without it",
         )
     }
 }
@@ -172,7 +172,7 @@ fn waits() -> [Benchmark; 6] {
     };
     let mut future = row(
         "future",
-        "2 fibers in turn: make a future, set the other's, wait for it to be set, 1 carrier; sinew: on \
+        "2 fibers in turn: make a future, set the other's, wait for one's own, 1 carrier; sinew: on \
          the stack; the others allocate: oneshot, tokio oneshot, may Blocker with a place, go chan of 1",
         (sinew::future, may_sync::future, tokio_sync::future),
     );
@@ -195,7 +195,7 @@ fn waits() -> [Benchmark; 6] {
             unit: "ns/change",
             ..row(
                 "multilock",
-                "2 fibers yield with a key's lock and after it: each time it changes hands, \
+                "2 fibers yield with a key locked and after unlocking: time of a change of holder, \
                  1 carrier; the others: a map of mutexes, in a mutex",
                 (sinew::multilock, may_sync::multilock, tokio_sync::multilock),
             )

@@ -24,10 +24,10 @@ Examples:
   sinew serve                          a server at http://127.0.0.1:8080/
   sinew serve --files . --listing      with the files of this directory
   sinew serve --self-signed            with HTTPS
-  sinew top                            what its fibers do, asked at http://127.0.0.1:8081/
+  sinew top                            the fibers of that server, from http://127.0.0.1:8081/
   sinew demo                           fibers, generators, a ring, a million stacks
 
-`sinew COMMAND --help` says more of each.";
+`sinew COMMAND --help` explains a command.";
 
 #[derive(Subcommand)]
 enum Command {
@@ -49,7 +49,7 @@ fn main() -> ExitCode {
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
-        // A reader of the output may stop early, as `head` does.
+        // The program that reads the output may stop early, as `head` does.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
         Err(error) => {
             report(&error);

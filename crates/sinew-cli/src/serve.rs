@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What to serve, and where.
+/// The options of `sinew serve`.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// The address to listen at; port 0 means any free port.
@@ -60,7 +60,7 @@ pub(crate) struct Options {
     #[arg(long, alias = "no-debug", conflicts_with = "admin")]
     no_admin: bool,
 
-    /// How many seconds running requests get when the server is told to end.
+    /// How many seconds running requests may still take after a signal asked the server to end.
     #[arg(long, default_value_t = 10, value_name = "SECONDS")]
     patience: u64,
 }
@@ -98,7 +98,7 @@ pub(crate) fn run(options: &Options) -> io::Result<()> {
                     1 => "one connection".to_owned(),
                     count => format!("{count} connections"),
                 };
-                warn(format_args!("waiting for {count}; Ctrl-C again ends it now"));
+                warn(format_args!("waiting for {count}; Ctrl-C again ends the server now"));
             });
             let ended = server.shutdown(patience);
             patient.fiber().cancel();
@@ -109,7 +109,7 @@ pub(crate) fn run(options: &Options) -> io::Result<()> {
 }
 
 /// Starts the server. If the user has not chosen an admin address, the admin listener is at
-/// `usual_admin`, and is left out if that is taken.
+/// `usual_admin`. If that address is taken, the server starts without an admin listener.
 fn start(
     options: &Options,
     usual_admin: &str,
@@ -181,11 +181,11 @@ fn advise(error: io::Error, option: &str) -> io::Error {
 /// How many greetings were sent.
 static GREETED: AtomicU64 = AtomicU64::new(0);
 
-/// Answers with the fiber that answers, and its carrier.
+/// Answers with the name of the serving fiber and the number of its carrier.
 fn hello(_: Request) -> Response {
     let fiber = sinew::current();
     let carrier = sinew::current_carrier().unwrap_or_default();
-    let carriers = sinew::Handle::current().carriers();
+    let carriers = sinew::RuntimeHandle::current().carriers();
     let count = 1 + GREETED.fetch_add(1, Ordering::Relaxed);
     Response::text(format!(
         "hello from fiber {} ({}) on carrier {carrier} of {carriers}; you are visitor {count}\n",
@@ -212,10 +212,10 @@ fn welcome(options: &Options, server: &ServerHandle) -> String {
         say(format_args!("{base}/metrics        for Prometheus"));
     }
     if local.ip().is_unspecified() {
-        say(format_args!("It listens at all addresses of this machine, {local}."));
+        say(format_args!("The server listens at all addresses of this machine, {local}."));
     }
     if let Some(admin) = server.admin_addr().filter(|admin| !admin.ip().is_loopback()) {
-        say(format_args!("The admin listener answers everyone who can reach {admin}."));
+        say(format_args!("The admin listener answers every client that can reach {admin}."));
     }
     say(format_args!("Ctrl-C ends it."));
     text
@@ -237,16 +237,18 @@ fn have_more_descriptors() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
-    // Without it, the server allows fewer connections.
+    // If that fails, the server allows fewer connections.
     let _ = setrlimit(Resource::Nofile, limit);
 }
 
-/// Writes a message to standard error. Carriers call it, so it must not wait for a reader.
+/// Writes a message to standard error. It runs on carriers, so it must not wait until another
+/// program reads.
 fn warn(line: impl fmt::Display) {
     LineLog::stderr().write_line(format_args!("sinew: {line}"));
 }
 
-/// Writes a line to standard output. Carriers call it, so it must not wait for a reader.
+/// Writes a line to standard output. It runs on carriers, so it must not wait until another program
+/// reads.
 fn print(line: impl fmt::Display) {
     LineLog::stdout().write_line(line);
 }
@@ -263,7 +265,7 @@ mod tests {
         let usual = taken.local_addr().unwrap().to_string();
         let runtime = sinew::Runtime::builder().carriers(1).build().unwrap();
         let cli = Cli::parse_from(["sinew", "serve", "--listen", "127.0.0.1:0"]);
-        let Some(Command::Serve(options)) = cli.command else { panic!("another command") };
+        let Some(Command::Serve(options)) = cli.command else { panic!("not `serve`") };
         let server = start(&options, &usual, &runtime).unwrap();
         assert_eq!(server.admin_addr(), None);
         assert_ne!(server.local_addr().port(), 0);

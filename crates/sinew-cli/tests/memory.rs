@@ -48,7 +48,7 @@ impl Served {
     #[track_caller]
     fn shrinks_to(&self, most: usize) {
         let shrunk = || self.resident() <= most;
-        let is_small = sinew::wait_until(shrunk, Some(Duration::from_secs(30)));
+        let is_small = sinew::wait_until_timeout(shrunk, Duration::from_secs(30));
         assert!(is_small, "{} KiB are left, more than {}", self.resident() >> 10, most >> 10);
     }
 }
@@ -93,9 +93,9 @@ fn an_attack_of_half_heads_leaves_little_behind() {
             stream
         })
         .collect();
-    // All of them have a stack and buffers by now, or soon.
+    // The connection of each attacker has a stack and buffers by now, or soon.
     let large = || server.resident() > before + (64 << 20);
-    assert!(sinew::wait_until(large, Some(Duration::from_secs(20))));
+    assert!(sinew::wait_until_timeout(large, Duration::from_secs(20)));
     drop(attackers);
     server.shrinks_to(2 * before + (16 << 20));
     assert!(get(&server.address, "/").contains("hello"));

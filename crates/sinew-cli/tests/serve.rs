@@ -5,7 +5,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 
-/// The command, which hears signals also if these tests run in the background of a shell or under `nohup`.
+/// The command. It receives signals even if these tests run in the background of a shell or under
+/// `nohup`.
 fn sinew(arguments: &[&str]) -> Command {
     let mut command = Command::new("env");
     command.args(["--default-signal=HUP,INT", env!("CARGO_BIN_EXE_sinew")]);
@@ -188,7 +189,7 @@ fn a_hangup_that_is_ignored_from_the_start_stays_ignored() {
 /// Sends requests with long log lines over one connection, and reads the answers.
 fn fill_the_log(address: &str, requests: usize) {
     let mut stream = BufReader::new(TcpStream::connect(address).unwrap());
-    // In one piece, because the kernel would delay the second of several pieces.
+    // Send the request in one piece, because the kernel would delay the second of several pieces.
     let request = format!("GET /?{} HTTP/1.1\r\nHost: {address}\r\n\r\n", "x".repeat(8000));
     for _ in 0..requests {
         stream.get_mut().write_all(request.as_bytes()).unwrap();
@@ -212,7 +213,7 @@ fn dropped(server: &Served) -> u64 {
     count.unwrap_or_else(|| panic!("{metrics}")).parse().unwrap()
 }
 
-/// More lines than fit into the pipe, the writing thread and the queue before it.
+/// More lines than the pipe, the writing thread and its queue hold together.
 const TOO_MANY: usize = 1300;
 
 #[test]
@@ -307,7 +308,7 @@ fn downloads_that_stand_still_leave_descriptors_to_others() {
             break text(&status);
         }
         downloads.push(stream);
-        assert!(downloads.len() < 64, "none is refused");
+        assert!(downloads.len() < 64, "no download is refused");
     };
     assert!(refused.ends_with("503"), "{refused}");
     assert!(downloads.len() > 8, "{}", downloads.len());
@@ -315,7 +316,7 @@ fn downloads_that_stand_still_leave_descriptors_to_others() {
     assert_eq!(server.get("/").0, 200);
     assert_eq!(server.get("/files/small").0, 503);
     drop(downloads);
-    assert!(sinew::wait_until(|| server.get("/files/small") == (200, "small".into()), None));
+    sinew::wait_until(|| server.get("/files/small") == (200, "small".into()));
     server.signal("-TERM");
     let mut said = String::new();
     server.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
@@ -334,7 +335,7 @@ fn it_serves_though_its_output_cannot_be_written() {
         .unwrap();
     let pid = child.id().to_string();
     // The server installs its signal handlers before it serves. An earlier signal would kill it.
-    sinew::wait_until(|| child.try_wait().unwrap().is_some() || hears_signals(&pid), None);
+    sinew::wait_until(|| child.try_wait().unwrap().is_some() || hears_signals(&pid));
     assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
     assert!(child.wait().unwrap().success());
 }
@@ -398,7 +399,7 @@ fn without_a_command_it_lists_the_commands() {
     assert!(text(&run(&["serve", "--help"]).stdout).contains("--self-signed"));
 }
 
-/// Both commands together.
+/// Runs both commands together.
 #[test]
 fn top_shows_its_fibers() {
     let _watch = watch::a_minute();

@@ -1,6 +1,6 @@
 //! `sinew top`, as scripts and users see it.
 
-use sinew::{Builder, JoinHandle, Runtime, State};
+use sinew::{FiberBuilder, FiberState, JoinHandle, Runtime};
 use sinew_http::debug::Access;
 use sinew_http::http::StatusCode;
 use sinew_http::{Request, Response, Router, Server, ServerHandle, Tls};
@@ -32,11 +32,11 @@ fn serve(runtime: &Runtime) -> (ServerHandle, Vec<JoinHandle<()>>) {
     let router = Router::new().debug(Access::Loopback);
     let server = Server::bind("127.0.0.1:0").runtime(runtime.handle()).start(router).unwrap();
     let waits =
-        |name: &str| Builder::new().runtime(runtime.handle()).name(name).spawn(wades).unwrap();
+        |name: &str| FiberBuilder::new().runtime(runtime.handle()).name(name).spawn(wades).unwrap();
     let fibers: Vec<_> = ["heron", "stork", "evil\u{1b}[2J\nname"].map(waits).into();
     for fiber in &fibers {
-        let suspended = || fiber.fiber().state() == State::Suspended;
-        assert!(sinew::wait_until(suspended, Some(Duration::from_secs(20))));
+        let suspended = || fiber.fiber().state() == FiberState::Suspended;
+        assert!(sinew::wait_until_timeout(suspended, Duration::from_secs(20)));
     }
     (server, fibers)
 }
@@ -59,7 +59,7 @@ fn once_prints_the_fibers() {
     assert!(some.contains("stork") && !some.contains("heron"), "{some}");
     let one = text(&once(&url, &["--sort", "name", "--limit", "1"]).stdout);
     assert!(one.contains(" more\n") && !one.contains("stork"), "{one}");
-    // Without `--once`, because the output is no terminal.
+    // `--once` is the default here, because the output is not a terminal.
     let output = top(&[&url]).output().unwrap();
     assert!(output.status.success() && text(&output.stdout).contains("heron"));
 }
@@ -190,7 +190,7 @@ mod terminal {
         }
 
         #[track_caller]
-        fn wait_for(&self, wanted: &str) {
+        fn wait_timeout(&self, wanted: &str) {
             let deadline = Instant::now() + Duration::from_secs(20);
             loop {
                 let seen = String::from_utf8_lossy(&self.seen.lock().unwrap()).into_owned();
@@ -210,12 +210,12 @@ mod terminal {
             let status = loop {
                 match self.child.try_wait().unwrap() {
                     Some(status) => break status,
-                    None => assert!(Instant::now() < deadline, "it does not end"),
+                    None => assert!(Instant::now() < deadline, "the command does not end"),
                 }
                 std::thread::sleep(Duration::from_millis(10));
             };
             assert!(status.success(), "{status}");
-            self.wait_for("\u{1b}[?1049l");
+            self.wait_timeout("\u{1b}[?1049l");
             let after = tcgetattr(&self.terminal).unwrap();
             assert_eq!(after.local_modes, self.before.local_modes);
             assert_eq!(after.input_modes, self.before.input_modes);
@@ -243,39 +243,39 @@ mod terminal {
         let url = format!("http://{}", server.local_addr());
 
         let mut session = Session::start(&url);
-        session.wait_for("heron");
-        session.wait_for("switches/s");
+        session.wait_timeout("heron");
+        session.wait_timeout("switches/s");
         let modes = tcgetattr(&session.terminal).unwrap().local_modes;
         assert!(!modes.contains(LocalModes::ECHO));
         session.press("s");
-        session.wait_for("-since");
+        session.wait_timeout("-since");
         session.press("/stork\r");
-        session.wait_for("1/1 ");
+        session.wait_timeout("1/1 ");
         session.press("\r");
-        session.wait_for("Esc back");
+        session.wait_timeout("Esc back");
         if cfg!(any(target_arch = "x86_64", target_arch = "aarch64")) {
-            session.wait_for("top::wades");
+            session.wait_timeout("top::wades");
         }
         session.press("\u{1b}");
-        session.wait_for("q quit");
+        session.wait_timeout("q quit");
         session.press("p");
-        session.wait_for("paused");
+        session.wait_timeout("paused");
         session.press("p");
-        // So narrow that the last words do not fit.
+        // Make the terminal so narrow that the last words do not fit.
         resize(&session.terminal, 40);
-        session.wait_for("…");
+        session.wait_timeout("…");
         session.press("q");
         session.finish();
 
         for signal in [Signal::INT, Signal::TERM] {
             let session = Session::start(&url);
-            session.wait_for("q quit");
+            session.wait_timeout("q quit");
             let pid = Pid::from_child(&session.child);
             kill_process(pid, signal).unwrap();
             session.finish();
         }
         let mut session = Session::start(&url);
-        session.wait_for("q quit");
+        session.wait_timeout("q quit");
         session.press("\u{3}");
         session.finish();
     }
@@ -287,7 +287,7 @@ mod terminal {
         let runtime = Runtime::builder().name("marsh").carriers(1).build().unwrap();
         let (server, _fibers) = serve(&runtime);
         let mut session = Session::start(&format!("http://{}", server.local_addr()));
-        session.wait_for("q quit");
+        session.wait_timeout("q quit");
         session.hang_up();
         session.child.wait().unwrap();
     }
@@ -299,21 +299,21 @@ mod terminal {
         let (server, _fibers) = serve(&runtime);
         let address = server.local_addr();
         let mut session = Session::start(&format!("http://{address}"));
-        session.wait_for("q quit");
+        session.wait_timeout("q quit");
         server.shutdown(Duration::ZERO).ok();
-        session.wait_for("cannot connect");
+        session.wait_timeout("cannot connect");
         let router = Router::new().debug(Access::Loopback);
         let _server = Server::bind(address).runtime(runtime.handle()).start(router).unwrap();
         let deadline = Instant::now() + Duration::from_secs(20);
         loop {
-            // A whole screen without the message.
+            // Look for a whole screen without the message.
             session.press("j");
-            session.wait_for("Enter backtrace");
-            session.wait_for("q quit");
+            session.wait_timeout("Enter backtrace");
+            session.wait_timeout("q quit");
             if !String::from_utf8_lossy(&session.seen.lock().unwrap()).contains("cannot connect") {
                 break;
             }
-            assert!(Instant::now() < deadline, "it is not found again");
+            assert!(Instant::now() < deadline, "the view still shows the error");
         }
         session.press("q");
         session.finish();

@@ -2,7 +2,7 @@
 //!
 //! Under `panic = "abort"` nothing can be unwound, and the process ends with a message instead.
 
-use sinew_context::Fiber;
+use sinew_context::FiberContext;
 
 struct Noisy;
 
@@ -14,7 +14,7 @@ impl Drop for Noisy {
 }
 
 fn main() -> std::io::Result<()> {
-    let fiber = Fiber::new(|caller| {
+    let fiber = FiberContext::new(|caller| {
         let _noisy = Noisy;
         caller.resume().expect("the caller comes back or drops us")
     })?;

@@ -4,7 +4,7 @@
 //! are entries that a fiber that has ended can start.
 
 use sinew_context::stack::{StackCache, StackPool};
-use sinew_context::{Fiber, catch_panic};
+use sinew_context::{FiberContext, catch_panic};
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::panic::AssertUnwindSafe;
@@ -13,14 +13,14 @@ use std::rc::Rc;
 /// The tasks that wait for their turn, and the fiber that waits until all of them are done.
 #[derive(Default)]
 struct Scheduler {
-    ready: RefCell<VecDeque<Fiber>>,
-    main: Cell<Option<Fiber>>,
+    ready: RefCell<VecDeque<FiberContext>>,
+    main: Cell<Option<FiberContext>>,
 }
 
 impl Scheduler {
     fn spawn(self: &Rc<Self>, stacks: &StackCache, task: impl FnOnce(&Rc<Self>) + 'static) {
         let this = self.clone();
-        let fiber = Fiber::with_entry(stacks, move |_ended| {
+        let fiber = FiberContext::with_entry(stacks, move |_ended| {
             // A panic must not leave the fiber. It ends only this task.
             let _ = catch_panic(AssertUnwindSafe(|| task(&this)));
             this.next()
@@ -29,7 +29,7 @@ impl Scheduler {
     }
 
     /// Returns the task that is next, or `main` when there is none.
-    fn next(&self) -> Fiber {
+    fn next(&self) -> FiberContext {
         let next = self.ready.borrow_mut().pop_front();
         next.or_else(|| self.main.take()).expect("main waits until all are done")
     }

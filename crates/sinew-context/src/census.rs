@@ -5,7 +5,7 @@
 //! forgotten fiber stays suspended for good, so a thread that has one must not destroy its
 //! thread-locals. A runtime calls [`live_fibers`] before it lets one of its threads end.
 //!
-//! The count says how many fibers there are, never which one runs. It is a plain word of the
+//! The count says how many fibers there are, not which fiber runs. It is a plain word of the
 //! thread, since almost every fiber ends on the thread that started it. A runtime that moves its
 //! fibers between threads may move a suspended first-class fiber along. Such a fiber is still
 //! counted on the thread that started it. When the fiber ends elsewhere, it is entered in the table
@@ -19,11 +19,12 @@ use std::sync::PoisonError;
 // SAFETY: the symbol names this crate and its version, so no other code uses it.
 crate::thread_word!(unsafe started, concat!("sinew_context_started_", env!("CARGO_PKG_VERSION")));
 
-/// Fibers that ended on another thread than the one that counts them, keyed by the pointer of the
-/// counting thread.
+/// The number of fibers that ended on another thread than the one that counts them. The key is the
+/// thread pointer of the counting thread.
 ///
-/// Only threads of a runtime have entries, because only a runtime moves fibers. Such a thread looks
-/// before it ends and removes its entry, so a later thread with the same pointer finds none.
+/// Only threads of a runtime have entries, because only a runtime moves fibers. Such a thread calls
+/// [`live_fibers`] before it ends, which removes its entry. So a later thread with an equal pointer
+/// finds no entry.
 static ENDED_ELSEWHERE: StaticMutex<BTreeMap<usize, usize>> = StaticMutex::new(BTreeMap::new());
 
 /// The thread that counts a started fiber. Kept in the fiber's first frame.
@@ -80,9 +81,9 @@ fn set(count: usize) {
 ///
 /// # Examples
 /// ```
-/// use sinew_context::{Fiber, live_fibers};
+/// use sinew_context::{FiberContext, live_fibers};
 ///
-/// let fiber = Fiber::new(|caller| caller.resume().unwrap())?;
+/// let fiber = FiberContext::new(|caller| caller.resume().unwrap())?;
 /// assert_eq!(live_fibers(), 0); // it has not started
 /// let suspended = fiber.resume().unwrap();
 /// assert_eq!(live_fibers(), 1);

@@ -1,8 +1,9 @@
-//! A suspended flow of control as one pointer, and the two ways to leave one for another.
+//! A suspended flow of control as one pointer, and the two ways to leave the running one: a switch
+//! suspends it, an exit ends it.
 //!
 //! This is the raw layer. It moves control and one word of the caller's, and checks nothing.
-//! [`Fiber`](crate::Fiber) is the safe type on top of it. A scheduler that keeps its own control
-//! blocks uses this module directly.
+//! [`FiberContext`](crate::FiberContext) is the safe type on top of it. A scheduler that keeps its
+//! own control blocks uses this module directly.
 //!
 //! # Protocol
 //!
@@ -13,6 +14,24 @@
 //! agree on. Another word, the *tag*, stays behind in the suspended frame, where the holder of the
 //! context can read it: a fiber keeps its host there.
 //!
+//! # Examples
+//!
+//! A control block and an entry function, which the examples of this module's items use:
+#![doc = concat!("```\n", include_str!("../docs/echo.rs"), "```")]
+//!
+//! The main context sends a message, and then lets the other context exit:
+//! ```
+//! # mod m { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/echo.rs")); } use m::*;
+//! let (_block, echo) = Block::prepare(echo);
+//! // SAFETY: each value of the context is switched to once. It exits before its block goes.
+//! unsafe {
+//!     let answer = context::switch_with(echo, 21, 0);
+//!     assert_eq!(answer.message(), Some(42));
+//!     let end = context::switch_with(answer.from_suspended(), 0, 0);
+//!     assert_eq!((end.from(), end.message()), (None, Some(99)));
+//! }
+//! ```
+//!
 //! Next: `arch`, which performs the switch, and `sanitizer`, which announces it to the tools.
 
 use crate::arch::{self, EntryRecord, FRAME_SIZE, Frame, Handover, MESSAGE, STACK_ALIGN};
@@ -22,11 +41,33 @@ use core::ptr::NonNull;
 /// A suspended flow of control.
 ///
 /// Copying the value does not copy the context: only one of the copies may be switched to.
+///
+/// # Examples
+/// ```
+/// # mod m { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/echo.rs")); } use m::*;
+/// let (_block, context) = Block::prepare(echo);
+/// let word = context.as_ptr(); // a scheduler keeps it in its control block
+/// // SAFETY: the word came from `as_ptr`.
+/// assert_eq!(unsafe { Context::from_ptr(word) }, context);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(transparent)]
 pub struct Context(NonNull<Frame>);
 
 /// The registers of a suspended context, from which a debugger or a stack walker starts.
+///
+/// # Examples
+/// ```
+/// use sinew_context::FiberContext;
+///
+/// let fiber = FiberContext::new(|caller| caller.resume().unwrap())?;
+/// let fiber = fiber.resume().unwrap();
+/// let registers = fiber.registers();
+/// let range = fiber.stack_range().unwrap();
+/// assert!(range.contains(&registers.stack));
+/// assert!(!range.contains(&registers.instruction));
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Registers {
@@ -41,6 +82,20 @@ pub struct Registers {
 }
 
 /// Offsets of the saved registers in the frame of a suspended context, for debuggers.
+///
+/// # Examples
+/// ```
+/// # mod m { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/echo.rs")); } use m::*;
+/// use sinew_context::context::FRAME_LAYOUT;
+///
+/// let (_block, context) = Block::prepare(echo);
+/// let frame = context.as_ptr().as_ptr().cast::<u8>();
+/// // SAFETY: the context is suspended, so its frame stays as it is.
+/// unsafe {
+///     let resume_at = frame.add(FRAME_LAYOUT.resume_at).cast::<usize>().read();
+///     assert_eq!(resume_at, context.registers().instruction);
+/// }
+/// ```
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct FrameLayout {
@@ -65,6 +120,20 @@ pub const FRAME_LAYOUT: FrameLayout = FrameLayout {
 impl Registers {
     /// Reads the registers of a context that is suspended at `address` from a copy of its stack.
     /// `read` returns the word at an address, or `None` if the copy does not hold it.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::context::{FRAME_LAYOUT, Registers};
+    ///
+    /// // A copy of the 128 bytes from address 0x7000 on, with a frame at the beginning.
+    /// let mut copy = [0; 16];
+    /// copy[FRAME_LAYOUT.resume_at / 8] = 0x40_1000;
+    /// let read = |address: usize| copy.get((address - 0x7000) / 8).copied();
+    /// let registers = Registers::read_from(0x7000, read).unwrap();
+    /// assert_eq!(registers.instruction, 0x40_1000);
+    /// assert_eq!(registers.stack, 0x7000 + FRAME_LAYOUT.size);
+    /// assert_eq!(Registers::read_from(0x7078, read), None); // the copy ends inside the frame
+    /// ```
     pub fn read_from(address: usize, read: impl Fn(usize) -> Option<usize>) -> Option<Registers> {
         let word = |offset: usize| read(address.checked_add(offset)?);
         Some(Registers {
@@ -79,6 +148,23 @@ impl Registers {
 /// The first words of the record that a new context receives: the function it begins with.
 ///
 /// To give the entry function more, put a `Record` first in a `#[repr(C)]` struct.
+///
+/// # Examples
+/// ```
+/// # mod m { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/echo.rs")); } use m::*;
+/// #[repr(C)]
+/// struct Task {
+///     record: Record,
+///     name: &'static str,
+/// }
+///
+/// let mut task = Task { record: Record::new(echo), name: "first" };
+/// // The entry function receives this pointer, and finds its task by a cast.
+/// let record = (&raw mut task).cast::<Record>();
+/// // SAFETY: the record is the first field of the task, which is in place.
+/// assert_eq!(unsafe { (*record.cast::<Task>()).name }, "first");
+/// # assert_eq!(&raw mut task.record, record);
+/// ```
 #[repr(C)]
 #[derive(Debug)]
 pub struct Record {
@@ -88,10 +174,23 @@ pub struct Record {
 
 /// The function that a context begins with. It must call [`Arrival::begin`] with its first two
 /// arguments, and never return.
-pub type Entry =
+pub type FirstFunction =
     unsafe extern "C-unwind" fn(first: *mut (), second: usize, record: *mut Record) -> !;
 
 /// The result of a switch: the context that control came from, and the message.
+///
+/// # Examples
+/// ```
+/// # mod m { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/echo.rs")); } use m::*;
+/// let (_block, echo) = Block::prepare(echo);
+/// // SAFETY: each value of the context is switched to once. It exits before its block goes.
+/// unsafe {
+///     let arrival = context::switch_with(echo, 21, 0);
+///     assert_eq!((arrival.from().is_some(), arrival.message()), (true, Some(42)));
+///     let arrival = context::switch_with(arrival.from_suspended(), 0, 0);
+///     assert_eq!((arrival.from(), arrival.message()), (None, Some(99))); // it has exited
+/// }
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
     words: Handover,
@@ -99,11 +198,28 @@ pub struct Arrival {
 
 impl Record {
     /// Makes a record that starts `entry`.
-    pub const fn new(entry: Entry) -> Self {
+    ///
+    /// # Examples
+    /// ```
+    /// # mod m { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/echo.rs")); } use m::*;
+    /// use sinew_context::stack::{ProtectedFixedSize, StackAllocator};
+    ///
+    /// let stack = ProtectedFixedSize::default().allocate()?;
+    /// let bounds = (stack.low().as_ptr(), stack.high().as_ptr());
+    /// let mut record = Record::new(echo);
+    /// // SAFETY: the stack is unused. It and the record stay until the context is retired.
+    /// unsafe {
+    ///     let context = Context::prepare(stack.top().as_ptr(), bounds, &raw mut record, 0);
+    ///     assert_eq!(context.unstarted(), Some(&raw mut record));
+    ///     context::retire(&raw mut record);
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub const fn new(entry: FirstFunction) -> Self {
         // SAFETY: both types are functions of the same ABI that take a pointer, a word and a
         // pointer. A `Record` begins with its `EntryRecord`, so a pointer to one is a pointer to
         // the other.
-        let entry = unsafe { core::mem::transmute::<Entry, arch::Entry>(entry) };
+        let entry = unsafe { core::mem::transmute::<FirstFunction, arch::FirstFunction>(entry) };
         Record { entry: EntryRecord { entry }, start: Note::new() }
     }
 }
@@ -118,6 +234,25 @@ impl Context {
     /// `top` and at least 256 bytes below it lie on a stack that is writable and unused, inside
     /// `bounds`. The stack lives until the context has exited, and `record` stays in place until
     /// then.
+    ///
+    /// # Examples
+    /// ```
+    /// # mod m { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/echo.rs")); } use m::*;
+    /// use sinew_context::stack::{ProtectedFixedSize, StackAllocator};
+    ///
+    /// let stack = ProtectedFixedSize::default().allocate()?;
+    /// let bounds = (stack.low().as_ptr(), stack.high().as_ptr());
+    /// let mut record = Record::new(echo);
+    /// // SAFETY: the stack is unused. It and the record stay until the context has exited.
+    /// unsafe {
+    ///     let context = Context::prepare(stack.top().as_ptr(), bounds, &raw mut record, 5);
+    ///     assert_eq!(context.tag(), 5);
+    ///     let arrival = context::switch_with(context, 0, 0); // starts `echo`, which exits
+    ///     assert_eq!((arrival.from(), arrival.message()), (None, Some(99)));
+    ///     context::retire(&raw mut record);
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[inline]
     pub unsafe fn prepare(
         top: *mut u8,
@@ -145,6 +280,19 @@ impl Context {
     ///
     /// # Safety
     /// The context is suspended.
+    ///
+    /// # Examples
+    /// ```
+    /// # mod m { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/echo.rs")); } use m::*;
+    /// let (_block, echo) = Block::prepare(echo);
+    /// // SAFETY: the context is suspended each time. Each value is switched to once.
+    /// unsafe {
+    ///     assert!(echo.unstarted().is_some());
+    ///     let echo = context::switch(echo, 0).from_suspended();
+    ///     assert!(echo.unstarted().is_none());
+    ///     context::switch_with(echo, 0, 0); // it exits
+    /// }
+    /// ```
     #[inline]
     pub unsafe fn unstarted(self) -> Option<*mut Record> {
         // SAFETY: the frame of a suspended context does not change.
@@ -157,6 +305,14 @@ impl Context {
     ///
     /// # Safety
     /// The context is suspended.
+    ///
+    /// # Examples
+    /// ```
+    /// # mod m { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/echo.rs")); } use m::*;
+    /// let (_block, context) = Block::prepare(echo);
+    /// // SAFETY: the context is suspended: it has not started.
+    /// assert_eq!(unsafe { context.tag() }, 5); // as passed to `Context::prepare`
+    /// ```
     #[inline(always)]
     pub unsafe fn tag(self) -> usize {
         // SAFETY: the frame of a suspended context does not change.
@@ -167,6 +323,16 @@ impl Context {
     ///
     /// # Safety
     /// The context is suspended.
+    ///
+    /// # Examples
+    /// ```
+    /// # mod m { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/echo.rs")); } use m::*;
+    /// let (_block, context) = Block::prepare(echo);
+    /// // SAFETY: the context is suspended: it has not started.
+    /// let registers = unsafe { context.registers() };
+    /// assert!(registers.stack > context.address());
+    /// assert_eq!(registers.frame, 0); // it has no caller: a backtrace ends here
+    /// ```
     pub unsafe fn registers(self) -> Registers {
         // SAFETY: the frame of a suspended context does not change.
         let frame = unsafe { self.0.as_ref() };
@@ -179,6 +345,16 @@ impl Context {
     }
 
     /// Returns the lowest address of the stack that the suspended context uses.
+    ///
+    /// # Examples
+    /// ```
+    /// # mod m { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/echo.rs")); } use m::*;
+    /// use sinew_context::stack;
+    ///
+    /// let (_block, context) = Block::prepare(echo);
+    /// let stack = stack::find(context.address()).unwrap();
+    /// assert!(stack.range().end - context.address() < 1024); // it has not started
+    /// ```
     #[inline(always)]
     pub fn address(self) -> usize {
         self.0.as_ptr().addr()
@@ -186,6 +362,13 @@ impl Context {
 
     /// Converts the context to one pointer, for a control block; [`Context::from_ptr`] converts
     /// back.
+    ///
+    /// # Examples
+    /// ```
+    /// # mod m { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/echo.rs")); } use m::*;
+    /// let (_block, context) = Block::prepare(echo);
+    /// assert_eq!(context.as_ptr().addr().get(), context.address());
+    /// ```
     #[inline(always)]
     pub fn as_ptr(self) -> NonNull<()> {
         self.0.cast()
@@ -195,6 +378,19 @@ impl Context {
     ///
     /// # Safety
     /// `pointer` came from `as_ptr`.
+    ///
+    /// # Examples
+    /// ```
+    /// # mod m { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/echo.rs")); } use m::*;
+    /// use std::sync::atomic::{AtomicPtr, Ordering};
+    ///
+    /// let (_block, context) = Block::prepare(echo);
+    /// let kept = AtomicPtr::new(context.as_ptr().as_ptr());
+    /// let taken = kept.swap(std::ptr::null_mut(), Ordering::Relaxed);
+    /// // SAFETY: the pointer came from `as_ptr`.
+    /// let taken = std::ptr::NonNull::new(taken).map(|word| unsafe { Context::from_ptr(word) });
+    /// assert_eq!(taken, Some(context));
+    /// ```
     #[inline(always)]
     pub unsafe fn from_ptr(pointer: NonNull<()>) -> Context {
         Context(pointer.cast())
@@ -202,10 +398,26 @@ impl Context {
 }
 
 impl Arrival {
-    /// Receives the two words of an [`Entry`] function. The function calls this first.
+    /// Receives the first two arguments of a [`FirstFunction`], which calls this first.
     ///
     /// # Safety
     /// Called once, at the start of a context, with the two words that its entry function received.
+    ///
+    /// # Examples
+    /// ```
+    /// # mod m { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/echo.rs")); } use m::*;
+    /// unsafe extern "C-unwind" fn entry(first: *mut (), second: usize, _: *mut Record) -> ! {
+    ///     // SAFETY: the words come from the first switch. Its sender is suspended.
+    ///     unsafe {
+    ///         let arrival = Arrival::begin(first, second);
+    ///         context::exit(arrival.from_suspended(), arrival.word() + 1)
+    ///     }
+    /// }
+    /// let (_block, context) = Block::prepare(entry);
+    /// // SAFETY: the context is suspended, and this is its only switch.
+    /// let arrival = unsafe { context::switch_with(context, 6, 0) };
+    /// assert_eq!(arrival.message(), Some(7));
+    /// ```
     #[inline(always)]
     pub unsafe fn begin(first: *mut (), second: usize) -> Arrival {
         let arrival = Arrival { words: (first.cast(), second) };
@@ -217,18 +429,57 @@ impl Arrival {
 
     /// Whether the other side is suspended and sent no message, so that there is nothing to do but
     /// continue.
+    ///
+    /// # Examples
+    /// ```
+    /// # mod m { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/echo.rs")); } use m::*;
+    /// let (_block, echo) = Block::prepare(echo);
+    /// // SAFETY: each value of the context is switched to once. It exits before its block goes.
+    /// unsafe {
+    ///     let arrival = context::switch(echo, 0);
+    ///     assert!(arrival.is_plain());
+    ///     let arrival = context::switch_with(arrival.from_plain(), 0, 0);
+    ///     assert!(!arrival.is_plain()); // it has exited
+    /// }
+    /// ```
     #[inline(always)]
     pub fn is_plain(&self) -> bool {
         self.words.0.addr() & MESSAGE == 0
     }
 
-    /// Returns the message, if the other side sent one. A context that has exited always did.
+    /// Returns the message, if the other side sent one. A context that exits always sends one.
+    ///
+    /// # Examples
+    /// ```
+    /// # mod m { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/echo.rs")); } use m::*;
+    /// let (_block, echo) = Block::prepare(echo);
+    /// // SAFETY: each value of the context is switched to once. It exits before its block goes.
+    /// unsafe {
+    ///     let answer = context::switch(echo, 0);
+    ///     assert_eq!(answer.message(), None);
+    ///     let last = context::switch_with(answer.from_suspended(), 0, 0);
+    ///     assert_eq!(last.message(), Some(99)); // passed to `context::exit`
+    /// }
+    /// ```
     #[inline(always)]
     pub fn message(&self) -> Option<usize> {
         (!self.is_plain()).then_some(self.words.1)
     }
 
     /// Returns the context that switched here and is suspended; `None` if it has exited.
+    ///
+    /// # Examples
+    /// ```
+    /// # mod m { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/echo.rs")); } use m::*;
+    /// let (_block, echo) = Block::prepare(echo);
+    /// let mut suspended = Some(echo);
+    /// for message in [2, 1, 0] {
+    ///     let context = suspended.expect("it exits at the message 0");
+    ///     // SAFETY: each value of the context is switched to once, until it exits.
+    ///     suspended = unsafe { context::switch_with(context, message, 0) }.from();
+    /// }
+    /// assert_eq!(suspended, None);
+    /// ```
     #[inline(always)]
     pub fn from(&self) -> Option<Context> {
         NonNull::new(self.frame()).map(Context)
@@ -238,13 +489,35 @@ impl Arrival {
     ///
     /// # Safety
     /// [`is_plain`](Self::is_plain) is true: then a context has switched here and is suspended.
+    ///
+    /// # Examples
+    /// ```
+    /// # mod m { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/echo.rs")); } use m::*;
+    /// let (_block, mut echo) = Block::prepare(echo);
+    /// // SAFETY: `echo` answers a switch without a message by one without a message.
+    /// unsafe {
+    ///     echo = context::switch(echo, 0).from_plain();
+    ///     assert_eq!(echo.tag(), 7); // under which `echo` has suspended itself
+    ///     context::switch_with(echo, 0, 0); // it exits
+    /// }
+    /// ```
     #[inline(always)]
     pub unsafe fn from_plain(&self) -> Context {
         // SAFETY: a plain first word is the frame itself.
         Context(unsafe { NonNull::new_unchecked(self.words.0) })
     }
 
-    /// Returns the message word, for protocols that always send one. Undefined for a plain arrival.
+    /// Returns the message word, for protocols that always send one. After a plain arrival the word
+    /// has no meaning.
+    ///
+    /// # Examples
+    /// ```
+    /// # mod m { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/echo.rs")); } use m::*;
+    /// let (_block, echo) = Block::prepare(echo);
+    /// // SAFETY: the context is suspended, and this is its only switch.
+    /// let arrival = unsafe { context::switch_with(echo, 0, 0) };
+    /// assert_eq!(arrival.word(), 99); // a context that exits always sends a message
+    /// ```
     #[inline(always)]
     pub fn word(&self) -> usize {
         self.words.1
@@ -254,6 +527,18 @@ impl Arrival {
     ///
     /// # Safety
     /// That context has not exited.
+    ///
+    /// # Examples
+    /// ```
+    /// # mod m { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/echo.rs")); } use m::*;
+    /// let (_block, mut echo) = Block::prepare(echo);
+    /// // SAFETY: `echo` exits at the message 0 only.
+    /// unsafe {
+    ///     echo = context::switch_with(echo, 21, 0).from_suspended(); // with a message
+    ///     echo = context::switch(echo, 0).from_suspended(); // without one
+    ///     assert_eq!(context::switch_with(echo, 0, 0).from(), None);
+    /// }
+    /// ```
     #[inline(always)]
     pub unsafe fn from_suspended(&self) -> Context {
         // SAFETY: the caller promised that the other side has not exited, so the frame is not null.
@@ -274,6 +559,19 @@ impl Arrival {
 /// `to` is suspended, no other code will switch to it, and its stack is alive. The two sides keep
 /// their agreement about messages. The caller keeps nothing across the call that another context of
 /// the same thread may end: see `docs/soundness.md`.
+///
+/// # Examples
+/// ```
+/// # mod m { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/echo.rs")); } use m::*;
+/// let (_block, echo) = Block::prepare(echo);
+/// // SAFETY: each value of the context is switched to once. It exits before its block goes.
+/// unsafe {
+///     let arrival = context::switch(echo, 0);
+///     let echo = arrival.from().expect("`echo` has switched back");
+///     assert_eq!(echo.tag(), 7); // `echo` has suspended itself under this tag
+///     context::switch_with(echo, 0, 0); // it exits
+/// }
+/// ```
 #[inline(always)]
 pub unsafe fn switch(to: Context, tag: usize) -> Arrival {
     announced!(to, tag, |frame, tag| arch::switch(frame, tag))
@@ -283,6 +581,22 @@ pub unsafe fn switch(to: Context, tag: usize) -> Arrival {
 ///
 /// # Safety
 /// As for [`switch`].
+///
+/// # Examples
+/// ```
+/// # mod m { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/echo.rs")); } use m::*;
+/// let (_block, mut echo) = Block::prepare(echo);
+/// for message in [1, 10, 100] {
+///     // SAFETY: each value of the context is switched to once, and `echo` answers these messages.
+///     unsafe {
+///         let answer = context::switch_with(echo, message, 0);
+///         assert_eq!(answer.message(), Some(2 * message));
+///         echo = answer.from_suspended();
+///     }
+/// }
+/// # // SAFETY: the last switch: `echo` exits.
+/// # assert_eq!(unsafe { context::switch_with(echo, 0, 0) }.from(), None);
+/// ```
 #[inline(always)]
 pub unsafe fn switch_with(to: Context, message: usize, tag: usize) -> Arrival {
     announced!(to, tag, |frame, tag| arch::switch_with(frame, message, tag))
@@ -290,8 +604,8 @@ pub unsafe fn switch_with(to: Context, message: usize, tag: usize) -> Arrival {
 
 /// Switches, and announces the switch to the sanitizers before and after.
 ///
-/// A macro, not a function: no function may be entered or left between the announcement and the
-/// switch, because a sanitizer would count that for the other context.
+/// It is a macro, not a function: no function may be entered or left between the announcement and
+/// the switch, because a sanitizer would count the call for the other context.
 macro_rules! announced {
     ($to:ident, $tag:ident, |$frame:ident, $noted:ident| $switch:expr) => {{
         let mut note = Note::new();
@@ -310,10 +624,24 @@ use announced;
 
 /// Ends the running context and continues in `to`, handing it `message`.
 ///
-/// The stack of the ended context is unused as soon as `to` runs. The message tells `to` so.
+/// The stack of the ended context is unused as soon as `to` runs. The message tells `to` that the
+/// context has ended.
 ///
 /// # Safety
 /// As for [`switch`]. In addition, nothing on the running stack needs to be dropped.
+///
+/// # Examples
+/// ```
+/// # mod m { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/echo.rs")); } use m::*;
+/// unsafe extern "C-unwind" fn entry(first: *mut (), second: usize, _: *mut Record) -> ! {
+///     // SAFETY: the words come from the first switch. No value needs dropping.
+///     unsafe { context::exit(Arrival::begin(first, second).from_suspended(), 7) }
+/// }
+/// let (_block, context) = Block::prepare(entry);
+/// // SAFETY: the context is suspended, and this is its only switch.
+/// let arrival = unsafe { context::switch(context, 0) };
+/// assert_eq!((arrival.from(), arrival.message()), (None, Some(7)));
+/// ```
 #[inline(always)]
 pub unsafe fn exit(to: Context, message: usize) -> ! {
     // SAFETY: the caller promised that `to` is suspended and its stack alive.
@@ -324,10 +652,30 @@ pub unsafe fn exit(to: Context, message: usize) -> ! {
     }
 }
 
-/// Makes the tools forget a context. Must be the last step before its stack is reused.
+/// Makes the sanitizers forget a context. Call it as the last step before the context's stack is
+/// reused.
 ///
 /// # Safety
 /// The context has exited or never ran, and it was prepared with `record`.
+///
+/// # Examples
+/// ```
+/// # mod m { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/echo.rs")); } use m::*;
+/// use sinew_context::stack::{ProtectedFixedSize, StackAllocator};
+///
+/// let stack = ProtectedFixedSize::default().allocate()?;
+/// let (top, bounds) = (stack.top().as_ptr(), (stack.low().as_ptr(), stack.high().as_ptr()));
+/// let mut record = Record::new(echo);
+/// for _ in 0..2 {
+///     // SAFETY: the stack is unused. It and the record stay until the context has exited.
+///     unsafe {
+///         let context = Context::prepare(top, bounds, &raw mut record, 0);
+///         assert_eq!(context::switch_with(context, 0, 0).from(), None); // it has exited
+///         context::retire(&raw mut record); // the next round uses the stack again
+///     }
+/// }
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[inline(always)]
 pub unsafe fn retire(record: *mut Record) {
     // SAFETY: the caller promised that the context is over, so its stack is unused.

@@ -2,24 +2,27 @@
 //!
 //! # Protocol
 //!
-//! `create` takes a stack and writes a [`Launch`] to its top: the header that this module works
+//! `create` takes a stack and writes a [`Parcel`] to its top: the header that this module works
 //! with, and the closure. The header's address goes into the stack's owner words, so that `unwind`
-//! can find it from any depth. The context is prepared to begin in [`enter`].
+//! can find it from any depth. The context is prepared to begin in [`first_function`].
 //!
-//! A fiber ends in one place, the end of `enter`, after its closure has returned or has been
-//! unwound. At that point the stack holds no value of the user's. `enter` exits to the next fiber
-//! with the header's `ended` message. The next fiber receives the message, takes the stack out of
-//! the header and drops it. So no stack is freed by code that runs on it.
+//! A fiber ends in one place, the end of `first_function`, after its closure has returned or has
+//! been unwound. At that point the stack holds no value of the user's. `first_function` exits to
+//! the next fiber with the header's `ended` message. The next fiber receives the message, takes the
+//! stack out of the header and drops it. So no stack is freed by code that runs on it.
 //!
 //! # Messages
 //!
-//! A message points to a [`Message`], whose function the receiver runs before it returns to its
-//! caller. There are two kinds: `ended`, and the function that `resume_with` injects.
+//! The word that a switch carries points to a [`Message`]. The receiver runs the message's function
+//! before it returns to its caller. There are two kinds of messages: `ended`, and the function that
+//! `resume_with` injects.
+//!
+//! Next: `unwind`, which ends a fiber before its closure returns.
 
 use crate::arch;
 use crate::census::CountedBy;
 use crate::context::{self, Arrival, Context, Record};
-use crate::fiber::{CreateError, Fiber};
+use crate::fiber::{CreateError, FiberContext};
 use crate::hook::fatal;
 use crate::host::Host;
 use crate::stack::{self, Stack, StackAllocator};
@@ -35,7 +38,8 @@ use std::io;
 pub(crate) struct Message {
     /// Receives the context that control came from, and this message. Returns the result of
     /// `resume`.
-    pub(crate) deliver: unsafe fn(from: Option<Context>, message: *mut Message) -> Option<Fiber>,
+    pub(crate) deliver:
+        unsafe fn(from: Option<Context>, message: *mut Message) -> Option<FiberContext>,
 }
 
 /// Converts the arrival of a switch into the result of `resume`.
@@ -43,10 +47,10 @@ pub(crate) struct Message {
 /// # Safety
 /// The arrival comes from a switch between fibers of this crate, and is received once.
 #[inline(always)]
-pub(crate) unsafe fn receive(arrival: Arrival) -> Option<Fiber> {
+pub(crate) unsafe fn receive(arrival: Arrival) -> Option<FiberContext> {
     let Some(message) = arrival.message() else {
         // SAFETY: each switch makes one context, and only this call takes it.
-        return Some(unsafe { Fiber::from_context(arrival.from_plain()) });
+        return Some(unsafe { FiberContext::from_context(arrival.from_plain()) });
     };
     let message = core::ptr::with_exposed_provenance_mut::<Message>(message);
     // SAFETY: the message is alive: it lies on the stack of the sender, which is suspended, or in
@@ -62,13 +66,13 @@ pub(crate) struct Header {
     /// Drops the closure of a fiber that never ran.
     drop_closure: unsafe fn(*mut Header),
     /// The fiber to continue with when the current unwinding reaches the first frame.
-    unwind_to: Cell<Option<Fiber>>,
+    unwind_to: Cell<Option<FiberContext>>,
     /// The stack that the fiber runs on. The code that frees the stack takes it out first.
     stack: ManuallyDrop<Stack>,
 }
 
 #[repr(C)]
-struct Launch<F> {
+struct Parcel<F> {
     header: Header,
     /// Taken out when the fiber starts.
     closure: ManuallyDrop<F>,
@@ -77,7 +81,7 @@ struct Launch<F> {
 /// The least room, in bytes, that must be left on the stack below the closure.
 const LEAST_ROOM: usize = 1024;
 
-/// How often a call of the closure moves it on its own stack, at most.
+/// The greatest number of copies that a call of the closure leaves on its own stack.
 const COPIES: usize = if cfg!(debug_assertions) { 8 } else { 2 };
 
 /// Makes a fiber that will run `f` on a stack of `allocator`.
@@ -85,7 +89,7 @@ const COPIES: usize = if cfg!(debug_assertions) { 8 } else { 2 };
 /// # Safety
 /// Everything that `f` borrows outlives the fiber.
 #[inline]
-pub(crate) unsafe fn create_in<A, F>(allocator: &A, f: F) -> io::Result<Fiber>
+pub(crate) unsafe fn create_in<A, F>(allocator: &A, f: F) -> io::Result<FiberContext>
 where
     A: StackAllocator + ?Sized,
     F: EntryFunction,
@@ -100,29 +104,29 @@ where
 /// # Safety
 /// Everything that `f` borrows outlives the fiber.
 #[inline]
-pub(crate) unsafe fn create<F>(stack: Stack, f: F) -> Result<Fiber, CreateError<F>>
+pub(crate) unsafe fn create<F>(stack: Stack, f: F) -> Result<FiberContext, CreateError<F>>
 where
     F: EntryFunction,
 {
-    let align = align_of::<Launch<F>>().max(16);
+    let align = align_of::<Parcel<F>>().max(16);
     let top = stack.top();
     let stagger = stack.stagger();
     let copies = COPIES * size_of::<F>();
-    let needed = size_of::<Launch<F>>() + copies + align + stagger + LEAST_ROOM;
+    let needed = size_of::<Parcel<F>>() + copies + align + stagger + LEAST_ROOM;
     if needed > stack.size() {
         return Err(CreateError::new(too_small::<F>(needed, stack.size()), stack, f));
     }
-    let launch = top.as_ptr().wrapping_sub(size_of::<Launch<F>>());
-    let launch = launch.wrapping_sub(launch.addr() % align).cast::<Launch<F>>();
+    let parcel = top.as_ptr().wrapping_sub(size_of::<Parcel<F>>());
+    let parcel = parcel.wrapping_sub(parcel.addr() % align).cast::<Parcel<F>>();
     let bounds = (stack.low().as_ptr(), stack.high().as_ptr());
     // SAFETY: `needed` fits, so record and first frame lie inside the stack, which is ours and
     // unused. The record stays in place until `take_back` or `discard` frees the stack.
     unsafe {
-        let header = launch.cast::<Header>();
+        let header = parcel.cast::<Header>();
         stack.set_owner(header.cast());
-        launch.write(Launch {
+        parcel.write(Parcel {
             header: Header {
-                record: Record::new(enter::<F>),
+                record: Record::new(first_function::<F>),
                 ended: Message { deliver: take_back },
                 drop_closure: drop_closure::<F>,
                 unwind_to: Cell::new(None),
@@ -130,28 +134,36 @@ where
             },
             closure: ManuallyDrop::new(f),
         });
-        let sp = launch.cast::<u8>().wrapping_sub(stagger);
+        let sp = parcel.cast::<u8>().wrapping_sub(stagger);
         let tag = Host::current().tag();
-        Ok(Fiber::from_context(Context::prepare(sp, bounds, header.cast(), tag)))
+        Ok(FiberContext::from_context(Context::prepare(sp, bounds, header.cast(), tag)))
     }
 }
 
 #[cold]
 fn too_small<F>(needed: usize, size: usize) -> io::Error {
     stack::invalid(format_args!(
-        "the closure has {} bytes, which with room to call it needs a stack of {}, but it has \
-         {size}; use a larger stack or box what it captures",
+        "the closure has {} bytes and needs a stack of {} bytes, but the stack has {size}; use a \
+         larger stack, or box the captured values",
         size_of::<F>(),
         needed.next_multiple_of(stack::page_size()),
     ))
 }
 
 /// The first function of every fiber.
-unsafe extern "C-unwind" fn enter<F>(first: *mut (), second: usize, record: *mut Record) -> !
+///
+/// # Safety
+/// The trampoline calls it, once for each fiber, with the words of the first switch to a fiber that
+/// `create::<F>` made, and with the record of that fiber.
+unsafe extern "C-unwind" fn first_function<F>(
+    first: *mut (),
+    second: usize,
+    record: *mut Record,
+) -> !
 where
     F: EntryFunction,
 {
-    let launch = record.cast::<Launch<F>>();
+    let parcel = record.cast::<Parcel<F>>();
     let counted = CountedBy::this_thread();
     // A misaligned stack fails much later, and only in code that uses vector registers.
     debug_assert!(arch::stack_pointer().is_multiple_of(arch::STACK_ALIGN));
@@ -161,7 +173,7 @@ where
         let arrival = Arrival::begin(first, second);
         std::panic::catch_unwind(AssertUnwindSafe(|| {
             // Take the closure first: if an injected function unwinds, the closure is dropped too.
-            let closure = ManuallyDrop::take(&mut (*launch).closure);
+            let closure = ManuallyDrop::take(&mut (*parcel).closure);
             closure.call(receive(arrival))
         }))
     };
@@ -182,7 +194,7 @@ where
 /// # Safety
 /// `header` belongs to the running fiber, and its stack holds nothing that needs dropping.
 #[inline(always)]
-unsafe fn leave(header: *const Header, next: Fiber) -> ! {
+unsafe fn leave(header: *const Header, next: FiberContext) -> ! {
     let next = next.into_context();
     // SAFETY: `next` is suspended.
     let home = Host::from_tag(unsafe { next.tag() });
@@ -200,15 +212,19 @@ unsafe fn leave(header: *const Header, next: Fiber) -> ! {
 #[inline(never)]
 fn no_way_home(home: Host) -> ! {
     fatal(format_args!(
-        "sinew: a fiber ended by returning a fiber of another host ({home}); aborting, since it \
-         has nowhere to go"
+        "sinew: a fiber ended by returning a fiber of another host ({home}); aborting, since that \
+         fiber cannot run here"
     ))
 }
 
-/// Decides which fiber follows one that was unwound or panicked.
+/// Returns the fiber that runs after a fiber that was unwound. Aborts if a panic escaped the entry
+/// function, or if the unwinding was swallowed or belongs to another fiber.
 #[cold]
 #[inline(never)]
-fn end_of_unwinding(header: &Header, result: Result<Fiber, Box<dyn Any + Send>>) -> Fiber {
+fn end_of_unwinding(
+    header: &Header,
+    result: Result<FiberContext, Box<dyn Any + Send>>,
+) -> FiberContext {
     match (result, header.unwind_to.take()) {
         (Err(payload), to) if unwind::is_unwind(&*payload) => {
             unwind::arrived(payload);
@@ -233,11 +249,15 @@ fn panic_text(payload: &(dyn Any + Send)) -> &str {
         .downcast_ref::<&str>()
         .copied()
         .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("with a payload that is no text")
+        .unwrap_or("with a payload that is not text")
 }
 
 /// The `ended` message: frees the stack of the fiber that has just ended.
-unsafe fn take_back(_: Option<Context>, message: *mut Message) -> Option<Fiber> {
+///
+/// # Safety
+/// `message` is the `ended` field of the header of a fiber that has exited to the caller. It is
+/// delivered once.
+unsafe fn take_back(_: Option<Context>, message: *mut Message) -> Option<FiberContext> {
     // SAFETY: the message is the `ended` field of a header whose fiber has exited to this one.
     unsafe { free(message.byte_sub(offset_of!(Header, ended)).cast()) };
     None
@@ -275,9 +295,13 @@ pub(crate) unsafe fn discard(record: *mut Record) {
     unsafe { ((*free.0).drop_closure)(free.0) };
 }
 
+/// Drops the closure of a fiber that never ran.
+///
+/// # Safety
+/// `create::<F>` made the header. Its fiber never ran, and its closure was not dropped before.
 unsafe fn drop_closure<F>(header: *mut Header) {
     // SAFETY: `create::<F>` made the header, and its fiber never ran.
-    unsafe { ManuallyDrop::drop(&mut (*header.cast::<Launch<F>>()).closure) };
+    unsafe { ManuallyDrop::drop(&mut (*header.cast::<Parcel<F>>()).closure) };
 }
 
 impl Header {
@@ -306,22 +330,23 @@ impl Header {
     }
 
     /// Records the fiber to continue with after the unwinding that begins here.
-    pub(crate) fn begin_unwinding(&self, to: Fiber) {
+    pub(crate) fn begin_unwinding(&self, to: FiberContext) {
         self.unwind_to.set(Some(to));
     }
 }
 
-/// How a fiber's function is called.
+/// The function that a fiber runs first. It receives the result of the first switch to the fiber,
+/// and returns the fiber to continue with.
 pub(crate) trait EntryFunction {
-    fn call(self, from: Option<Fiber>) -> Fiber;
+    fn call(self, from: Option<FiberContext>) -> FiberContext;
 }
 
-/// A function that requires the fiber that started it.
+/// An entry function that needs the suspended fiber that started it.
 pub(crate) struct FromSuspended<F>(pub(crate) F);
 
-impl<F: FnOnce(Fiber) -> Fiber> EntryFunction for FromSuspended<F> {
+impl<F: FnOnce(FiberContext) -> FiberContext> EntryFunction for FromSuspended<F> {
     #[inline]
-    fn call(self, from: Option<Fiber>) -> Fiber {
+    fn call(self, from: Option<FiberContext>) -> FiberContext {
         match from {
             Some(from) => (self.0)(from),
             None => no_caller(),
@@ -329,12 +354,12 @@ impl<F: FnOnce(Fiber) -> Fiber> EntryFunction for FromSuspended<F> {
     }
 }
 
-/// A function that can also be started by a fiber that has ended.
+/// An entry function that can also be started by a fiber that has ended.
 pub(crate) struct FromAnyone<F>(pub(crate) F);
 
-impl<F: FnOnce(Option<Fiber>) -> Fiber> EntryFunction for FromAnyone<F> {
+impl<F: FnOnce(Option<FiberContext>) -> FiberContext> EntryFunction for FromAnyone<F> {
     #[inline]
-    fn call(self, from: Option<Fiber>) -> Fiber {
+    fn call(self, from: Option<FiberContext>) -> FiberContext {
         (self.0)(from)
     }
 }
@@ -343,7 +368,7 @@ impl<F: FnOnce(Option<Fiber>) -> Fiber> EntryFunction for FromAnyone<F> {
 #[inline(never)]
 fn no_caller() -> ! {
     fatal(format_args!(
-        "sinew: a fiber was started by one that has ended, but its function asks for the fiber \
-         that started it; aborting, since there is none. Make it with `Fiber::with_entry`"
+        "sinew: a fiber was started by a fiber that has ended, but its function needs a suspended \
+         caller; aborting, since there is none. Make it with `FiberContext::with_entry`"
     ))
 }

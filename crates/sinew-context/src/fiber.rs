@@ -25,12 +25,12 @@ use std::io;
 ///
 /// The value stands for a flow of control that is not running: a function with its own stack, or an
 /// OS thread that has switched away. [`resume`](Self::resume) consumes the value, suspends the
-/// caller and continues there. The `Fiber` that `resume` returns stands for the flow of control
-/// that switched back. So each suspended fiber is represented by exactly one value, and the running
-/// one by none. Resuming a fiber that runs or has ended is not possible.
+/// caller and continues there. The `FiberContext` that `resume` returns stands for the flow of
+/// control that switched back. So each suspended fiber is represented by exactly one value, and the
+/// running one by none. Resuming a fiber that runs or has ended is not possible.
 ///
 /// There is no scheduler and no parent: a fiber can switch to any other fiber that it holds. A
-/// `Fiber`, and an `Option<Fiber>`, is as large as a pointer.
+/// `FiberContext`, and an `Option<FiberContext>`, is as large as a pointer.
 ///
 /// # Ending
 ///
@@ -58,19 +58,20 @@ use std::io;
 ///
 /// # Where it can be resumed
 ///
-/// Only on the thread that made it: a `Fiber` is not `Send`. If a runtime is present, only in the
-/// runtime's fiber that made it.
+/// A fiber that was made on a plain thread can be resumed only on that thread: a `FiberContext` is
+/// not `Send`. A fiber that was made in a fiber of a runtime can be resumed only in that fiber of
+/// the runtime.
 ///
 /// ```compile_fail,E0277
-/// let fiber = sinew_context::Fiber::new(|caller| caller).unwrap();
+/// let fiber = sinew_context::FiberContext::new(|caller| caller).unwrap();
 /// std::thread::spawn(move || fiber.resume());
 /// ```
 ///
 /// # Examples
 /// ```
-/// use sinew_context::Fiber;
+/// use sinew_context::FiberContext;
 ///
-/// let fiber = Fiber::new(|caller| {
+/// let fiber = FiberContext::new(|caller| {
 ///     println!("in the fiber");
 ///     let caller = caller.resume().expect("the caller resumes us");
 ///     println!("in the fiber again");
@@ -83,13 +84,14 @@ use std::io;
 /// ```
 #[must_use = "a dropped fiber is unwound"]
 #[repr(transparent)]
-pub struct Fiber {
+pub struct FiberContext {
     context: Context,
-    /// The stack holds values of any type, references to thread-locals among them.
+    /// Makes the type `!Send`: the stack may hold values of any type, among them references to
+    /// thread-locals.
     not_send: PhantomData<*mut ()>,
 }
 
-impl Fiber {
+impl FiberContext {
     /// Makes a fiber that runs `f`, on a stack of its own with a guard below.
     ///
     /// Nothing runs until the fiber is first resumed. `f` receives the fiber that resumed it, and
@@ -105,9 +107,26 @@ impl Fiber {
     ///
     /// # Errors
     /// If there is no memory for a stack, or `f` does not fit on it.
-    pub fn new<F>(f: F) -> io::Result<Fiber>
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::FiberContext;
+    /// use std::{cell::Cell, rc::Rc};
+    ///
+    /// let ran = Rc::new(Cell::new(false));
+    /// let theirs = ran.clone();
+    /// let fiber = FiberContext::new(move |caller| {
+    ///     theirs.set(true);
+    ///     caller
+    /// })?;
+    /// assert!(!ran.get()); // the fiber has not started
+    /// assert!(fiber.resume().is_none());
+    /// assert!(ran.get());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn new<F>(f: F) -> io::Result<FiberContext>
     where
-        F: FnOnce(Fiber) -> Fiber + 'static,
+        F: FnOnce(FiberContext) -> FiberContext + 'static,
     {
         Self::with_allocator(&ProtectedFixedSize::default(), f)
     }
@@ -117,10 +136,23 @@ impl Fiber {
     /// # Errors
     /// If the allocator has no stack, or `f` does not fit on it. `f` is dropped then. To keep `f`
     /// for another try, allocate the stack first and use [`on_stack`](Self::on_stack).
-    pub fn with_allocator<A, F>(allocator: &A, f: F) -> io::Result<Fiber>
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::{FiberContext, stack::StackPool};
+    ///
+    /// let pool = StackPool::new()?;
+    /// for _ in 0..100 {
+    ///     let fiber = FiberContext::with_allocator(&pool, |caller| caller)?;
+    ///     assert!(fiber.resume().is_none());
+    /// }
+    /// assert_eq!(pool.stats().reused, 99); // all fibers but the first
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn with_allocator<A, F>(allocator: &A, f: F) -> io::Result<FiberContext>
     where
         A: StackAllocator + ?Sized,
-        F: FnOnce(Fiber) -> Fiber + 'static,
+        F: FnOnce(FiberContext) -> FiberContext + 'static,
     {
         // SAFETY: `f` borrows nothing.
         unsafe { entry::create_in(allocator, FromSuspended(f)) }
@@ -134,10 +166,31 @@ impl Fiber {
     ///
     /// # Errors
     /// If the allocator has no stack, or `f` does not fit on it.
-    pub fn with_entry<A, F>(allocator: &A, f: F) -> io::Result<Fiber>
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::{FiberContext, stack::ProtectedFixedSize};
+    /// use std::{cell::Cell, rc::Rc};
+    ///
+    /// let main: Rc<Cell<Option<FiberContext>>> = Rc::default();
+    /// let second = FiberContext::with_entry(&ProtectedFixedSize::default(), {
+    ///     let main = main.clone();
+    ///     move |from| {
+    ///         assert!(from.is_none()); // the first fiber has ended
+    ///         main.take().expect("the first fiber kept it")
+    ///     }
+    /// })?;
+    /// let first = FiberContext::new(move |caller| {
+    ///     main.set(Some(caller));
+    ///     second // ends the first fiber and starts the second
+    /// })?;
+    /// assert!(first.resume().is_none());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn with_entry<A, F>(allocator: &A, f: F) -> io::Result<FiberContext>
     where
         A: StackAllocator + ?Sized,
-        F: FnOnce(Option<Fiber>) -> Fiber + 'static,
+        F: FnOnce(Option<FiberContext>) -> FiberContext + 'static,
     {
         // SAFETY: `f` borrows nothing.
         unsafe { entry::create_in(allocator, FromAnyone(f)) }
@@ -147,9 +200,20 @@ impl Fiber {
     ///
     /// # Errors
     /// If `f` does not fit on the stack. The error gives the stack and `f` back.
-    pub fn on_stack<F>(stack: Stack, f: F) -> Result<Fiber, CreateError<F>>
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::{FiberContext, stack::{ProtectedFixedSize, StackAllocator}};
+    ///
+    /// let stack = ProtectedFixedSize::new(64 * 1024)?.allocate()?;
+    /// let range = stack.range();
+    /// let fiber = FiberContext::on_stack(stack, |caller| caller)?;
+    /// assert_eq!(fiber.stack_range(), Some(range));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn on_stack<F>(stack: Stack, f: F) -> Result<FiberContext, CreateError<F>>
     where
-        F: FnOnce(Fiber) -> Fiber + 'static,
+        F: FnOnce(FiberContext) -> FiberContext + 'static,
     {
         // SAFETY: `f` borrows nothing.
         let created = unsafe { entry::create(stack, FromSuspended(f)) };
@@ -158,17 +222,30 @@ impl Fiber {
 
     /// Suspends the caller and continues in this fiber.
     ///
-    /// Returns when another fiber switches back to the caller: `Some` with that fiber, which is
-    /// suspended then, or `None` if it has ended. It need not be the fiber that was resumed here.
+    /// Returns when another fiber switches back to the caller: `Some` with that other fiber, which
+    /// is suspended then, or `None` if it has ended. The other fiber need not be the fiber that was
+    /// resumed here.
     ///
     /// # Panics
     /// If this fiber belongs to another host: another thread, or another fiber of the runtime. The
-    /// fiber stays suspended for good then. Panics too if [`resume_with`](Self::resume_with)
-    /// injects a function that panics into the caller while the caller is suspended.
+    /// fiber stays suspended for good then. Also if another fiber injects a function into the
+    /// suspended caller by [`resume_with`](Self::resume_with), and that function panics.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::FiberContext;
+    ///
+    /// let fiber = FiberContext::new(|caller| {
+    ///     caller.resume().expect("the caller resumes the fiber once more")
+    /// })?;
+    /// let fiber = fiber.resume().expect("the fiber is suspended in `resume`");
+    /// assert!(fiber.resume().is_none()); // it has ended
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[inline]
     #[track_caller]
     #[must_use = "dropping the fiber that switched back unwinds it"]
-    pub fn resume(self) -> Option<Fiber> {
+    pub fn resume(self) -> Option<FiberContext> {
         // Convert first. A value that might still be dropped would be kept in memory across the
         // switch, and the switch would wait for its address to be loaded.
         let to = self.into_context();
@@ -189,9 +266,9 @@ impl Fiber {
     /// panics, the panic goes through this fiber's frames. In a fiber that never ran, `f` runs
     /// before the fiber's function, which receives the result of `f`.
     ///
-    /// `f` may return `Option<Fiber>`, a `Fiber`, or not at all, as [`unwind`] does. `f` is
-    /// `'static` because it may itself be suspended for longer than the caller lives;
-    /// [`Scope::resume_with`](crate::Scope::resume_with) takes closures that borrow.
+    /// `f` may return an `Option<FiberContext>` or a `FiberContext`, or not return at all, as
+    /// [`unwind`] does. `f` is `'static` because it may itself be suspended for longer than the
+    /// caller lives; [`Scope::resume_with`](crate::Scope::resume_with) takes closures that borrow.
     ///
     /// If `f` drops the fiber that it receives, the caller is unwound. To panic into a fiber and
     /// come back, `f` must first store the received fiber where the function that catches the panic
@@ -202,9 +279,9 @@ impl Fiber {
     ///
     /// # Examples
     /// ```
-    /// use sinew_context::Fiber;
+    /// use sinew_context::FiberContext;
     ///
-    /// let fiber = Fiber::new(|caller| caller.resume().expect("resumed once more"))?;
+    /// let fiber = FiberContext::new(|caller| caller.resume().expect("resumed once more"))?;
     /// let fiber = fiber.resume().expect("suspended in its own resume");
     /// let ended = fiber.resume_with(|caller| {
     ///     println!("on the fiber's stack");
@@ -215,9 +292,9 @@ impl Fiber {
     /// ```
     #[must_use = "dropping the fiber that switched back unwinds it"]
     #[track_caller]
-    pub fn resume_with<F, R>(self, f: F) -> Option<Fiber>
+    pub fn resume_with<F, R>(self, f: F) -> Option<FiberContext>
     where
-        F: FnOnce(Fiber) -> R + 'static,
+        F: FnOnce(FiberContext) -> R + 'static,
         R: Resumed,
     {
         // SAFETY: `f` borrows nothing.
@@ -227,11 +304,12 @@ impl Fiber {
     /// Injects `f` as [`resume_with`](Self::resume_with) does, but allows it to borrow.
     ///
     /// # Safety
-    /// Everything that `f` borrows outlives `f`: it stays until `f` has returned or been unwound.
+    /// Everything that `f` borrows outlives `f`: it stays until `f` has returned or has been
+    /// unwound.
     #[track_caller]
-    pub(crate) unsafe fn inject<F, R>(self, f: F) -> Option<Fiber>
+    pub(crate) unsafe fn inject<F, R>(self, f: F) -> Option<FiberContext>
     where
-        F: FnOnce(Fiber) -> R,
+        F: FnOnce(FiberContext) -> R,
         R: Resumed,
     {
         let to = self.into_context();
@@ -243,41 +321,141 @@ impl Fiber {
         unsafe { receive(context::switch_with(to, message, host.tag())) }
     }
 
-    /// Whether the fiber can be resumed here: on its thread, in the runtime's fiber that made it.
+    /// Whether the fiber can be resumed here: it was made on the running thread, or in the running
+    /// fiber of a runtime.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::FiberContext;
+    ///
+    /// let fiber = FiberContext::new(|caller| caller)?;
+    /// assert!(fiber.is_at_home()); // this thread has made it
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[inline]
     pub fn is_at_home(&self) -> bool {
         self.home().is_current()
     }
 
     /// Whether the fiber was never resumed.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::FiberContext;
+    ///
+    /// let fiber = FiberContext::new(|caller| caller.resume().unwrap())?;
+    /// assert!(fiber.is_unstarted());
+    /// let fiber = fiber.resume().unwrap();
+    /// assert!(!fiber.is_unstarted());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn is_unstarted(&self) -> bool {
         // SAFETY: the context is suspended as long as this value exists.
         unsafe { self.context.unstarted().is_some() }
     }
 
     /// Whether the value stands for an OS thread, or a runtime's fiber, that has switched away.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::FiberContext;
+    ///
+    /// let fiber = FiberContext::new(|caller| {
+    ///     assert!(caller.is_thread()); // the thread waits in its `resume`
+    ///     caller
+    /// })?;
+    /// assert!(!fiber.is_thread());
+    /// assert!(fiber.resume().is_none());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn is_thread(&self) -> bool {
         Header::at(self.context.address()).is_none()
     }
 
-    /// The addresses of the fiber's stack; `None` for a thread.
+    /// Returns the addresses of the fiber's stack; `None` for a thread.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::{FiberContext, stack::DEFAULT_STACK_SIZE};
+    ///
+    /// let fiber = FiberContext::new(|caller| {
+    ///     assert_eq!(caller.stack_range(), None); // a thread
+    ///     caller
+    /// })?;
+    /// assert_eq!(fiber.stack_range().unwrap().len(), DEFAULT_STACK_SIZE);
+    /// assert!(fiber.resume().is_none());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn stack_range(&self) -> Option<core::ops::Range<usize>> {
         Header::at(self.context.address()).map(|header| header.stack().range())
     }
 
-    /// The bytes of its stack that the fiber uses while suspended; `None` for a thread.
+    /// Returns how many bytes of its stack the suspended fiber uses; `None` for a thread.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::FiberContext;
+    ///
+    /// let fiber = FiberContext::new(|caller| {
+    ///     let mut frame = [0_u8; 20_000];
+    ///     std::hint::black_box(&mut frame);
+    ///     let caller = caller.resume().unwrap(); // suspended, with the array on its stack
+    ///     std::hint::black_box(&mut frame);
+    ///     caller
+    /// })?;
+    /// let fiber = fiber.resume().unwrap();
+    /// assert!(fiber.stack_used().unwrap() > 20_000);
+    /// assert!(fiber.resume().is_none());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn stack_used(&self) -> Option<usize> {
         Some(self.stack_range()?.end - self.context.address())
     }
 
-    /// The bytes of its stack that were ever touched, exact to one page; see
-    /// [`Stack::high_water_mark`](crate::stack::Stack::high_water_mark).
+    /// Returns how many bytes of its stack were ever touched, exact to one page; `None` for a
+    /// thread. See [`Stack::high_water_mark`](crate::stack::Stack::high_water_mark).
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::FiberContext;
+    ///
+    /// fn deep() {
+    ///     std::hint::black_box(&mut [1_u8; 150_000]);
+    /// }
+    ///
+    /// let fiber = FiberContext::new(|caller| {
+    ///     deep();
+    ///     caller.resume().unwrap()
+    /// })?;
+    /// let fiber = fiber.resume().unwrap();
+    /// assert!(fiber.stack_high_water_mark().unwrap() > 150_000);
+    /// assert!(fiber.stack_used().unwrap() < 150_000); // `deep` has returned
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn stack_high_water_mark(&self) -> Option<usize> {
         Header::at(self.context.address())?.stack().high_water_mark()
     }
 
-    /// Gives the memory below the suspended frames back to the kernel. Meant for a fiber that has
-    /// used much of its stack and will wait for long. Does nothing for threads and heap stacks.
+    /// Gives the memory below the suspended frames back to the kernel. Use it for a fiber that has
+    /// used much of its stack and will stay suspended for long. Does nothing for threads and heap
+    /// stacks.
+    ///
+    /// # Examples
+    /// ```
+    /// # use sinew_context::FiberContext;
+    /// # fn deep() {
+    /// #     std::hint::black_box(&mut [1_u8; 150_000]);
+    /// # }
+    /// let fiber = FiberContext::new(|caller| {
+    ///     deep(); // needs more than 150,000 bytes of stack
+    ///     caller.resume().unwrap()
+    /// })?;
+    /// let fiber = fiber.resume().unwrap();
+    /// assert!(fiber.stack_high_water_mark().unwrap() > 150_000);
+    /// fiber.trim();
+    /// assert!(fiber.stack_high_water_mark().unwrap() < 150_000);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn trim(&self) {
         if let Some(header) = Header::at(self.context.address()) {
             // SAFETY: the fiber is suspended, and its lowest frame is at that address.
@@ -285,7 +463,18 @@ impl Fiber {
         }
     }
 
-    /// The registers with which the fiber continues, for debuggers and stack walkers.
+    /// Returns the registers with which the fiber continues, for debuggers and stack walkers.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::FiberContext;
+    ///
+    /// let fiber = FiberContext::new(|caller| caller.resume().unwrap())?;
+    /// let fiber = fiber.resume().unwrap();
+    /// let registers = fiber.registers();
+    /// assert!(fiber.stack_range().unwrap().contains(&registers.stack));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn registers(&self) -> Registers {
         // SAFETY: the context is suspended as long as this value exists.
         unsafe { self.context.registers() }
@@ -297,12 +486,14 @@ impl Fiber {
         Host::from_tag(unsafe { self.context.tag() })
     }
 
+    /// Makes the value that stands for a suspended context.
+    ///
     /// # Safety
     /// The context is suspended. It belongs to a fiber, or to a thread that was suspended by a
     /// switch to a fiber of this crate. No other value stands for it.
     #[inline(always)]
-    pub(crate) unsafe fn from_context(context: Context) -> Fiber {
-        Fiber { context, not_send: PhantomData }
+    pub(crate) unsafe fn from_context(context: Context) -> FiberContext {
+        FiberContext { context, not_send: PhantomData }
     }
 
     #[inline(always)]
@@ -310,7 +501,7 @@ impl Fiber {
         ManuallyDrop::new(self).context
     }
 
-    /// The host of the fiber; panics if the fiber cannot be resumed here.
+    /// Returns the host of the fiber. Panics if the fiber cannot be resumed here.
     #[inline(always)]
     #[track_caller]
     fn home_is_here(context: Context) -> Host {
@@ -322,13 +513,12 @@ impl Fiber {
         home
     }
 
-    /// [`resume`](Self::resume) for when the runtime's hook must be asked, or when the resume is
-    /// refused.
+    /// Resumes `to` after the runtime's hook has confirmed the host, or panics.
     ///
     /// A separate function with its own switch, so that the common path keeps its registers.
     #[inline(never)]
     #[track_caller]
-    fn resume_by_hook(to: Context) -> Option<Fiber> {
+    fn resume_by_hook(to: Context) -> Option<FiberContext> {
         let host = Self::home_is_here(to);
         // SAFETY: `to` is the only value of a suspended fiber of this host, which was just checked.
         unsafe { receive(context::switch(to, host.tag())) }
@@ -345,7 +535,7 @@ fn refuse(home: Host) -> ! {
     panic!("a fiber of {home} was resumed in {host}; it can go on only where it was made");
 }
 
-impl Drop for Fiber {
+impl Drop for FiberContext {
     fn drop(&mut self) {
         let home = self.home();
         if !home.is_current() {
@@ -370,50 +560,50 @@ impl Drop for Fiber {
             // The frames of a thread stay as they are.
             None => {}
             Some(header) if header.is_unwinding() => hook::fatal(format_args!(
-                "sinew: a fiber was dropped while a destructor that ran because it is being \
-                 unwound had switched away; aborting, since it can be unwound only once"
+                "sinew: a fiber was dropped while its unwinding was suspended in a destructor; \
+                 aborting, since a fiber can be unwound only once"
             )),
             Some(_) => {
                 // SAFETY: the value is not used after this.
-                let fiber = unsafe { Fiber::from_context(self.context) };
+                let fiber = unsafe { FiberContext::from_context(self.context) };
                 if fiber.resume_with(unwind).is_some() {
-                    unreachable!("nobody but the fiber that ends holds the one that waits for it");
+                    unreachable!("only the ended fiber's header held the fiber that waits here");
                 }
             }
         }
     }
 }
 
-impl fmt::Debug for Fiber {
+impl fmt::Debug for FiberContext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Fiber").field(&self.context.as_ptr()).finish()
+        f.debug_tuple("FiberContext").field(&self.context.as_ptr()).finish()
     }
 }
 
 // No two values that exist at the same time are equal. Fibers are ordered by address; the order of
 // a fiber is stable until it is resumed.
 
-impl PartialEq for Fiber {
+impl PartialEq for FiberContext {
     fn eq(&self, other: &Self) -> bool {
         self.context == other.context
     }
 }
 
-impl Eq for Fiber {}
+impl Eq for FiberContext {}
 
-impl PartialOrd for Fiber {
+impl PartialOrd for FiberContext {
     fn partial_cmp(&self, other: &Self) -> Option<core::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl Ord for Fiber {
+impl Ord for FiberContext {
     fn cmp(&self, other: &Self) -> core::cmp::Ordering {
         self.context.cmp(&other.context)
     }
 }
 
-impl core::hash::Hash for Fiber {
+impl core::hash::Hash for FiberContext {
     fn hash<H: core::hash::Hasher>(&self, state: &mut H) {
         self.context.hash(state);
     }

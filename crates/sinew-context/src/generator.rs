@@ -1,15 +1,16 @@
 //! Generators: a function that yields values, used as an iterator. Consumers are the opposite: a
 //! function that iterates over the values pushed into it.
 //!
-//! Both consist of two fibers that switch only to each other: the one that holds the value, and the
-//! one that runs the function. A slot on the heap carries values, the end, and panics across.
+//! Two fibers take part and switch only to each other: the fiber that uses the generator or
+//! consumer, and the fiber that runs the function. An exchange on the heap carries values, the end
+//! of the values, and panics from one to the other.
 
 mod consumer;
 
 pub use consumer::{Consumer, Input, PushError};
 
 use crate::entry::{self, EntryFunction};
-use crate::fiber::Fiber;
+use crate::fiber::FiberContext;
 use crate::stack::{ProtectedFixedSize, StackAllocator};
 use crate::unwind::catch_panic;
 use core::cell::Cell;
@@ -62,8 +63,8 @@ use std::rc::Rc;
 #[must_use = "a generator does nothing until it is iterated over"]
 pub struct Generator<'a, T, R = ()> {
     /// The suspended function; `None` once it has ended, and while it runs.
-    fiber: Option<Fiber>,
-    slot: Rc<Slot<T, R>>,
+    fiber: Option<FiberContext>,
+    exchange: Rc<Exchange<T, R>>,
     borrows: PhantomData<&'a ()>,
 }
 
@@ -72,6 +73,20 @@ impl<T, R> Generator<'static, T, R> {
     ///
     /// # Errors
     /// If there is no memory for a stack, or `f` does not fit on it.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::Generator;
+    ///
+    /// let mut countdown = Generator::new(|out| {
+    ///     out.give(2);
+    ///     out.give(1);
+    /// })?;
+    /// assert_eq!(countdown.next(), Some(2));
+    /// assert_eq!(countdown.next(), Some(1));
+    /// assert_eq!(countdown.next(), None);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn new<F>(f: F) -> io::Result<Self>
     where
         F: FnOnce(&mut Yielder<T>) -> R + 'static,
@@ -85,6 +100,18 @@ impl<T, R> Generator<'static, T, R> {
     ///
     /// # Errors
     /// If the allocator has no stack, or `f` does not fit on it.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::{Generator, stack::StackPool};
+    ///
+    /// let pool = StackPool::builder().stack_size(64 * 1024).build()?;
+    /// let digits = Generator::with_allocator(&pool, |out| out.extend('0'..='9'))?;
+    /// assert_eq!(pool.stats().in_use, 1);
+    /// assert_eq!(digits.collect::<String>(), "0123456789");
+    /// assert_eq!(pool.stats().in_use, 0);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn with_allocator<A, F>(allocator: &A, f: F) -> io::Result<Self>
     where
         A: StackAllocator + ?Sized,
@@ -101,14 +128,25 @@ impl<T, R> Generator<'_, T, R> {
     /// Makes a generator of `body`, on a fiber made by `make`.
     pub(crate) fn create<F>(
         body: F,
-        make: impl FnOnce(GeneratorEntry<T, R, F>) -> io::Result<Fiber>,
+        make: impl FnOnce(GeneratorEntry<T, R, F>) -> io::Result<FiberContext>,
     ) -> io::Result<Self> {
-        let slot = Rc::new(Slot::new());
-        let fiber = make(GeneratorEntry { slot: slot.clone(), body })?;
-        Ok(Generator { fiber: Some(fiber), slot, borrows: PhantomData })
+        let exchange = Rc::new(Exchange::new());
+        let fiber = make(GeneratorEntry { exchange: exchange.clone(), body })?;
+        Ok(Generator { fiber: Some(fiber), exchange, borrows: PhantomData })
     }
 
     /// Whether the function has ended; [`next`](Iterator::next) returns `None` from then on.
+    ///
+    /// # Examples
+    /// ```
+    /// # use sinew_context::Generator;
+    /// let mut once = Generator::new(|out| out.give(7))?;
+    /// assert_eq!(once.next(), Some(7));
+    /// assert!(!once.is_finished()); // the function waits in `give`
+    /// assert_eq!(once.next(), None);
+    /// assert!(once.is_finished());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn is_finished(&self) -> bool {
         self.fiber.is_none()
     }
@@ -130,7 +168,7 @@ impl<T, R> Generator<'_, T, R> {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn take_result(&mut self) -> Option<R> {
-        self.slot.result.take()
+        self.exchange.result.take()
     }
 }
 
@@ -144,10 +182,10 @@ impl<T, R> Iterator for Generator<'_, T, R> {
                 // Only the function's yielder holds the fiber that waits here. (If a program swaps
                 // two yielders, their generators find no values.)
                 self.fiber = Some(fiber);
-                self.slot.value.take()
+                self.exchange.value.take()
             }
             None => {
-                self.slot.pass_panic_on();
+                self.exchange.pass_panic_on();
                 None
             }
         }
@@ -163,9 +201,25 @@ impl<T, R> fmt::Debug for Generator<'_, T, R> {
 }
 
 /// The handle through which the function of a [`Generator`] yields.
+///
+/// # Examples
+/// ```
+/// use sinew_context::{Generator, Yielder};
+///
+/// fn digits(number: u32, out: &mut Yielder<u32>) {
+///     if number >= 10 {
+///         digits(number / 10, out);
+///     }
+///     out.give(number % 10);
+/// }
+///
+/// let all: Vec<u32> = Generator::new(|out| digits(1402, out))?.collect();
+/// assert_eq!(all, [1, 4, 0, 2]);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub struct Yielder<T> {
     /// The fiber that asked for the next value; `None` only while it is being resumed.
-    caller: Option<Fiber>,
+    caller: Option<FiberContext>,
     value: Rc<Cell<Option<T>>>,
 }
 
@@ -174,6 +228,19 @@ impl<T> Yielder<T> {
     ///
     /// # Panics
     /// In a destructor, while the function is being unwound: no further value will be requested.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::Generator;
+    ///
+    /// let mut words = Generator::new(|out| {
+    ///     out.give("pease");
+    ///     unreachable!("no second word was requested");
+    /// })?;
+    /// assert_eq!(words.next(), Some("pease"));
+    /// drop(words); // unwinds the function out of `give`
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn give(&mut self, value: T) {
         self.value.set(Some(value));
         hand_over(&mut self.caller);
@@ -193,7 +260,7 @@ impl<T> fmt::Debug for Yielder<T> {
 }
 
 /// The state that the two sides share.
-struct Slot<T, R> {
+struct Exchange<T, R> {
     value: Rc<Cell<Option<T>>>,
     /// Set by the holder of a consumer: there will be no more values.
     closed: Rc<Cell<bool>>,
@@ -201,9 +268,9 @@ struct Slot<T, R> {
     panic: Cell<Option<Box<dyn Any + Send>>>,
 }
 
-impl<T, R> Slot<T, R> {
+impl<T, R> Exchange<T, R> {
     fn new() -> Self {
-        Slot {
+        Exchange {
             value: Rc::default(),
             closed: Rc::default(),
             result: Cell::new(None),
@@ -213,8 +280,8 @@ impl<T, R> Slot<T, R> {
 
     /// Runs the user's function and keeps its result, or its panic, for the other side.
     fn run<P>(&self, body: impl FnOnce(&mut P) -> R, partner: &mut P) {
-        // The call takes the closure out, because passing a large one along would move it on this
-        // small stack with each call.
+        // The call takes the closure out of the `Option`. To pass a large closure along would copy
+        // it on this small stack with each call.
         let mut body = Some(body);
         let call = || body.take().map(|body| body(partner));
         match catch_panic(AssertUnwindSafe(call)) {
@@ -230,35 +297,35 @@ impl<T, R> Slot<T, R> {
     }
 }
 
-/// Switches to the other side, and keeps the fiber that switches back: the one that used the
-/// generator, or another if the generator was moved.
-fn hand_over(caller: &mut Option<Fiber>) {
-    let to = caller.take().expect("a function that is being unwound yields no more");
+/// Switches to the other side, and keeps the fiber that switches back: the fiber that used the
+/// generator, or another fiber if the generator was moved to it.
+fn hand_over(caller: &mut Option<FiberContext>) {
+    let to = caller.take().expect("a function that is being unwound exchanges no more values");
     *caller = to.resume();
 }
 
 /// The entry function of a generator's fiber.
 pub(crate) struct GeneratorEntry<T, R, F> {
-    slot: Rc<Slot<T, R>>,
+    exchange: Rc<Exchange<T, R>>,
     body: F,
 }
 
 impl<T, R, F: FnOnce(&mut Yielder<T>) -> R> EntryFunction for GeneratorEntry<T, R, F> {
-    fn call(self, from: Option<Fiber>) -> Fiber {
-        let GeneratorEntry { slot, body } = self;
-        let mut yielder = Yielder { caller: from, value: slot.value.clone() };
-        slot.run(body, &mut yielder);
+    fn call(self, from: Option<FiberContext>) -> FiberContext {
+        let GeneratorEntry { exchange, body } = self;
+        let mut yielder = Yielder { caller: from, value: exchange.value.clone() };
+        exchange.run(body, &mut yielder);
         returning(yielder.caller.take())
     }
 }
 
 /// Returns the fiber to end with. It is missing only if the function was unwound and swallowed the
 /// unwinding.
-fn returning(caller: Option<Fiber>) -> Fiber {
+fn returning(caller: Option<FiberContext>) -> FiberContext {
     caller.unwrap_or_else(|| {
         crate::hook::fatal(format_args!(
-            "sinew: a generator's function ended, but the fiber that used it is gone; aborting, \
-             since there is nowhere to go"
+            "sinew: the function of a generator or consumer ended, but the fiber that used it is \
+             gone; aborting, since the function swallowed its unwinding"
         ))
     })
 }

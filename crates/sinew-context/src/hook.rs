@@ -8,20 +8,20 @@ use core::fmt;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Returns the number of the runtime's fiber that runs on this thread: below 2^62 and never used
-/// twice. Returns `None` outside of the runtime's fibers.
+/// A function that returns the number of the runtime's fiber that runs on this thread. Numbers are
+/// below 2^62 and never used twice. Returns `None` outside of the runtime's fibers.
 pub type HostHook = fn() -> Option<core::num::NonZeroU64>;
 
-/// Receives a message for people: one or more whole lines.
+/// A function that receives a report for people: one or more whole lines.
 pub type ReportHook = fn(message: &str);
 
-/// Writes the name of the fiber whose stack spans the given addresses, for instance
+/// A function that writes the name of the fiber whose stack spans the given addresses, for instance
 /// `fiber "worker" (id 7)`.
 pub type DescribeHook = fn(stack: core::ops::Range<usize>, out: &mut dyn fmt::Write) -> fmt::Result;
 
-/// Called with `true` when the unwinding of a first-class fiber begins, and with `false` when it
-/// has reached the fiber's first frame. Both times it runs on the stack of the fiber that is
-/// unwound.
+/// A function that is called with `true` when the unwinding of a first-class fiber begins, and with
+/// `false` when the unwinding has reached the fiber's first frame. Both calls run on the stack of
+/// the fiber that is unwound.
 pub type UnwindHook = fn(begins: bool);
 
 static HOST: OnceLock<HostHook> = OnceLock::new();
@@ -31,7 +31,20 @@ static REPORT: OnceLock<ReportHook> = OnceLock::new();
 static DESCRIBE: OnceLock<DescribeHook> = OnceLock::new();
 static UNWIND: OnceLock<UnwindHook> = OnceLock::new();
 
-/// A hook was set before; the first one stays.
+/// The error of setting a hook that was set before. The first hook stays.
+///
+/// # Examples
+/// ```standalone_crate
+/// use sinew_context::hook::{self, AlreadySet};
+///
+/// fn ignore(_begins: bool) {}
+///
+/// // SAFETY: the hook does nothing.
+/// unsafe {
+///     assert_eq!(hook::set_unwind_hook(ignore), Ok(()));
+///     assert_eq!(hook::set_unwind_hook(ignore), Err(AlreadySet));
+/// }
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AlreadySet;
 
@@ -45,22 +58,41 @@ impl std::error::Error for AlreadySet {}
 
 /// Sets the hook that names the running fiber of a runtime.
 ///
-/// After this, a [`Fiber`](crate::Fiber) made inside one of the runtime's fibers belongs to that
-/// fiber and cannot be resumed in another.
+/// After this, a [`FiberContext`](crate::FiberContext) that is made inside one of the runtime's
+/// fibers belongs to that fiber and cannot be resumed in another.
 ///
 /// # Safety
-/// The hook is called at every resume. It must be right, must not switch contexts, and must not
-/// unwind. If it returned one number for two flows of control, these could resume each other's
-/// fibers.
+/// Every resume calls the hook. The hook must return the number of the fiber that really runs, must
+/// not switch contexts, and must not unwind. If it returned one number for two flows of control,
+/// these could resume each other's fibers.
 ///
 /// If the runtime moves its fibers between threads, code in them must not hold certain first-class
 /// fibers across a wait. One kind is a fiber made outside of the runtime's fibers: threads that do
 /// not live at the same time may have the same address. The other is a fiber whose stack comes from
 /// an allocator that is not `Send`.
+///
+/// # Examples
+/// ```standalone_crate
+/// use sinew_context::{FiberContext, hook};
+/// use std::{cell::Cell, num::NonZeroU64};
+///
+/// thread_local!(static RUNNING: Cell<u64> = const { Cell::new(0) });
+///
+/// // SAFETY: the hook returns the number of the running fiber, as set at each dispatch below.
+/// unsafe { hook::set_host_hook(|| NonZeroU64::new(RUNNING.get())) }.unwrap();
+///
+/// RUNNING.set(1); // the runtime dispatches its fiber 1
+/// let fiber = FiberContext::new(|caller| caller)?;
+/// RUNNING.set(2);
+/// assert!(!fiber.is_at_home());
+/// RUNNING.set(1);
+/// assert!(fiber.resume().is_none());
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub unsafe fn set_host_hook(hook: HostHook) -> Result<(), AlreadySet> {
     // Set the key first. A thread that sees the key but no hook falls back to its thread pointer.
-    // ORDERING: Relaxed is enough: the threads that run the runtime's fibers are started, or
-    // receive their work, after this. Other threads may still use the thread pointer.
+    // ORDERING: Relaxed is enough. The start of the threads that run the runtime's fibers, or the
+    // hand-over of work to them, publishes the key. Other threads may still use the thread pointer.
     HOST_KEY.store(ASK, Ordering::Relaxed);
     HOST.set(hook).map_err(|_| AlreadySet)
 }
@@ -72,8 +104,8 @@ pub(crate) fn host() -> Option<HostHook> {
 /// A bit that is set in no thread's address and in no number of a runtime's fiber.
 const ASK: usize = 1 << (usize::BITS - 1);
 
-/// Returns zero while no host hook is set, then [`ASK`]. `host` mixes this word into its quick
-/// check, so that the check fails when the hook must be asked.
+/// Returns zero while no host hook is set, then [`ASK`]. `Host::is_plain_thread` mixes this word
+/// into its comparison, so that the comparison fails when the hook must be asked.
 #[inline(always)]
 pub(crate) fn host_key() -> usize {
     HOST_KEY.load(Ordering::Relaxed)
@@ -84,6 +116,22 @@ pub(crate) fn host_key() -> usize {
 /// # Safety
 /// The hook must be safe to call in a signal handler, because overflows are reported from one. It
 /// must not switch contexts and must not unwind.
+///
+/// # Examples
+/// ```standalone_crate
+/// use sinew_context::hook::{self, AlreadySet};
+///
+/// fn to_standard_output(message: &str) {
+///     // SAFETY: the pointer and the length are those of `message`.
+///     unsafe { libc::write(libc::STDOUT_FILENO, message.as_ptr().cast(), message.len()) };
+/// }
+///
+/// // SAFETY: `write` may be called in a signal handler. The hook does nothing else.
+/// unsafe {
+///     assert_eq!(hook::set_report_hook(to_standard_output), Ok(()));
+///     assert_eq!(hook::set_report_hook(to_standard_output), Err(AlreadySet));
+/// }
+/// ```
 pub unsafe fn set_report_hook(hook: ReportHook) -> Result<(), AlreadySet> {
     REPORT.set(hook).map_err(|_| AlreadySet)
 }
@@ -93,6 +141,24 @@ pub unsafe fn set_report_hook(hook: ReportHook) -> Result<(), AlreadySet> {
 /// # Safety
 /// The hook must be safe to call in a signal handler. It must not switch contexts and must not
 /// unwind.
+///
+/// # Examples
+/// ```standalone_crate
+/// use sinew_context::hook;
+/// use std::{fmt, ops::Range};
+///
+/// fn describe(stack: Range<usize>, out: &mut dyn fmt::Write) -> fmt::Result {
+///     // A runtime looks up its fiber by the addresses.
+///     write!(out, "the fiber at {:#x}", stack.start)
+/// }
+///
+/// // SAFETY: writing a number neither allocates memory nor waits, switches or unwinds.
+/// unsafe { hook::set_describe_hook(describe) }.unwrap();
+///
+/// let mut text = String::new();
+/// describe(0x7000..0x8000, &mut text).unwrap();
+/// assert_eq!(text, "the fiber at 0x7000");
+/// ```
 pub unsafe fn set_describe_hook(hook: DescribeHook) -> Result<(), AlreadySet> {
     DESCRIBE.set(hook).map_err(|_| AlreadySet)
 }
@@ -104,6 +170,28 @@ pub unsafe fn set_describe_hook(hook: DescribeHook) -> Result<(), AlreadySet> {
 ///
 /// # Safety
 /// The hook must not switch contexts and must not unwind.
+///
+/// # Examples
+/// ```standalone_crate
+/// use sinew_context::{FiberContext, hook};
+/// use std::sync::atomic::{AtomicUsize, Ordering};
+///
+/// static BEGUN: AtomicUsize = AtomicUsize::new(0);
+/// static ENDED: AtomicUsize = AtomicUsize::new(0);
+///
+/// fn count(begins: bool) {
+///     let counter = if begins { &BEGUN } else { &ENDED };
+///     counter.fetch_add(1, Ordering::Relaxed);
+/// }
+///
+/// // SAFETY: the hook only counts.
+/// unsafe { hook::set_unwind_hook(count) }.unwrap();
+///
+/// let suspended = FiberContext::new(|caller| caller.resume().unwrap())?.resume();
+/// drop(suspended); // unwinds the fiber
+/// assert_eq!((BEGUN.load(Ordering::Relaxed), ENDED.load(Ordering::Relaxed)), (1, 1));
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub unsafe fn set_unwind_hook(hook: UnwindHook) -> Result<(), AlreadySet> {
     UNWIND.set(hook).map_err(|_| AlreadySet)
 }
@@ -118,7 +206,7 @@ pub(crate) fn describe() -> Option<DescribeHook> {
     DESCRIBE.get().copied()
 }
 
-/// Reports `message`, a whole line without its line end.
+/// Reports `message`: one or more lines, without the end of the last line.
 pub(crate) fn report(message: fmt::Arguments<'_>) {
     let mut buffer = LineBuffer::new();
     // A message that is too long for the buffer is cut.
@@ -144,7 +232,7 @@ pub(crate) fn fatal(message: fmt::Arguments<'_>) -> ! {
     std::process::abort()
 }
 
-/// A fixed buffer to format into where nothing may be allocated.
+/// A buffer of fixed size, to format into where nothing may be allocated.
 struct LineBuffer {
     bytes: [u8; 1024],
     len: usize,

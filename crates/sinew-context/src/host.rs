@@ -3,11 +3,11 @@
 //! A first-class fiber switches the stack of the flow of control that resumes it. If a flow other
 //! than the fiber's host resumed it, the fiber would carry that flow's frames away: a runtime's
 //! fiber would continue on a stack that its scheduler does not know. So each suspended frame
-//! carries its host as tag, and [`Fiber::resume`](crate::Fiber::resume) compares the tag with the
-//! running host.
+//! carries its host as tag, and [`FiberContext::resume`](crate::FiberContext::resume) compares the
+//! tag with the running host.
 //!
 //! The running host is read from the thread pointer register, or returned by the runtime's hook.
-//! Neither is a variable of this crate.
+//! Neither is a variable of this crate. Next: `hook`, by which a runtime supplies its hosts.
 
 use crate::{arch, hook};
 
@@ -37,7 +37,8 @@ impl Host {
     }
 
     /// Whether `self` is the running thread and no host hook is set. One comparison is enough: when
-    /// a hook is set, the key has a bit that no tag has, so no tag equals the mixed word.
+    /// a hook is set, the key has a bit that no tag has, so no tag equals the thread pointer mixed
+    /// with the key.
     #[inline(always)]
     pub(crate) fn is_plain_thread(self) -> bool {
         self.0 == arch::thread_pointer() ^ hook::host_key()

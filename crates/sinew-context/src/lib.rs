@@ -2,9 +2,11 @@
 //!
 //! # Reading order
 //!
-//! `fiber` ([`Fiber`]) and `entry` are the life of a fiber. `context` and `arch` are the switch
-//! under it. [`stack`] holds the memory that fibers run on. `unwind` ends a fiber early.
-//! [`scope`](scope()) and [`Generator`] are built on top.
+//! `fiber` ([`FiberContext`]) and `entry` are the life of a fiber. `context` and `arch` are the
+//! switch under it. [`stack`] holds the memory that fibers run on. `unwind` ends a fiber early.
+//! [`scope`](scope()) and [`Generator`] are built on top. `host` says where a fiber may run, and
+//! [`hook`] lets a runtime take part. `census` counts the fibers of a thread, and `sanitizer`
+//! announces switches to tools.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![cfg_attr(sinew_loom, allow(dead_code, reason = "only what is modelled is used"))]
 
@@ -26,7 +28,7 @@ mod unwind;
 pub mod p0876 {}
 
 pub use census::live_fibers;
-pub use fiber::{CreateError, Fiber, Resumed};
+pub use fiber::{CreateError, FiberContext, Resumed};
 pub use generator::{Consumer, Generator, Input, PushError, Yielder};
 pub use scope::{Scope, scope};
 pub use unwind::{catch_panic, is_unwind, unwind};

@@ -1,34 +1,33 @@
-//! The only place that imports atomics and locks: from the standard library, or from loom in a
-//! model. Also holds small functions that the standard library has only in unstable form.
+//! The atomics and locks of the parts that loom models: from the standard library, or from loom in
+//! a model. `hook` and `stack::overflow` have statics that are set once, and use the standard
+//! library directly. This module also holds small functions that the standard library has only in
+//! unstable form.
 //!
 //! Under ThreadSanitizer the lock is one of our own. The slow path of the standard library's lock
-//! is not instrumented, so data that it protects would be reported as a race.
+//! is not instrumented, so ThreadSanitizer would report races of the data that the lock protects.
 
+#[cfg(sinew_loom)]
+use loom as backend;
 #[cfg(not(sinew_loom))]
-pub(crate) use std::{
-    hint::spin_loop,
-    sync::atomic::{AtomicPtr, AtomicUsize, Ordering, fence},
-};
+use std as backend;
 
-#[cfg(sinew_loom)]
-pub(crate) use loom::{
-    hint::spin_loop,
-    sync::atomic::{AtomicPtr, AtomicUsize, Ordering, fence},
-};
+pub(crate) use backend::hint::spin_loop;
+pub(crate) use backend::sync::atomic::{AtomicPtr, AtomicUsize, Ordering, fence};
 
-#[cfg(sinew_loom)]
-pub(crate) use loom::sync::{Mutex, MutexGuard};
-#[cfg(not(any(sinew_loom, sinew_tsan)))]
-pub(crate) use std::sync::{Mutex, MutexGuard};
+#[cfg(not(sinew_tsan))]
+pub(crate) use backend::sync::{Mutex, MutexGuard};
 #[cfg(sinew_tsan)]
 pub(crate) use visible::{Mutex, MutexGuard};
 
 /// The lock of a `static`. Loom's lock cannot be static, because a model makes its locks anew for
 /// each run.
-#[cfg(not(any(sinew_loom, sinew_tsan)))]
+#[cfg(not(sinew_tsan))]
 pub(crate) use std::sync::Mutex as StaticMutex;
-#[cfg(any(sinew_loom, sinew_tsan))]
+#[cfg(sinew_tsan)]
 pub(crate) use visible::Mutex as StaticMutex;
+
+/// Whether this crate is built for its models.
+pub(crate) const IS_MODEL: bool = cfg!(sinew_loom);
 
 /// Locks `mutex`, also after a panic while it was held: the data behind the locks of this crate is
 /// valid after each step.
@@ -52,7 +51,7 @@ pub(crate) fn try_box<T>(value: T) -> std::io::Result<Box<T>> {
     }
 }
 
-#[cfg(any(sinew_loom, sinew_tsan))]
+#[cfg(sinew_tsan)]
 mod visible {
     use core::cell::UnsafeCell;
     use core::ops::{Deref, DerefMut};

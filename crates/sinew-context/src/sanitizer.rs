@@ -8,13 +8,14 @@
 //! Under a sanitizer the tag in a frame points to a [`Note`] on the suspended stack instead. The
 //! note holds the caller's word and the sanitizer's data about that stack.
 //!
-//! Valgrind learns the bounds of each stack when it is mapped, in every build. Outside valgrind the
-//! request costs a few rotations of a register.
+//! Valgrind learns the bounds of each stack when the stack becomes usable, in every build. Outside
+//! valgrind the request costs a few rotations of a register.
 
 use crate::arch::Frame;
 
 pub(crate) use notes::{Note, begin, come_back, leave, leave_for_good, prepare, retire, tag};
 
+/// Functions without effect, for builds without a sanitizer.
 #[cfg(not(any(sinew_asan, sinew_tsan)))]
 mod notes {
     use super::Frame;
@@ -29,34 +30,63 @@ mod notes {
         }
     }
 
+    /// Returns `tag` unchanged.
+    ///
+    /// # Safety
+    /// As for the function of this name in the module for sanitizers.
     #[inline(always)]
     pub(crate) unsafe fn prepare(_: *mut Note, _: (*mut u8, *mut u8), tag: usize) -> usize {
         tag
     }
 
+    /// Returns `word` unchanged.
+    ///
+    /// # Safety
+    /// As for the function of this name in the module for sanitizers.
     #[inline(always)]
     pub(crate) unsafe fn tag(word: usize) -> usize {
         word
     }
 
+    /// Returns `tag` unchanged.
+    ///
+    /// # Safety
+    /// As for the function of this name in the module for sanitizers.
     #[inline(always)]
     pub(crate) unsafe fn leave(_: &mut Note, tag: usize, _target: usize) -> usize {
         tag
     }
 
+    /// Does nothing.
+    ///
+    /// # Safety
+    /// As for the function of this name in the module for sanitizers.
     #[inline(always)]
     pub(crate) unsafe fn come_back(_: &mut Note, _from: *mut Frame) {}
 
+    /// Does nothing.
+    ///
+    /// # Safety
+    /// As for the function of this name in the module for sanitizers.
     #[inline(always)]
     pub(crate) unsafe fn leave_for_good(_target: usize) {}
 
+    /// Does nothing.
+    ///
+    /// # Safety
+    /// As for the function of this name in the module for sanitizers.
     #[inline(always)]
     pub(crate) unsafe fn begin(_from: *mut Frame) {}
 
+    /// Does nothing.
+    ///
+    /// # Safety
+    /// As for the function of this name in the module for sanitizers.
     #[inline(always)]
     pub(crate) unsafe fn retire(_: *mut Note) {}
 }
 
+/// The announcements of switches.
 #[cfg(any(sinew_asan, sinew_tsan))]
 mod notes {
     use super::Frame;
@@ -124,6 +154,11 @@ mod notes {
         ptr::with_exposed_provenance_mut(word)
     }
 
+    /// Fills the note of a context that is being prepared. Returns the word for its frame.
+    ///
+    /// # Safety
+    /// `note` is in the record of that context, which the caller owns. `bounds` are the ends of the
+    /// context's stack.
     pub(crate) unsafe fn prepare(note: *mut Note, bounds: (*mut u8, *mut u8), tag: usize) -> usize {
         let _ = bounds;
         // SAFETY: the note is in the record, which the caller owns.
@@ -142,11 +177,20 @@ mod notes {
         note.expose_provenance()
     }
 
+    /// Returns the caller's word from the word in a frame.
+    ///
+    /// # Safety
+    /// `word` was read from the frame of a suspended context.
     pub(crate) unsafe fn tag(word: usize) -> usize {
         // SAFETY: the note lives as long as the context is suspended.
         unsafe { (*note_at(word)).tag }
     }
 
+    /// Announces a switch that suspends the running context. Returns the word for its frame.
+    ///
+    /// # Safety
+    /// `target` was read from the frame of the suspended context that the caller switches to next.
+    /// `note` stays in place until the running context is resumed.
     #[inline(always)]
     pub(crate) unsafe fn leave(note: &mut Note, tag: usize, target: usize) -> usize {
         note.tag = tag;
@@ -168,6 +212,11 @@ mod notes {
         word
     }
 
+    /// Ends the announced switch, in the context that was resumed.
+    ///
+    /// # Safety
+    /// A switch to this context has just returned. `note` was passed to `leave` before it, and
+    /// `from` is the frame that control came from, or null.
     #[inline(always)]
     pub(crate) unsafe fn come_back(note: &mut Note, from: *mut Frame) {
         // SAFETY: a switch to this context has just happened, announced by the other side.
@@ -178,6 +227,10 @@ mod notes {
         let _ = (note, from);
     }
 
+    /// Announces that the running context ends.
+    ///
+    /// # Safety
+    /// `target` was read from the frame of the suspended context that the caller exits to next.
     #[inline(always)]
     pub(crate) unsafe fn leave_for_good(target: usize) {
         // SAFETY: the target is suspended, so its note is alive.
@@ -191,6 +244,10 @@ mod notes {
         }
     }
 
+    /// Ends the announced switch, in a context that runs for the first time.
+    ///
+    /// # Safety
+    /// A switch has just started this context. `from` is the frame that control came from, or null.
     #[inline(always)]
     pub(crate) unsafe fn begin(from: *mut Frame) {
         // SAFETY: a switch to this context has just happened, announced by the other side.
@@ -201,6 +258,10 @@ mod notes {
         let _ = from;
     }
 
+    /// Forgets a context that has ended or never ran.
+    ///
+    /// # Safety
+    /// `note` was passed to `prepare`, and nothing uses the context's stack.
     pub(crate) unsafe fn retire(note: *mut Note) {
         // SAFETY: the context is over and its stack is unused.
         unsafe {
@@ -213,6 +274,10 @@ mod notes {
     }
 
     /// Ends the announced switch, and records the bounds of the stack that control came from.
+    ///
+    /// # Safety
+    /// A switch has just ended on this stack. `saved` is the fake stack that `leave` saved for it,
+    /// or null. `from` is a suspended frame or null.
     #[cfg(sinew_asan)]
     #[inline(always)]
     unsafe fn finish(saved: *mut c_void, from: *mut Frame) {

@@ -2,15 +2,16 @@
 //!
 //! # Why it is sound
 //!
-//! A fiber's frames live until it has ended, and its value can be leaked, so a plain `Fiber` must
-//! not borrow. A [`Scope`] counts its borrowers: each fiber from its creation to the end of its
-//! closure, and each injected function from its sending to its return. [`scope`] does not return,
-//! and does not unwind further, unless that count is zero. In ordinary use it is zero, because the
-//! end of the closure drops the fibers' values, which unwinds them. If the program leaked a value
-//! or moved it out, the fiber cannot be ended, and the process aborts with a message.
+//! A fiber's frames live until it has ended, and its value can be leaked, so a plain `FiberContext`
+//! must not borrow. A [`Scope`] counts its borrowers: each fiber from its creation to the end of
+//! its closure, and each injected function from its sending to its return. [`scope`] does not
+//! return, and does not unwind further, unless that count is zero. In ordinary use it is zero,
+//! because the end of the closure drops the fibers' values, which unwinds them. If the program
+//! leaked a value or moved it out, the fiber cannot be ended, and the process aborts with a
+//! message.
 
 use crate::entry::{self, EntryFunction, FromAnyone, FromSuspended};
-use crate::fiber::{Fiber, Resumed};
+use crate::fiber::{FiberContext, Resumed};
 use crate::generator::{Consumer, Generator, Input, Yielder};
 use crate::hook::fatal;
 use crate::stack::{ProtectedFixedSize, StackAllocator};
@@ -69,7 +70,25 @@ where
     }
 }
 
-/// Makes fibers that borrow; see [`scope`].
+/// The scope of a call of [`scope`]: makes fibers that may borrow.
+///
+/// # Examples
+/// ```
+/// use sinew_context::{Generator, Scope};
+/// use std::io;
+///
+/// fn doubled<'scope>(
+///     scope: &'scope Scope<'scope, '_>,
+///     numbers: &'scope [u32],
+/// ) -> io::Result<Generator<'scope, u32>> {
+///     scope.generator(|out| numbers.iter().for_each(|number| out.give(2 * number)))
+/// }
+///
+/// let numbers = [1, 2, 3];
+/// let sum = sinew_context::scope(|s| doubled(s, &numbers).map(|values| values.sum::<u32>()))?;
+/// assert_eq!(sum, 12);
+/// # Ok::<(), io::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Scope<'scope, 'env: 'scope> {
     /// The number of fibers and injected functions that may still use borrowed values.
@@ -79,52 +98,119 @@ pub struct Scope<'scope, 'env: 'scope> {
 }
 
 impl<'scope> Scope<'scope, '_> {
-    /// Makes a fiber like [`Fiber::new`]. Its function may borrow from outside of the scope.
+    /// Makes a fiber like [`FiberContext::new`]. Its function may borrow from outside of the scope.
     ///
     /// # Errors
     /// If there is no memory for a stack, or `f` does not fit on it.
-    pub fn fiber<F>(&'scope self, f: F) -> io::Result<Fiber>
+    ///
+    /// # Examples
+    /// ```
+    /// let mut count = 0;
+    /// sinew_context::scope(|s| {
+    ///     let fiber = s.fiber(|caller| {
+    ///         count += 1; // borrowed
+    ///         caller
+    ///     })?;
+    ///     assert!(fiber.resume().is_none());
+    ///     Ok::<(), std::io::Error>(())
+    /// })?;
+    /// assert_eq!(count, 1);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn fiber<F>(&'scope self, f: F) -> io::Result<FiberContext>
     where
-        F: FnOnce(Fiber) -> Fiber + 'scope,
+        F: FnOnce(FiberContext) -> FiberContext + 'scope,
     {
         self.fiber_with_allocator(&ProtectedFixedSize::default(), f)
     }
 
-    /// Makes a fiber like [`Fiber::with_allocator`]. Its function may borrow.
+    /// Makes a fiber like [`FiberContext::with_allocator`]. Its function may borrow.
     ///
     /// # Errors
     /// If the allocator has no stack, or `f` does not fit on it.
-    pub fn fiber_with_allocator<A, F>(&'scope self, allocator: &A, f: F) -> io::Result<Fiber>
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::{scope, stack::StackPool};
+    ///
+    /// let pool = StackPool::new()?;
+    /// let mut sum = 0;
+    /// for number in 1..=4 {
+    ///     scope(|s| {
+    ///         let fiber = s.fiber_with_allocator(&pool, |caller| {
+    ///             sum += number;
+    ///             caller
+    ///         });
+    ///         assert!(fiber.unwrap().resume().is_none());
+    ///     });
+    /// }
+    /// assert_eq!((sum, pool.stats().reused), (10, 3));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn fiber_with_allocator<A, F>(&'scope self, allocator: &A, f: F) -> io::Result<FiberContext>
     where
         A: StackAllocator + ?Sized,
-        F: FnOnce(Fiber) -> Fiber + 'scope,
+        F: FnOnce(FiberContext) -> FiberContext + 'scope,
     {
         // SAFETY: `f` borrows for `'scope`, which outlives the scope.
         unsafe { self.create(allocator, FromSuspended(f)) }
     }
 
-    /// Makes a fiber like [`Fiber::with_entry`]. Its function may borrow.
+    /// Makes a fiber like [`FiberContext::with_entry`]. Its function may borrow.
     ///
     /// # Errors
     /// If the allocator has no stack, or `f` does not fit on it.
-    pub fn fiber_with_entry<A, F>(&'scope self, allocator: &A, f: F) -> io::Result<Fiber>
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::{scope, stack::ProtectedFixedSize};
+    ///
+    /// let name = String::from("borrowed");
+    /// scope(|s| {
+    ///     let fiber = s.fiber_with_entry(&ProtectedFixedSize::default(), |from| {
+    ///         assert_eq!(name, "borrowed");
+    ///         from.expect("a suspended fiber has started this one")
+    ///     });
+    ///     assert!(fiber.unwrap().resume().is_none());
+    /// });
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn fiber_with_entry<A, F>(&'scope self, allocator: &A, f: F) -> io::Result<FiberContext>
     where
         A: StackAllocator + ?Sized,
-        F: FnOnce(Option<Fiber>) -> Fiber + 'scope,
+        F: FnOnce(Option<FiberContext>) -> FiberContext + 'scope,
     {
         // SAFETY: `f` borrows for `'scope`, which outlives the scope.
         unsafe { self.create(allocator, FromAnyone(f)) }
     }
 
-    /// Runs a function that may borrow on top of `fiber`; see [`Fiber::resume_with`].
+    /// Runs a function that may borrow on top of `fiber`; see [`FiberContext::resume_with`].
     ///
     /// `fiber` need not belong to the scope. The scope does not end before `f` has returned or has
     /// been unwound.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::{FiberContext, scope};
+    ///
+    /// let fiber = FiberContext::new(|caller| caller.resume().expect("resumed once more"))?;
+    /// let fiber = fiber.resume().unwrap();
+    /// let mut on = None;
+    /// scope(|s| {
+    ///     let ended = s.resume_with(fiber, |caller| {
+    ///         on = sinew_context::stack::remaining(); // `on` is borrowed
+    ///         caller
+    ///     });
+    ///     assert!(ended.is_none());
+    /// });
+    /// assert!(on.is_some()); // the function ran on the fiber's stack
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[track_caller]
     #[must_use = "dropping the fiber that switched back unwinds it"]
-    pub fn resume_with<F, R>(&'scope self, fiber: Fiber, f: F) -> Option<Fiber>
+    pub fn resume_with<F, R>(&'scope self, fiber: FiberContext, f: F) -> Option<FiberContext>
     where
-        F: FnOnce(Fiber) -> R + 'scope,
+        F: FnOnce(FiberContext) -> R + 'scope,
         R: Resumed,
     {
         let counted = Counted { inner: f, borrower: self.borrower() };
@@ -137,6 +223,16 @@ impl<'scope> Scope<'scope, '_> {
     ///
     /// # Errors
     /// If there is no memory for a stack, or `f` does not fit on it.
+    ///
+    /// # Examples
+    /// ```
+    /// let numbers = [1, 2, 3];
+    /// let doubled: Vec<u32> = sinew_context::scope(|s| {
+    ///     let values = s.generator(|out| numbers.iter().for_each(|number| out.give(2 * number)));
+    ///     values.unwrap().collect()
+    /// });
+    /// assert_eq!(doubled, [2, 4, 6]);
+    /// ```
     ///
     /// The values must outlive the scope too, because the function may keep some of them:
     /// ```compile_fail,E0597
@@ -165,6 +261,19 @@ impl<'scope> Scope<'scope, '_> {
     ///
     /// # Errors
     /// If the allocator has no stack, or `f` does not fit on it.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::{scope, stack::StackPool};
+    ///
+    /// let pool = StackPool::builder().stack_size(64 * 1024).build()?;
+    /// let text = String::from("pease porridge");
+    /// let words: Vec<&str> = scope(|s| {
+    ///     s.generator_with_allocator(&pool, |out| out.extend(text.split(' '))).unwrap().collect()
+    /// });
+    /// assert_eq!(words, ["pease", "porridge"]);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn generator_with_allocator<A, T, R, F>(
         &'scope self,
         allocator: &A,
@@ -184,6 +293,17 @@ impl<'scope> Scope<'scope, '_> {
     ///
     /// # Errors
     /// If there is no memory for a stack, or `f` does not fit on it.
+    ///
+    /// # Examples
+    /// ```
+    /// let mut words = Vec::new();
+    /// sinew_context::scope(|s| {
+    ///     let mut consumer = s.consumer(|input| words.extend(input)).unwrap();
+    ///     consumer.extend(["pease", "porridge"]);
+    ///     consumer.close();
+    /// });
+    /// assert_eq!(words, ["pease", "porridge"]);
+    /// ```
     ///
     /// The values must outlive the scope too, because the function may keep some of them:
     /// ```compile_fail,E0597
@@ -207,6 +327,20 @@ impl<'scope> Scope<'scope, '_> {
     ///
     /// # Errors
     /// If the allocator has no stack, or `f` does not fit on it.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::{scope, stack::StackPool};
+    ///
+    /// let pool = StackPool::builder().stack_size(64 * 1024).build()?;
+    /// let mut text = String::new();
+    /// scope(|s| {
+    ///     let words = s.consumer_with_allocator(&pool, |words| text.extend(words));
+    ///     words.unwrap().extend(["pease ", "porridge"]);
+    /// });
+    /// assert_eq!(text, "pease porridge");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn consumer_with_allocator<A, T, R, F>(
         &'scope self,
         allocator: &A,
@@ -227,7 +361,7 @@ impl<'scope> Scope<'scope, '_> {
     ///
     /// # Safety
     /// Everything that `function` borrows outlives the scope.
-    unsafe fn create<A, E>(&self, allocator: &A, function: E) -> io::Result<Fiber>
+    unsafe fn create<A, E>(&self, allocator: &A, function: E) -> io::Result<FiberContext>
     where
         A: StackAllocator + ?Sized,
         E: EntryFunction,
@@ -244,7 +378,8 @@ impl<'scope> Scope<'scope, '_> {
     }
 }
 
-/// Keeps the scope from ending. The pointer stays valid, because the scope waits for it.
+/// One count of a scope's borrowers. The pointer stays valid as long as this value exists: `scope`
+/// does not return while the count is above zero, but aborts the process.
 struct Borrower(*const Cell<usize>);
 
 impl Drop for Borrower {
@@ -255,7 +390,8 @@ impl Drop for Borrower {
     }
 }
 
-/// A value that borrows, and the borrower to release after it. Fields are dropped in order.
+/// A value that borrows, and the borrower that is released after it: fields are dropped in the
+/// order of declaration.
 struct Counted<T> {
     inner: T,
     borrower: Borrower,
@@ -271,7 +407,7 @@ impl<T> Counted<T> {
 }
 
 impl<E: EntryFunction> EntryFunction for Counted<E> {
-    fn call(self, from: Option<Fiber>) -> Fiber {
+    fn call(self, from: Option<FiberContext>) -> FiberContext {
         self.run(|function| function.call(from))
     }
 }

@@ -13,12 +13,12 @@
 
 use crate::arch;
 use crate::entry::Header;
-use crate::fiber::Fiber;
+use crate::fiber::FiberContext;
 use crate::hook::{fatal, tell_unwinding};
 use std::any::Any;
 use std::panic::{UnwindSafe, resume_unwind};
 
-/// The payload. Private, so that no other code can raise it.
+/// The payload of an unwinding. The type is private, so that no other code can make one.
 struct Unwinding;
 
 impl Drop for Unwinding {
@@ -27,35 +27,36 @@ impl Drop for Unwinding {
     }
 }
 
+/// Reports that the payload did not reach the first frame, and aborts.
 #[cold]
 pub(crate) fn swallowed() -> ! {
     fatal(format_args!(
-        "sinew: the unwinding of a fiber was caught and not raised again; aborting, since whoever \
-         ends the fiber waits for it. Let `catch_unwind` pass on what `sinew_context::is_unwind` \
-         recognises"
+        "sinew: the unwinding of a fiber was caught and not raised again; aborting, since another \
+         fiber waits for its end. After `catch_unwind`, raise a payload again if \
+         `sinew_context::is_unwind` recognises it"
     ))
 }
 
 /// Ends the running fiber: runs its destructors from the innermost frame outwards, then continues
 /// in `to`, which receives `None`.
 ///
-/// Works at any depth, and as the function of [`Fiber::resume_with`]: `fiber.resume_with(unwind)`
-/// ends `fiber` and comes back, as dropping it does.
+/// It works at any depth. It can also be injected: `fiber.resume_with(unwind)` ends `fiber` and
+/// returns to the caller, as dropping `fiber` does.
 ///
 /// # Panics
-/// On the stack of an OS thread or of a runtime's own fiber: those did not begin as a [`Fiber`],
-/// and they end by returning.
+/// On the stack of an OS thread or of a runtime's own fiber. These did not begin as a
+/// [`FiberContext`], and end by returning.
 ///
 /// # Aborts
 /// If the fiber is being unwound already, or if code on the way catches the unwinding and does not
-/// raise it again. Always with `panic = "abort"`, where nothing can be unwound.
+/// raise it again. With `panic = "abort"` it always aborts, because nothing can be unwound.
 ///
 /// # Examples
 /// ```
-/// use sinew_context::{Fiber, unwind};
+/// use sinew_context::{FiberContext, unwind};
 ///
-/// let fiber = Fiber::new(|caller| {
-///     fn deep(caller: Fiber) -> ! {
+/// let fiber = FiberContext::new(|caller| {
+///     fn deep(caller: FiberContext) -> ! {
 ///         let _dropped_on_the_way = vec![1, 2, 3];
 ///         unwind(caller)
 ///     }
@@ -65,11 +66,11 @@ pub(crate) fn swallowed() -> ! {
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[track_caller]
-pub fn unwind(to: Fiber) -> ! {
+pub fn unwind(to: FiberContext) -> ! {
     let Some(header) = Header::at(arch::stack_pointer()) else {
         panic!(
-            "unwind called on a stack that no fiber was made with: an OS thread or a runtime's \
-             fiber ends by returning"
+            "unwind called outside of a `FiberContext`: an OS thread or a runtime's fiber ends by \
+             returning"
         );
     };
     if cfg!(panic = "abort") {
@@ -92,9 +93,9 @@ pub fn unwind(to: Fiber) -> ! {
 ///
 /// # Examples
 /// ```
-/// use sinew_context::{Fiber, catch_panic};
+/// use sinew_context::{FiberContext, catch_panic};
 ///
-/// let fiber = Fiber::new(|caller| {
+/// let fiber = FiberContext::new(|caller| {
 ///     let result = catch_panic(|| "seven".parse::<u32>().unwrap());
 ///     assert!(result.is_err());
 ///     caller
@@ -114,6 +115,22 @@ pub fn catch_panic<R>(f: impl FnOnce() -> R + UnwindSafe) -> std::thread::Result
 /// Whether a caught panic is the unwinding of a fiber, which must be raised again.
 ///
 /// [`catch_panic`] raises it again.
+///
+/// # Examples
+/// ```
+/// use sinew_context::{FiberContext, is_unwind, unwind};
+/// use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+///
+/// let fiber = FiberContext::new(|caller| {
+///     let result = catch_unwind(AssertUnwindSafe(|| caller.resume()));
+///     let payload = result.expect_err("the fiber is unwound while it is suspended");
+///     assert!(is_unwind(&*payload));
+///     resume_unwind(payload)
+/// })?;
+/// let fiber = fiber.resume().unwrap();
+/// assert!(fiber.resume_with(unwind).is_none());
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub fn is_unwind(payload: &(dyn Any + Send)) -> bool {
     payload.is::<Unwinding>()
 }

@@ -1,7 +1,7 @@
 //! Backtraces: taken inside a fiber, they end at its base. A suspended fiber can be walked from
 //! outside.
 
-use sinew_context::Fiber;
+use sinew_context::FiberContext;
 use std::backtrace::Backtrace;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -15,7 +15,7 @@ fn deepest_function_of_the_fiber(out: &RefCell<String>) {
 #[test]
 fn a_backtrace_taken_inside_a_fiber_ends_at_its_base() {
     let text: Rc<RefCell<String>> = Rc::default();
-    let fiber = Fiber::new({
+    let fiber = FiberContext::new({
         let text = text.clone();
         move |caller| {
             deepest_function_of_the_fiber(&text);
@@ -25,7 +25,7 @@ fn a_backtrace_taken_inside_a_fiber_ends_at_its_base() {
     assert!(fiber.unwrap().resume().is_none());
     let text = text.borrow();
     assert!(text.contains("deepest_function_of_the_fiber"), "{text}");
-    assert!(text.contains("sinew_context::entry::enter"), "{text}");
+    assert!(text.contains("sinew_context::entry::first_function"), "{text}");
     // It contains no frame of the thread that resumed the fiber.
     assert!(!text.contains("test::run_test"), "{text}");
     let last = text.lines().rfind(|line| !line.trim_start().starts_with("at ")).unwrap();
@@ -113,19 +113,19 @@ mod walking {
     }
 
     #[inline(never)]
-    fn waits_in_here(caller: Fiber) -> Fiber {
+    fn waits_in_here(caller: FiberContext) -> FiberContext {
         let caller = caller.resume().unwrap();
         std::hint::black_box(caller)
     }
 
     #[inline(never)]
-    fn calls_what_waits(caller: Fiber) -> Fiber {
+    fn calls_what_waits(caller: FiberContext) -> FiberContext {
         std::hint::black_box(waits_in_here(caller))
     }
 
     #[test]
     fn a_suspended_fiber_can_be_walked_to_its_base() {
-        let fiber = Fiber::new(calls_what_waits).unwrap().resume().unwrap();
+        let fiber = FiberContext::new(calls_what_waits).unwrap().resume().unwrap();
         let program = Program::load();
         let names = program.walk(fiber.registers(), fiber.stack_range().unwrap());
         let place = |part: &str| {
@@ -136,7 +136,7 @@ mod walking {
         let order = [
             place("waits_in_here"),
             place("calls_what_waits"),
-            place("5entry5enter"),
+            place("5entry14first_function"),
             place("trampoline"),
         ];
         assert!(order.is_sorted(), "{names:#?}");
@@ -146,7 +146,7 @@ mod walking {
 
     #[test]
     fn a_fiber_that_never_ran_stands_at_its_base() {
-        let fiber = Fiber::new(|caller| caller).unwrap();
+        let fiber = FiberContext::new(|caller| caller).unwrap();
         let names = Program::load().walk(fiber.registers(), fiber.stack_range().unwrap());
         assert_eq!(names.len(), 1, "{names:#?}");
         assert!(names[0].contains("trampoline"));

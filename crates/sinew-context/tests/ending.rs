@@ -1,20 +1,20 @@
 //! The four ways in which a fiber ends, and the order of destructors.
 
 use sinew_context::stack::{FixedSize, ProtectedFixedSize, StackAllocator, StackCache, StackPool};
-use sinew_context::{Fiber, unwind};
+use sinew_context::{FiberContext, unwind};
 use sinew_testkit::Log;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 #[test]
 fn a_fiber_is_one_pointer_and_so_is_an_optional_one() {
-    assert_eq!(size_of::<Fiber>(), size_of::<usize>());
-    assert_eq!(size_of::<Option<Fiber>>(), size_of::<usize>());
+    assert_eq!(size_of::<FiberContext>(), size_of::<usize>());
+    assert_eq!(size_of::<Option<FiberContext>>(), size_of::<usize>());
 }
 
 #[test]
 fn first_way_returning_a_fiber() {
     let log = Log::new();
-    let fiber = Fiber::new({
+    let fiber = FiberContext::new({
         let log = log.clone();
         move |caller| {
             let _local = log.on_drop("local");
@@ -27,12 +27,12 @@ fn first_way_returning_a_fiber() {
 
 #[test]
 fn second_way_unwind_from_any_depth_drops_in_reverse_order() {
-    fn dive(depth: usize, log: &Log, caller: Fiber) -> Fiber {
+    fn dive(depth: usize, log: &Log, caller: FiberContext) -> FiberContext {
         let _frame = log.on_drop(depth);
         if depth == 3 { unwind(caller) } else { dive(depth + 1, log, caller) }
     }
     let log = Log::new();
-    let fiber = Fiber::new({
+    let fiber = FiberContext::new({
         let log = log.clone();
         move |caller| {
             let _outer = log.on_drop("outer");
@@ -45,8 +45,8 @@ fn second_way_unwind_from_any_depth_drops_in_reverse_order() {
 }
 
 /// A fiber that has suspended with two values on its stack.
-fn suspended(log: &Log) -> Fiber {
-    let fiber = Fiber::new({
+fn suspended(log: &Log) -> FiberContext {
+    let fiber = FiberContext::new({
         let log = log.clone();
         move |caller| {
             let _first = log.on_drop("first");
@@ -77,7 +77,7 @@ fn fourth_way_dropping_the_value() {
 fn dropping_a_fiber_that_never_started_drops_its_closure_without_running_it() {
     let log = Log::new();
     let captured = log.on_drop("captured");
-    let fiber = Fiber::new(|caller| {
+    let fiber = FiberContext::new(|caller| {
         let _captured = captured;
         unreachable!("{caller:?}")
     });
@@ -96,7 +96,7 @@ fn a_closure_whose_destructor_panics_still_gives_the_stack_back() {
     }
     let pool = StackPool::new().unwrap();
     let bomb = Bomb;
-    let fiber = Fiber::with_allocator(&pool, move |caller| {
+    let fiber = FiberContext::with_allocator(&pool, move |caller| {
         let _bomb = &bomb;
         caller
     });
@@ -111,7 +111,8 @@ fn every_way_gives_the_stack_back() {
     let cache = StackCache::new(&pool);
     let allocators: [&dyn StackAllocator; 2] = [&pool, &cache];
     for allocator in allocators {
-        let make = || Fiber::with_allocator(allocator, |caller| caller.resume().unwrap()).unwrap();
+        let make =
+            || FiberContext::with_allocator(allocator, |caller| caller.resume().unwrap()).unwrap();
         assert!(make().resume().unwrap().resume().is_none());
         drop(make());
         drop(make().resume());
@@ -129,7 +130,7 @@ fn the_stack_is_freed_by_the_side_that_drops() {
     // SAFETY: the fibers use little of their 64 KiB.
     let heap = unsafe { FixedSize::new(64 * 1024) }.unwrap();
     for _ in 0..100 {
-        let fiber = Fiber::with_allocator(&heap, |caller| caller.resume().unwrap());
+        let fiber = FiberContext::with_allocator(&heap, |caller| caller.resume().unwrap());
         drop(fiber.unwrap().resume());
     }
 }
@@ -140,7 +141,7 @@ fn a_destructor_may_switch_while_its_fiber_is_unwound() {
     impl Drop for SwitchOnDrop {
         fn drop(&mut self) {
             let log = self.0.clone();
-            let helper = Fiber::new(move |caller| {
+            let helper = FiberContext::new(move |caller| {
                 log.line("helper");
                 let caller = caller.resume().unwrap();
                 log.line("helper again");
@@ -152,7 +153,7 @@ fn a_destructor_may_switch_while_its_fiber_is_unwound() {
         }
     }
     let log = Log::new();
-    let fiber = Fiber::new({
+    let fiber = FiberContext::new({
         let log = log.clone();
         move |caller| {
             let _switches = SwitchOnDrop(log);
@@ -166,7 +167,7 @@ fn a_destructor_may_switch_while_its_fiber_is_unwound() {
 #[test]
 fn catching_the_unwinding_and_raising_it_again_is_fine() {
     let log = Log::new();
-    let fiber = Fiber::new({
+    let fiber = FiberContext::new({
         let log = log.clone();
         move |caller| {
             let result = catch_unwind(AssertUnwindSafe(|| caller.resume().unwrap()));
@@ -174,7 +175,7 @@ fn catching_the_unwinding_and_raising_it_again_is_fine() {
             assert!(sinew_context::is_unwind(&*payload));
             log.line("caught");
             // Switching in between is fine too.
-            let other = Fiber::new(|caller| caller);
+            let other = FiberContext::new(|caller| caller);
             assert!(other.unwrap().resume().is_none());
             resume_unwind(payload)
         }
@@ -185,7 +186,7 @@ fn catching_the_unwinding_and_raising_it_again_is_fine() {
 
 #[test]
 fn a_panic_caught_inside_the_fiber_stays_there() {
-    let fiber = Fiber::new(|caller| {
+    let fiber = FiberContext::new(|caller| {
         let result = catch_unwind(|| panic!("inside"));
         assert_eq!(result.unwrap_err().downcast_ref(), Some(&"inside"));
         caller.resume().unwrap()
@@ -210,11 +211,11 @@ fn dropped_while_a_panic_unwinds_the_dropping_side() {
 #[test]
 fn a_fiber_made_in_one_can_be_dropped_in_another() {
     let log = Log::new();
-    let maker = Fiber::new({
+    let maker = FiberContext::new({
         let log = log.clone();
         move |caller| {
             let made = suspended(&log);
-            let dropper = Fiber::new(move |caller| {
+            let dropper = FiberContext::new(move |caller| {
                 drop(made);
                 caller
             });
@@ -230,13 +231,13 @@ fn a_fiber_made_in_one_can_be_dropped_in_another() {
 #[test]
 fn a_forgotten_fiber_keeps_its_stack() {
     let pool = StackPool::new().unwrap();
-    let fiber = Fiber::with_allocator(&pool, |caller| caller.resume().unwrap());
+    let fiber = FiberContext::with_allocator(&pool, |caller| caller.resume().unwrap());
     let fiber = fiber.unwrap().resume().unwrap();
     let range = fiber.stack_range().unwrap();
     std::mem::forget(fiber);
     // The stack is not handed out again ...
     for _ in 0..100 {
-        let other = Fiber::with_allocator(&pool, |caller| caller);
+        let other = FiberContext::with_allocator(&pool, |caller| caller);
         let other = other.unwrap();
         assert_ne!(other.stack_range().unwrap(), range);
     }
@@ -250,15 +251,15 @@ fn a_forgotten_fiber_keeps_its_stack() {
 
 #[test]
 fn values_are_ordered_and_never_equal() {
-    let mut fibers: Vec<Fiber> = (0..8)
-        .map(|_| Fiber::with_allocator(&ProtectedFixedSize::default(), |caller| caller))
+    let mut fibers: Vec<FiberContext> = (0..8)
+        .map(|_| FiberContext::with_allocator(&ProtectedFixedSize::default(), |caller| caller))
         .map(|fiber| fiber.unwrap())
         .collect();
     fibers.sort();
     for pair in fibers.windows(2) {
         assert!(pair[0] < pair[1] && pair[0] != pair[1]);
     }
-    let set: std::collections::HashSet<Fiber> = fibers.into_iter().collect();
+    let set: std::collections::HashSet<FiberContext> = fibers.into_iter().collect();
     assert_eq!(set.len(), 8);
 }
 
@@ -267,7 +268,7 @@ fn swapped_values_swap_fibers() {
     let log = Log::new();
     let make = |name: &'static str| {
         let log = log.clone();
-        Fiber::new(move |caller| {
+        FiberContext::new(move |caller| {
             log.line(name);
             caller
         })

@@ -2,7 +2,7 @@
 //!
 //! Each case sets a limit in a separate process.
 
-use sinew_context::Fiber;
+use sinew_context::FiberContext;
 use sinew_context::stack::{ProtectedFixedSize, StackAllocator, StackPool};
 use sinew_testkit::child::child;
 use sinew_testkit::memory::page_size;
@@ -28,7 +28,7 @@ fn locked_memory_is_guarded_by_mprotect() {
             return;
         }
         let late = StackPool::builder().stack_size(64 * KIB).build().unwrap();
-        let fiber = Fiber::with_allocator(&late, |caller| caller.resume().unwrap()).unwrap();
+        let fiber = FiberContext::with_allocator(&late, |caller| caller.resume().unwrap()).unwrap();
         let fiber = fiber.resume().unwrap();
         assert_eq!(late.stats().mprotect_regions, 1);
         assert!(fiber.resume().is_none());
@@ -42,12 +42,12 @@ fn locked_memory_is_guarded_by_mprotect() {
 fn running_out_of_addresses_is_an_error_and_existing_fibers_go_on() {
     child("running_out_of_addresses_is_an_error_and_existing_fibers_go_on", || {
         let pool = StackPool::new().unwrap();
-        let first = Fiber::with_allocator(&pool, |caller| caller.resume().unwrap()).unwrap();
+        let first = FiberContext::with_allocator(&pool, |caller| caller.resume().unwrap()).unwrap();
         let first = first.resume().unwrap();
         set_limit(libc::RLIMIT_AS, 256 << 20);
         let mut fibers = Vec::new();
         let error = loop {
-            match Fiber::with_allocator(&pool, |caller| caller) {
+            match FiberContext::with_allocator(&pool, |caller| caller) {
                 Ok(fiber) => fibers.push(fiber),
                 Err(error) => break error,
             }
@@ -56,7 +56,7 @@ fn running_out_of_addresses_is_an_error_and_existing_fibers_go_on() {
         // The pool tried smaller regions before it gave up.
         assert!(fibers.len() > 100, "{}", fibers.len());
         fibers.truncate(10);
-        fibers.push(Fiber::with_allocator(&pool, |caller| caller).unwrap());
+        fibers.push(FiberContext::with_allocator(&pool, |caller| caller).unwrap());
         assert!(fibers.into_iter().all(|fiber| fiber.resume().is_none()));
         assert!(first.resume().is_none());
         let single = ProtectedFixedSize::new(512 << 20).unwrap().allocate();
@@ -90,7 +90,7 @@ fn without_threads_memory_stays_warm_and_everything_works() {
         assert!(std::thread::Builder::new().spawn(|| ()).is_err());
         let pool = StackPool::new().unwrap();
         for _ in 0..10 {
-            let fiber = Fiber::with_allocator(&pool, |caller| caller);
+            let fiber = FiberContext::with_allocator(&pool, |caller| caller);
             assert!(fiber.unwrap().resume().is_none());
         }
         assert_eq!(pool.stats().warm, 1);
@@ -149,7 +149,7 @@ fn running_out_of_heap_is_an_error_and_loses_no_stack() {
                     Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::OutOfMemory),
                 }
             }
-            let fiber = Fiber::with_allocator(allocator, |caller| caller).unwrap();
+            let fiber = FiberContext::with_allocator(allocator, |caller| caller).unwrap();
             assert!(fiber.resume().is_none());
         }
         assert_eq!(pool.stats().in_use, cache.len());

@@ -3,7 +3,7 @@
 //! Rust code must not run under changed control bits. So each test does nothing but switch between
 //! its two assembly blocks, and a switch does no arithmetic.
 
-use sinew_context::Fiber;
+use sinew_context::FiberContext;
 
 #[cfg(target_arch = "x86_64")]
 fn control() -> (u32, u16) {
@@ -71,7 +71,7 @@ fn with_other_rounding(_: u64) -> u64 {
 #[test]
 fn control_bits_set_in_a_fiber_stay_set_after_a_switch() {
     let before = control();
-    let fiber = Fiber::new(move |caller| {
+    let fiber = FiberContext::new(move |caller| {
         // SAFETY: restored below, before any arithmetic.
         unsafe { set_control(with_other_rounding(before)) };
         let caller = caller.resume().unwrap();

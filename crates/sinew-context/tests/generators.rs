@@ -1,7 +1,7 @@
 //! Generators and consumers.
 
 use sinew_context::stack::{ProtectedFixedSize, StackCache, StackPool};
-use sinew_context::{Consumer, Fiber, Generator, PushError};
+use sinew_context::{Consumer, FiberContext, Generator, PushError};
 use sinew_testkit::Log;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -96,7 +96,7 @@ fn generators_nest_and_can_be_moved_between_fibers() {
     assert_eq!(numbers.next(), Some(0));
     // Another fiber asks for the rest.
     let collected = Rc::new(Cell::new(Vec::new()));
-    let fiber = Fiber::new({
+    let fiber = FiberContext::new({
         let collected = collected.clone();
         move |caller| {
             collected.set(numbers.collect());
@@ -111,7 +111,7 @@ fn generators_nest_and_can_be_moved_between_fibers() {
 fn a_generator_function_may_switch_to_others_meanwhile() {
     let generator = Generator::new(|out| {
         for number in 0..3 {
-            let helper = Fiber::new(|caller| caller.resume().unwrap());
+            let helper = FiberContext::new(|caller| caller.resume().unwrap());
             let helper = helper.unwrap().resume().unwrap();
             out.give(number);
             assert!(helper.resume().is_none());

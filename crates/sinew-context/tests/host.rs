@@ -2,7 +2,7 @@
 //!
 //! A single test, because a process can set the hook only once.
 
-use sinew_context::{Fiber, hook};
+use sinew_context::{FiberContext, hook};
 use std::cell::Cell;
 use std::num::NonZeroU64;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -10,7 +10,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 thread_local! {
     static RUNNING: Cell<u64> = const { Cell::new(0) };
     /// A fiber of the "runtime" smuggles a first-class fiber to another through this variable.
-    static SMUGGLED: Cell<Option<Fiber>> = const { Cell::new(None) };
+    static SMUGGLED: Cell<Option<FiberContext>> = const { Cell::new(None) };
 }
 
 fn running() -> Option<NonZeroU64> {
@@ -24,7 +24,7 @@ fn text_of<T>(f: impl FnOnce() -> T) -> String {
 
 #[test]
 fn a_fiber_of_one_runtime_fiber_is_not_run_in_another() {
-    let before = Fiber::new(|caller| caller).unwrap();
+    let before = FiberContext::new(|caller| caller).unwrap();
     // SAFETY: the hook returns the number that this test sets.
     unsafe { hook::set_host_hook(running) }.unwrap();
     // SAFETY: the hook returns the number that this test sets.
@@ -35,14 +35,14 @@ fn a_fiber_of_one_runtime_fiber_is_not_run_in_another() {
     // In fiber 1 of the runtime: make a fiber, run it until it suspends, store it in a
     // thread-local.
     RUNNING.set(1);
-    let fiber = Fiber::new(|caller| {
+    let fiber = FiberContext::new(|caller| {
         let caller = caller.resume().unwrap();
         assert_eq!(RUNNING.get(), 1);
         caller
     });
     SMUGGLED.set(Some(fiber.unwrap().resume().unwrap()));
     SMUGGLED.with(|place| {
-        let unstarted = Fiber::new(|caller| caller).unwrap();
+        let unstarted = FiberContext::new(|caller| caller).unwrap();
         let first = place.replace(Some(unstarted)).unwrap();
 
         // In fiber 2: neither the started nor the unstarted fiber can be resumed or dropped.
@@ -59,12 +59,12 @@ fn a_fiber_of_one_runtime_fiber_is_not_run_in_another() {
 
         // Back in fiber 1, then on the bare thread.
         RUNNING.set(1);
-        let mine = Fiber::new(|caller| caller.resume().unwrap()).unwrap();
+        let mine = FiberContext::new(|caller| caller.resume().unwrap()).unwrap();
         let mine = mine.resume().unwrap();
         RUNNING.set(0);
         assert!(text_of(|| mine.resume()).contains("was resumed in the thread at"));
         RUNNING.set(1);
-        let mine = Fiber::new(|caller| caller).unwrap();
+        let mine = FiberContext::new(|caller| caller).unwrap();
         assert!(mine.resume().is_none());
     });
 }

@@ -1,24 +1,25 @@
 //! `resume_with`: functions that run on top of another fiber.
 
 use sinew_context::stack::{ProtectedFixedSize, StackPool};
-use sinew_context::{Fiber, unwind};
+use sinew_context::{FiberContext, unwind};
 use sinew_testkit::Log;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
-fn waiting() -> Fiber {
-    let fiber = Fiber::new(|caller| caller.resume().unwrap());
+fn waiting() -> FiberContext {
+    let fiber = FiberContext::new(|caller| caller.resume().unwrap());
     fiber.unwrap().resume().unwrap()
 }
 
 #[test]
 fn the_suspended_call_returns_the_result_of_the_injected_function() {
-    let main: Rc<Cell<Option<Fiber>>> = Rc::default();
+    let main: Rc<Cell<Option<FiberContext>>> = Rc::default();
     // Receives another fiber than its caller, and ends into it.
-    let fiber = Fiber::new(|caller| caller.resume().expect("what the injected function returns"));
+    let fiber =
+        FiberContext::new(|caller| caller.resume().expect("what the injected function returns"));
     let fiber = fiber.unwrap().resume().unwrap();
-    let other = Fiber::with_entry(&ProtectedFixedSize::default(), {
+    let other = FiberContext::with_entry(&ProtectedFixedSize::default(), {
         let main = main.clone();
         move |from| {
             assert!(from.is_none(), "started by a fiber that has ended");
@@ -35,8 +36,8 @@ fn the_suspended_call_returns_the_result_of_the_injected_function() {
 
 #[test]
 fn returning_none_makes_the_suspended_call_return_none() {
-    let main: Rc<Cell<Option<Fiber>>> = Rc::default();
-    let fiber = Fiber::new({
+    let main: Rc<Cell<Option<FiberContext>>> = Rc::default();
+    let fiber = FiberContext::new({
         let main = main.clone();
         move |caller| {
             assert!(caller.resume().is_none());
@@ -54,8 +55,8 @@ fn returning_none_makes_the_suspended_call_return_none() {
 #[test]
 fn a_panic_goes_through_the_target_and_can_be_caught_there() {
     let log = Log::new();
-    let main: Rc<Cell<Option<Fiber>>> = Rc::default();
-    let fiber = Fiber::new({
+    let main: Rc<Cell<Option<FiberContext>>> = Rc::default();
+    let fiber = FiberContext::new({
         let (log, main) = (log.clone(), main.clone());
         move |caller| {
             let result = catch_unwind(AssertUnwindSafe(|| {
@@ -80,7 +81,7 @@ fn a_panic_goes_through_the_target_and_can_be_caught_there() {
 #[test]
 fn runs_before_the_function_of_a_fiber_that_never_started() {
     let log = Log::new();
-    let fiber = Fiber::new({
+    let fiber = FiberContext::new({
         let log = log.clone();
         move |caller| {
             log.line("function");
@@ -100,11 +101,11 @@ fn runs_before_the_function_of_a_fiber_that_never_started() {
 
 #[test]
 fn the_argument_of_an_unstarted_fiber_can_be_replaced_or_withheld() {
-    let fiber = Fiber::with_entry(&ProtectedFixedSize::default(), |from| {
+    let fiber = FiberContext::with_entry(&ProtectedFixedSize::default(), |from| {
         assert!(from.is_none());
         MAIN.with(Cell::take).expect("the injected function kept it")
     });
-    thread_local!(static MAIN: Cell<Option<Fiber>> = const { Cell::new(None) });
+    thread_local!(static MAIN: Cell<Option<FiberContext>> = const { Cell::new(None) });
     let back = fiber.unwrap().resume_with(|caller| {
         MAIN.set(Some(caller));
         None
@@ -117,7 +118,7 @@ fn unwind_injected_into_an_unstarted_fiber_drops_its_closure() {
     let log = Log::new();
     let captured = log.on_drop("captured");
     let pool = StackPool::new().unwrap();
-    let fiber = Fiber::with_allocator(&pool, move |caller| {
+    let fiber = FiberContext::with_allocator(&pool, move |caller| {
         let _captured = &captured;
         unreachable!("never runs: {caller:?}")
     });
@@ -165,7 +166,7 @@ fn injected_functions_nest() {
 #[test]
 fn dropping_a_fiber_suspended_in_an_injected_function_unwinds_both() {
     let log = Log::new();
-    let fiber = Fiber::new({
+    let fiber = FiberContext::new({
         let log = log.clone();
         move |caller| {
             let _outer = log.on_drop("function");
@@ -187,7 +188,7 @@ fn dropping_a_fiber_suspended_in_an_injected_function_unwinds_both() {
 #[test]
 fn can_be_injected_into_a_thread_that_waits() {
     let log = Log::new();
-    let fiber = Fiber::new({
+    let fiber = FiberContext::new({
         let log = log.clone();
         move |main| {
             let log = log.clone();
@@ -206,8 +207,8 @@ fn can_be_injected_into_a_thread_that_waits() {
 
 #[test]
 fn a_panic_injected_into_a_waiting_thread_comes_out_of_its_resume() {
-    let place: Rc<Cell<Option<Fiber>>> = Rc::default();
-    let fiber = Fiber::new({
+    let place: Rc<Cell<Option<FiberContext>>> = Rc::default();
+    let fiber = FiberContext::new({
         let place = place.clone();
         move |main| {
             let back = main.resume_with(move |fiber| {

@@ -1,6 +1,6 @@
 //! A million guarded stacks at once, and the cost of each.
 
-use sinew_context::Fiber;
+use sinew_context::FiberContext;
 use sinew_context::stack::{Decay, GuardKind, StackCache, StackPool};
 use sinew_testkit::child::child;
 use sinew_testkit::memory;
@@ -20,7 +20,7 @@ fn a_million_fibers_on_guarded_stacks_take_4800_bytes_each() {
         println!("skipped: a million stacks need {} MiB of memory", (COUNT * BYTES_EACH) >> 20);
         return;
     }
-    let mut fibers: Vec<Fiber> = Vec::with_capacity(COUNT);
+    let mut fibers: Vec<FiberContext> = Vec::with_capacity(COUNT);
     // Touch the vector's memory first, so that only stacks are counted.
     for place in fibers.spare_capacity_mut().iter_mut().step_by(512) {
         *place = std::mem::MaybeUninit::zeroed();
@@ -29,7 +29,8 @@ fn a_million_fibers_on_guarded_stacks_take_4800_bytes_each() {
     let stacks = StackCache::new(&pool);
     let before = (memory::resident(), memory::page_tables(), memory::mappings());
     for _ in 0..COUNT {
-        let fiber = Fiber::with_allocator(&stacks, |caller| caller.resume().unwrap()).unwrap();
+        let fiber =
+            FiberContext::with_allocator(&stacks, |caller| caller.resume().unwrap()).unwrap();
         fibers.push(fiber.resume().unwrap());
     }
     let stats = pool.stats();
@@ -75,7 +76,7 @@ fn use_mappings_up() {
         .unwrap();
     let mut fibers = Vec::new();
     let error = loop {
-        match Fiber::with_allocator(&pool, |caller| caller) {
+        match FiberContext::with_allocator(&pool, |caller| caller) {
             Ok(fiber) => fibers.push(fiber),
             Err(error) => break error,
         }
@@ -86,7 +87,7 @@ fn use_mappings_up() {
     // The fibers that were made work, and after some are gone there is room again.
     fibers.truncate(fibers.len() / 2);
     pool.trim();
-    fibers.push(Fiber::with_allocator(&pool, |caller| caller).unwrap());
+    fibers.push(FiberContext::with_allocator(&pool, |caller| caller).unwrap());
     for fiber in fibers {
         assert!(fiber.resume().is_none());
     }

@@ -1,14 +1,14 @@
 //! Misuse that the types cannot exclude. Each case ends in a clear message.
 
-use sinew_context::{Fiber, scope, unwind};
+use sinew_context::{FiberContext, scope, unwind};
 use sinew_testkit::child::child;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const SIGABRT: i32 = 6;
 
-fn make<F: FnOnce(Fiber) -> Fiber + 'static>(f: F) -> Fiber {
-    Fiber::new(f).unwrap()
+fn make<F: FnOnce(FiberContext) -> FiberContext + 'static>(f: F) -> FiberContext {
+    FiberContext::new(f).unwrap()
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn dropping_a_fiber_in_the_middle_of_its_unwinding_aborts() {
         });
         drop(fiber.resume());
     })
-    .assert_died(SIGABRT, &["a destructor that ran because it is being unwound had switched away"]);
+    .assert_died(SIGABRT, &["dropped while its unwinding was suspended in a destructor"]);
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn a_function_that_needs_its_caller_cannot_be_started_by_a_fiber_that_ended() {
         })
         .resume();
     })
-    .assert_died(SIGABRT, &["Make it with `Fiber::with_entry`"]);
+    .assert_died(SIGABRT, &["Make it with `FiberContext::with_entry`"]);
 }
 
 #[test]
@@ -199,5 +199,5 @@ fn a_generator_that_swallows_its_end_and_yields_again_aborts() {
         assert_eq!(generator.next(), Some(1));
         drop(generator);
     })
-    .assert_died(SIGABRT, &["a generator's function ended, but the fiber that used it is gone"]);
+    .assert_died(SIGABRT, &["a generator or consumer ended, but the fiber that used it is gone"]);
 }

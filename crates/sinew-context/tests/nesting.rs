@@ -1,6 +1,6 @@
 //! Fibers in fibers, many at once, and deep.
 
-use sinew_context::Fiber;
+use sinew_context::FiberContext;
 use sinew_context::stack::StackPool;
 use sinew_testkit::Seed;
 use std::cell::{Cell, RefCell};
@@ -14,7 +14,7 @@ fn fibers_nest() {
             return 0;
         }
         let sum = Rc::new(Cell::new(0));
-        let fiber = Fiber::with_allocator(pool, {
+        let fiber = FiberContext::with_allocator(pool, {
             let (sum, pool) = (sum.clone(), pool.clone());
             move |caller| {
                 sum.set(nest(&pool, depth - 1) + depth);
@@ -40,11 +40,11 @@ fn ten_thousand_nested_drops() {
         }
     }
     // Each fiber holds the next on its suspended stack.
-    let mut chain: Option<Fiber> = None;
+    let mut chain: Option<FiberContext> = None;
     for _ in 0..10_000 {
         let held = chain.take();
         let count = Count(dropped.clone());
-        let fiber = Fiber::with_allocator(&pool, move |caller| {
+        let fiber = FiberContext::with_allocator(&pool, move |caller| {
             let _held = held;
             let _count = count;
             caller.resume().unwrap()
@@ -60,7 +60,7 @@ fn ten_thousand_nested_drops() {
 #[test]
 fn panics_in_nested_fibers_are_caught_where_they_belong() {
     fn level(depth: u32, log: Rc<RefCell<Vec<u32>>>) {
-        let fiber = Fiber::new({
+        let fiber = FiberContext::new({
             let log = log.clone();
             move |caller| {
                 let result = catch_unwind(AssertUnwindSafe(|| {
@@ -84,9 +84,9 @@ fn panics_in_nested_fibers_are_caught_where_they_belong() {
 
 #[test]
 fn floating_point_and_vector_values_survive_switches() {
-    let fibers: Vec<Fiber> = (0..50)
+    let fibers: Vec<FiberContext> = (0..50)
         .map(|number| {
-            let fiber = Fiber::new(move |mut caller| {
+            let fiber = FiberContext::new(move |mut caller| {
                 let mut values = [0.0_f64; 16];
                 for (index, value) in values.iter_mut().enumerate() {
                     *value = f64::from(number) * 100.0 + index as f64;
@@ -108,10 +108,10 @@ fn floating_point_and_vector_values_survive_switches() {
             fiber.unwrap()
         })
         .collect();
-    let mut fibers: Vec<Option<Fiber>> = fibers.into_iter().map(Some).collect();
+    let mut fibers: Vec<Option<FiberContext>> = fibers.into_iter().map(Some).collect();
     while fibers.iter().any(Option::is_some) {
         for fiber in &mut fibers {
-            *fiber = fiber.take().and_then(Fiber::resume);
+            *fiber = fiber.take().and_then(FiberContext::resume);
         }
     }
 }
@@ -121,8 +121,8 @@ fn floating_point_and_vector_values_survive_switches() {
 #[test]
 fn a_crowd_that_does_anything_at_random_drops_everything_once() {
     struct World {
-        suspended: RefCell<Vec<Fiber>>,
-        main: Cell<Option<Fiber>>,
+        suspended: RefCell<Vec<FiberContext>>,
+        main: Cell<Option<FiberContext>>,
         seed: RefCell<Seed>,
         pool: StackPool,
         alive: Cell<isize>,
@@ -144,14 +144,14 @@ fn a_crowd_that_does_anything_at_random_drops_everything_once() {
         fn below(&self, end: usize) -> usize {
             self.seed.borrow_mut().below(end)
         }
-        fn take_any(&self) -> Option<Fiber> {
+        fn take_any(&self) -> Option<FiberContext> {
             let len = self.suspended.borrow().len();
             (len > 0).then(|| {
                 let index = self.below(len);
                 self.suspended.borrow_mut().swap_remove(index)
             })
         }
-        fn keep(&self, fiber: Option<Fiber>) {
+        fn keep(&self, fiber: Option<FiberContext>) {
             // Keep the thread's own value apart: if it were dropped, the test would hang.
             match fiber {
                 Some(fiber) if fiber.is_thread() => self.main.set(Some(fiber)),
@@ -160,17 +160,17 @@ fn a_crowd_that_does_anything_at_random_drops_everything_once() {
             }
         }
     }
-    fn spawn(world: &Rc<World>) -> Fiber {
+    fn spawn(world: &Rc<World>) -> FiberContext {
         let captured = Alive::new(world);
         let owner = world.clone();
-        let fiber = Fiber::with_entry(&world.pool, move |from| {
+        let fiber = FiberContext::with_entry(&world.pool, move |from| {
             let _captured = captured;
             owner.keep(from);
             live(&owner)
         });
         fiber.unwrap()
     }
-    fn live(world: &Rc<World>) -> Fiber {
+    fn live(world: &Rc<World>) -> FiberContext {
         let _local = Alive::new(world);
         loop {
             world.steps.set(world.steps.get() + 1);

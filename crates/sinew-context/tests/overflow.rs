@@ -6,7 +6,7 @@
 use sinew_context::stack::{
     GuardKind, ProtectedFixedSize, Segmented, StackAllocator, StackCache, StackPool,
 };
-use sinew_context::{Fiber, hook};
+use sinew_context::{FiberContext, hook};
 use sinew_testkit::child::child;
 use sinew_testkit::stack::overflow;
 use std::fmt::Write;
@@ -16,7 +16,7 @@ const SIGSEGV: i32 = 11;
 const KIB: usize = 1024;
 
 fn overflow_on(allocator: &dyn StackAllocator) {
-    let fiber = Fiber::with_allocator(allocator, |caller| {
+    let fiber = FiberContext::with_allocator(allocator, |caller| {
         std::hint::black_box(overflow());
         caller
     });
@@ -103,7 +103,7 @@ fn on_a_thread_that_rust_did_not_make() {
 #[test]
 fn in_a_fiber_nested_in_another() {
     child("in_a_fiber_nested_in_another", || {
-        let outer = Fiber::new(|caller| {
+        let outer = FiberContext::new(|caller| {
             overflow_on(&ProtectedFixedSize::new(128 * KIB).unwrap());
             caller
         });
@@ -121,7 +121,7 @@ fn by_one_frame_larger_than_the_stack() {
     }
     child("by_one_frame_larger_than_the_stack", || {
         let stacks = ProtectedFixedSize::new(128 * KIB).unwrap();
-        let fiber = Fiber::with_allocator(&stacks, |caller| {
+        let fiber = FiberContext::with_allocator(&stacks, |caller| {
             std::hint::black_box(large());
             caller
         });
@@ -156,7 +156,7 @@ fn the_runtime_names_the_fiber_and_receives_the_report() {
 fn of_the_main_thread_is_still_reported_by_the_standard_library() {
     child("of_the_main_thread_is_still_reported_by_the_standard_library", || {
         // Installs the handler.
-        let _ = Fiber::new(|caller| caller).unwrap().resume();
+        let _ = FiberContext::new(|caller| caller).unwrap().resume();
         std::hint::black_box(overflow());
     })
     .assert_died(SIGABRT, &["has overflowed its stack"]);
@@ -165,7 +165,7 @@ fn of_the_main_thread_is_still_reported_by_the_standard_library() {
 #[test]
 fn of_an_os_thread_is_still_reported_by_the_standard_library() {
     child("of_an_os_thread_is_still_reported_by_the_standard_library", || {
-        let _ = Fiber::new(|caller| caller).unwrap().resume();
+        let _ = FiberContext::new(|caller| caller).unwrap().resume();
         let thread = std::thread::Builder::new().name("plain".into());
         let thread = thread.spawn(|| std::hint::black_box(overflow())).unwrap();
         let _ = thread.join();
@@ -187,7 +187,7 @@ fn other_faults_reach_the_handler_that_was_there_before() {
         // SAFETY: installs a handler, then faults on purpose.
         unsafe {
             libc::signal(libc::SIGSEGV, mine as *const () as usize);
-            let _ = Fiber::new(|caller| caller).unwrap().resume();
+            let _ = FiberContext::new(|caller| caller).unwrap().resume();
             std::ptr::write_volatile(std::ptr::without_provenance_mut::<u8>(64), 1);
         }
     });
@@ -200,7 +200,7 @@ fn fault_after(action: libc::sighandler_t) {
     // SAFETY: sets an action, then faults on purpose.
     unsafe {
         libc::signal(libc::SIGSEGV, action);
-        let _ = Fiber::new(|caller| caller).unwrap().resume();
+        let _ = FiberContext::new(|caller| caller).unwrap().resume();
         std::ptr::write_volatile(std::ptr::without_provenance_mut::<u8>(64), 1);
     }
 }

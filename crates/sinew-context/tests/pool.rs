@@ -1,6 +1,6 @@
 //! The pool: reuse, limits, decay, and the end of the pool.
 
-use sinew_context::Fiber;
+use sinew_context::FiberContext;
 use sinew_context::stack::{Decay, Stack, StackAllocator, StackCache, StackPool};
 use sinew_testkit::child::child;
 use sinew_testkit::{Seed, memory};
@@ -57,7 +57,7 @@ fn the_limit_is_an_error_and_ends_when_a_stack_comes_back() {
     let error = pool.allocate().unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::QuotaExceeded);
     assert!(error.to_string().contains("all 3 stacks"), "{error}");
-    let fiber = Fiber::with_allocator(&pool, |caller| caller);
+    let fiber = FiberContext::with_allocator(&pool, |caller| caller);
     assert!(fiber.unwrap_err().to_string().contains("raise `max_stacks`"));
     stacks.pop();
     assert!(pool.allocate().is_ok());

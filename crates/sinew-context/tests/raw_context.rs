@@ -2,7 +2,7 @@
 
 use sinew_context::context::{self, Arrival, Context, Record};
 use sinew_context::stack::{ProtectedFixedSize, Stack, StackAllocator};
-use sinew_context::{Fiber, unwind};
+use sinew_context::{FiberContext, unwind};
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -82,13 +82,13 @@ fn on_a_schedulers_stack_there_is_no_fiber_to_unwind() {
         // SAFETY: the record begins a `Block`, and only the test resumes each context.
         unsafe {
             let arrival = Arrival::begin(first, second);
-            let fiber = Fiber::new(|caller| {
+            let fiber = FiberContext::new(|caller| {
                 assert!(caller.is_thread(), "a scheduler's context counts as a thread");
                 caller
             })
             .unwrap();
             assert!(fiber.resume().is_none());
-            let other = Fiber::new(|caller| caller).unwrap();
+            let other = FiberContext::new(|caller| caller).unwrap();
             let refused = catch_unwind(AssertUnwindSafe(|| unwind(other)));
             (*record.cast::<Block>()).seen.set(usize::from(refused.is_err()));
             context::exit(arrival.from().unwrap(), 0)

@@ -1,6 +1,6 @@
 //! Fibers that borrow.
 
-use sinew_context::{Fiber, scope};
+use sinew_context::{FiberContext, scope};
 use sinew_testkit::Log;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -58,7 +58,7 @@ fn a_panic_leaves_the_scope_after_its_fibers_have_ended() {
 #[test]
 fn a_scope_inside_a_fiber_is_unwound_with_it() {
     let log = Log::new();
-    let fiber = Fiber::new({
+    let fiber = FiberContext::new({
         let log = log.clone();
         move |caller| {
             let local = Cell::new(0);
@@ -81,7 +81,7 @@ fn a_scope_inside_a_fiber_is_unwound_with_it() {
 #[test]
 fn injected_functions_may_borrow() {
     let count = Cell::new(0);
-    let fiber = Fiber::new(|caller| caller.resume().unwrap());
+    let fiber = FiberContext::new(|caller| caller.resume().unwrap());
     let fiber = fiber.unwrap().resume().unwrap();
     scope(|s| {
         let ended = s.resume_with(fiber, |caller| {

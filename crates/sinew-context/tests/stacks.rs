@@ -1,6 +1,6 @@
 //! The allocators: sizes, errors, guards, high-water marks.
 
-use sinew_context::Fiber;
+use sinew_context::FiberContext;
 use sinew_context::stack::{
     DEFAULT_GUARD_SIZE, DEFAULT_STACK_SIZE, FixedSize, GuardKind, ProtectedFixedSize, Segmented,
     Stack, StackAllocator, StackCache, StackPool,
@@ -80,7 +80,7 @@ fn trimming_a_stack_of_odd_size_leaves_its_neighbours_alone() {
 fn a_closure_that_does_not_fit_is_given_back_with_the_stack() {
     let small = ProtectedFixedSize::new(page().max(16 * KIB)).unwrap();
     let large = [7_u8; 40 * KIB];
-    let error = Fiber::on_stack(small.allocate().unwrap(), move |caller| {
+    let error = FiberContext::on_stack(small.allocate().unwrap(), move |caller| {
         assert_eq!(large[39 * KIB], 7);
         caller
     })
@@ -90,13 +90,13 @@ fn a_closure_that_does_not_fit_is_given_back_with_the_stack() {
     let (stack, f) = error.into_parts();
     assert_eq!(stack.size(), page().max(16 * KIB));
     let roomy = ProtectedFixedSize::new(4 * KIB * KIB).unwrap().allocate().unwrap();
-    assert!(Fiber::on_stack(roomy, f).unwrap().resume().is_none());
+    assert!(FiberContext::on_stack(roomy, f).unwrap().resume().is_none());
     // The constructors that allocate report this error too.
-    let error = Fiber::with_allocator(&small, move |caller| {
+    let error = FiberContext::with_allocator(&small, move |caller| {
         assert_eq!(large[1], 7);
         caller
     });
-    assert!(error.unwrap_err().to_string().contains("box what it captures"));
+    assert!(error.unwrap_err().to_string().contains("box the captured values"));
 }
 
 #[test]
@@ -109,7 +109,9 @@ fn a_pointer_to_an_allocator_is_an_allocator() {
         Box::new(Box::new(pool.clone()) as Box<dyn StackAllocator>),
     ];
     for allocator in allocators {
-        assert!(Fiber::with_allocator(&allocator, |caller| caller).unwrap().resume().is_none());
+        assert!(
+            FiberContext::with_allocator(&allocator, |caller| caller).unwrap().resume().is_none()
+        );
     }
 }
 
@@ -120,14 +122,14 @@ fn a_closure_that_leaves_no_room_for_its_own_call_is_an_error() {
         .stack_size(16 * KIB * KIB)
         .spawn(|| {
             let large = [7_u8; 150 * KIB];
-            let f = move |caller: Fiber| {
+            let f = move |caller: FiberContext| {
                 assert_eq!(large[149 * KIB], 7);
                 caller
             };
             let stack = ProtectedFixedSize::default().allocate().unwrap();
-            let (_, f) = Fiber::on_stack(stack, f).unwrap_err().into_parts();
+            let (_, f) = FiberContext::on_stack(stack, f).unwrap_err().into_parts();
             let roomy = ProtectedFixedSize::new(2 * KIB * KIB).unwrap();
-            assert!(Fiber::with_allocator(&roomy, f).unwrap().resume().is_none());
+            assert!(FiberContext::with_allocator(&roomy, f).unwrap().resume().is_none());
         })
         .unwrap()
         .join()
@@ -139,7 +141,7 @@ fn closures_with_a_large_alignment_are_aligned() {
     #[repr(align(256))]
     struct Aligned(u8);
     let value = Aligned(5);
-    let fiber = Fiber::new(move |caller| {
+    let fiber = FiberContext::new(move |caller| {
         assert!((&raw const value).addr().is_multiple_of(256));
         assert_eq!(value.0, 5);
         caller
@@ -164,7 +166,7 @@ fn every_allocator_carries_fibers() {
     for (name, allocator) in allocators() {
         let mut fibers = Vec::new();
         for number in 0..50_u64 {
-            let fiber = Fiber::with_allocator(&*allocator, move |caller| {
+            let fiber = FiberContext::with_allocator(&*allocator, move |caller| {
                 let mut local = [number; 512];
                 let caller = caller.resume().unwrap();
                 local[100] += 1;
@@ -219,7 +221,7 @@ fn the_high_water_mark_is_right_within_a_page() {
 #[cfg_attr(sinew_asan, ignore = "AddressSanitizer keeps frames off the stack")]
 fn a_fibers_high_water_mark_grows_with_its_use_and_trim_lowers_it() {
     for deep in [30 * KIB, 100 * KIB, 200 * KIB] {
-        let fiber = Fiber::new(move |caller| {
+        let fiber = FiberContext::new(move |caller| {
             burn(deep);
             let caller = caller.resume().unwrap();
             caller.resume().unwrap()
@@ -239,7 +241,7 @@ fn a_fibers_high_water_mark_grows_with_its_use_and_trim_lowers_it() {
 #[cfg_attr(sinew_asan, ignore = "AddressSanitizer keeps frames off the stack")]
 fn a_segmented_stack_grows_far_beyond_its_start() {
     let stacks = Segmented::new(16 * KIB).unwrap();
-    let fiber = Fiber::with_allocator(&stacks, |caller| {
+    let fiber = FiberContext::with_allocator(&stacks, |caller| {
         burn(32 * KIB * KIB);
         caller.resume().unwrap()
     });
@@ -261,7 +263,7 @@ fn a_million_bytes_of_frame_fit_where_there_is_room() {
         frame[123_456]
     }
     let stacks = ProtectedFixedSize::new(4 * KIB * KIB).unwrap();
-    let fiber = Fiber::with_allocator(&stacks, |caller| {
+    let fiber = FiberContext::with_allocator(&stacks, |caller| {
         assert_eq!(large(), 3);
         caller
     });
@@ -273,9 +275,9 @@ fn sleeping_fibers_stay_in_one_page_and_begin_in_different_cache_lines() {
     let pool = StackPool::new().unwrap();
     let mut lines = std::collections::HashSet::new();
     let mut deepest = 0;
-    let fibers: Vec<Fiber> = (0..1000)
+    let fibers: Vec<FiberContext> = (0..1000)
         .map(|_| {
-            let fiber = Fiber::with_allocator(&pool, |caller| caller.resume().unwrap());
+            let fiber = FiberContext::with_allocator(&pool, |caller| caller.resume().unwrap());
             let fiber = fiber.unwrap().resume().unwrap();
             let used = fiber.stack_used().unwrap();
             lines.insert(used / 64);
@@ -324,7 +326,7 @@ fn a_users_allocator_gets_its_stack_back() {
     }
     let allocator = Counting(Cell::new(0));
     for round in 1..=3 {
-        let fiber = Fiber::with_allocator(&allocator, |caller| caller.resume().unwrap());
+        let fiber = FiberContext::with_allocator(&allocator, |caller| caller.resume().unwrap());
         drop(fiber.unwrap().resume());
         assert_eq!(allocator.0.get(), round);
     }

@@ -1,7 +1,7 @@
 //! `main`, OS threads and fibers: which can be switched away from, dropped, or left behind.
 
 use sinew_context::stack::StackPool;
-use sinew_context::{Fiber, unwind};
+use sinew_context::{FiberContext, unwind};
 use sinew_testkit::child::child;
 use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 #[test]
 fn a_thread_can_be_switched_away_from_without_being_declared() {
     let handle = std::thread::spawn(|| {
-        let fiber = Fiber::new(|thread| {
+        let fiber = FiberContext::new(|thread| {
             assert!(thread.is_thread());
             assert_eq!(thread.stack_range(), None);
             thread.resume().unwrap()
@@ -27,7 +27,7 @@ fn main_itself_can_be_switched_away_from() {
     // The body of a child runs on the thread of the test harness. With one test thread, that is
     // `main` of the process.
     child("main_itself_can_be_switched_away_from", || {
-        let fiber = Fiber::new(|main| main.resume().unwrap());
+        let fiber = FiberContext::new(|main| main.resume().unwrap());
         assert!(fiber.unwrap().resume().unwrap().resume().is_none());
     })
     .assert_success();
@@ -44,10 +44,10 @@ fn dropping_the_value_of_a_thread_leaves_the_thread_in_the_fiber_for_good() {
             }
         }
         let _frame = Never;
-        let fiber = Fiber::new(|thread| {
+        let fiber = FiberContext::new(|thread| {
             drop(thread);
             // The thread runs only this fiber from here on, which can still do everything.
-            let other = Fiber::new(|caller| caller).unwrap();
+            let other = FiberContext::new(|caller| caller).unwrap();
             assert!(other.resume().is_none());
             std::process::exit(0);
         });
@@ -63,7 +63,7 @@ fn a_thread_that_exits_with_fibers_suspended_on_it_leaks_them() {
     std::thread::spawn({
         let pool = pool.clone();
         move || {
-            let fiber = Fiber::with_allocator(&pool, |thread| thread.resume().unwrap());
+            let fiber = FiberContext::with_allocator(&pool, |thread| thread.resume().unwrap());
             std::mem::forget(fiber.unwrap().resume().unwrap());
         }
     })
@@ -71,7 +71,7 @@ fn a_thread_that_exits_with_fibers_suspended_on_it_leaks_them() {
     .unwrap();
     // The fiber's stack stays out for good; the pool works as before.
     assert_eq!(pool.stats().in_use, 1);
-    assert!(Fiber::with_allocator(&pool, |caller| caller).unwrap().resume().is_none());
+    assert!(FiberContext::with_allocator(&pool, |caller| caller).unwrap().resume().is_none());
 }
 
 static UNWOUND: AtomicUsize = AtomicUsize::new(0);
@@ -86,11 +86,11 @@ impl Drop for Unwound {
 
 #[test]
 fn a_fiber_dropped_by_the_destructor_of_a_thread_local_is_unwound_there() {
-    thread_local!(static KEPT: RefCell<Vec<Fiber>> = const { RefCell::new(Vec::new()) });
+    thread_local!(static KEPT: RefCell<Vec<FiberContext>> = const { RefCell::new(Vec::new()) });
     std::thread::spawn(|| {
         for started in [true, false] {
             let unwound = Unwound;
-            let fiber = Fiber::new(move |thread| {
+            let fiber = FiberContext::new(move |thread| {
                 let _unwound = unwound;
                 thread.resume().unwrap()
             })
@@ -109,7 +109,7 @@ fn made_and_run_in_the_destructor_of_a_thread_local() {
     struct RunsFibers;
     impl Drop for RunsFibers {
         fn drop(&mut self) {
-            let fiber = Fiber::new(|thread| unwind(thread));
+            let fiber = FiberContext::new(|thread| unwind(thread));
             assert!(fiber.unwrap().resume().is_none());
         }
     }
@@ -129,7 +129,7 @@ fn a_panicking_thread_unwinds_the_fibers_it_holds() {
     }
     let result = std::thread::spawn(|| {
         let make = || {
-            let fiber = Fiber::new(|thread| {
+            let fiber = FiberContext::new(|thread| {
                 let _count = Count;
                 thread.resume().unwrap()
             });
@@ -144,13 +144,14 @@ fn a_panicking_thread_unwinds_the_fibers_it_holds() {
 }
 
 /// Carries a fiber to another thread against the rules of the types. It must not run there.
-struct Smuggle(Fiber);
+struct Smuggle(FiberContext);
 // SAFETY: unsound on purpose, to test the check at run time.
 unsafe impl Send for Smuggle {}
 
 #[test]
 fn resuming_on_another_thread_panics_and_runs_nothing() {
-    let smuggled = Smuggle(Fiber::new(|_| unreachable!("not run on another thread")).unwrap());
+    let smuggled =
+        Smuggle(FiberContext::new(|_| unreachable!("not run on another thread")).unwrap());
     let text = std::thread::spawn(move || {
         let smuggled = smuggled;
         let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| smuggled.0.resume()));
@@ -170,7 +171,7 @@ fn a_fiber_dropped_on_another_thread_is_leaked_with_a_panic() {
             DROPPED.fetch_add(1, Ordering::Relaxed);
         }
     }
-    let fiber = Fiber::new(|thread| {
+    let fiber = FiberContext::new(|thread| {
         let _count = Count;
         thread.resume().unwrap()
     });
@@ -190,7 +191,7 @@ fn a_fiber_dropped_on_another_thread_is_leaked_with_a_panic() {
 fn a_fiber_dropped_on_another_thread_that_panics_is_leaked_with_a_report() {
     let name = "a_fiber_dropped_on_another_thread_that_panics_is_leaked_with_a_report";
     let outcome = child(name, || {
-        let smuggled = Smuggle(Fiber::new(|caller| caller).unwrap());
+        let smuggled = Smuggle(FiberContext::new(|caller| caller).unwrap());
         let result = std::thread::spawn(move || {
             let _smuggled = smuggled;
             panic!("for another reason");
@@ -212,7 +213,7 @@ fn fibers_of_many_threads_do_not_meet() {
             scope.spawn(move || {
                 for round in 0..500_usize {
                     let sum = std::rc::Rc::new(Cell::new(0));
-                    let fiber = Fiber::with_allocator(pool, {
+                    let fiber = FiberContext::with_allocator(pool, {
                         let sum = sum.clone();
                         move |mut thread| {
                             for number in 0..10 {
@@ -224,7 +225,7 @@ fn fibers_of_many_threads_do_not_meet() {
                     });
                     let mut fiber = Some(fiber.unwrap());
                     for _ in 0..=(round + thread) % 11 {
-                        fiber = fiber.and_then(Fiber::resume);
+                        fiber = fiber.and_then(FiberContext::resume);
                     }
                     let steps = ((round + thread) % 11 + 1).min(10);
                     assert_eq!(sum.get(), steps * (steps - 1) / 2);

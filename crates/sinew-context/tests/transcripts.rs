@@ -1,12 +1,12 @@
 //! The examples of P0876, the C++ proposal for a first-class fiber, with their outputs.
 
 use sinew_context::stack::ProtectedFixedSize;
-use sinew_context::{Consumer, Fiber, scope};
+use sinew_context::{Consumer, FiberContext, scope};
 use sinew_testkit::Log;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-type Place = Rc<Cell<Option<Fiber>>>;
+type Place = Rc<Cell<Option<FiberContext>>>;
 
 /// Three fibers in a ring. Each resumes the next, and stores the fiber that switches back in the
 /// place of the previous one.
@@ -20,7 +20,7 @@ fn ring_prints_1_2_3_1_2_3() {
     let ring = |name: &'static str, me: &Place, next: &Place, previous: &Place| {
         let (next, previous, out, main) =
             (next.clone(), previous.clone(), out.clone(), main.clone());
-        let fiber = Fiber::new(move |from| {
+        let fiber = FiberContext::new(move |from| {
             // `main` starts the first fiber; each other fiber is started by the one before it.
             if name == "1" {
                 main.set(Some(from))
@@ -50,7 +50,7 @@ fn ring_prints_1_2_3_1_2_3() {
 fn fibonacci_through_an_iterator() {
     let a = Rc::new(Cell::new(0));
     let mut fiber = Some(
-        Fiber::new({
+        FiberContext::new({
             let a = a.clone();
             move |mut main| {
                 let mut b = 1;
@@ -122,7 +122,7 @@ fn resume_with_transcript() {
 fn returning_another_fiber_goes_on_there() {
     let out = Log::new();
     let m: Place = Place::default();
-    let f1 = Fiber::with_entry(&ProtectedFixedSize::default(), {
+    let f1 = FiberContext::with_entry(&ProtectedFixedSize::default(), {
         let (out, m) = (out.clone(), m.clone());
         move |f| {
             out.line("f1: entered first time");
@@ -131,7 +131,7 @@ fn returning_another_fiber_goes_on_there() {
         }
     })
     .unwrap();
-    let f2 = Fiber::new({
+    let f2 = FiberContext::new({
         let out = out.clone();
         move |f| {
             out.line("f2: entered first time");
@@ -178,7 +178,7 @@ fn chain_of_four_takes_three_switches_more_when_asymmetric() {
 fn symmetric_chain() -> usize {
     let switches = Cell::new(0);
     let count = || switches.set(switches.get() + 1);
-    let pf1: Cell<Option<Fiber>> = Cell::new(None);
+    let pf1: Cell<Option<FiberContext>> = Cell::new(None);
     scope(|s| {
         let f4 = s.fiber(|_f3| {
             count();
@@ -201,7 +201,7 @@ fn symmetric_chain() -> usize {
         let f1 = s.fiber(|main| {
             count();
             // Stores f1 where f4 finds it, and gives f2 a meaningless fiber in its place.
-            let stand_in = Fiber::new(|caller| caller).unwrap();
+            let stand_in = FiberContext::new(|caller| caller).unwrap();
             let f4 = s.resume_with(f2, |f1| {
                 pf1.set(Some(f1));
                 Some(stand_in)
@@ -219,11 +219,11 @@ fn symmetric_chain() -> usize {
 /// main -> f1 -> ... -> fn -> ... -> f1 -> main; returns the number of switches.
 fn asymmetric_chain(n: usize) -> usize {
     let switches = Rc::new(Cell::new(0));
-    let mut callee: Option<Fiber> = None;
+    let mut callee: Option<FiberContext> = None;
     for _ in 0..n {
         let (target, switches) = (callee.take(), switches.clone());
         let count = move || switches.set(switches.get() + 1);
-        let fiber = Fiber::new(move |caller| {
+        let fiber = FiberContext::new(move |caller| {
             if let Some(target) = target {
                 count();
                 assert!(target.resume().is_none());
@@ -243,8 +243,8 @@ fn asymmetric_chain(n: usize) -> usize {
 struct Filament(Place);
 
 impl Filament {
-    fn new(f: impl FnOnce() -> Fiber + 'static) -> Filament {
-        let fiber = Fiber::with_entry(&ProtectedFixedSize::default(), move |_| f());
+    fn new(f: impl FnOnce() -> FiberContext + 'static) -> Filament {
+        let fiber = FiberContext::with_entry(&ProtectedFixedSize::default(), move |_| f());
         Filament(Rc::new(Cell::new(Some(fiber.unwrap()))))
     }
 

@@ -30,7 +30,7 @@ fn named<T: Send + 'static>(
     name: impl Into<Arc<str>>,
     f: impl FnOnce() -> T + Send + 'static,
 ) -> std::io::Result<sinew::JoinHandle<T>> {
-    sinew::Builder::new().name(name).spawn(f)
+    sinew::FiberBuilder::new().name(name).spawn(f)
 }
 
 fn populate(deadlocks: bool, more: usize) -> std::io::Result<()> {

@@ -26,7 +26,7 @@ fn main() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Agrees to speak WebSocket, and sends messages back.
+/// Agrees to speak WebSocket. [`converse`] then sends every message back.
 fn echo(request: Request) -> Response {
     let is_websocket =
         request.header("upgrade").is_some_and(|to| to.eq_ignore_ascii_case("websocket"));

@@ -13,15 +13,15 @@ use std::sync::Arc;
 ///
 /// The context is set in the handler, in the closures of
 /// [`Response::stream`](crate::Response::stream) and
-/// [`Response::upgrade`](crate::Response::upgrade), and in the logs of the server. It belongs to
-/// the fiber. Fibers that a handler spawns, scoped ones too, and closures in `sinew::blocking` have
-/// no context unless they [enter](Self::enter) it.
+/// [`Response::upgrade`](crate::Response::upgrade), and in the log functions of the server. The
+/// context belongs to the fiber. Fibers that a handler spawns, scoped ones too, and closures in
+/// `sinew::blocking` have no context unless they [enter](Self::enter) it.
 ///
 /// # Examples
 /// ```
 /// use sinew_http::RequestContext;
 ///
-/// /// Says on whose behalf something happens.
+/// /// Prints a message with the target of the current request.
 /// fn log(message: &str) {
 ///     match RequestContext::current() {
 ///         Some(context) => println!("[{}] {message}", context.target()),
@@ -65,7 +65,8 @@ impl RequestContext {
         Some(RequestContext { case })
     }
 
-    /// Makes this the current context while `f` runs, on a fiber that works for the request.
+    /// Makes this the context of the current fiber while `f` runs. Call it on a fiber that works
+    /// for the request.
     ///
     /// # Examples
     /// ```

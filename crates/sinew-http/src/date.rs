@@ -9,7 +9,7 @@ pub(crate) const OK: &str = "HTTP/1.1 200 OK\r\n";
 
 thread_local! {
     /// A second since 1970, and [`OK`] followed by the `date` of that second. Thousands of
-    /// responses share one.
+    /// responses share one rendered date.
     static WRITTEN: RefCell<(u64, String)> = const { RefCell::new((u64::MAX, String::new())) };
 }
 

@@ -1,4 +1,5 @@
-//! The entry points of the fuzzers in `fuzz/`: bytes go through the parsers, without a connection.
+//! The entry point of the fuzzer in `fuzz/`, which sends bytes through the parsers without a
+//! connection.
 
 use crate::message::body::Body;
 use crate::message::case::{Case, Origin};
@@ -12,6 +13,7 @@ use std::sync::Arc;
 
 /// One result of parsing a stream of bytes.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[doc(hidden)] // for the fuzzer
 pub enum Event {
     /// A head, as the parser understood it.
     Head(String),
@@ -27,8 +29,9 @@ pub enum Event {
 
 const LIMITS: HeadLimits = HeadLimits { bytes: 2048, fields: 20, target: 512 };
 
-/// Parses requests from bytes that arrive in pieces, whose sizes `cuts` gives. Returns what was
-/// found.
+/// Parses requests from bytes that arrive in pieces, and returns the events in order. `cuts` gives
+/// the sizes of the pieces.
+#[doc(hidden)] // for the fuzzer
 pub fn requests(bytes: &[u8], cuts: &mut dyn Iterator<Item = usize>) -> Vec<Event> {
     let mut stream = Stream { bytes, at: 0, received: 0, may_skip_line: false, cuts };
     let mut events = Vec::new();
@@ -62,25 +65,25 @@ pub fn requests(bytes: &[u8], cuts: &mut dyn Iterator<Item = usize>) -> Vec<Even
 
 /// Describes everything that handlers can see of a head.
 fn describe(head: Head) -> String {
-    assert!(!(head.old && head.framing == Framing::Chunked), "chunks are of HTTP/1.1");
+    assert!(!(head.old && head.framing == Framing::Chunked), "only HTTP/1.1 has chunks");
     let fields = head.fields().into_iter();
     let fields: Vec<_> = fields.map(|(name, value)| (name.to_owned(), value.to_vec())).collect();
     let lengths =
         fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case("content-length")).count();
     let codings =
         fields.iter().filter(|(name, _)| name.eq_ignore_ascii_case("transfer-encoding")).count();
-    assert!(lengths <= 1 && (lengths == 0 || codings == 0), "there is one length");
-    assert_eq!(codings > 0, head.framing == Framing::Chunked, "what says chunked is chunked");
+    assert!(lengths <= 1 && (lengths == 0 || codings == 0), "a request has at most one length");
+    assert_eq!(codings > 0, head.framing == Framing::Chunked, "a transfer coding means chunks");
     let target = head.target().to_owned();
     let address = ([127, 0, 0, 1], 80).into();
     let origin = Origin { peer: address, local: address, is_secure: false };
     let case = Case { head, origin, number: 1 };
     let request = Request::new(Arc::new(case), Body::whole(Bytes::new()));
-    assert_eq!(request.headers().len(), fields.len(), "all fields are fields of `http`");
+    assert_eq!(request.headers().len(), fields.len(), "`http` accepts all fields");
     assert_eq!(
         request.uri().to_string().trim_end_matches('/'),
         http::Uri::try_from(&*target)
-            .expect("what passes is a URI")
+            .expect("a target that passes is a URI")
             .to_string()
             .trim_end_matches('/')
     );

@@ -22,7 +22,36 @@ use crate::message::response::{IntoResponse, Response};
 /// }
 /// ```
 pub trait Handler: Send + Sync + 'static {
-    /// Answers one request. A panic is answered with 500, and closes the connection.
+    /// Answers one request. If it panics, the client gets 500, and the server closes the
+    /// connection.
+    ///
+    /// # Examples
+    /// A handler around another one:
+    /// ```
+    /// use sinew_http::{Handler, Request, Response, Server};
+    ///
+    /// struct Signed<H>(H);
+    ///
+    /// impl<H: Handler> Handler for Signed<H> {
+    ///     fn handle(&self, request: Request) -> Response {
+    ///         self.0.handle(request).with_header("server", "sinew")
+    ///     }
+    /// }
+    ///
+    /// # fn get(at: std::net::SocketAddr, target: &str) -> std::io::Result<String> {
+    /// #     use std::io::{Read, Write};
+    /// #     let mut stream = std::net::TcpStream::connect(at)?;
+    /// #     write!(stream, "GET {target} HTTP/1.1\r\nhost: here\r\nconnection: close\r\n\r\n")?;
+    /// #     let mut answer = String::new();
+    /// #     stream.read_to_string(&mut answer)?;
+    /// #     Ok(answer)
+    /// # }
+    /// #
+    /// let server = Server::bind("127.0.0.1:0").start(Signed(|_: Request| "hello"))?;
+    /// assert!(get(server.local_addr(), "/")?.contains("\r\nserver: sinew\r\n"));
+    /// # let _ = server.shutdown(std::time::Duration::ZERO);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     fn handle(&self, request: Request) -> Response;
 }
 

@@ -2,9 +2,10 @@
 //!
 //! # Reading order
 //!
-//! The path of a request: `server` listens and accepts, `connection` reads and writes, `parse` turns
-//! bytes into a head, a `handler` takes a request and returns a response of `message`, and `router`
-//! chooses among handlers. `files` and `debug` are handlers. `client` asks other servers.
+//! Follow the path of a request. `server` listens and accepts, `connection` reads and writes, and
+//! `parse` turns bytes into a head. A `handler` takes a request and returns a response; `message`
+//! has both types. `router` chooses among handlers. `files` and `debug` are handlers. `client`
+//! sends requests to other servers.
 #![forbid(unsafe_code)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -18,6 +19,7 @@ mod files;
 #[cfg(fuzzing)]
 pub mod fuzzing;
 mod handler;
+mod limits;
 mod log;
 mod message;
 mod parse;
@@ -26,17 +28,20 @@ mod server;
 #[cfg(feature = "tls")]
 mod tls;
 mod upgrade;
+mod wire;
 
+pub use connection::counts::ServerMetrics;
 pub use context::RequestContext;
 pub use files::Files;
 pub use handler::Handler;
+pub use limits::Limits;
 pub use log::{AccessEntry, Problem};
 pub use message::body::Body;
 pub use message::outgoing::BodyWriter;
 pub use message::request::Request;
 pub use message::response::{IntoResponse, Response};
 pub use router::Router;
-pub use server::{Limits, Server, ServerHandle, ServerMetrics, ShutdownError};
+pub use server::{Server, ServerHandle, ShutdownError};
 #[cfg(feature = "tls")]
 pub use tls::Tls;
 pub use upgrade::Upgraded;

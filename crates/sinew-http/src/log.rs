@@ -12,6 +12,32 @@ use std::time::SystemTime;
 ///
 /// It displays itself in the common log format, followed by the duration:
 /// `127.0.0.1 - - [06/Nov/1994:08:49:37 +0000] "GET / HTTP/1.1" 200 13 71us`
+///
+/// # Examples
+/// ```
+/// use sinew_http::{Request, Server};
+///
+/// # fn get(at: std::net::SocketAddr, target: &str) -> std::io::Result<String> {
+/// #     use std::io::{Read, Write};
+/// #     let mut stream = std::net::TcpStream::connect(at)?;
+/// #     write!(stream, "GET {target} HTTP/1.1\r\nhost: here\r\nconnection: close\r\n\r\n")?;
+/// #     let mut answer = String::new();
+/// #     stream.read_to_string(&mut answer)?;
+/// #     Ok(answer)
+/// # }
+/// #
+/// let (sender, lines) = std::sync::mpsc::channel();
+/// let server = Server::bind("127.0.0.1:0")
+///     .access_log(move |entry| {
+///         assert_eq!(entry.status, 200);
+///         sender.send(entry.to_string()).unwrap();
+///     })
+///     .start(|_: Request| "hello")?;
+/// get(server.local_addr(), "/greeting")?;
+/// assert!(lines.recv().unwrap().contains("\"GET /greeting HTTP/1.1\" 200 5 "));
+/// # let _ = server.shutdown(std::time::Duration::ZERO);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct AccessEntry<'a> {
@@ -77,8 +103,36 @@ fn write_time(f: &mut fmt::Formatter<'_>, time: SystemTime) -> fmt::Result {
     write!(f, "{}/{}/{}:{} +0000", next(), next(), next(), next())
 }
 
-/// A failure that is reported to no caller; see
+/// A failure that the server cannot return to a caller; see
 /// [`Server::problem_log`](crate::Server::problem_log).
+///
+/// # Examples
+/// ```
+/// use sinew_http::{Problem, Request, Server};
+///
+/// # fn get(at: std::net::SocketAddr, target: &str) -> std::io::Result<String> {
+/// #     use std::io::{Read, Write};
+/// #     let mut stream = std::net::TcpStream::connect(at)?;
+/// #     write!(stream, "GET {target} HTTP/1.1\r\nhost: here\r\nconnection: close\r\n\r\n")?;
+/// #     let mut answer = String::new();
+/// #     stream.read_to_string(&mut answer)?;
+/// #     Ok(answer)
+/// # }
+/// #
+/// let (sender, failures) = std::sync::mpsc::channel();
+/// let server = Server::bind("127.0.0.1:0")
+///     .problem_log(move |problem| match problem {
+///         Problem::Handler(_, target, error) => {
+///             sender.send(format!("{target}: {error}")).unwrap();
+///         }
+///         other => println!("{other}"), // one line, for a log
+///     })
+///     .start(|_: Request| Err::<&str, _>(std::io::Error::other("the disk is full")))?;
+/// assert!(get(server.local_addr(), "/save")?.starts_with("HTTP/1.1 500 "));
+/// assert_eq!(failures.recv().unwrap(), "/save: the disk is full");
+/// # let _ = server.shutdown(std::time::Duration::ZERO);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Problem<'a> {
@@ -88,6 +142,10 @@ pub enum Problem<'a> {
     /// A TLS handshake with this peer failed.
     Handshake(SocketAddr, &'a io::Error),
     /// A handler panicked, for this peer and request target. The client got 500.
+    ///
+    /// If the body of a response panics, or the closure of an
+    /// [upgrade](crate::Response::upgrade), a description of it takes the place of the target. The
+    /// server closes the connection then.
     Panic(SocketAddr, &'a str),
     /// A handler returned an error, for this peer and request target. The client got 500.
     Handler(SocketAddr, &'a str, &'a io::Error),
@@ -101,18 +159,18 @@ impl fmt::Display for Problem<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Problem::Accept(error) => write!(f, "cannot accept a connection: {error}"),
-            Problem::Handshake(peer, error) => write!(f, "{peer}: no TLS handshake: {error}"),
+            Problem::Handshake(peer, error) => write!(f, "{peer}: TLS handshake failed: {error}"),
             Problem::Panic(peer, target) => {
-                write!(f, "{peer}: the handler panicked while it answered {target}")
+                write!(f, "{peer}: the handler panicked while it served {target}")
             }
             Problem::Handler(peer, target, error) => {
-                write!(f, "{peer}: the handler failed while it answered {target}: {error}")
+                write!(f, "{peer}: the handler failed while it served {target}: {error}")
             }
             Problem::Response(peer, error) => {
                 write!(f, "{peer}: the response was cut off: {error}")
             }
             Problem::Refused(peer, status, reason) => {
-                write!(f, "{peer}: refused, {status}: {reason}")
+                write!(f, "{peer}: the request was refused with {status}: {reason}")
             }
         }
     }

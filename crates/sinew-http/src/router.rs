@@ -1,4 +1,6 @@
 //! Chooses the handler for a path and a method.
+//!
+//! A router is itself a handler. The crate `matchit` finds the route of a path.
 
 use crate::handler::Handler;
 use crate::message::request::Request;
@@ -245,9 +247,9 @@ impl Handler for Router {
     }
 }
 
-/// Decodes all characters of a path that need not be encoded, so that `/%61` is `/a`, and a route
-/// that guards `/a` also guards `/%61`. Two digits follow each percent sign (`parse::target`), so
-/// decoding creates no new escape.
+/// Decodes all characters of a path that need not be encoded. So `/%61` becomes `/a`, and a route
+/// that guards `/a` also guards `/%61`. In a path, two digits follow each percent sign
+/// (`parse::target`), so decoding creates no new escape.
 fn normal(path: &str) -> Cow<'_, str> {
     if !path.contains('%') {
         return path.into();

@@ -1,4 +1,6 @@
-//! Certificates for servers.
+//! The TLS configuration of a server: certificates from PEM, or made for development.
+//!
+//! Next: `connection::tls`, which encrypts a connection with this configuration.
 
 use core::fmt;
 use rustls::ServerConfig;
@@ -31,22 +33,23 @@ impl Tls {
     /// certificate comes first.
     ///
     /// # Errors
-    /// If there is no certificate or no key, or the two do not belong together.
+    /// If the chain has no certificate, if there is no key, or if the key does not belong to the
+    /// certificate.
     ///
     /// # Examples
     /// ```
     /// let error = sinew_http::Tls::from_pem("nothing", "nothing").unwrap_err();
-    /// assert_eq!(error.to_string(), "there is no certificate in what should have one in PEM");
+    /// assert_eq!(error.to_string(), "the PEM text of the certificate chain has no certificate");
     /// ```
     pub fn from_pem(certificate: impl AsRef<[u8]>, key: impl AsRef<[u8]>) -> io::Result<Tls> {
         let chain = CertificateDer::pem_slice_iter(certificate.as_ref())
             .collect::<Result<Vec<_>, _>>()
             .map_err(|error| invalid(format!("the certificate is not PEM: {error}")))?;
         if chain.is_empty() {
-            return Err(invalid("there is no certificate in what should have one in PEM".into()));
+            return Err(invalid("the PEM text of the certificate chain has no certificate".into()));
         }
         let key = PrivateKeyDer::from_pem_slice(key.as_ref()).map_err(|error| {
-            invalid(format!("there is no key in what should have one in PEM: {error}"))
+            invalid(format!("the PEM text of the key has no private key: {error}"))
         })?;
         Tls::new(chain, key)
     }
@@ -87,7 +90,7 @@ impl Tls {
     pub fn self_signed(names: impl IntoIterator<Item = impl Into<String>>) -> io::Result<Tls> {
         let names: Vec<String> = names.into_iter().map(Into::into).collect();
         let made = rcgen::generate_simple_self_signed(names.clone()).map_err(|error| {
-            invalid(format!("no certificate can be made for {names:?}: {error}"))
+            invalid(format!("cannot make a certificate for {names:?}: {error}"))
         })?;
         let key = PrivatePkcs8KeyDer::from(made.signing_key.serialize_der());
         Tls::new(vec![made.cert.der().clone()], key.into())
@@ -96,7 +99,7 @@ impl Tls {
     /// Uses a configuration of `rustls`, for client certificates, several names, or other
     /// providers.
     ///
-    /// It should negotiate the protocol `http/1.1`, or none.
+    /// The configuration should negotiate the protocol `http/1.1`, or none.
     ///
     /// # Examples
     /// ```
@@ -120,7 +123,7 @@ impl Tls {
     ///
     /// let tls = Tls::self_signed(["localhost"])?;
     /// let mut trusted = RootCertStore::empty();
-    /// trusted.add(tls.certificate().expect("it was made here").clone()).expect("it is one");
+    /// trusted.add(tls.certificate().expect("it was made here").clone()).expect("it is valid");
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn certificate(&self) -> Option<&CertificateDer<'static>> {

@@ -1,7 +1,9 @@
-//! A connection that has left HTTP.
+//! A connection that has left HTTP, as the closure of an upgrade sees it.
+//!
+//! `connection::exchange` makes it and closes it.
 
-use crate::connection::transport::{Transport, timed_out};
-use crate::connection::wire::Reader;
+use crate::wire::buffers::Reader;
+use crate::wire::transport::{Transport, timed_out};
 use core::fmt;
 use core::time::Duration;
 use std::io::{self, Read, Write};
@@ -13,6 +15,40 @@ use std::net::SocketAddr;
 /// The connection is closed when the closure of the upgrade returns, even if this value has been
 /// moved elsewhere. When the server shuts down, reads come to the end of the stream. One fiber may
 /// read while another writes: see [`duplicate`](Self::duplicate).
+///
+/// # Examples
+/// ```
+/// use sinew_http::{Request, Response, Server, Upgraded};
+/// use std::io::{BufRead, BufReader, Write};
+///
+/// /// Sends each line back, in capital letters.
+/// fn shout(stream: Upgraded) {
+///     let mut writer = stream.duplicate();
+///     for line in BufReader::new(stream).lines().map_while(Result::ok) {
+///         let _ = writeln!(writer, "{}", line.to_uppercase());
+///     }
+/// }
+///
+/// let upgrade = |_: Request| Response::upgrade(shout).with_header("upgrade", "shouting");
+/// let server = Server::bind("127.0.0.1:0").start(upgrade)?;
+/// # let mut client = std::net::TcpStream::connect(server.local_addr())?;
+/// # client.write_all(
+/// #     b"GET / HTTP/1.1\r\nhost: here\r\nconnection: upgrade\r\nupgrade: shouting\r\n\r\n",
+/// # )?;
+/// # let mut answers = BufReader::new(client.try_clone()?);
+/// # let mut head = String::new();
+/// # while !head.ends_with("\r\n\r\n") {
+/// #     assert!(answers.read_line(&mut head)? > 0);
+/// # }
+/// // After the head of the response, the client speaks the new protocol.
+/// client.write_all(b"hello\n")?;
+/// let mut answer = String::new();
+/// answers.read_line(&mut answer)?;
+/// assert_eq!(answer, "HELLO\n");
+/// # drop((client, answers));
+/// # let _ = server.shutdown(std::time::Duration::ZERO);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub struct Upgraded {
     /// Bytes that came after the request are read first.
     reader: Option<Reader>,
@@ -49,7 +85,7 @@ impl Upgraded {
     /// ```
     /// use std::io::{Read, Write};
     ///
-    /// /// Says hello every second, whatever comes.
+    /// /// Sends hello every second until the client closes the connection.
     /// fn converse(mut stream: sinew_http::Upgraded) {
     ///     let mut writer = stream.duplicate();
     ///     sinew::scope(|s| {

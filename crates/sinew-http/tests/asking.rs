@@ -144,7 +144,7 @@ fn a_fiber_that_is_cancelled_stops_asking() {
         reader.read_exact(&mut [0]).unwrap();
         reader.read_exact(&mut [0])
     });
-    sinew::wait_until(|| fiber.fiber().waits_for() == Some(sinew::WaitKind::Readable), None);
+    sinew::wait_until(|| fiber.fiber().waits_for() == Some(sinew::WaitKind::Readable));
     fiber.fiber().cancel();
     assert!(sinew::is_cancel(&*fiber.join().unwrap_err()));
     let _ = server.shutdown(Duration::ZERO);

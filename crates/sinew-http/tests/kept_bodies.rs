@@ -68,10 +68,10 @@ fn a_body_that_is_kept_keeps_no_descriptor() {
             assert!(client.is_closed());
         };
         ask();
-        sinew::wait_until(|| server.connections() == 0, None);
+        sinew::wait_until(|| server.connections() == 0);
         let before = descriptors();
         (0..20).for_each(|_| ask());
-        sinew::wait_until(|| server.connections() == 0, None);
+        sinew::wait_until(|| server.connections() == 0);
         assert_eq!(kept.lock().unwrap().len(), 21);
         assert!(descriptors() <= before + 2, "{} and {before} before", descriptors());
         let error = kept.lock().unwrap()[7].read_all().unwrap_err();

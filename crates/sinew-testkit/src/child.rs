@@ -48,6 +48,9 @@ impl Outcome {
 ///
 /// `test` is the full name of the calling test. The child is this test binary, told to run only
 /// that test; in the child, this call runs `body` and exits.
+///
+/// # Panics
+/// If no test is called `test`.
 pub fn child(test: &str, body: impl FnOnce()) -> Outcome {
     child_with(test, |_| (), body)
 }
@@ -75,9 +78,11 @@ pub fn child_with(test: &str, prepare: impl FnOnce(&mut Command), body: impl FnO
         .env("RUST_BACKTRACE", "0");
     prepare(&mut command);
     let output = command.output().expect("the test binary can be started again");
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(!stdout.contains("running 0 tests"), "no test of this binary is called {test:?}");
     Outcome {
         status: output.status,
-        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stdout,
         stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
     }
 }

@@ -5,7 +5,7 @@
 //! - [`memory`] reads the kernel's figures about the memory of this process.
 //! - [`processor_time`] is the processor time that the process has used.
 //! - [`Seed`] makes stress tests repeatable.
-//! - [`stack`] uses a stack up.
+//! - [`stack`] fills or overflows the current stack.
 //! - [`watch`] ends a test that hangs.
 
 pub mod child;

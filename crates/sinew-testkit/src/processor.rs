@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// The processor time that the process has used, of user and system.
+/// The processor time that the process has used, in user and system mode.
 pub fn processor_time() -> Duration {
     // SAFETY: an all-zero `rusage` is valid, and `getrusage` may write to it.
     let usage = unsafe {

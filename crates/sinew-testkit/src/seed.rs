@@ -1,6 +1,6 @@
 //! Repeatable random numbers.
 
-/// A small random number generator (xorshift). A test prints its seed.
+/// A small random number generator (xorshift). [`from_env`](Self::from_env) prints the seed.
 #[derive(Clone, Debug)]
 pub struct Seed(u64);
 

@@ -1,4 +1,4 @@
-//! Uses a stack up.
+//! Functions that fill or overflow the current stack.
 
 /// Uses at least `bytes` of the current stack, page by page, and at most a few KiB more.
 #[inline(never)]

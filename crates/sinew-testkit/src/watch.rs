@@ -4,7 +4,7 @@ use std::io::Write;
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// Aborts the process if it is not dropped in time, with the name of the hanging test.
+/// Aborts the process if this value is not dropped in time. The report names the hanging test.
 #[derive(Debug)]
 pub struct Watchdog {
     /// Dropped with the guard; the watching thread notices.
@@ -18,9 +18,9 @@ pub fn watchdog(limit: Duration) -> Watchdog {
     let (alive, dropped) = mpsc::channel::<()>();
     std::thread::spawn(move || {
         if dropped.recv_timeout(limit) == Err(mpsc::RecvTimeoutError::Timeout) {
-            // Not a macro: the test harness captures the output of macros until the end of the
-            // test, which never comes.
-            let _ = writeln!(std::io::stderr(), "{test} did not end within {limit:?}: it hangs");
+            // Do not print with a macro: the test harness would hold that output back until the end
+            // of the test, which never comes.
+            let _ = writeln!(std::io::stderr(), "{test} hangs: it did not end within {limit:?}");
             std::process::abort();
         }
     });

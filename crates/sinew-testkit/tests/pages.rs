@@ -57,7 +57,7 @@ fn paths(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// The anchor that a heading gets.
+/// The anchor that GitHub makes for a heading.
 fn anchor(heading: &str) -> String {
     heading
         .trim_start_matches('#')

@@ -8,7 +8,7 @@
 use mio::net::TcpListener;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Registry, Token, Waker};
-use sinew::manager::{FiberManager, LoopController, Options, Rest, Runner};
+use sinew::manager::{FiberManager, LoopController, Options, Runner, Until};
 use std::cell::{Cell, OnceCell};
 use std::io::{self, BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr};
@@ -22,16 +22,16 @@ const FIBERS: Token = Token(1);
 const CALL: Token = Token(2);
 
 /// The state that the loop and the manager's controller share.
-struct State {
+struct FiberState {
     runner: OnceCell<Runner>,
     registry: Registry,
     waker: Arc<Waker>,
     wanted: Cell<bool>,
-    rest: Cell<Rest>,
+    until: Cell<Until>,
     busy: Cell<bool>,
 }
 
-struct MioLoopController(Rc<State>);
+struct MioLoopController(Rc<FiberState>);
 
 impl LoopController for MioLoopController {
     fn attach(&self, runner: Runner) {
@@ -39,24 +39,24 @@ impl LoopController for MioLoopController {
     }
 
     fn schedule(&self) {
-        self.0.wanted.set(true); // the loop looks at it before it waits
+        self.0.wanted.set(true); // the loop reads this flag before it waits
     }
 
     fn remote(&self) -> Arc<dyn Fn() + Send + Sync> {
         let waker = self.0.waker.clone();
-        Arc::new(move || waker.wake().expect("the loop can be called"))
+        Arc::new(move || waker.wake().expect("mio can wake the loop"))
     }
 
-    fn rest(&self, rest: Rest) {
-        let before = self.0.rest.replace(rest);
-        let registered = match (before.fd, rest.fd) {
+    fn idle(&self, until: Until) {
+        let before = self.0.until.replace(until);
+        let registered = match (before.fd, until.fd) {
             (None, Some(fd)) => {
                 self.0.registry.register(&mut SourceFd(&fd), FIBERS, Interest::READABLE)
             }
             (Some(fd), None) => self.0.registry.deregister(&mut SourceFd(&fd)),
             _ => Ok(()), // the descriptor has not changed
         };
-        registered.expect("mio watches the manager's descriptor");
+        registered.expect("mio can watch the manager's descriptor");
     }
 
     fn keep_alive(&self, busy: bool) {
@@ -64,13 +64,13 @@ impl LoopController for MioLoopController {
     }
 }
 
-impl State {
+impl FiberState {
     /// Returns how long the loop may wait.
     fn patience(&self) -> Option<Duration> {
         if self.wanted.get() {
             return Some(Duration::ZERO);
         }
-        self.rest.get().deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
+        self.until.get().deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
     }
 }
 
@@ -78,12 +78,12 @@ pub(crate) fn main() -> io::Result<()> {
     let mut poll = Poll::new()?;
     let mut listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0)))?;
     poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
-    let state = Rc::new(State {
+    let state = Rc::new(FiberState {
         runner: OnceCell::new(),
         registry: poll.registry().try_clone()?,
         waker: Arc::new(Waker::new(poll.registry(), CALL)?),
         wanted: Cell::new(false),
-        rest: Cell::new(Rest::default()),
+        until: Cell::new(Until::default()),
         busy: Cell::new(false),
     });
     let manager = FiberManager::new(MioLoopController(state.clone()), Options::new().name("echo"))?;
@@ -108,12 +108,12 @@ pub(crate) fn main() -> io::Result<()> {
                 accept(&listener, &manager)?;
             }
         }
-        // A thread has called, a descriptor has an event, or a deadline has passed. A run without
-        // need costs little.
+        // Another thread has called, a descriptor has an event, or a deadline has passed. A run
+        // that finds nothing to do costs little.
         state.wanted.set(false);
         state.runner.get().expect("the manager has attached itself").run();
     }
-    clients.join().expect("they do not panic")?;
+    clients.join().expect("the clients do not panic")?;
     println!("everything has ended");
     Ok(())
 }
@@ -135,7 +135,7 @@ fn accept(listener: &TcpListener, manager: &FiberManager) -> io::Result<()> {
     }
 }
 
-/// Echoes lines, in a fiber, which waits for the client as a thread would.
+/// Echoes lines. This runs in a fiber, and waits for the client as a thread would.
 fn serve(mut stream: &sinew::net::TcpStream) -> io::Result<usize> {
     stream.set_read_timeout(Some(Duration::from_millis(100)))?;
     let mut lines = 0;

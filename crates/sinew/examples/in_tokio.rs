@@ -2,7 +2,7 @@
 //! other.
 #![allow(clippy::print_stdout, reason = "it shows what happens")]
 
-use sinew::manager::{FiberManager, LoopController, Options, Rest, Runner, await_future};
+use sinew::manager::{FiberManager, LoopController, Options, Runner, Until};
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::io::{Read, Write};
@@ -17,12 +17,12 @@ use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::{LocalSet, spawn_local};
 use tokio::time::{Instant, sleep, timeout_at};
 
-/// Runs a manager in a local task, which tokio wakes when there is something to run.
+/// Runs a manager in a local task, which tokio wakes when the manager has something to run.
 #[derive(Clone, Default)]
-struct TokioLoopController(Rc<State>);
+struct TokioLoopController(Rc<FiberState>);
 
 #[derive(Default)]
-struct State {
+struct FiberState {
     wanted: Arc<Notify>,
     runs: Cell<bool>,
     deadline: Cell<Option<Instant>>,
@@ -44,20 +44,20 @@ impl LoopController for TokioLoopController {
         Arc::new(move || wanted.notify_one())
     }
 
-    fn rest(&self, rest: Rest) {
+    fn idle(&self, until: Until) {
         let state = &*self.0;
-        state.deadline.set(rest.deadline.map(Instant::from_std));
+        state.deadline.set(until.deadline.map(Instant::from_std));
         let mut watched = state.watched.borrow_mut();
-        *watched = rest.fd.map(|fd| {
+        *watched = until.fd.map(|fd| {
             watched.take().unwrap_or_else(|| {
-                // SAFETY: before the manager closes the descriptor, it calls `rest` without it, and
+                // SAFETY: before the manager closes the descriptor, it calls `idle` without it, and
                 // that call drops the registration.
                 let watched = unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) };
-                watched.expect("tokio can watch it")
+                watched.expect("tokio can watch the manager's descriptor")
             })
         });
         if !state.runs.get() {
-            // An eager task has run outside of `drive`, which still waits by the old `rest`.
+            // An eager task has run outside of `drive`, which still waits by the old `until`.
             state.wanted.notify_one();
         }
     }
@@ -68,7 +68,7 @@ impl LoopController for TokioLoopController {
 }
 
 /// Drives the manager, in a local task.
-async fn drive(state: Rc<State>, runner: Runner) {
+async fn drive(state: Rc<FiberState>, runner: Runner) {
     while !runner.is_gone() {
         state.runs.set(true);
         runner.run();
@@ -119,7 +119,7 @@ async fn talk() -> std::io::Result<()> {
     let (squares, squared) = sinew::sync::channel::bounded(4);
     manager.add_task(move || {
         // The fiber waits while tokio goes on.
-        while let Some(number) = await_future(incoming.recv()) {
+        while let Some(number) = sinew::block_on(incoming.recv()) {
             squares.send(number * number).unwrap();
         }
     });

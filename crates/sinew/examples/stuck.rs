@@ -26,13 +26,13 @@ pub(crate) fn main() -> std::io::Result<()> {
     let runtime = sinew::Runtime::builder().carriers(2).build()?;
     let mut fibers = Vec::new();
     for depth in 0..3 {
-        let named = sinew::Builder::new().name(format!("depth {depth}"));
+        let named = sinew::FiberBuilder::new().name(format!("depth {depth}"));
         fibers.push(named.runtime(runtime.handle()).spawn(move || recurses(depth))?);
     }
     let (mut reader, _writer) = sinew::io::pipe()?;
     fibers.push(runtime.spawn(move || drop(reader.read(&mut [0]))));
-    let stuck = || fibers.iter().all(|fiber| fiber.fiber().state() == sinew::State::Suspended);
-    sinew::wait_until(stuck, Some(Duration::from_secs(10)));
+    let stuck = || fibers.iter().all(|fiber| fiber.fiber().state() == sinew::FiberState::Suspended);
+    sinew::wait_until_timeout(stuck, Duration::from_secs(10));
     if std::env::args().len() > 1 {
         std::process::abort();
     }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 fn main() {
-    let runtime = sinew::Runtime::builder().carriers(2).build().expect("threads");
+    let runtime = sinew::Runtime::builder().carriers(2).build().expect("the carriers start");
     let began = Arc::new(AtomicBool::new(false));
     let theirs = began.clone();
     let fiber = runtime.spawn(move || {
@@ -20,9 +20,9 @@ fn main() {
         }
         naps
     });
-    sinew::wait_until(|| began.load(Ordering::Acquire), None);
+    sinew::wait_until(|| began.load(Ordering::Acquire));
     fiber.cancel();
-    assert!(fiber.join().expect("it ended by itself") > 0);
-    assert_eq!(runtime.spawn(|| 6 * 7).join().expect("a result"), 42);
-    runtime.shutdown_timeout(Duration::from_secs(10)).expect("nobody is left");
+    assert!(fiber.join().expect("the fiber has returned") > 0);
+    assert_eq!(runtime.spawn(|| 6 * 7).join().expect("the fiber has returned"), 42);
+    runtime.shutdown_timeout(Duration::from_secs(10)).expect("every fiber has ended");
 }

@@ -18,111 +18,43 @@
 //!
 //! A wait never raises while its fiber is being unwound or is masked.
 //!
-//! Next: `sync` and `blocking`. Their waits raise through [`settle`].
+//! The end of a wait raises through `park::raise`. Next: `sync` and `blocking`, whose waits can be
+//! cancelled.
+
+pub use crate::fiber::{Cancelled, is_cancel};
 
 use crate::carrier::current;
 use crate::carrier::tend::interrupt;
 use crate::clock;
 use crate::fiber::life::{CANCELLED, FINISHED, STARTED};
 use crate::fiber::state::Outcome;
-use crate::fiber::{Control, FiberRef, Flags};
-use crate::park::{self, yielding};
+use crate::fiber::{Control, Fiber, FiberRef, Flags};
+use crate::park::{self, pass_on};
 use crate::primitive::{Ordering, fence};
-use crate::queue::Entry;
-use core::any::Any;
+use crate::queue::Delivery;
 use core::time::Duration;
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
-/// The payload that unwinds a cancelled fiber, and the `Err` of its `join`.
-///
-/// [`is_cancel`] recognises it in a caught panic.
-///
-/// # Examples
-/// ```
-/// sinew::run(|| {
-///     let fiber = sinew::spawn(|| sinew::park());
-///     fiber.cancel();
-///     assert!(sinew::is_cancel(&*fiber.join().unwrap_err()));
-/// });
-/// ```
-#[derive(Debug)]
-pub struct Cancelled {
-    /// The fiber in which the payload was raised; zero if the fiber never began.
-    fiber: u64,
-    /// Whether a deadline scope raised it.
-    deadline: bool,
-}
-
-impl Cancelled {
-    /// Whether a passed deadline of [`timeout`] or [`deadline`] raised this, rather than a request.
+impl Fiber {
+    /// Asks the fiber to end. Its current or next wait unwinds it.
+    ///
+    /// Does nothing to a plain thread, or to a fiber that has ended.
     ///
     /// # Examples
     /// ```
-    /// use std::time::Duration;
-    ///
     /// sinew::run(|| {
-    ///     let fiber = sinew::spawn(sinew::park);
-    ///     fiber.cancel();
-    ///     let payload = fiber.join().unwrap_err();
-    ///     assert!(!payload.downcast_ref::<sinew::Cancelled>().unwrap().is_deadline());
+    ///     let fiber = sinew::spawn(|| sinew::park());
+    ///     fiber.fiber().cancel();
+    ///     assert!(fiber.join().is_err());
     /// });
     /// ```
-    pub fn is_deadline(&self) -> bool {
-        self.deadline
-    }
-}
-
-impl fmt::Display for Cancelled {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(if self.deadline {
-            "the deadline has passed"
-        } else {
-            "the fiber was cancelled"
-        })
-    }
-}
-
-impl std::error::Error for Cancelled {}
-
-impl Drop for Cancelled {
-    fn drop(&mut self) {
-        // The payload was caught and dropped, so this unwinding is over.
-        if let Some((_, control)) = current::fiber()
-            && control.id() == self.fiber
-        {
-            control.clear_flags(Flags::PANICKED);
+    pub fn cancel(&self) {
+        if !self.control().flags().has(Flags::PROXY) {
+            request(self.control());
         }
     }
-}
-
-/// Whether a caught panic is a cancellation or a passed deadline, rather than a failure.
-///
-/// Code that catches panics and goes on should raise this one again. If it does not, the next wait
-/// raises it.
-///
-/// # Examples
-/// ```
-/// sinew::run(|| {
-///     let fiber = sinew::spawn(|| {
-///         let caught = std::panic::catch_unwind(|| sinew::park());
-///         let payload = caught.unwrap_err();
-///         assert!(sinew::is_cancel(&*payload));
-///         std::panic::resume_unwind(payload);
-///     });
-///     sinew::yield_now();
-///     fiber.cancel();
-///     assert!(fiber.join().is_err());
-/// });
-/// ```
-pub fn is_cancel(payload: &(dyn Any + Send)) -> bool {
-    payload.is::<Cancelled>()
-}
-
-/// Returns the payload for a fiber that was cancelled before it began.
-pub(crate) fn payload() -> Box<dyn Any + Send> {
-    Box::new(Cancelled { fiber: 0, deadline: false })
 }
 
 /// Asks a fiber to end.
@@ -159,95 +91,12 @@ pub(crate) fn request(control: &Control) {
             let message = FiberRef::new(control).into_counted();
             // SAFETY: the message has a reference of its own. `CANCELLED` is set once, so the
             // message link is free.
-            if unsafe { carrier.inbox.push(Entry::Message(message)) } {
+            if unsafe { carrier.inbox.push(Delivery::Message(message)) } {
                 carrier.ring();
             }
         }
     }
     park::wake_pinned(control, Outcome::Interrupted);
-}
-
-/// Raises the cancellation, deadline or panic that the end of a wait asks for. Every wait calls it,
-/// after it has taken back its registrations.
-#[inline(always)]
-pub(crate) fn settle(who: &Control, outcome: Outcome) {
-    if outcome != Outcome::Notified || who.flags().has(Flags::PENDING) {
-        settle_unusual(who, outcome);
-    }
-}
-
-#[cold]
-#[inline(never)]
-fn settle_unusual(who: &Control, outcome: Outcome) {
-    if who.flags().has(Flags::PENDING) {
-        who.clear_flags(Flags::PENDING);
-        if let Some(panic) = who.extra().and_then(|extra| extra.pending_panic.take()) {
-            pass_on(panic);
-        }
-    }
-    match outcome {
-        Outcome::Notified => {}
-        // A deaf wait is never interrupted, and the flags have not changed since it ended.
-        Outcome::Interrupted => {
-            if !who.flags().has(Flags::DEAF) {
-                raise(who, false);
-            }
-        }
-        Outcome::TimedOut => {
-            if yielding::deadline_passed(who) && may_raise(who) {
-                raise(who, true);
-            }
-        }
-    }
-}
-
-/// Goes on with a panic that was caught on the way.
-pub(crate) fn pass_on(payload: Box<dyn Any + Send>) -> ! {
-    if let Some((_, control)) = current::fiber() {
-        control.set_flags(Flags::PANICKED);
-    }
-    resume_unwind(payload)
-}
-
-/// Raises a cancellation or a passed deadline that was noted while the fiber did not wait.
-pub(crate) fn check_here(who: &Control) {
-    if !may_raise(who) {
-        return;
-    }
-    if who.life.marks() & CANCELLED != 0 {
-        raise(who, false);
-    }
-    if yielding::deadline_passed(who) {
-        raise(who, true);
-    }
-}
-
-/// Whether a wait of the running fiber or thread may unwind it.
-fn may_raise(who: &Control) -> bool {
-    if who.flags().has(Flags(Flags::MASKED.0 | Flags::NO_WAIT.0)) {
-        return false;
-    }
-    match current::fiber() {
-        Some((carrier, control)) => {
-            !(std::thread::panicking() && park::is_unwinding(carrier, control))
-        }
-        None => !std::thread::panicking(),
-    }
-}
-
-fn raise(who: &Control, deadline: bool) {
-    if cfg!(panic = "abort") {
-        // Nothing can be unwound. Waits that can fail return an error instead.
-        return;
-    }
-    if let Some((carrier, control)) = current::fiber() {
-        if control.flags().has(Flags::RAISED) && !control.flags().has(Flags::PINNED) {
-            // The payload was caught before, and may be again. Let the other fibers run at least.
-            yielding::let_others_run(carrier, control);
-        }
-        control.set_flags(Flags(Flags::RAISED.0 | Flags::PANICKED.0));
-    }
-    resume_unwind(Box::new(Cancelled { fiber: who.id(), deadline }))
 }
 
 /// Whether the running fiber was asked to end. Always false on a plain thread.
@@ -265,7 +114,7 @@ fn raise(who: &Control, deadline: bool) {
 ///         "cleaned up"
 ///     });
 ///     // A fiber that is cancelled before it begins never begins.
-///     sinew::wait_until(|| fiber.fiber().state() == sinew::State::Suspended, None);
+///     sinew::wait_until(|| fiber.fiber().state() == sinew::FiberState::Suspended);
 ///     fiber.cancel();
 ///     assert_eq!(fiber.join().unwrap(), "cleaned up");
 /// });
@@ -315,6 +164,16 @@ fn current_or_proxy() -> FiberRef {
 }
 
 /// The error of [`timeout`] and [`deadline`]: the time was over before the work was done.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+///
+/// let late = sinew::timeout(Duration::from_millis(1), || sinew::sleep(Duration::MAX));
+/// assert_eq!(late, Err(sinew::Elapsed));
+/// // `?` turns it into an I/O error where a function returns one.
+/// assert_eq!(std::io::Error::from(sinew::Elapsed).kind(), std::io::ErrorKind::TimedOut);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Elapsed;
 
@@ -397,19 +256,12 @@ fn until<R>(deadline: u64, f: impl FnOnce() -> R) -> Result<R, Elapsed> {
     match result {
         Ok(result) => Ok(result),
         Err(payload) => {
-            let ours = payload.downcast_ref::<Cancelled>().is_some_and(|raised| raised.deadline)
+            let ours = payload.downcast_ref::<Cancelled>().is_some_and(Cancelled::is_deadline)
                 && deadline <= clock::now();
             if ours {
                 return Err(Elapsed);
             }
             pass_on(payload)
         }
-    }
-}
-
-/// Raises a cancellation or a passed deadline of the running fiber.
-pub(crate) fn check_current() {
-    if let Some((_, control)) = current::fiber() {
-        check_here(control);
     }
 }

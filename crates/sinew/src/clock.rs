@@ -1,11 +1,17 @@
-//! Time as one number: nanoseconds since the first use of the clock in the process.
+//! Moments as one number: nanoseconds since the process first used the clock.
+//!
+//! Every deadline of the runtime is such a number, and [`NEVER`] stands for "no deadline". Moments
+//! never decrease. A conversion from an [`Instant`] never gives an earlier moment.
+//!
+//! This module uses no other. `carrier`, `park`, `cancel` and `time` use it. Next: `queue::timers`,
+//! the heap of deadlines.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 static START: OnceLock<Instant> = OnceLock::new();
 
-/// The moment that is never reached.
+/// The moment that never comes: the deadline of a wait without a deadline.
 pub(crate) const NEVER: u64 = u64::MAX;
 
 fn start() -> Instant {
@@ -15,7 +21,7 @@ fn start() -> Instant {
 /// Returns the present moment.
 #[inline]
 pub(crate) fn now() -> u64 {
-    // 584 years fit.
+    // A `u64` has room for 584 years of nanoseconds.
     start().elapsed().as_nanos() as u64
 }
 
@@ -24,13 +30,14 @@ pub(crate) fn after(now: u64, duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).map_or(NEVER, |nanos| now.saturating_add(nanos))
 }
 
-/// Returns the moment of an instant, exactly. An instant before the first moment becomes the first
-/// moment.
+/// Returns the moment of an instant, without rounding. An instant before the start of the clock
+/// becomes 0, the first moment.
 pub(crate) fn at(instant: Instant) -> u64 {
     after(0, instant.saturating_duration_since(start()))
 }
 
-/// Returns the instant of a moment; `None` for [`NEVER`], and if no instant can represent it.
+/// Returns the instant of a moment; `None` for [`NEVER`], and for a moment that no instant can
+/// represent.
 pub(crate) fn to_instant(moment: u64) -> Option<Instant> {
     if moment == NEVER { None } else { start().checked_add(Duration::from_nanos(moment)) }
 }
@@ -46,6 +53,15 @@ pub(crate) fn left_until(moment: u64) -> Option<Duration> {
     if moment == NEVER { None } else { until(now(), moment) }
 }
 
+/// Returns a timeout as the kernel takes it. A timeout that does not fit becomes the longest one.
+#[inline(always)]
+pub(crate) fn timespec(timeout: Duration) -> libc::timespec {
+    libc::timespec {
+        tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
+        tv_nsec: timeout.subsec_nanos() as _,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -53,7 +69,8 @@ mod tests {
     #[test]
     fn an_instant_is_not_rounded_to_an_earlier_moment() {
         now();
-        // Read in this order, the moments can only agree if neither is early.
+        // `at(instant)` is between the two readings only if neither conversion rounds to an earlier
+        // moment.
         for _ in 0..10_000 {
             let before = now();
             let instant = Instant::now();

@@ -1,11 +1,11 @@
 //! Memory that the allocator keeps although nothing uses it.
 
-/// Gives freed memory back to the system, where the allocator would keep it.
+/// Gives memory that the program has freed, but that the allocator keeps, back to the system.
 ///
 /// The allocator of glibc keeps free memory that lies between used blocks, so a process stays as
-/// large as it was at its largest moment. With other allocators this does nothing. After a burst it
-/// takes some milliseconds, during which other threads may wait to allocate. Call it when a burst
-/// is over, in [`blocking`](crate::blocking).
+/// large as it was at its largest moment. With other allocators this function does nothing. After a
+/// burst, the call takes some milliseconds, and other threads that allocate meanwhile may have to
+/// wait. When a burst is over, call it inside [`blocking`](crate::blocking).
 ///
 /// # Examples
 /// ```

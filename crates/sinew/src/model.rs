@@ -2,14 +2,15 @@
 //! of fibers and carriers.
 //!
 //! Each thread has a block with the real word that decides which thread ends a wait. A thread of a
-//! model waits like a plain thread: it may see that its wait was ended before it was made to run.
+//! model waits like a plain thread: it may see the end of its wait before the waker makes it run.
 //! That is the hardest case, because a fiber sees nothing before it runs.
 //!
-//! *Deadlines* are one moment, [`DEADLINE`], which comes when a thread of the model calls
-//! [`deadline_passes`]. *Cancellation* is requested by [`Control::cancel`]. The wait then raises,
-//! as it does for a fiber, and [`cancellable`] catches it.
+//! All *deadlines* are one moment, [`DEADLINE`], which comes when a thread of the model calls
+//! [`deadline_passes`]. [`Control::cancel`] requests a *cancellation*. The wait of the cancelled
+//! thread then raises, as a fiber's wait does, and [`cancellable`] catches the unwinding.
 
 use crate::fiber::state::{Epoch, Outcome, WakeWord};
+use crate::park::table::{self, Key};
 use crate::primitive::{self, AtomicBool, Ordering, SpinLock, fence};
 use core::any::Any;
 use core::cell::{Cell, RefCell};
@@ -37,7 +38,8 @@ pub(crate) struct Control {
     may_be_cancelled: Cell<bool>,
     masked: Cell<bool>,
     unwinding: Cell<bool>,
-    /// Whether cancellation must not end the thread's wait. Written before the wait begins.
+    /// Whether cancellation must not end the thread's wait. The thread writes it before the wait
+    /// begins.
     deaf: Cell<bool>,
     /// How many random numbers the thread has drawn.
     drawn: Cell<usize>,
@@ -77,7 +79,8 @@ pub(crate) fn check(model: impl Fn() + Sync + Send + 'static) {
 pub(crate) fn check_within(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
     primitive::check_within(preemptions, move || {
         let _: &SpinLock<Clock> = &CLOCK;
-        crate::park::table::prepare();
+        // The first use of the table makes it, and must be in this thread.
+        let _ = table::bucket(Key::of(&()));
         ME.with(|me| me.set(Control::new()));
         model();
     });
@@ -139,7 +142,7 @@ pub(crate) fn deadline_passes() {
 
 fn me() -> &'static Control {
     let me = ME.with(Cell::get);
-    assert!(!me.is_null(), "a thread that `spawn` did not start");
+    assert!(!me.is_null(), "neither `check` nor `spawn` gave this thread a block");
     // SAFETY: blocks live as long as the execution.
     unsafe { &*me }
 }
@@ -202,7 +205,8 @@ impl<T> Kept<T> {
 
     /// Pins the value, for one thread alone.
     pub(crate) fn pin(self) -> Pin<&'static mut T> {
-        // SAFETY: a model pins the value once, and it does not move.
+        // SAFETY: a model pins the value once, and the value does not move, because `BLOCKS` keeps
+        // its box.
         unsafe { Pin::new_unchecked(&mut *self.0.get()) }
     }
 }
@@ -346,7 +350,7 @@ impl Wait {
             }
         }
         while control.wake.is_waiting(epoch) {
-            control.runs.1.recv().expect("its sender is here");
+            control.runs.1.recv().expect("the block keeps the sender");
         }
         control.wake.outcome()
     }
@@ -360,10 +364,10 @@ pub(crate) struct Claimed(*const Control);
 impl Claimed {
     pub(crate) fn resume(self) {
         // SAFETY: blocks live as long as the execution.
-        unsafe { &*self.0 }.runs.0.send(()).expect("its receiver is here");
+        unsafe { &*self.0 }.runs.0.send(()).expect("the block keeps the receiver");
     }
 
-    /// The order of turns belongs to the queues, which are not modelled.
+    /// Makes the waiter run. Models have no order of turns, because it belongs to the queues.
     pub(crate) fn resume_in_turn(self) {
         self.resume();
     }
@@ -395,15 +399,15 @@ pub(crate) enum WaitKind {
     Select,
 }
 
-/// Returns a number below `end`: each in turn, beginning with zero.
+/// Returns a number below `end`. A thread gets 0 first, then 1, and so on in turn.
 pub(crate) fn random(end: usize) -> usize {
     let drawn = &me().drawn;
     drawn.set(drawn.get() + 1);
     (drawn.get() - 1) % end
 }
 
-/// Makes all threads of this execution count as fibers of one carrier. This affects only decisions
-/// about cost.
+/// Makes all threads of this execution count as fibers of one carrier. Only decisions about cost
+/// depend on it.
 pub(crate) fn all_are_near() {
     BLOCKS.1.set(true);
 }
@@ -420,6 +424,10 @@ pub(crate) mod current {
         super::me()
     }
 
+    /// Returns false, so that a model does not spin for the holder of a lock.
+    ///
+    /// # Safety
+    /// There is no requirement in a model.
     pub(crate) unsafe fn runs_elsewhere(_: &Control) -> bool {
         false
     }
@@ -433,16 +441,45 @@ pub(crate) mod current {
     }
 }
 
-pub(crate) mod cancel {
-    use super::{Cancelled, Control, Outcome, me, resume_unwind};
+/// Work for the root of a fiber of a manager. No thread of a model has a root, so there is none.
+pub(crate) enum Parting {}
+
+impl Parting {
+    pub(crate) fn new<F: FnOnce()>(work: F) -> Result<Parting, F> {
+        Err(work)
+    }
+
+    /// # Safety
+    /// There is no requirement in a model.
+    pub(crate) unsafe fn arm(&mut self, _: Epoch) {
+        match *self {}
+    }
+
+    pub(crate) fn finish(&mut self) -> std::thread::Result<()> {
+        match *self {}
+    }
+}
+
+/// Describes a thread of a model, for panic messages.
+pub(crate) fn number_of(_: &Control) -> &'static str {
+    "another waiter"
+}
+
+pub(crate) mod raise {
+    use super::{Cancelled, Control, Outcome, resume_unwind};
+    pub(crate) use std::panic::resume_unwind as pass_on;
 
     pub(crate) fn settle(who: &Control, outcome: Outcome) {
         if outcome == Outcome::Interrupted {
-            assert!(!who.deaf.get(), "a wait was interrupted that is deaf");
+            assert!(!who.deaf.get(), "a cancellation ended a wait that must not be interrupted");
             who.unwinding.set(true);
             resume_unwind(Box::new(Cancelled));
         }
     }
+}
+
+pub(crate) mod cancel {
+    use super::me;
 
     pub(crate) fn masked<R>(f: impl FnOnce() -> R) -> R {
         let before = me().masked.replace(true);
@@ -479,5 +516,13 @@ pub(crate) mod report {
 
     pub(crate) fn abort(what: core::fmt::Arguments<'_>) -> ! {
         panic!("{what}");
+    }
+
+    pub(crate) struct NeverUnwinds(pub(crate) &'static str);
+
+    impl Drop for NeverUnwinds {
+        fn drop(&mut self) {
+            abort(format_args!("{}", self.0));
+        }
     }
 }

@@ -63,7 +63,7 @@ fn a_guard_that_cannot_have_its_lock_back_ends_the_process() {
 #[test]
 fn a_hook_that_switches_is_refused() {
     thread_local! {
-        static MAIN: RefCell<Option<sinew_context::Fiber>> = const { RefCell::new(None) };
+        static MAIN: RefCell<Option<sinew_context::FiberContext>> = const { RefCell::new(None) };
         static ARMED: Cell<bool> = const { Cell::new(false) };
     }
     static REFUSED: AtomicBool = AtomicBool::new(false);
@@ -80,7 +80,7 @@ fn a_hook_that_switches_is_refused() {
     let guard = mutex.lock();
     let runtime = Runtime::builder().carriers(1).build().unwrap();
     let fiber = runtime.spawn(move || {
-        let inner = sinew_context::Fiber::new(move |main| {
+        let inner = sinew_context::FiberContext::new(move |main| {
             MAIN.set(Some(main));
             SLOT.enter(0, || {
                 ARMED.set(true);
@@ -90,7 +90,7 @@ fn a_hook_that_switches_is_refused() {
         });
         assert!(inner.unwrap().resume().is_none());
     });
-    sinew::wait_until(|| fiber.fiber().waits_for() == Some(WaitKind::Lock), None);
+    sinew::wait_until(|| fiber.fiber().waits_for() == Some(WaitKind::Lock));
     drop(guard);
     fiber.join().unwrap();
     assert!(REFUSED.load(Ordering::Relaxed));
@@ -222,7 +222,8 @@ fn parents_that_move_while_they_spawn() {
     let parents: Vec<_> = (0..4)
         .map(|_| {
             // SAFETY: the closure keeps nothing that belongs to its thread.
-            let builder = unsafe { sinew::Builder::new().migratable() }.runtime(runtime.handle());
+            let builder =
+                unsafe { sinew::FiberBuilder::new().migratable() }.runtime(runtime.handle());
             let body =
                 || LOCAL.set(Slow, || (0..300).map(|_| sinew::spawn(|| 1)).collect::<Vec<_>>());
             builder

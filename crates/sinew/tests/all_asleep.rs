@@ -4,7 +4,7 @@
 //! It runs without the test harness, which has threads of its own.
 #![allow(clippy::print_stdout, reason = "it is a program")]
 
-use sinew::{Builder, Runtime};
+use sinew::{FiberBuilder, Runtime};
 use std::time::Duration;
 
 fn main() {
@@ -25,7 +25,8 @@ fn main() {
     });
     let builder = Runtime::builder().carriers(2).report_deadlocks(Duration::from_millis(10));
     let runtime = builder.build().unwrap();
-    let lost = Builder::new().name("lost").runtime(runtime.handle()).spawn(sinew::park).unwrap();
+    let lost =
+        FiberBuilder::new().name("lost").runtime(runtime.handle()).spawn(sinew::park).unwrap();
     lost.join().unwrap();
     unreachable!("nothing wakes the fiber");
 }

@@ -59,7 +59,7 @@ fn warm_operations_do_not_allocate() {
             assert_eq!(allocations(work), 0, "{name} allocates");
         };
         let (one, other) = sinew::os::unix::net::UnixStream::pair().unwrap();
-        let echo = sinew::spawn_whenever_readable(other, |stream| {
+        let echo = sinew::spawn_for_each_arrival(other, |stream| {
             let mut byte = [0];
             match (stream.read(&mut byte), stream.write(&byte)) {
                 (Ok(1), Ok(1)) => ControlFlow::Continue(()),
@@ -146,7 +146,7 @@ fn warm_operations_do_not_allocate() {
         });
         check("wait_finished", &|| {
             let fiber = sinew::spawn(sinew::yield_now);
-            assert!(fiber.fiber().wait_finished(None));
+            fiber.fiber().wait_finished();
         });
         waits_of_sync(&check);
     });

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const MS: Duration = Duration::from_millis(1);
 
 fn waits(fiber: &sinew::Fiber) {
-    sinew::wait_until(|| fiber.waits_for() == Some(WaitKind::Event), None);
+    sinew::wait_until(|| fiber.waits_for() == Some(WaitKind::Event));
 }
 
 /// The place where one side of a baton runs.
@@ -29,7 +29,7 @@ const SIDES: [Side; 5] =
 
 /// Starts `f` on a side. Returns a closure that waits for its end.
 fn start(runtime: &Runtime, side: Side, f: impl FnOnce() + Send + 'static) -> Box<dyn FnOnce()> {
-    let builder = sinew::Builder::new().runtime(runtime.handle());
+    let builder = sinew::FiberBuilder::new().runtime(runtime.handle());
     let fiber = match side {
         Side::Thread => {
             let thread = std::thread::spawn(f);
@@ -98,12 +98,12 @@ fn a_post_stays_until_it_is_reset() {
         baton.post();
         for _ in 0..2 {
             baton.wait();
-            assert!(baton.wait_for(Duration::ZERO) && baton.wait_until(Instant::now()));
+            assert!(baton.wait_timeout(Duration::ZERO) && baton.wait_deadline(Instant::now()));
             assert!(baton.try_wait() && baton.is_posted());
         }
         baton.reset();
         assert!(!baton.is_posted());
-        assert!(!baton.wait_for(MS));
+        assert!(!baton.wait_timeout(MS));
         assert_eq!(format!("{baton:?}"), "Baton { posted: false }");
     };
     check();
@@ -116,15 +116,15 @@ fn timed_waits_last_as_long_as_they_say() {
     let check = || {
         let baton = Baton::new();
         let start = Instant::now();
-        assert!(!baton.wait_for(3 * MS));
+        assert!(!baton.wait_timeout(3 * MS));
         assert!(start.elapsed() >= 3 * MS);
         let deadline = Instant::now() + 3 * MS;
-        assert!(!baton.wait_until(deadline));
+        assert!(!baton.wait_deadline(deadline));
         assert!(Instant::now() >= deadline);
-        assert!(!baton.wait_until(start), "one that has passed");
+        assert!(!baton.wait_deadline(start), "one that has passed");
         // The timed waits left nothing behind.
         baton.post();
-        assert!(baton.wait_for(Duration::MAX));
+        assert!(baton.wait_timeout(Duration::MAX));
     };
     check();
     sinew::run(check);
@@ -146,7 +146,7 @@ fn a_timeout_and_a_post_at_the_same_time() {
             let waiting = start(&runtime, waiter, move || {
                 for (baton, value) in mine.iter() {
                     let patience = Duration::from_micros(chances.below(30) as u64);
-                    while !baton.wait_for(patience) {}
+                    while !baton.wait_timeout(patience) {}
                     assert_eq!(value.load(Ordering::Relaxed), 1);
                 }
             });
@@ -176,7 +176,7 @@ fn a_second_waiter_is_told_and_the_first_is_not_disturbed() {
         let message =
             format!("fiber {id} already waits on this Baton, which has one waiter at a time");
         assert_eq!(told(&|| baton.wait()), message);
-        assert_eq!(told(&|| _ = baton.wait_for(MS)), message);
+        assert_eq!(told(&|| _ = baton.wait_timeout(MS)), message);
         assert_eq!(told(&|| baton.set_waiter(Waker::noop().clone())), message);
         assert!(!first.is_finished());
         baton.post();
@@ -208,8 +208,9 @@ fn a_second_waiter_can_come_when_the_first_has_left() {
     let baton = Arc::new(Baton::new());
     for cancelled in [false, true] {
         let theirs = baton.clone();
-        let first = sinew::spawn(move || theirs.wait_for(if cancelled { 60_000 } else { 5 } * MS));
-        sinew::wait_until(|| first.is_finished() || first.fiber().waits_for().is_some(), None);
+        let first =
+            sinew::spawn(move || theirs.wait_timeout(if cancelled { 60_000 } else { 5 } * MS));
+        sinew::wait_until(|| first.is_finished() || first.fiber().waits_for().is_some());
         if cancelled {
             first.cancel();
         }
@@ -364,8 +365,8 @@ fn a_baton_may_go_when_the_wait_is_over() {
                     let memory = Box::new(Baton::new());
                     send.send(std::ptr::from_ref(&*memory).expose_provenance()).unwrap();
                     let posted = if number % 3 == 0 {
-                        let posted = memory.wait_for(Duration::from_micros(number % 7));
-                        posted || memory.wait_for(Duration::MAX)
+                        let posted = memory.wait_timeout(Duration::from_micros(number % 7));
+                        posted || memory.wait_timeout(Duration::MAX)
                     } else {
                         memory.wait();
                         true

@@ -2,7 +2,7 @@
 
 use sinew::runtime::PinnedWait;
 use sinew::sync::channel;
-use sinew::{Builder, Runtime};
+use sinew::{FiberBuilder, Runtime};
 use sinew_testkit::child::{child, child_with};
 use sinew_testkit::{Log, watch};
 use std::cell::Cell;
@@ -108,7 +108,7 @@ fn a_cancelled_fiber_waits_for_the_closure_and_the_next_wait_raises() {
             lines.line("went on");
         });
         let handle = fiber.fiber();
-        sinew::wait_until(|| handle.waits_for() == Some(sinew::WaitKind::Blocking), None);
+        sinew::wait_until(|| handle.waits_for() == Some(sinew::WaitKind::Blocking));
         fiber.cancel();
         (0..50).for_each(|_| thread::yield_now());
         assert!(!fiber.is_finished());
@@ -154,16 +154,16 @@ fn the_pool_grows_to_its_limit_and_shrinks() {
             })
         };
         let fibers: Vec<_> = (0..20).map(|_| start()).collect();
-        sinew::wait_until(|| inside.load(Ordering::SeqCst) == 3, None);
+        sinew::wait_until(|| inside.load(Ordering::SeqCst) == 3);
         assert_eq!(pool_threads(), 3);
         // A higher limit starts threads for waiting jobs at once.
         sinew::set_max_blocking_threads(5);
-        sinew::wait_until(|| inside.load(Ordering::SeqCst) == 5, None);
+        sinew::wait_until(|| inside.load(Ordering::SeqCst) == 5);
         assert_eq!(pool_threads(), 5);
         gate.open();
         fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
         assert_eq!(most.load(Ordering::SeqCst), 5);
-        sinew::wait_until(|| pool_threads() == 0, None);
+        sinew::wait_until(|| pool_threads() == 0);
         // The pool grows again.
         assert_eq!(runtime.run(|| sinew::blocking(|| 7)), 7);
         assert!(pool_threads() <= 1);
@@ -197,7 +197,7 @@ fn a_lower_limit_counts_at_once_also_for_idle_threads() {
         };
         let fibers: Vec<_> = (0..100).map(|_| alone()).collect();
         fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
-        sinew::wait_until(|| pool_threads() == 1, None);
+        sinew::wait_until(|| pool_threads() == 1);
     })
     .assert_success();
 }
@@ -213,7 +213,7 @@ fn the_closure_may_wait_for_fibers() {
             sender.join().unwrap();
             // A fiber that is started there, and a fiber of this carrier.
             let here = sinew::spawn(|| 7);
-            let handle = sinew::Handle::current();
+            let handle = sinew::RuntimeHandle::current();
             assert_eq!(sinew::blocking(|| here.join().unwrap()), 7);
             assert_eq!(sinew::blocking(|| handle.spawn(|| 8).join().unwrap()), 8);
         });
@@ -239,7 +239,7 @@ fn blocking_on_threads_and_pinned_fibers_is_a_plain_call() {
             assert_eq!(sinew::pinned(|| sinew::blocking(this_thread)), here);
             // A predicate runs on the carrier, and must not wait.
             let there = Cell::new(None);
-            sinew::wait_until(|| there.replace(Some(sinew::blocking(this_thread))).is_some(), None);
+            sinew::wait_until(|| there.replace(Some(sinew::blocking(this_thread))).is_some());
             assert_eq!(there.get(), Some(here));
         });
     });
@@ -268,7 +268,7 @@ fn destructors_may_call_blocking_while_unwinding() {
             sinew::park();
         });
         let handle = is_cancelled.fiber();
-        sinew::wait_until(|| handle.waits_for().is_some(), None);
+        sinew::wait_until(|| handle.waits_for().is_some());
         is_cancelled.cancel();
         assert!(sinew::is_cancel(&*is_cancelled.join().unwrap_err()));
         assert_eq!(log.take(), ["dropped, false", "dropped, false"]);
@@ -294,7 +294,7 @@ fn without_threads_blocking_work_blocks_the_carrier_with_a_report() {
             let here = this_thread();
             assert_eq!(sinew::blocking(this_thread), here);
             // SAFETY: the closure keeps nothing that belongs to the thread.
-            let builder = unsafe { Builder::new().migratable() };
+            let builder = unsafe { FiberBuilder::new().migratable() };
             let rides = builder.spawn(|| sinew::on_thread(this_thread)).unwrap();
             assert_eq!(rides.join().unwrap(), here);
             pool_threads()
@@ -340,7 +340,7 @@ fn spawn_migratable<T: Send + 'static>(
     f: impl FnOnce() -> T + Send + 'static,
 ) -> sinew::JoinHandle<T> {
     // SAFETY: the closures of these tests keep no value that is not `Send` across a wait.
-    let builder = unsafe { Builder::new().migratable() };
+    let builder = unsafe { FiberBuilder::new().migratable() };
     builder.runtime(runtime.handle()).spawn(f).unwrap()
 }
 
@@ -451,7 +451,7 @@ fn a_fiber_that_is_cancelled_on_a_thread_learns_it_when_it_is_back() {
             sinew::park();
             lines.line("went on");
         });
-        sinew::wait_until(|| inside.load(Ordering::SeqCst), None);
+        sinew::wait_until(|| inside.load(Ordering::SeqCst));
         fiber.cancel();
         gate.open();
         assert!(sinew::is_cancel(&*fiber.join().unwrap_err()));

@@ -160,7 +160,7 @@ fn a_cancelled_receiver_has_received_nothing() {
     let mut theirs = watcher.clone();
     let watches = runtime.spawn(move || theirs.changed().is_ok());
     for fiber in [waits, watches] {
-        sinew::wait_until(|| fiber.fiber().waits_for() == Some(WaitKind::Event), None);
+        sinew::wait_until(|| fiber.fiber().waits_for() == Some(WaitKind::Event));
         fiber.cancel();
         assert!(sinew::is_cancel(&*fiber.join().unwrap_err()));
     }
@@ -174,12 +174,12 @@ fn a_watcher_sees_the_last_value() {
     let _watch = watch::a_minute();
     let (sender, mut receiver) = channel::watch(0);
     assert!(!receiver.has_changed());
-    assert_eq!(receiver.changed_for(Duration::from_millis(1)), Ok(false));
+    assert_eq!(receiver.changed_timeout(Duration::from_millis(1)), Ok(false));
     for number in 1..=5 {
         sender.send(number).unwrap();
     }
     assert!(receiver.has_changed());
-    assert_eq!(receiver.changed_for(Duration::MAX), Ok(true));
+    assert_eq!(receiver.changed_timeout(Duration::MAX), Ok(true));
     assert!(!receiver.has_changed());
     assert_eq!(*receiver.borrow(), 5);
     assert!(!sender.send_if(|_| false));

@@ -1,6 +1,6 @@
 //! Cancelling fibers, in every kind of wait.
 
-use sinew::{Runtime, State};
+use sinew::{FiberState, Runtime};
 use sinew_testkit::{Log, watch};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -19,14 +19,14 @@ fn is_cancelled_in(runtime: &Runtime, wait: impl Fn() + Send + Clone + 'static) 
         };
         let fiber = runtime.spawn(body);
         let handle = fiber.fiber();
-        let waits = move || handle.state() == State::Suspended;
+        let waits = move || handle.state() == FiberState::Suspended;
         if from_outside {
-            sinew::wait_until(waits, None);
+            sinew::wait_until(waits);
             fiber.cancel();
             assert!(sinew::is_cancel(&*fiber.join().unwrap_err()));
         } else {
             runtime.run(move || {
-                sinew::wait_until(waits, None);
+                sinew::wait_until(waits);
                 fiber.cancel();
                 assert!(sinew::is_cancel(&*fiber.join().unwrap_err()));
             });
@@ -47,7 +47,7 @@ fn every_wait_can_be_cancelled() {
         is_cancelled_in(&runtime, || sinew::block_on(std::future::pending::<()>()));
         let other = runtime.spawn(sinew::park);
         let handle = other.fiber();
-        is_cancelled_in(&runtime, move || assert!(handle.wait_finished(None)));
+        is_cancelled_in(&runtime, move || handle.wait_finished());
         is_cancelled_in(&runtime, || drop(sinew::spawn(sinew::park).join()));
         is_cancelled_in(&runtime, || {
             drop(sinew::spawn(sinew::park).join_timeout(Duration::from_secs(3600)));
@@ -86,7 +86,7 @@ impl Ran for sinew_testkit::Noisy {}
 fn a_fiber_that_ends_before_its_cancellation_has_its_result() {
     let _watch = watch::a_minute();
     let fiber = sinew::spawn(|| 7);
-    fiber.fiber().wait_finished(None);
+    fiber.fiber().wait_finished();
     fiber.cancel();
     assert_eq!(fiber.join().unwrap(), 7);
 }
@@ -105,7 +105,7 @@ fn a_caught_cancellation_is_raised_again() {
             }
             sinew::sleep(Duration::from_secs(3600));
         });
-        sinew::wait_until(|| fiber.fiber().state() == State::Suspended, None);
+        sinew::wait_until(|| fiber.fiber().state() == FiberState::Suspended);
         fiber.cancel();
         assert!(sinew::is_cancel(&*fiber.join().unwrap_err()));
         assert_eq!(rounds.load(Ordering::Relaxed), 5);
@@ -123,7 +123,7 @@ fn a_fiber_that_always_catches_its_cancellation_does_not_stop_others() {
             let _ = catch_unwind(sinew::park);
         }
     });
-    sinew::wait_until(|| stubborn.fiber().state() == State::Suspended, None);
+    sinew::wait_until(|| stubborn.fiber().state() == FiberState::Suspended);
     stubborn.cancel();
     runtime.run(|| {
         for _ in 0..10 {
@@ -153,7 +153,7 @@ fn a_masked_region_postpones_a_cancellation() {
             sinew::yield_now();
             theirs.line("not reached");
         });
-        sinew::wait_until(|| fiber.fiber().state() == State::Suspended, None);
+        sinew::wait_until(|| fiber.fiber().state() == FiberState::Suspended);
         fiber.cancel();
         // The region is masked, so the park goes on.
         sinew::sleep(Duration::from_millis(2));
@@ -186,7 +186,7 @@ fn destructors_may_wait_while_cancelled() {
                 let _second = WaitsOnDrop(theirs);
                 sinew::park();
             });
-            sinew::wait_until(|| fiber.fiber().state() == State::Suspended, None);
+            sinew::wait_until(|| fiber.fiber().state() == FiberState::Suspended);
             fiber.cancel();
             assert!(sinew::is_cancel(&*fiber.join().unwrap_err()));
             assert_eq!(log.take(), ["waited", "waited"]);
@@ -228,7 +228,7 @@ fn a_cancellation_passes_a_timeout() {
             let _ = sinew::timeout(Duration::from_secs(3600), sinew::park);
             unreachable!("the cancellation was taken for the timeout");
         });
-        sinew::wait_until(|| fiber.fiber().state() == State::Suspended, None);
+        sinew::wait_until(|| fiber.fiber().state() == FiberState::Suspended);
         fiber.cancel();
         assert!(sinew::is_cancel(&*fiber.join().unwrap_err()));
     });
@@ -280,7 +280,7 @@ fn a_cancelled_fiber_knows() {
         7
     });
     // A fiber that does not wait learns of its cancellation too.
-    sinew::wait_until(|| began.load(Ordering::Acquire), None);
+    sinew::wait_until(|| began.load(Ordering::Acquire));
     fiber.cancel();
     assert_eq!(fiber.join().unwrap(), 7);
 }

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 const MS: Duration = Duration::from_millis(1);
 
 fn waits(fiber: &sinew::Fiber, kind: WaitKind) {
-    sinew::wait_until(|| fiber.waits_for() == Some(kind), None);
+    sinew::wait_until(|| fiber.waits_for() == Some(kind));
 }
 
 /// Each message is received once, and the messages of one sender in order.

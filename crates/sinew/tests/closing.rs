@@ -6,7 +6,7 @@ use crate::backends::{
 };
 use sinew::io::{Async, Interest, PollFd};
 use sinew::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
-use sinew::{Builder, Runtime};
+use sinew::{FiberBuilder, Runtime};
 use sinew_testkit::Seed;
 use sinew_testkit::child::child;
 use sinew_testkit::watch;
@@ -92,7 +92,7 @@ fn closing_wakes_all_accepting_fibers_and_threads() {
 fn closing_wakes_fibers_of_the_same_carrier_and_of_others() {
     on_each_with(2, |runtime| {
         for (theirs, ours) in [(0, 0), (0, 1), (1, 0)] {
-            let on = |carrier| Builder::new().runtime(runtime.handle()).carrier(carrier);
+            let on = |carrier| FiberBuilder::new().runtime(runtime.handle()).carrier(carrier);
             let (one, _other) = connected();
             let one = Arc::new(one);
             let stream = one.clone();
@@ -443,7 +443,7 @@ fn a_short_wait_does_not_end_the_watch_of_the_owner() {
             });
             brief.join().unwrap();
             other.write_all(b"x").unwrap();
-            sinew::wait_until(|| count.load(Ordering::SeqCst) == round + 1, None);
+            sinew::wait_until(|| count.load(Ordering::SeqCst) == round + 1);
         }
         drop(other);
         reader.join().unwrap();
@@ -537,7 +537,7 @@ fn a_wait_survives_the_end_of_the_runtime_that_watched() {
         until_it_waits(&watched);
         let (copy, mut copy_peer) = connected();
         let waits = start(&second);
-        let armed = Builder::new().runtime(second.handle());
+        let armed = FiberBuilder::new().runtime(second.handle());
         let armed = armed.spawn_when_readable(copy, |copy| read(&copy)).unwrap();
         until_it_waits(&waits);
         first.shutdown_timeout(Duration::from_secs(20)).unwrap();

@@ -1,7 +1,7 @@
 //! `Condvar` with the guards of every lock.
 
 use sinew::sync::{Condvar, FairMutex, MultiLock, MultiLockSlot, Mutex, RwLock, WritersFirst};
-use sinew::{Runtime, State, WaitKind};
+use sinew::{FiberState, Runtime, WaitKind};
 use sinew_testkit::watch;
 use std::pin::pin;
 use std::sync::Arc;
@@ -29,10 +29,7 @@ impl<L> Shared<L> {
 }
 
 fn waits_for(fiber: &sinew::Fiber, kind: WaitKind) {
-    sinew::wait_until(
-        || fiber.state() == State::Suspended && fiber.waits_for() == Some(kind),
-        None,
-    );
+    sinew::wait_until(|| fiber.state() == FiberState::Suspended && fiber.waits_for() == Some(kind));
 }
 
 /// The tests of one kind of guard. `$guard` takes it; `$alone` takes an exclusive guard. Both may
@@ -103,11 +100,11 @@ macro_rules! guards {
                 let shared = Shared::new($new);
                 let ($lock, $slot) = (&shared.lock, pin!(MultiLockSlot::new()));
                 let mut guard = $guard;
-                assert!(!shared.changed.wait_for(&mut guard, Duration::from_millis(1)));
-                assert!(!shared.changed.wait_until(&mut guard, Instant::now()));
+                assert!(!shared.changed.wait_timeout(&mut guard, Duration::from_millis(1)));
+                assert!(!shared.changed.wait_deadline(&mut guard, Instant::now()));
                 let (changed, short) = (&shared.changed, Duration::from_millis(1));
-                assert!(!changed.wait_while_for(&mut guard, |_| true, short));
-                assert!(changed.wait_while_for(&mut guard, |_| false, short));
+                assert!(!changed.wait_while_timeout(&mut guard, |_| true, short));
+                assert!(changed.wait_while_timeout(&mut guard, |_| false, short));
                 let theirs = shared.clone();
                 let other = sinew::spawn(move || {
                     let ($own, $place) = (&theirs.lock, pin!(MultiLockSlot::new()));

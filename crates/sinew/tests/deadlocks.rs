@@ -2,7 +2,7 @@
 #![allow(clippy::print_stderr, reason = "what was said instead is of interest")]
 
 use sinew::sync::{FairMutex, MultiLock, MultiLockSlot, Mutex, Semaphore};
-use sinew::{Builder, Runtime};
+use sinew::{FiberBuilder, Runtime};
 use sinew_testkit::child::child;
 use sinew_testkit::watch;
 use std::pin::pin;
@@ -58,7 +58,7 @@ fn spawn(
     name: &str,
     body: impl FnOnce() + Send + 'static,
 ) -> sinew::JoinHandle<()> {
-    Builder::new().name(name).runtime(runtime.handle()).spawn(body).unwrap()
+    FiberBuilder::new().name(name).runtime(runtime.handle()).spawn(body).unwrap()
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn a_lock_and_a_join() {
         let held = lock.clone();
         let parent = spawn(runtime, "parent", move || {
             let _guard = held.lock();
-            let child = Builder::new().name("child").spawn(move || drop(lock.lock())).unwrap();
+            let child = FiberBuilder::new().name("child").spawn(move || drop(lock.lock())).unwrap();
             child.join().unwrap();
         });
         vec![parent]
@@ -175,9 +175,9 @@ fn three_fibers_that_join_each_other() {
             .map(|index| {
                 let next = handles[(index + 1) % 3].clone();
                 spawn(runtime, &format!("member {index}"), move || {
-                    sinew::wait_until(|| next.lock().unwrap().is_some(), None);
+                    sinew::wait_until(|| next.lock().unwrap().is_some());
                     let next = next.lock().unwrap().take().unwrap();
-                    next.wait_finished(None);
+                    next.wait_finished();
                 })
             })
             .collect();
@@ -199,7 +199,7 @@ fn a_pinned_fiber_and_one_of_its_carrier() {
         let lock = Arc::new(Mutex::new(()));
         let (locked, is_locked) = sinew::sync::channel::oneshot::<()>();
         let handle = runtime.handle();
-        let here = |name| Builder::new().name(name).runtime(handle).carrier(0);
+        let here = |name| FiberBuilder::new().name(name).runtime(handle).carrier(0);
         let theirs = lock.clone();
         let owner = here("owner").spawn(move || {
             let _guard = theirs.lock();
@@ -332,7 +332,7 @@ fn a_channel_that_only_its_receiver_has() {
         hang,
         &[
             "waits for ever in recv at 0x",
-            "only fibers that wait for ever have that channel",
+            "only fibers that wait for ever have a pointer to that channel",
             "forgetful",
         ],
     );

@@ -2,7 +2,7 @@
 
 use crate::backends::{all, connected, on_each, on_each_with};
 use sinew::net::{Shutdown, TcpListener, TcpStream};
-use sinew::{Builder, JoinHandle, Runtime, State};
+use sinew::{FiberBuilder, FiberState, JoinHandle, Runtime};
 use sinew_testkit::{Log, Seed, watch};
 use std::io::{ErrorKind, Read, Write};
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use std::time::Duration;
 
 mod backends;
 
-fn on(runtime: &Runtime) -> Builder {
-    Builder::new().runtime(runtime.handle())
+fn on(runtime: &Runtime) -> FiberBuilder {
+    FiberBuilder::new().runtime(runtime.handle())
 }
 
 /// Starts a fiber that returns the first bytes that arrive.
@@ -43,7 +43,7 @@ fn no_stack_is_needed_before_the_first_byte() {
             let fibers: Vec<_> = pairs.drain(..).map(start).collect();
             // Other fibers run meanwhile, and wait.
             sinew::sleep(Duration::from_millis(1));
-            assert!(fibers.iter().all(|fiber| fiber.fiber().state() == State::Suspended));
+            assert!(fibers.iter().all(|fiber| fiber.fiber().state() == FiberState::Suspended));
             fibers
         });
         // One after the other: each fiber leaves its stack to the next.
@@ -66,7 +66,7 @@ fn an_early_and_a_late_byte_start_a_deferred_fiber() {
                 let handle = runtime.handle().clone();
                 let start = move || {
                     let read = |mut stream: TcpStream| stream.read(&mut [0; 16]).unwrap();
-                    Builder::new().runtime(&handle).spawn_when_readable(other, read).unwrap()
+                    FiberBuilder::new().runtime(&handle).spawn_when_readable(other, read).unwrap()
                 };
                 let fiber = if inside { runtime.run(start) } else { start() };
                 if !before {
@@ -278,8 +278,8 @@ fn a_deferred_fiber_runs_in_its_runtime() {
         let handle = other_runtime.handle().clone();
         let (mut one, other) = connected();
         let fiber = runtime.run(move || {
-            let name = |_| sinew::Handle::current().name().to_owned();
-            Builder::new().runtime(&handle).spawn_when_readable(other, name).unwrap()
+            let name = |_| sinew::RuntimeHandle::current().name().to_owned();
+            FiberBuilder::new().runtime(&handle).spawn_when_readable(other, name).unwrap()
         });
         one.write_all(b"x").unwrap();
         assert_eq!(fiber.join().unwrap(), "elsewhere");
@@ -314,7 +314,7 @@ fn a_deferred_fiber_needs_no_handle() {
             })
             .collect();
         clients.iter().for_each(|mut client| client.write_all(b"x").unwrap());
-        sinew::wait_until(|| count.load(Ordering::SeqCst) == 20, None);
+        sinew::wait_until(|| count.load(Ordering::SeqCst) == 20);
     });
 }
 

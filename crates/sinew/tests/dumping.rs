@@ -2,7 +2,7 @@
 //! process has one report hook.
 
 use sinew::signal::Signal;
-use sinew::{Builder, Runtime, State};
+use sinew::{FiberBuilder, FiberState, Runtime};
 use sinew_testkit::child::child;
 use sinew_testkit::watch;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,14 +30,14 @@ fn waits_here() {
 fn with_a_sleeper(builder: sinew::runtime::Builder) -> (Runtime, Arc<Mutex<String>>) {
     let said = said();
     let runtime = builder.carriers(1).build().unwrap();
-    let sleeper = Builder::new().name("sleeper").runtime(runtime.handle());
+    let sleeper = FiberBuilder::new().name("sleeper").runtime(runtime.handle());
     let sleeper = sleeper.spawn(waits_here).unwrap();
-    sinew::wait_until(|| sleeper.fiber().state() == State::Suspended, None);
+    sinew::wait_until(|| sleeper.fiber().state() == FiberState::Suspended);
     (runtime, said)
 }
 
 fn until_it_was_dumped(said: &Mutex<String>) -> String {
-    sinew::wait_until(|| said.lock().unwrap().contains("waits_here"), None);
+    sinew::wait_until(|| said.lock().unwrap().contains("waits_here"));
     said.lock().unwrap().clone()
 }
 
@@ -50,7 +50,7 @@ fn a_signal_leads_to_a_dump() {
         let done = Arc::new(AtomicBool::new(false));
         let seen = done.clone();
         let busy = runtime.spawn(move || while !seen.load(Ordering::Relaxed) {});
-        sinew::wait_until(|| busy.fiber().state() == State::Running, None);
+        sinew::wait_until(|| busy.fiber().state() == FiberState::Running);
         // SAFETY: the signal is handled.
         unsafe { libc::raise(libc::SIGUSR2) };
         let text = until_it_was_dumped(&said);
@@ -92,7 +92,8 @@ fn a_stall_leads_to_a_dump_if_enabled() {
 #[test]
 fn stack_remaining_shrinks_with_depth() {
     assert_eq!(sinew::stack_remaining(), None);
-    let small = Builder::new().stack_size(64 * 1024).spawn(|| sinew::stack_remaining().unwrap());
+    let small =
+        FiberBuilder::new().stack_size(64 * 1024).spawn(|| sinew::stack_remaining().unwrap());
     let left = small.unwrap().join().unwrap();
     assert!((32 * 1024..64 * 1024).contains(&left), "{left}");
     #[inline(never)]
@@ -115,7 +116,7 @@ fn a_dump_works_on_the_smallest_stack() {
     child("a_dump_works_on_the_smallest_stack", || {
         let _watch = watch::a_minute();
         let (runtime, _) = with_a_sleeper(Runtime::builder());
-        let small = || Builder::new().runtime(runtime.handle()).stack_size(16 * 1024);
+        let small = || FiberBuilder::new().runtime(runtime.handle()).stack_size(16 * 1024);
         let dumps = small().spawn(|| {
             let mut text = Vec::new();
             sinew::dump(&mut text).unwrap();
@@ -134,7 +135,7 @@ fn a_panic_on_the_smallest_stack_is_reported_with_a_dump() {
     let outcome = child("a_panic_on_the_smallest_stack_is_reported_with_a_dump", || {
         let _watch = watch::a_minute();
         let (runtime, said) = with_a_sleeper(Runtime::builder().dump_on_panic(true));
-        let small = Builder::new().runtime(runtime.handle()).stack_size(16 * 1024);
+        let small = FiberBuilder::new().runtime(runtime.handle()).stack_size(16 * 1024);
         assert!(small.spawn(|| panic!("on purpose")).unwrap().join().is_err());
         let text = until_it_was_dumped(&said);
         assert!(text.contains("panics on carrier 0") && text.contains("sleeper"), "{text}");
@@ -188,7 +189,7 @@ fn signals_in_the_middle_of_a_stop_wait() {
             mine.store(unsafe { libc::gettid() }, Ordering::Relaxed);
             while !seen.load(Ordering::Relaxed) {}
         });
-        sinew::wait_until(|| thread.load(Ordering::Relaxed) != 0, None);
+        sinew::wait_until(|| thread.load(Ordering::Relaxed) != 0);
         let (target, stop) = (thread.load(Ordering::Relaxed), done.clone());
         let sender = std::thread::spawn(move || {
             while !stop.load(Ordering::Relaxed) {

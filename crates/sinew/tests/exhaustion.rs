@@ -86,7 +86,7 @@ fn without_addresses_fibers_end_with_the_error_and_the_others_go_on() {
             let ended: Vec<_> = fibers.iter().filter(|fiber| fiber.is_finished()).collect();
             let waiting = fibers
                 .iter()
-                .filter(|fiber| fiber.fiber().state() == sinew::State::Suspended)
+                .filter(|fiber| fiber.fiber().state() == sinew::FiberState::Suspended)
                 .count();
             if ended.len() + waiting == fibers.len() {
                 break ended.len();

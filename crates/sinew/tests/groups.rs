@@ -1,6 +1,6 @@
 //! Groups: fibers that are submitted from anywhere and waited for together.
 
-use sinew::{Builder, Group, Runtime};
+use sinew::{FiberBuilder, Group, Runtime};
 use sinew_testkit::watch;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -80,13 +80,17 @@ fn threads_submit_at_the_same_time() {
 fn an_unstarted_fiber_is_submitted_to_a_group() {
     let _watch = watch::a_minute();
     let runtime = Runtime::builder().carriers(1).name("elsewhere").build().unwrap();
-    let name =
-        || (sinew::Handle::current().name().to_owned(), sinew::current().name().map(str::to_owned));
+    let name = || {
+        (
+            sinew::RuntimeHandle::current().name().to_owned(),
+            sinew::current().name().map(str::to_owned),
+        )
+    };
     let group = Group::new();
-    let elsewhere = Builder::new().name("made before").runtime(runtime.handle());
+    let elsewhere = FiberBuilder::new().name("made before").runtime(runtime.handle());
     group.submit_unstarted(elsewhere.build(name).unwrap());
-    group.submit_with(Builder::new().name("with settings"), name).unwrap();
-    assert!(group.submit_with(Builder::new().stack_size(1), name).is_err());
+    group.submit_with(FiberBuilder::new().name("with settings"), name).unwrap();
+    assert!(group.submit_with(FiberBuilder::new().stack_size(1), name).is_err());
     let expected = [("elsewhere", "made before"), ("sinew", "with settings")];
     let expected = expected.map(|(runtime, fiber)| (runtime.to_owned(), Some(fiber.to_owned())));
     assert_eq!(values(group.finish()), expected);
@@ -96,7 +100,7 @@ fn an_unstarted_fiber_is_submitted_to_a_group() {
 fn a_timeout_leaves_the_results_in_the_group() {
     let _watch = watch::a_minute();
     let group = Group::new();
-    let parked = Builder::new().build(|| {
+    let parked = FiberBuilder::new().build(|| {
         sinew::park();
         2
     });
@@ -168,7 +172,7 @@ fn a_dropped_group_detaches_its_members() {
         });
     }
     drop(group);
-    sinew::wait_until(|| ended.load(Ordering::Relaxed) == 3, None);
+    sinew::wait_until(|| ended.load(Ordering::Relaxed) == 3);
 }
 
 #[test]
@@ -209,12 +213,12 @@ fn a_runtime_is_empty_when_all_descendants_have_ended() {
     }
 }
 
-fn descend(runtime: &sinew::Handle, depth: u32, count: &Arc<AtomicU32>) {
+fn descend(runtime: &sinew::RuntimeHandle, depth: u32, count: &Arc<AtomicU32>) {
     let count = count.clone();
     runtime.spawn(move || {
         sinew::yield_now();
         if depth > 0 {
-            let here = sinew::Handle::current();
+            let here = sinew::RuntimeHandle::current();
             (0..2).for_each(|_| descend(&here, depth - 1, &count));
         }
         count.fetch_add(1, Ordering::Relaxed);
@@ -246,7 +250,7 @@ fn a_runtime_with_a_fiber_that_waits_is_not_empty() {
 fn a_fiber_that_was_not_submitted_does_not_keep_a_runtime() {
     let _watch = watch::a_minute();
     let runtime = Runtime::builder().carriers(1).build().unwrap();
-    let unstarted = Builder::new().runtime(runtime.handle()).build(|| 7).unwrap();
+    let unstarted = FiberBuilder::new().runtime(runtime.handle()).build(|| 7).unwrap();
     let gate = Arc::new(sinew::sync::Event::new());
     let theirs = gate.clone();
     runtime.spawn(move || theirs.wait());
@@ -280,7 +284,7 @@ fn a_runtime_that_is_gone_is_empty() {
 fn a_fiber_cannot_wait_for_its_own_runtime() {
     let _watch = watch::a_minute();
     let message = sinew::run(|| {
-        let wait = || sinew::Handle::current().wait_empty_timeout(Duration::from_secs(3600));
+        let wait = || sinew::RuntimeHandle::current().wait_empty_timeout(Duration::from_secs(3600));
         let payload = catch_unwind(AssertUnwindSafe(wait)).unwrap_err();
         payload.downcast_ref::<String>().unwrap().clone()
     });
@@ -293,7 +297,7 @@ fn a_manager_is_empty_when_its_loop_has_run_it() {
     let _watch = watch::a_minute();
     let controller = SimpleLoopController::new();
     let manager = FiberManager::new(controller.clone(), Options::new()).unwrap();
-    let handle = manager.add_task_future(sinew::Handle::current);
+    let handle = manager.add_task_future(sinew::RuntimeHandle::current);
     controller.run();
     let handle = handle.get().unwrap();
     manager.add_task(sinew::yield_now);

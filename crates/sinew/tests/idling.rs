@@ -16,7 +16,7 @@ fn ten_thousand_sleepers_use_no_processor() {
         let fibers: Vec<_> =
             (0..10_000).map(|_| runtime.spawn(|| sinew::sleep(Duration::from_secs(60)))).collect();
         for fiber in &fibers {
-            sinew::wait_until(|| fiber.fiber().waits_for().is_some(), None);
+            sinew::wait_until(|| fiber.fiber().waits_for().is_some());
         }
         let before = processor_time();
         std::thread::sleep(Duration::from_secs(2));
@@ -56,7 +56,7 @@ fn an_idle_hook_is_told_of_the_next_deadline() {
         .build()
         .unwrap();
     // There is no deadline at first.
-    sinew::wait_until(|| seen.lock().unwrap().contains(&None), None);
+    sinew::wait_until(|| seen.lock().unwrap().contains(&None));
     runtime.run(|| sinew::sleep(Duration::from_millis(200)));
     let seen = seen.lock().unwrap();
     assert!(seen.iter().flatten().any(|timeout| *timeout > Duration::from_millis(100)), "{seen:?}");
@@ -91,10 +91,9 @@ fn a_wake_from_elsewhere_ends_the_hook() {
     let mut sent = Vec::new();
     for _ in 0..20 {
         let seen = asleep.load(Ordering::SeqCst);
-        sinew::wait_until(
-            || fiber.fiber().waits_for().is_some() && asleep.load(Ordering::SeqCst) >= seen,
-            None,
-        );
+        sinew::wait_until(|| {
+            fiber.fiber().waits_for().is_some() && asleep.load(Ordering::SeqCst) >= seen
+        });
         std::thread::sleep(Duration::from_millis(1));
         sent.push(Instant::now());
         fiber.fiber().unpark();

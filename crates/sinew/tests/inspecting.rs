@@ -4,7 +4,7 @@
 use sinew::inspect::BacktraceError;
 use sinew::manager::{FiberManager, Options, SimpleLoopController, TaskOptions};
 use sinew::sync::Mutex;
-use sinew::{Builder, Runtime, State, WaitKind};
+use sinew::{FiberBuilder, FiberState, Runtime, WaitKind};
 use sinew_testkit::child::child;
 use sinew_testkit::watch;
 use std::io::{Read, Write};
@@ -29,7 +29,7 @@ fn a_suspended_fiber_says_where_it_is() {
     let _watch = watch::a_minute();
     let runtime = Runtime::builder().carriers(2).build().unwrap();
     let fiber = runtime.spawn(calls_what_waits);
-    sinew::wait_until(|| fiber.fiber().state() == State::Suspended, None);
+    sinew::wait_until(|| fiber.fiber().state() == FiberState::Suspended);
     let backtrace = fiber.fiber().backtrace().unwrap();
     let all = format!("{backtrace:#}");
     let place = |name: &str| all.find(name).unwrap_or_else(|| panic!("no {name} in\n{all}"));
@@ -46,7 +46,7 @@ fn a_suspended_fiber_says_where_it_is() {
 fn only_suspended_fibers_have_backtraces() {
     let _watch = watch::a_minute();
     let runtime = Runtime::builder().carriers(1).build().unwrap();
-    let unstarted = Builder::new().runtime(runtime.handle()).build(|| ()).unwrap();
+    let unstarted = FiberBuilder::new().runtime(runtime.handle()).build(|| ()).unwrap();
     assert!(unstarted.fiber().backtrace().unwrap().is_empty());
     let ended = runtime.spawn(sinew::current).join().unwrap();
     assert!(matches!(ended.backtrace(), Err(BacktraceError::Ended)));
@@ -60,17 +60,17 @@ fn only_suspended_fibers_have_backtraces() {
 fn a_snapshot_names_the_kind_of_wait() {
     let _watch = watch::a_minute();
     let runtime = Runtime::builder().carriers(2).name("seen").build().unwrap();
-    let named = Builder::new().name("a name").runtime(runtime.handle());
+    let named = FiberBuilder::new().name("a name").runtime(runtime.handle());
     let sleeper = named.spawn(|| sinew::sleep(Duration::from_secs(3600))).unwrap();
-    sinew::wait_until(|| sleeper.fiber().waits_for() == Some(WaitKind::Sleep), None);
+    sinew::wait_until(|| sleeper.fiber().waits_for() == Some(WaitKind::Sleep));
     let handle = sleeper.fiber();
     let joiner = runtime.spawn(move || sleeper.join().is_err());
-    sinew::wait_until(|| joiner.fiber().waits_for() == Some(WaitKind::Join), None);
+    sinew::wait_until(|| joiner.fiber().waits_for() == Some(WaitKind::Join));
     let all = sinew::fibers();
     let find = |id| all.iter().find(|info| info.id() == id).unwrap();
     let info = find(handle.id());
     assert_eq!(info.name(), Some("a name"));
-    assert_eq!(info.state, State::Suspended);
+    assert_eq!(info.state, FiberState::Suspended);
     assert_eq!(info.runtime.as_deref(), Some("seen"));
     assert!(info.carrier.is_some_and(|carrier| carrier < 2));
     assert_eq!(info.waits, 1);
@@ -98,10 +98,10 @@ fn dump_a_hundred() {
     let _watch = watch::a_minute();
     let runtime = Runtime::builder().carriers(2).build().unwrap();
     let mut fibers: Vec<_> = (0..100).map(|_| runtime.spawn(calls_what_waits)).collect();
-    let named = Builder::new().name("with \"quotes\"").runtime(runtime.handle());
+    let named = FiberBuilder::new().name("with \"quotes\"").runtime(runtime.handle());
     fibers.push(named.spawn(|| sinew::sleep(Duration::from_secs(3600))).unwrap());
-    let settled = || fibers.iter().all(|fiber| fiber.fiber().state() == State::Suspended);
-    sinew::wait_until(settled, None);
+    let settled = || fibers.iter().all(|fiber| fiber.fiber().state() == FiberState::Suspended);
+    sinew::wait_until(settled);
     let mut text = Vec::new();
     sinew::dump(&mut text).unwrap();
     let text = String::from_utf8(text).unwrap();
@@ -127,7 +127,7 @@ fn embrace(runtime: &Runtime, locks: [Arc<Mutex<()>>; 2]) -> Vec<sinew::JoinHand
         .map(|index| {
             let (mine, other) = (locks[index].clone(), locks[1 - index].clone());
             let both = both.clone();
-            let builder = Builder::new().name(names[index]).runtime(runtime.handle());
+            let builder = FiberBuilder::new().name(names[index]).runtime(runtime.handle());
             let body = move || {
                 let _mine = mine.lock();
                 both.wait();
@@ -149,7 +149,7 @@ fn a_deadlock_of_two_fibers_is_found() {
         let all = sinew::inspect::deadlocks();
         all.into_iter().find(|one| one.members().any(|(fiber, _)| fiber.id() == ids[0]))
     };
-    sinew::wait_until(|| find().is_some(), None);
+    sinew::wait_until(|| find().is_some());
     let deadlock = find().unwrap();
     let mut members: Vec<_> = deadlock.members().map(|(fiber, _)| fiber.id()).collect();
     members.sort();
@@ -180,7 +180,7 @@ fn a_fiber_with_a_timeout_is_not_in_a_deadlock() {
         let _guard = theirs[1].lock();
         drop(theirs[0].lock());
     });
-    sinew::wait_until(|| fiber.fiber().waits_for() == Some(WaitKind::Lock), None);
+    sinew::wait_until(|| fiber.fiber().waits_for() == Some(WaitKind::Lock));
     let looking = Arc::new(AtomicBool::new(true));
     let look = looking.clone();
     let looker = std::thread::spawn(move || {
@@ -284,7 +284,7 @@ fn metrics_of_an_ended_runtime_exclude_later_runtimes() {
 fn a_snapshot_has_the_remaining_time_of_a_sleep() {
     let _watch = watch::a_minute();
     let fiber = sinew::spawn(|| sinew::sleep(Duration::from_secs(1000)));
-    sinew::wait_until(|| fiber.fiber().waits_for() == Some(WaitKind::Sleep), None);
+    sinew::wait_until(|| fiber.fiber().waits_for() == Some(WaitKind::Sleep));
     let wait = sinew::fibers().into_iter().find(|info| info.id() == fiber.fiber().id());
     let wait = wait.unwrap().wait.unwrap();
     let left = wait.left.unwrap();
@@ -306,9 +306,9 @@ fn a_snapshot_has_the_wait_of_a_pinned_fiber() {
     let wait = || {
         let all = sinew::fibers();
         let info = all.iter().find(|info| info.id() == fiber.fiber().id())?;
-        info.wait.inspect(|_| assert_eq!(info.state, State::Running))
+        info.wait.inspect(|_| assert_eq!(info.state, FiberState::Running))
     };
-    sinew::wait_until(|| wait().is_some(), None);
+    sinew::wait_until(|| wait().is_some());
     assert_eq!(wait().unwrap().kind, WaitKind::Lock);
     drop(guard);
     fiber.join().unwrap();
@@ -354,7 +354,7 @@ fn a_fiber_that_runs_says_where_it_is_when_its_carrier_is_stopped() {
     let done = Arc::new(AtomicBool::new(false));
     let seen = done.clone();
     let busy = runtime.spawn(move || computes_until(&seen));
-    sinew::wait_until(|| busy.fiber().state() == State::Running, None);
+    sinew::wait_until(|| busy.fiber().state() == FiberState::Running);
     assert!(matches!(busy.fiber().backtrace(), Err(BacktraceError::Running)));
     for _ in 0..100 {
         let text = busy.fiber().backtrace_now().unwrap().to_string();
@@ -398,10 +398,10 @@ fn names_are_there_before_the_fibers() {
         let (ours, theirs) = sinew::os::unix::net::UnixStream::pair().unwrap();
         (&theirs).write_all(b"x").unwrap();
         let ours = Arc::new(ours);
-        let fibers = Builder::new().name("maker").spawn(move || {
+        let fibers = FiberBuilder::new().name("maker").spawn(move || {
             HANDED_DOWN.with(|_| ());
             for _ in 0..10_000 {
-                let builder = Builder::new().name("another name of some length");
+                let builder = FiberBuilder::new().name("another name of some length");
                 builder.spawn_when_readable(ours.clone(), drop).unwrap().join().unwrap();
             }
         });

@@ -4,7 +4,7 @@ use crate::backends::{connected, on_each, until_it_waits};
 use sinew::io::{Async, PipeWriter};
 use sinew::net::{Shutdown, TcpStream};
 use sinew::runtime::PinnedWait;
-use sinew::{Builder, Runtime, wait_until};
+use sinew::{FiberBuilder, Runtime, wait_until};
 use sinew_testkit::child::child;
 use sinew_testkit::processor_time;
 use sinew_testkit::{Seed, watch};
@@ -248,7 +248,7 @@ fn the_state_of_a_context_slot_follows_a_fiber_to_a_thread_and_back() {
     let runtime = Runtime::builder().carriers(2).build().unwrap();
     for number in 1..100 {
         // SAFETY: the closure keeps only numbers.
-        let builder = unsafe { Builder::new().migratable() };
+        let builder = unsafe { FiberBuilder::new().migratable() };
         let fiber = builder.runtime(runtime.handle()).spawn(move || {
             let (seen, last) = SLOT.enter(number, || {
                 let inside = sinew::on_thread(|| STATE.get());
@@ -302,7 +302,7 @@ fn sources_of_unstarted_fibers_are_dropped_once_whatever_ends_them() {
                 let (reader, mut writer) = io::pipe().unwrap();
                 let (dropped, manner) = (dropped.clone(), seed.below(4));
                 let source = Async::new(Noisy { reader, dropped, manner }).unwrap();
-                let mut builder = Builder::new().runtime(runtime.handle());
+                let mut builder = FiberBuilder::new().runtime(runtime.handle());
                 if seed.below(3) == 0 {
                     builder = builder.carrier(seed.below(2));
                 }
@@ -334,7 +334,7 @@ fn sources_of_unstarted_fibers_are_dropped_once_whatever_ends_them() {
             }
             threads.into_iter().for_each(|thread| thread.join().unwrap());
             handles.into_iter().for_each(|handle| drop(handle.join()));
-            wait_until(|| dropped.load(Ordering::Relaxed) == 24, None);
+            wait_until(|| dropped.load(Ordering::Relaxed) == 24);
         }
     }
 }
@@ -394,7 +394,7 @@ fn fibers_go_to_threads_and_back_while_others_unwind() {
             .map(|index| {
                 let leaves = Leaves(left.clone());
                 // SAFETY: the closure keeps nothing that belongs to the thread across a wait.
-                let builder = unsafe { Builder::new().migratable() };
+                let builder = unsafe { FiberBuilder::new().migratable() };
                 let fiber = builder.runtime(runtime.handle()).spawn(move || {
                     let _leaves = leaves;
                     for step in 0..10 {

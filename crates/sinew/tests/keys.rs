@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 fn suspended(fiber: &sinew::Fiber) -> bool {
-    fiber.state() == sinew::State::Suspended && fiber.waits_for() == Some(sinew::WaitKind::Key)
+    fiber.state() == sinew::FiberState::Suspended && fiber.waits_for() == Some(sinew::WaitKind::Key)
 }
 
 #[test]
@@ -29,7 +29,7 @@ fn keys_exclude_each_other_in_the_order_of_coming() {
                     sinew::yield_now();
                 });
             });
-            sinew::wait_until(|| suspended(&fiber.fiber()), None);
+            sinew::wait_until(|| suspended(&fiber.fiber()));
             fiber
         })
         .collect();
@@ -39,7 +39,7 @@ fn keys_exclude_each_other_in_the_order_of_coming() {
     }
     fibers[3].cancel();
     fibers[4].cancel();
-    assert!(sinew::wait_until(|| fibers[3].is_finished() && fibers[4].is_finished(), None));
+    sinew::wait_until(|| fibers[3].is_finished() && fibers[4].is_finished());
     drop(held);
     for (n, fiber) in fibers.into_iter().enumerate() {
         assert_eq!(fiber.join().is_err(), n == 3 || n == 4);

@@ -7,7 +7,7 @@
 use sinew::inspect::leaks;
 use sinew::sync::{Semaphore, channel};
 use sinew::{FiberId, JoinHandle, Runtime, WaitKind};
-use sinew_context::Fiber;
+use sinew_context::FiberContext;
 use sinew_testkit::child::child;
 use sinew_testkit::watch;
 use std::io::{Read, Write};
@@ -21,9 +21,9 @@ fn wait_for(fibers: &[&JoinHandle<()>]) {
     let at_channel = |fiber: &&JoinHandle<()>| {
         let wait = fiber.fiber().waits_for();
         matches!(wait, Some(WaitKind::Send | WaitKind::Receive))
-            && fiber.fiber().state() == sinew::State::Suspended
+            && fiber.fiber().state() == sinew::FiberState::Suspended
     };
-    sinew::wait_until(|| fibers.iter().all(at_channel), None);
+    sinew::wait_until(|| fibers.iter().all(at_channel));
 }
 
 fn leaked() -> Vec<FiberId> {
@@ -117,7 +117,7 @@ fn held(runtime: &Runtime, wait: impl FnOnce() + Send + 'static) -> [JoinHandle<
         wait();
         drop(sender);
     });
-    sinew::wait_until(|| holds.fiber().state() == sinew::State::Suspended, None);
+    sinew::wait_until(|| holds.fiber().state() == sinew::FiberState::Suspended);
     [receives, holds]
 }
 
@@ -215,8 +215,8 @@ fn assert_soon(expected: &[&JoinHandle<()>]) {
 
 /// Waits until all these fibers are suspended.
 fn wait_suspended(fibers: &[&JoinHandle<()>]) {
-    let suspended = |fiber: &&JoinHandle<()>| fiber.fiber().state() == sinew::State::Suspended;
-    sinew::wait_until(|| fibers.iter().all(suspended), None);
+    let suspended = |fiber: &&JoinHandle<()>| fiber.fiber().state() == sinew::FiberState::Suspended;
+    sinew::wait_until(|| fibers.iter().all(suspended));
 }
 
 /// Lets a fiber run all the time while `f` runs. The fiber has its own carrier: switches between it
@@ -375,9 +375,9 @@ fn an_end_that_was_lent_or_will_be_used_later_is_seen() {
 /// Starts a fiber that receives, and a suspended first-class fiber that has the only sender on its
 /// stack.
 #[inline(never)]
-fn kept(runtime: &Runtime) -> (JoinHandle<()>, Fiber) {
+fn kept(runtime: &Runtime) -> (JoinHandle<()>, FiberContext) {
     let (sender, receiver) = channel::bounded::<u8>(1);
-    let fiber = Fiber::new(move |caller| {
+    let fiber = FiberContext::new(move |caller| {
         let caller = caller.resume().unwrap();
         drop(sender);
         caller
@@ -390,7 +390,7 @@ fn kept(runtime: &Runtime) -> (JoinHandle<()>, Fiber) {
 #[inline(never)]
 fn nested(runtime: &Runtime) -> [JoinHandle<()>; 2] {
     held(runtime, || {
-        let inner = Fiber::new(|caller| {
+        let inner = FiberContext::new(|caller| {
             sinew::park();
             caller
         });
@@ -424,7 +424,7 @@ fn an_end_beside_a_first_class_fiber_is_seen() {
 fn returned(runtime: &Runtime) -> (JoinHandle<()>, JoinHandle<channel::Sender<u8>>) {
     let (sender, receiver) = channel::bounded::<u8>(1);
     let ends = runtime.spawn(move || sender);
-    sinew::wait_until(|| ends.is_finished(), None);
+    sinew::wait_until(|| ends.is_finished());
     (receives(runtime, receiver), ends)
 }
 
@@ -435,8 +435,8 @@ fn rests(runtime: &Runtime) -> (JoinHandle<()>, JoinHandle<()>, sinew::io::PipeW
     let (sender, receiver) = channel::bounded::<u8>(1);
     let (reader, mut writer) = sinew::io::pipe().unwrap();
     let (ran, runs) = std::sync::mpsc::channel();
-    let builder = sinew::Builder::new().runtime(runtime.handle());
-    let rests = builder.spawn_whenever_readable(reader, move |reader| {
+    let builder = sinew::FiberBuilder::new().runtime(runtime.handle());
+    let rests = builder.spawn_for_each_arrival(reader, move |reader| {
         let _kept = &sender;
         let _ = ran.send(());
         match reader.read(&mut [0]) {
@@ -457,7 +457,7 @@ fn an_end_in_the_block_of_a_fiber_is_seen() {
         let (waits, ended) = returned(&runtime);
         let (waits_too, rests, writer) = rests(&runtime);
         wait_for(&[&waits, &waits_too]);
-        sinew::wait_until(|| rests.fiber().state() == sinew::State::Suspended, None);
+        sinew::wait_until(|| rests.fiber().state() == sinew::FiberState::Suspended);
         for _ in 0..3 {
             scrub();
             assert_eq!(leaked(), []);

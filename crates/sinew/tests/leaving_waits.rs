@@ -264,7 +264,7 @@ fn a_pinned_wait_is_cancelled() {
                     block(&one);
                 });
             });
-            sinew::wait_until(|| begins.load(Ordering::SeqCst), None);
+            sinew::wait_until(|| begins.load(Ordering::SeqCst));
             (0..100).for_each(|_| std::thread::yield_now());
             fiber.cancel();
             assert!(sinew::is_cancel(&*fiber.join().unwrap_err()));

@@ -1,6 +1,6 @@
 //! Fiber-locals: values that each fiber has for itself.
 
-use sinew::{Builder, Runtime};
+use sinew::{FiberBuilder, Runtime};
 use sinew_testkit::{Log, Noisy, watch};
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -59,7 +59,7 @@ fn values_are_dropped_when_the_fiber_or_thread_ends() {
     sinew::fiber_local!(static NOISY: Noisy = noisy());
     let log = LOG.get_or_init(Log::new);
     let fiber = sinew::spawn(|| NOISY.with(|_| sinew::park()));
-    assert!(!fiber.fiber().wait_finished(Some(std::time::Duration::from_millis(2))));
+    assert!(!fiber.fiber().wait_finished_timeout(std::time::Duration::from_millis(2)));
     assert!(log.take().is_empty());
     fiber.fiber().unpark();
     fiber.join().unwrap();
@@ -103,7 +103,7 @@ fn a_binding_is_put_back_when_the_fiber_is_cancelled() {
             assert!(caught.is_err());
             assert_eq!(NAME.get(), "default");
         });
-        sinew::wait_until(|| fiber.fiber().state() == sinew::State::Suspended, None);
+        sinew::wait_until(|| fiber.fiber().state() == sinew::FiberState::Suspended);
         fiber.cancel();
         fiber.join().unwrap();
     });
@@ -114,7 +114,7 @@ fn a_builder_gives_initial_values() {
     let _watch = watch::a_minute();
     sinew::fiber_local!(static NAME: String = "default".into());
     sinew::fiber_local!(static SIZE: u32 = 1);
-    let fiber = Builder::new()
+    let fiber = FiberBuilder::new()
         .local(&NAME, "first".into())
         .local(&SIZE, 2)
         .local(&NAME, "second".into())
@@ -124,9 +124,9 @@ fn a_builder_gives_initial_values() {
     // An initial value is dropped with a fiber that never runs.
     sinew::fiber_local!(static NOISY: Option<Noisy> = None);
     let log = Log::new();
-    drop(Builder::new().local(&NOISY, Some(log.on_drop("dropped"))).build(|| ()).unwrap());
+    drop(FiberBuilder::new().local(&NOISY, Some(log.on_drop("dropped"))).build(|| ()).unwrap());
     assert_eq!(log.take(), ["dropped"]);
-    drop(Builder::new().local(&NOISY, Some(log.on_drop("dropped"))));
+    drop(FiberBuilder::new().local(&NOISY, Some(log.on_drop("dropped"))));
     assert_eq!(log.take(), ["dropped"]);
 }
 
@@ -146,7 +146,7 @@ fn children_inherit_locals_marked_inherit() {
                     (REQUEST.get(), OTHER.get(), grandchild.join().unwrap())
                 });
                 assert_eq!(child.join().unwrap(), (7, 0, 7));
-                let named = Builder::new().local(&REQUEST, 9).spawn(|| REQUEST.get()).unwrap();
+                let named = FiberBuilder::new().local(&REQUEST, 9).spawn(|| REQUEST.get()).unwrap();
                 assert_eq!(named.join().unwrap(), 9);
                 let scoped = sinew::scope(|s| s.spawn(|| REQUEST.get()).join().unwrap());
                 assert_eq!(scoped, 7);

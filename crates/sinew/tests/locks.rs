@@ -15,7 +15,8 @@ const _: () = assert!(size_of::<RawMutex>() == 8);
 const _: () = assert!(size_of::<RawRwLock>() == 8);
 
 fn suspended(fiber: &sinew::Fiber) -> bool {
-    fiber.state() == sinew::State::Suspended && fiber.waits_for() == Some(sinew::WaitKind::Lock)
+    fiber.state() == sinew::FiberState::Suspended
+        && fiber.waits_for() == Some(sinew::WaitKind::Lock)
 }
 
 #[test]
@@ -83,7 +84,7 @@ fn a_timed_lock_gives_up() {
         assert!(theirs.try_lock_for(Duration::ZERO).is_none());
         *theirs.try_lock_for(Duration::from_secs(60)).unwrap()
     });
-    sinew::wait_until(|| suspended(&fiber.fiber()), None);
+    sinew::wait_until(|| suspended(&fiber.fiber()));
     std::thread::sleep(Duration::from_millis(20));
     drop(held);
     assert_eq!(fiber.join().unwrap(), 7);
@@ -109,14 +110,14 @@ fn a_cancelled_waiter_leaves_the_lock_alone() {
             .map(|_| {
                 let locks = locks.clone();
                 let fiber = sinew::spawn(move || way(&locks));
-                sinew::wait_until(|| suspended(&fiber.fiber()), None);
+                sinew::wait_until(|| suspended(&fiber.fiber()));
                 fiber
             })
             .collect();
         for fiber in waiters.iter().step_by(2) {
             fiber.cancel();
         }
-        sinew::wait_until(|| waiters.iter().step_by(2).all(|fiber| fiber.is_finished()), None);
+        sinew::wait_until(|| waiters.iter().step_by(2).all(|fiber| fiber.is_finished()));
         drop(held);
         for (n, fiber) in waiters.into_iter().enumerate() {
             let result = fiber.join();
@@ -140,7 +141,7 @@ fn a_fair_unlock_hands_over() {
             let mutex = mutex.clone();
             sinew::spawn(move || mutex.lock().push("other"))
         };
-        sinew::wait_until(|| suspended(&other.fiber()), None);
+        sinew::wait_until(|| suspended(&other.fiber()));
         guard.push("me");
         lock_api::MutexGuard::unlock_fair(guard);
         // The lock belongs to the other fiber before that fiber has run.
@@ -166,7 +167,7 @@ fn an_overtaken_waiter_is_next() {
                 done.store(true, Ordering::Relaxed);
             })
         };
-        sinew::wait_until(|| suspended(&other.fiber()), None);
+        sinew::wait_until(|| suspended(&other.fiber()));
         drop(guard);
         for round in 0.. {
             // This fiber overtakes the woken one, but not for ever.
@@ -193,14 +194,14 @@ fn readers_share_and_stand_back_for_writers() {
             let lock = lock.clone();
             sinew::spawn(move || *lock.write() += 1)
         };
-        sinew::wait_until(|| suspended(&writer.fiber()), None);
+        sinew::wait_until(|| suspended(&writer.fiber()));
         assert!(lock.try_read().is_none(), "a writer waits");
         assert!(lock.try_read_recursive().is_some());
         let late = {
             let lock = lock.clone();
             sinew::spawn(move || *lock.read())
         };
-        sinew::wait_until(|| suspended(&late.fiber()), None);
+        sinew::wait_until(|| suspended(&late.fiber()));
         drop((first, second));
         assert_eq!(late.join().unwrap(), 1);
         writer.join().unwrap();
@@ -221,7 +222,7 @@ fn readers_go_on_when_a_writer_gives_up() {
                 lock.try_write_for(timeout).is_some()
             })
         };
-        sinew::wait_until(|| suspended(&writer.fiber()) || writer.is_finished(), None);
+        sinew::wait_until(|| suspended(&writer.fiber()) || writer.is_finished());
         let readers: Vec<_> = (0..40)
             .map(|_| {
                 let lock = lock.clone();
@@ -428,7 +429,7 @@ fn notify_all_wakes_all_waiters() {
         .collect();
     for fiber in &fibers {
         let waits = || fiber.fiber().waits_for() == Some(sinew::WaitKind::Condvar);
-        sinew::wait_until(waits, None);
+        sinew::wait_until(waits);
     }
     *shared.0.lock() = true;
     assert_eq!(shared.1.notify_all(), 100);
@@ -452,7 +453,7 @@ fn a_cancelled_wait_has_its_lock_back() {
         })
     };
     let waits = || fiber.fiber().waits_for() == Some(sinew::WaitKind::Condvar);
-    sinew::wait_until(waits, None);
+    sinew::wait_until(waits);
     // The fiber cannot get the lock at once.
     let held = shared.0.lock();
     fiber.cancel();
@@ -528,12 +529,12 @@ fn a_fair_lock_serves_in_the_order_of_coming() {
                     _ => order.lock().push(n),
                 });
                 let waits = || fiber.fiber().waits_for() == Some(sinew::WaitKind::Lock);
-                sinew::wait_until(|| waits() || fiber.is_finished(), None);
+                sinew::wait_until(|| waits() || fiber.is_finished());
                 fiber
             })
             .collect();
         fibers[7].cancel();
-        sinew::wait_until(|| fibers[5].is_finished() && fibers[7].is_finished(), None);
+        sinew::wait_until(|| fibers[5].is_finished() && fibers[7].is_finished());
         drop(held);
         assert!(order.try_lock().is_none() || fibers[19].is_finished(), "others came first");
         for (n, fiber) in fibers.into_iter().enumerate() {
@@ -584,7 +585,7 @@ fn a_guard_that_unlocks_for_a_while_is_not_left_without_its_lock() {
             })
         })
         .collect();
-    sinew::wait_until(|| most.load(Ordering::Relaxed) > 0, None);
+    sinew::wait_until(|| most.load(Ordering::Relaxed) > 0);
     fibers.iter().for_each(|fiber| fiber.cancel());
     for fiber in fibers {
         let _ = fiber.join();

@@ -36,7 +36,7 @@ fn a_million_fibers_sleep_at_once() {
                 })
             })
             .collect();
-        sinew::wait_until(|| asleep.load(Ordering::Relaxed) == MILLION, None);
+        sinew::wait_until(|| asleep.load(Ordering::Relaxed) == MILLION);
         let each = (memory::resident() + memory::page_tables()) / MILLION;
         assert!(each < if cfg!(debug_assertions) { 20 << 10 } else { 5300 }, "{each} bytes each");
         for fiber in &fibers {
@@ -46,8 +46,10 @@ fn a_million_fibers_sleep_at_once() {
             assert!(fiber.join().is_err());
         }
         // The memory comes back when the stacks have cooled down.
-        let back =
-            sinew::wait_until(|| memory::resident() < MILLION << 10, Some(Duration::from_secs(60)));
+        let back = sinew::wait_until_timeout(
+            || memory::resident() < MILLION << 10,
+            Duration::from_secs(60),
+        );
         assert!(back, "{} MiB stay", memory::resident() >> 20);
     });
     outcome.assert_success();
@@ -81,9 +83,9 @@ fn a_snapshot_of_a_hundred_thousand_fibers_is_quick() {
         let runtime = Runtime::builder().carriers(1).build().unwrap();
         let fibers: Vec<_> = (0..COUNT).map(|_| runtime.spawn(sinew::park)).collect();
         let parked = |all: &[sinew::inspect::FiberInfo]| {
-            all.iter().filter(|info| info.state == sinew::State::Suspended).count()
+            all.iter().filter(|info| info.state == sinew::FiberState::Suspended).count()
         };
-        sinew::wait_until(|| parked(&sinew::fibers()) == COUNT, None);
+        sinew::wait_until(|| parked(&sinew::fibers()) == COUNT);
         let start = std::time::Instant::now();
         let all = sinew::fibers();
         let taken = start.elapsed();

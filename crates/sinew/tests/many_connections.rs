@@ -4,7 +4,7 @@
 use crate::backends::all;
 use sinew::net::{TcpListener, TcpStream};
 use sinew::runtime::Backend;
-use sinew::{Builder, Runtime};
+use sinew::{FiberBuilder, Runtime};
 use sinew_testkit::child::{child, child_with};
 use sinew_testkit::processor_time;
 use sinew_testkit::watch;
@@ -60,7 +60,7 @@ fn ten_thousand_idle_sockets_use_no_processor() {
                 let (one, other) = UnixStream::pair().unwrap();
                 let [one, other] = [one, other].map(|end| sinew::io::Async::new(end).unwrap());
                 fibers.push(runtime.spawn(move || one.wait_readable(None)));
-                let builder = Builder::new().runtime(runtime.handle());
+                let builder = FiberBuilder::new().runtime(runtime.handle());
                 armed.push(builder.spawn_when_readable(other, |_| ()).unwrap());
             }
             let (ones, others): (Vec<_>, Vec<_>) =
@@ -70,11 +70,11 @@ fn ten_thousand_idle_sockets_use_no_processor() {
                 fibers.push(runtime.spawn(move || one.wait_readable(None)));
             }
             for fiber in &fibers {
-                sinew::wait_until(|| fiber.fiber().waits_for().is_some(), None);
+                sinew::wait_until(|| fiber.fiber().waits_for().is_some());
             }
             // The system has to tidy up after it opened this many sockets.
             let settled = Instant::now() + Duration::from_millis(100);
-            sinew::sleep_until(settled);
+            sinew::sleep_deadline(settled);
             let before = processor_time();
             sinew::sleep(Duration::from_secs(2));
             let used = processor_time() - before;
@@ -122,7 +122,7 @@ fn a_flood_of_events_passes() {
                 runtime.run(move || {
                     others.iter().for_each(|mut other| other.write_all(b"x").unwrap());
                 });
-                sinew::wait_until(|| heard.load(Ordering::Relaxed) == count, None);
+                sinew::wait_until(|| heard.load(Ordering::Relaxed) == count);
             }
             // Some fibers have just been woken and begin to wait again; at some time that ends.
             while {
@@ -182,7 +182,7 @@ fn flood_with_a_hook(backend: Backend, count: usize) {
         }
         ones
     });
-    sinew::wait_until(|| rests.load(Ordering::Relaxed) == 1, None);
+    sinew::wait_until(|| rests.load(Ordering::Relaxed) == 1);
     // The carrier does not poll, and its bell rings after all other events.
     let (busy, goes) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
     let blocker = runtime.spawn({
@@ -197,7 +197,7 @@ fn flood_with_a_hook(backend: Backend, count: usize) {
     });
     let until_reported = || {
         let before = busy.load(Ordering::Relaxed);
-        sinew::wait_until(|| busy.load(Ordering::Relaxed) > before + 2, None);
+        sinew::wait_until(|| busy.load(Ordering::Relaxed) > before + 2);
     };
     until_reported();
     others.iter().for_each(|mut other| other.write_all(b"x").unwrap());
@@ -207,7 +207,7 @@ fn flood_with_a_hook(backend: Backend, count: usize) {
     goes.store(1, Ordering::Relaxed);
     blocker.join().unwrap();
     for _ in 0..100 {
-        sinew::wait_until(|| rests.load(Ordering::Relaxed) == 1, None);
+        sinew::wait_until(|| rests.load(Ordering::Relaxed) == 1);
         let begun = Instant::now();
         runtime.spawn(|| ()).join().unwrap();
         assert!(begun.elapsed() < Duration::from_secs(10), "deaf on {backend:?}");
@@ -273,7 +273,7 @@ fn serve(handlers: Handlers) {
             }
         }
     });
-    sinew::wait_until(|| ready.load(Ordering::Relaxed) == CONNECTIONS, None);
+    sinew::wait_until(|| ready.load(Ordering::Relaxed) == CONNECTIONS);
     sinew::sleep(Duration::from_millis(20));
     println!("bytes each: {}", (resident() - before) / CONNECTIONS);
     // Wait until the client has gone.
@@ -359,7 +359,7 @@ fn numbers_serve_again_after_thousands_were_closed() {
                     let body = |mut one: sinew::io::Async<UnixStream>| {
                         one.read_exact(&mut [0]).unwrap();
                     };
-                    let builder = Builder::new().runtime(runtime.handle());
+                    let builder = FiberBuilder::new().runtime(runtime.handle());
                     builder.spawn_when_readable(one, body).unwrap()
                 })
                 .collect();

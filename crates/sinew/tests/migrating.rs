@@ -1,15 +1,15 @@
 //! Fibers that move between carriers.
 
-use sinew::{Builder, Runtime};
+use sinew::{FiberBuilder, Runtime};
 use sinew_testkit::watch;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-fn migratable(runtime: &Runtime) -> Builder {
+fn migratable(runtime: &Runtime) -> FiberBuilder {
     // SAFETY: the closures of this file keep only `Send` values, and no thread-locals, across
     // waits.
-    unsafe { Builder::new().migratable() }.runtime(runtime.handle())
+    unsafe { FiberBuilder::new().migratable() }.runtime(runtime.handle())
 }
 
 #[test]

@@ -6,7 +6,7 @@
 
 use sinew::Runtime;
 use sinew::manager::{FiberManager, Options, SimpleLoopController};
-use sinew_context::{Fiber, live_fibers};
+use sinew_context::{FiberContext, live_fibers};
 use sinew_testkit::child::{child, child_with};
 use sinew_testkit::watch;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -45,7 +45,7 @@ fn assert_stays(expected: &str) {
 fn lend_and_forget() -> (mpsc::Sender<()>, mpsc::Receiver<u32>) {
     let (read, when) = mpsc::channel();
     let (tell, told) = mpsc::channel();
-    let fiber = Fiber::new(move |caller| {
+    let fiber = FiberContext::new(move |caller| {
         VALUE.with(|value| {
             std::thread::scope(|threads| {
                 threads.spawn(move || {
@@ -135,7 +135,8 @@ fn a_thread_whose_fibers_have_ended_ends() {
         collect_reports();
         let runtime = Runtime::builder().carriers(1).build().unwrap();
         runtime.run(|| {
-            let fiber = Fiber::new(|caller| VALUE.with(|_| caller.resume().unwrap())).unwrap();
+            let fiber =
+                FiberContext::new(|caller| VALUE.with(|_| caller.resume().unwrap())).unwrap();
             let suspended = fiber.resume().unwrap();
             assert_eq!(live_fibers(), 1);
             drop(suspended);
@@ -164,7 +165,7 @@ fn a_thread_ends_when_its_fibers_have_ended_elsewhere() {
         }
         // The value is destroyed at the end of each carrier.
         let values = (0..2).map(|carrier| {
-            let builder = sinew::Builder::new().runtime(runtime.handle()).carrier(carrier);
+            let builder = sinew::FiberBuilder::new().runtime(runtime.handle()).carrier(carrier);
             builder.spawn(|| ENDED.with(|_| ())).unwrap().join().unwrap();
         });
         assert_eq!(values.count(), 2);
@@ -187,7 +188,7 @@ fn take_a_fiber_to_the_other_carrier(runtime: &Runtime) {
         let moved = moved.clone();
         move || {
             let here = sinew::current_carrier();
-            let fiber = Fiber::new(|caller| caller.resume().unwrap()).unwrap();
+            let fiber = FiberContext::new(|caller| caller.resume().unwrap()).unwrap();
             let suspended = fiber.resume().unwrap();
             started.send(here).unwrap();
             gone.recv().unwrap();
@@ -198,11 +199,11 @@ fn take_a_fiber_to_the_other_carrier(runtime: &Runtime) {
     };
     // SAFETY: nothing that belongs to a thread lives across the wait; the first-class fiber holds
     // nothing.
-    let builder = unsafe { sinew::Builder::new().runtime(runtime.handle()).migratable() };
+    let builder = unsafe { sinew::FiberBuilder::new().runtime(runtime.handle()).migratable() };
     let wanderer = builder.spawn(wander).unwrap();
     let carrier = carrier.recv().unwrap().expect("the wanderer runs on a carrier");
     let (taken, busy) = mpsc::channel();
-    let builder = sinew::Builder::new().runtime(runtime.handle()).carrier(carrier);
+    let builder = sinew::FiberBuilder::new().runtime(runtime.handle()).carrier(carrier);
     let occupant = builder.spawn(move || {
         taken.send(()).unwrap();
         while !moved.load(Ordering::SeqCst) {

@@ -1,13 +1,15 @@
 //! A stack overflow is reported with the fiber's name.
 
-use sinew::Builder;
+use sinew::FiberBuilder;
 use sinew_testkit::child::child;
 
 #[test]
 fn an_overflow_names_the_fiber() {
     let outcome = child("an_overflow_names_the_fiber", || {
-        let fiber =
-            Builder::new().name("deep").stack_size(64 * 1024).spawn(sinew_testkit::stack::overflow);
+        let fiber = FiberBuilder::new()
+            .name("deep")
+            .stack_size(64 * 1024)
+            .spawn(sinew_testkit::stack::overflow);
         drop(fiber.unwrap().join());
     });
     outcome.assert_died(libc::SIGSEGV, &["stack overflow in fiber \"deep\" (id ", "65536 bytes"]);

@@ -1,7 +1,7 @@
 //! Panics in fibers: contained, named, and survived by other fibers.
 
 use sinew::manager::{FiberManager, Options, SimpleLoopController};
-use sinew::{Builder, Runtime};
+use sinew::{FiberBuilder, Runtime};
 use sinew_testkit::child::child;
 use sinew_testkit::{Log, watch};
 use std::cell::RefCell;
@@ -18,7 +18,7 @@ fn one_carrier() -> Runtime {
 #[test]
 fn the_message_names_the_fiber() {
     let outcome = child("the_message_names_the_fiber", || {
-        let fiber = Builder::new().name("unlucky").spawn(|| panic!("the reason")).unwrap();
+        let fiber = FiberBuilder::new().name("unlucky").spawn(|| panic!("the reason")).unwrap();
         assert!(fiber.join().is_err());
     });
     outcome.assert_success();
@@ -95,7 +95,7 @@ fn a_destructor_of_a_dropped_first_class_fiber_waits_beside_a_neighbour_that_pan
                 sinew::yield_now();
             }
             let drops = sinew::spawn_local(|| {
-                let fiber = sinew_context::Fiber::new(|caller| {
+                let fiber = sinew_context::FiberContext::new(|caller| {
                     let _waits = Waits(|| sinew::sleep(Duration::from_millis(1)));
                     caller.resume().unwrap()
                 });
@@ -216,13 +216,13 @@ fn a_panic_in_an_untaken_result_is_contained() {
     let gate = Arc::new(AtomicBool::new(false));
     let opened = gate.clone();
     let fiber = runtime.spawn(move || {
-        sinew::wait_until(|| opened.load(Ordering::Acquire), None);
+        sinew::wait_until(|| opened.load(Ordering::Acquire));
         Bad
     });
     let handle = fiber.fiber();
     drop(fiber);
     gate.store(true, Ordering::Release);
-    assert!(handle.wait_finished(None));
+    handle.wait_finished();
     assert_eq!(runtime.spawn(|| 8).join().unwrap(), 8);
 }
 
@@ -325,7 +325,7 @@ fn a_handle_tells_whether_its_fiber_panicked() {
         sinew::park();
     });
     let handle = catches.fiber();
-    sinew::wait_until(|| handle.waits_for().is_some(), None);
+    sinew::wait_until(|| handle.waits_for().is_some());
     assert!(!handle.panicked());
     handle.unpark();
     catches.join().unwrap();
@@ -339,7 +339,7 @@ fn a_handle_tells_whether_its_fiber_panicked() {
     let raises = runtime.spawn(|| std::panic::resume_unwind(Box::new(1)));
     let handle = raises.fiber();
     drop(raises);
-    handle.wait_finished(None);
+    handle.wait_finished();
     assert!(handle.panicked(), "of a fiber that was detached");
 }
 
@@ -349,7 +349,7 @@ fn a_cancellation_is_no_panic() {
     let runtime = one_carrier();
     let waits = runtime.spawn(sinew::park);
     let handle = waits.fiber();
-    sinew::wait_until(|| handle.waits_for().is_some(), None);
+    sinew::wait_until(|| handle.waits_for().is_some());
     waits.cancel();
     waits.join().unwrap_err();
     assert!(!handle.panicked());
@@ -360,7 +360,7 @@ fn a_cancellation_is_no_panic() {
         panic!("instead");
     });
     let handle = panics.fiber();
-    sinew::wait_until(|| handle.waits_for().is_some(), None);
+    sinew::wait_until(|| handle.waits_for().is_some());
     panics.cancel();
     panics.join().unwrap_err();
     assert!(handle.panicked());

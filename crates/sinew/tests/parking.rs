@@ -1,6 +1,6 @@
 //! `park` and `unpark`, between fibers and threads.
 
-use sinew::{Runtime, State};
+use sinew::{FiberState, Runtime};
 use sinew_testkit::watch;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -43,7 +43,7 @@ fn unpark_of_an_ended_fiber_does_nothing() {
     fiber.join().unwrap();
     handle.unpark();
     handle.cancel();
-    assert_eq!(handle.state(), State::Dead);
+    assert_eq!(handle.state(), FiberState::Dead);
 }
 
 /// A token goes round a ring of fibers: each waits for it and passes it on.
@@ -63,7 +63,7 @@ fn ring(runtime: &Runtime, size: usize, rounds: usize) {
                             sinew::park();
                         }
                         // The first fiber may run before all fibers are made.
-                        sinew::wait_until(|| handles.get().is_some(), None);
+                        sinew::wait_until(|| handles.get().is_some());
                         let handles = handles.get().unwrap();
                         if count.load(Ordering::Acquire) >= total {
                             // Wake the next fiber, so that every fiber sees the end.

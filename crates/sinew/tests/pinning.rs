@@ -3,7 +3,7 @@
 use sinew::manager::{FiberManager, Options, SimpleLoopController};
 use sinew::net::ToSocketAddrs;
 use sinew::runtime::PinnedWait;
-use sinew::{Builder, Runtime};
+use sinew::{FiberBuilder, Runtime};
 use sinew_testkit::child::child;
 use sinew_testkit::watch;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -37,7 +37,7 @@ fn regions_nest_and_end_with_a_panic() {
 #[test]
 fn yield_now_while_pinned_is_an_error() {
     let _watch = watch::a_minute();
-    let fiber = Builder::new()
+    let fiber = FiberBuilder::new()
         .name("stuck")
         .spawn(|| text(catch_unwind(|| sinew::pinned(sinew::yield_now)).unwrap_err()))
         .unwrap();
@@ -52,17 +52,17 @@ fn other_waits_block_the_carrier() {
         let runtime = Runtime::builder().carriers(2).pinned_wait(policy).build().unwrap();
         runtime.run(|| {
             let carrier = sinew::current_carrier();
-            let elsewhere = Builder::new().carrier(1 - carrier.unwrap());
+            let elsewhere = FiberBuilder::new().carrier(1 - carrier.unwrap());
             let neighbour = sinew::spawn_local(|| ());
             let handle = neighbour.fiber();
             sinew::pinned(|| {
                 sinew::sleep(Duration::from_millis(2));
                 sinew::park_timeout(Duration::from_millis(2));
-                assert!(!sinew::wait_until(|| false, Some(Duration::from_millis(2))));
+                assert!(!sinew::wait_until_timeout(|| false, Duration::from_millis(2)));
                 assert_eq!(sinew::block_on(async { 7 }), 7);
                 let other = elsewhere.spawn(|| 7).unwrap();
                 assert_eq!(other.join().unwrap(), 7);
-                assert!(!handle.wait_finished(Some(Duration::from_millis(1))));
+                assert!(!handle.wait_finished_timeout(Duration::from_millis(1)));
             });
             assert!(!neighbour.is_finished(), "a neighbour ran meanwhile");
             neighbour.join().unwrap();
@@ -75,11 +75,11 @@ fn a_pinned_fiber_is_unparked_and_cancelled() {
     let _watch = watch::a_minute();
     let runtime = Runtime::builder().carriers(1).pinned_wait(PinnedWait::Silent).build().unwrap();
     let fiber = runtime.spawn(|| sinew::pinned(sinew::park));
-    sinew::wait_until(|| fiber.fiber().state() == sinew::State::Running, None);
+    sinew::wait_until(|| fiber.fiber().state() == sinew::FiberState::Running);
     fiber.fiber().unpark();
     fiber.join().unwrap();
     let fiber = runtime.spawn(|| sinew::pinned(|| sinew::sleep(Duration::MAX)));
-    sinew::wait_until(|| fiber.fiber().state() == sinew::State::Running, None);
+    sinew::wait_until(|| fiber.fiber().state() == sinew::FiberState::Running);
     fiber.cancel();
     assert!(sinew::is_cancel(&*fiber.join().unwrap_err()));
 }
@@ -131,7 +131,7 @@ fn the_policy_holds_in_the_default_runtime() {
 fn the_policy_warn_names_fiber_and_operation() {
     let outcome = child("the_policy_warn_names_fiber_and_operation", || {
         let said = said();
-        let fiber = Builder::new()
+        let fiber = FiberBuilder::new()
             .name("stuck")
             .spawn(|| sinew::pinned(|| sinew::sleep(Duration::from_millis(1))))
             .unwrap();
@@ -206,7 +206,8 @@ fn blocking_work_of_a_pinned_fiber_is_reported_under_the_policy_warn() {
         let _watch = watch::a_minute();
         let said = said();
         for (name, work) in BLOCKING_WORK {
-            let fiber = Builder::new().name("stuck").spawn(move || sinew::pinned(work)).unwrap();
+            let fiber =
+                FiberBuilder::new().name("stuck").spawn(move || sinew::pinned(work)).unwrap();
             fiber.join().unwrap();
             let lines = std::mem::take(&mut *said.lock().unwrap());
             let expected = ["fiber \"stuck\"", "is pinned and blocks carrier", "in blocking work"];
@@ -229,7 +230,7 @@ fn blocking_work_goes_unreported_where_it_is_allowed() {
             sinew::run(work);
             sinew::pinned(work); // on a plain thread
             // A predicate may use a file, however often it is called.
-            sinew::run(move || assert!(sinew::wait_until(|| (work(), true).1, None)));
+            sinew::run(move || sinew::wait_until(|| (work(), true).1));
         }
         assert_eq!(*said.lock().unwrap(), [""; 0]);
     })

@@ -2,7 +2,7 @@
 #![allow(clippy::print_stdout, reason = "processes tell what they have read")]
 
 use crate::backends::{Who, all, connected, on_each, on_each_with, until_it_waits};
-use sinew::Builder;
+use sinew::FiberBuilder;
 use sinew::io::{Async, Interest, PollFd, poll, wait_readable, wait_writable};
 use sinew_testkit::child::{child, child_with};
 use sinew_testkit::processor_time;
@@ -60,7 +60,7 @@ fn devices_that_are_always_ready_use_no_processor() {
     child(name, || {
         on_each(|runtime| {
             let zero = Async::new(File::open("/dev/zero").unwrap()).unwrap();
-            let builder = Builder::new().runtime(runtime.handle());
+            let builder = FiberBuilder::new().runtime(runtime.handle());
             let fiber = builder.spawn_when_readable(zero, |mut zero: Async<File>| {
                 assert!(zero.wait_readable(None).unwrap());
                 let mut entries = [PollFd::new(&zero, Interest::Readable)];
@@ -417,7 +417,7 @@ fn without_descriptors_for_a_poller_waits_work_all_the_same() {
             }
             drop(reader.join().unwrap());
             let deferred = more.pop().unwrap();
-            let fiber = Builder::new()
+            let fiber = FiberBuilder::new()
                 .runtime(runtime.handle())
                 .spawn_when_readable(deferred.0, |mut one| one.read(&mut [0; 8]).unwrap())
                 .unwrap();

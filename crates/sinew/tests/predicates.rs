@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 fn a_predicate_is_asked_before_waiting_and_at_the_deadline() {
     let _watch = watch::a_minute();
     let check = || {
-        assert!(sinew::wait_until(|| true, Some(Duration::ZERO)));
-        assert!(!sinew::wait_until(|| false, Some(Duration::ZERO)));
+        assert!(sinew::wait_until_timeout(|| true, Duration::ZERO));
+        assert!(!sinew::wait_until_timeout(|| false, Duration::ZERO));
         let start = Instant::now();
         // True only from the deadline on: the last call finds it so.
         let deadline = start + Duration::from_millis(5);
-        assert!(sinew::wait_until(|| Instant::now() >= deadline, Some(Duration::from_millis(5))));
-        assert!(!sinew::wait_until(|| false, Some(Duration::from_millis(5))));
+        assert!(sinew::wait_until_timeout(|| Instant::now() >= deadline, Duration::from_millis(5)));
+        assert!(!sinew::wait_until_timeout(|| false, Duration::from_millis(5)));
         assert!(start.elapsed() >= Duration::from_millis(10));
     };
     check();
@@ -29,11 +29,10 @@ fn changes_by_other_threads_are_noticed() {
     let _watch = watch::a_minute();
     let count = Arc::new(AtomicUsize::new(0));
     let theirs = count.clone();
-    let fiber =
-        sinew::spawn(move || sinew::wait_until(|| theirs.load(Ordering::Relaxed) > 0, None));
-    assert!(!fiber.fiber().wait_finished(Some(Duration::from_millis(5))));
+    let fiber = sinew::spawn(move || sinew::wait_until(|| theirs.load(Ordering::Relaxed) > 0));
+    assert!(!fiber.fiber().wait_finished_timeout(Duration::from_millis(5)));
     count.store(1, Ordering::Relaxed);
-    assert!(fiber.join().unwrap());
+    fiber.join().unwrap();
 }
 
 #[test]
@@ -42,14 +41,11 @@ fn a_panic_in_a_predicate_unwinds_the_waiter() {
     let runtime = Runtime::builder().carriers(1).build().unwrap();
     let mut asked = 0;
     let fiber = runtime.spawn(move || {
-        sinew::wait_until(
-            || {
-                asked += 1;
-                assert!(asked < 3, "asked too often");
-                false
-            },
-            None,
-        )
+        sinew::wait_until(|| {
+            asked += 1;
+            assert!(asked < 3, "asked too often");
+            false
+        })
     });
     let payload = fiber.join().unwrap_err();
     assert_eq!(payload.downcast_ref::<&str>(), Some(&"asked too often"));
@@ -68,13 +64,10 @@ fn waiting_in_a_predicate_is_an_error() {
         ];
         for wait in waits {
             let waited = catch_unwind(AssertUnwindSafe(|| {
-                sinew::wait_until(
-                    || {
-                        wait();
-                        true
-                    },
-                    None,
-                )
+                sinew::wait_until(|| {
+                    wait();
+                    true
+                })
             }));
             assert!(waited.is_err());
         }
@@ -90,12 +83,12 @@ fn predicates_alone_do_not_burn_the_processor() {
     let runtime = Runtime::builder().carriers(1).build().unwrap();
     let fiber = runtime.spawn(|| {
         let mut asked = 0_u32;
-        sinew::wait_until(
+        sinew::wait_until_timeout(
             || {
                 asked += 1;
                 false
             },
-            Some(Duration::from_millis(500)),
+            Duration::from_millis(500),
         );
         asked
     });
@@ -111,18 +104,15 @@ fn a_wait_for_a_predicate_can_be_cancelled() {
         let asked = Arc::new(AtomicUsize::new(0));
         let theirs = asked.clone();
         let fiber = sinew::spawn(move || {
-            let _ = sinew::wait_until(
-                || {
-                    theirs.fetch_add(1, Ordering::Relaxed);
-                    false
-                },
-                None,
-            );
+            sinew::wait_until(|| {
+                theirs.fetch_add(1, Ordering::Relaxed);
+                false
+            });
         });
-        sinew::wait_until(|| asked.load(Ordering::Relaxed) > 1, None);
+        sinew::wait_until(|| asked.load(Ordering::Relaxed) > 1);
         fiber.cancel();
         assert!(sinew::is_cancel(&*fiber.join().unwrap_err()));
-        let timed = sinew::timeout(Duration::from_millis(2), || sinew::wait_until(|| false, None));
+        let timed = sinew::timeout(Duration::from_millis(2), || sinew::wait_until(|| false));
         assert_eq!(timed, Err(sinew::Elapsed));
     });
 }

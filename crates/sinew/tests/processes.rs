@@ -2,7 +2,7 @@
 
 use sinew::process::{Child, ChildStdin, Command, Stdio};
 use sinew::runtime::{Backend, Runtime};
-use sinew::{State, is_cancel};
+use sinew::{FiberState, is_cancel};
 use sinew_testkit::watch;
 use std::io::{self, Read, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -97,7 +97,7 @@ fn output_ends_when_both_pipes_have_ended() {
         let mut child = command.spawn().unwrap();
         let mut stdin = child.stdin.take().unwrap();
         let collector = sinew::spawn(move || child.wait_with_output());
-        sinew::wait_until(|| collector.fiber().state() == State::Suspended, None);
+        sinew::wait_until(|| collector.fiber().state() == FiberState::Suspended);
         stdin.write_all(b"late\n").unwrap();
         let output = collector.join().unwrap().unwrap();
         assert_eq!((&*output.stdout, &*output.stderr), (&b""[..], &b"late\n"[..]));
@@ -219,7 +219,7 @@ fn a_child_outlives_a_cancelled_wait() {
         for _ in 0..3 {
             sinew::scope(|s| {
                 let waiter = s.spawn(|| child.wait());
-                sinew::wait_until(|| waiter.fiber().state() == State::Suspended, None);
+                sinew::wait_until(|| waiter.fiber().state() == FiberState::Suspended);
                 waiter.cancel();
                 assert!(is_cancel(&*waiter.join().unwrap_err()));
             });
@@ -254,7 +254,7 @@ fn a_child_that_is_killed_on_drop_leaves_no_zombie() {
         let mut child = command.stdin(Stdio::piped()).kill_on_drop(true).spawn().unwrap();
         let (pid, _stdin) = (child.id(), child.stdin.take());
         drop(child);
-        sinew::wait_until(|| !exists(pid), None);
+        sinew::wait_until(|| !exists(pid));
     });
 }
 
@@ -273,7 +273,7 @@ fn a_cancelled_status_kills_its_child_if_asked_to() {
         assert!(exists(pid));
         fiber.cancel();
         assert!(is_cancel(&*fiber.join().unwrap_err()));
-        sinew::wait_until(|| !exists(pid), None);
+        sinew::wait_until(|| !exists(pid));
     });
 }
 

@@ -5,7 +5,7 @@ use sinew::sync::{
     InTurn, Priority, RawRwLock, ReadersFirst, RwLock, RwLockUpgradableReadGuard, RwLockWriteGuard,
     WritersFirst,
 };
-use sinew::{JoinHandle, Runtime, State, WaitKind};
+use sinew::{FiberState, JoinHandle, Runtime, WaitKind};
 use sinew_testkit::{Seed, watch};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -33,8 +33,9 @@ fn stepped(f: impl FnOnce() + Send + 'static) {
 fn waiting<R: Send + 'static>(f: impl FnOnce() -> R + Send + 'static) -> JoinHandle<R> {
     let handle = sinew::spawn(f);
     let fiber = handle.fiber();
-    let waits = || fiber.state() == State::Suspended && fiber.waits_for() == Some(WaitKind::Lock);
-    sinew::wait_until(waits, None);
+    let waits =
+        || fiber.state() == FiberState::Suspended && fiber.waits_for() == Some(WaitKind::Lock);
+    sinew::wait_until(waits);
     handle
 }
 
@@ -151,7 +152,7 @@ fn a_reader_may_read_again_if_readers_come_first() {
         // On threads as well as in fibers, while a writer waits all the time.
         let theirs = lock.clone();
         let writer = runtime.spawn(move || *theirs.write() += 1);
-        sinew::wait_until(|| writer.fiber().waits_for() == Some(WaitKind::Lock), None);
+        sinew::wait_until(|| writer.fiber().waits_for() == Some(WaitKind::Lock));
         let fibers: Vec<_> = (0..10)
             .map(|_| {
                 let lock = lock.clone();
@@ -258,7 +259,7 @@ fn gives_up<P: Priority>() {
             let timeout = if cancelled { LONG } else { SHORT };
             let timed = sinew::spawn(move || theirs.try_write_for(timeout).is_some());
             let waits = || timed.fiber().waits_for() == Some(WaitKind::Lock);
-            sinew::wait_until(|| waits() || timed.is_finished(), None);
+            sinew::wait_until(|| waits() || timed.is_finished());
             let readers: Vec<_> = (0..40)
                 .map(|_| {
                     let lock = lock.clone();
@@ -290,7 +291,7 @@ fn gives_up<P: Priority>() {
             if cancelled {
                 readers.iter().for_each(|reader| reader.cancel());
                 right.cancel();
-                sinew::wait_until(|| readers.iter().all(|reader| reader.is_finished()), None);
+                sinew::wait_until(|| readers.iter().all(|reader| reader.is_finished()));
             }
             drop(held);
             for reader in readers {

@@ -113,7 +113,7 @@ fn cancelling_the_parent_cancels_the_children_first() {
                     log.line("not reached");
                 }
             });
-            sinew::wait_until(|| parent.fiber().waits_for() == Some(sinew::WaitKind::Scope), None);
+            sinew::wait_until(|| parent.fiber().waits_for() == Some(sinew::WaitKind::Scope));
             parent.cancel();
             assert!(sinew::is_cancel(&*parent.join().unwrap_err()));
         }
@@ -217,7 +217,8 @@ fn a_child_has_its_own_settings() {
     let text = String::from("borrowed");
     let spawn_all = || {
         sinew::scope(|s| {
-            let builder = sinew::Builder::new().name("child").stack_size(64 * 1024).local(&USER, 7);
+            let builder =
+                sinew::FiberBuilder::new().name("child").stack_size(64 * 1024).local(&USER, 7);
             let child = builder.spawn_scoped(s, || {
                 let stack = sinew::stack_remaining().unwrap();
                 (text.as_str(), sinew::current().name().map(str::to_owned), USER.get(), stack)
@@ -243,7 +244,7 @@ fn invalid_settings_leave_a_scope_without_the_child() {
     }
     sinew::scope(|s| {
         let held = OnDrop(&dropped);
-        let error = sinew::Builder::new().stack_size(1).spawn_scoped(s, move || drop(held));
+        let error = sinew::FiberBuilder::new().stack_size(1).spawn_scoped(s, move || drop(held));
         assert!(error.unwrap_err().to_string().contains("a stack of 1 bytes"));
         assert_eq!(dropped.load(Ordering::Relaxed), 1);
     });
@@ -254,7 +255,7 @@ fn a_child_with_settings_is_awaited_cancelled_and_its_panic_passed_on() {
     let _watch = watch::a_minute();
     let ended = AtomicUsize::new(0);
     sinew::scope(|s| {
-        let child = sinew::Builder::new().name("slow").spawn_scoped(s, || {
+        let child = sinew::FiberBuilder::new().name("slow").spawn_scoped(s, || {
             sinew::sleep(Duration::from_millis(2));
             ended.fetch_add(1, Ordering::Relaxed)
         });
@@ -262,23 +263,26 @@ fn a_child_with_settings_is_awaited_cancelled_and_its_panic_passed_on() {
     });
     assert_eq!(ended.load(Ordering::Relaxed), 1);
     sinew::scope(|s| {
-        let child = sinew::Builder::new().spawn_scoped(s, sinew::park).unwrap();
+        let child = sinew::FiberBuilder::new().spawn_scoped(s, sinew::park).unwrap();
         s.cancel();
         assert!(sinew::is_cancel(&*child.join().unwrap_err()));
     });
     let heard = catch_unwind(AssertUnwindSafe(|| {
-        sinew::scope(|s| drop(sinew::Builder::new().spawn_scoped(s, || panic!("unseen")).unwrap()))
+        sinew::scope(|s| {
+            drop(sinew::FiberBuilder::new().spawn_scoped(s, || panic!("unseen")).unwrap())
+        })
     }));
     assert_eq!(heard.unwrap_err().downcast_ref::<&str>(), Some(&"a scoped fiber panicked"));
     // On another runtime, also one that has ended.
     let runtime = Runtime::builder().carriers(1).name("other").build().unwrap();
     let handle = runtime.handle().clone();
     sinew::scope(|s| {
-        let builder = sinew::Builder::new().runtime(&handle);
-        let name = builder.spawn_scoped(s, || sinew::Handle::current().name().len()).unwrap();
+        let builder = sinew::FiberBuilder::new().runtime(&handle);
+        let name =
+            builder.spawn_scoped(s, || sinew::RuntimeHandle::current().name().len()).unwrap();
         assert_eq!(name.join().unwrap(), 5);
         drop(runtime);
-        let late = sinew::Builder::new().runtime(&handle).spawn_scoped(s, || ()).unwrap();
+        let late = sinew::FiberBuilder::new().runtime(&handle).spawn_scoped(s, || ()).unwrap();
         assert!(sinew::is_cancel(&*late.join().unwrap_err()));
     });
 }

@@ -1,7 +1,7 @@
 //! `Sequencer` and `Event`.
 
 use sinew::sync::{Baton, Event, FiberFuture, Reached, Sequencer, SequencerWait, Waitable};
-use sinew::sync::{wait_for_multiple, wait_with_timeout};
+use sinew::sync::{wait_for_multiple, wait_timeout};
 use sinew::{Runtime, WaitKind};
 use sinew_testkit::{Seed, watch};
 use std::pin::pin;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 const MS: Duration = Duration::from_millis(1);
 
 fn waits(fiber: &sinew::Fiber) {
-    sinew::wait_until(|| fiber.waits_for() == Some(WaitKind::Value), None);
+    sinew::wait_until(|| fiber.waits_for() == Some(WaitKind::Value));
 }
 
 /// Each turn comes when the previous one is over, whichever fiber is ready first.
@@ -62,7 +62,7 @@ fn advancing_wakes_the_waiters_that_are_reached() {
         .collect();
     fibers.iter().for_each(|fiber| waits(&fiber.fiber()));
     assert!(sequencer.advance(20));
-    fibers[..20].iter().for_each(|fiber| assert!(fiber.fiber().wait_finished(None)));
+    fibers[..20].iter().for_each(|fiber| fiber.fiber().wait_finished());
     assert_eq!(woken.load(Ordering::Relaxed), 20);
     assert!(!sequencer.advance(10));
     assert_eq!(sequencer.get(), 20);
@@ -79,7 +79,7 @@ fn a_cancelled_wait_returns_cancelled() {
     for round in 0..3 {
         let turn = sequencer.enter(round + 1, place.as_mut());
         assert!(!turn.is_told());
-        assert_eq!(turn.wait_for(MS), None);
+        assert_eq!(turn.wait_timeout(MS), None);
         turn.cancel();
         turn.cancel();
         assert_eq!(turn.wait(), Reached::Cancelled);
@@ -132,7 +132,7 @@ fn cancelled_fibers_leave() {
         .collect();
     fibers.iter().for_each(|fiber| waits(&fiber.fiber()));
     fibers.iter().step_by(2).for_each(|fiber| fiber.cancel());
-    fibers.iter().step_by(2).for_each(|fiber| assert!(fiber.fiber().wait_finished(None)));
+    fibers.iter().step_by(2).for_each(|fiber| fiber.fiber().wait_finished());
     sequencer.increment();
     for (n, fiber) in fibers.into_iter().enumerate() {
         assert_eq!(fiber.join().is_err(), n % 2 == 0);
@@ -163,7 +163,7 @@ fn sequences_under_load() {
                             }
                             1 => {
                                 let timeout = Duration::from_micros(seed.below(60) as u64);
-                                if sequencer.wait_for(token, timeout) {
+                                if sequencer.wait_timeout(token, timeout) {
                                     assert!(sequencer.get() >= token);
                                 }
                             }
@@ -212,7 +212,7 @@ fn events_are_set_and_reset() {
     let _watch = watch::a_minute();
     let event = Arc::new(Event::new());
     let start = Instant::now();
-    assert!(!event.wait_for(2 * MS));
+    assert!(!event.wait_timeout(2 * MS));
     assert!(start.elapsed() >= 2 * MS);
     for _ in 0..50 {
         let fibers: Vec<_> = (0..5)
@@ -231,7 +231,7 @@ fn events_are_set_and_reset() {
         assert!(!event.is_set());
     }
     event.set();
-    assert!(event.is_set() && event.wait_for(Duration::ZERO));
+    assert!(event.is_set() && event.wait_timeout(Duration::ZERO));
 }
 
 /// A place that is dropped where waiting is not allowed leaves the list all the same.
@@ -260,15 +260,12 @@ fn places_are_dropped_anywhere() {
             sinew::pinned(|| drop(place));
             let mut place = Some(Box::pin(SequencerWait::new()));
             let _ = sequencer.enter(sequencer.get() + 100_000, place.as_mut().unwrap().as_mut());
-            sinew::wait_until(
-                || {
-                    place.take().is_none_or(|place| {
-                        drop(place);
-                        true
-                    })
-                },
-                None,
-            );
+            sinew::wait_until(|| {
+                place.take().is_none_or(|place| {
+                    drop(place);
+                    true
+                })
+            });
         }
     });
     done.store(true, Ordering::Relaxed);
@@ -287,7 +284,7 @@ fn places_are_futures() {
         let (sequencer, event, future) = &*theirs;
         let (place, other) = (pin!(SequencerWait::new()), pin!(SequencerWait::new()));
         let (turn, set) = (sequencer.enter(1, place), event.enter(other));
-        assert!(!wait_with_timeout(&turn, Duration::from_millis(1)));
+        assert!(!wait_timeout(&turn, Duration::from_millis(1)));
         ready.post();
         let mut order = Vec::new();
         let mut left: Vec<(u32, &dyn Waitable)> = vec![(1, &turn), (2, &set), (3, future)];

@@ -2,7 +2,7 @@
 
 use sinew::manager::{FiberManager, Options, SimpleLoopController};
 use sinew::runtime::{Builder, PinnedWait};
-use sinew::{Handle, Runtime};
+use sinew::{Runtime, RuntimeHandle};
 use sinew_testkit::child::{Outcome, child, child_with};
 use sinew_testkit::{memory, watch};
 use std::io::ErrorKind;
@@ -25,7 +25,7 @@ fn with_variable(test: &str, name: &str, value: &str, body: impl FnOnce()) -> Ou
 }
 
 fn carriers_of(f: impl FnOnce(fn() -> usize) -> usize) -> usize {
-    f(|| Handle::current().carriers())
+    f(|| RuntimeHandle::current().carriers())
 }
 
 #[test]
@@ -33,9 +33,10 @@ fn set_default_gives_the_default_runtime_its_settings() {
     child("set_default_gives_the_default_runtime_its_settings", || {
         let _watch = watch::a_minute();
         Runtime::builder().carriers(3).name("ours").set_default().unwrap();
-        let fiber = sinew::spawn(|| (Handle::current().name().to_owned(), sinew::can_yield()));
+        let fiber =
+            sinew::spawn(|| (RuntimeHandle::current().name().to_owned(), sinew::can_yield()));
         assert_eq!(fiber.join().unwrap(), ("ours".to_owned(), true));
-        assert_eq!(Handle::default_runtime().carriers(), 3);
+        assert_eq!(RuntimeHandle::default_runtime().carriers(), 3);
     })
     .assert_success();
 }
@@ -48,7 +49,7 @@ fn set_default_after_the_first_use_is_an_error() {
         let error = Runtime::builder().carriers(1).name("late").set_default().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::AlreadyExists);
         assert!(error.to_string().contains("has started already"), "{error}");
-        assert_eq!(Handle::default_runtime().name(), "sinew");
+        assert_eq!(RuntimeHandle::default_runtime().name(), "sinew");
     })
     .assert_success();
 }
@@ -60,7 +61,7 @@ fn invalid_settings_leave_the_default_runtime_unset() {
         let error = Runtime::builder().carriers(0).set_default().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidInput);
         Runtime::builder().carriers(2).name("second").set_default().unwrap();
-        assert_eq!(Handle::default_runtime().name(), "second");
+        assert_eq!(RuntimeHandle::default_runtime().name(), "second");
     })
     .assert_success();
 }
@@ -80,7 +81,7 @@ fn of_several_threads_one_sets_the_default() {
             let threads: Vec<_> = (0..8).map(|index| s.spawn(move || set(index))).collect();
             threads.into_iter().filter_map(|thread| thread.join().unwrap().ok()).collect::<Vec<_>>()
         });
-        assert_eq!(set, [Handle::default_runtime().name()]);
+        assert_eq!(set, [RuntimeHandle::default_runtime().name()]);
     })
     .assert_success();
 }
@@ -88,7 +89,7 @@ fn of_several_threads_one_sets_the_default() {
 #[test]
 fn run_of_a_builder_has_its_settings_and_gives_its_errors() {
     let _watch = watch::a_minute();
-    let carriers = Runtime::builder().carriers(3).run(|| Handle::current().carriers());
+    let carriers = Runtime::builder().carriers(3).run(|| RuntimeHandle::current().carriers());
     assert_eq!(carriers.unwrap(), 3);
     assert!(Runtime::builder().carriers(0).run(|| ()).is_err());
     let caught = catch_unwind(|| Runtime::builder().carriers(1).run(|| panic!("inside")));
@@ -114,7 +115,7 @@ fn a_setting_of_the_program_hides_a_bad_variable() {
     with_variable(name, "SINEW_CARRIERS", "many", || {
         let _watch = watch::a_minute();
         Runtime::builder().carriers(1).set_default().unwrap();
-        assert_eq!(Handle::default_runtime().carriers(), 1);
+        assert_eq!(RuntimeHandle::default_runtime().carriers(), 1);
     });
 }
 
@@ -126,7 +127,7 @@ fn the_environment_has_stalls_reported() {
         let said = Arc::new(Mutex::new(String::new()));
         let lines = said.clone();
         sinew::set_report_hook(move |line| lines.lock().unwrap().push_str(line));
-        let fiber = sinew::Builder::new().name("greedy").spawn(move || {
+        let fiber = sinew::FiberBuilder::new().name("greedy").spawn(move || {
             while !said.lock().unwrap().contains("greedy") {
                 std::hint::spin_loop();
             }
@@ -235,8 +236,8 @@ fn burst(runtime: &Runtime, count: usize) {
     runtime.run(move || {
         let fibers: Vec<_> = (0..count).map(|_| sinew::spawn_local(sinew::park)).collect();
         let parked =
-            |fiber: &sinew::JoinHandle<()>| fiber.fiber().state() == sinew::State::Suspended;
-        sinew::wait_until(|| fibers.iter().all(parked), None);
+            |fiber: &sinew::JoinHandle<()>| fiber.fiber().state() == sinew::FiberState::Suspended;
+        sinew::wait_until(|| fibers.iter().all(parked));
         fibers.iter().for_each(|fiber| fiber.fiber().unpark());
         fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
     });
@@ -270,8 +271,8 @@ fn decay_follows_its_setting() {
     [&slow, &usual, &fast].into_iter().for_each(|runtime| burst(runtime, count));
     let before = warm(&slow);
     assert!(before > count / 2, "{before}");
-    sinew::wait_until(|| warm(&fast) == 0, None);
-    sinew::wait_until(|| warm(&usual) == 0, None);
+    sinew::wait_until(|| warm(&fast) == 0);
+    sinew::wait_until(|| warm(&usual) == 0);
     assert!(warm(&slow) >= before, "the slow one gave stacks back: {} of {before}", warm(&slow));
 }
 

@@ -1,7 +1,7 @@
 //! The end of a runtime, with fibers in every state.
 
 use sinew::sync::channel;
-use sinew::{Builder, Runtime};
+use sinew::{FiberBuilder, Runtime};
 use sinew_testkit::child::child;
 use sinew_testkit::{Log, watch};
 use std::panic::catch_unwind;
@@ -30,7 +30,7 @@ fn destructors_run_once_in_every_state() {
                 Count(dropped.clone())
             };
             let handle = runtime.handle().clone();
-            let builder = || Builder::new().runtime(&handle);
+            let builder = || FiberBuilder::new().runtime(&handle);
             let mut fibers = Vec::new();
             for n in 0..10_u64 {
                 let t = token();
@@ -118,7 +118,7 @@ fn a_fiber_that_refuses_to_end_is_named() {
         let runtime = Runtime::builder().carriers(2).name("stubborn").build().unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         let theirs = stop.clone();
-        let fiber = Builder::new()
+        let fiber = FiberBuilder::new()
             .name("refuses")
             .runtime(runtime.handle())
             .spawn(move || {
@@ -127,14 +127,14 @@ fn a_fiber_that_refuses_to_end_is_named() {
                 }
             })
             .unwrap();
-        let masked = Builder::new()
+        let masked = FiberBuilder::new()
             .name("masked")
             .runtime(runtime.handle())
             .spawn(|| sinew::masked(sinew::park))
             .unwrap();
         let good = runtime.spawn(sinew::park);
         for fiber in [&fiber, &masked, &good] {
-            sinew::wait_until(|| fiber.fiber().waits_for().is_some(), None);
+            sinew::wait_until(|| fiber.fiber().waits_for().is_some());
         }
         let start = Instant::now();
         let leftover = runtime.shutdown_timeout(Duration::from_millis(50)).unwrap_err();
@@ -161,7 +161,7 @@ fn a_fiber_that_computes_for_ever_does_not_hang_the_shutdown() {
                 std::hint::spin_loop();
             }
         });
-        sinew::wait_until(|| begun.load(Ordering::Relaxed), None);
+        sinew::wait_until(|| begun.load(Ordering::Relaxed));
         let leftover = runtime.shutdown_timeout(Duration::from_millis(20)).unwrap_err();
         assert!(leftover.to_string().contains("(running)"), "{leftover}");
     });
@@ -178,7 +178,7 @@ fn dropping_a_runtime_ends_its_fibers() {
         let _dropped = theirs.on_drop("dropped");
         sinew::park();
     });
-    sinew::wait_until(|| fiber.fiber().waits_for().is_some(), None);
+    sinew::wait_until(|| fiber.fiber().waits_for().is_some());
     drop(runtime);
     assert_eq!(log.take(), ["dropped"]);
     assert!(fiber.join().is_err());
@@ -193,13 +193,10 @@ fn a_runtime_dropped_inside_its_own_fiber_ends() {
     let (send, receive) = std::sync::mpsc::channel::<Runtime>();
     let fiber = runtime.spawn(move || {
         let mut runtime = None;
-        sinew::wait_until(
-            || {
-                runtime = receive.try_recv().ok();
-                runtime.is_some()
-            },
-            None,
-        );
+        sinew::wait_until(|| {
+            runtime = receive.try_recv().ok();
+            runtime.is_some()
+        });
         drop(runtime);
         theirs.line("went on");
         let _dropped = theirs.on_drop("dropped");
@@ -222,7 +219,7 @@ fn handles_outlive_their_runtime() {
     drop(runtime);
     inside.unpark();
     inside.cancel();
-    assert!(inside.wait_finished(None));
+    inside.wait_finished();
     other.cancel();
     other.fiber().unpark();
     assert!(other.join().is_err());
@@ -246,7 +243,7 @@ fn wakers_outlive_their_runtime() {
             Poll::<()>::Pending
         }));
     });
-    sinew::wait_until(|| kept.lock().unwrap().is_some(), None);
+    sinew::wait_until(|| kept.lock().unwrap().is_some());
     drop(runtime);
     assert!(fiber.join().is_err());
     let waker = kept.lock().unwrap().take().unwrap();
@@ -272,9 +269,9 @@ fn fibers_of_several_runtimes_wait_for_each_other() {
     let first = Runtime::builder().carriers(1).name("first").build().unwrap();
     let second = Runtime::builder().carriers(1).name("second").build().unwrap();
     let handles = [first.handle().clone(), second.handle().clone()];
-    fn relay(handles: [sinew::Handle; 2], left: usize) -> String {
+    fn relay(handles: [sinew::RuntimeHandle; 2], left: usize) -> String {
         if left == 0 {
-            return sinew::Handle::current().name().to_owned();
+            return sinew::RuntimeHandle::current().name().to_owned();
         }
         let next = handles[left % 2].clone();
         next.spawn(move || relay(handles, left - 1)).join().unwrap()

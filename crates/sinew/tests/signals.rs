@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 const MS: Duration = Duration::from_millis(1);
 
 fn waits(fiber: &sinew::Fiber, kind: WaitKind) {
-    sinew::wait_until(|| fiber.waits_for() == Some(kind), None);
+    sinew::wait_until(|| fiber.waits_for() == Some(kind));
 }
 
 #[test]
@@ -64,13 +64,13 @@ fn one_post_wakes_one_waiter() {
         .collect();
     fibers.iter().for_each(|fiber| waits(&fiber.fiber(), WaitKind::Event));
     futex.post_one();
-    sinew::wait_until(|| woken.load(Ordering::Relaxed) == 1, None);
+    sinew::wait_until(|| woken.load(Ordering::Relaxed) == 1);
     sinew::sleep(2 * MS);
     assert_eq!(woken.load(Ordering::Relaxed), 1);
     for _ in 0..3 {
         futex.post_one();
     }
-    sinew::wait_until(|| woken.load(Ordering::Relaxed) == 4, None);
+    sinew::wait_until(|| woken.load(Ordering::Relaxed) == 4);
     // The mark is still there for the last waiter.
     futex.post();
     fibers.into_iter().for_each(|fiber| fiber.join().unwrap());
@@ -103,17 +103,17 @@ fn timed_waits_return_whether_they_succeeded() {
     let check = || {
         let futex = Futex::new();
         let start = Instant::now();
-        assert!(!futex.wait_for(1, 3 * MS));
+        assert!(!futex.wait_timeout(1, 3 * MS));
         assert!(start.elapsed() >= 3 * MS);
         futex.post();
-        assert!(futex.wait_for(1, Duration::MAX));
-        assert!(futex.wait_for(1, Duration::ZERO));
+        assert!(futex.wait_timeout(1, Duration::MAX));
+        assert!(futex.wait_timeout(1, Duration::ZERO));
         let permits = Semaphore::new(1);
-        assert!(permits.acquire_for(2, MS).is_none());
-        assert!(permits.acquire_for(1, Duration::ZERO).is_some());
-        assert!(permits.acquire_until(2, Instant::now() + MS).is_none());
-        assert!(permits.acquire_until(1, Instant::now()).is_some());
-        assert!(!Baton::new().wait_for(MS));
+        assert!(permits.acquire_timeout(2, MS).is_none());
+        assert!(permits.acquire_timeout(1, Duration::ZERO).is_some());
+        assert!(permits.acquire_deadline(2, Instant::now() + MS).is_none());
+        assert!(permits.acquire_deadline(1, Instant::now()).is_some());
+        assert!(!Baton::new().wait_timeout(MS));
     };
     check();
     sinew::run(check);
@@ -132,7 +132,7 @@ fn permits_are_conserved() {
                 for _ in 0..100 {
                     let count = 1 + seed.below(4);
                     let taken = if seed.below(3) == 0 {
-                        permits.acquire_for(count, Duration::from_micros(seed.below(80) as u64))
+                        permits.acquire_timeout(count, Duration::from_micros(seed.below(80) as u64))
                     } else {
                         Some(permits.acquire_many(count))
                     };

@@ -4,7 +4,7 @@
 use sinew::runtime::Runtime;
 use sinew::signal::{Signal, Signals, ctrl_c};
 use sinew::sync::channel;
-use sinew::{Builder, State, is_cancel};
+use sinew::{FiberBuilder, FiberState, is_cancel};
 use sinew_testkit::{child, watch};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -44,7 +44,7 @@ fn raise(signal: Signal) {
 }
 
 fn until_suspended<T>(fiber: &sinew::JoinHandle<T>) {
-    sinew::wait_until(|| fiber.fiber().state() == State::Suspended, None);
+    sinew::wait_until(|| fiber.fiber().state() == FiberState::Suspended);
 }
 
 #[test]
@@ -360,7 +360,7 @@ fn handlers_do_not_run_on_the_stacks_of_fibers() {
             // stack.
             there != 0 && (there > here || here - there > SIZE)
         };
-        let builder = Builder::new().stack_size(SIZE).runtime(runtime.handle());
+        let builder = FiberBuilder::new().stack_size(SIZE).runtime(runtime.handle());
         assert!(builder.spawn(raises).unwrap().join().unwrap());
         assert_eq!(signals.recv(), Signal::USR1);
     });

@@ -12,9 +12,9 @@ fn a_deadline_that_has_passed_does_not_wait() {
     let check = || {
         let start = Instant::now();
         sinew::sleep(Duration::ZERO);
-        sinew::sleep_until(start);
+        sinew::sleep_deadline(start);
         if let Some(past) = start.checked_sub(Duration::from_secs(1)) {
-            sinew::sleep_until(past);
+            sinew::sleep_deadline(past);
         }
         sinew::sleep(Duration::from_nanos(1));
         assert!(start.elapsed() < Duration::from_secs(5));
@@ -30,7 +30,7 @@ fn an_endless_sleep_can_be_cancelled() {
         let fiber = sinew::spawn(|| sinew::sleep(Duration::MAX));
         let other = sinew::spawn(|| {
             let far = Instant::now().checked_add(Duration::from_secs(1 << 32));
-            sinew::sleep_until(far.unwrap());
+            sinew::sleep_deadline(far.unwrap());
         });
         sinew::sleep(Duration::from_millis(3));
         assert!(!fiber.is_finished() && !other.is_finished());
@@ -52,7 +52,7 @@ fn no_sleep_ends_early() {
             .map(|_| {
                 let deadline = start + Duration::from_micros(seed.number() % 40_000);
                 sinew::spawn(move || {
-                    sinew::sleep_until(deadline);
+                    sinew::sleep_deadline(deadline);
                     assert!(Instant::now() >= deadline);
                 })
             })

@@ -2,7 +2,7 @@
 
 use sinew::inspect::FiberInfo;
 use sinew::sync::MutexGuard;
-use sinew::{Builder, ContextSlot, Runtime, WaitKind};
+use sinew::{ContextSlot, FiberBuilder, Runtime, WaitKind};
 use sinew_testkit::child::child;
 use sinew_testkit::watch;
 use std::cell::Cell;
@@ -102,7 +102,7 @@ fn a_state_follows_a_fiber_that_moves() {
     let fibers: Vec<_> = (1..20)
         .map(|n| {
             // SAFETY: the closure keeps only numbers, and `state` is not inlined.
-            let builder = unsafe { Builder::new().migratable() };
+            let builder = unsafe { FiberBuilder::new().migratable() };
             builder
                 .runtime(runtime.handle())
                 .spawn(move || {

@@ -3,7 +3,7 @@
 use sinew::inspect::{FiberInfo, WaitInfo};
 use sinew::runtime::PinnedWait;
 use sinew::sync::{Condvar, Mutex, Semaphore, channel};
-use sinew::{Builder, Fiber, JoinHandle, Runtime, State};
+use sinew::{Fiber, FiberBuilder, FiberState, JoinHandle, Runtime};
 use sinew_testkit::child::child;
 use sinew_testkit::watch;
 use std::io::Read;
@@ -28,7 +28,7 @@ fn once(fiber: &Fiber, wanted: impl Fn(&WaitInfo) -> bool) -> FiberInfo {
         found = info_of(fiber).filter(|info| info.wait.as_ref().is_some_and(&wanted));
         found.is_some()
     };
-    sinew::wait_until(find, None);
+    sinew::wait_until(find);
     found.unwrap()
 }
 
@@ -38,7 +38,7 @@ fn waiting(fiber: &Fiber) -> FiberInfo {
 
 /// Checks that the wait of a fiber that runs `wait` has about an hour left.
 fn lasts_an_hour(runtime: &Runtime, name: &str, wait: impl FnOnce() + Send + 'static) {
-    let fiber = Builder::new().name(name).runtime(runtime.handle()).spawn(wait).unwrap();
+    let fiber = FiberBuilder::new().name(name).runtime(runtime.handle()).spawn(wait).unwrap();
     // A pinned fiber is in its wait for a moment before its deadline is known.
     let info = once(&fiber.fiber(), |wait| wait.left.is_some());
     let left = info.wait.unwrap().left.unwrap();
@@ -62,12 +62,12 @@ fn every_timed_wait_shows_its_remaining_time() {
     lasts_an_hour(&runtime, "park", || sinew::park_timeout(HOUR));
     lasts_an_hour(&runtime, "lock", move || drop(theirs.try_lock_for(HOUR)));
     lasts_an_hour(&runtime, "receive", move || _ = receiver.recv_timeout(HOUR));
-    lasts_an_hour(&runtime, "join", move || _ = joined.wait_finished(Some(HOUR)));
-    lasts_an_hour(&runtime, "predicate", || _ = sinew::wait_until(|| false, Some(HOUR)));
-    lasts_an_hour(&runtime, "semaphore", || drop(Semaphore::new(0).acquire_for(1, HOUR)));
+    lasts_an_hour(&runtime, "join", move || _ = joined.wait_finished_timeout(HOUR));
+    lasts_an_hour(&runtime, "predicate", || _ = sinew::wait_until_timeout(|| false, HOUR));
+    lasts_an_hour(&runtime, "semaphore", || drop(Semaphore::new(0).acquire_timeout(1, HOUR)));
     lasts_an_hour(&runtime, "condvar", || {
         let lock = Mutex::new(());
-        let _ = Condvar::new().wait_for(&mut lock.lock(), HOUR);
+        let _ = Condvar::new().wait_timeout(&mut lock.lock(), HOUR);
     });
     lasts_an_hour(&runtime, "socket", move || {
         ours.set_read_timeout(Some(HOUR)).unwrap();
@@ -117,7 +117,7 @@ fn a_wait_without_a_deadline_has_no_limit() {
             sinew::park();
         };
         let fiber = runtime.spawn(move || if pinned { sinew::pinned(twice) } else { twice() });
-        sinew::wait_until(|| second.load(Ordering::Relaxed), None);
+        sinew::wait_until(|| second.load(Ordering::Relaxed));
         assert_eq!(waiting(&fiber.fiber()).wait.unwrap().left, None);
         fiber.cancel();
         fiber.join().unwrap_err();
@@ -137,7 +137,7 @@ fn a_snapshot_shows_pinned_migratable_and_cancelled_fibers() {
     let pinned = runtime.spawn(|| sinew::pinned(sinew::park));
     assert_eq!(facts(&pinned), (true, false, false));
     // SAFETY: the closure has nothing that belongs to a thread.
-    let builder = unsafe { Builder::new().runtime(runtime.handle()).migratable() };
+    let builder = unsafe { FiberBuilder::new().runtime(runtime.handle()).migratable() };
     let moves = builder.spawn(sinew::park).unwrap();
     assert_eq!(facts(&moves), (false, true, false));
     let masked = runtime.spawn(|| sinew::masked(sinew::park));
@@ -169,7 +169,7 @@ fn dumps_show_pinned_migratable_and_cancelled_fibers() {
     child("dumps_show_pinned_migratable_and_cancelled_fibers", || {
         let _watch = watch::a_minute();
         let runtime = runtime();
-        let named = |name: &str| Builder::new().name(name).runtime(runtime.handle());
+        let named = |name: &str| FiberBuilder::new().name(name).runtime(runtime.handle());
         let done = Arc::new(AtomicBool::new(false));
         let seen = done.clone();
         // SAFETY: the closures have nothing that belongs to a thread.
@@ -183,8 +183,8 @@ fn dumps_show_pinned_migratable_and_cancelled_fibers() {
                 })
                 .unwrap(),
         ];
-        sinew::wait_until(|| fibers[0].fiber().state() == State::Suspended, None);
-        sinew::wait_until(|| info_of(&fibers[1].fiber()).is_some_and(|info| info.pinned), None);
+        sinew::wait_until(|| fibers[0].fiber().state() == FiberState::Suspended);
+        sinew::wait_until(|| info_of(&fibers[1].fiber()).is_some_and(|info| info.pinned));
         fibers[0].cancel();
         let mut text = Vec::new();
         sinew::dump(&mut text).unwrap();

@@ -1,6 +1,6 @@
 //! A closure becomes a fiber, and its result comes back.
 
-use sinew::{Builder, Runtime, State};
+use sinew::{FiberBuilder, FiberState, Runtime};
 use sinew_testkit::{Log, watch};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -71,7 +71,7 @@ fn a_result_that_is_not_taken_is_dropped_with_the_handle() {
     let log = Log::new();
     let theirs = log.clone();
     let fiber = sinew::spawn(move || theirs.on_drop("result"));
-    assert!(fiber.fiber().wait_finished(None));
+    fiber.fiber().wait_finished();
     assert!(log.take().is_empty());
     drop(fiber);
     assert_eq!(log.take(), ["result"]);
@@ -107,7 +107,7 @@ fn joining_oneself_is_an_error() {
         });
         let copy = fiber.fiber();
         to_fiber.send(fiber).unwrap();
-        assert!(copy.wait_finished(None));
+        copy.wait_finished();
     });
 }
 
@@ -117,13 +117,10 @@ mod sinew {
 
     pub(super) fn wait_until_received<T>(from: &std::sync::mpsc::Receiver<T>) -> T {
         let mut received = None;
-        wait_until(
-            || {
-                received = from.try_recv().ok();
-                received.is_some()
-            },
-            None,
-        );
+        wait_until(|| {
+            received = from.try_recv().ok();
+            received.is_some()
+        });
         received.unwrap()
     }
 }
@@ -133,7 +130,7 @@ fn a_builder_names_and_places_a_fiber() {
     let _watch = watch::a_minute();
     let runtime = Runtime::builder().carriers(2).name("pair").build().unwrap();
     for index in [0, 1, 0, 1] {
-        let fiber = Builder::new()
+        let fiber = FiberBuilder::new()
             .name(format!("on {index}"))
             .carrier(index)
             .runtime(runtime.handle())
@@ -151,29 +148,30 @@ fn a_builder_sets_the_stack_size() {
         // measured.
         return;
     }
-    let deep = Builder::new().stack_size(8 << 20).spawn(|| sinew_testkit::stack::burn(6 << 20));
+    let deep =
+        FiberBuilder::new().stack_size(8 << 20).spawn(|| sinew_testkit::stack::burn(6 << 20));
     deep.unwrap().join().unwrap();
 }
 
 #[test]
 fn bad_settings_are_named() {
-    let error = |builder: Builder| builder.spawn(|| ()).unwrap_err();
-    let small = error(Builder::new().stack_size(1000));
+    let error = |builder: FiberBuilder| builder.spawn(|| ()).unwrap_err();
+    let small = error(FiberBuilder::new().stack_size(1000));
     assert_eq!(small.kind(), std::io::ErrorKind::InvalidInput);
     let text = small.to_string();
     assert!(text.contains("1000 bytes") && text.contains("at least 16384"), "{text}");
-    let odd = error(Builder::new().stack_size(20_000)).to_string();
+    let odd = error(FiberBuilder::new().stack_size(20_000)).to_string();
     assert!(odd.contains("20000") && odd.contains("use 20480"), "{odd}");
     if !cfg!(any(sinew_asan, sinew_tsan)) {
         // Without a sanitizer, the smallest stack has room for a panic.
-        let smallest = Builder::new().stack_size(16_384).spawn(|| panic!("on purpose"));
+        let smallest = FiberBuilder::new().stack_size(16_384).spawn(|| panic!("on purpose"));
         assert!(smallest.unwrap().join().is_err());
     }
     let none = Runtime::builder().max_stacks(0).build().unwrap_err().to_string();
     assert!(none.contains("max_stacks(0)"), "{none}");
-    let huge = error(Builder::new().stack_size(usize::MAX)).to_string();
+    let huge = error(FiberBuilder::new().stack_size(usize::MAX)).to_string();
     assert!(huge.contains("above the maximum"), "{huge}");
-    let nowhere = error(Builder::new().carrier(5000)).to_string();
+    let nowhere = error(FiberBuilder::new().carrier(5000)).to_string();
     assert!(nowhere.contains("carrier 5000 does not exist"), "{nowhere}");
     let none = Runtime::builder().carriers(0).build().unwrap_err().to_string();
     assert!(none.contains("at least 1 carrier"), "{none}");
@@ -188,14 +186,14 @@ fn a_built_fiber_waits_to_be_submitted() {
     let _watch = watch::a_minute();
     let ran = Arc::new(AtomicBool::new(false));
     let theirs = ran.clone();
-    let fiber = Builder::new().build(move || theirs.store(true, Ordering::Relaxed)).unwrap();
+    let fiber = FiberBuilder::new().build(move || theirs.store(true, Ordering::Relaxed)).unwrap();
     let handle = fiber.fiber();
-    assert_eq!(handle.state(), State::Created);
-    assert!(!handle.wait_finished(Some(Duration::from_millis(5))));
+    assert_eq!(handle.state(), FiberState::Created);
+    assert!(!handle.wait_finished_timeout(Duration::from_millis(5)));
     assert!(!ran.load(Ordering::Relaxed));
     fiber.submit().join().unwrap();
     assert!(ran.load(Ordering::Relaxed));
-    assert_eq!(handle.state(), State::Dead);
+    assert_eq!(handle.state(), FiberState::Dead);
 }
 
 #[test]
@@ -203,12 +201,12 @@ fn a_built_fiber_that_is_dropped_drops_its_closure() {
     let _watch = watch::a_minute();
     let log = Log::new();
     let captured = log.on_drop("closure");
-    let fiber = Builder::new().build(move || drop(captured)).unwrap();
+    let fiber = FiberBuilder::new().build(move || drop(captured)).unwrap();
     let handle = fiber.fiber();
     drop(fiber);
     assert_eq!(log.take(), ["closure"]);
     assert!(!handle.is_alive());
-    assert!(handle.wait_finished(None));
+    handle.wait_finished();
 }
 
 #[test]
@@ -243,7 +241,7 @@ fn a_local_fiber_needs_a_carrier() {
     let outside = std::panic::catch_unwind(|| sinew::spawn_local(|| ()));
     assert!(outside.unwrap_err().downcast::<String>().unwrap().contains("plain thread"));
     // SAFETY: the closure keeps nothing across a wait.
-    let builder = unsafe { Builder::new().migratable() };
+    let builder = unsafe { FiberBuilder::new().migratable() };
     let inside = builder.spawn(|| drop(sinew::spawn_local(|| ()))).unwrap();
     let payload = inside.join().unwrap_err();
     assert!(payload.downcast::<String>().unwrap().contains("migratable"));
@@ -261,7 +259,7 @@ fn a_local_fiber_has_its_own_settings() {
         let fibers: Vec<_> = (0..10_u32)
             .map(|n| {
                 let (shared, order) = (shared.clone(), order.clone());
-                let builder = Builder::new().name(format!("local {n}")).local(&USER, n);
+                let builder = FiberBuilder::new().name(format!("local {n}")).local(&USER, n);
                 let builder = builder.stack_size(64 * 1024);
                 builder.spawn_local(move || {
                     order.borrow_mut().push(n);
@@ -286,16 +284,16 @@ fn a_local_fiber_cannot_be_on_another_carrier() {
     let _watch = watch::a_minute();
     let other = Runtime::builder().carriers(1).name("other").build().unwrap();
     let runtime = Runtime::builder().carriers(2).name("two").build().unwrap();
-    let elsewhere = Builder::new().runtime(other.handle());
-    let here = Builder::new().runtime(runtime.handle());
+    let elsewhere = FiberBuilder::new().runtime(other.handle());
+    let here = FiberBuilder::new().runtime(runtime.handle());
     runtime.run(move || {
-        let refused = |builder: Builder| builder.spawn_local(|| ()).unwrap_err().to_string();
+        let refused = |builder: FiberBuilder| builder.spawn_local(|| ()).unwrap_err().to_string();
         let carrier = sinew::current_carrier().unwrap();
         assert!(refused(elsewhere).contains("runtime \"two\", not to \"other\""));
-        assert!(refused(Builder::new().carrier(1 - carrier)).contains("not on carrier"));
+        assert!(refused(FiberBuilder::new().carrier(1 - carrier)).contains("not on carrier"));
         // SAFETY: the fiber never runs.
-        assert!(refused(unsafe { Builder::new().migratable() }).contains("migratable"));
-        assert!(refused(Builder::new().stack_size(1)).contains("a stack of 1 bytes"));
+        assert!(refused(unsafe { FiberBuilder::new().migratable() }).contains("migratable"));
+        assert!(refused(FiberBuilder::new().stack_size(1)).contains("a stack of 1 bytes"));
         let fiber = here.carrier(carrier).spawn_local(sinew::current_carrier).unwrap();
         assert_eq!(fiber.join().unwrap(), Some(carrier));
     });
@@ -304,7 +302,7 @@ fn a_local_fiber_cannot_be_on_another_carrier() {
 #[test]
 fn a_migratable_fiber_cannot_be_kept_on_a_carrier() {
     // SAFETY: the fiber never runs.
-    let builder = unsafe { Builder::new().migratable() };
+    let builder = unsafe { FiberBuilder::new().migratable() };
     let error = builder.carrier(0).spawn(|| ()).unwrap_err();
     assert!(error.to_string().contains("cannot be kept on one carrier"), "{error}");
 }
@@ -313,10 +311,10 @@ fn a_migratable_fiber_cannot_be_kept_on_a_carrier() {
 fn spawn_in_a_fiber_stays_in_its_runtime() {
     let _watch = watch::a_minute();
     let runtime = Runtime::builder().carriers(1).name("mine").build().unwrap();
-    let name =
-        runtime.run(|| sinew::spawn(|| sinew::Handle::current().name().to_owned()).join().unwrap());
+    let name = runtime
+        .run(|| sinew::spawn(|| sinew::RuntimeHandle::current().name().to_owned()).join().unwrap());
     assert_eq!(name, "mine");
-    assert!(sinew::Handle::try_current().is_none());
+    assert!(sinew::RuntimeHandle::try_current().is_none());
 }
 
 #[test]
@@ -331,7 +329,7 @@ fn a_handle_is_a_future() {
         let (gate, open) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         let (theirs, count) = (gate.clone(), open.clone());
         let fiber = sinew::spawn(move || {
-            sinew::wait_until(|| theirs.load(Ordering::Acquire), None);
+            sinew::wait_until(|| theirs.load(Ordering::Acquire));
             count.fetch_add(1, Ordering::Relaxed);
         });
         let opener = sinew::spawn(move || gate.store(true, Ordering::Release));
@@ -364,7 +362,7 @@ fn a_future_that_was_polled_may_be_joined_or_dropped() {
         } else {
             drop(fiber);
         }
-        assert!(handle.wait_finished(None));
+        handle.wait_finished();
     }
     assert_eq!(log.take(), ["result", "result"]);
 }
@@ -402,21 +400,21 @@ fn states_follow_a_fiber() {
     let runtime = one_carrier();
     runtime.run(|| {
         let fiber = sinew::spawn(|| {
-            assert_eq!(sinew::current().state(), State::Running);
+            assert_eq!(sinew::current().state(), FiberState::Running);
             sinew::park();
         });
         let handle = fiber.fiber();
-        assert_eq!(handle.state(), State::Runnable);
+        assert_eq!(handle.state(), FiberState::Runnable);
         assert_eq!(handle.waits_for(), None);
-        while handle.state() != State::Suspended {
+        while handle.state() != FiberState::Suspended {
             sinew::yield_now();
         }
         assert_eq!(handle.waits_for(), Some(sinew::WaitKind::Park));
         assert!(handle.is_alive());
         handle.unpark();
-        assert_eq!(handle.state(), State::Runnable);
+        assert_eq!(handle.state(), FiberState::Runnable);
         fiber.join().unwrap();
-        assert_eq!(handle.state(), State::Dead);
+        assert_eq!(handle.state(), FiberState::Dead);
         assert!(!handle.is_alive());
     });
 }
@@ -443,21 +441,23 @@ fn many_fibers_wait_for_the_end_of_one() {
         let waiters: Vec<_> = (0..50)
             .map(|n| {
                 let handle = fiber.fiber();
-                let timeout = (n % 2 == 0).then_some(Duration::from_secs(60));
-                sinew::spawn(move || handle.wait_finished(timeout))
+                sinew::spawn(move || match n % 2 {
+                    0 => assert!(handle.wait_finished_timeout(Duration::from_secs(60))),
+                    _ => handle.wait_finished(),
+                })
             })
             .collect();
         let threads: Vec<_> = (0..4)
             .map(|_| {
                 let handle = fiber.fiber();
-                std::thread::spawn(move || handle.wait_finished(None))
+                std::thread::spawn(move || handle.wait_finished())
             })
             .collect();
         for waiter in &waiters {
-            sinew::wait_until(|| waiter.fiber().state() == State::Suspended, None);
+            sinew::wait_until(|| waiter.fiber().state() == FiberState::Suspended);
         }
         fiber.fiber().unpark();
-        assert!(waiters.into_iter().all(|waiter| waiter.join().unwrap()));
-        assert!(threads.into_iter().all(|thread| thread.join().unwrap()));
+        waiters.into_iter().for_each(|waiter| waiter.join().unwrap());
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
     });
 }

@@ -2,7 +2,7 @@
 //! has its own process, because a process has one report hook.
 
 use sinew::runtime::PinnedWait;
-use sinew::{Builder, Runtime};
+use sinew::{FiberBuilder, Runtime};
 use sinew_testkit::child::child;
 use sinew_testkit::watch;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,7 +30,7 @@ fn a_function_that_takes_long(done: &AtomicBool) {
 
 /// Waits for `count` lines.
 fn lines(said: &Mutex<Vec<(Instant, String)>>, count: usize) -> Vec<(Instant, String)> {
-    sinew::wait_until(|| said.lock().unwrap().len() >= count, None);
+    sinew::wait_until(|| said.lock().unwrap().len() >= count);
     said.lock().unwrap().clone()
 }
 
@@ -40,7 +40,7 @@ fn stall(runtime: &Runtime, said: &Mutex<Vec<(Instant, String)>>) -> Duration {
     said.lock().unwrap().clear();
     let done = Arc::new(AtomicBool::new(false));
     let seen = done.clone();
-    let busy = Builder::new().name("busy").runtime(runtime.handle());
+    let busy = FiberBuilder::new().name("busy").runtime(runtime.handle());
     let begun = Instant::now();
     let busy = busy.spawn(move || a_function_that_takes_long(&seen)).unwrap();
     let late = lines(said, 2)[0].0 - begun;
@@ -116,7 +116,7 @@ fn a_pinned_fiber_that_blocks_its_carrier_is_reported() {
         let builder = Runtime::builder().carriers(1).report_stalls(THRESHOLD);
         let runtime = builder.pinned_wait(PinnedWait::Silent).build().unwrap();
         let fiber = runtime.spawn(|| sinew::pinned(sinew::park));
-        sinew::wait_until(|| !said.lock().unwrap().is_empty(), None);
+        sinew::wait_until(|| !said.lock().unwrap().is_empty());
         fiber.fiber().unpark();
         fiber.join().unwrap();
         let line = &said.lock().unwrap()[0].1;
@@ -144,7 +144,7 @@ fn a_fiber_that_blocks_in_the_system_is_reported() {
         fiber.join().unwrap();
         let ((_, first), (_, second)) = (&said[0], &said[1]);
         assert!(first.contains("has blocked carrier 0"), "{first}");
-        assert!(first.contains("in a call of the system"), "{first}");
+        assert!(first.contains("in a system call"), "{first}");
         if !cfg!(sinew_tsan) {
             // The sanitizer delays the signal that stops the carrier.
             assert!(
@@ -183,7 +183,7 @@ fn the_first_line_does_not_wait_for_the_place() {
             let done = Arc::new(AtomicBool::new(false));
             let begun = Instant::now();
             let fibers = [0, 1].map(|carrier| {
-                let builder = Builder::new().runtime(runtime.handle()).carrier(carrier);
+                let builder = FiberBuilder::new().runtime(runtime.handle()).carrier(carrier);
                 let seen = done.clone();
                 let body = move || {
                     cannot_be_stopped();

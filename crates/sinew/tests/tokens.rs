@@ -20,12 +20,12 @@ fn cancelling_a_token_wakes_all_waiters() {
                 let token = token.clone();
                 runtime.spawn(move || match n % 4 {
                     0 => token.wait(),
-                    1 => assert!(token.wait_for(Duration::MAX)),
+                    1 => assert!(token.wait_timeout(Duration::MAX)),
                     2 => select! {
                         wait(token) -> () => {}
                         after(Duration::MAX) => unreachable!(),
                     },
-                    _ => assert!(sinew::wait_until(|| token.is_cancelled(), None)),
+                    _ => sinew::wait_until(|| token.is_cancelled()),
                 })
             })
             .collect();
@@ -71,7 +71,7 @@ fn attached_fibers_are_cancelled() {
             let token = CancellationToken::new();
             let fibers: Vec<_> = (0..10)
                 .map(|_| {
-                    let mut builder = sinew::Builder::new();
+                    let mut builder = sinew::FiberBuilder::new();
                     if migratable {
                         // SAFETY: the closure keeps nothing that belongs to its thread.
                         builder = unsafe { builder.migratable() };

@@ -1,9 +1,9 @@
 //! Traces of the work of carriers.
 
-use sinew::Handle;
+use sinew::RuntimeHandle;
 use sinew::inspect::{Trace, TraceEvent, TraceKind, WokenBy};
 use sinew::sync::{Baton, channel};
-use sinew::{Builder, FiberId, Runtime, WaitKind};
+use sinew::{FiberBuilder, FiberId, Runtime, WaitKind};
 use sinew_testkit::watch;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -27,7 +27,7 @@ fn of(events: &[TraceEvent], id: FiberId) -> Vec<TraceKind> {
 /// Returns all events once the end of a fiber is among them: its joiner may continue earlier.
 fn events_to_the_end(trace: &Trace, id: FiberId) -> Vec<TraceEvent> {
     let is_end = |event: &TraceEvent| event.kind == TraceKind::End { fiber: id };
-    sinew::wait_until(|| trace.events().iter().any(is_end), None);
+    sinew::wait_until(|| trace.events().iter().any(is_end));
     trace.events()
 }
 
@@ -75,7 +75,7 @@ fn check(events: &[TraceEvent]) {
 /// Starts a fiber and returns when it has parked.
 fn spawn_parked() -> sinew::JoinHandle<()> {
     let fiber = sinew::spawn(sinew::park);
-    sinew::wait_until(|| fiber.fiber().waits_for() == Some(WaitKind::Park), None);
+    sinew::wait_until(|| fiber.fiber().waits_for() == Some(WaitKind::Park));
     fiber
 }
 
@@ -91,7 +91,7 @@ fn a_trace_names_the_waker_of_each_fiber() {
     let (sender, receiver) = channel::bounded::<u32>(1);
     let receives = runtime.spawn(move || receiver.recv().unwrap());
     let receives_id = receives.fiber().id();
-    sinew::wait_until(|| receives.fiber().waits_for() == Some(WaitKind::Receive), None);
+    sinew::wait_until(|| receives.fiber().waits_for() == Some(WaitKind::Receive));
     let sends = runtime.spawn(move || sender.send(5).unwrap());
     let sends_id = sends.fiber().id();
     sends.join().unwrap();
@@ -124,7 +124,7 @@ fn threads_and_deadlines_wake_as_well() {
         sinew::yield_now();
     });
     let id = fiber.fiber().id();
-    sinew::wait_until(|| fiber.fiber().waits_for() == Some(WaitKind::Park), None);
+    sinew::wait_until(|| fiber.fiber().waits_for() == Some(WaitKind::Park));
     fiber.fiber().unpark();
     fiber.join().unwrap();
     let events = events_to_the_end(&trace, id);
@@ -149,7 +149,7 @@ fn a_deadline_is_traced_as_a_wake_by_the_carrier() {
     let id = sleeps.fiber().id();
     let fiber = sleeps.fiber();
     let busy = runtime.spawn(move || {
-        while fiber.state() != sinew::State::Dead {
+        while fiber.state() != sinew::FiberState::Dead {
             sinew::yield_now();
         }
     });
@@ -172,10 +172,10 @@ fn a_fiber_can_trace_itself() {
     let _watch = watch::a_minute();
     one_carrier().run(|| {
         let id = sinew::current().id();
-        let trace = Handle::current().trace(100).unwrap();
+        let trace = RuntimeHandle::current().trace(100).unwrap();
         sinew::yield_now();
         sinew::spawn(|| ()).join().unwrap();
-        let second = Handle::current().trace(100).unwrap();
+        let second = RuntimeHandle::current().trace(100).unwrap();
         sinew::spawn(|| ()).join().unwrap();
         let first = trace.events();
         check(&first);
@@ -203,7 +203,7 @@ fn only_the_last_events_are_kept() {
         other.join().unwrap();
     });
     // An event that is overwritten while it is read is not included.
-    sinew::wait_until(|| trace.events().len() == 10, None);
+    sinew::wait_until(|| trace.events().len() == 10);
 }
 
 #[test]
@@ -214,7 +214,8 @@ fn work_goes_on_when_a_trace_comes_and_goes() {
     let work: Vec<_> = (0..8)
         .map(|index| {
             let stop = stop.clone();
-            let builder = Builder::new().runtime(runtime.handle()).name(format!("pair {index}"));
+            let builder =
+                FiberBuilder::new().runtime(runtime.handle()).name(format!("pair {index}"));
             let body = move || {
                 let mut rounds = 0_u64;
                 while !stop.load(std::sync::atomic::Ordering::Relaxed) {
@@ -239,7 +240,7 @@ fn work_goes_on_when_a_trace_comes_and_goes() {
     while begin.elapsed() < Duration::from_millis(500) || traces < 10 {
         let trace: Trace = runtime.handle().trace(1000).unwrap();
         runtime.handle().measure(traces % 2 == 0);
-        sinew::wait_until(|| trace.events().len() > 500, None);
+        sinew::wait_until(|| trace.events().len() > 500);
         check(&trace.events());
         traces += 1;
     }
@@ -254,7 +255,7 @@ fn the_file_is_json_with_a_slice_for_each_run() {
     let _watch = watch::a_minute();
     let runtime = one_carrier();
     let trace = runtime.handle().trace(1000).unwrap();
-    let named = Builder::new().runtime(runtime.handle()).name("with \"quotes\"");
+    let named = FiberBuilder::new().runtime(runtime.handle()).name("with \"quotes\"");
     let fiber = named.spawn(|| {
         let child = spawn_parked();
         child.fiber().unpark();
@@ -290,7 +291,7 @@ fn names_are_learned_once() {
     let runtime = Runtime::builder().carriers(2).build().unwrap();
     let trace = runtime.handle().trace(20).unwrap();
     let on = |carrier, name: &str| {
-        Builder::new().runtime(runtime.handle()).carrier(carrier).name(name.to_owned())
+        FiberBuilder::new().runtime(runtime.handle()).carrier(carrier).name(name.to_owned())
     };
     let early = on(0, "early").spawn(|| ()).unwrap();
     let id = early.fiber().id();
@@ -298,7 +299,7 @@ fn names_are_learned_once() {
     events_to_the_end(&trace, id);
     let (reader, mut writer) = sinew::io::pipe().unwrap();
     let mut calls = 0;
-    let resting = on(1, "resting").spawn_whenever_readable(reader, move |reader| {
+    let resting = on(1, "resting").spawn_for_each_arrival(reader, move |reader| {
         calls += reader.read(&mut [0]).unwrap();
         if calls == 100 { Break(()) } else { Continue(()) }
     });
@@ -334,14 +335,14 @@ fn run_times_and_wake_latencies_are_measured() {
     // A deadline that passes while another fiber computes is late as well.
     runtime.run(|| {
         let sleeps = sinew::spawn(|| sinew::sleep(LONG / 4));
-        sinew::wait_until(|| sleeps.fiber().waits_for() == Some(WaitKind::Sleep), None);
-        let before = Handle::current().metrics().latency.sum();
+        sinew::wait_until(|| sleeps.fiber().waits_for() == Some(WaitKind::Sleep));
+        let before = RuntimeHandle::current().metrics().latency.sum();
         let begin = Instant::now();
         while begin.elapsed() < LONG {
             std::hint::spin_loop();
         }
         sleeps.join().unwrap();
-        let after = Handle::current().metrics().latency.sum();
+        let after = RuntimeHandle::current().metrics().latency.sum();
         assert!(after - before >= LONG / 2, "{before:?} {after:?}");
     });
     runtime.handle().measure(false);

@@ -1,7 +1,7 @@
 //! Traps known from other libraries, each as a test that names it.
 
 use sinew::runtime::PinnedWait;
-use sinew::{Builder, ContextSlot, Runtime, State};
+use sinew::{ContextSlot, FiberBuilder, FiberState, Runtime};
 use sinew_testkit::child::child;
 use sinew_testkit::{Log, watch};
 use std::cell::{Cell, RefCell};
@@ -87,7 +87,7 @@ fn a_carrier_does_not_end_before_its_borrowers() {
             });
         });
     });
-    sinew::wait_until(|| began.load(Ordering::SeqCst), None);
+    sinew::wait_until(|| began.load(Ordering::SeqCst));
     runtime.shutdown_timeout(Duration::from_secs(30)).unwrap();
     assert_eq!(done.load(Ordering::SeqCst), 1);
     drop(fiber);
@@ -127,7 +127,7 @@ fn a_leaked_handle_and_a_leaked_fiber_are_harmless() {
     let runtime = carriers(1);
     std::mem::forget(runtime.spawn(move || theirs.on_drop("kept for ever")));
     std::mem::forget(runtime.spawn(sinew::current).join().unwrap());
-    std::mem::forget(Builder::new().runtime(runtime.handle()).build(|| ()).unwrap());
+    std::mem::forget(FiberBuilder::new().runtime(runtime.handle()).build(|| ()).unwrap());
     runtime.shutdown_timeout(Duration::from_secs(30)).unwrap();
     assert!(log.take().is_empty());
 }
@@ -198,8 +198,8 @@ fn unpark_does_not_end_a_pinned_join() {
     let runtime = carriers(2);
     let gate = Arc::new(Barrier::new(2));
     let theirs = gate.clone();
-    let fiber = Builder::new().runtime(runtime.handle()).carrier(0).spawn(move || {
-        let child = Builder::new().carrier(1).spawn(|| {
+    let fiber = FiberBuilder::new().runtime(runtime.handle()).carrier(0).spawn(move || {
+        let child = FiberBuilder::new().carrier(1).spawn(|| {
             std::thread::sleep(20 * MS);
             String::from("the child's")
         });
@@ -220,9 +220,8 @@ fn unpark_does_not_end_a_pinned_join() {
 fn a_scope_is_not_left_early() {
     let _watch = watch::a_minute();
     let in_predicate = || {
-        let caught = catch_unwind(|| {
-            sinew::wait_until(|| sinew::scope(|s| s.spawn(|| ()).join().is_ok()), None)
-        });
+        let caught =
+            catch_unwind(|| sinew::wait_until(|| sinew::scope(|s| s.spawn(|| ()).join().is_ok())));
         assert!(caught.is_err());
     };
     carriers(2).run(in_predicate);
@@ -267,7 +266,7 @@ fn a_slots_panic_is_raised_after_the_wait_is_left() {
                 let _ = catch_unwind(AssertUnwindSafe(|| {
                     BAD_SLOT.enter(1, || {
                         FUSE.store(fuse, Ordering::SeqCst);
-                        handle.wait_finished(Some(2 * MS))
+                        handle.wait_finished_timeout(2 * MS)
                     })
                 }));
                 let done = AtomicBool::new(false);
@@ -318,7 +317,7 @@ fn a_result_that_waits_when_dropped_keeps_the_runtime() {
         begun.store(true, Ordering::SeqCst);
         Slow(theirs)
     }));
-    sinew::wait_until(|| started.load(Ordering::SeqCst), None);
+    sinew::wait_until(|| started.load(Ordering::SeqCst));
     runtime.shutdown_timeout(Duration::from_secs(30)).unwrap();
     assert!(dropped.load(Ordering::SeqCst));
 }
@@ -340,7 +339,7 @@ fn locals_made_by_a_results_destructor_are_dropped() {
             let gate = Arc::new(AtomicBool::new(false));
             let open = gate.clone();
             let fiber = runtime.spawn(move || {
-                sinew::wait_until(|| open.load(Ordering::Acquire), None);
+                sinew::wait_until(|| open.load(Ordering::Acquire));
                 Touches
             });
             (gate, fiber)
@@ -348,7 +347,7 @@ fn locals_made_by_a_results_destructor_are_dropped() {
         let handle = fiber.fiber();
         drop(fiber);
         gate.store(true, Ordering::Release);
-        handle.wait_finished(None);
+        handle.wait_finished();
     }
     for _ in 0..200 {
         let found = runtime.spawn(|| LEFT.with(|left| left.borrow().is_some()));
@@ -419,7 +418,7 @@ fn payloads_that_panic_are_contained() {
     let waker = Waker::from(Arc::new(BadWaker));
     let polled = std::pin::Pin::new(&mut fiber);
     assert!(polled.poll(&mut Context::from_waker(&waker)).is_pending());
-    assert!(fiber.fiber().wait_finished(None));
+    fiber.fiber().wait_finished();
     fiber.join().unwrap();
     // The fiber is detached before it ends, so only the runtime drops its payload.
     let (detached, gate) = sinew::sync::channel::bounded::<()>(0);
@@ -467,13 +466,13 @@ fn a_thread_ends_like_a_fiber() {
     assert!(handle.is_alive());
     let waiter = sinew::spawn({
         let handle = handle.clone();
-        move || handle.wait_finished(None)
+        move || handle.wait_finished()
     });
-    sinew::wait_until(|| waiter.fiber().state() == State::Suspended, None);
+    sinew::wait_until(|| waiter.fiber().state() == FiberState::Suspended);
     handle.unpark();
-    assert!(waiter.join().unwrap());
+    waiter.join().unwrap();
     thread.join().unwrap();
-    assert_eq!(handle.state(), State::Dead);
+    assert_eq!(handle.state(), FiberState::Dead);
 }
 
 /// A fiber unwinds by `resume_unwind`, which no hook sees, and yields in a destructor. Another
@@ -525,7 +524,7 @@ fn a_pinned_wait_in_a_destructor_is_not_cut_short() {
         let _waits = WaitsPinned(theirs);
         panic!("an ordinary panic");
     });
-    sinew::wait_until(|| waits.load(Ordering::SeqCst), None);
+    sinew::wait_until(|| waits.load(Ordering::SeqCst));
     fiber.cancel();
     let payload: Box<dyn std::any::Any + Send> = match fiber.join() {
         Ok(()) => unreachable!("it panicked"),
@@ -548,7 +547,7 @@ fn busy_carriers_take_work_from_outside() {
                     sinew::yield_now();
                 }
             };
-            Builder::new().runtime(runtime.handle()).carrier(n % 2).spawn(body).unwrap()
+            FiberBuilder::new().runtime(runtime.handle()).carrier(n % 2).spawn(body).unwrap()
         })
         .collect();
     for n in 0..100 {
@@ -589,12 +588,13 @@ fn work_is_not_stranded_behind_a_woken_carrier() {
         let start = Instant::now();
         let anywhere = runtime.spawn(move || start.elapsed());
         let long = Duration::from_millis(500);
-        let busy = Builder::new().runtime(runtime.handle()).carrier(round % 3).spawn(move || {
-            let start = Instant::now();
-            while start.elapsed() < long && !sinew::is_cancelled() {
-                std::hint::spin_loop();
-            }
-        });
+        let busy =
+            FiberBuilder::new().runtime(runtime.handle()).carrier(round % 3).spawn(move || {
+                let start = Instant::now();
+                while start.elapsed() < long && !sinew::is_cancelled() {
+                    std::hint::spin_loop();
+                }
+            });
         let waited = anywhere.join().unwrap();
         busy.unwrap().cancel();
         assert!(waited < long / 2, "waited {waited:?} beside two idle carriers");
@@ -630,9 +630,9 @@ fn a_cancelled_joiner_hides_nothing() {
         // If the other carrier was quick, there was nothing to wait for.
         let raised = catch_unwind(AssertUnwindSafe(|| other.join())).is_err();
         assert!(raised || !handle.is_alive());
-        sinew::masked(|| sinew::pinned(|| handle.wait_finished(None)))
+        sinew::masked(|| sinew::pinned(|| handle.wait_finished()))
     });
-    assert!(done.join().unwrap());
+    done.join().unwrap();
 }
 
 /// The destructor of a closure that got no stack joins a fiber that only this carrier can run. The
@@ -649,11 +649,11 @@ fn a_destructor_without_a_stack_does_not_block_its_carrier() {
     let runtime = Runtime::builder().carriers(1).max_stacks(2).build().unwrap();
     runtime.run(|| {
         let sleeper = sinew::spawn(|| sinew::sleep(20 * MS));
-        sinew::wait_until(|| sleeper.fiber().state() == State::Suspended, None);
+        sinew::wait_until(|| sleeper.fiber().state() == FiberState::Suspended);
         let handle = sleeper.fiber();
         let joins = Joins(Some(sleeper));
         assert!(sinew::spawn(move || drop(joins)).join().is_err());
-        handle.wait_finished(None);
+        handle.wait_finished();
     });
 }
 

@@ -1,7 +1,7 @@
 //! Tickets of a `FairMutex`: turns that are taken first and waited for later.
 
 use sinew::sync::{Baton, FairMutex, FairMutexPlace, FiberFuture, Waitable};
-use sinew::sync::{wait_for_multiple, wait_with_timeout};
+use sinew::sync::{wait_for_multiple, wait_timeout};
 use sinew::{Runtime, select};
 use sinew_testkit::{Seed, watch};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -65,8 +65,8 @@ fn a_ticket_that_waits_in_vain_keeps_its_turn() {
         s.spawn(|| {
             let place = pin!(FairMutexPlace::new());
             let ticket = mutex.enter(place);
-            assert!(!wait_with_timeout(&ticket, Duration::from_millis(1)));
-            let ticket = ticket.wait_for(Duration::from_millis(1)).unwrap_err();
+            assert!(!wait_timeout(&ticket, Duration::from_millis(1)));
+            let ticket = ticket.wait_timeout(Duration::from_millis(1)).unwrap_err();
             tried.post();
             let never = FiberFuture::<()>::new();
             let either: [&dyn Waitable; 2] = [&never, &ticket];
@@ -123,7 +123,7 @@ fn misused_tickets_are_reported() {
     let text = message(&mut || {
         mutex.enter(place.as_mut());
     });
-    assert!(text.contains("has a turn already"), "{text}");
+    assert!(text.contains("already has a turn"), "{text}");
     drop(guard);
 }
 
@@ -160,7 +160,7 @@ fn turns_under_load() {
                         }
                         _ => {
                             let timeout = Duration::from_micros(seed.below(50) as u64);
-                            mutex.enter(place).wait_for(timeout).ok()
+                            mutex.enter(place).wait_timeout(timeout).ok()
                         }
                     };
                     if let Some(mut guard) = guard {

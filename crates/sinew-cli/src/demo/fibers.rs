@@ -31,7 +31,7 @@ pub(super) fn show(out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "a fiber that waited for ever was cancelled: {ended}\n")
 }
 
-/// The sum of `count` numbers from `first` on. Each node of the tree spawns ten fibers.
+/// The sum of `count` numbers, from `first` on. Each inner node of the tree spawns ten fibers.
 fn tree(first: u64, count: u64) -> u64 {
     if count == 1 {
         return first;
@@ -39,5 +39,5 @@ fn tree(first: u64, count: u64) -> u64 {
     let part = count / 10;
     let children: Vec<_> =
         (0..10).map(|n| sinew::spawn(move || tree(first + n * part, part))).collect();
-    children.into_iter().map(|child| child.join().expect("a sum")).sum()
+    children.into_iter().map(|child| child.join().expect("no child panics")).sum()
 }

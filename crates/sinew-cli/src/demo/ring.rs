@@ -1,6 +1,6 @@
 //! Fibers that resume each other, without a scheduler.
 
-use sinew_context::Fiber;
+use sinew_context::FiberContext;
 use std::cell::Cell;
 use std::io::{self, Write};
 use std::rc::Rc;
@@ -10,8 +10,8 @@ const MEMBERS: usize = 3;
 
 /// The suspended members of the ring, and `main`, to which the ring returns at the end.
 struct Ring {
-    members: [Cell<Option<Fiber>>; MEMBERS],
-    main: Cell<Option<Fiber>>,
+    members: [Cell<Option<FiberContext>>; MEMBERS],
+    main: Cell<Option<FiberContext>>,
     switches: Cell<u64>,
     shown: Cell<usize>,
 }
@@ -25,14 +25,14 @@ pub(super) fn show(out: &mut impl Write, rounds: u32) -> io::Result<()> {
         shown: Cell::new(0),
     });
     for me in 0..MEMBERS {
-        let fiber = Fiber::new({
+        let fiber = FiberContext::new({
             let ring = ring.clone();
             move |from| member(&ring, me, from, rounds)
         })?;
         ring.members[me].set(Some(fiber));
     }
     let start = Instant::now();
-    let first = ring.members[0].take().expect("it was put there");
+    let first = ring.members[0].take().expect("the first member is suspended");
     assert!(first.resume().is_none(), "the first member ends the ring");
     let time = start.elapsed();
     let order: Vec<String> = (0..ring.shown.get()).map(|n| (n % MEMBERS + 1).to_string()).collect();
@@ -43,7 +43,7 @@ pub(super) fn show(out: &mut impl Write, rounds: u32) -> io::Result<()> {
 }
 
 /// One member of the ring: it resumes the next member, and stores the fiber that resumed it.
-fn member(ring: &Rc<Ring>, me: usize, from: Fiber, rounds: u32) -> Fiber {
+fn member(ring: &Rc<Ring>, me: usize, from: FiberContext, rounds: u32) -> FiberContext {
     let previous = (me + MEMBERS - 1) % MEMBERS;
     if me == 0 {
         ring.main.set(Some(from));
@@ -58,7 +58,7 @@ fn member(ring: &Rc<Ring>, me: usize, from: Fiber, rounds: u32) -> Fiber {
             ring.shown.set(ring.shown.get() + 1);
         }
         ring.switches.set(ring.switches.get() + 1);
-        let next = ring.members[(me + 1) % MEMBERS].take().expect("the next one is suspended");
+        let next = ring.members[(me + 1) % MEMBERS].take().expect("the next member is suspended");
         ring.members[previous].set(next.resume());
     }
     // The other members are suspended and hold the ring. Drop them here, which unwinds them.

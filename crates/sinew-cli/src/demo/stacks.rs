@@ -1,19 +1,19 @@
 //! Many guarded stacks at once, each with a fiber suspended on it.
 
-use sinew_context::Fiber;
+use sinew_context::FiberContext;
 use sinew_context::stack::{StackCache, StackPool};
 use std::fs::read_to_string;
 use std::io::{self, Write};
 use std::time::Instant;
 
-/// An upper estimate of the memory of a suspended fiber, to know beforehand how many fit.
+/// An upper estimate of the bytes that a suspended fiber takes. It tells beforehand how many fit.
 const BYTES_EACH: usize = 5_000;
 
 pub(super) fn show(out: &mut impl Write, wanted: usize) -> io::Result<()> {
     let count = wanted.min(available() / 10 * 8 / BYTES_EACH);
     writeln!(out, "== {count} fibers, each suspended on a guarded stack of 256 KiB")?;
     if count < wanted {
-        writeln!(out, "({wanted} were asked for; this is what the free memory holds)")?;
+        writeln!(out, "({wanted} were requested; the free memory holds no more)")?;
     }
     let before = (status("VmRSS"), status("VmPTE"));
     let pool = StackPool::new()?;
@@ -22,12 +22,12 @@ pub(super) fn show(out: &mut impl Write, wanted: usize) -> io::Result<()> {
 
     let start = Instant::now();
     for number in 0..count {
-        let fiber = Fiber::with_allocator(&stacks, move |caller| {
-            let caller = caller.resume().expect("resumed once more");
+        let fiber = FiberContext::with_allocator(&stacks, move |caller| {
+            let caller = caller.resume().expect("the caller is suspended");
             assert!(std::hint::black_box(number) < usize::MAX);
             caller
         })?;
-        fibers.push(fiber.resume().expect("it is suspended"));
+        fibers.push(fiber.resume().expect("the fiber is suspended"));
     }
     let made = start.elapsed();
     let resident = status("VmRSS").saturating_sub(before.0 + fibers.capacity() * 8);
@@ -45,23 +45,23 @@ pub(super) fn show(out: &mut impl Write, wanted: usize) -> io::Result<()> {
     let limit = read_to_string("/proc/sys/vm/max_map_count").unwrap_or_default();
     writeln!(
         out,
-        "{} regions of {:.1} GiB in all; {mappings} mappings, of the {} that the kernel allows",
+        "{} regions of {:.1} GiB in all; {mappings} mappings of the {} that the kernel allows",
         stats.regions,
         stats.reserved_bytes as f64 / (1_u64 << 30) as f64,
         limit.trim(),
     )?;
     let start = Instant::now();
-    let ended = fibers.into_iter().filter_map(Fiber::resume).count() == 0;
-    assert!(ended, "all of them have ended");
+    let ended = fibers.into_iter().filter_map(FiberContext::resume).count() == 0;
+    assert!(ended, "every fiber has ended");
     writeln!(out, "resumed and ended in {:.1?}", start.elapsed())
 }
 
-/// A figure of this process in bytes; zero where the system does not tell.
+/// A figure of this process in bytes; zero where the system does not report it.
 fn status(field: &str) -> usize {
     kib("/proc/self/status", field)
 }
 
-/// The free memory of the machine in bytes; unlimited where the system does not tell.
+/// The free memory of the machine in bytes; unlimited where the system does not report it.
 fn available() -> usize {
     match kib("/proc/meminfo", "MemAvailable") {
         0 => usize::MAX,

@@ -1,8 +1,8 @@
 //! The signals that end `sinew serve`.
 //!
-//! A plain thread receives the signals, because a fiber could not while the carriers hang. The
-//! first signal asks for an orderly shutdown. The second ends the process at once, and nothing can
-//! prevent that.
+//! A plain thread receives the signals, because no fiber runs while the carriers hang. The first
+//! signal asks for an orderly shutdown. The second signal ends the process at once, whatever the
+//! carriers do.
 
 use sinew::signal::{Signal, Signals};
 use sinew::sync::Event;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// Returns an event that the first ending signal sets.
 pub(super) fn hear() -> io::Result<Arc<Event>> {
     let mut asks = vec![Signal::INT, Signal::TERM];
-    // `nohup` ignores it, so that the process outlives its terminal.
+    // `nohup` makes the process ignore `SIGHUP`, so that it outlives its terminal.
     if !is_ignored(Signal::HUP) {
         asks.push(Signal::HUP);
     }
@@ -27,7 +27,7 @@ pub(super) fn hear() -> io::Result<Arc<Event>> {
     Ok(asked)
 }
 
-/// Ends the process without running the rest of it, which may hang.
+/// Ends the process without running destructors or exit handlers, which may hang.
 fn end_now(status: i32) -> ! {
     // SAFETY: `_exit` may be called on any thread at any time; it runs no destructor and takes no
     // lock.
@@ -36,7 +36,8 @@ fn end_now(status: i32) -> ! {
 
 fn is_ignored(signal: Signal) -> bool {
     let mut action = std::mem::MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: a null action changes nothing, and `action` has room for the present one.
+    // SAFETY: a null pointer for the new action changes nothing, and `action` has room for the
+    // present action.
     let result = unsafe { libc::sigaction(signal.as_raw(), std::ptr::null(), action.as_mut_ptr()) };
     // SAFETY: an all-zero `sigaction` is valid, and so is the value that the kernel wrote.
     result == 0 && unsafe { action.assume_init() }.sa_sigaction == libc::SIG_IGN

@@ -70,21 +70,21 @@ fn explain(url: &str, error: Error) -> io::Error {
 
 /// Returns the body if the status is 200.
 fn check(url: &str, status: u16, body: String) -> io::Result<String> {
-    // The answer may come from any server, and must not control the terminal.
+    // The answer may come from any server. Its control characters must not reach the terminal.
     let first = body.lines().next().unwrap_or_default();
     let reason: String =
         first.chars().map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
     let (kind, message) = match status {
         200 => return Ok(body),
-        403 => (io::ErrorKind::PermissionDenied, format!("{url} is refused (403): {reason}")),
+        403 => (io::ErrorKind::PermissionDenied, format!("{url} refuses access (403): {reason}")),
         404 => (
             io::ErrorKind::NotFound,
             format!(
-                "{url} is not there (404): no sinew server, or one without debug routes at this port; \
-                 `sinew serve` has them at its admin listener, 127.0.0.1:8081 unless told otherwise"
+                "{url} does not exist (404): no sinew server, or no debug routes at this port; \
+                 `sinew serve` has them at its admin listener, by default at 127.0.0.1:8081"
             ),
         ),
-        _ => (io::ErrorKind::Other, format!("{url} says {status}: {reason}")),
+        _ => (io::ErrorKind::Other, format!("{url} answers {status}: {reason}")),
     };
     Err(io::Error::new(kind, message))
 }

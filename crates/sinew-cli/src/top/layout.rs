@@ -129,7 +129,7 @@ pub(super) fn deadlocks(view: &View, width: usize) -> Vec<Line> {
     view.deadlocks.iter().map(line).collect()
 }
 
-/// The widths of the table's columns. Text columns share the room that the numbers leave.
+/// The widths of the table's columns. The text columns share the room that the numbers leave.
 struct Widths {
     name: usize,
     wait: usize,
@@ -149,7 +149,8 @@ impl Widths {
     fn of(width: usize) -> Widths {
         let least = ID + STATE + SINCE + 3 + 2;
         let all = least + CARRIER + AGE + WAITS + STACK + 4;
-        // A name shows both ends of a connection, so it comes before the numbers.
+        // A name may show both ends of a connection, so names get room before the less important
+        // columns.
         let (taken, all) = if width >= all + 64 { (all, true) } else { (least, false) };
         let rest = width.saturating_sub(taken).max(12);
         let name = rest * 3 / 5;

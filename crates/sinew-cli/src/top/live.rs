@@ -39,7 +39,7 @@ struct Live {
     view: View,
     history: History,
     interval: Duration,
-    /// When to ask next; `None` while an answer is awaited, and while paused.
+    /// When to send the next request; `None` while the view waits for an answer or is paused.
     due: Option<Instant>,
     paused: bool,
     problem: Option<String>,
@@ -133,7 +133,7 @@ fn end_with_signal(signals: Signals) -> Arc<AtomicBool> {
     ending
 }
 
-/// Starts the thread that asks the server.
+/// Starts the thread that sends requests to the server.
 fn inquirer(client: Client, target: Target) -> (Sender<Question>, Receiver<Answer>) {
     let (questions, asked) = mpsc::channel();
     let (answer, answers) = mpsc::channel();
@@ -165,7 +165,7 @@ impl Live {
             view,
             history,
             interval,
-            // Rates need two views: the second follows soon.
+            // Rates need two views, so the second request follows soon.
             due: Some(Instant::now() + interval.min(Duration::from_millis(300))),
             paused: false,
             problem: None,
@@ -205,7 +205,7 @@ impl Live {
         self.chosen = self.chosen.min(self.view.fibers.len().saturating_sub(1));
     }
 
-    /// Asks at once, or after the awaited answer.
+    /// Makes the next request due at once. If the view waits for an answer, the request follows it.
     fn ask_soon(&mut self) {
         if self.due.is_some() || self.paused {
             self.due = Some(Instant::now());

@@ -1,8 +1,8 @@
 //! `sinew top`: a live view of the fibers of another process.
 //!
-//! `target` is the address to ask, `fetch` asks a server, `view` is the parsed answer. `history`
-//! keeps past answers for rates and charts. `words` formats numbers, `line` and `layout` make lines
-//! of text, `screen` owns the terminal, and `live` handles keys and updates.
+//! `target` is the address of a server, `fetch` sends it a request, and `view` is the parsed
+//! answer. `history` keeps past answers for rates and charts. `words` formats numbers, `line` and
+//! `layout` make lines of text, `screen` owns the terminal, and `live` handles keys and updates.
 
 mod fetch;
 mod history;
@@ -41,7 +41,7 @@ pub(crate) struct Options {
     #[arg(long, default_value = "")]
     filter: String,
 
-    /// Prints the fibers once, as plain text. This is the default if the output is no terminal.
+    /// Prints the fibers once, as plain text. This is the default if the output is not a terminal.
     #[arg(long)]
     once: bool,
 
@@ -62,14 +62,14 @@ fn sort(text: &str) -> Result<String, String> {
     let column = |sort: &str| sort.trim_start_matches('-').to_owned();
     match SORTS.iter().any(|known| column(known) == column(text)) {
         true => Ok(text.into()),
-        false => Err(format!("nothing can be sorted by {text:?}")),
+        false => Err(format!("there is no column {text:?}")),
     }
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.05..=3600.0).contains(&seconds) => Ok(seconds),
-        _ => Err("an interval is between 0.05 and 3600 seconds".into()),
+        _ => Err("the interval must be between 0.05 and 3600 seconds".into()),
     }
 }
 
@@ -93,12 +93,12 @@ pub(crate) fn run(options: &Options, out: &mut impl Write) -> io::Result<()> {
 fn look(client: &Client, target: &Target, wish: &target::Wish) -> io::Result<View> {
     let text = client.fetch(&target.fibers(wish))?;
     serde_json::from_str(&text).map_err(|error| {
-        let message = format!("{target} is no sinew server, or one of another version: {error}");
+        let message = format!("{target} is no sinew server, or has another version: {error}");
         io::Error::new(io::ErrorKind::InvalidData, message)
     })
 }
 
-/// The width of the output where no window limits it.
+/// The width of the output of `--once`, in columns.
 const WIDTH: usize = 160;
 
 fn print(view: &View, out: &mut impl Write) -> io::Result<()> {

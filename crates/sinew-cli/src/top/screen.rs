@@ -68,7 +68,7 @@ impl Screen {
     pub(super) fn wait_for_keys(&self, limit: Duration) -> bool {
         let input = io::stdin();
         if !input.is_terminal() {
-            // Keys come from the terminal in another way; standard input cannot be polled for them.
+            // crossterm reads the keys from the terminal itself, so standard input shows none.
             std::thread::sleep(limit);
             return true;
         }
@@ -107,7 +107,7 @@ impl Drop for Screen {
     }
 }
 
-/// Restores the terminal, if it was taken.
+/// Restores the terminal if a [`Screen`] has taken it over.
 pub(super) fn give_back() {
     if TAKEN.swap(false, Ordering::SeqCst) {
         // Errors are ignored: the terminal may be gone.

@@ -1,4 +1,4 @@
-//! The address to ask, and the query.
+//! The address of a server's debug routes, and the query.
 
 use core::fmt;
 use std::io;
@@ -30,11 +30,11 @@ impl Target {
         let (scheme, rest) = match url_or_host.split_once("://") {
             None => ("http", url_or_host),
             Some((scheme @ ("http" | "https"), rest)) => (scheme, rest),
-            Some(_) => return invalid("only http:// and https:// can be asked for"),
+            Some(_) => return invalid("the scheme must be http:// or https://"),
         };
         let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
         if host.is_empty() || !rest.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return invalid("this is no address such as http://127.0.0.1:8081");
+            return invalid("the address must look like http://127.0.0.1:8081");
         }
         let path = format!("/{path}");
         let path = path.trim_end_matches('/').trim_end_matches(".json");

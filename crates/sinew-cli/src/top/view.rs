@@ -1,4 +1,4 @@
-//! The answer of a server: the shown part of `/debug/fibers.json`.
+//! The answer of a server: the part of `/debug/fibers.json` that `sinew top` shows.
 
 use serde::Deserialize;
 use std::collections::BTreeMap;

@@ -36,7 +36,7 @@ pub(super) fn bytes(count: u64) -> String {
     }
 }
 
-/// A small chart. The value `most` is as high as a letter.
+/// A small chart, one character for each number. The number `most` fills its character.
 pub(super) fn sparkline(
     numbers: impl ExactSizeIterator<Item = f64>,
     most: f64,

@@ -89,11 +89,14 @@ pub(crate) unsafe fn exit(to: *mut Frame, message: usize) -> ! {
 
 /// Begins a context: jumps to the entry function of the record in x19.
 ///
-/// A jump with a return address, not a call: the function never returns, and a call would leave an
-/// unused entry in the return-address predictor.
+/// It jumps with a return address instead of calling: the function never returns, and a call would
+/// leave an unused entry in the return-address predictor.
 ///
 /// On arrival x0 and x1 are as after a `switch`, x29 is zero, sp is 16-byte aligned.
 /// `.cfi_undefined lr` says that this frame has no caller, so every unwinder stops here.
+///
+/// # Safety
+/// Only the first switch to a frame that `Context::prepare` made may jump here.
 #[unsafe(naked)]
 pub(crate) unsafe extern "C" fn trampoline() {
     naked_asm!(

@@ -40,8 +40,8 @@
 //!
 //! Floating-point control (MXCSR and the x87 control word, FPCR, fcsr) belongs to the thread, not
 //! to the context. Rust code must not run under changed control bits, so code that changes them
-//! must restore them before it switches. Saving them would make a switch up to half as expensive
-//! again, for a case that the language excludes. `tests/fp_control.rs` shows the consequences.
+//! must restore them before it switches. Saving them would make a switch up to 50 % more expensive,
+//! for a case that the language excludes. `tests/fp_control.rs` shows the consequences.
 //!
 //! The switch jumps instead of returning: an unpaired return is mispredicted each time.
 
@@ -101,12 +101,12 @@ const _: () = assert!(size_of::<Frame>() == FRAME_SIZE);
 
 /// The function that runs first on a new stack. It receives the two words of the [`Handover`], and
 /// the record that was passed to `Context::prepare`.
-pub(crate) type Entry =
+pub(crate) type FirstFunction =
     unsafe extern "C-unwind" fn(from: *mut Frame, message: usize, record: *mut EntryRecord) -> !;
 
 /// The record that the trampoline reads. Its first word is the function to call.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct EntryRecord {
-    pub(crate) entry: Entry,
+    pub(crate) entry: FirstFunction,
 }

@@ -95,11 +95,14 @@ pub(crate) unsafe fn exit(to: *mut Frame, message: usize) -> ! {
 
 /// Begins a context: jumps to the entry function of the record in s1.
 ///
-/// A jump with a return address, not a call: the function never returns, and a call would leave an
-/// unused entry in the return-address predictor.
+/// It jumps with a return address instead of calling: the function never returns, and a call would
+/// leave an unused entry in the return-address predictor.
 ///
 /// On arrival a0 and a1 are as after a `switch`, s0 is zero, sp is 16-byte aligned.
 /// `.cfi_undefined ra` says that this frame has no caller, so every unwinder stops here.
+///
+/// # Safety
+/// Only the first switch to a frame that `Context::prepare` made may jump here.
 #[unsafe(naked)]
 pub(crate) unsafe extern "C" fn trampoline() {
     naked_asm!(

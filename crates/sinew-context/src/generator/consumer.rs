@@ -1,8 +1,8 @@
 //! Consumers: the push form of a generator.
 
-use super::{Slot, hand_over, returning};
+use super::{Exchange, hand_over, returning};
 use crate::entry::{self, EntryFunction};
-use crate::fiber::Fiber;
+use crate::fiber::FiberContext;
 use crate::stack::{ProtectedFixedSize, StackAllocator};
 use core::cell::Cell;
 use core::fmt;
@@ -41,8 +41,8 @@ use std::rc::Rc;
 #[must_use = "a consumer that is dropped ends its input"]
 pub struct Consumer<'a, T, R = ()> {
     /// The suspended function; `None` once it has ended, and while it runs.
-    fiber: Option<Fiber>,
-    slot: Rc<Slot<T, R>>,
+    fiber: Option<FiberContext>,
+    exchange: Rc<Exchange<T, R>>,
     borrows: PhantomData<&'a ()>,
 }
 
@@ -51,6 +51,16 @@ impl<T, R> Consumer<'static, T, R> {
     ///
     /// # Errors
     /// If there is no memory for a stack, or `f` does not fit on it.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::Consumer;
+    ///
+    /// let mut longest = Consumer::new(|words| words.max_by_key(|word: &&str| word.len()))?;
+    /// longest.extend(["pease", "porridge", "hot"]);
+    /// assert_eq!(longest.close(), Some("porridge"));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn new<F>(f: F) -> io::Result<Self>
     where
         F: FnOnce(&mut Input<T>) -> R + 'static,
@@ -64,6 +74,19 @@ impl<T, R> Consumer<'static, T, R> {
     ///
     /// # Errors
     /// If the allocator has no stack, or `f` does not fit on it.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::{Consumer, stack::StackPool};
+    ///
+    /// let pool = StackPool::builder().stack_size(64 * 1024).build()?;
+    /// let mut text = Consumer::with_allocator(&pool, |letters| letters.collect::<String>())?;
+    /// text.extend('a'..='c');
+    /// assert_eq!(pool.stats().in_use, 1);
+    /// assert_eq!(text.close(), "abc");
+    /// assert_eq!(pool.stats().in_use, 0);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn with_allocator<A, F>(allocator: &A, f: F) -> io::Result<Self>
     where
         A: StackAllocator + ?Sized,
@@ -80,32 +103,59 @@ impl<T, R> Consumer<'_, T, R> {
     /// Makes a consumer of `body`, on a fiber made by `make`.
     pub(crate) fn create<F>(
         body: F,
-        make: impl FnOnce(ConsumerEntry<T, R, F>) -> io::Result<Fiber>,
+        make: impl FnOnce(ConsumerEntry<T, R, F>) -> io::Result<FiberContext>,
     ) -> io::Result<Self> {
-        let slot = Rc::new(Slot::new());
-        let fiber = make(ConsumerEntry { slot: slot.clone(), body })?;
-        Ok(Consumer { fiber: Some(fiber), slot, borrows: PhantomData })
+        let exchange = Rc::new(Exchange::new());
+        let fiber = make(ConsumerEntry { exchange: exchange.clone(), body })?;
+        Ok(Consumer { fiber: Some(fiber), exchange, borrows: PhantomData })
     }
 
     /// Passes a value to the function and runs it until it asks for the next one.
     ///
     /// # Errors
     /// If the function has ended; the error gives the value back.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::{Consumer, PushError};
+    ///
+    /// let mut pair = Consumer::new(|words| {
+    ///     let mut next = || words.next().unwrap_or_default();
+    ///     format!("{} {}", next(), next())
+    /// })?;
+    /// assert_eq!(pair.push("pease"), Ok(()));
+    /// assert_eq!(pair.push("porridge"), Ok(())); // the function has both words and ends
+    /// assert_eq!(pair.push("hot"), Err(PushError("hot")));
+    /// assert_eq!(pair.close(), "pease porridge");
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[track_caller]
     pub fn push(&mut self, value: T) -> Result<(), PushError<T>> {
         if self.fiber.is_none() {
             return Err(PushError(value));
         }
-        self.slot.value.set(Some(value));
+        self.exchange.value.set(Some(value));
         self.run();
-        // A function that ended without taking the value leaves it in the slot.
-        match self.slot.value.take() {
+        // A function that ended without taking the value leaves it in the exchange.
+        match self.exchange.value.take() {
             Some(value) => Err(PushError(value)),
             None => Ok(()),
         }
     }
 
     /// Whether the function has ended and takes no more values.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::Consumer;
+    ///
+    /// let mut first = Consumer::new(|input| input.next())?;
+    /// assert!(!first.is_finished());
+    /// first.extend([1, 2, 3]); // stops when the function has ended
+    /// assert!(first.is_finished());
+    /// assert_eq!(first.close(), Some(1));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn is_finished(&self) -> bool {
         self.fiber.is_none()
     }
@@ -114,15 +164,29 @@ impl<T, R> Consumer<'_, T, R> {
     ///
     /// # Panics
     /// If the function panics, or has panicked before.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::Consumer;
+    ///
+    /// let mut mean = Consumer::new(|numbers| {
+    ///     let (mut sum, mut count) = (0, 0);
+    ///     numbers.for_each(|number: u32| (sum, count) = (sum + number, count + 1));
+    ///     sum / count
+    /// })?;
+    /// mean.extend([2, 4, 9]);
+    /// assert_eq!(mean.close(), 5);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[track_caller]
     pub fn close(mut self) -> R {
         self.finish();
-        self.slot.result.take().expect("the function of the consumer has panicked before")
+        self.exchange.result.take().expect("the function of the consumer has panicked before")
     }
 
     #[track_caller]
     fn finish(&mut self) {
-        self.slot.closed.set(true);
+        self.exchange.closed.set(true);
         self.run();
     }
 
@@ -133,7 +197,7 @@ impl<T, R> Consumer<'_, T, R> {
         };
         self.fiber = fiber.resume();
         if self.fiber.is_none() {
-            self.slot.pass_panic_on();
+            self.exchange.pass_panic_on();
         }
     }
 }
@@ -171,9 +235,23 @@ impl<T, R> fmt::Debug for Consumer<'_, T, R> {
 }
 
 /// The values pushed into a [`Consumer`], as its function sees them.
+///
+/// # Examples
+/// ```
+/// use sinew_context::{Consumer, Input};
+///
+/// fn paragraph(lines: &mut Input<&str>) -> String {
+///     lines.take_while(|line| !line.is_empty()).collect()
+/// }
+///
+/// let mut text = Consumer::new(|lines| (paragraph(lines), paragraph(lines)))?;
+/// text.extend(["one", "two", "", "three"]);
+/// assert_eq!(text.close(), ("onetwo".into(), "three".into()));
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub struct Input<T> {
     /// The fiber that pushes; `None` only while it is being resumed.
-    caller: Option<Fiber>,
+    caller: Option<FiberContext>,
     value: Rc<Cell<Option<T>>>,
     closed: Rc<Cell<bool>>,
 }
@@ -203,7 +281,18 @@ impl<T> fmt::Debug for Input<T> {
     }
 }
 
-/// The function of a [`Consumer`] has ended. Gives back the value that it did not take.
+/// The error of [`Consumer::push`]: the function has ended. Gives back the value that the function
+/// did not take.
+///
+/// # Examples
+/// ```
+/// use sinew_context::{Consumer, PushError};
+///
+/// let mut closed = Consumer::new(|_| ())?; // ends without taking a value
+/// let PushError(value) = closed.push(String::from("mine")).unwrap_err();
+/// assert_eq!(value, "mine");
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct PushError<T>(pub T);
 
@@ -223,16 +312,16 @@ impl<T> std::error::Error for PushError<T> {}
 
 /// The entry function of a consumer's fiber.
 pub(crate) struct ConsumerEntry<T, R, F> {
-    slot: Rc<Slot<T, R>>,
+    exchange: Rc<Exchange<T, R>>,
     body: F,
 }
 
 impl<T, R, F: FnOnce(&mut Input<T>) -> R> EntryFunction for ConsumerEntry<T, R, F> {
-    fn call(self, from: Option<Fiber>) -> Fiber {
-        let ConsumerEntry { slot, body } = self;
-        let (value, closed) = (slot.value.clone(), slot.closed.clone());
+    fn call(self, from: Option<FiberContext>) -> FiberContext {
+        let ConsumerEntry { exchange, body } = self;
+        let (value, closed) = (exchange.value.clone(), exchange.closed.clone());
         let mut input = Input { caller: from, value, closed };
-        slot.run(body, &mut input);
+        exchange.run(body, &mut input);
         returning(input.caller.take())
     }
 }

@@ -18,18 +18,18 @@ const DEFAULT_CAPACITY: usize = 64;
 
 /// A thread's own supply of stacks from a [`StackPool`]: last in, first out, without locks.
 ///
-/// Makes creating and ending fibers cheap on one thread. The cache keeps at most `capacity` free
-/// stacks. When it has more, it gives half of them to the pool. Decay does not reach the stacks in
-/// the cache.
+/// A cache makes it cheap to create and end fibers on one thread. The cache keeps at most
+/// `capacity` free stacks. When it has more, it gives half of them to the pool. Decay does not
+/// reach the stacks in the cache.
 ///
 /// # Examples
 /// ```
-/// use sinew_context::{Fiber, stack::{StackCache, StackPool}};
+/// use sinew_context::{FiberContext, stack::{StackCache, StackPool}};
 ///
 /// let pool = StackPool::new()?;
 /// let stacks = StackCache::new(&pool);
 /// for _ in 0..1000 {
-///     assert!(Fiber::with_allocator(&stacks, |caller| caller)?.resume().is_none());
+///     assert!(FiberContext::with_allocator(&stacks, |caller| caller)?.resume().is_none());
 /// }
 /// assert_eq!(pool.stats().allocated, 1); // one stack, used again each time
 /// # Ok::<(), std::io::Error>(())
@@ -57,11 +57,36 @@ struct CacheCore {
 
 impl StackCache {
     /// Makes a cache of up to 64 stacks of `pool`.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::stack::{StackAllocator, StackCache, StackPool};
+    ///
+    /// let pool = StackPool::new()?;
+    /// let cache = StackCache::new(&pool);
+    /// drop(cache.allocate()?);
+    /// assert_eq!(cache.len(), 1); // the cache keeps the stack
+    /// assert_eq!(pool.stats().in_use, 1);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn new(pool: &StackPool) -> StackCache {
         Self::with_capacity(pool, DEFAULT_CAPACITY)
     }
 
     /// Makes a cache of up to `capacity` stacks of `pool`.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::stack::{Stack, StackAllocator, StackCache, StackPool};
+    ///
+    /// let pool = StackPool::new()?;
+    /// let cache = StackCache::with_capacity(&pool, 8);
+    /// let stacks: Result<Vec<Stack>, _> = (0..20).map(|_| cache.allocate()).collect();
+    /// drop(stacks?);
+    /// assert!(cache.len() <= 8);
+    /// assert_eq!(pool.stats().in_use, cache.len()); // the pool has the others
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn with_capacity(pool: &StackPool, capacity: usize) -> StackCache {
         Self::make(pool, capacity, (capacity / 4).clamp(1, BATCH), capacity / 2)
     }
@@ -69,6 +94,18 @@ impl StackCache {
     /// Makes a cache of up to `capacity` stacks of `pool` that exchanges one stack at a time. It
     /// takes one from the pool when it has none, and gives one back when it has too many. So it
     /// holds only stacks that were in use.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::stack::{Stack, StackAllocator, StackCache, StackPool};
+    ///
+    /// let pool = StackPool::new()?;
+    /// let cache = StackCache::exact(&pool, 8);
+    /// let stacks: Result<Vec<Stack>, _> = (0..20).map(|_| cache.allocate()).collect();
+    /// drop(stacks?);
+    /// assert_eq!((cache.len(), pool.stats().warm), (8, 12));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn exact(pool: &StackPool, capacity: usize) -> StackCache {
         Self::make(pool, capacity, 1, capacity)
     }
@@ -90,23 +127,73 @@ impl StackCache {
     }
 
     /// The number of free stacks in the cache.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::stack::{StackAllocator, StackCache, StackPool};
+    ///
+    /// let cache = StackCache::new(&StackPool::new()?);
+    /// let stacks = (cache.allocate()?, cache.allocate()?);
+    /// assert_eq!(cache.len(), 0); // both stacks are in use
+    /// drop(stacks);
+    /// assert_eq!(cache.len(), 2);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn len(&self) -> usize {
         self.core.free.with(|free| free.len())
     }
 
     /// Whether the cache has no free stack.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::stack::{StackAllocator, StackCache, StackPool};
+    ///
+    /// let cache = StackCache::new(&StackPool::new()?);
+    /// assert!(cache.is_empty());
+    /// drop(cache.allocate()?);
+    /// assert!(!cache.is_empty());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Gives back the stacks that were free at all times since the previous call, but keeps at
-    /// least `least` free ones.
+    /// least `least` free stacks.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::stack::{StackAllocator, StackCache, StackPool};
+    ///
+    /// let cache = StackCache::new(&StackPool::new()?);
+    /// drop((cache.allocate()?, cache.allocate()?, cache.allocate()?));
+    /// cache.drop_unneeded(0);
+    /// assert_eq!(cache.len(), 3); // all three were in use since the cache was made
+    /// drop(cache.allocate()?);
+    /// cache.drop_unneeded(0);
+    /// assert_eq!(cache.len(), 1); // two were not needed since the previous call
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn drop_unneeded(&self, least: usize) {
         self.core.spill(self.core.fewest.get().min(self.len().saturating_sub(least)));
         self.core.fewest.set(self.len());
     }
 
     /// Gives all free stacks back to the pool.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::stack::{StackAllocator, StackCache, StackPool};
+    ///
+    /// let pool = StackPool::new()?;
+    /// let cache = StackCache::new(&pool);
+    /// drop(cache.allocate()?);
+    /// cache.flush();
+    /// assert!(cache.is_empty());
+    /// assert_eq!((pool.stats().in_use, pool.stats().warm), (0, 1));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn flush(&self) {
         self.core.spill(usize::MAX);
     }
@@ -137,6 +224,11 @@ unsafe impl StackAllocator for StackCache {
     }
 }
 
+/// Takes back a stack that `allocate` handed out.
+///
+/// # Safety
+/// `home` is the home of that stack, and `low` its lowest usable address. Called once, on the
+/// cache's thread.
 unsafe fn release(low: NonNull<u8>, home: NonNull<Home>) {
     // SAFETY: the home is the first field of a core, of which `allocate` left a reference on this
     // thread.

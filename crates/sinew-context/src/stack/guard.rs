@@ -10,6 +10,16 @@ use core::ptr::NonNull;
 use std::io;
 
 /// How the guards of a region are made.
+///
+/// # Examples
+/// ```
+/// use sinew_context::stack::{GuardKind, StackAllocator, StackPool};
+///
+/// let pool = StackPool::builder().guards(GuardKind::Mprotect).build()?;
+/// let stack = pool.allocate()?;
+/// assert_eq!(pool.stats().mprotect_regions, 1);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GuardKind {
     /// Marks in the page table: no mapping of their own.
@@ -87,6 +97,10 @@ fn faults(_: NonNull<u8>) -> bool {
     false
 }
 
+/// Installs guards in place.
+///
+/// # Safety
+/// As for [`install`].
 #[cfg(target_os = "linux")]
 unsafe fn install_in_place(row: Row) -> io::Result<()> {
     let mut done = 0;
@@ -108,6 +122,10 @@ unsafe fn install_in_place(row: Row) -> io::Result<()> {
     Ok(())
 }
 
+/// Fails: this system has no guards in place.
+///
+/// # Safety
+/// As for [`install`].
 #[cfg(not(target_os = "linux"))]
 unsafe fn install_in_place(_: Row) -> io::Result<()> {
     Err(io::Error::from_raw_os_error(libc::EINVAL))
@@ -115,6 +133,9 @@ unsafe fn install_in_place(_: Row) -> io::Result<()> {
 
 /// Installs as many guards from `from` on as one system call takes, and returns their number.
 /// Returns zero if the kernel has no such call: before 6.13 `process_madvise` refuses this advice.
+///
+/// # Safety
+/// As for [`install`].
 #[cfg(target_os = "linux")]
 unsafe fn install_batch(row: Row, from: usize) -> usize {
     /// The calling process, since 6.14; earlier kernels answer `EBADF`.

@@ -116,8 +116,8 @@ pub(super) unsafe fn discard(low: NonNull<u8>, len: usize) {
 pub(super) fn explain(verb: &str, len: usize) -> io::Error {
     let error = io::Error::last_os_error();
     let advice = if error.raw_os_error() == Some(libc::ENOMEM) {
-        "; out of memory, of addresses (ulimit -v), of mappings (vm.max_map_count) or of what may be \
-         committed (vm.overcommit_memory = 2)"
+        "; use fewer or smaller stacks, or raise the limit on memory, on addresses (ulimit -v), on \
+         mappings (vm.max_map_count) or on committed memory (vm.overcommit_memory = 2)"
     } else {
         ""
     };

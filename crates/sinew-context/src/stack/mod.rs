@@ -9,7 +9,7 @@
 //! | [`StackPool`] | slots of large mappings, kept warm | yes | many fibers; shared by threads |
 //! | [`StackCache`] | a thread's own supply from a pool | yes | fibers made and ended all the time |
 //! | [`Segmented`] | a large reservation, committed as touched | yes | recursion of unknown depth |
-//! | [`FixedSize`] | the heap | no, hence `unsafe` | memory the program counts itself |
+//! | [`FixedSize`] | the heap | no, hence `unsafe` | programs that account for their memory themselves |
 //!
 //! # Layout
 //!
@@ -72,21 +72,55 @@ pub const DEFAULT_GUARD_SIZE: usize =
 /// The smallest guard size that allocators accept.
 pub const MIN_GUARD_SIZE: usize = 64 * 1024;
 
-/// The bytes at the top of each stack that belong to this module.
+/// The number of bytes at the top of each stack that belong to this module.
 const OWNER_WORDS: usize = 16;
 
 /// A source of stacks.
 ///
 /// # Safety
 /// Nothing else uses a stack that `allocate` returned until that stack is dropped.
+///
+/// # Examples
+/// ```
+/// use sinew_context::{FiberContext, stack::{Stack, StackAllocator, StackPool}};
+/// use std::{cell::Cell, io};
+///
+/// struct Counting(StackPool, Cell<usize>);
+///
+/// // SAFETY: the pool makes the stacks and keeps the promise.
+/// unsafe impl StackAllocator for Counting {
+///     fn allocate(&self) -> io::Result<Stack> {
+///         self.1.set(self.1.get() + 1);
+///         self.0.allocate()
+///     }
+/// }
+///
+/// let stacks = Counting(StackPool::new()?, Cell::new(0));
+/// let fiber = FiberContext::with_allocator(&stacks, |caller| caller)?;
+/// assert_eq!(stacks.1.get(), 1);
+/// # Ok::<(), io::Error>(())
+/// ```
 pub unsafe trait StackAllocator {
     /// Hands out a stack.
     ///
     /// Fails if there is no memory or a limit is reached. The error names the cause and a remedy.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::stack::{StackAllocator, StackPool};
+    ///
+    /// let pool = StackPool::builder().max_stacks(1).build()?;
+    /// let stack = pool.allocate()?;
+    /// let error = pool.allocate().unwrap_err();
+    /// assert!(error.to_string().contains("raise `max_stacks`"));
+    /// drop(stack); // goes back to the pool
+    /// assert!(pool.allocate().is_ok());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     fn allocate(&self) -> io::Result<Stack>;
 }
 
-/// Implements the trait for pointers to an allocator.
+/// Implements [`StackAllocator`] for pointers to an allocator.
 macro_rules! pass_on {
     ($($pointer:ty),+) => {$(
         // SAFETY: the allocator behind the pointer keeps the promise.
@@ -103,14 +137,27 @@ pass_on!(&A, Box<A>, std::rc::Rc<A>, std::sync::Arc<A>);
 ///
 /// A `Stack` is two words, because it is moved into a fiber when the fiber is made, and out when
 /// the fiber ends.
+///
+/// # Examples
+/// ```
+/// use sinew_context::{FiberContext, stack::{StackAllocator, StackPool}};
+///
+/// let pool = StackPool::new()?;
+/// let stack = pool.allocate()?;
+/// assert_eq!(pool.stats().in_use, 1);
+/// let fiber = FiberContext::on_stack(stack, |caller| caller)?;
+/// assert!(fiber.resume().is_none()); // it has ended, and its stack was dropped
+/// assert_eq!(pool.stats().in_use, 0);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub struct Stack {
     /// Lowest usable address; the guard lies below.
     low: NonNull<u8>,
     home: NonNull<Home>,
 }
 
-/// The properties that all stacks of one origin share. It is the first field of the structure that
-/// takes the stacks back.
+/// The properties that all stacks of one origin share. A `Home` is the first field of the structure
+/// that takes the stacks back.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Home {
@@ -120,8 +167,8 @@ pub(crate) struct Home {
     pub(crate) release: unsafe fn(low: NonNull<u8>, home: NonNull<Home>),
 }
 
-/// Gives the memory of a stack back. Receives the lowest usable address, the size, and the owner
-/// that was passed to [`Stack::from_raw`]. Must not unwind.
+/// A function that gives the memory of a stack back. It receives the lowest usable address, the
+/// size, and the owner that was passed to [`Stack::from_raw`]. It must not unwind.
 pub type Release = unsafe fn(low: NonNull<u8>, size: usize, owner: *const ());
 
 /// The home of a stack that is registered on its own.
@@ -150,6 +197,26 @@ impl Stack {
     /// # Errors
     /// If the size or an alignment is wrong, or the heap has no memory for the bookkeeping.
     /// `release` is not called in these cases.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::{FiberContext, stack::Stack};
+    /// use std::alloc::{Layout, alloc, dealloc};
+    /// use std::ptr::{NonNull, null};
+    ///
+    /// const LAYOUT: Layout = Layout::new::<[u128; 16 * 1024]>();
+    /// unsafe fn release(low: NonNull<u8>, _size: usize, _owner: *const ()) {
+    ///     // SAFETY: the memory was allocated with this layout, and nothing uses it.
+    ///     unsafe { dealloc(low.as_ptr(), LAYOUT) };
+    /// }
+    ///
+    /// // SAFETY: the layout is not empty.
+    /// let low = NonNull::new(unsafe { alloc(LAYOUT) }).expect("out of memory");
+    /// // SAFETY: nothing else uses the memory until `release` frees it. The fiber needs little.
+    /// let stack = unsafe { Stack::from_raw(low, LAYOUT.size(), 0, null(), release)? };
+    /// assert!(FiberContext::on_stack(stack, |caller| caller)?.resume().is_none());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub unsafe fn from_raw(
         low: NonNull<u8>,
         size: usize,
@@ -160,8 +227,8 @@ impl Stack {
         if size < MIN_STACK_SIZE || !size.is_multiple_of(16) || !low.addr().get().is_multiple_of(16)
         {
             return Err(invalid(format_args!(
-                "a stack of {size} bytes at {low:p} is too small or not aligned: \
-                 {MIN_STACK_SIZE} bytes and an alignment of 16 are the least"
+                "a stack of {size} bytes at {low:p} is too small or not aligned; it needs at \
+                 least {MIN_STACK_SIZE} bytes, and address and size must be multiples of 16"
             )));
         }
         // `owner_at` and the frames use addresses on the stack as plain numbers.
@@ -200,24 +267,64 @@ impl Stack {
     }
 
     /// The number of usable bytes.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::stack::{ProtectedFixedSize, StackAllocator};
+    ///
+    /// let stack = ProtectedFixedSize::new(64 * 1024)?.allocate()?;
+    /// assert_eq!(stack.size(), 64 * 1024);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[inline]
     pub fn size(&self) -> usize {
         self.home().size
     }
 
     /// The number of bytes below the stack that fault when touched.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::stack::{ProtectedFixedSize, StackAllocator};
+    ///
+    /// let stack = ProtectedFixedSize::with_guard(64 * 1024, 128 * 1024)?.allocate()?;
+    /// assert_eq!(stack.guard_size(), 128 * 1024); // below the 64 KiB
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[inline]
     pub fn guard_size(&self) -> usize {
         self.home().guard
     }
 
     /// The lowest usable address.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::stack::{ProtectedFixedSize, StackAllocator};
+    ///
+    /// let stack = ProtectedFixedSize::default().allocate()?;
+    /// // SAFETY: the address is inside the stack, and nothing runs on it.
+    /// unsafe {
+    ///     stack.low().write(7);
+    ///     assert_eq!(stack.low().read(), 7);
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[inline]
     pub fn low(&self) -> NonNull<u8> {
         self.low
     }
 
     /// The first address above the stack.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::stack::{ProtectedFixedSize, StackAllocator};
+    ///
+    /// let stack = ProtectedFixedSize::default().allocate()?;
+    /// assert_eq!(stack.high().addr().get() - stack.low().addr().get(), stack.size());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[inline]
     pub fn high(&self) -> NonNull<u8> {
         // SAFETY: the end of the allocation.
@@ -225,18 +332,39 @@ impl Stack {
     }
 
     /// The upper end of the memory that a fiber may use. The owner words of this module lie above.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::stack::{ProtectedFixedSize, StackAllocator};
+    ///
+    /// let stack = ProtectedFixedSize::default().allocate()?;
+    /// assert!(stack.top() < stack.high());
+    /// assert_eq!(stack.top().addr().get() % 16, 0); // as the calling conventions want it
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[inline]
     pub fn top(&self) -> NonNull<u8> {
         // SAFETY: inside the allocation, which has at least `MIN_STACK_SIZE` bytes.
         unsafe { self.high().sub(OWNER_WORDS) }
     }
 
-    /// How far below [`top`](Self::top) the first frame of this stack should begin.
+    /// Returns how far below [`top`](Self::top) the first frame of this stack should begin.
     ///
     /// Slots lie a multiple of the page apart. If all stacks began at their very top, thousands of
     /// sleeping fibers would compete for a few cache sets. The offset differs from stack to stack
     /// and leaves half of the first page for the fiber's frames. In a small stack it takes a
     /// thirty-second at most.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::stack::{ProtectedFixedSize, StackAllocator};
+    ///
+    /// let stack = ProtectedFixedSize::default().allocate()?;
+    /// let first_frame = stack.top().addr().get() - stack.stagger();
+    /// assert!(stack.high().addr().get() - first_frame <= 2048);
+    /// assert_eq!(first_frame % 16, 0);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     #[inline]
     pub fn stagger(&self) -> usize {
         stagger(self.low.addr().get(), self.size())
@@ -252,12 +380,24 @@ impl Stack {
         unsafe { self.top().cast::<*mut ()>().write(owner) };
     }
 
-    /// The bytes from the top to the lowest page that was ever touched, as far as the kernel knows.
-    /// The result is exact to one page and counts from the mapping of the stack or the last
-    /// [trim](Self::trim).
+    /// Returns the number of bytes from the top down to the lowest page that was ever touched, as
+    /// far as the kernel knows. The result is exact to one page. It counts from the mapping of the
+    /// stack, or from the last [trim](Self::trim).
     ///
-    /// A stack that came warm out of a pool also counts what earlier fibers touched. `None` where
-    /// the platform does not tell, and for heap stacks.
+    /// A stack that came warm out of a pool also counts the pages that earlier fibers touched.
+    /// `None` where the platform does not tell, and for heap stacks.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::stack::{ProtectedFixedSize, StackAllocator};
+    ///
+    /// let stack = ProtectedFixedSize::default().allocate()?;
+    /// assert!(stack.high_water_mark().unwrap() < 100_000);
+    /// // SAFETY: the address is inside the stack, and nothing runs on it.
+    /// unsafe { stack.high().sub(100_000).write(1) };
+    /// assert!(stack.high_water_mark().unwrap() >= 100_000);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn high_water_mark(&self) -> Option<usize> {
         if self.guard_size() == 0 {
             return None;
@@ -267,6 +407,20 @@ impl Stack {
 
     /// Gives all memory of an unused stack back to the kernel; it reads as zero afterwards. Does
     /// nothing for heap stacks.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::stack::{ProtectedFixedSize, StackAllocator};
+    ///
+    /// let mut stack = ProtectedFixedSize::default().allocate()?;
+    /// // SAFETY: the address is inside the stack, and nothing runs on it.
+    /// unsafe {
+    ///     stack.low().write(7);
+    ///     stack.trim();
+    ///     assert_eq!(stack.low().read(), 0);
+    /// }
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn trim(&mut self) {
         if self.guard_size() > 0 {
             // SAFETY: `&mut self` means that no fiber runs on the stack, and code that runs raw
@@ -276,6 +430,21 @@ impl Stack {
     }
 
     /// The addresses of the stack as a range of plain numbers.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::{FiberContext, stack::{ProtectedFixedSize, StackAllocator}};
+    ///
+    /// let stack = ProtectedFixedSize::default().allocate()?;
+    /// let range = stack.range();
+    /// let fiber = FiberContext::on_stack(stack, move |caller| {
+    ///     let local = 7;
+    ///     assert!(range.contains(&(&raw const local).addr()));
+    ///     caller
+    /// })?;
+    /// assert!(fiber.resume().is_none());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn range(&self) -> core::ops::Range<usize> {
         let low = self.low.addr().get();
         low..low + self.size()
@@ -290,15 +459,15 @@ impl Drop for Stack {
     }
 }
 
-/// The number of bytes left below the caller on the guarded stack that it runs on. `None` on the
-/// stack of a thread, or on a heap stack.
+/// Returns the number of bytes that are left below the caller's frame on the stack that it runs on.
+/// `None` if the stack is not of this crate: on the stack of a thread.
 ///
 /// # Examples
 /// ```
-/// use sinew_context::{Fiber, stack};
+/// use sinew_context::{FiberContext, stack};
 ///
 /// assert_eq!(stack::remaining(), None);
-/// let fiber = Fiber::new(|caller| {
+/// let fiber = FiberContext::new(|caller| {
 ///     assert!(stack::remaining().is_some_and(|bytes| bytes > 100_000));
 ///     caller
 /// })?;
@@ -310,14 +479,26 @@ pub fn remaining() -> Option<usize> {
     find(here).map(|found| here - found.range.start)
 }
 
-/// A guarded stack found by an address on it, for tools that inspect a program. The stack may have
-/// been freed since, or belong to another fiber.
+/// A stack of this crate that [`find`] has found by an address on it, for tools that inspect a
+/// program. The stack may have been freed since, or belong to another fiber.
+///
+/// # Examples
+/// ```
+/// use sinew_context::{FiberContext, stack};
+///
+/// let local = 7;
+/// assert!(stack::find((&raw const local).addr()).is_none()); // the stack of a thread
+/// let fiber = FiberContext::new(|caller| caller)?;
+/// let found = stack::find(fiber.registers().stack).unwrap();
+/// assert_eq!(Some(found.range()), fiber.stack_range());
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Found {
     range: core::ops::Range<usize>,
 }
 
-/// Finds the guarded stack that `address` is on, if there is one.
+/// Finds the stack of this crate that `address` is on, if there is one.
 ///
 /// # Examples
 /// ```
@@ -342,24 +523,47 @@ pub fn find_without_lock(address: usize) -> Option<Found> {
 }
 
 impl Found {
-    /// The address of [`Stack::top`] of this stack.
+    /// Returns the address of [`Stack::top`] of this stack.
     #[doc(hidden)]
     pub fn top(&self) -> usize {
         self.range.end - OWNER_WORDS
     }
 
-    /// The offset [`Stack::stagger`] of this stack.
+    /// Returns the offset [`Stack::stagger`] of this stack.
     #[doc(hidden)]
     pub fn stagger(&self) -> usize {
         stagger(self.range.start, self.range.len())
     }
 
-    /// The addresses of the stack.
+    /// Returns the addresses of the stack.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::stack::{self, ProtectedFixedSize, StackAllocator};
+    ///
+    /// let stack = ProtectedFixedSize::new(64 * 1024)?.allocate()?;
+    /// let found = stack::find(stack.top().addr().get()).unwrap();
+    /// assert_eq!(found.range().len(), 64 * 1024);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn range(&self) -> core::ops::Range<usize> {
         self.range.clone()
     }
 
-    /// The bytes that were ever touched; see [`Stack::high_water_mark`].
+    /// Returns how many bytes were ever touched; see [`Stack::high_water_mark`]. Only meaningful
+    /// for a guarded stack.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::stack::{self, ProtectedFixedSize, StackAllocator};
+    ///
+    /// let stack = ProtectedFixedSize::default().allocate()?;
+    /// // SAFETY: the address is inside the stack, and nothing runs on it.
+    /// unsafe { stack.high().sub(100_000).write(1) };
+    /// let found = stack::find(stack.low().addr().get()).unwrap();
+    /// assert!(found.high_water_mark().unwrap() >= 100_000);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn high_water_mark(&self) -> Option<usize> {
         usage::touched_from(self.range.start, self.range.len())
     }
@@ -381,6 +585,10 @@ fn stagger(low: usize, size: usize) -> usize {
     spread as usize * LINE
 }
 
+/// Gives back a stack that [`Stack::from_raw`] made.
+///
+/// # Safety
+/// `home` is the home of that stack, and `low` its lowest usable address. Called once.
 unsafe fn release_single(low: NonNull<u8>, home: NonNull<Home>) {
     // SAFETY: `from_raw` made the home from such a box.
     let single = unsafe { Box::from_raw(home.cast::<SingleHome>().as_ptr()) };
@@ -399,8 +607,8 @@ impl core::fmt::Debug for Stack {
     }
 }
 
-/// The owner of the stack that `address` lies on: null if it has no owner. `None` if the address is
-/// on no stack of this crate, such as on the stack of an OS thread.
+/// Returns the owner of the stack that `address` lies on; null if that stack has no owner. `None`
+/// if the address is on no stack of this crate, for example on the stack of an OS thread.
 pub(crate) fn owner_at(address: usize) -> Option<*mut ()> {
     let slot = registry::find(address)?;
     if address < slot.low {
@@ -413,6 +621,12 @@ pub(crate) fn owner_at(address: usize) -> Option<*mut ()> {
 }
 
 /// Returns the size of a page.
+///
+/// # Examples
+/// ```
+/// let page = sinew_context::stack::page_size();
+/// assert!(page.is_power_of_two() && page >= 4096);
+/// ```
 pub fn page_size() -> usize {
     // SAFETY: no preconditions.
     unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }

@@ -52,10 +52,10 @@ const DECAY_BATCH: usize = 256;
 ///
 /// # Examples
 /// ```
-/// use sinew_context::{Fiber, stack::StackPool};
+/// use sinew_context::{FiberContext, stack::StackPool};
 ///
 /// let pool = StackPool::builder().stack_size(64 * 1024).build()?;
-/// let fiber = Fiber::with_allocator(&pool, |caller| caller)?;
+/// let fiber = FiberContext::with_allocator(&pool, |caller| caller)?;
 /// assert_eq!(pool.stats().in_use, 1);
 /// assert!(fiber.resume().is_none());
 /// assert_eq!(pool.stats().in_use, 0);
@@ -66,16 +66,29 @@ pub struct StackPool {
 }
 
 /// The state of a pool at one moment.
+///
+/// # Examples
+/// ```
+/// use sinew_context::stack::{Decay, StackAllocator, StackPool};
+///
+/// let pool = StackPool::builder().decay(Decay::Manual).build()?;
+/// let stacks = (pool.allocate()?, pool.allocate()?);
+/// drop(stacks.0);
+/// let stats = pool.stats();
+/// assert_eq!((stats.in_use, stats.warm, stats.cold), (1, 1, 0));
+/// assert_eq!((stats.allocated, stats.reused), (2, 0));
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct PoolStats {
-    /// Stacks handed out, including those that wait in a cache.
+    /// The number of stacks handed out, including stacks that wait in a cache.
     pub in_use: usize,
-    /// Free stacks that keep their memory.
+    /// The number of free stacks that keep their memory.
     pub warm: usize,
-    /// Free stacks without memory: it was given back to the kernel.
+    /// The number of free stacks without memory: the kernel has it back.
     pub cold: usize,
-    /// Large mappings.
+    /// The number of large mappings that the pool has.
     pub regions: usize,
     /// The number of regions that guard their stacks by `mprotect`, because guards in place were
     /// refused or not wanted.
@@ -92,21 +105,60 @@ pub struct PoolStats {
 
 impl StackPool {
     /// Makes a pool of stacks of the default size, 256 KiB.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::stack::{DEFAULT_STACK_SIZE, StackAllocator, StackPool};
+    ///
+    /// let pool = StackPool::new()?;
+    /// assert_eq!(pool.allocate()?.size(), DEFAULT_STACK_SIZE);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn new() -> io::Result<StackPool> {
         Self::builder().build()
     }
 
-    /// Starts to set up a pool.
+    /// Returns a builder with the default settings of a pool.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::stack::{StackAllocator, StackPool};
+    ///
+    /// let pool = StackPool::builder().stack_size(64 * 1024).max_stacks(1000).build()?;
+    /// assert_eq!(pool.allocate()?.size(), 64 * 1024);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn builder() -> PoolBuilder {
         PoolBuilder::new()
     }
 
     /// The number of usable bytes of each stack.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::stack::StackPool;
+    ///
+    /// let pool = StackPool::builder().stack_size(64 * 1024).build()?;
+    /// assert_eq!(pool.stack_size(), 64 * 1024);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn stack_size(&self) -> usize {
         self.core.home.size
     }
 
     /// Returns the current state of the pool.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::stack::{StackAllocator, StackPool};
+    ///
+    /// let pool = StackPool::new()?;
+    /// assert_eq!(pool.stats().regions, 0); // nothing is mapped yet
+    /// let stack = pool.allocate()?;
+    /// assert_eq!(pool.stats().regions, 1);
+    /// assert!(pool.stats().reserved_bytes >= stack.size() + stack.guard_size());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn stats(&self) -> PoolStats {
         let inner = self.core.lock();
         PoolStats {
@@ -125,18 +177,58 @@ impl StackPool {
     }
 
     /// Makes one decay pass: gives back the memory of stacks that were not needed since the
-    /// previous pass. Returns whether there may be more to do later.
+    /// previous pass. Returns whether free stacks with memory are left for later passes.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::stack::{Decay, StackAllocator, StackPool};
+    ///
+    /// let pool = StackPool::builder().decay(Decay::Manual).build()?;
+    /// let (used, kept) = (pool.allocate()?, pool.allocate()?);
+    /// drop(used);
+    /// assert!(pool.decay()); // the stack was in use since the previous pass
+    /// assert_eq!(pool.stats().warm, 1);
+    /// assert!(!pool.decay());
+    /// assert_eq!((pool.stats().warm, pool.stats().cold), (0, 1));
+    /// # drop(kept);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn decay(&self) -> bool {
         self.core.decay_pass()
     }
 
     /// Gives back the memory of every free stack at once.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::stack::{StackAllocator, StackPool};
+    ///
+    /// let pool = StackPool::new()?;
+    /// drop(pool.allocate()?);
+    /// pool.trim();
+    /// assert_eq!(pool.stats().reserved_bytes, 0); // no stack is in use, so nothing stays mapped
+    /// assert!(pool.allocate().is_ok()); // the pool maps again
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn trim(&self) {
         self.core.trim();
     }
 
-    /// Gives back all free stacks, and from then on every stack as soon as it is returned. Meant
-    /// for the shutdown of the pool's user.
+    /// Gives back all free stacks, and from then on every stack as soon as it is returned. Call it
+    /// when the pool's user shuts down.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::stack::{StackAllocator, StackPool};
+    ///
+    /// let pool = StackPool::new()?;
+    /// let last = pool.allocate()?;
+    /// pool.retire();
+    /// assert_eq!(pool.stats().regions, 1); // `last` is in use
+    /// drop(last);
+    /// assert_eq!(pool.stats().regions, 0);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn retire(&self) {
         self.core.close();
     }
@@ -183,6 +275,10 @@ unsafe impl StackAllocator for StackPool {
     }
 }
 
+/// Takes back a stack that `allocate` handed out.
+///
+/// # Safety
+/// `home` is the home of that stack, and `low` its lowest usable address. Called once.
 unsafe fn release(low: NonNull<u8>, home: NonNull<Home>) {
     // SAFETY: the home is the first field of a core, of which `allocate` left a reference.
     let core = unsafe { Arc::<PoolCore>::from_raw(home.cast().as_ptr()) };

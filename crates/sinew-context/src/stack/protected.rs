@@ -11,8 +11,18 @@ use std::io;
 
 /// Stacks of one size, each with its own mapping and a guard below.
 ///
-/// Simple and without sharing: three system calls make a stack, one frees it. Use a
-/// [`StackPool`](super::StackPool) for more than a few.
+/// The stacks share nothing. Three system calls make a stack, and one frees it. Use a
+/// [`StackPool`](super::StackPool) for more than a few stacks.
+///
+/// # Examples
+/// ```
+/// use sinew_context::{FiberContext, stack::ProtectedFixedSize};
+///
+/// let stacks = ProtectedFixedSize::new(1024 * 1024)?;
+/// let fiber = FiberContext::with_allocator(&stacks, |caller| caller)?;
+/// assert_eq!(fiber.stack_range().unwrap().len(), 1024 * 1024);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct ProtectedFixedSize {
     size: usize,
@@ -21,12 +31,34 @@ pub struct ProtectedFixedSize {
 
 impl ProtectedFixedSize {
     /// Makes stacks of `size` usable bytes, a multiple of the page, with the default guard.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::stack::{DEFAULT_GUARD_SIZE, ProtectedFixedSize, StackAllocator};
+    ///
+    /// let stack = ProtectedFixedSize::new(64 * 1024)?.allocate()?;
+    /// assert_eq!((stack.size(), stack.guard_size()), (64 * 1024, DEFAULT_GUARD_SIZE));
+    /// let error = ProtectedFixedSize::new(100_001).unwrap_err();
+    /// assert!(error.to_string().contains("100001 is not a multiple of the page size"));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn new(size: usize) -> io::Result<Self> {
         Self::with_guard(size, default_guard())
     }
 
     /// Makes stacks of `size` usable bytes with a guard of `guard` bytes. Both are multiples of the
     /// page, and the guard has at least 64 KiB.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::stack::{ProtectedFixedSize, StackAllocator};
+    ///
+    /// // For code that calls C functions with buffers of half a MiB.
+    /// let stack = ProtectedFixedSize::with_guard(2 * 1024 * 1024, 512 * 1024)?.allocate()?;
+    /// assert_eq!(stack.guard_size(), 512 * 1024);
+    /// assert!(ProtectedFixedSize::with_guard(64 * 1024, 4096).is_err()); // too small a guard
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn with_guard(size: usize, guard: usize) -> io::Result<Self> {
         check_size(size)?;
         check_guard(guard)?;
@@ -71,6 +103,10 @@ unsafe impl StackAllocator for ProtectedFixedSize {
 }
 
 /// Unmaps a stack and its guard. `owner` is the size of the guard.
+///
+/// # Safety
+/// `allocate` mapped the guard and the `size` bytes from `low` on, and nothing uses them. Called
+/// once.
 pub(super) unsafe fn release(low: NonNull<u8>, size: usize, owner: *const ()) {
     let guard = owner.addr();
     // SAFETY: guard and stack are one mapping, made by `allocate`.

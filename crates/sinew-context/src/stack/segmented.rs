@@ -10,12 +10,31 @@ use std::io;
 ///
 /// A compiler with split stacks would chain segments. Here a large reservation of addresses is
 /// committed page by page as it is touched. This grows the stack too, costs nothing per call, and
-/// keeps pointers into the stack valid. [`Fiber::trim`](crate::Fiber::trim) gives back memory that
-/// a suspended fiber no longer uses. The whole stack goes back to the kernel when its fiber ends.
+/// keeps pointers into the stack valid. [`FiberContext::trim`](crate::FiberContext::trim) gives
+/// back memory that a suspended fiber no longer uses. The whole stack goes back to the kernel when
+/// its fiber ends.
 ///
 /// The reservation is 64 MiB of addresses, or the limit passed to [`Segmented::with_limit`]. It
 /// counts towards `ulimit -v`, and on kernels with strict overcommit (mode 2) towards the commit
 /// limit.
+///
+/// # Examples
+/// ```
+/// use sinew_context::{FiberContext, stack::Segmented};
+///
+/// fn depth(levels: usize) -> usize {
+///     let frame = [levels; 128]; // 1 KiB
+///     if levels == 0 { 0 } else { 1 + depth(std::hint::black_box(&frame)[7] - 1) }
+/// }
+///
+/// let fiber = FiberContext::with_allocator(&Segmented::new(64 * 1024)?, |caller| {
+///     assert_eq!(depth(10_000), 10_000); // ten MiB
+///     caller.resume().unwrap()
+/// })?;
+/// let fiber = fiber.resume().unwrap();
+/// assert!(fiber.stack_high_water_mark().unwrap() > 10 * 1024 * 1024);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Segmented {
     initial: usize,
@@ -28,11 +47,31 @@ impl Segmented {
 
     /// Makes stacks that commit `initial` bytes at once, a multiple of the page, and grow to the
     /// larger of `initial` and 64 MiB at most.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::stack::{Segmented, StackAllocator};
+    ///
+    /// let stack = Segmented::new(128 * 1024)?.allocate()?;
+    /// assert_eq!(stack.size(), Segmented::DEFAULT_LIMIT);
+    /// assert!(stack.high_water_mark().unwrap() >= 128 * 1024); // committed
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn new(initial: usize) -> io::Result<Self> {
         Self::with_limit(initial, Self::DEFAULT_LIMIT.max(initial))
     }
 
     /// Makes stacks that commit `initial` bytes at once and grow to `limit` bytes at most.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::stack::{Segmented, StackAllocator};
+    ///
+    /// let stack = Segmented::with_limit(64 * 1024, 1024 * 1024)?.allocate()?;
+    /// assert_eq!(stack.size(), 1024 * 1024);
+    /// assert!(Segmented::with_limit(128 * 1024, 64 * 1024).is_err()); // starts above the limit
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn with_limit(initial: usize, limit: usize) -> io::Result<Self> {
         check("initial stack size", initial, MIN_STACK_SIZE)?;
         check("stack limit", limit, MIN_STACK_SIZE)?;

@@ -6,7 +6,7 @@
 //! `docs/soundness.md` must be rewritten.
 
 use scoped_tls::scoped_thread_local;
-use sinew_context::Fiber;
+use sinew_context::FiberContext;
 use sinew_testkit::child::child;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -27,7 +27,7 @@ impl Drop for Counted {
 fn a_thread_local_initialiser_that_switches_replaces_a_borrowed_value() {
     static DROPPED: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
-        static OTHER: Cell<Option<Fiber>> = const { Cell::new(None) };
+        static OTHER: Cell<Option<FiberContext>> = const { Cell::new(None) };
         static FIRST: Cell<bool> = const { Cell::new(true) };
         static VALUE: Counted = {
             if FIRST.replace(false) {
@@ -37,7 +37,7 @@ fn a_thread_local_initialiser_that_switches_replaces_a_borrowed_value() {
             Counted(&DROPPED)
         };
     }
-    let fiber = Fiber::new(|main| {
+    let fiber = FiberContext::new(|main| {
         OTHER.set(Some(main));
         VALUE.with(|_| ());
         OTHER.take().expect("main waits")
@@ -57,7 +57,7 @@ fn a_fiber_dropped_by_a_thread_local_may_hold_a_borrow_of_one_that_is_gone() {
     static DROPPED: AtomicUsize = AtomicUsize::new(0);
     static SEEN_BY_THE_FIBER: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
-        static KEPT: RefCell<Option<Fiber>> = const { RefCell::new(None) };
+        static KEPT: RefCell<Option<FiberContext>> = const { RefCell::new(None) };
         static VALUE: Counted = const { Counted(&DROPPED) };
     }
     struct Look;
@@ -68,7 +68,7 @@ fn a_fiber_dropped_by_a_thread_local_may_hold_a_borrow_of_one_that_is_gone() {
     }
     std::thread::spawn(|| {
         KEPT.with(|_| ()); // registered first, so destroyed last
-        let fiber = Fiber::new(|thread| {
+        let fiber = FiberContext::new(|thread| {
             VALUE.with(|_borrowed| {
                 let _look = Look;
                 thread.resume().unwrap()
@@ -91,7 +91,7 @@ fn a_forgotten_fiber_lends_a_thread_local_that_its_thread_destroys() {
     let (end, is_over) = std::sync::mpsc::channel::<()>();
     let (begin, has_begun) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
-        let fiber = Fiber::new(move |thread| {
+        let fiber = FiberContext::new(move |thread| {
             VALUE.with(|value| {
                 std::thread::scope(|threads| {
                     threads.spawn(move || {
@@ -120,7 +120,7 @@ fn a_forgotten_fiber_lends_a_thread_local_that_its_thread_destroys() {
 #[test]
 fn a_thread_resumed_by_a_destructor_during_exit_may_hold_a_borrow_of_a_value_that_is_gone() {
     static DROPPED: AtomicUsize = AtomicUsize::new(0);
-    struct ResumeOnDrop(Cell<Option<Fiber>>);
+    struct ResumeOnDrop(Cell<Option<FiberContext>>);
     impl Drop for ResumeOnDrop {
         fn drop(&mut self) {
             if let Some(thread) = self.0.take() {
@@ -137,7 +137,7 @@ fn a_thread_resumed_by_a_destructor_during_exit_may_hold_a_borrow_of_a_value_tha
     child(name, || {
         KEPT.with(|_| ());
         VALUE.with(|_borrowed| {
-            let fiber = Fiber::new(|thread| {
+            let fiber = FiberContext::new(|thread| {
                 KEPT.with(|kept| kept.0.set(Some(thread)));
                 std::process::exit(1)
             });
@@ -153,8 +153,8 @@ fn a_thread_resumed_by_a_destructor_during_exit_may_hold_a_borrow_of_a_value_tha
 #[test]
 fn scoped_thread_locals_are_not_restored_in_order() {
     scoped_thread_local!(static NAME: &'static str);
-    fn hold(name: &'static str, seen: Rc<RefCell<Vec<String>>>) -> Fiber {
-        let fiber = Fiber::new(move |caller| {
+    fn hold(name: &'static str, seen: Rc<RefCell<Vec<String>>>) -> FiberContext {
+        let fiber = FiberContext::new(move |caller| {
             NAME.set(&name, || {
                 let caller = caller.resume().unwrap();
                 let now =

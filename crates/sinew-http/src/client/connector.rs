@@ -13,6 +13,23 @@ use ureq::unversioned::transport::{
 use ureq::{Error, Timeout};
 
 /// Connects `ureq` through the sockets of fibers.
+///
+/// # Examples
+/// A client without TLS:
+/// ```
+/// use sinew_http::client::ureq::unversioned::transport::Connector;
+/// use sinew_http::client::ureq::{Agent, config::Config};
+/// use sinew_http::client::{FiberConnector, FiberResolver};
+/// use sinew_http::{Request, Server};
+///
+/// let connector = ().chain(FiberConnector::default());
+/// let agent = Agent::with_parts(Config::default(), connector, FiberResolver::default());
+/// let server = Server::bind("127.0.0.1:0").start(|_: Request| "hello")?;
+/// let url = format!("http://{}/", server.local_addr());
+/// assert_eq!(agent.get(&url).call()?.body_mut().read_to_string()?, "hello");
+/// # let _ = server.shutdown(std::time::Duration::ZERO);
+/// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+/// ```
 #[derive(Default, Debug)]
 pub struct FiberConnector(());
 
@@ -75,6 +92,7 @@ fn limit(timeout: NextTimeout) -> Option<Duration> {
 }
 
 /// A connection of `ureq` on which fibers wait.
+#[doc(hidden)] // an associated type names it
 pub struct FiberTransport {
     stream: Arc<Stream>,
     buffers: LazyBuffers,

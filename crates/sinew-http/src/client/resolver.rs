@@ -14,6 +14,23 @@ use ureq::unversioned::transport::NextTimeout;
 const MOST: usize = 16;
 
 /// Looks up names on a thread that may block, while the fiber waits.
+///
+/// # Examples
+/// ```
+/// use sinew_http::client::FiberResolver;
+/// use sinew_http::client::ureq::unversioned::transport::DefaultConnector;
+/// use sinew_http::client::ureq::{Agent, config::Config};
+/// use sinew_http::{Request, Server};
+///
+/// // Only the lookup suspends the fiber; the connector of `ureq` blocks the thread.
+/// let (connector, resolver) = (DefaultConnector::default(), FiberResolver::default());
+/// let agent = Agent::with_parts(Config::default(), connector, resolver);
+/// let server = Server::bind("127.0.0.1:0").start(|_: Request| "hello")?;
+/// let url = format!("http://localhost:{}/", server.local_addr().port());
+/// assert_eq!(agent.get(&url).call()?.body_mut().read_to_string()?, "hello");
+/// # let _ = server.shutdown(std::time::Duration::ZERO);
+/// # Ok::<(), Box<dyn std::error::Error + Send + Sync>>(())
+/// ```
 #[derive(Default, Debug)]
 pub struct FiberResolver(());
 
@@ -41,7 +58,7 @@ impl Resolver for FiberResolver {
     }
 }
 
-/// Looks up a name with a port; `None` if that takes longer than `limit`.
+/// Looks up a name with a port. Returns `None` if the lookup takes longer than `limit`.
 fn look_up(name: String, limit: Option<Duration>) -> io::Result<Option<Vec<SocketAddr>>> {
     // An address needs no lookup.
     if let Ok(address) = name.parse() {
@@ -50,8 +67,8 @@ fn look_up(name: String, limit: Option<Duration>) -> io::Result<Option<Vec<Socke
     within(limit, move || name.to_socket_addrs().map(Iterator::collect)).transpose()
 }
 
-/// Runs `f` where it may block; `None` if that takes longer than `limit`. A late call cannot be
-/// stopped, so a fiber of its own waits for its end.
+/// Runs `f` on a thread that may block. Returns `None` if `f` takes longer than `limit`. A late
+/// call cannot be stopped, so another fiber waits for its end.
 fn within<T: Send + 'static>(
     limit: Option<Duration>,
     f: impl FnOnce() -> T + Send + 'static,

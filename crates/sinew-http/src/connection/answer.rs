@@ -1,10 +1,12 @@
-//! Turns a response into bytes.
+//! Turns a response into bytes: the status line, the header fields, and a short body.
+//!
+//! Next: `sending`, which sends the other bodies.
 
-use super::wire::Writer;
 use crate::date;
 use crate::message::outgoing::Delimiter;
 use crate::message::response::Response;
 use crate::parse::head::Head;
+use crate::wire::buffers::Writer;
 use http::header::{CONNECTION, CONTENT_LENGTH, DATE, HeaderName, TRANSFER_ENCODING, UPGRADE};
 use http::{Method, StatusCode};
 
@@ -21,7 +23,7 @@ pub(crate) struct Terms {
     pub(crate) now: u64,
 }
 
-/// How the client learns where the body of a response ends.
+/// Chooses how the client learns where the body of a response ends.
 pub(crate) fn delimiter(response: &Response, head: &Head) -> Delimiter {
     // After a successful `CONNECT`, the client takes all further bytes for the tunnel, even if the
     // handler has not made one.

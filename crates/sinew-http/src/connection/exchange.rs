@@ -173,8 +173,8 @@ impl Session<'_> {
         Ok((Body::incoming(incoming.clone()), Some(incoming)))
     }
 
-    /// Replaces a status that is not final by 500: the client would take the next response for the
-    /// answer.
+    /// Replaces an informational status by 500. After such a status the client waits for a final
+    /// one, and would take the next response for it.
     fn fit_status(&self, response: &mut Response) {
         let status = response.status;
         if status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS {
@@ -185,7 +185,7 @@ impl Session<'_> {
         }
     }
 
-    /// Calls the handler. Returns true, beside a 500, if it panicked.
+    /// Calls the handler. If the handler panics, returns a 500 and true.
     fn call_handler(&mut self, case: &Arc<Case>, body: Body) -> io::Result<(Response, bool)> {
         let request = Request::new(case.clone(), body);
         let handler = &self.connection.shared.handler;
@@ -232,6 +232,9 @@ impl Session<'_> {
         };
         let Some(reader) = reader else { return };
         let connection = self.connection;
+        // ORDERING: SeqCst, before the SeqCst load of `closing` below; pairs with a shutdown, which
+        // stores `closing` and then loads the state in `close_if_upgraded`. One of the two sides
+        // sees the other.
         connection.state.store(UPGRADED, Ordering::SeqCst);
         let upgraded = Upgraded::new(reader, self.transport.clone(), connection.origin.peer);
         if connection.shared.is_closing() {
@@ -253,8 +256,9 @@ fn closes(response: &Response) -> bool {
     })
 }
 
-/// Completes a 101: names the protocol. Replaces it by 426 if the client has not asked for an
-/// upgrade, or if the handler has not given a closure for it.
+/// Completes a 101 by naming the protocol. Replaces it by 426 if the client has not asked for an
+/// upgrade, or if the handler has not given a closure for it. If neither side names a protocol, the
+/// status becomes 400.
 fn fit_upgrade(response: &mut Response, head: &Head) {
     if response.status != StatusCode::SWITCHING_PROTOCOLS {
         return;

@@ -4,7 +4,7 @@
 //! gathered bytes are in a [`ContextSlot`]. When the fiber is suspended, the hook of the slot sends
 //! as many of them as the kernel takes at once.
 
-use super::transport::Transport;
+use crate::wire::transport::Transport;
 use core::cell::Cell;
 use core::mem;
 use sinew::ContextSlot;

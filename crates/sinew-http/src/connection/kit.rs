@@ -3,14 +3,11 @@
 //! A connection has a kit only while it is being served. Each thread keeps some kits for later
 //! fibers.
 
-use super::wire::{Reader, Writer};
 use crate::context::Current;
 use crate::message::case::Case;
+use crate::wire::buffers::{Reader, Writer};
 use core::cell::RefCell;
 use std::sync::Arc;
-
-/// How many bytes are read at a time, and how many are gathered before they are sent.
-pub(crate) const ROOM: usize = 8 * 1024;
 
 /// How many kits a thread keeps.
 const KEPT: usize = 64;
@@ -27,7 +24,7 @@ pub(super) struct Kit {
 
 thread_local! {
     /// Unused kits. They contain nothing of a request.
-    #[expect(clippy::vec_box, reason = "they are taken and given back without being moved")]
+    #[expect(clippy::vec_box, reason = "a kit is taken and given back without being moved")]
     static KITS: RefCell<Vec<Box<Kit>>> = const { RefCell::new(Vec::new()) };
 }
 

@@ -1,20 +1,20 @@
 //! Ends a connection after its last response.
 
-use super::transport::Transport;
-use super::wire::Reader;
+use crate::wire::buffers::Reader;
+use crate::wire::transport::Transport;
 use core::time::Duration;
 use std::io;
 use std::time::Instant;
 
-/// How long, and for how many bytes, a connection is drained after its last response. If unread
-/// input is left at the close, the kernel sends a reset, and the client may discard a response that
-/// it has received.
+/// How long, and for how many bytes, the server drains a connection after its last response. If
+/// unread input is left at the close, the kernel sends a reset, and the client may discard a
+/// response that it has received.
 const LINGERING: Duration = Duration::from_secs(2);
 const LINGERED: usize = 1 << 20;
 
 /// Ends the output, then drains the input, so that the client gets the last response.
 pub(super) fn linger(reader: Option<Reader>, transport: &Transport) -> io::Result<()> {
-    // A body that the handler kept has the reader, and may still be read.
+    // A body has the reader, and another fiber may still read that body.
     if reader.is_none() {
         return Ok(());
     }

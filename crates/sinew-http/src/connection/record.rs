@@ -1,16 +1,16 @@
 //! The entry of the access log for one request, written when the request is over.
 
 use super::Connection;
+use super::shared::AccessLog;
 use crate::log::{AccessEntry, contain};
 use crate::message::case::Case;
-use crate::server::shared::AccessLog;
 use http::StatusCode;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
-/// Writes an entry to the access log when it is dropped. The entry says that the response is
-/// incomplete, unless [`complete`](Self::complete) was called: a failure or a cancellation ended
-/// the request.
+/// Writes an entry to the access log when it is dropped. Without a call of
+/// [`complete`](Self::complete), the entry says that the response was cut off: a failure or a
+/// cancellation has ended the request.
 pub(super) struct Record<'a> {
     log: &'a AccessLog,
     connection: &'a Connection,

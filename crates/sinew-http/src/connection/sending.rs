@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 impl Session<'_> {
-    /// Sends a body. Counts the bytes that were sent in `count`.
+    /// Sends a body. `count` counts the bytes that were sent.
     pub(super) fn send(
         &mut self,
         body: Outgoing,
@@ -34,9 +34,9 @@ impl Session<'_> {
             }
             Err(payload) => {
                 out.break_off();
-                self.survive(payload, "a body");
+                self.survive(payload, "the body of a response");
                 // Fail although the gathered bytes were written: the body is not whole.
-                Err(io::Error::other("the body of a response panicked"))
+                Err(io::Error::other("the code that makes the body of a response panicked"))
             }
         }
     }

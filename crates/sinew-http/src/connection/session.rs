@@ -1,11 +1,11 @@
-//! One turn of a fiber with a connection: requests, one after the other.
+//! One turn of a fiber with its connection: the fiber serves the requests that have come, one after
+//! the other.
 //!
 //! Next: `exchange`, which serves one request.
 
 use super::answer::{self, Terms};
 use super::kit::Kit;
 use super::linger::linger;
-use super::transport::Transport;
 use super::{Connection, Lease, REST_OF_HEAD};
 use crate::log::{AccessEntry, Problem, contain};
 use crate::message::case::Case;
@@ -13,6 +13,7 @@ use crate::message::outgoing::Delimiter;
 use crate::message::response::Response;
 use crate::parse::Refusal;
 use crate::parse::head::{Head, Parsed, parse};
+use crate::wire::transport::Transport;
 use core::mem;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
@@ -35,9 +36,11 @@ pub(super) struct Session<'a> {
     pub(super) connection: &'a Connection,
     pub(super) transport: &'a Transport,
     pub(super) kit: Box<Kit>,
-    /// Whether to reset the connection, so that the client does not take its end for a regular one.
+    /// Whether to reset the connection, so that the client does not take its end for the end of the
+    /// body.
     pub(super) resets: bool,
-    /// Whether the first read is to come. It does not wait: the arrival of bytes began this turn.
+    /// Whether the first read of this turn is still to come. Arriving bytes began the turn, so this
+    /// read hardly ever waits, and the connection is still marked idle.
     is_first: bool,
 }
 
@@ -46,7 +49,7 @@ impl<'a> Session<'a> {
     pub(super) fn hold(lease: &Lease) -> End {
         let kit = Kit::take();
         let mut session = Session {
-            connection: lease.connection(),
+            connection: &lease.connection,
             transport: &lease.transport,
             kit,
             resets: false,
@@ -90,7 +93,8 @@ impl<'a> Session<'a> {
     }
 
     /// Sends the gathered bytes after a body has failed: whole responses before it, and the
-    /// beginning of its own. If the failure was the client's end, nothing is left to send.
+    /// beginning of its own response. After a failed write nothing is gathered, and nothing is
+    /// sent.
     fn break_off(&mut self) {
         if self.resets {
             let _ = self.kit.writer.flush(self.transport);
@@ -134,8 +138,8 @@ impl<'a> Session<'a> {
         // The deadline for the rest of a head once the server is closing.
         let mut last_call = None;
         loop {
-            // Some clients send an extra line end after a body. It is skipped once. Further empty
-            // lines begin the next request, whose deadline then runs.
+            // Some clients send an extra line end after a body. The session skips it once. Further
+            // empty lines begin the next request, whose deadline then runs.
             if reader.received().starts_with(b"\r\n")
                 && connection.may_skip_line.swap(false, Ordering::Relaxed)
             {
@@ -210,8 +214,8 @@ impl<'a> Session<'a> {
     }
 
     /// Answers a request that cannot be served, and closes the connection in a way that lets the
-    /// answer arrive. `bare` says that the request is a `HEAD`. `head` is there if the head was
-    /// understood.
+    /// answer arrive. `bare` says that the request is a `HEAD`. `head` is `None` if the head was
+    /// malformed or incomplete.
     pub(super) fn refuse(
         &mut self,
         refusal: Refusal,

@@ -17,10 +17,10 @@ use std::net::{IpAddr, SocketAddr};
 pub enum Access {
     /// Programs on this machine: the address of the client is a loopback address.
     ///
-    /// A browser on this machine is such a program. A foreign page could make it send requests, by
-    /// giving the page's own name the address of this machine (DNS rebinding). So the request must
-    /// also name the server as `localhost`, by a loopback address, or by the address that received
-    /// the request. Any other name is refused.
+    /// A browser on this machine is such a program. The author of a foreign page could give the
+    /// page's own name the address of this machine, so that the browser sends requests here (DNS
+    /// rebinding). So the request must also name the server as `localhost`, by a loopback address,
+    /// or by the address that received the request. Any other name is refused.
     ///
     /// A proxy on this machine asks on behalf of others. So a request with `forwarded`, `via`,
     /// `x-real-ip` or a field such as `x-forwarded-for` is refused. A proxy that adds none of these
@@ -28,7 +28,7 @@ pub enum Access {
     /// at an address to which no proxy forwards requests.
     Loopback,
     /// Every client that can reach the server. Use it for a server that only trusted clients can
-    /// reach, or that is behind something that checks access.
+    /// reach, or behind a proxy that checks access.
     Anyone,
 }
 
@@ -51,7 +51,7 @@ impl Access {
                 ];
                 if forwarded.iter().any(|name| request.headers().contains_key(*name)) {
                     return Err(
-                        "only programs on the same machine may see this, not those behind a proxy",
+                        "only programs on the same machine may see this, and not through a proxy",
                     );
                 }
                 let named = request.uri().authority().map(Authority::as_str);
@@ -60,19 +60,21 @@ impl Access {
                 let mut hosts = hosts.into_iter().flatten().peekable();
                 match hosts.peek().is_some() && hosts.all(here) {
                     true => Ok(()),
-                    false => Err("this is to be asked for at localhost or a loopback address"),
+                    false => Err("ask for this at localhost or at a loopback address"),
                 }
             }
         }
     }
 }
 
-/// Also true for an IPv4 loopback address that an IPv6 socket received.
+/// Whether an address is a loopback address. An IPv6 socket may show an IPv4 client by a mapped
+/// address, which counts as well.
 fn is_loopback(ip: IpAddr) -> bool {
     ip.to_canonical().is_loopback()
 }
 
-/// Whether a host, with or without a port, names this machine in a way that others cannot forge.
+/// Whether a host, with or without a port, names this machine in a way that a foreign page cannot
+/// forge.
 fn is_here(host: &str, local: SocketAddr) -> bool {
     let Ok(authority) = host.parse::<Authority>() else { return false };
     let host = authority.host();

@@ -34,11 +34,11 @@ fn text(id: u64, asks: FiberId, full: bool) -> Option<String> {
     let written = match of_any(&info.fiber) {
         Err(BacktraceError::Ended) => return None,
         Err(error) => writeln!(text, "no backtrace: {error}"),
-        Ok(backtrace) if backtrace.is_empty() => writeln!(text, "it has not started"),
+        Ok(backtrace) if backtrace.is_empty() => writeln!(text, "the fiber has not started"),
         Ok(backtrace) if full => write!(text, "{backtrace:#}"),
         Ok(backtrace) => write!(text, "{backtrace}"),
     };
-    debug_assert!(written.is_ok(), "a string takes everything");
+    debug_assert!(written.is_ok(), "writing to a string does not fail");
     Some(text)
 }
 

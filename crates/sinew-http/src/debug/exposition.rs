@@ -83,13 +83,13 @@ impl Metric<'_> {
 }
 
 /// The bounds of buckets: powers of two in nanoseconds, from a microsecond to 17 seconds. Each
-/// bucket of [`Histogram`] lies within two of them, so none crosses a bound.
+/// bucket of [`Histogram`] lies between two neighbouring powers of two, so none crosses a bound.
 const LEAST_BOUND: u64 = 1 << 10;
 const LAST_BOUND: u64 = 1 << 34;
 
 fn add(text: &mut String, arguments: core::fmt::Arguments<'_>) {
     let added = text.write_fmt(arguments);
-    debug_assert!(added.is_ok(), "a string takes everything");
+    debug_assert!(added.is_ok(), "writing to a string does not fail");
 }
 
 /// Escapes a label value.

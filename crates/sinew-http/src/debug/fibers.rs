@@ -1,4 +1,4 @@
-//! The data of the page, as JSON.
+//! The data of the page `/debug/fibers`, as JSON.
 
 use super::process::{self, Process};
 use super::query::Query;
@@ -6,7 +6,7 @@ use super::runtimes::{self, Runtime};
 use super::words;
 use serde::Serialize;
 use sinew::inspect::{Deadlock, FiberInfo, Histogram, WaitInfo};
-use sinew::{FiberId, State};
+use sinew::{FiberId, FiberState};
 use std::collections::{BTreeMap, HashMap};
 
 /// The content of `/debug/fibers.json`.
@@ -100,7 +100,7 @@ struct WaitView {
     left_us: Option<u64>,
 }
 
-/// A fiber for which another one waits, or a thread, which has no name here.
+/// The fiber that another fiber waits for. A thread may take its place, and has no name here.
 #[derive(Serialize)]
 struct Other {
     id: u64,
@@ -126,7 +126,8 @@ struct Member {
 pub(super) fn look(query: &Query, answered_by: FiberId) -> View {
     let mut fibers = sinew::fibers();
     let totals = Totals::of(&fibers);
-    // A fiber that is waited for need not be among the sent ones.
+    // Look up names among all fibers: the response may leave out a fiber that another one waits
+    // for.
     let others = waited_for(&fibers);
     fibers.retain(|info| query.wants(info));
     query.sort(&mut fibers);
@@ -169,7 +170,7 @@ impl Totals {
         let mut waits = BTreeMap::new();
         for info in fibers {
             *states.entry(words::state(info.state)).or_default() += 1;
-            if let (State::Suspended, Some(wait)) = (info.state, info.wait) {
+            if let (FiberState::Suspended, Some(wait)) = (info.state, info.wait) {
                 *waits.entry(words::kind(wait.kind)).or_default() += 1;
             }
         }

@@ -4,8 +4,8 @@ use super::exposition::Exposition;
 use super::process::Process;
 use super::runtimes::{self, Runtime};
 use super::words;
-use crate::server::counts;
-use sinew::State;
+use crate::connection::counts;
+use sinew::FiberState;
 use sinew::inspect::CarrierMetrics;
 use sinew::io::LineLog;
 use std::collections::BTreeMap;
@@ -23,8 +23,8 @@ pub(super) fn text() -> String {
     out.into_text()
 }
 
-/// Writes fibers by state, and suspended ones by kind of wait. Runtimes with equal names are added
-/// up.
+/// Writes the number of fibers by state, and of suspended ones by kind of wait. Runtimes with equal
+/// names are added up.
 fn write_fibers(out: &mut Exposition) {
     let mut states: BTreeMap<(String, &str), u64> = BTreeMap::new();
     let mut waits: BTreeMap<(String, &str), u64> = BTreeMap::new();
@@ -35,7 +35,7 @@ fn write_fibers(out: &mut Exposition) {
             states.entry((runtime.clone(), words::state(state))).or_default();
         }
         *states.entry((runtime.clone(), words::state(info.state))).or_default() += 1;
-        if let (State::Suspended, Some(wait)) = (info.state, info.wait) {
+        if let (FiberState::Suspended, Some(wait)) = (info.state, info.wait) {
             *waits.entry((runtime, words::kind(wait.kind))).or_default() += 1;
         }
     }
@@ -43,7 +43,7 @@ fn write_fibers(out: &mut Exposition) {
     for ((runtime, state), count) in &states {
         metric.sample(&[("runtime", runtime), ("state", state)], count);
     }
-    let mut metric = out.gauge("sinew_waits", "Fibers that are suspended, by what they wait for.");
+    let mut metric = out.gauge("sinew_waits", "Suspended fibers, by the kind of their wait.");
     for ((runtime, kind), count) in &waits {
         metric.sample(&[("runtime", runtime), ("kind", kind)], count);
     }
@@ -63,13 +63,13 @@ const COUNTERS: [Column; 8] = [
     ("sinew_remote_wakes_total", "Wakes of a carrier's fibers by other threads.", |c| {
         c.remote_wakes
     }),
-    ("sinew_timers_total", "Waits that were ended by their deadlines.", |c| c.timers),
-    ("sinew_io_events_total", "Events of descriptors, and ends of operations.", |c| c.io_events),
+    ("sinew_timers_total", "Waits that ended at their deadline.", |c| c.timers),
+    ("sinew_io_events_total", "Events of descriptors, and completed operations.", |c| c.io_events),
 ];
 
 const GAUGES: [Column; 3] = [
     ("sinew_ready", "Started fibers that are ready to run on a carrier.", |c| c.ready),
-    ("sinew_shared", "Ready fibers of a carrier that may run on any.", |c| c.shared),
+    ("sinew_shared", "Ready fibers of a carrier that any carrier may run.", |c| c.shared),
     ("sinew_stacks_cached", "Stacks that a carrier has at hand for new fibers.", |c| {
         c.stacks_cached
     }),
@@ -115,7 +115,7 @@ fn write_runtimes(out: &mut Exposition, runtimes: &[Runtime]) {
     }
     let mut metric = out.histogram(
         "sinew_latency_seconds",
-        "How long fibers that were woken waited until they ran, while measured.",
+        "How long woken fibers waited until they ran, while measured.",
     );
     for runtime in measured() {
         metric.durations(&[("runtime", &runtime.name)], &runtime.metrics.latency);
@@ -153,7 +153,7 @@ fn write_servers(out: &mut Exposition) {
 fn write_logs(out: &mut Exposition) {
     let mut metric = out.counter(
         "sinew_log_lines_dropped_total",
-        "Lines of sinew::io::LineLog that were dropped, because nothing read them.",
+        "Lines that sinew::io::LineLog dropped because nothing read the stream.",
     );
     for (stream, log) in [("stdout", LineLog::stdout()), ("stderr", LineLog::stderr())] {
         metric.sample(&[("stream", stream)], log.dropped());
@@ -163,7 +163,7 @@ fn write_logs(out: &mut Exposition) {
 /// Writes the facts of the process, under the names that all Prometheus libraries use.
 fn write_process(out: &mut Exposition, process: &Process) {
     if let Some(seconds) = process.cpu_seconds {
-        out.counter("process_cpu_seconds_total", "Time of processors, of user and system.")
+        out.counter("process_cpu_seconds_total", "Processor time of the process, user and system.")
             .sample(&[], seconds);
     }
     let gauges: [(&'static str, &str, Option<f64>); 6] = [
@@ -186,7 +186,7 @@ fn write_process(out: &mut Exposition, process: &Process) {
         ("process_threads", "Threads.", process.threads.map(|count| count as f64)),
         (
             "process_start_time_seconds",
-            "When the process was started, since 1970.",
+            "Start of the process, in seconds since 1970.",
             process.start_seconds,
         ),
     ];

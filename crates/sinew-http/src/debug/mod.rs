@@ -1,8 +1,8 @@
 //! A view into the running program: its fibers, their backtraces, and metrics.
 //!
 //! [`Server::admin`](crate::Server::admin) serves these routes at an address of their own.
-//! [`Router::debug`] adds them to a router, for programs that serve them elsewhere. Without either,
-//! they do not exist.
+//! [`Router::debug`] adds them to a router, for programs that serve them elsewhere. A program that
+//! calls neither has no such routes.
 //!
 //! | path | answer |
 //! | --- | --- |
@@ -25,18 +25,20 @@
 //!
 //! The response is an object with these fields. Unknown values are null.
 //!
-//! - `time_ms`, `process`;
+//! - `time_ms`: milliseconds since 1970;
+//! - `process`: the process id, and the time and memory that the process has used;
 //! - `totals`: fibers by state and by kind of wait;
-//! - `runtimes`, each with the counts of its `carriers`;
-//! - `deadlocks`: lists of fibers in which each waits for the next;
+//! - `runtimes`: for each runtime its counts, and the counts of its `carriers`;
+//! - `deadlocks`: lists of fibers in which each fiber waits for the next, and the last for the
+//!   first;
 //! - `answered_by`: the fiber that answers the request;
 //! - `matched`: how many fibers match the query;
 //! - `fibers`: for each fiber its `id`, `name`, `state`, `runtime`, `carrier`, `age_ms`, number of
 //!   `waits`, `stack` and `wait`. The `wait` has a `kind`, an `address`, `since_us`, and the fiber
 //!   in `owner` or `joins` for which it waits.
 //!
-//! Inspection stops no fiber: it runs on a thread outside of the runtime, while the fibers go on.
-//! The one exception is the backtrace of a running fiber, which stops that fiber for some
+//! Inspection stops no fiber: it runs on a thread outside of the runtime, while the fibers keep
+//! running. The one exception is the backtrace of a running fiber, which stops that fiber for some
 //! microseconds.
 
 mod access;
@@ -59,7 +61,8 @@ use crate::router::Router;
 use http::StatusCode;
 use query::Query;
 
-/// The content security policy: the page may run its own scripts, and ask its own server.
+/// The content security policy: the page may run its own scripts, and send requests to its own
+/// server only.
 const POLICY: &str = "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; \
                       connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; \
                       frame-ancestors 'none'";

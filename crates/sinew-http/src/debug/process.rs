@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Facts about the process. `None` where the system does not tell.
+/// Facts about the process. `None` where the system does not report them.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Process {
     pub(super) pid: u32,
@@ -85,7 +85,8 @@ struct Stat {
 
 impl Stat {
     fn parse(text: &str) -> Option<Stat> {
-        // The name may contain spaces and parentheses. After it, the third field follows.
+        // The second field, the name, may contain spaces and parentheses. Count from the third
+        // field, which follows the last parenthesis.
         let (_, rest) = text.rsplit_once(')')?;
         let fields: Vec<&str> = rest.split_whitespace().collect();
         let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();

@@ -3,7 +3,7 @@
 use super::words;
 use crate::message::request::Request;
 use core::cmp::Ordering;
-use sinew::State;
+use sinew::FiberState;
 use sinew::inspect::FiberInfo;
 
 /// How many fibers are sent by default, and at most.
@@ -15,7 +15,7 @@ const MOST: usize = 10_000;
 pub(super) struct Query {
     pub(super) limit: usize,
     pub(super) offset: usize,
-    state: Option<State>,
+    state: Option<FiberState>,
     words: Vec<Word>,
     sort: Sort,
     descends: bool,
@@ -24,9 +24,9 @@ pub(super) struct Query {
 /// A condition that a fiber must meet to be listed.
 #[derive(Debug)]
 enum Word {
-    /// Occurs somewhere. In lower case.
+    /// A word, in lower case, that occurs in the name, the id or another text of the fiber.
     Anywhere(String),
-    /// Is the kind of the fiber's wait.
+    /// The kind of the fiber's wait.
     Kind(String),
 }
 
@@ -34,7 +34,7 @@ enum Word {
 enum Sort {
     Id,
     Name,
-    State,
+    FiberState,
     Wait,
     Since,
     Carrier,
@@ -46,7 +46,7 @@ enum Sort {
 const SORTS: [(&str, Sort); 9] = [
     ("id", Sort::Id),
     ("name", Sort::Name),
-    ("state", Sort::State),
+    ("state", Sort::FiberState),
     ("wait", Sort::Wait),
     ("since", Sort::Since),
     ("carrier", Sort::Carrier),
@@ -71,7 +71,7 @@ impl Query {
             descends: false,
         };
         let number = |name: &str, value: &str| {
-            value.parse::<usize>().map_err(|_| format!("{name} is no number: {value:?}"))
+            value.parse::<usize>().map_err(|_| format!("{name} has to be a number, not {value:?}"))
         };
         for (name, value) in pairs {
             match &*name {
@@ -82,14 +82,14 @@ impl Query {
                 "state" => {
                     let known =
                         words::STATES.into_iter().find(|state| words::state(*state) == value);
-                    query.state = Some(known.ok_or(format!("there is no state {value:?}"))?);
+                    query.state = Some(known.ok_or(format!("{value:?} is not a state"))?);
                 }
                 "sort" => {
                     let column = value.strip_prefix('-');
                     query.descends = column.is_some();
                     let column = column.unwrap_or(&value);
                     let known = SORTS.iter().find(|(name, _)| *name == column);
-                    query.sort = known.ok_or(format!("nothing can be sorted by {column:?}"))?.1;
+                    query.sort = known.ok_or(format!("cannot sort fibers by {column:?}"))?.1;
                 }
                 // Ignore unknown parameters: a client may be newer than this server.
                 _ => {}
@@ -128,7 +128,7 @@ impl Sort {
         match self {
             Sort::Id | Sort::Stack => a.id().cmp(&b.id()),
             Sort::Name => name(a).cmp(&name(b)),
-            Sort::State => words::state(a.state).cmp(words::state(b.state)),
+            Sort::FiberState => words::state(a.state).cmp(words::state(b.state)),
             Sort::Wait => kind(a).cmp(&kind(b)).then(since(a).cmp(&since(b))),
             Sort::Since => since(a).cmp(&since(b)),
             Sort::Carrier => (&a.runtime, a.carrier).cmp(&(&b.runtime, b.carrier)),

@@ -1,6 +1,6 @@
 //! The runtimes of the process, with unique names.
 
-use sinew::Handle;
+use sinew::RuntimeHandle;
 use sinew::inspect::Metrics;
 use std::collections::HashMap;
 
@@ -13,8 +13,8 @@ pub(super) struct Runtime {
 
 /// All runtimes, the oldest first.
 pub(super) fn all() -> Vec<Runtime> {
-    let handles = sinew::inspect::runtimes();
-    let names = told_apart(handles.iter().map(Handle::name));
+    let handles = sinew::runtime::all();
+    let names = told_apart(handles.iter().map(RuntimeHandle::name));
     let both = handles.iter().zip(names);
     both.map(|(handle, name)| Runtime { name, metrics: handle.metrics() }).collect()
 }

@@ -1,27 +1,27 @@
 //! The names of states and kinds of waits.
 
-use sinew::{State, WaitKind};
+use sinew::{FiberState, WaitKind};
 
 /// The states in which a fiber is listed.
-pub(super) const STATES: [State; 6] = [
-    State::Created,
-    State::Runnable,
-    State::Running,
-    State::Suspended,
-    State::Yielded,
-    State::Interrupted,
+pub(super) const STATES: [FiberState; 6] = [
+    FiberState::Created,
+    FiberState::Runnable,
+    FiberState::Running,
+    FiberState::Suspended,
+    FiberState::Yielded,
+    FiberState::Interrupted,
 ];
 
 /// The name of a state in the API.
-pub(super) fn state(state: State) -> &'static str {
+pub(super) fn state(state: FiberState) -> &'static str {
     match state {
-        State::Created => "created",
-        State::Runnable => "runnable",
-        State::Running => "running",
-        State::Suspended => "suspended",
-        State::Yielded => "yielded",
-        State::Interrupted => "interrupted",
-        State::Dead => "dead",
+        FiberState::Created => "created",
+        FiberState::Runnable => "runnable",
+        FiberState::Running => "running",
+        FiberState::Suspended => "suspended",
+        FiberState::Yielded => "yielded",
+        FiberState::Interrupted => "interrupted",
+        FiberState::Dead => "dead",
         _ => "unknown",
     }
 }

@@ -25,7 +25,7 @@ pub(super) fn page(directory: OwnedFd, path: &str, is_root: bool) -> io::Result<
     Ok(page)
 }
 
-struct Entry {
+struct Listed {
     name: Vec<u8>,
     is_directory: bool,
 }
@@ -33,7 +33,7 @@ struct Entry {
 /// The entries that can be requested: directories first, then by name.
 ///
 /// Symbolic links are listed as files. A request for one finds out where it leads.
-fn entries(directory: OwnedFd) -> io::Result<Vec<Entry>> {
+fn entries(directory: OwnedFd) -> io::Result<Vec<Listed>> {
     let mut entries = Vec::new();
     let mut listed = Dir::new(directory)?;
     while let Some(entry) = listed.read() {
@@ -53,7 +53,7 @@ fn entries(directory: OwnedFd) -> io::Result<Vec<Entry>> {
         };
         let is_directory = kind == FileType::Directory;
         if is_directory || matches!(kind, FileType::RegularFile | FileType::Symlink) {
-            entries.push(Entry { name: name.to_bytes().to_vec(), is_directory });
+            entries.push(Listed { name: name.to_bytes().to_vec(), is_directory });
         }
     }
     entries.sort_unstable_by(|a, b| (!a.is_directory, &a.name).cmp(&(!b.is_directory, &b.name)));

@@ -42,8 +42,8 @@ use validators::{Validators, Verdict};
 /// path of the request without its [`prefix`](Self::prefix). A directory is answered with its
 /// `index.html`.
 ///
-/// No request reads anything outside of the directory, even if the directory changes meanwhile: a
-/// path with `..` is not found, and neither is a symbolic link that leads out. Only regular files
+/// No request reads anything outside of the directory, even if the directory changes meanwhile. A
+/// path with `..` gets 404, and so does a symbolic link that leads out. Only regular files
 /// are served. Names that begin with a dot are served like others.
 ///
 /// Clients may request a range, and may ask whether a file has changed: responses have an `etag`
@@ -52,13 +52,13 @@ use validators::{Validators, Verdict};
 /// ranges make a server do much work for little input. If a file becomes shorter while it is sent,
 /// the connection ends, so that the client notices.
 ///
-/// A file that is being sent takes a descriptor. A server without a limit on connections counts it
-/// as a connection, and files leave a quarter of the room to connections, so that clients that read
-/// slowly do not use up the descriptors of the process. When there is no room, the response is 503;
-/// see [`Limits::connections`](crate::Limits::connections).
+/// A file that is being sent takes a descriptor. A server without a limit on connections counts
+/// such a file as a connection. Files leave a quarter of the room to connections, so that clients
+/// that read slowly do not use up the descriptors of the process. When there is no room, the
+/// response is 503; see [`Limits::connections`](crate::Limits::connections).
 ///
-/// The directory is opened when this value is made. If another directory takes its name later, that
-/// one is not served. Clones share the open directory.
+/// [`new`](Self::new) opens the directory. If another directory takes its name later, that other
+/// directory is not served. Clones share the open directory.
 ///
 /// # Examples
 /// ```
@@ -107,9 +107,8 @@ impl Files {
         })
     }
 
-    /// Sets whether a directory without an `index.html` is answered with a list of its files,
-    /// rather than with
-    /// 404. Names that begin with a dot are left out of the list.
+    /// Sets whether a request for a directory without an `index.html` gets a list of its files. By
+    /// default it gets 404. The list leaves out names that begin with a dot.
     ///
     /// # Examples
     /// ```
@@ -144,8 +143,8 @@ impl Files {
     /// route has no [parameter](Self::param) for the path. Requests with another prefix are not
     /// found.
     ///
-    /// The prefix is needed to answer requests for the directory itself where it is not served at
-    /// `/`: the parameter `{*path}` matches at least one character.
+    /// If the directory is not served at `/`, requests for the directory itself need the prefix,
+    /// because the parameter `{*path}` matches at least one character.
     ///
     /// # Examples
     /// ```
@@ -220,8 +219,8 @@ impl Handler for Files {
             return refused.with_header(ALLOW, "GET, HEAD");
         }
         let mut response = self.answer(&request).unwrap_or_else(explain);
-        // The extension alone determines the type, whatever the file contains: a user who may
-        // upload pictures must not be able to upload scripts.
+        // The extension alone determines the type, whatever the file contains. Otherwise a script
+        // that was uploaded as a picture could run.
         let nosniff = HeaderValue::from_static("nosniff");
         response.set_default(X_CONTENT_TYPE_OPTIONS, nosniff);
         response

@@ -23,7 +23,7 @@ impl Wanted {
             return Wanted::decoded(b"");
         }
         let encoded = rest.strip_prefix('/')?;
-        // Decoded once only: escapes that remain belong to the name.
+        // Decode once only: escapes that remain belong to the name.
         Wanted::decoded(&Cow::from(percent_decode_str(encoded)))
     }
 

@@ -51,9 +51,9 @@ fn ends(range: &[u8]) -> Option<(Option<u64>, Option<u64>)> {
     Some((number(&range[..at])?, number(&range[at + 1..])?))
 }
 
-/// The number, if there are any digits; `None` if something else is there. Any count of digits is
-/// allowed: a number that overflows becomes the largest one, which also lies beyond the end of any
-/// file.
+/// Parses a number. Returns `Some(None)` if there are no digits, and `None` if there is anything
+/// but digits. Any count of digits is allowed: a number that overflows becomes the largest one,
+/// which also lies beyond the end of any file.
 fn number(digits: &[u8]) -> Option<Option<u64>> {
     let mut number = None::<u64>;
     for digit in digits {

@@ -11,7 +11,7 @@ pub(super) fn of(path: &Path) -> HeaderValue {
     HeaderValue::from_static(found.map_or(UNKNOWN, |(_, content_type)| content_type))
 }
 
-/// For unknown files, which clients store rather than show.
+/// The type of files with an unknown extension. Clients store such files rather than show them.
 const UNKNOWN: &str = "application/octet-stream";
 
 /// The types of files that browsers show or run, and of common downloads, from the IANA registry.

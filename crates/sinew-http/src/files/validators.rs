@@ -14,8 +14,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 pub(super) struct Validators {
     /// In quotes. Made of the time of the last change and the length.
     tag: String,
-    /// Whether no two states can have this tag. Two changes within one tick of the file system's
-    /// clock leave the time as it was.
+    /// Whether no two states of the file can have this tag. Two changes within one tick of the file
+    /// system's clock leave equal times.
     is_strong: bool,
     /// The time of the last change in seconds since 1970; `None` if it was earlier.
     modified: Option<u64>,
@@ -35,7 +35,7 @@ pub(super) enum Verdict {
     Failed,
 }
 
-/// The ticks, in seconds, of the coarsest file system clock, which FAT has.
+/// The tick of the slowest clock of a file system, in seconds. FAT has this clock.
 const TICK: u64 = 2;
 
 impl Validators {

@@ -1,16 +1,16 @@
 //! The body of a request.
 //!
-//! A short body that came with the head is there at once. Any other body is read from the
-//! connection while the handler reads it. The body has the connection's reader then, and the
-//! session takes the reader back after the response. From then on, a body that was not read to its
-//! end returns an error.
+//! A body that came whole with its head is in memory. Any other body is received from the
+//! connection while the handler reads it. Such a body has the connection's reader, and the session
+//! takes the reader back after the response. From then on, a body that was not read to its end
+//! returns an error.
 
-use crate::connection::transport::Transport;
-use crate::connection::wire::Reader;
+use crate::limits::Limits;
 use crate::parse::Refusal;
 use crate::parse::chunked::{Chunked, Step};
 use crate::parse::fields::Framing;
-use crate::server::Limits;
+use crate::wire::buffers::Reader;
+use crate::wire::transport::Transport;
 use bytes::Bytes;
 use core::fmt;
 use core::time::Duration;
@@ -21,7 +21,7 @@ use std::io::{self, Read};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The body of a request, read as it comes.
+/// The body of a request, received while it is read.
 ///
 /// A body may be moved to another fiber, or into a [`Response`](crate::Response) that sends it
 /// back. It can be read until the response has been sent. A read waits for the client, at most
@@ -58,8 +58,8 @@ impl Body {
         Body(Kind::Incoming(incoming))
     }
 
-    /// Returns how many bytes are left to read. `None` if the client sends chunks, and has not
-    /// ended them.
+    /// Returns how many bytes are left to read. Returns `None` for a chunked body that has not been
+    /// read to its end.
     ///
     /// # Examples
     /// ```
@@ -110,11 +110,12 @@ impl Read for Body {
     }
 }
 
-/// A body that has not been received, shared by its reader and the serving fiber.
+/// A body that has not been received in full. The fiber that reads it and the serving fiber share
+/// it.
 pub(crate) struct Incoming {
     inner: Mutex<Inner>,
-    /// Where to send `100 Continue`, as long as the client waits for it. Never locked while a fiber
-    /// waits for the client to send something.
+    /// Where to send `100 Continue`, as long as the client waits for it. No fiber holds this lock
+    /// while it waits for bytes of the client.
     invitation: Mutex<Option<Transport>>,
 }
 
@@ -134,9 +135,10 @@ struct Inner {
 struct Pace {
     /// How long a read may wait.
     timeout: Duration,
-    /// How many bytes per second have to come, once the client was waited for that long.
+    /// How many bytes per second have to come on average, once reads have waited for `timeout` in
+    /// total.
     rate: u64,
-    /// How long the client was waited for, in total. The time between reads does not count.
+    /// How long reads have waited for the client in total. The time between reads does not count.
     waited: Duration,
     taken: u64,
 }
@@ -197,7 +199,7 @@ impl Progress {
 pub(crate) enum Returned {
     /// The reader, at the end of the body.
     AtEnd(Reader),
-    /// The reader, within the body. `None` if its position is unknown.
+    /// The reader, within the body. `None` if the session has taken it back before.
     Within(Option<Reader>),
 }
 
@@ -236,9 +238,9 @@ impl Incoming {
         }
     }
 
-    /// Prepares for the response, before any byte of it is sent: no `100 Continue` may follow then.
-    /// If the body still exists elsewhere, it may yet be read, so the client gets `100 Continue`
-    /// here.
+    /// Prepares for the response, before any byte of it is sent: after that byte, no `100 Continue`
+    /// may follow. If the body still exists elsewhere, a fiber may yet read it, so this call sends
+    /// `100 Continue`.
     ///
     /// Returns false if the handler has dropped the body, and its end is known to be out of reach.
     /// The end is out of reach if it is more than `skip` bytes away, if it is behind something
@@ -400,7 +402,7 @@ impl BodyError {
             BodyError::Late => {
                 Some(Refusal::new(StatusCode::REQUEST_TIMEOUT, "the body did not come in time"))
             }
-            BodyError::CutOff => Some(Refusal::bad("the body is shorter than was said")),
+            BodyError::CutOff => Some(Refusal::bad("the body ended before its announced end")),
             BodyError::Over | BodyError::Failed(_) => None,
         }
     }
@@ -425,8 +427,8 @@ impl fmt::Display for BodyError {
             BodyError::Refused(refusal) => f.write_str(refusal.reason),
             BodyError::Late => f.write_str("the body did not come in time"),
             BodyError::CutOff => f.write_str("the connection ended within the body"),
-            BodyError::Over => f.write_str("the request of this body was answered"),
-            BodyError::Failed(kind) => write!(f, "the body could not be read before: {kind}"),
+            BodyError::Over => f.write_str("the body is closed: its request has been answered"),
+            BodyError::Failed(kind) => write!(f, "an earlier read of the body failed: {kind}"),
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The body of a response, and how it is framed on the wire.
 
-use crate::connection::transport::Transport;
-use crate::connection::wire::Writer;
 use crate::upgrade::Upgraded;
+use crate::wire::buffers::Writer;
+use crate::wire::transport::Transport;
 use bytes::Bytes;
 use core::fmt;
 use std::io::{self, Read, Write};
@@ -14,7 +14,7 @@ type WriteBody = dyn FnOnce(&mut BodyWriter<'_>) -> io::Result<()> + Send;
 pub(crate) enum Outgoing {
     Whole(Bytes),
     Reader(Box<dyn Read + Send>, Option<u64>),
-    /// This many bytes of a file. The server has room for a limited number of open files.
+    /// This many bytes of a file. The server limits the number of files that it sends at a time.
     File(Box<dyn Read + Send>, u64),
     Stream(Box<WriteBody>),
     /// No body: another protocol follows.
@@ -50,6 +50,35 @@ pub(crate) enum Delimiter {
 /// Written bytes are gathered. They are sent when some kilobytes have been gathered, or on a flush.
 /// Sending waits while the client does not read, for
 /// [`Limits::write_timeout`](crate::Limits::write_timeout) at most.
+///
+/// # Examples
+/// ```
+/// use sinew_http::{BodyWriter, Request, Response, Server};
+/// use std::io::{self, Write};
+///
+/// fn write_numbers(body: &mut BodyWriter<'_>) -> io::Result<()> {
+///     for number in 1..=3 {
+///         write!(body, "{number} ")?;
+///         body.flush()?; // the client gets each number as soon as it is made
+///     }
+///     body.write_all(b"end")
+/// }
+///
+/// # fn get(at: std::net::SocketAddr, target: &str) -> std::io::Result<String> {
+/// #     use std::io::{Read, Write};
+/// #     let mut stream = std::net::TcpStream::connect(at)?;
+/// #     write!(stream, "GET {target} HTTP/1.1\r\nhost: here\r\nconnection: close\r\n\r\n")?;
+/// #     let mut answer = String::new();
+/// #     stream.read_to_string(&mut answer)?;
+/// #     Ok(answer)
+/// # }
+/// #
+/// let server = Server::bind("127.0.0.1:0").start(|_: Request| Response::stream(write_numbers))?;
+/// let answer = get(server.local_addr(), "/")?;
+/// assert!(answer.contains("1 ") && answer.contains("3 ") && answer.contains("end"));
+/// # let _ = server.shutdown(std::time::Duration::ZERO);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub struct BodyWriter<'a> {
     writer: &'a mut Writer,
     transport: &'a Transport,

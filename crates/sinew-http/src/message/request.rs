@@ -54,8 +54,8 @@ impl Request {
         &self.case.head.method
     }
 
-    /// Returns the path as it was sent, with its percent signs. The path of `OPTIONS *` is `*`; the
-    /// path of `CONNECT` is the host and port.
+    /// Returns the path as the client sent it, still percent-encoded. The path of `OPTIONS *` is
+    /// `*`; the path of `CONNECT` is the host and port.
     ///
     /// # Examples
     /// ```
@@ -293,7 +293,7 @@ impl Request {
     /// # Examples
     /// ```
     /// # use sinew_http::{Request, Response};
-    /// /// Sends back what comes, as it comes.
+    /// /// Sends the body back while it is being received.
     /// fn echo(request: Request) -> Response {
     ///     Response::reader(request.into_body(), None)
     /// }

@@ -13,8 +13,9 @@ use std::io::{self, Read};
 /// A response: a status, header fields, and a body.
 ///
 /// The server adds `date`, unless the handler has set it. It tells the client the length of the
-/// body: by `content-length` if it knows the length, otherwise in chunks. A `content-length` from
-/// the handler counts only where the server does not know the length itself. A `connection: close`
+/// body: by `content-length` if it knows the length, otherwise in chunks. A client of HTTP/1.0 does
+/// not know chunks; for it, the end of the connection ends the body. A `content-length` from the
+/// handler counts only where the server does not know the length itself. A `connection: close`
 /// from the handler ends the connection after the response.
 ///
 /// # Examples
@@ -147,13 +148,14 @@ impl Response {
         Response::of(Outgoing::Reader(Box::new(reader), length))
     }
 
-    /// Makes a response with a body that `write` writes piece by piece. It may wait in between.
-    /// Written bytes are gathered; [`flush`](io::Write::flush) sends them at once.
+    /// Makes a response with a body that `write` writes piece by piece. `write` may wait in
+    /// between. The writer gathers written bytes; [`flush`](io::Write::flush) sends them at once.
     ///
     /// `write` runs on the handler's fiber, after the handler has returned. It is not called for a
     /// `HEAD` request. If it fails or panics, the connection is closed, so that the client notices
-    /// that something is missing. A client that has gone is noticed when bytes are sent. An endless
-    /// body keeps a [shutdown](crate::ServerHandle::shutdown) waiting for all of its patience.
+    /// that something is missing. `write` learns that the client has gone when a write or a flush
+    /// fails. An endless body keeps a [shutdown](crate::ServerHandle::shutdown) waiting for all of
+    /// its patience.
     ///
     /// # Examples
     /// ```
@@ -175,8 +177,9 @@ impl Response {
         Response::of(Outgoing::Stream(Box::new(write)))
     }
 
-    /// Makes a response that switches to another protocol. The status is `101 Switching Protocols`,
-    /// or `200` for `CONNECT` if that status is set. Then `f` has the connection until it returns.
+    /// Makes a response that switches to another protocol. The status is `101 Switching Protocols`;
+    /// set it to 200 to accept a `CONNECT`. After the response, `f` has the connection until it
+    /// returns.
     ///
     /// The response field `upgrade` names the protocol; by default it is the one that the client
     /// names. A client that has not asked for an upgrade gets `426 Upgrade Required` instead, or
@@ -209,7 +212,7 @@ impl Response {
     }
 
     /// Makes a response that sends the client elsewhere, with status 303: the client requests the
-    /// location with `GET`. With another status such as 307 it repeats its method.
+    /// location with `GET`. With a status such as 307, the client repeats its own method.
     ///
     /// # Panics
     /// If `location` is not a valid value of a header field. Check a location that comes from a
@@ -268,8 +271,8 @@ impl Response {
         HeaderName: TryFrom<N, Error: fmt::Debug>,
         HeaderValue: TryFrom<V, Error: fmt::Debug>,
     {
-        let name = HeaderName::try_from(name).expect("the name of a header field is valid");
-        let value = HeaderValue::try_from(value).expect("the value of a header field is valid");
+        let name = HeaderName::try_from(name).expect("a header field must have a valid name");
+        let value = HeaderValue::try_from(value).expect("a header field must have a valid value");
         if name == CONTENT_TYPE {
             self.content_type = None;
         }
@@ -370,13 +373,30 @@ impl Response {
 /// }
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no response",
+    message = "`{Self}` is not a response",
     label = "returned by a handler",
     note = "a handler returns text, bytes, a status, a `Response`, or a `Result` of those; \
             an error type needs `impl IntoResponse`; handlers are not async"
 )]
 pub trait IntoResponse {
     /// Converts the value to a response.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_http::{IntoResponse, Response};
+    ///
+    /// struct Temperature(f64);
+    ///
+    /// impl IntoResponse for Temperature {
+    ///     fn into_response(self) -> Response {
+    ///         let text = format!("{} degrees\n", self.0);
+    ///         Response::text(text).with_header("cache-control", "no-store")
+    ///     }
+    /// }
+    ///
+    /// let response = Temperature(20.5).into_response();
+    /// assert_eq!(response.header("cache-control"), Some("no-store"));
+    /// ```
     fn into_response(self) -> Response;
 }
 
@@ -436,8 +456,9 @@ impl<T: IntoResponse, E: IntoResponse> IntoResponse for Result<T, E> {
     }
 }
 
-/// An error of reading a body becomes the status that belongs to it. Any other error becomes 500
-/// without details, and is reported to the [problem log](crate::Server::problem_log).
+/// An error of reading a body becomes 400, 408 or 413 if it is the client's fault. Any other error
+/// becomes 500 without details, and the server reports it to the
+/// [problem log](crate::Server::problem_log).
 impl IntoResponse for io::Error {
     fn into_response(self) -> Response {
         if let Some(refusal) = BodyError::refusal(&self) {

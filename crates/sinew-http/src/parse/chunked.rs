@@ -64,7 +64,7 @@ impl Chunked {
                     Ok(Step::Skip(2))
                 }
                 [] | [b'\r'] => Ok(Step::More),
-                _ => Err(Refusal::bad("a chunk is longer than it said")),
+                _ => Err(Refusal::bad("a chunk is longer than its size says")),
             },
             State::Trailer => self.trailer(bytes),
         }
@@ -100,7 +100,7 @@ impl Chunked {
         Ok(Step::Skip(line.len() + 2))
     }
 
-    /// Counts bytes that are neither data nor needed to tell its length.
+    /// Counts bytes that are neither data nor needed to tell the length of the data.
     fn count(&mut self, extra: usize) -> Result<(), Refusal> {
         self.extra += extra;
         if self.extra > EXTRA { Err(TOO_LARGE) } else { Ok(()) }

@@ -55,7 +55,7 @@ impl Gathered {
     fn host(&mut self, value: &[u8]) -> Result<(), Refusal> {
         self.hosts += 1;
         if self.hosts > 1 {
-            return Err(Refusal::bad("there is more than one Host"));
+            return Err(Refusal::bad("the request has more than one Host"));
         }
         if authority::parse(value).is_none() {
             return Err(Refusal::bad("the Host is malformed"));
@@ -69,7 +69,7 @@ impl Gathered {
         // The field is a list, and a proxy may have joined two fields of the client.
         if !(any && expectations.all(|one| one.eq_ignore_ascii_case(b"100-continue"))) {
             let status = StatusCode::EXPECTATION_FAILED;
-            return Err(Refusal::new(status, "the only expectation that is met is 100-continue"));
+            return Err(Refusal::new(status, "this server meets no expectation but 100-continue"));
         }
         self.expects_continue = true;
         Ok(())
@@ -92,7 +92,7 @@ impl Gathered {
     /// sends one.
     fn content_length(&mut self, value: &[u8]) -> Result<(), Refusal> {
         if self.length.is_some() {
-            return Err(Refusal::bad("there is more than one Content-Length"));
+            return Err(Refusal::bad("the request has more than one Content-Length"));
         }
         self.length =
             Some(decimal(value).ok_or(Refusal::bad("the Content-Length is not a number"))?);
@@ -110,7 +110,7 @@ impl Gathered {
                 let status = StatusCode::NOT_IMPLEMENTED;
                 return Err(Refusal::new(
                     status,
-                    "the only transfer coding that is known is chunked",
+                    "this server knows no transfer coding but chunked",
                 ));
             }
             self.coding = Coding::Chunked;
@@ -123,10 +123,10 @@ impl Gathered {
         match (self.coding, self.length) {
             (Coding::None, length) => Ok(Framing::Length(length.unwrap_or(0))),
             (Coding::Chunked, Some(_)) => {
-                Err(Refusal::bad("there are a Content-Length and a Transfer-Encoding"))
+                Err(Refusal::bad("the request has a Content-Length and a Transfer-Encoding"))
             }
             (Coding::Chunked, None) if old => {
-                Err(Refusal::bad("there is a Transfer-Encoding in HTTP/1.0"))
+                Err(Refusal::bad("a request of HTTP/1.0 has a Transfer-Encoding"))
             }
             (Coding::Chunked, None) => Ok(Framing::Chunked),
         }

@@ -126,8 +126,8 @@ fn parse_into<'bytes>(
     let len = match result {
         Ok(Status::Complete(len)) => len,
         Ok(Status::Partial) => return unfinished(bytes, limits),
-        // A version that has come only in part is not a known one, either. Wait for the rest of the
-        // line.
+        // The parser also reports this error for a version that has come only in part. Wait for the
+        // rest of the line.
         Err(Error::Version) if !has_first_line(bytes) => return unfinished(bytes, limits),
         Err(error) => return Err(refusal(error, bytes)),
     };
@@ -142,7 +142,7 @@ fn parse_into<'bytes>(
     }
     let method = request.method.unwrap_or_default();
     if method.len() > METHOD {
-        return Err(Refusal::new(StatusCode::NOT_IMPLEMENTED, "no method has such a long name"));
+        return Err(Refusal::new(StatusCode::NOT_IMPLEMENTED, "the method has too long a name"));
     }
     let method = Method::from_bytes(method.as_bytes())
         .map_err(|_| Refusal::bad("the method is malformed"))?;
@@ -153,7 +153,7 @@ fn parse_into<'bytes>(
         gathered.take(field.name, field.value)?;
     }
     if !old && !gathered.has_host() {
-        return Err(Refusal::bad("there is no Host"));
+        return Err(Refusal::bad("the request has no Host"));
     }
     let framing = gathered.framing(old)?;
     let persists = !gathered.closes && (!old || gathered.keeps_alive);
@@ -250,11 +250,11 @@ fn refusal(error: Error, bytes: &[u8]) -> Refusal {
         ),
         Error::Version if version(bytes).is_some() => Refusal::new(
             StatusCode::HTTP_VERSION_NOT_SUPPORTED,
-            "the version of HTTP that is spoken here is 1",
+            "this server speaks HTTP/1.0 and HTTP/1.1 only",
         ),
         _ if !ends_lines_properly(bytes) => BARE,
         Error::HeaderName if has_folded_line(bytes) => {
-            Refusal::bad("a header field goes on in the next line, which is obsolete")
+            Refusal::bad("a header field continues on the next line, which is obsolete")
         }
         Error::HeaderName => Refusal::bad("the name of a header field is malformed"),
         Error::HeaderValue => Refusal::bad("the value of a header field is malformed"),

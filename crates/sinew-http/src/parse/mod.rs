@@ -1,7 +1,7 @@
-//! Turns bytes into requests. Pure functions, which know nothing of connections.
+//! Turns bytes into requests. All functions are pure, and know nothing of connections.
 //!
-//! Ambiguous input is refused rather than guessed. A proxy in front of the server may guess
-//! differently; then one of the two takes for a body what the other takes for a request.
+//! The parsers refuse ambiguous input instead of guessing. A proxy in front of the server may guess
+//! differently; then one of the two would take a part of a body for a request.
 //!
 //! Next: `head`, which parses the head of a request; `chunked`, which decodes bodies.
 

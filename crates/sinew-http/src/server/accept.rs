@@ -3,8 +3,7 @@
 //! Next: `connection::accepted`, which starts the fiber of a connection.
 
 use super::At;
-use super::shared::Shared;
-use crate::connection;
+use crate::connection::{self, shared::Shared};
 use crate::log::Problem;
 use core::sync::atomic::Ordering;
 use sinew::net::TcpListener;

@@ -1,23 +1,45 @@
 //! A running server, and its shutdown.
 
-use super::counts::{self, ServerMetrics};
-use super::shared::{Clock, FileRoom, Shared};
 use super::{KEPT_STACKS, Limits, Server, Settings, accept};
 use crate::connection::REST_OF_HEAD;
+use crate::connection::counts::{self, ServerMetrics};
+use crate::connection::shared::{Clock, FileRoom, Shared};
 use crate::handler::Handler;
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize};
 use core::time::Duration;
 use sinew::net::TcpListener;
 use sinew::sync::{Event, Semaphore};
-use sinew::{Builder, Fiber, Handle, Runtime};
+use sinew::{Fiber, FiberBuilder, Runtime, RuntimeHandle};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 /// A running server.
 ///
-/// Dropping the handle lets the server run on, with its own runtime if it has one.
+/// If the handle is dropped, the server keeps running, and so does the server's own runtime if it
+/// has one.
+///
+/// # Examples
+/// ```
+/// use sinew_http::{Request, Server};
+/// use std::time::Duration;
+///
+/// # fn get(at: std::net::SocketAddr, target: &str) -> std::io::Result<String> {
+/// #     use std::io::{Read, Write};
+/// #     let mut stream = std::net::TcpStream::connect(at)?;
+/// #     write!(stream, "GET {target} HTTP/1.1\r\nhost: here\r\nconnection: close\r\n\r\n")?;
+/// #     let mut answer = String::new();
+/// #     stream.read_to_string(&mut answer)?;
+/// #     Ok(answer)
+/// # }
+/// #
+/// let server = Server::bind("127.0.0.1:0").start(|_: Request| "hello")?;
+/// assert!(get(server.local_addr(), "/")?.ends_with("hello"));
+/// server.shutdown(Duration::from_secs(60)).expect("the requests have ended");
+/// assert!(get(server.local_addr(), "/").is_err());
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub struct ServerHandle {
     shared: Arc<Shared>,
     /// The fibers that accept connections.
@@ -33,17 +55,17 @@ pub struct ServerHandle {
 /// How many connections the admin server serves at a time. Few programs look at a server.
 const MOST_AT_SIDE: usize = 64;
 
-/// How long the fibers of a server that is ended by force may take to end.
+/// How long a shutdown by force waits until the cancelled fibers have ended.
 const NOTICING: Duration = Duration::from_secs(1);
 
 pub(super) fn start(server: Server, handler: Box<dyn Handler>) -> io::Result<ServerHandle> {
     let (on, runtime) = server.runtime.runtime()?;
     if let Some(size) = server.settings.stack_size {
-        // Reports a bad stack size here rather than when a connection comes.
-        drop(Builder::new().runtime(&on).stack_size(size).build(|| ())?);
+        // Report a bad stack size here rather than when a connection comes.
+        drop(FiberBuilder::new().runtime(&on).stack_size(size).build(|| ())?);
     }
     let listeners = accept::listen(server.at, server.listeners)?;
-    // Both addresses are bound before either is served: an error leaves nothing running.
+    // Bind both addresses before serving either: after an error, nothing is left running.
     let side = match server.side {
         Some(side) => Some((accept::listen(side.at, 1)?, side.handler)),
         None => None,
@@ -65,7 +87,7 @@ pub(super) fn start(server: Server, handler: Box<dyn Handler>) -> io::Result<Ser
 }
 
 fn launch_side(
-    on: &Handle,
+    on: &RuntimeHandle,
     listeners: Vec<TcpListener>,
     handler: fn(SocketAddr) -> Box<dyn Handler>,
 ) -> io::Result<ServerHandle> {
@@ -77,7 +99,7 @@ fn launch_side(
 /// Serves the connections that arrive at `listeners`.
 fn launch(
     settings: Settings,
-    on: &Handle,
+    on: &RuntimeHandle,
     listeners: Vec<TcpListener>,
     handler: Box<dyn Handler>,
 ) -> io::Result<ServerHandle> {
@@ -106,7 +128,7 @@ fn launch(
     });
     counts::register(&shared);
     let spawn = |name: String, f: Box<dyn FnOnce() + Send>| -> io::Result<Fiber> {
-        Ok(Builder::new().runtime(on).name(name).spawn(f)?.fiber())
+        Ok(FiberBuilder::new().runtime(on).name(name).spawn(f)?.fiber())
     };
     let mut accepting = Vec::new();
     for listener in listeners {
@@ -221,12 +243,13 @@ impl ServerHandle {
     /// use std::time::Duration;
     ///
     /// let server = Server::bind("127.0.0.1:0").start(|_: Request| Response::text("hello"))?;
-    /// server.shutdown(Duration::from_secs(10)).expect("nobody asked for anything");
+    /// server.shutdown(Duration::from_secs(10)).expect("no request is under way");
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn shutdown(&self, patience: Duration) -> Result<(), ShutdownError> {
-        /// Ends the admin server and the clock, and wakes [`wait`](ServerHandle::wait). Also runs
-        /// if the caller is cancelled, which ends the wait for requests.
+        /// Ends the admin server and the clock, and wakes the callers of
+        /// [`wait`](ServerHandle::wait). This also happens if the caller of `shutdown` is cancelled
+        /// while it waits for requests.
         struct Over<'a>(&'a ServerHandle);
         impl Drop for Over<'_> {
             fn drop(&mut self) {
@@ -244,7 +267,7 @@ impl ServerHandle {
             fiber.cancel();
         }
         for fiber in &self.accepting {
-            fiber.wait_finished(None);
+            fiber.wait_finished();
         }
         let connections = shared.connections();
         for connection in &connections {
@@ -259,10 +282,10 @@ impl ServerHandle {
         // A client that has sent a part of a head may never send the rest. It gets one second; the
         // full patience is for requests that are being served.
         let first = patience.min(REST_OF_HEAD);
-        let mut ended = shared.room.acquire_for(others, first).is_some();
+        let mut ended = shared.room.acquire_timeout(others, first).is_some();
         if !ended && patience > first {
             shared.connections().iter().for_each(|connection| connection.close_if_reading_head());
-            ended = shared.room.acquire_for(others, patience - first).is_some();
+            ended = shared.room.acquire_timeout(others, patience - first).is_some();
         }
         let ended = if ended { Ok(()) } else { self.end_by_force(others) };
         // The admin server ends last, so that it can show the remaining requests.
@@ -272,7 +295,7 @@ impl ServerHandle {
         ended
     }
 
-    /// Ends the server at once, without waiting for its fibers.
+    /// Ends the server at once, without waiting until its fibers have ended.
     fn stop(&self) {
         self.shared.begin_closing();
         self.accepting.iter().for_each(Fiber::cancel);
@@ -288,7 +311,7 @@ impl ServerHandle {
         connections.retain(|connection| !connection.is_served_here());
         connections.iter().for_each(|connection| connection.abort());
         connections.iter().for_each(|connection| connection.cancel());
-        let _ = shared.room.acquire_for(others, NOTICING);
+        let _ = shared.room.acquire_timeout(others, NOTICING);
         match connections.len() {
             0 => Ok(()),
             unfinished => Err(ShutdownError { unfinished }),
@@ -323,6 +346,24 @@ impl Drop for ServerHandle {
 }
 
 /// The error of a shutdown that cancelled requests.
+///
+/// # Examples
+/// ```
+/// use sinew_http::{Request, Server};
+/// use std::io::Write;
+/// use std::time::Duration;
+///
+/// let server = Server::bind("127.0.0.1:0").start(|_: Request| {
+///     sinew::sleep(Duration::from_secs(3600));
+///     "late"
+/// })?;
+/// let mut client = sinew::net::TcpStream::connect(server.local_addr())?;
+/// client.write_all(b"GET / HTTP/1.1\r\nhost: here\r\n\r\n")?;
+/// sinew::wait_until(|| server.metrics().requests_total == 1);
+/// let error = server.shutdown(Duration::ZERO).unwrap_err(); // has cancelled the handler
+/// assert_eq!(error.unfinished, 1);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct ShutdownError {

@@ -6,22 +6,18 @@
 //! Next: `connection`, which serves an accepted connection.
 
 mod accept;
-pub(crate) mod counts;
 mod handle;
-mod limits;
-pub(crate) mod shared;
 
-pub use counts::ServerMetrics;
 pub use handle::{ServerHandle, ShutdownError};
-pub use limits::Limits;
 
+use crate::connection::shared::{AccessLog, ProblemLog};
 use crate::handler::Handler;
+use crate::limits::Limits;
 use crate::log::{AccessEntry, Problem};
 #[cfg(feature = "tls")]
 use crate::tls::Tls;
 use core::fmt;
-use shared::{AccessLog, ProblemLog};
-use sinew::{Handle, Runtime};
+use sinew::{Runtime, RuntimeHandle};
 use std::io;
 use std::net::{SocketAddr, TcpListener, ToSocketAddrs};
 
@@ -85,7 +81,7 @@ pub(crate) struct Side {
 enum On {
     /// The runtime of the calling fiber, or the default runtime.
     Current,
-    Given(Handle),
+    Given(RuntimeHandle),
     /// A runtime of the server's own, with this number of carriers.
     Own(usize),
 }
@@ -93,7 +89,7 @@ enum On {
 impl Server {
     /// Makes a server for an address. If the address resolves to several, the server uses the first
     /// one at which it can listen. Port 0 means any free port; [`ServerHandle::local_addr`] returns
-    /// it. A bad address is reported when the server is started.
+    /// the chosen port. [`start`](Self::start) reports a bad address.
     ///
     /// # Examples
     /// ```
@@ -177,7 +173,7 @@ impl Server {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     #[must_use]
-    pub fn runtime(mut self, runtime: &Handle) -> Server {
+    pub fn runtime(mut self, runtime: &RuntimeHandle) -> Server {
         self.runtime = On::Given(runtime.clone());
         self
     }
@@ -229,7 +225,7 @@ impl Server {
         self
     }
 
-    /// Calls `log` for each answered request, on the fiber of its connection.
+    /// Calls `log` for each request that was answered or cut off, on the fiber of its connection.
     ///
     /// [`AccessEntry`] displays itself in the common log format. A `println!` blocks the carrier
     /// while the pipe behind standard output is full; [`LineLog`](sinew::io::LineLog) drops lines
@@ -249,8 +245,8 @@ impl Server {
         self
     }
 
-    /// Calls `log` for failures that are reported to no caller: connections that cannot be
-    /// accepted, handshakes that fail, handlers that panic, requests that are refused.
+    /// Calls `log` for failures that the server cannot return to a caller: connections that cannot
+    /// be accepted, handshakes that fail, handlers that panic, requests that are refused.
     ///
     /// # Examples
     /// ```
@@ -291,8 +287,8 @@ impl Server {
         handle::start(self, Box::new(handler))
     }
 
-    /// Starts the server, and waits until it is shut down. That never happens if no other code has
-    /// the handle. If the waiting fiber is cancelled, the server runs on.
+    /// Starts the server, and waits as long as the process lives. Use [`start`](Self::start) for a
+    /// server that can be shut down. If the waiting fiber is cancelled, the server runs on.
     ///
     /// # Errors
     /// If the server cannot listen at the address; the message names it. Also if its runtime or a
@@ -312,12 +308,12 @@ impl Server {
 }
 
 impl On {
-    fn runtime(self) -> io::Result<(Handle, Option<Runtime>)> {
+    fn runtime(self) -> io::Result<(RuntimeHandle, Option<Runtime>)> {
         match self {
-            On::Current => match Handle::try_current() {
+            On::Current => match RuntimeHandle::try_current() {
                 Some(here) => Ok((here, None)),
                 // A fiber spawned from a plain thread runs on the default runtime.
-                None => match sinew::spawn(Handle::current).join() {
+                None => match sinew::spawn(RuntimeHandle::current).join() {
                     Ok(default) => Ok((default, None)),
                     Err(panic) => std::panic::resume_unwind(panic),
                 },

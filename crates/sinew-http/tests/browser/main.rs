@@ -9,7 +9,7 @@ mod chromium;
 use chromium::Chromium;
 use serde_json::{Value, json};
 use sinew::sync::Mutex;
-use sinew::{Builder, Handle, JoinHandle, Runtime};
+use sinew::{FiberBuilder, JoinHandle, Runtime, RuntimeHandle};
 use sinew_http::debug::Access;
 use sinew_http::{Router, Server, ServerHandle};
 use std::net::SocketAddr;
@@ -25,9 +25,9 @@ fn waits_in_the_garden() {
     sinew::park();
 }
 
-fn garden(runtime: &Handle) -> Vec<JoinHandle<()>> {
+fn garden(runtime: &RuntimeHandle) -> Vec<JoinHandle<()>> {
     let named = |name: &str, f: Box<dyn FnOnce() + Send>| {
-        Builder::new().runtime(runtime).name(name).spawn(f).unwrap()
+        FiberBuilder::new().runtime(runtime).name(name).spawn(f).unwrap()
     };
     let mut fibers: Vec<_> =
         (0..700).map(|n| named(&format!("gardener {n}"), Box::new(waits_in_the_garden))).collect();
@@ -47,7 +47,7 @@ fn garden(runtime: &Handle) -> Vec<JoinHandle<()>> {
 }
 
 /// Two fibers that wait for each other.
-fn deadlock(runtime: &Handle) -> Vec<JoinHandle<()>> {
+fn deadlock(runtime: &RuntimeHandle) -> Vec<JoinHandle<()>> {
     let locks = [Arc::new(Mutex::new(())), Arc::new(Mutex::new(()))];
     let both = Arc::new(sinew::sync::Barrier::new(2));
     let fiber = |name: &str, first: Arc<Mutex<()>>, second: Arc<Mutex<()>>| {
@@ -57,13 +57,13 @@ fn deadlock(runtime: &Handle) -> Vec<JoinHandle<()>> {
             both.wait();
             let _second = second.lock();
         };
-        Builder::new().runtime(runtime).name(name).spawn(waits).unwrap()
+        FiberBuilder::new().runtime(runtime).name(name).spawn(waits).unwrap()
     };
     let [one, other] = locks;
     vec![fiber("ivy", one.clone(), other.clone()), fiber("oak", other, one)]
 }
 
-fn serve(runtime: &Handle, address: SocketAddr) -> ServerHandle {
+fn serve(runtime: &RuntimeHandle, address: SocketAddr) -> ServerHandle {
     let router = Router::new().debug(Access::Loopback);
     Server::bind(address).runtime(runtime).start(router).unwrap()
 }
@@ -99,7 +99,7 @@ fn the_page_shows_what_fibers_do() {
     browser.wait_until("$('problem').hidden && $('live').dataset.is === 'live'");
 }
 
-#[expect(clippy::print_stderr, reason = "who runs the tests is to know that one did not run")]
+#[expect(clippy::print_stderr, reason = "a skipped test must be visible")]
 fn note(text: &str) {
     eprintln!("{text}");
 }

@@ -47,7 +47,7 @@ fn all_sent<S: AsRef<[u8]>, const N: usize>(site: &Site, sent: [S; N]) -> [(Clie
 fn wait_for_nobody(site: &Site) {
     let deadline = Instant::now() + Duration::from_secs(10);
     while site.server().connections() > 0 {
-        assert!(Instant::now() < deadline, "a connection is open");
+        assert!(Instant::now() < deadline, "a connection is still open");
         std::thread::sleep(Duration::from_millis(1));
     }
 }

@@ -115,7 +115,7 @@ fn conditions_come_before_ranges() {
 fn a_change_changes_the_tag() {
     let _watchdog = a_minute();
     let (site, etag) = with_page();
-    // As long as before.
+    // The new content is as long as the old one.
     fs::write(site.inside("page.html"), "egap").unwrap();
     let reply = site.get_with("/files/page.html", "if-none-match", &etag);
     assert_eq!((reply.status, reply.text()), (200, "egap"));

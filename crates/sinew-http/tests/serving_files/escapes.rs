@@ -206,7 +206,7 @@ fn ask_again_as_nobody(test: &str) {
         }
         // Fails if the unprivileged user cannot reach the binary, or does not exist.
         Err(error) => {
-            #[allow(clippy::print_stderr, reason = "the test has shown nothing")]
+            #[allow(clippy::print_stderr, reason = "a skipped test must be visible")]
             {
                 eprintln!("{test} needs an unprivileged process: {error}");
             }

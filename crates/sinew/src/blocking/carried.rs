@@ -1,9 +1,9 @@
-//! A migratable fiber that goes to a thread of the pool itself, and comes back.
+//! Takes a migratable fiber itself to a thread of the pool, and back.
 //!
-//! The fiber stops on its carrier as in any wait. The thread that gets the job ends the wait. It
-//! does not queue the fiber, but goes on in the fiber's own context. To everything that the fiber
-//! calls there, it looks like a plain thread: it has no carrier. At the end of the closure the
-//! fiber switches back to the thread's own context, which gives the fiber to its crew.
+//! The fiber stops on its carrier as in any wait. The thread that gets the job ends the wait. The
+//! thread does not queue the fiber, but switches to the fiber's own context. To everything that the
+//! fiber calls there, it looks like a plain thread: it has no carrier. At the end of the closure
+//! the fiber switches back to the thread's own context, which gives the fiber to its crew.
 
 use super::pool::{self, Job};
 use crate::cancel;
@@ -11,6 +11,7 @@ use crate::carrier::{current, dispatch};
 use crate::clock;
 use crate::fiber::state::Outcome;
 use crate::fiber::{Control, Flags, WaitKind};
+use crate::park::raise;
 use crate::park::{Wait, Waiter, slots};
 use core::cell::Cell;
 use core::ptr;
@@ -18,25 +19,25 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Runs `f` with the running fiber itself on a thread that may block.
 ///
-/// For [migratable](crate::Builder::migratable) fibers: the fiber leaves its carrier, runs `f` on a
-/// thread of the pool of [`blocking`](crate::blocking()), and comes back to any carrier. The
-/// closure need not be `Send`, since it stays on its own stack. While it runs, the fiber is a plain
-/// thread to everything that it calls: its waits block that thread, it has no fiber-locals, and it
-/// cannot be cancelled.
+/// For [migratable](crate::FiberBuilder::migratable) fibers: the fiber leaves its carrier, runs `f`
+/// on a thread of the pool of [`blocking`](crate::blocking()), and comes back to any carrier. The
+/// closure need not be `Send`, since it stays on the stack of the fiber. While it runs, the fiber
+/// is a plain thread to everything that it calls: its waits block that thread, it has no
+/// fiber-locals, and it cannot be cancelled.
 ///
-/// A fiber that is not migratable cannot leave its carrier, so there `f` blocks the carrier with
-/// all its fibers. [`pinned_wait`](crate::runtime::Builder::pinned_wait) decides whether that is
-/// reported, an error, or silent. Use [`blocking`](crate::blocking()) there. On a plain thread this
-/// just calls `f`.
+/// A fiber that is not migratable cannot leave its carrier, so its `f` blocks the carrier with all
+/// its fibers. [`pinned_wait`](crate::runtime::Builder::pinned_wait) decides whether that is
+/// reported, a panic, or silent. Use [`blocking`](crate::blocking()) in such a fiber. On a plain
+/// thread this just calls `f`.
 ///
 /// # Panics
-/// Panics if `f` does, or if the fiber is not migratable and the runtime does not let fibers block
-/// their carriers.
+/// Panics if `f` does, or if the fiber cannot leave its carrier and its runtime refuses waits of
+/// pinned fibers.
 ///
 /// # Examples
 /// ```
 /// // SAFETY: the closure uses numbers only.
-/// let builder = unsafe { sinew::Builder::new().migratable() };
+/// let builder = unsafe { sinew::FiberBuilder::new().migratable() };
 /// let fiber = builder.spawn(|| {
 ///     let before = sinew::current_carrier();
 ///     let inside = sinew::on_thread(|| sinew::current_carrier());
@@ -53,9 +54,9 @@ pub fn on_thread<R>(f: impl FnOnce() -> R) -> R {
             let Some(thread) = leave() else { return f() };
             let result = catch_unwind(AssertUnwindSafe(f));
             come_back(control, thread);
-            let result = result.unwrap_or_else(|panic| cancel::pass_on(panic));
+            let result = result.unwrap_or_else(|panic| raise::pass_on(panic));
             // Raises the panic of a context slot's hook, if one panicked on the way.
-            cancel::settle(control, Outcome::Notified);
+            raise::settle(control, Outcome::Notified);
             result
         }
         Some(_) => {
@@ -69,7 +70,8 @@ pub fn on_thread<R>(f: impl FnOnce() -> R) -> R {
 fn may_leave(control: &Control) -> bool {
     control.flags().has(Flags::MIGRATABLE)
         && !control.flags().has(Flags(Flags::PINNED.0 | Flags::NO_WAIT.0))
-        // The count of panics belongs to the thread.
+        // The standard library counts panics for each thread, so a fiber that unwinds must not
+        // change threads.
         && !std::thread::panicking()
 }
 
@@ -82,23 +84,24 @@ struct Ride {
     thread: Cell<*const Control>,
 }
 
-/// Goes on, on a thread of the pool. Returns that thread's own context; `None` if there is no
-/// thread, or if the fiber has to stay where it is.
+/// Moves the running fiber to a thread of the pool, and returns there. Returns that thread's own
+/// context. Returns `None`, on the carrier, if there is no thread or the fiber has to stay.
 #[inline(never)]
 fn leave() -> Option<*const Control> {
     cancel::masked(|| {
         let wait = Wait::begin(WaitKind::Blocking, 0);
         if !wait.who().flags().has(Flags::MIGRATABLE) {
-            // The fiber moved before its wait began, to a thread on which a panic unwinds. It would
-            // not say that it has left its stack.
+            // The fiber moved before its wait began, to a carrier on whose thread another fiber
+            // unwinds. There `Wait::begin` has bound it to the carrier. A bound fiber does not tell
+            // when it has left its stack, and `carry` would wait for that forever.
             wait.abandon();
             crate::park::blocks_here(WaitKind::Blocking);
             return None;
         }
         let ride =
             Ride { job: Job::new(carry), waiter: wait.waiter(), thread: Cell::new(ptr::null()) };
-        // SAFETY: the thread looks at the job only until it goes on in this very frame. Any thread
-        // may do that, since the fiber is migratable.
+        // SAFETY: the job stays in this frame, and the thread uses it only before it switches to
+        // this very frame. Any thread may do that, since the fiber is migratable.
         if !unsafe { pool::submit(ptr::from_ref(&ride).cast()) } {
             wait.abandon();
             pool::report_no_thread();
@@ -109,11 +112,11 @@ fn leave() -> Option<*const Control> {
     })
 }
 
-/// Goes back to a carrier.
+/// Moves the fiber from a thread of the pool back to a carrier.
 #[inline(never)]
 fn come_back(control: &'static Control, thread: *const Control) {
-    // As in every wait, the thread gets its own slot states back; `leave` has put the fiber's in
-    // place.
+    // As in every wait, the thread gets its own states of the context slots back. `leave` has put
+    // the states of the fiber in their place.
     let slots = control.flags().has(Flags::SLOTS);
     if slots {
         slots::swap_out(control);
@@ -129,7 +132,8 @@ fn come_back(control: &'static Control, thread: *const Control) {
 /// Runs the fiber of a ride on this thread until it goes back.
 ///
 /// # Safety
-/// The job belongs to a `Ride`, and the fiber of that ride waits for it.
+/// The job is the first field of a `Ride`, and `job` may be used to reach all of that ride. The
+/// fiber of the ride waits for it, and no other thread runs the job.
 unsafe fn carry(job: *const Job) {
     // SAFETY: the ride is alive, because its fiber waits. The job is its first field, and the
     // pointer covers all of it.
@@ -137,7 +141,7 @@ unsafe fn carry(job: *const Job) {
     let here = Control::vacant();
     ride.thread.set(&here);
     let waiter = ride.waiter;
-    let claimed = waiter.claim().expect("nobody else ends the wait of a ride");
+    let claimed = waiter.claim().expect("only this thread ends the wait of a ride");
     // SAFETY: the claim succeeded, so the fiber belongs to this thread. It comes back to this
     // context.
     unsafe { dispatch::ride(claimed, &here) };

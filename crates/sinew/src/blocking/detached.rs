@@ -10,13 +10,14 @@ struct Detached<F> {
     work: F,
 }
 
-/// Runs `work` on a thread of the pool, and does not wait for it. If there is no thread, runs it
-/// here.
+/// Runs `work` on a thread of the pool, and does not wait for it. If the pool has no thread and the
+/// system refuses a new one, runs `work` on the thread of the caller.
 ///
-/// A panic in it is lost.
+/// A panic in `work` is caught, and its payload is dropped.
 pub(crate) fn detached<F: FnOnce() + Send + 'static>(work: F) {
     let job = Box::into_raw(Box::new(Detached { job: Job::new(run::<F>), work })).cast::<Job>();
-    // SAFETY: only the thread frees the box, and its content is `Send`.
+    // SAFETY: only `run` frees the box, when the job runs. The closure is `Send`, so any thread may
+    // run it.
     if !unsafe { pool::submit(job) } {
         pool::report_no_thread();
         // SAFETY: no thread has taken the job, so it has not run.
@@ -24,8 +25,10 @@ pub(crate) fn detached<F: FnOnce() + Send + 'static>(work: F) {
     }
 }
 
+/// Runs the closure of a detached job, and frees its box.
+///
 /// # Safety
-/// The job belongs to a `Detached<F>` that came from a box, and has not run.
+/// The job is the first field of a `Detached<F>` that came from `Box::into_raw`, and has not run.
 unsafe fn run<F: FnOnce()>(job: *const Job) {
     // SAFETY: the job came from a box and has not run, as the caller ensures. It is the first
     // field.

@@ -1,14 +1,19 @@
-//! Work that blocks its thread, done where that does no harm.
+//! Threads that may block, and the ways to give them work.
 //!
-//! # Protocol
+//! `blocking` suspends the fiber until a thread of the pool has run its closure. `detached` runs a
+//! closure without a waiter. `on_thread` takes a migratable fiber itself to a thread of the pool.
+//! Meanwhile the carrier runs other fibers. The module uses `park` and `cancel`; `fs`, `net` and
+//! `process` use it. Next: `pool.rs`, which has the threads.
+//!
+//! # Protocol of `blocking`
 //!
 //! A [`Job`] lies in the frame of the fiber that waits for it. Handing it to the pool lends it to
-//! one thread. That thread's last touch of the job is the store that says it is done. The fiber
-//! does not leave the frame before: its wait is masked and has no deadline, and only that thread
-//! can end it. So the closure may borrow whatever the fiber may.
+//! one thread. The last access of that thread to the job is the store that marks it as done. The
+//! fiber does not leave the frame before that store: its wait is masked and has no deadline, and
+//! only that thread can end it. So the closure may borrow whatever the fiber may.
 //!
 //! The thread copies the waiter before that store, since the frame may be gone after it. The waiter
-//! is a pointer to a block that is never unmapped, and the number of a wait.
+//! is a pointer to a control block, which is never unmapped, and the number of a wait.
 
 mod carried;
 mod detached;
@@ -22,9 +27,10 @@ use crate::cancel;
 use crate::carrier::current;
 use crate::clock;
 use crate::fiber::{Flags, WaitKind};
-use crate::park::list::NeverUnwinds;
+use crate::park::raise;
 use crate::park::{self, Wait, Waiter};
 use crate::primitive::{AtomicBool, Ordering};
+use crate::report::NeverUnwinds;
 use core::cell::{Cell, UnsafeCell};
 use core::ptr;
 use pool::Job;
@@ -33,19 +39,19 @@ use std::thread;
 
 /// Runs `f` on a thread that may block, and waits for its result.
 ///
-/// For work that cannot be done in another way: system calls that cannot be waited for, libraries
-/// that block, long computations that would keep other fibers of this carrier from running. The
-/// closure may borrow from the caller. A panic in it goes on in the caller. It runs as on a plain
-/// thread: it has no fiber-locals, and waits in it block that thread.
+/// Use it for system calls that no fiber can wait for, for libraries that block, and for long
+/// computations that would keep other fibers of this carrier from running. The closure may borrow
+/// from the caller. A panic in the closure goes on in the caller. The closure runs as on a plain
+/// thread: it has no fiber-locals, and its waits block that thread.
 ///
-/// A fiber that is cancelled meanwhile still waits until `f` has returned; its next wait raises the
-/// cancellation. The threads belong to a pool, which has as many as are needed at a time, up to a
-/// [limit](crate::set_max_blocking_threads). A thread ends when it has had nothing to do for some
-/// seconds.
+/// A fiber that is cancelled meanwhile still waits until `f` has returned. Its next wait raises the
+/// cancellation. The threads belong to a pool, which has as many threads as are needed at a time,
+/// up to a [limit](crate::set_max_blocking_threads). A thread ends when it has had nothing to do
+/// for some seconds.
 ///
 /// A [pinned](crate::pinned) fiber cannot be suspended, so `f` blocks its carrier with all its
 /// fibers: [`pinned_wait`](crate::runtime::Builder::pinned_wait) decides whether that is reported,
-/// an error, or silent. On a plain thread, and in a predicate or a hook, this just calls `f`.
+/// a panic, or silent. On a plain thread, and in a predicate or a hook, this just calls `f`.
 ///
 /// # Panics
 /// Panics if `f` does, or if the fiber is pinned and its runtime refuses waits of pinned fibers.
@@ -62,7 +68,7 @@ use std::thread;
 /// });
 /// ```
 ///
-/// The closure crosses threads, and so does everything that it borrows:
+/// The closure goes to another thread, so everything that it captures must be allowed to:
 /// ```compile_fail,E0277
 /// let shared = std::rc::Rc::new(1);
 /// sinew::blocking(|| *shared);
@@ -115,25 +121,28 @@ where
             wait.abandon();
             return Err(errand.work.take());
         }
-        let guard = NeverUnwinds("blocking work");
+        let guard = NeverUnwinds("blocking work panicked in the middle of a wait; aborting");
         wait.suspend(clock::NEVER);
         // ORDERING: Acquire: the result; pairs with the Release in `run`.
-        assert!(errand.done.load(Ordering::Acquire), "the wait for a thread ended too early");
+        assert!(errand.done.load(Ordering::Acquire), "the wait ended before the work was done");
         core::mem::forget(guard);
         Ok(errand.result.into_inner().expect("a job that has run has a result"))
     });
     match result {
         Ok(Ok(result)) => result,
-        Ok(Err(panic)) => cancel::pass_on(panic),
+        Ok(Err(panic)) => raise::pass_on(panic),
         Err(work) => {
             pool::report_no_thread();
-            work.expect("nobody has run it")()
+            work.expect("no thread has run the work")()
         }
     }
 }
 
+/// Runs the closure of an errand, stores its result, and wakes the fiber that waits for it.
+///
 /// # Safety
-/// The job belongs to an `Errand<F, R>` that is alive, and has not run.
+/// The job is the first field of an `Errand<F, R>` that is alive, and `job` may be used to reach
+/// all of that errand. The job has not run. The caller does not use the errand after this call.
 unsafe fn run<F, R>(job: *const Job)
 where
     F: FnOnce() -> R,

@@ -1,8 +1,8 @@
-//! Threads that may block: as many as are needed at a time, up to a limit.
+//! The threads that may block: as many as are needed at a time, up to a limit.
 //!
-//! A job goes to the thread that became idle last, with warm caches. If no thread is idle, it goes
-//! to a new one. If there are too many threads, it waits for the first that becomes idle. A thread
-//! that has been idle for [`KEEP`] ends.
+//! A job goes to the thread that became idle last, with warm caches. If no thread is idle, the job
+//! goes to a new one. If there are as many threads as the limit allows, the job waits in a queue
+//! for the first thread that becomes free. A thread that has been idle for [`KEEP`] ends.
 
 use crate::carrier::thread as owned;
 use crate::primitive::SpinLock;
@@ -24,7 +24,7 @@ pub(super) struct Job {
 }
 
 impl Job {
-    /// Makes a job. `run` gets the address of the job.
+    /// Makes a job. The thread that runs the job calls `run` once, with the address of the job.
     pub(super) const fn new(run: unsafe fn(*const Job)) -> Job {
         Job { run }
     }
@@ -33,7 +33,8 @@ impl Job {
 /// A job that is on its way to a thread.
 struct Lent(*const Job);
 
-// SAFETY: the submitter of a job ensures that any thread may run it.
+// SAFETY: the field is a pointer to a job. The submitter ensures that any thread may run the job,
+// and that the job stays until it has run; see `submit`.
 unsafe impl Send for Lent {}
 
 /// A thread that waits for a job. This lies in the thread's own frame.
@@ -45,8 +46,8 @@ struct Idle {
 }
 
 struct Pool {
-    /// The idle threads, the last one on top. Each pointer is to a frame of its thread, until it is
-    /// taken out.
+    /// The idle threads. The thread that became idle last is at the end. Each pointer leads to a
+    /// frame of its thread, which the thread does not leave before the pointer is taken out.
     idle: Vec<*const Idle>,
     /// Jobs for which there was no thread.
     queue: VecDeque<Lent>,
@@ -56,7 +57,9 @@ struct Pool {
     started: u64,
 }
 
-// SAFETY: the pointers are only used under the lock, or by the thread that was given one.
+// SAFETY: `idle` has pointers to frames of other threads. They are used only under the lock of the
+// pool, and a thread leaves its frame only after its pointer was taken out of the list, under that
+// lock.
 unsafe impl Send for Pool {}
 
 static POOL: SpinLock<Pool> = SpinLock::new(Pool {
@@ -107,7 +110,8 @@ pub fn set_max_blocking_threads(count: usize) {
     }
 }
 
-/// Counts a new thread for queued jobs, if the limit allows one more.
+/// Counts a new thread for queued jobs, if the limit allows one more. Returns its number, with
+/// which the caller starts it.
 fn more_threads() -> Option<u64> {
     let mut pool = POOL.lock();
     let more = !pool.queue.is_empty() && pool.threads < pool.most;
@@ -116,12 +120,12 @@ fn more_threads() -> Option<u64> {
 
 impl Pool {
     /// Gives a job to the thread that became idle last. Returns the thread, which the caller has to
-    /// unpark; `None` if no thread is idle.
+    /// unpark. Returns `None` if no thread is idle.
     fn give(&mut self, job: *const Job) -> Option<Thread> {
         let idle = self.idle.pop()?;
-        // SAFETY: the thread waits in its frame until it is given a job, and does not look before
-        // it was unparked or has the lock. The handle is a clone, because the frame may be gone
-        // afterwards.
+        // SAFETY: the thread waits in its frame until it is given a job, and looks for one only
+        // under the lock, which the caller holds. The handle is a clone, because the frame may be
+        // gone once the lock is released.
         unsafe {
             (*idle).job.set(job);
             Some((*idle).thread.clone())
@@ -133,15 +137,15 @@ impl Pool {
         let too_many = self.threads.saturating_sub(self.most).min(self.idle.len());
         self.threads -= too_many;
         let dismiss = |idle: *const Idle| {
-            // SAFETY: the thread waits in its frame until it is given a job or dismissed, and does
-            // not look before it was unparked or has the lock. The handle is a clone, because the
-            // frame may be gone afterwards.
+            // SAFETY: the thread waits in its frame until it is given a job or dismissed, and looks
+            // for either only under the lock, which the caller holds. The handle is a clone,
+            // because the frame may be gone once the lock is released.
             unsafe {
                 (*idle).dismissed.set(true);
                 (*idle).thread.clone()
             }
         };
-        // The first ones have been idle for longest.
+        // The first threads in the list have been idle for longest.
         self.idle.drain(..too_many).map(dismiss).collect()
     }
 
@@ -152,11 +156,12 @@ impl Pool {
     }
 }
 
-/// Runs a job on a thread of the pool. Returns false if there is no thread, and there cannot be
-/// one.
+/// Gives a job to a thread of the pool, or puts it into the queue. Returns false if the pool has no
+/// thread and the system refuses a new one. Then no thread has the job.
 ///
 /// # Safety
-/// The job stays where it is until it has run, and any thread may run it.
+/// The job stays where it is until it has run, and any thread may run it. If this returns false,
+/// the job still belongs to the caller.
 pub(super) unsafe fn submit(job: *const Job) -> bool {
     let number = {
         let mut pool = POOL.lock();
@@ -189,10 +194,11 @@ pub(super) unsafe fn submit(job: *const Job) -> bool {
     others
 }
 
-/// Reports that blocking work is about to block its carrier.
+/// Reports that blocking work is about to run on the thread of its caller, and so may block a
+/// carrier.
 pub(super) fn report_no_thread() {
     report::say(format_args!(
-        "no thread for blocking work: it blocks its carrier; see `ulimit -u`"
+        "no thread for blocking work, so it blocks its caller's thread; see `ulimit -u`"
     ));
 }
 
@@ -206,13 +212,15 @@ fn work(first: Option<Lent>) {
     overflow::arm();
     let mut next = first;
     while let Some(Lent(job)) = next.or_else(wait_for_job) {
-        // SAFETY: the submitter keeps the job until it has run, which happens here.
+        // SAFETY: the submitter keeps the job until it has run. It runs only here: a job is given
+        // to one thread.
         unsafe { ((*job).run)(job) };
         next = None;
     }
 }
 
-/// Waits for the next job. Returns `None` if the thread has to end, and is not counted any more.
+/// Waits for the next job. Returns `None` if the thread has to end. By then the thread is no longer
+/// counted.
 fn wait_for_job() -> Option<Lent> {
     let idle = Idle {
         thread: thread::current(),

@@ -9,9 +9,9 @@ use crate::clock;
 use crate::fiber::{Control, Flags};
 use crate::metrics::Counters;
 use crate::primitive::{
-    Alone, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, SpinLock, futex,
+    Alone, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering, SpinLock, fence, futex,
 };
-use crate::queue::{Entry, Inbox};
+use crate::queue::{Delivery, Inbox};
 use core::time::Duration;
 use sinew_context::stack::{Decay, Stack, StackAllocator, StackPool};
 use std::collections::BTreeMap;
@@ -22,6 +22,18 @@ use std::sync::{Arc, OnceLock, Weak};
 pub(crate) type IdleHook = dyn Fn(&Carrier, Option<Duration>) + Send + Sync;
 
 /// The policy for a pinned fiber that waits, or does work that blocks its carrier.
+///
+/// # Examples
+/// ```
+/// use sinew::runtime::PinnedWait;
+/// use std::time::Duration;
+///
+/// // For tests: a wait that would block a carrier panics.
+/// let strict = sinew::Runtime::builder().pinned_wait(PinnedWait::Error).build()?;
+/// let fiber = strict.spawn(|| sinew::pinned(|| sinew::sleep(Duration::from_millis(1))));
+/// assert!(fiber.join().is_err());
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum PinnedWait {
@@ -133,10 +145,10 @@ impl Crew {
     /// this crew, reacts at once. The others react when they wake up, or within some tens of
     /// dispatches.
     pub(crate) fn tell_observed(&self) {
-        if let Some((carrier, _)) = super::current::fiber()
-            && core::ptr::eq(carrier.crew(), self)
+        if let Some((owner, _)) = super::current::fiber()
+            && core::ptr::eq(owner.crew(), self)
         {
-            carrier.heed_observers_now();
+            owner.heed_observers_now();
         }
     }
 
@@ -198,8 +210,8 @@ impl Crew {
 
     #[inline(always)]
     pub(crate) fn phase(&self) -> Phase {
-        // ORDERING: Acquire; pairs with the SeqCst in `advance`. A phase shows everything that was
-        // done before it was set.
+        // ORDERING: Acquire; pairs with the SeqCst exchange in `advance`. A phase shows everything
+        // that was done before it was set.
         match self.phase.load(Ordering::Acquire) {
             0 => Phase::Open,
             1 => Phase::Closing,
@@ -211,6 +223,8 @@ impl Crew {
     /// Sets a later phase, and wakes every carrier to see it. Returns false if the phase was
     /// reached before.
     pub(crate) fn advance(&self, phase: Phase) -> bool {
+        // ORDERING: SeqCst; pairs with the load of the phase in `count_submitted`. As a Release, it
+        // publishes what was done before; pairs with the Acquire in `phase`.
         let before = self.phase.fetch_max(phase as u32, Ordering::SeqCst);
         for carrier in &self.carriers {
             carrier.alert();
@@ -231,11 +245,20 @@ impl Crew {
     /// start another one.
     pub(crate) fn is_empty(&self) -> bool {
         let sum = |count: fn(&Carrier) -> &AtomicU64| -> u64 {
-            // ORDERING: SeqCst, so that the ends are read before the beginnings.
+            // ORDERING: SeqCst, so that the ends are read before the beginnings. As an Acquire, it
+            // pairs with the Release in `metrics::add`: a thread that reads a fiber's end also sees
+            // the beginnings which that fiber counted before.
             self.carriers.iter().map(|carrier| count(carrier).load(Ordering::SeqCst)).sum()
         };
+        // ORDERING: SeqCst fence; pairs with the SeqCst accesses in `count_submitted`. The caller
+        // has read the phase by an Acquire load, which alone would not order the closing of the
+        // crew before the load of `submitted` below.
+        fence(Ordering::SeqCst);
+        // ORDERING: SeqCst; pairs with the exchange in `refuse`. A thread that reads a refusal also
+        // sees the submission of the refused fiber.
         let refused = self.refused.load(Ordering::SeqCst);
         let ends = sum(|carrier| &carrier.counters.finished) + refused;
+        // ORDERING: SeqCst; the load of `submitted` pairs with the exchange in `count_submitted`.
         let beginnings =
             sum(|carrier| &carrier.counters.spawned) + self.submitted.load(Ordering::SeqCst);
         ends == beginnings
@@ -258,9 +281,10 @@ impl Crew {
 
     /// Counts a fiber that is to be submitted from outside. Returns false if the crew is closing.
     /// Then the caller must count the fiber as refused.
-    pub(crate) fn admit(&self) -> bool {
-        // ORDERING: SeqCst, both; pairs with `advance` and `is_empty`. Either `is_empty` counts the
-        // fiber, or we see that the crew is closing.
+    pub(crate) fn count_submitted(&self) -> bool {
+        // ORDERING: SeqCst, both; the exchange pairs with the load of `submitted` in `is_empty`,
+        // and the load pairs with the exchange in `advance`. Either `is_empty` counts the fiber, or
+        // we see that the crew is closing.
         self.submitted.fetch_add(1, Ordering::SeqCst);
         self.phase.load(Ordering::SeqCst) == Phase::Open as u32
     }
@@ -274,13 +298,13 @@ impl Crew {
         if self.settings.embedded {
             // SAFETY: the fiber is in no queue, so its link is free. The carrier takes it out of
             // the inbox.
-            if unsafe { self.carriers[0].inbox.push(Entry::Ready(control)) } {
+            if unsafe { self.carriers[0].inbox.push(Delivery::Ready(control)) } {
                 self.carriers[0].ring();
             }
             return;
         }
         // SAFETY: the fiber is in no queue, so its link is free. No carrier parks on the injector.
-        let _ = unsafe { self.injector.push(Entry::Ready(control)) };
+        let _ = unsafe { self.injector.push(Delivery::Ready(control)) };
         self.published();
     }
 
@@ -302,8 +326,9 @@ impl Crew {
     #[cold]
     #[inline(never)]
     pub(crate) fn wake_one(&self) {
-        // ORDERING: SeqCst; pairs with the store in `Carrier::woken`. A publisher that finds the
-        // flag set has published before the carrier that is being woken clears the flag and looks.
+        // ORDERING: SeqCst; pairs with the store in `Owner::woken`, and with the store below in
+        // another publisher. A publisher that finds the flag set has published before the thread
+        // that clears the flag looks, which it does after a fence.
         if self.waking.swap(true, Ordering::SeqCst) {
             return;
         }
@@ -317,6 +342,8 @@ impl Crew {
         // No carrier sleeps after all: a carrier that has counted itself as a sleeper has yet to
         // take its last look. But other publishers may have relied on this call, for work that such
         // a carrier did not see.
+        // ORDERING: SeqCst; pairs with the exchange above in those publishers. The fence in
+        // `wants_wake` follows.
         self.waking.store(false, Ordering::SeqCst);
         if self.idle.wants_wake() && self.carriers.iter().any(|carrier| carrier.inbox.is_parked()) {
             self.wake_one();
@@ -346,7 +373,8 @@ impl Crew {
     /// then the carriers can serve another crew: until then, the remaining threads of the crew look
     /// at their queues.
     pub(crate) fn thread_ended(&self) -> bool {
-        // ORDERING: AcqRel: the last thread sees the work of all others; pairs with itself.
+        // ORDERING: AcqRel; pairs with itself: the last thread sees the work of all others. Also
+        // pairs with the Acquire in `wait_ended`.
         let ended = self.ended.fetch_add(1, Ordering::AcqRel) + 1;
         let last = ended as usize == self.carriers.len();
         if last {
@@ -360,6 +388,8 @@ impl Crew {
 
     /// Counts a fiber from outside that was not admitted, and has ended.
     pub(crate) fn refuse(&self) {
+        // ORDERING: SeqCst; pairs with the load of `refused` in `is_empty`, to which it publishes
+        // the submission that `count_submitted` has counted.
         self.refused.fetch_add(1, Ordering::SeqCst);
         // The shutdown may wait for this fiber alone.
         self.carriers[0].alert();

@@ -1,23 +1,17 @@
-//! The fiber and carrier that run on this thread: all thread-local state of the crate.
+//! The fiber and carrier that run on this thread. All thread-local state of the crate is here, but
+//! for a flag in `report` and what a thread with managers has (`embed::tenants`, `manager::cache`).
 //!
 //! Every function returns a value, and no function that reads a `thread_local!` may be inlined. A
 //! compiler that kept the address of a thread-local across a switch would read another thread's
 //! after a migration. Every wait reads the current carrier, so where a form of that word exists
 //! that may be inlined (`thread_word!`), it is used.
 
-use super::Carrier;
-use super::tenants::Tenants;
+use super::{Carrier, Owner};
 use crate::fiber::slab::{self, Slab};
 use crate::fiber::{Control, FiberRef, Flags};
 use crate::primitive::Ordering;
-use core::any::TypeId;
-use core::cell::{Cell, RefCell};
+use core::cell::Cell;
 use core::ptr;
-use std::collections::BTreeMap;
-
-/// The key of a loop's manager: the loop's type and number, and the type and settings of the
-/// manager.
-pub(crate) type Key = (TypeId, u64, TypeId, [u64; 8]);
 
 // The carrier that this thread runs as. Has no destructor, so that it can be read at any time.
 // SAFETY: the symbol has the name of this crate and its version, so no other crate defines it.
@@ -26,12 +20,6 @@ sinew_context::thread_word!(unsafe word, concat!("sinew_here_", env!("CARGO_PKG_
 thread_local! {
     /// The block that stands for this thread in its last moments, when `PROXY` has been destroyed.
     static LAST_PROXY: Cell<*const Control> = const { Cell::new(ptr::null()) };
-    /// Whether this thread is in the user's report hook.
-    static SAYING: Cell<bool> = const { Cell::new(false) };
-    /// The managers that belong to this thread; null if there never was one.
-    static TENANTS: Cell<*const Tenants> = const { Cell::new(ptr::null()) };
-    /// The crew numbers of the managers of this thread's loops.
-    static CACHE: RefCell<BTreeMap<Key, u32>> = const { RefCell::new(BTreeMap::new()) };
     /// The block that stands for this thread when it waits.
     static PROXY: Proxy = const { Proxy(Cell::new(ptr::null())) };
 }
@@ -54,37 +42,6 @@ impl Drop for Proxy {
     }
 }
 
-/// Returns the managers that belong to this thread; null if there never was one.
-#[inline(never)]
-pub(super) fn tenants() -> *const Tenants {
-    TENANTS.get()
-}
-
-#[inline(never)]
-pub(super) fn set_tenants(tenants: *const Tenants) {
-    TENANTS.set(tenants);
-}
-
-/// Records the manager of a loop of this thread.
-pub(crate) fn cache_manager(key: Key, number: u32) {
-    let _ = CACHE.try_with(|cache| cache.borrow_mut().insert(key, number));
-}
-
-/// Returns the recorded manager of a loop of this thread.
-pub(crate) fn cached_manager(key: Key) -> Option<u32> {
-    CACHE.try_with(|cache| cache.borrow().get(&key).copied()).ok().flatten()
-}
-
-/// Forgets the manager of a loop of this thread.
-pub(crate) fn forget_manager(key: Key) {
-    let _ = CACHE.try_with(|cache| cache.borrow_mut().remove(&key));
-}
-
-/// Records whether this thread is in the user's report hook. Returns the previous state.
-pub(crate) fn set_saying(saying: bool) -> bool {
-    SAYING.replace(saying)
-}
-
 /// Returns the carrier that this thread runs as; null if it is no carrier.
 #[inline(always)]
 pub(crate) fn carrier() -> *const Carrier {
@@ -97,34 +54,32 @@ pub(super) fn set_carrier(carrier: *const Carrier) {
 }
 
 /// Returns the slab of this thread's carrier; null if the thread is no carrier.
+#[inline(always)]
 pub(crate) fn slab() -> *const Slab {
-    let carrier = carrier();
-    if carrier.is_null() {
-        return ptr::null();
-    }
-    // SAFETY: carriers are never freed.
-    unsafe { &raw const (*carrier).slab }
+    owner().map_or(ptr::null(), |owner| &raw const owner.slab)
 }
 
-/// Returns the fiber that runs on this thread, and its carrier.
+/// Returns the owner of the carrier that this thread runs as.
 #[inline(always)]
-pub(crate) fn fiber() -> Option<(&'static Carrier, &'static Control)> {
-    // SAFETY: carriers are never freed, and the running fiber has a block.
-    unsafe {
-        let carrier = carrier().as_ref()?;
-        let control = &*carrier.current();
-        (!control.flags().has(Flags::ROOT)).then_some((carrier, control))
-    }
+pub(crate) fn owner() -> Option<&'static Owner> {
+    // SAFETY: carriers are never freed, and this thread runs as the carrier.
+    unsafe { Some(Owner::of(carrier().as_ref()?)) }
 }
 
-/// Returns the fiber or the root that runs on this thread, and its carrier.
+/// Returns the fiber that runs on this thread, and the owner of its carrier.
 #[inline(always)]
-pub(crate) fn running() -> Option<(&'static Carrier, &'static Control)> {
-    // SAFETY: carriers are never freed, and the running fiber has a block.
-    unsafe {
-        let carrier = carrier().as_ref()?;
-        Some((carrier, &*carrier.current()))
-    }
+pub(crate) fn fiber() -> Option<(&'static Owner, &'static Control)> {
+    let (owner, control) = running()?;
+    (!control.flags().has(Flags::ROOT)).then_some((owner, control))
+}
+
+/// Returns the fiber or the root that runs on this thread, and the owner of its carrier.
+#[inline(always)]
+pub(crate) fn running() -> Option<(&'static Owner, &'static Control)> {
+    let owner = owner()?;
+    // SAFETY: the running fiber has a block, and blocks are never unmapped.
+    let control = unsafe { &*owner.current() };
+    Some((owner, control))
 }
 
 /// Returns the block of the running fiber, or of this thread. For comparison only.
@@ -174,16 +129,14 @@ pub(crate) fn as_plain_thread<R>(f: impl FnOnce() -> R) -> R {
             // If destructors make a block in every round, the last one is leaked.
             replace_proxy(self.1);
             set_carrier(self.0);
-            // SAFETY: carriers are never freed.
-            if let Some(carrier) = unsafe { self.0.as_ref() } {
-                carrier.set_aside(false);
+            if let Some(owner) = owner() {
+                owner.set_aside(false);
             }
         }
     }
     let back = Back(carrier(), replace_proxy(ptr::null()));
-    // SAFETY: carriers are never freed.
-    if let Some(carrier) = unsafe { back.0.as_ref() } {
-        carrier.set_aside(true);
+    if let Some(owner) = owner() {
+        owner.set_aside(true);
     }
     set_carrier(ptr::null());
     let result = f();
@@ -203,7 +156,7 @@ fn replace_proxy(proxy: *const Control) -> *const Control {
 /// Whether the caller is a manager's thread outside of the manager's fibers. Those fibers cannot go
 /// on while the thread waits, so at a lock the thread comes before them.
 pub(crate) fn is_host() -> bool {
-    fiber().is_none() && super::tenants::are_here()
+    fiber().is_none() && super::embed::tenants::are_here()
 }
 
 /// Whether the waiter is a fiber of a manager.
@@ -222,7 +175,7 @@ pub(crate) fn thread_number() -> usize {
 /// null.
 pub(crate) fn lender() -> *const Control {
     match running() {
-        Some((carrier, control)) if control.flags().has(Flags::ROOT) => carrier.lender(),
+        Some((owner, control)) if control.flags().has(Flags::ROOT) => owner.lender(),
         _ => ptr::null(),
     }
 }
@@ -262,11 +215,11 @@ pub(crate) fn runs_elsewhere(control: &Control) -> bool {
 /// go on in a first-class fiber from outside.
 pub(crate) fn host() -> Option<core::num::NonZeroU64> {
     const IN_A_HOOK: u64 = 1 << 60;
-    let (carrier, control) = running()?;
+    let (owner, control) = running()?;
     if control.flags().has(Flags::ROOT) {
         // Code on the root of a foreign loop's carrier must return to its caller, so each such call
         // is a host of its own.
-        return core::num::NonZeroU64::new(carrier.activation()).filter(|_| carrier.is_embedded());
+        return core::num::NonZeroU64::new(owner.activation()).filter(|_| owner.is_embedded());
     }
     {
         let hook = if control.flags().has(Flags::NO_WAIT) { IN_A_HOOK } else { 0 };

@@ -9,7 +9,7 @@
 //!
 //! Next: `launch`, which starts and ends fibers, and `run`, the carrier's own loop.
 
-use super::{Carrier, Claimed, launch};
+use super::{Claimed, Owner, launch};
 use crate::fiber::{Control, Flags};
 use crate::primitive::{Ordering, prefetch};
 use crate::queue::Linked;
@@ -20,24 +20,24 @@ use sinew_context::context::{self, Arrival, Context};
 /// frames up to the caller's.
 const FRAMES: usize = 7;
 
-impl Carrier {
+impl Owner {
     /// Returns the fiber that runs next, or the root if none is ready.
     #[inline(always)]
     pub(crate) fn next(&self) -> *const Control {
-        let tick = self.tick.get() - 1;
-        self.tick.set(tick);
-        if tick == 0 {
-            return self.next_after_duties();
+        let left = self.stint_left.get() - 1;
+        self.stint_left.set(left);
+        if left == 0 {
+            return self.next_after_stint();
         }
         self.next_ready()
     }
 
     #[inline(always)]
     pub(super) fn next_ready(&self) -> *const Control {
-        let slot = self.slot.get();
-        if !slot.is_null() {
-            self.slot.set(ptr::null());
-            return slot;
+        let next = self.run_next.get();
+        if !next.is_null() {
+            self.run_next.set(ptr::null());
+            return next;
         }
         match self.ready.pop() {
             Some(next) => {
@@ -69,20 +69,18 @@ impl Carrier {
     /// the cache again before it is needed.
     #[inline(never)]
     fn look_ahead_of_unstarted(&self) {
-        // SAFETY: this is the owner's thread. Thieves may own the fibers by now, but blocks are
-        // never unmapped.
-        unsafe {
-            let [next, second, third] = self.deque.oldest::<3>().map(|fiber| fiber.as_ref());
-            next.inspect(|fiber| fiber.fetch_captured());
-            second.inspect(|fiber| fiber.fetch_extra());
-            third.inspect(|fiber| fiber.fetch());
-        }
+        // SAFETY: thieves may own the fibers by now, but blocks are never unmapped.
+        let [next, second, third] =
+            self.deque().oldest::<3>().map(|fiber| unsafe { fiber.as_ref() });
+        next.inspect(|fiber| fiber.fetch_captured());
+        second.inspect(|fiber| fiber.fetch_extra());
+        third.inspect(|fiber| fiber.fetch());
     }
 
     /// Returns the fiber that runs next when no started fiber is ready in `ready`.
     #[inline(never)]
     fn next_elsewhere(&self) -> *const Control {
-        if !self.inbox.is_empty() {
+        if !self.shared().inbox.is_empty() {
             self.take_inbox();
             if let Some(next) = self.ready.pop() {
                 return next;
@@ -103,8 +101,8 @@ impl Carrier {
     #[inline]
     pub(super) fn next_shared(&self) -> Option<*const Control> {
         let taken = if self.depth_first.get() {
-            // SAFETY: this is the owner's thread.
-            unsafe { self.deque.pop(self.crew().carriers.len() > 1) }
+            // SAFETY: `has_thieves` says whether other carriers steal.
+            unsafe { self.deque().pop(self.has_thieves()) }
         } else {
             self.oldest_shared()
         };
@@ -143,7 +141,7 @@ impl Carrier {
         let next = unsafe { &*next };
         let crew = self.crew();
         let started = next.life.marks() & crate::fiber::life::STARTED != 0;
-        let here = started && ptr::eq(next.carrier(), self);
+        let here = started && ptr::eq(next.carrier(), self.shared());
         let pass = here && crew.carriers.len() > 1 && self.random().is_multiple_of(2);
         if pass {
             // SAFETY: the fiber was taken out of the deque and is in no other queue.
@@ -155,14 +153,12 @@ impl Carrier {
     #[cold]
     #[inline(never)]
     fn admit_later(&self, next: *const Control) -> Option<*const Control> {
-        // SAFETY: the fiber from the deque is alive and ours, and this is the owner's thread.
-        unsafe {
-            if !ptr::eq(self.current(), &self.root) {
-                self.deque.push(next);
-                return None;
-            }
-            await_left(&*next);
+        if !ptr::eq(self.current(), &self.root) {
+            self.deque().push(next);
+            return None;
         }
+        // SAFETY: a fiber from a deque is alive, and ours.
+        await_left(unsafe { &*next });
         Some(next)
     }
 
@@ -177,12 +173,12 @@ impl Carrier {
 
     fn take_oldest_shared(&self) -> Option<*const Control> {
         use crate::queue::Steal;
-        if self.crew().carriers.len() == 1 {
-            // SAFETY: this is the owner's thread, and a crew of one carrier has no thieves.
-            return unsafe { self.deque.pop_oldest() };
+        if !self.has_thieves() {
+            // SAFETY: a crew of one carrier has no thieves.
+            return unsafe { self.deque().pop_oldest() };
         }
         loop {
-            match self.deque.steal() {
+            match self.shared().deque.steal() {
                 Steal::Taken(next) => return Some(next),
                 Steal::Empty => return None,
                 Steal::Lost => core::hint::spin_loop(),
@@ -207,16 +203,16 @@ fn await_left(control: &Control) {
 /// Stops `me` and runs the next fiber. Returns when `me` is dispatched again.
 ///
 /// # Safety
-/// `me` runs on `carrier`, and is in one of its queues or registered with its waker.
+/// `me` is the running fiber, and is in a queue of its carrier or registered with its waker.
 #[inline(always)]
-pub(crate) unsafe fn suspend(carrier: &Carrier, me: &Control) {
-    let next = carrier.next();
+pub(crate) unsafe fn suspend(owner: &Owner, me: &Control) {
+    let next = owner.next();
     if ptr::eq(next, me) {
         // The fiber was woken before it stopped.
         return;
     }
     // SAFETY: `next` was taken out of a queue, so it is suspended or unstarted, and ours.
-    unsafe { go(carrier, me, &*next) };
+    unsafe { go(owner, me, &*next) };
 }
 
 /// Stops `me` and runs `newest`, an unstarted fiber, if it is the youngest in the deque and no
@@ -226,51 +222,52 @@ pub(crate) unsafe fn suspend(carrier: &Carrier, me: &Control) {
 /// # Safety
 /// As for [`suspend`].
 #[inline(always)]
-pub(crate) unsafe fn suspend_for(carrier: &Carrier, me: &Control, newest: &Control) {
-    let tick = carrier.tick.get() - 1;
-    let alone = carrier.ready.is_empty();
-    // SAFETY: this is the owner's thread, and a popped fiber is unstarted and ours.
+pub(crate) unsafe fn suspend_for(owner: &Owner, me: &Control, newest: &Control) {
+    let left = owner.stint_left.get() - 1;
+    let alone = owner.ready.is_empty();
+    // SAFETY: `has_thieves` says whether other carriers steal. A popped fiber is unstarted and
+    // ours.
     unsafe {
-        if tick == 0
-            || !carrier.slot.get().is_null()
-            || !alone && carrier.slot_left.get() == 0
-            || !carrier.deque.pop_if(newest, carrier.crew().carriers.len() > 1)
+        if left == 0
+            || !owner.run_next.get().is_null()
+            || !alone && owner.run_next_left.get() == 0
+            || !owner.deque().pop_if(newest, owner.has_thieves())
         {
-            return suspend(carrier, me);
+            return suspend(owner, me);
         }
-        carrier.tick.set(tick);
+        owner.stint_left.set(left);
         if !alone {
-            carrier.slot_left.set(carrier.slot_left.get() - 1);
+            owner.run_next_left.set(owner.run_next_left.get() - 1);
         }
-        go(carrier, me, newest);
+        go(owner, me, newest);
     }
 }
 
 /// Puts `me` behind the ready fibers and runs the next one. Returns when `me` is dispatched again.
 ///
 /// # Safety
-/// `me` runs on `carrier`, is in no queue, and is not migratable.
+/// `me` is the running fiber, is in no queue, and is not migratable.
 #[inline(always)]
-pub(crate) unsafe fn go_behind(carrier: &Carrier, me: &Control) {
-    let tick = carrier.tick.get() - 1;
+pub(crate) unsafe fn go_behind(owner: &Owner, me: &Control) {
+    let left = owner.stint_left.get() - 1;
     // SAFETY: `me` is in no queue, so its link is free. A fiber from `ready` is ours to run.
     unsafe {
-        if tick == 0 || !carrier.slot.get().is_null() {
-            return go_behind_slowly(carrier, me);
+        if left == 0 || !owner.run_next.get().is_null() {
+            return go_behind_slowly(owner, me);
         }
-        carrier.tick.set(tick);
-        let len = carrier.ready.len();
+        owner.stint_left.set(left);
+        let len = owner.ready.len();
         if len == 0 {
             return;
         }
-        let next = &*carrier.ready.rotate(me);
+        let next = &*owner.ready.rotate(me);
         if len >= MANY {
-            carrier.look_ahead(carrier.ready.first(), 1);
+            owner.look_ahead(owner.ready.first(), 1);
         }
         // `ready` holds no migratable fibers: those are published.
         match next.context.get() {
-            Some(to) => switch(carrier, me, (next, to), message_of(me, false)),
-            None => go_and_start(carrier, me, next),
+            Some(to) => switch(owner, me, (next, to), message_of(me, false)),
+            None => go_and_start(owner, me, next),
         }
     }
 }
@@ -278,19 +275,27 @@ pub(crate) unsafe fn go_behind(carrier: &Carrier, me: &Control) {
 /// The number of ready fibers from which on prefetching pays.
 const MANY: usize = 4;
 
+/// The part of [`go_behind`] that is out of line: the stint is over, or `run_next` is in use.
+///
+/// # Safety
+/// As for [`go_behind`].
 #[inline(never)]
-unsafe fn go_behind_slowly(carrier: &Carrier, me: &Control) {
-    // SAFETY: `me` runs on `carrier` and is in no queue, as the caller of `go_behind` promised.
+unsafe fn go_behind_slowly(owner: &Owner, me: &Control) {
+    // SAFETY: `me` runs and is in no queue, so its link is free.
     unsafe {
-        carrier.ready.push(me);
-        suspend(carrier, me);
+        owner.ready.push(me);
+        suspend(owner, me);
     }
 }
 
+/// The part of [`go_behind`] that is out of line: `next` is unstarted.
+///
+/// # Safety
+/// As for [`go`].
 #[inline(never)]
-unsafe fn go_and_start(carrier: &Carrier, me: &Control, next: &Control) {
-    // SAFETY: `me` runs on `carrier`, and `next` is ours to run.
-    unsafe { go(carrier, me, next) };
+unsafe fn go_and_start(owner: &Owner, me: &Control, next: &Control) {
+    // SAFETY: as the caller promised.
+    unsafe { go(owner, me, next) };
 }
 
 /// Runs a migratable fiber on this thread, which is no carrier, until the fiber leaves; then gives
@@ -328,38 +333,39 @@ pub(crate) unsafe fn leave_thread(me: &Control, here: &Control) {
 /// Switches from `me` to `next`. Returns when another context switches back to `me`.
 ///
 /// # Safety
-/// `me` runs on `carrier`. `next` is suspended or unstarted, and only the caller may run it.
+/// `me` is the running fiber or the root. `next` is suspended or unstarted, and only the caller may
+/// run it.
 #[inline(always)]
-pub(crate) unsafe fn go(carrier: &Carrier, me: &Control, next: &Control) {
+pub(crate) unsafe fn go(owner: &Owner, me: &Control, next: &Control) {
     let message = message_of(me, me.flags().has(Flags::MIGRATABLE));
     // SAFETY: `next` is suspended or unstarted, and only the caller may run it.
     unsafe {
         let to = match next.context.get() {
             Some(context) => {
                 if next.flags().has(Flags::MIGRATABLE) {
-                    moved(carrier, next);
+                    moved(owner, next);
                 }
                 context
             }
-            None => match launch::start(carrier, next) {
+            None => match launch::start(owner, next) {
                 Some(context) => context,
                 None if me.flags().has(Flags::ROOT) => return,
                 // There is no stack. The root ends the fiber, which wakes its joiner.
                 None => {
-                    let root = (&carrier.root, carrier.root_context());
-                    return switch(carrier, me, root, message);
+                    let root = (owner.shared().root(), owner.root_context());
+                    return switch(owner, me, root, message);
                 }
             },
         };
-        switch(carrier, me, (next, to), message);
+        switch(owner, me, (next, to), message);
     }
 }
 
 /// Records that a migratable fiber is about to run on this carrier.
 #[cold]
 #[inline(never)]
-pub(super) fn moved(carrier: &Carrier, next: &Control) {
-    next.set_carrier(carrier);
+pub(super) fn moved(owner: &Owner, next: &Control) {
+    next.set_carrier(owner.shared());
     next.set_flags(Flags::ON_STACK);
 }
 
@@ -373,23 +379,23 @@ pub(super) fn moved(carrier: &Carrier, next: &Control) {
 /// As for `go`. `to` is the context of `next`, and `message` is the message of `me`.
 #[inline(always)]
 pub(super) unsafe fn switch(
-    carrier: &Carrier,
+    owner: &Owner,
     me: &Control,
     (next, to): (&Control, Context),
     message: usize,
 ) {
-    carrier.set_current(next);
+    owner.set_current(next);
     // SAFETY: only the caller may run `next`, and `to` is its context.
     unsafe { arrive(me, context::switch_with(to, message, 0)) };
 }
 
 /// A message is the address of a block or of a launch, with its kind in the two lowest bits, which
 /// alignment leaves free. Zero: a bound fiber has stopped. `MOVES`: a migratable fiber has stopped.
-/// `ENDED`: a launch has exited. `RESTS`: a launch rests.
+/// `ENDED`: a launch has exited. `SPARE`: a launch becomes the carrier's spare.
 const KIND: usize = 0b11;
 const MOVES: usize = 0b01;
 const ENDED: usize = 0b10;
-const RESTS: usize = 0b11;
+const SPARE: usize = 0b11;
 
 /// Returns the message of a fiber that stops.
 #[inline(always)]
@@ -402,9 +408,9 @@ pub(super) fn ended(launch: *mut ()) -> usize {
     launch.expose_provenance() | ENDED
 }
 
-/// Returns the message of a launch that rests until the next fiber.
-pub(super) fn rests(launch: *mut ()) -> usize {
-    launch.expose_provenance() | RESTS
+/// Returns the message of a launch that becomes the carrier's spare.
+pub(super) fn kept(launch: *mut ()) -> usize {
+    launch.expose_provenance() | SPARE
 }
 
 /// Handles the message of the previous context. Every context does this first when it runs.
@@ -428,7 +434,7 @@ pub(super) unsafe fn arrive(me: &Control, arrival: Arrival) {
                 (*before).context.set(arrival.from_suspended());
                 (*before).left_stack();
             }
-            RESTS => launch::keep(&*me.carrier(), address, arrival.from_suspended()),
+            SPARE => launch::keep(Owner::of_running(me), address, arrival.from_suspended()),
             _ => launch::take_back(address),
         }
     }

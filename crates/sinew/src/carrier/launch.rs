@@ -19,11 +19,10 @@
 //! may submit it and run it before this thread has left the stack, on which nothing of the fiber is
 //! left. README.md of `reactor` says why no cancellation is missed.
 
-use super::Carrier;
-use super::dispatch;
+use super::{Carrier, Owner, dispatch};
 use crate::fiber::life::{CANCELLED, DETACHED, JOINING, POLLED, STARTED, WATCHED};
 use crate::fiber::state::{Epoch, Outcome};
-use crate::fiber::{Control, FiberRef, Flags, slab};
+use crate::fiber::{Cancelled, Control, FiberRef, Flags, on_end, slab};
 use crate::metrics;
 use crate::report;
 use core::cell::Cell;
@@ -84,7 +83,7 @@ pub(crate) fn look_at(stack: &Found, read: impl Fn(usize) -> Option<usize>) -> O
     let launch = stack.top() - size_of::<Launch>();
     let launch = launch - launch % 16;
     // A record begins with the address of its entry function.
-    let entry: context::Entry = enter;
+    let entry: context::FirstFunction = enter;
     (read(launch)? == entry as usize).then_some(())?;
     let block = read(launch + core::mem::offset_of!(Launch, control))?;
     Some(Seen { block, base: launch - stack.stagger() - FIRST_FRAME })
@@ -97,15 +96,15 @@ const OWN_STACK: Flags = Flags(Flags::MIGRATABLE.0 | Flags::SIZED.0);
 /// stack. Then the root starts or ends the fiber (`refusal`).
 ///
 /// # Safety
-/// The caller runs on `carrier` and has taken the fiber out of its queue.
+/// The caller has taken the fiber out of its queue.
 #[inline(always)]
-pub(super) unsafe fn start(carrier: &Carrier, control: &Control) -> Option<Context> {
-    // SAFETY: the caller runs on `carrier` and owns the fiber.
-    match unsafe { try_start(carrier, control) } {
+pub(super) unsafe fn start(owner: &Owner, control: &Control) -> Option<Context> {
+    // SAFETY: the caller owns the fiber.
+    match unsafe { try_start(owner, control) } {
         Ok(context) => Some(context),
         Err(_) => {
             // SAFETY: the fiber was taken out of its queue, so its link is free.
-            unsafe { carrier.refused.push(control) };
+            unsafe { owner.refused.push(control) };
             None
         }
     }
@@ -119,14 +118,14 @@ pub(super) unsafe fn start(carrier: &Carrier, control: &Control) -> Option<Conte
 /// # Safety
 /// As for [`start`].
 #[inline(always)]
-pub(super) unsafe fn try_start(carrier: &Carrier, control: &Control) -> io::Result<Context> {
-    let spare = carrier.spare.get().cast::<Launch>();
+pub(super) unsafe fn try_start(owner: &Owner, control: &Control) -> io::Result<Context> {
+    let spare = owner.spare.get().cast::<Launch>();
     if spare.is_null() || control.flags().has(OWN_STACK) {
-        // SAFETY: the caller runs on `carrier` and owns the fiber.
-        return unsafe { start_on_new_stack(carrier, control) };
+        // SAFETY: the caller owns the fiber.
+        return unsafe { start_on_new_stack(owner, control) };
     }
-    carrier.spare.set(ptr::null_mut());
-    bind(carrier, control);
+    owner.spare.set(ptr::null_mut());
+    bind(owner, control);
     // SAFETY: the spare is a launch that rests in a context.
     unsafe {
         (*spare).control.set(control);
@@ -134,11 +133,15 @@ pub(super) unsafe fn try_start(carrier: &Carrier, control: &Control) -> io::Resu
     }
 }
 
+/// The part of [`try_start`] that is out of line: the carrier has no spare, or the fiber cannot use
+/// it.
+///
+/// # Safety
+/// As for [`start`].
 #[inline(never)]
-unsafe fn start_on_new_stack(carrier: &Carrier, control: &Control) -> io::Result<Context> {
-    // SAFETY: the caller runs on `carrier`.
-    let stack = unsafe { stack_for(carrier, control) }?;
-    bind(carrier, control);
+unsafe fn start_on_new_stack(owner: &Owner, control: &Control) -> io::Result<Context> {
+    let stack = stack_for(owner, control)?;
+    bind(owner, control);
     let used_as = if control.flags().has(OWN_STACK) { Use::Own } else { Use::Ordinary };
     // SAFETY: the stack is ours and unused.
     Ok(unsafe { prepare_on(stack, control, enter, used_as) })
@@ -151,7 +154,7 @@ unsafe fn start_on_new_stack(carrier: &Carrier, control: &Control) -> io::Result
 pub(super) unsafe fn prepare_on(
     stack: Stack,
     control: &Control,
-    entry: context::Entry,
+    entry: context::FirstFunction,
     used_as: Use,
 ) -> Context {
     let launch = stack.top().as_ptr().wrapping_sub(size_of::<Launch>());
@@ -184,29 +187,29 @@ unsafe fn prepare(launch: *mut Launch) -> Context {
     }
 }
 
+/// Allocates the stack of an unstarted fiber.
 #[inline(always)]
-pub(super) unsafe fn stack_for(carrier: &Carrier, control: &Control) -> io::Result<Stack> {
+fn stack_for(owner: &Owner, control: &Control) -> io::Result<Stack> {
     if control.flags().has(OWN_STACK) {
-        return stack_of_its_own(carrier, control);
+        return stack_of_its_own(owner, control);
     }
-    // SAFETY: this is the carrier's thread, which has its cache while it runs.
-    unsafe { (*carrier.stacks.get()).as_ref().expect("a running carrier has stacks").allocate() }
+    owner.stacks.borrow().as_ref().expect("a running carrier has stacks").allocate()
 }
 
 #[cold]
 #[inline(never)]
-fn stack_of_its_own(carrier: &Carrier, control: &Control) -> io::Result<Stack> {
+fn stack_of_its_own(owner: &Owner, control: &Control) -> io::Result<Stack> {
     let size = match control.extra() {
         Some(extra) if control.flags().has(Flags::SIZED) => extra.stack_size.get(),
-        _ => carrier.crew().settings.stack_size,
+        _ => owner.crew().settings.stack_size,
     };
-    carrier.crew().stack(size)
+    owner.crew().stack(size)
 }
 
 /// Binds an unstarted fiber to the carrier that is about to run it.
 #[inline(always)]
-pub(super) fn bind(carrier: &Carrier, control: &Control) {
-    control.set_carrier(carrier);
+pub(super) fn bind(owner: &Owner, control: &Control) {
+    control.set_carrier(owner.shared());
     if control.flags().has(Flags::MIGRATABLE) {
         control.set_flags(Flags::ON_STACK);
     }
@@ -216,6 +219,10 @@ pub(super) fn bind(carrier: &Carrier, control: &Control) {
 }
 
 /// The first function of every stack.
+///
+/// # Safety
+/// Only the trampoline calls this, with the words of the first switch to a context that
+/// [`prepare_on`] made, and with that context's record, a `Launch`.
 unsafe extern "C-unwind" fn enter(first: *mut (), second: usize, record: *mut Record) -> ! {
     // SAFETY: the trampoline passes the words of a switch to a context that `start` made.
     unsafe {
@@ -230,32 +237,32 @@ unsafe extern "C-unwind" fn enter(first: *mut (), second: usize, record: *mut Re
                 // From here on the fiber stays on this carrier.
                 me.clear_flags(Flags::MIGRATABLE);
             }
-            let carrier = &*me.carrier();
+            let owner = Owner::of_running(me);
             if me.flags().has(Flags::RESTS) {
-                rest(me);
+                rest(owner, me);
             } else {
-                finish(carrier, me);
+                finish(owner, me);
             }
             // The block is not ours any more, and may serve another fiber.
-            carrier.set_current(&carrier.root);
-            let next = &*carrier.next();
+            owner.set_current(&owner.root);
+            let next = &*owner.next();
             if shared && next.context.get().is_none() && !next.flags().has(OWN_STACK) {
-                bind(carrier, next);
+                bind(owner, next);
                 (*launch).control.set(next);
-                carrier.set_current(next);
+                owner.set_current(next);
                 me = next;
                 continue;
             }
-            let to = depart(carrier, next);
-            if !matches!((*launch).used_as, Use::Ordinary) || !carrier.spare.get().is_null() {
+            let to = depart(owner, next);
+            if !matches!((*launch).used_as, Use::Ordinary) || !owner.spare.get().is_null() {
                 context::exit(to, dispatch::ended(launch.cast()));
             }
-            let arrival = context::switch_with(to, dispatch::rests(launch.cast()), 0);
+            let arrival = context::switch_with(to, dispatch::kept(launch.cast()), 0);
             me = &*(*launch).control.get();
             dispatch::arrive(me, arrival);
             if me.flags().has(Flags::ROOT) {
-                let carrier = &*me.carrier();
-                context::exit(carrier.root_context(), dispatch::ended(launch.cast()));
+                let root = Owner::of_running(me).root_context();
+                context::exit(root, dispatch::ended(launch.cast()));
             }
         }
     }
@@ -265,23 +272,26 @@ unsafe extern "C-unwind" fn enter(first: *mut (), second: usize, record: *mut Re
 /// there is no stack for it, makes the root current and returns the root's context.
 ///
 /// # Safety
-/// The caller runs on `carrier`, and leaves for the context at once.
+/// The caller owns `next`, and leaves for the context at once.
 #[inline(always)]
-pub(super) unsafe fn depart(carrier: &Carrier, next: &Control) -> Context {
-    // SAFETY: the caller runs on `carrier` and owns `next`.
-    let begun = next.context.get().or_else(|| unsafe { start(carrier, next) });
+pub(super) unsafe fn depart(owner: &Owner, next: &Control) -> Context {
+    // SAFETY: the caller owns `next`.
+    let begun = next.context.get().or_else(|| unsafe { start(owner, next) });
     let (next, to) = match begun {
         Some(context) => (next, context),
-        None => (&carrier.root, carrier.root_context()),
+        None => (&owner.root, owner.root_context()),
     };
-    carrier.set_current(next);
+    owner.set_current(next);
     if next.flags().has(Flags::MIGRATABLE) {
-        dispatch::moved(carrier, next);
+        dispatch::moved(owner, next);
     }
     to
 }
 
 /// Runs the closure of a fiber, unless the fiber was cancelled before it began.
+///
+/// # Safety
+/// `me` has just begun to run, and its closure is in its block.
 #[inline(always)]
 unsafe fn run(me: &Control) {
     let closing = || {
@@ -293,7 +303,7 @@ unsafe fn run(me: &Control) {
         if me.life.marks() & CANCELLED != 0 || closing() {
             me.life.set(CANCELLED);
             me.set_flags(Flags::MASKED);
-            (me.vtable.get().refuse)(me, crate::cancel::payload());
+            (me.vtable.get().refuse)(me, Cancelled::before_start());
         } else {
             (me.vtable.get().run)(me);
         }
@@ -305,13 +315,12 @@ unsafe fn run(me: &Control) {
 /// # Safety
 /// `me` runs, its closure has said that it rests, and no user value is left on its stack.
 #[inline(never)]
-unsafe fn rest(me: &'static Control) {
+unsafe fn rest(owner: &Owner, me: &'static Control) {
     // Cancellation must not cut the following steps short.
     me.set_flags(Flags::MASKED);
     // The fiber may run on another thread next time, where its locals must not go.
     drop_rest(me);
-    // SAFETY: the fiber runs, so it has a carrier, and this is the carrier's thread.
-    unsafe { (*me.carrier()).forget_unless_observed(me) };
+    owner.forget_unless_observed(me);
     me.reset_flags();
     // A canceller from now on finds the fiber unstarted. An earlier cancellation is seen when the
     // fiber starts.
@@ -323,30 +332,33 @@ unsafe fn rest(me: &'static Control) {
 /// Ends a fiber whose result is stored.
 ///
 /// # Safety
-/// `me` runs on `carrier`, and no user value is left on its stack.
+/// `me` is the running fiber, and no user value is left on its stack.
 #[inline(always)]
-pub(super) unsafe fn finish(carrier: &Carrier, me: &Control) {
+pub(super) unsafe fn finish(owner: &Owner, me: &Control) {
     if me.extra().is_some() {
-        // SAFETY: `me` runs on `carrier`, and its result is stored.
-        return unsafe { finish_with_extra(carrier, me) };
+        // SAFETY: `me` runs, and its result is stored.
+        return unsafe { finish_with_extra(owner, me) };
     }
     // SAFETY: a running fiber has the runtime's reference, and its result is stored.
     if let Some((joiner, epoch)) = unsafe { end(me) } {
         // SAFETY: blocks are never unmapped. If the joiner has left, the epoch matches no wait.
-        wake_joiner(carrier, unsafe { &*joiner }, epoch);
+        wake_joiner(owner, unsafe { &*joiner }, epoch);
     }
     // Counted last: dropping the result may have waited, and the carrier must not end before.
-    metrics::add(&carrier.counters.finished, 1);
+    metrics::add(&owner.shared().counters.finished, 1);
 }
 
 /// Ends a fiber that may have locals or a scope.
+///
+/// # Safety
+/// As for [`finish`].
 #[inline(never)]
-unsafe fn finish_with_extra(carrier: &Carrier, me: &Control) {
+unsafe fn finish_with_extra(owner: &Owner, me: &Control) {
     // Cancellation must not cut the following steps short.
     me.set_flags(Flags::MASKED);
     // SAFETY: a running fiber has the runtime's reference, and its result is stored.
-    unsafe { end_with_extra(me, |joiner, epoch| wake_joiner(carrier, joiner, epoch)) };
-    metrics::add(&carrier.counters.finished, 1);
+    unsafe { end_with_extra(me, |joiner, epoch| wake_joiner(owner, joiner, epoch)) };
+    metrics::add(&owner.shared().counters.finished, 1);
 }
 
 /// Ends a thread's proxy, or a fiber that never reached a carrier. The result is stored.
@@ -414,12 +426,12 @@ unsafe fn end(me: &Control) -> Option<(*const Control, Epoch)> {
 
 /// Wakes the joiner.
 #[inline(always)]
-fn wake_joiner(carrier: &Carrier, joiner: &Control, epoch: Epoch) {
-    if ptr::eq(joiner.carrier(), carrier) && !joiner.flags().has(Flags::NOT_ALONE) {
+fn wake_joiner(owner: &Owner, joiner: &Control, epoch: Epoch) {
+    if ptr::eq(joiner.carrier(), owner.shared()) && !joiner.flags().has(Flags::NOT_ALONE) {
         // As in `claim_alone`: a joiner is registered nowhere else.
         if joiner.wake.claim_alone(epoch, Outcome::Notified) {
-            // SAFETY: the claim succeeded, and this is the thread of the joiner's carrier.
-            unsafe { carrier.woken_here(joiner) };
+            // SAFETY: the claim succeeded, and the joiner is bound to this carrier.
+            unsafe { owner.woken_here(joiner) };
         }
     } else {
         super::wake(joiner, epoch, Outcome::Notified);
@@ -429,6 +441,9 @@ fn wake_joiner(carrier: &Carrier, joiner: &Control, epoch: Epoch) {
 /// Handles the rare marks at the end of a fiber: drops a detached result, and takes a reference to
 /// the block if a waker or watchers have to be told afterwards. `dropped` and `polled` keep it from
 /// doing either twice.
+///
+/// # Safety
+/// The result is stored. If `marks` has `DETACHED`, no other code takes the result.
 #[cold]
 #[inline(never)]
 unsafe fn unusual_end(me: &Control, marks: u64, dropped: &mut bool, polled: &mut bool) {
@@ -456,7 +471,7 @@ fn tell_those_who_watch(me: FiberRef) {
         report::say(format_args!("a waker panicked when fiber {} ended", me.id()));
     }
     drop_rest(&me);
-    (me.vtable.get().announce)(me.as_ptr().addr(), me.id());
+    on_end::announce(me.as_ptr().addr(), me.id());
 }
 
 #[cold]
@@ -472,11 +487,11 @@ pub(super) fn drop_rest(me: &Control) {
 /// # Safety
 /// `launch` is the message of a launch that rests in `context`, and no other code uses it.
 #[inline(always)]
-pub(super) unsafe fn keep(carrier: &Carrier, launch: usize, context: Context) {
+pub(super) unsafe fn keep(owner: &Owner, launch: usize, context: Context) {
     let launch = ptr::with_exposed_provenance_mut::<Launch>(launch);
     // SAFETY: the launch rests, so its memory is valid.
     unsafe { (*launch).context.set(Some(context)) };
-    carrier.spare.set(launch.cast());
+    owner.spare.set(launch.cast());
 }
 
 /// Gives back the stack of a launch that has exited.
@@ -494,24 +509,29 @@ pub(super) unsafe fn take_back(launch: usize) {
         let used_as = (*launch).used_as;
         let stack = ManuallyDrop::take(&mut (*launch).stack);
         match used_as {
-            Use::Reserve(carrier) => (*carrier).reserve.put_back(stack),
+            Use::Reserve(carrier) => Owner::of(&*carrier).reserve.put_back(stack),
             Use::Ordinary | Use::Own => drop(stack),
         }
     }
 }
 
-/// Ends the carrier's spare, and gives its stack back. Called by the root.
-pub(super) fn drop_spare(carrier: &Carrier) {
-    let spare = carrier.spare.replace(ptr::null_mut()).cast::<Launch>();
+/// Ends the carrier's spare, and gives its stack back.
+///
+/// # Safety
+/// The caller is the root.
+pub(super) unsafe fn drop_spare(owner: &Owner) {
+    let spare = owner.spare.replace(ptr::null_mut()).cast::<Launch>();
     if spare.is_null() {
         return;
     }
-    let root = &carrier.root;
-    // SAFETY: the spare rests. With the root as its fiber, it exits to here.
+    let root = &owner.root;
+    // SAFETY: the spare rests. With the root as its fiber, it exits to here. The root stays on its
+    // thread.
     unsafe {
         (*spare).control.set(root);
         if let Some(context) = (*spare).context.get() {
-            dispatch::switch(carrier, root, (root, context), dispatch::message_of(root, false));
+            let message = dispatch::message_of(root, false);
+            dispatch::switch(owner, root, (root, context), message);
         }
     }
 }

@@ -7,40 +7,28 @@
 //!
 //! A carrier does not know why a fiber stopped. Next: `park`, which does.
 
-#[cfg(not(sinew_loom))]
 pub(crate) mod bell;
-#[cfg(not(sinew_loom))]
 pub(crate) mod crew;
-#[cfg(not(sinew_loom))]
 pub(crate) mod current;
-#[cfg(not(sinew_loom))]
 pub(crate) mod dispatch;
-#[cfg(not(sinew_loom))]
 pub(crate) mod driver;
-#[cfg(not(sinew_loom))]
 pub(crate) mod embed;
 pub(crate) mod idle;
-#[cfg(not(sinew_loom))]
 pub(crate) mod launch;
-#[cfg(not(sinew_loom))]
-mod members;
-#[cfg(not(sinew_loom))]
 pub(crate) mod observe;
-#[cfg(not(sinew_loom))]
+mod owner;
+mod random;
 mod refusal;
-#[cfg(not(sinew_loom))]
 pub(crate) mod run;
-#[cfg(not(sinew_loom))]
-pub(crate) mod tenants;
-#[cfg(not(sinew_loom))]
+mod stint;
 pub(crate) mod tend;
-#[cfg(not(sinew_loom))]
 pub(crate) mod thread;
+mod timed;
+pub(crate) mod unwinding;
+mod wake;
 
-#[cfg(not(sinew_loom))]
 pub(crate) use crew::Crew;
-#[cfg(not(sinew_loom))]
-pub(crate) use members::{Carrier, Claimed, TimedWaits, claim, claim_alone, wake, wake_alone};
-
-#[cfg(sinew_loom)]
-pub(crate) use crate::model::{Claimed, current, wake, wake_alone};
+pub(crate) use owner::{Carrier, Owner};
+pub(crate) use random::random;
+pub(crate) use timed::TimedWaits;
+pub(crate) use wake::{Claimed, claim, claim_alone, wake, wake_alone};

@@ -1,17 +1,17 @@
 //! Notes of carriers about their dispatches, for traces, histograms and watchers.
 //!
 //! The usual path of a fiber has no check for observers. While there are observers, a carrier makes
-//! every tick one dispatch long, so that each dispatch goes through `tend`. It also marks each
+//! every stint one dispatch long, so that each dispatch goes through `tend`. It also marks each
 //! fiber that it dispatches as observed. The waker of a marked fiber takes the slow path, which is
 //! otherwise for fibers of other carriers, and finds the mark there. The waker notes the wake in
 //! the fiber's block, in place of the record of the wait, which is over. The carrier on which the
 //! fiber runs next records the wake, so each carrier's records have one writer.
 //!
-//! A carrier learns of new or removed observers at the end of a tick, when it wakes up, or from one
-//! of its own fibers. A fiber loses its mark when it is woken and there are no observers.
+//! A carrier learns of new or removed observers at the end of a stint, when it wakes up, or from
+//! one of its own fibers. A fiber loses its mark when it is woken and there are no observers.
 
-use super::Carrier;
 use super::embed::Moment;
+use super::{Carrier, Owner};
 use crate::clock;
 use crate::fiber::{Control, Flags, WaitKind, slab};
 use crate::metrics::Counts;
@@ -198,7 +198,7 @@ pub(crate) struct Observed {
     /// Since when there are observers.
     begun: Cell<u64>,
     wishes: UnsafeCell<Wishes>,
-    /// Dispatches that are left of the tick.
+    /// Dispatches that are left of the stint.
     left: Cell<u32>,
     /// The running fiber, if its start was noted, and since when it runs.
     running: Cell<u64>,
@@ -213,13 +213,13 @@ impl Observed {
         self.on.get()
     }
 
-    /// Begins a tick of `tick` dispatches. Returns after how many dispatches the carrier looks.
-    pub(super) fn tick(&self, tick: u32) -> u32 {
-        self.left.set(tick);
-        if self.on.get() { 1 } else { tick }
+    /// Begins a stint of `length` dispatches. Returns after how many dispatches the carrier looks.
+    pub(super) fn begin_stint(&self, length: u32) -> u32 {
+        self.left.set(length);
+        if self.on.get() { 1 } else { length }
     }
 
-    /// Counts a dispatch. Returns false if the tick is over with it.
+    /// Counts a dispatch. Returns false if the stint is over with it.
     pub(super) fn goes_on(&self) -> bool {
         let left = self.left.get();
         self.left.set(left.saturating_sub(1));
@@ -242,7 +242,7 @@ impl Observed {
     }
 }
 
-impl Carrier {
+impl Owner {
     /// Copies the crew's observers, if they have changed.
     #[inline(always)]
     pub(super) fn heed_observers(&self) {
@@ -273,7 +273,7 @@ impl Carrier {
     /// from here on.
     pub(crate) fn heed_observers_now(&self) {
         self.note_stop();
-        self.shorten_tick_if_observed();
+        self.end_stint_if_observed();
         self.note_start(self.current());
     }
 
@@ -399,12 +399,12 @@ impl Carrier {
 }
 
 /// Notes the wake of a fiber that is marked as observed. The caller has ended the fiber's wait.
-pub(super) fn note_wake(control: &Control, carrier: &Carrier, flags: Flags) {
+pub(super) fn note_wake(control: &Control, carrier: &'static Carrier, flags: Flags) {
     if carrier.crew().observers.is_any() {
-        if carrier.is_of_this_thread() {
+        if let Some(owner) = carrier.owner_of_this_thread() {
             // The carrier learns of wakes on other threads when it takes the fibers out of its
             // inbox.
-            carrier.note_woken(control.id());
+            owner.note_woken(control.id());
         }
         let by = match super::current::running() {
             // Between two fibers the carrier tends its duties, on the stack of the first. `running`
@@ -413,7 +413,7 @@ pub(super) fn note_wake(control: &Control, carrier: &Carrier, flags: Flags) {
             Some((_, running)) => running.id(),
             None => BY_THREAD,
         };
-        let due = if carrier.is_here() { carrier.observed.due.get() } else { None };
+        let due = carrier.owner_here().and_then(|owner| owner.observed.due.get());
         control.note_wake(due.unwrap_or_else(clock::now), by);
     } else if carrier.is_here() && !flags.has(Flags::ROAMING) {
         control.clear_flags(Flags::OBSERVED);

@@ -10,10 +10,10 @@
 //!
 //! All of it happens on the carrier's thread.
 //!
-//! 1. `launch::start` finds no stack and puts the fiber into `Carrier::refused`. Dispatch goes to
+//! 1. `launch::start` finds no stack and puts the fiber into `Own::refused`. Dispatch goes to
 //!    the root as long as a fiber is in that list and the reserve is free
-//!    ([`Carrier::can_refuse`]).
-//! 2. The root calls [`Carrier::refuse_some`]. It gives back every stack that the carrier only
+//!    ([`Owner::can_refuse`]).
+//! 2. The root calls [`Owner::refuse_some`]. It gives back every stack that the carrier only
 //!    keeps warm, and tries again: a fiber that gets a stack then begins after all. Otherwise the
 //!    fiber takes the reserve and begins in [`enter`], which drops its closure.
 //! 3. While the reserve is in use, further refused fibers stay in the list. [`enter`] exits to the
@@ -25,7 +25,7 @@
 
 use super::dispatch;
 use super::launch::{self, Launch, Use};
-use super::{Carrier, Crew};
+use super::{Crew, Owner};
 use crate::fiber::{Control, Flags};
 use crate::report;
 use core::cell::Cell;
@@ -67,22 +67,24 @@ impl Reserve {
     }
 }
 
-impl Carrier {
+impl Owner {
     /// Whether a fiber was refused, and the reserve is free for it.
     #[inline(always)]
     pub(super) fn can_refuse(&self) -> bool {
         !self.refused.is_empty() && !self.reserve.in_use.get()
     }
 
-    /// Starts or ends the fibers for which there was no stack. Called on the root. Returns true if
-    /// one is ready.
+    /// Starts or ends the fibers for which there was no stack. Returns true if one is ready.
+    ///
+    /// # Safety
+    /// The caller is the root.
     #[cold]
-    pub(super) fn refuse_some(&self) -> bool {
+    pub(super) unsafe fn refuse_some(&self) -> bool {
         let mut any = false;
         for _ in 0..self.refused.len() {
             let Some(control) = self.refused.pop() else { break };
             // SAFETY: a fiber in the list is unstarted, in no other queue, and belongs to this
-            // carrier. Blocks are never unmapped. This is the root.
+            // carrier. Blocks are never unmapped. The caller is the root.
             unsafe {
                 if let Some(context) = self.start_or_refuse(&*control) {
                     (*control).context.set(context);
@@ -103,12 +105,12 @@ impl Carrier {
     #[cold]
     pub(super) unsafe fn start_or_refuse(&self, control: &Control) -> Option<Context> {
         // Giving back the carrier's warm stacks may free a stack for the fiber.
-        launch::drop_spare(self);
-        // SAFETY: this is the carrier's thread.
-        if let Some(stacks) = unsafe { (*self.stacks.get()).as_ref() } {
+        // SAFETY: the caller is the root.
+        unsafe { launch::drop_spare(self) };
+        if let Some(stacks) = &*self.stacks.borrow() {
             stacks.flush();
         }
-        // SAFETY: the caller owns the fiber and runs on this carrier.
+        // SAFETY: the caller owns the fiber.
         match unsafe { launch::try_start(self, control) } {
             Ok(context) => Some(context),
             Err(_) if self.reserve.in_use.get() => {
@@ -149,11 +151,15 @@ impl Carrier {
         self.reserve.in_use.set(true);
         self.reserve.error.set(Some(error));
         // SAFETY: the reserve stack is ours and unused, and the fiber has no other context.
-        Some(unsafe { launch::prepare_on(stack, control, enter, Use::Reserve(self)) })
+        Some(unsafe { launch::prepare_on(stack, control, enter, Use::Reserve(self.shared())) })
     }
 }
 
 /// The only function of a refused fiber, which ends it.
+///
+/// # Safety
+/// Only the trampoline calls this, with the words of the first switch to the context that `refuse`
+/// made, and with that context's record, a `Launch`.
 unsafe extern "C-unwind" fn enter(first: *mut (), second: usize, record: *mut Record) -> ! {
     // SAFETY: the trampoline passes the words of a switch to a context that `refuse` made. The
     // closure was stored when the fiber was made. The fiber is bound to its carrier, even if the
@@ -163,14 +169,14 @@ unsafe extern "C-unwind" fn enter(first: *mut (), second: usize, record: *mut Re
         let launch = record.cast::<Launch>();
         let me: &'static Control = &*Launch::control(launch);
         dispatch::arrive(me, arrival);
-        let carrier = &*me.carrier();
-        let error = carrier.reserve.error.take().expect("a refused fiber has a reason");
+        let owner = Owner::of_running(me);
+        let error = owner.reserve.error.take().expect("a refused fiber has a reason");
         me.set_flags(Flags::MASKED);
         (me.vtable.get().refuse)(me, Box::new(error));
-        launch::finish(carrier, me);
+        launch::finish(owner, me);
         // From here on the block may serve another fiber.
-        carrier.set_current(&carrier.root);
-        let to = launch::depart(carrier, &*carrier.next());
+        owner.set_current(&owner.root);
+        let to = launch::depart(owner, &*owner.next());
         context::exit(to, dispatch::ended(launch.cast()))
     }
 }

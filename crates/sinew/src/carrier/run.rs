@@ -5,13 +5,13 @@
 
 use super::crew::{Crew, Phase};
 use super::observe::Event;
-use super::{Carrier, current, launch};
+use super::{Carrier, Owner, current, launch};
 use crate::clock;
 use crate::fiber::Control;
 use crate::metrics;
-use crate::primitive::Ordering;
-use crate::queue::{Entry, Steal};
-use crate::report;
+use crate::primitive::{Ordering, fence};
+use crate::queue::{Delivery, Steal};
+use crate::report::{self, NeverUnwinds};
 use core::cell::Cell;
 use core::time::Duration;
 use sinew_context::stack::{StackCache, overflow};
@@ -48,7 +48,7 @@ const STALLED: u64 = 100_000;
 const FIRST_WATCH: Duration = Duration::from_micros(500);
 const LAST_WATCH: Duration = Duration::from_millis(10);
 
-/// State of the loop from round to round.
+/// FiberState of the loop from round to round.
 struct Round {
     /// For each carrier, the mark of its deque when it had a single fiber, and since when.
     lone: Box<[Cell<(usize, u64)>]>,
@@ -72,46 +72,40 @@ impl Round {
     }
 }
 
-/// Ends the process if the loop of a carrier is unwound: its fibers could not go on, and its thread
-/// must not end before them.
-struct NeverUnwinds;
-
-impl Drop for NeverUnwinds {
-    fn drop(&mut self) {
-        report::abort(format_args!(
-            "the loop of a carrier panicked; aborting, since fibers need it"
-        ));
-    }
-}
-
 /// Runs a carrier until its crew is closed and no fiber is left.
 pub(crate) fn run(carrier: &'static Carrier, crew: Arc<Crew>) {
     overflow::arm();
     current::set_carrier(carrier);
     carrier.set_thread(true);
-    carrier.random.set(clock::now() | 1 | (carrier.index() as u64) << 32);
-    carrier.now.set(clock::now());
+    // SAFETY: this thread runs as the carrier until this function returns, and this is the root.
+    let owner = unsafe { Owner::of(carrier) };
+    owner.random.set(clock::now() | 1 | (carrier.index() as u64) << 32);
+    owner.now.set(clock::now());
     let cached = crew.settings.cached_stacks(crew.carriers.len());
-    // SAFETY: only the carrier's own thread, which this is, uses the cache.
-    unsafe { *carrier.stacks.get() = Some(StackCache::with_capacity(&crew.pool, cached)) };
-    carrier.reserve.fill(&crew);
-    let guard = NeverUnwinds;
-    carrier.main_loop(&crew);
+    owner.stacks.replace(Some(StackCache::with_capacity(&crew.pool, cached)));
+    owner.reserve.fill(&crew);
+    // The fibers could not go on without the loop, and the thread must not end before them.
+    let guard = NeverUnwinds("the loop of a carrier panicked; aborting, since fibers need it");
+    // SAFETY: this is the root.
+    unsafe { owner.main_loop(&crew) };
     core::mem::forget(guard);
     crew.drivers[carrier.index()].close();
-    launch::drop_spare(carrier);
-    // SAFETY: no fiber is left, so nothing uses the stacks.
-    unsafe { *carrier.stacks.get() = None };
-    carrier.reserve.empty();
-    // SAFETY: this is the carrier's thread, which owns the slab.
-    unsafe { carrier.slab.trim() };
-    carrier.observed.reset();
+    // SAFETY: this is the root.
+    unsafe { launch::drop_spare(owner) };
+    owner.stacks.take();
+    owner.reserve.empty();
+    owner.slab.trim();
+    owner.observed.reset();
     carrier.set_thread(false);
     current::set_carrier(core::ptr::null());
 }
 
-impl Carrier {
-    fn main_loop(&self, crew: &Crew) {
+impl Owner {
+    /// Runs fibers, searches and sleeps until the crew is closed and no fiber is left.
+    ///
+    /// # Safety
+    /// The caller is the root.
+    unsafe fn main_loop(&self, crew: &Crew) {
         let round = Round {
             lone: crew.carriers.iter().map(|_| Cell::new((usize::MAX, 0))).collect(),
             watch: Cell::new(FIRST_WATCH),
@@ -120,10 +114,13 @@ impl Carrier {
             last_sleep: Cell::new((clock::now(), 0)),
         };
         loop {
-            self.shorten_tick_if_observed();
-            self.run_ready();
-            if !self.refused.is_empty() && self.refuse_some() {
-                continue;
+            self.end_stint_if_observed();
+            // SAFETY: this is the root.
+            unsafe {
+                self.run_ready();
+                if !self.refused.is_empty() && self.refuse_some() {
+                    continue;
+                }
             }
             if self.glance(&round) {
                 continue;
@@ -149,7 +146,7 @@ impl Carrier {
             crew.idle.search();
             if self.search(crew, &round) {
                 round.watch.set(FIRST_WATCH);
-                if crew.idle.found() && (self.deque.len() > 0 || self.sees_shared(crew)) {
+                if crew.idle.found() && (self.shared().deque.len() > 0 || self.sees_shared(crew)) {
                     crew.published();
                 }
                 continue;
@@ -159,7 +156,10 @@ impl Carrier {
     }
 
     /// Runs fibers until none is ready.
-    pub(super) fn run_ready(&self) {
+    ///
+    /// # Safety
+    /// The caller is the root.
+    pub(super) unsafe fn run_ready(&self) {
         loop {
             self.look_if_due();
             let next = self.next();
@@ -179,9 +179,9 @@ impl Carrier {
 
     pub(super) fn has_ready(&self) -> bool {
         !self.ready.is_empty()
-            || !self.slot.get().is_null()
-            || !self.inbox.is_empty()
-            || self.deque.len() > 0
+            || !self.run_next.get().is_null()
+            || !self.shared().inbox.is_empty()
+            || self.shared().deque.len() > 0
     }
 
     /// Waits a moment for a wake from another thread, before the other carriers are told that this
@@ -192,7 +192,7 @@ impl Carrier {
             return false;
         }
         for _ in 0..GLANCES {
-            if !self.inbox.is_empty() {
+            if !self.shared().inbox.is_empty() {
                 round.more();
                 self.take_inbox();
                 return true;
@@ -210,11 +210,11 @@ impl Carrier {
             return true;
         }
         for turn in 0..ROUNDS {
-            if !self.inbox.is_empty() || self.find_shared(crew, round) {
+            if !self.shared().inbox.is_empty() || self.find_shared(crew, round) {
                 round.more();
                 return true;
             }
-            let earliest = self.earliest.load(Ordering::Relaxed);
+            let earliest = self.shared().earliest.load(Ordering::Relaxed);
             if turn % 16 == 15 && earliest != clock::NEVER && earliest <= clock::now() {
                 // The deadline would have ended a sleep as well.
                 round.fewer();
@@ -225,7 +225,7 @@ impl Carrier {
                 break;
             }
             for _ in 0..24 {
-                if !self.inbox.is_empty() {
+                if !self.shared().inbox.is_empty() {
                     break;
                 }
                 core::hint::spin_loop();
@@ -245,7 +245,7 @@ impl Carrier {
         for (carrier, driver) in crew.carriers.iter().zip(&crew.drivers) {
             let polled = carrier.polled.load(Ordering::Relaxed);
             if now.saturating_sub(polled) > STALLED
-                && !core::ptr::eq(*carrier, self)
+                && !core::ptr::eq(*carrier, self.shared())
                 && !carrier.inbox.is_parked()
                 && driver.is_active()
             {
@@ -259,8 +259,7 @@ impl Carrier {
     /// Takes unstarted or migratable fibers from outside or from another carrier.
     fn find_shared(&self, crew: &Crew, round: &Round) -> bool {
         if let Some(control) = self.take_injected() {
-            // SAFETY: this is the owner's thread, and the fiber is ours.
-            unsafe { self.deque.push(control) };
+            self.deque().push(control);
             return true;
         }
         let count = crew.carriers.len();
@@ -268,7 +267,7 @@ impl Carrier {
         for offset in 0..count {
             let index = (start + offset) % count;
             let victim = crew.carriers[index];
-            if core::ptr::eq(victim, self) {
+            if core::ptr::eq(victim, self.shared()) {
                 continue;
             }
             match victim.deque.len() {
@@ -303,15 +302,14 @@ impl Carrier {
         while taken < len.div_ceil(2).min(32) {
             match victim.deque.steal() {
                 Steal::Taken(control) => {
-                    // SAFETY: this is the owner's thread, and the stolen fiber is ours.
-                    unsafe { self.deque.push(control) };
+                    self.deque().push(control);
                     taken += 1;
                 }
                 Steal::Lost if taken == 0 => core::hint::spin_loop(),
                 Steal::Lost | Steal::Empty => break,
             }
         }
-        metrics::note(&self.counters.stolen, taken as u64);
+        metrics::note(&self.shared().counters.stolen, taken as u64);
         if taken > 0 {
             self.note_if_observed(Event::Steal { victim: victim.index(), count: taken });
         }
@@ -327,15 +325,14 @@ impl Carrier {
         }
         let mut first = None;
         crew.injector.take(|entry| {
-            let (Entry::Ready(control) | Entry::Message(control)) = entry;
+            let (Delivery::Ready(control) | Delivery::Message(control)) = entry;
             if first.is_none() {
                 first = Some(control);
             } else {
-                // SAFETY: this is the owner's thread, and the fiber is ours.
-                unsafe { self.deque.push(control) };
+                self.deque().push(control);
             }
         });
-        if self.deque.len() > 0 {
+        if self.shared().deque.len() > 0 {
             crew.published();
         }
         first
@@ -345,14 +342,19 @@ impl Carrier {
     /// on return.
     fn sleep(&self, crew: &Crew, round: &Round) {
         crew.idle.sleep();
-        if !self.inbox.park() {
+        if !self.shared().inbox.park() {
             crew.idle.wake();
             let _ = crew.idle.found();
             return;
         }
+        // ORDERING: SeqCst fence; pairs with the one in `Idle::wants_wake`, which a publisher
+        // passes before it looks for marks in `Crew::wake_one`. Either the publisher sees this
+        // carrier's mark, or the last look sees the publisher's work. The exchange of the mark
+        // alone does not order the Relaxed load by which the last look begins.
+        fence(Ordering::SeqCst);
         let watches = self.becomes_sentinel(crew);
         if !self.sees_work(crew) {
-            metrics::add(&self.counters.slept, 1);
+            metrics::add(&self.shared().counters.slept, 1);
             let mut timeout = self.timeout(round, watches);
             self.count_stacks();
             if timeout.is_none_or(|timeout| timeout > LONG_SLEEP) {
@@ -361,17 +363,18 @@ impl Carrier {
                 timeout = timeout.into_iter().chain(trim_in).min();
             }
             self.note_if_observed(Event::Sleep);
-            self.rest(crew, timeout);
+            self.fall_asleep(crew, timeout);
             self.note_if_observed(Event::Awake);
             let before = self.slept_until(clock::now());
-            self.polled.store(self.now.get(), Ordering::Relaxed);
-            if !self.inbox.is_empty() && self.now.get() - before < SHORT_SLEEP {
+            self.shared().polled.store(self.now.get(), Ordering::Relaxed);
+            if !self.shared().inbox.is_empty() && self.now.get() - before < SHORT_SLEEP {
                 // A slightly longer search would have found this wake.
                 round.more();
             }
         }
         if watches {
             round.watch.set((round.watch.get() * 2).min(LAST_WATCH));
+            // ORDERING: SeqCst; pairs with the exchange in `becomes_sentinel` of the next sentinel.
             crew.sentinel.store(false, Ordering::SeqCst);
         }
         self.woken(crew, watches);
@@ -392,7 +395,8 @@ impl Carrier {
 
     /// Whether another carrier has at least `count` fibers that any carrier may take.
     fn sees_in_deques(&self, crew: &Crew, count: usize) -> bool {
-        let mut others = crew.carriers.iter().filter(|other| !core::ptr::eq(**other, self));
+        let mut others =
+            crew.carriers.iter().filter(|other| !core::ptr::eq(**other, self.shared()));
         others.any(|other| other.deque.len() >= count)
     }
 
@@ -400,11 +404,16 @@ impl Carrier {
     /// to. There is at most one, and only while some carrier is awake. Returns whether this carrier
     /// became it.
     fn becomes_sentinel(&self, crew: &Crew) -> bool {
+        // ORDERING: SeqCst; pairs with itself in other carriers, of which one gets the flag. It
+        // comes after our mark in `Inbox::park` and before our look at the marks of others. So of
+        // carriers that fall asleep at a time, the last one to mark its inbox does not take the
+        // others for awake. `Owner::publish` reads the flag as a hint.
         if crew.carriers.len() == 1 || crew.sentinel.swap(true, Ordering::SeqCst) {
             return false;
         }
         let awake = crew.carriers.iter().any(|other| !other.inbox.is_parked());
         if !awake {
+            // ORDERING: SeqCst; pairs with the exchange above, in the next sentinel.
             crew.sentinel.store(false, Ordering::SeqCst);
         }
         awake
@@ -412,7 +421,7 @@ impl Carrier {
 
     /// Returns how long the sleep may last.
     fn timeout(&self, round: &Round, watches: bool) -> Option<Duration> {
-        let mut earliest = self.earliest.load(Ordering::Relaxed);
+        let mut earliest = self.shared().earliest.load(Ordering::Relaxed);
         if let Some(ask_at) = self.ask_at() {
             earliest = earliest.min(ask_at);
         }
@@ -429,33 +438,30 @@ impl Carrier {
     /// Whether deadlines have passed so fast since the previous sleep that the next sleep should
     /// cover several.
     fn deadlines_are_dense(&self, round: &Round) -> bool {
-        let (now, expired) = (clock::now(), self.counters.expired.load(Ordering::Relaxed));
+        let (now, expired) = (clock::now(), self.shared().counters.expired.load(Ordering::Relaxed));
         let (before, expired_before) = round.last_sleep.replace((now, expired));
         expired.saturating_sub(expired_before).saturating_mul(DENSE) > now - before
     }
 
     fn count_stacks(&self) {
-        // SAFETY: this is the carrier's thread.
-        let stacks = unsafe { (*self.stacks.get()).as_ref() }.map_or(0, StackCache::len);
-        metrics::set(&self.counters.stacks, stacks as u64);
+        let stacks = self.stacks.borrow().as_ref().map_or(0, StackCache::len);
+        metrics::set(&self.shared().counters.stacks, stacks as u64);
     }
 
     /// Gives back stacks that no fiber will need for a while.
     fn give_stacks_back(&self) {
-        // SAFETY: this is the carrier's thread.
-        if let Some(stacks) = unsafe { (*self.stacks.get()).as_ref() }
+        if let Some(stacks) = &*self.stacks.borrow()
             && stacks.len() > FEW_STACKS
         {
             stacks.flush();
         }
     }
 
-    /// Gives back the memory of vacant control blocks, at most once a second. If a fiber has run since
-    /// the last trim and a second has not passed, returns how long the carrier may sleep until the
-    /// next trim.
+    /// Gives back the memory of vacant control blocks, at most once a second. If a fiber has run
+    /// since the last trim and a second has not passed, returns how long the carrier may sleep
+    /// until the next trim.
     fn trim_slab(&self) -> Option<Duration> {
-        // SAFETY: this is the carrier's thread, which owns the slab.
-        if !self.trim_due.get() || !unsafe { self.slab.is_large() } {
+        if !self.trim_due.get() || !self.slab.is_large() {
             return None;
         }
         let now = clock::now();
@@ -465,13 +471,12 @@ impl Carrier {
         }
         self.trim_at.set(now.saturating_add(TRIM_EVERY));
         self.trim_due.set(false);
-        // SAFETY: this is the carrier's thread, which owns the slab.
-        unsafe { self.slab.trim() };
+        self.slab.trim();
         None
     }
 
     /// Sleeps in the user's hook, or in the driver.
-    fn rest(&self, crew: &Crew, timeout: Option<Duration>) {
+    fn fall_asleep(&self, crew: &Crew, timeout: Option<Duration>) {
         if let Some(hook) = &crew.settings.idle_hook {
             // The kernel is told about new waits of fibers when the driver is polled, which the
             // hook need not do, so poll first. This poll may clear the bell, so the hook must not
@@ -479,8 +484,8 @@ impl Carrier {
             if self.look_for_events() || self.has_ready() {
                 return;
             }
-            if report::contain(|| hook(self, timeout)).is_some() {
-                self.bell().clear();
+            if report::contain(|| hook(self.shared(), timeout)).is_some() {
+                self.shared().bell().clear();
                 self.look_for_events();
                 return;
             }
@@ -498,13 +503,15 @@ impl Carrier {
     /// The waker of this carrier relies on it to search, but the carrier runs work of its own
     /// first. So if there is shared work, it makes sure that another carrier looks.
     fn woken(&self, crew: &Crew, watched: bool) {
-        self.inbox.unpark();
+        self.shared().inbox.unpark();
         crew.idle.wake();
+        // ORDERING: SeqCst; pairs with the exchange in `Crew::wake_one`. A publisher that found the
+        // flag set relies on the look below, which the fence in `Idle::found` precedes.
         crew.waking.store(false, Ordering::SeqCst);
         if crew.idle.found() && self.sees_shared(crew) {
             crew.published();
         }
-        if watched && !self.inbox.is_empty() && self.sees_in_deques(crew, 1) {
+        if watched && !self.shared().inbox.is_empty() && self.sees_in_deques(crew, 1) {
             // Wakes another sleeper, which becomes the next sentinel.
             crew.wake_one();
         }

@@ -1,20 +1,19 @@
 //! The duties of a carrier besides dispatching: wakes from other threads, deadlines, predicates,
 //! the driver, and a fair share for unstarted fibers. A carrier tends them after a number of
-//! dispatches.
+//! dispatches (`stint`).
 //!
 //! The number of dispatches between two looks at the clock follows from how long dispatches take: a
 //! few for fibers that compute, hundreds for fibers that only pass control on. Either way, the
 //! carrier looks every few tens of microseconds. The inbox is checked more often, because a check
 //! is one load. Its cache line stays with the carrier while no other thread writes there.
 
-use super::{Carrier, wake};
+use super::{Carrier, Owner, wake};
 use crate::clock;
-use crate::fiber::life::STARTED;
 use crate::fiber::state::{Epoch, Outcome};
 use crate::fiber::{Control, FiberRef, Flags};
 use crate::metrics;
 use crate::primitive::Ordering;
-use crate::queue::Entry;
+use crate::queue::Delivery;
 use core::cell::Cell;
 
 /// The minimum and maximum number of dispatches between two looks at the clock.
@@ -22,8 +21,6 @@ const LEAST: u32 = 2;
 const MOST: u32 = 512;
 /// The maximum after a sleep: the fibers that run then may differ from the ones before.
 const MOST_AT_FIRST: u32 = 16;
-/// The maximum number of dispatches between two looks into the inbox.
-const GLANCE: u32 = 64;
 /// The target time between two looks at the clock, in nanoseconds.
 const PERIOD: u64 = 20_000;
 /// The minimum time between two polls of the driver while the carrier is busy, in nanoseconds.
@@ -40,11 +37,11 @@ const LAST_PAUSE: u64 = 10_000_000;
 /// The schedule of a carrier's duties.
 pub(crate) struct Duties {
     /// Dispatches between two looks at the clock, at present.
-    window: Cell<u32>,
+    pub(super) window: Cell<u32>,
     /// Dispatches since the last look.
-    since: Cell<u32>,
-    /// The length of the current tick.
-    tick: Cell<u32>,
+    pub(super) since: Cell<u32>,
+    /// The length of the current stint.
+    pub(super) stint: Cell<u32>,
     /// When predicates are evaluated next, and the pause before that.
     ask_at: Cell<u64>,
     pause: Cell<u64>,
@@ -52,13 +49,13 @@ pub(crate) struct Duties {
     asking: Cell<u32>,
     /// Dispatches that went to the root since the last look at the clock. They ran no fiber.
     rooted: Cell<u32>,
-    /// How much of the current tick had passed at that look.
+    /// How much of the current stint had passed at that look.
     begun: Cell<u32>,
     /// How often other fibers than those that evaluate predicates were dispatched, and since when.
     others: Cell<u32>,
     counted: Cell<u64>,
     /// Whether the root is to poll for events.
-    look: Cell<bool>,
+    pub(super) look: Cell<bool>,
 }
 
 impl Duties {
@@ -66,7 +63,7 @@ impl Duties {
         Duties {
             window: Cell::new(64),
             since: Cell::new(0),
-            tick: Cell::new(1),
+            stint: Cell::new(1),
             ask_at: Cell::new(0),
             pause: Cell::new(0),
             asking: Cell::new(0),
@@ -79,84 +76,7 @@ impl Duties {
     }
 }
 
-impl Carrier {
-    /// Returns the fiber that runs next, when a tick is over.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn next_after_duties(&self) -> *const Control {
-        if self.is_decided() {
-            return self.next_as_decided();
-        }
-        if !self.observed.is_on() {
-            let next = self.tend_and_next();
-            self.note_start(next);
-            return next;
-        }
-        self.note_stop();
-        let next = if self.observed.goes_on() {
-            let since = &self.duties.since;
-            since.set(since.get() + 1);
-            metrics::set(&self.counters.begun, since.get().into());
-            self.tick.set(1);
-            self.next_ready()
-        } else {
-            self.tend_and_next()
-        };
-        self.note_start(next);
-        next
-    }
-
-    /// Returns the next fiber when it is already decided: the root has work, or a fiber has
-    /// interrupted itself. The duties have to wait.
-    fn next_as_decided(&self) -> *const Control {
-        self.note_stop();
-        let duties = &self.duties;
-        duties.since.set(duties.since.get() + duties.tick.get());
-        self.set_tick(1);
-        let next = self.decided();
-        self.note_start(next);
-        next
-    }
-
-    fn tend_and_next(&self) -> *const Control {
-        let duties = &self.duties;
-        // The tick is over, and no other has begun.
-        let since = duties.since.get() + duties.tick.replace(0);
-        duties.since.set(since);
-        let window = duties.window.get();
-        if since >= window {
-            self.tend();
-        } else if !self.inbox.is_empty() {
-            self.take_inbox();
-        }
-        if self.can_refuse() || duties.look.get() {
-            // The remaining duties are due when the root asks for the next fiber.
-            self.set_tick(1);
-            return &self.root;
-        }
-        if let Some(injected) = self.take_injected() {
-            // SAFETY: the fiber is ours, and this is the owner's thread.
-            unsafe { self.deque.push(injected) };
-        }
-        // Unstarted fibers get turns in proportion to their number, but leave half of the turns to
-        // started ones. While the newest unstarted fibers come first, the oldest gets a turn now
-        // and then.
-        let (unstarted, ready) = (self.deque.len(), self.ready.len());
-        let tick = match (unstarted, ready) {
-            (0, _) | (_, 0) => duties.window.get(),
-            _ => ((unstarted + ready) / unstarted).clamp(2, window as usize) as u32,
-        };
-        self.set_tick(tick);
-        if unstarted > 0
-            && !self.is_embedded()
-            && let Some(oldest) = self.oldest_shared()
-            && let Some(oldest) = self.admit(oldest)
-        {
-            return oldest;
-        }
-        self.next_ready()
-    }
-
+impl Owner {
     /// Notes the end of a sleep: the measured length of dispatches is from before the sleep.
     /// Returns the time of the previous look at the clock.
     pub(super) fn slept_until(&self, now: u64) -> u64 {
@@ -172,40 +92,14 @@ impl Carrier {
         rooted.set(rooted.get().wrapping_add(1));
     }
 
-    fn set_tick(&self, tick: u32) {
-        self.heed_observers();
-        let tick = self.observed.tick(tick.min(GLANCE));
-        self.duties.tick.set(tick);
-        self.tick.set(tick);
-    }
-
-    /// Makes the current tick end with the next dispatch.
-    pub(super) fn shorten_tick(&self) {
-        let (duties, left) = (&self.duties, self.tick.replace(1));
-        // Count the dispatches of the tick that have passed.
-        duties.since.set(duties.since.get() + duties.tick.replace(1) - left);
-    }
-
-    /// Ends the current tick with the next dispatch, if an observer was added since this carrier
-    /// last looked.
-    pub(super) fn shorten_tick_if_observed(&self) {
-        let before = self.observed.is_on();
-        self.heed_observers();
-        if self.observed.is_on() && !before {
-            let left = self.tick.get();
-            self.shorten_tick();
-            self.observed.tick(left);
-        }
-    }
-
     /// Looks at the clock and at everything that may have become ready.
     pub(super) fn tend(&self) {
         let duties = &self.duties;
         let dispatched = duties.since.replace(0);
-        metrics::note(&self.counters.dispatched, u64::from(dispatched));
-        metrics::set(&self.counters.ready, self.ready.len() as u64);
-        let begun = duties.tick.get() - self.tick.get();
-        metrics::set(&self.counters.begun, u64::from(begun));
+        metrics::note(&self.shared().counters.dispatched, u64::from(dispatched));
+        metrics::set(&self.shared().counters.ready, self.ready.len() as u64);
+        let begun = duties.stint.get() - self.stint_left.get();
+        metrics::set(&self.shared().counters.begun, u64::from(begun));
         let before = self.now.get();
         let now = clock::now();
         self.now.set(now);
@@ -216,15 +110,11 @@ impl Carrier {
         } else if elapsed < PERIOD / 2 && dispatched >= window {
             duties.window.set((window * 2).min(MOST));
         }
-        self.slot_left.set(if self.is_embedded() { 0 } else { (window / 4).max(1) });
-        if !self.inbox.is_empty() {
+        self.run_next_left.set(self.run_next_uses(window));
+        if !self.shared().inbox.is_empty() {
             self.take_inbox();
         }
-        if self.is_embedded() {
-            self.expire_in_step(now);
-        } else {
-            self.expire(now);
-        }
+        self.expire_due(now);
         // While other fibers run as well, predicates are evaluated each time. Otherwise they are
         // evaluated less and less often.
         let ran = (dispatched + begun)
@@ -238,7 +128,7 @@ impl Carrier {
             self.ask_pollers(now);
         }
         self.tell_postponed();
-        if now.saturating_sub(self.polled.load(Ordering::Relaxed)) > POLL_PERIOD {
+        if now.saturating_sub(self.shared().polled.load(Ordering::Relaxed)) > POLL_PERIOD {
             duties.look.set(self.crew().drivers[self.index()].is_active());
         }
     }
@@ -256,7 +146,7 @@ impl Carrier {
     /// Polls for events. Returns whether there were any.
     pub(super) fn look_for_events(&self) -> bool {
         let driver = &self.crew().drivers[self.index()];
-        self.polled.store(self.now.get(), Ordering::Relaxed);
+        self.shared().polled.store(self.now.get(), Ordering::Relaxed);
         driver.is_active() && driver.poll()
     }
 
@@ -282,69 +172,34 @@ impl Carrier {
     #[inline(never)]
     pub(super) fn take_inbox(&self) {
         let mut count = 0;
-        self.inbox.take(|entry| {
+        self.shared().inbox.take(|entry| {
             count += 1;
             match entry {
                 // SAFETY: the pusher has ended the fiber's wait, or has made the fiber, so its link
                 // is free.
-                Entry::Ready(control) => unsafe { self.received(&*control) },
-                Entry::Message(control) => {
+                Delivery::Ready(control) => unsafe { self.receive(&*control) },
+                Delivery::Message(control) => {
                     // SAFETY: the message has a reference of its own.
                     let control = unsafe { FiberRef::from_counted(control) };
                     // A fiber that has rested since the message was sent is unstarted: the carrier
                     // that starts it sees the cancellation.
-                    if control.flags().has(Flags::ROAMING) || control.is_bound_to(self) {
+                    if control.flags().has(Flags::ROAMING) || control.is_bound_to(self.shared()) {
                         interrupt(&control);
                     }
                 }
             }
         });
-        metrics::note(&self.counters.received, count);
-    }
-
-    /// Takes a fiber that came through the inbox.
-    ///
-    /// # Safety
-    /// The fiber is ready, in no queue, and belongs to this carrier.
-    #[inline(always)]
-    unsafe fn received(&self, control: &Control) {
-        // SAFETY: the fiber is in no queue, so its link is free.
-        unsafe {
-            if self.is_embedded() {
-                return self.received_embedded(control);
-            }
-            self.ready.push(control);
-        }
-    }
-
-    /// Takes a fiber that came through the inbox of a carrier in a foreign loop. Unstarted fibers
-    /// from outside begin behind the started ones.
-    unsafe fn received_embedded(&self, control: &Control) {
-        let started = control.life.marks() & STARTED != 0;
-        // SAFETY: the fiber is in no queue and belongs to this carrier, as the caller of `received`
-        // promised.
-        unsafe {
-            if !started || control.flags().has(Flags::MIGRATABLE) {
-                if !started && !control.flags().has(Flags::RECURRING) {
-                    control.set_born(self.now.get());
-                }
-                self.deque.push(control);
-            } else {
-                if self.observed.is_on() {
-                    self.note_woken(control.id());
-                }
-                self.ready.push(control);
-            }
-        }
+        metrics::note(&self.shared().counters.received, count);
     }
 
     /// Ends waits with a passed deadline.
     pub(super) fn expire(&self, now: u64) {
-        if self.earliest.load(Ordering::Relaxed) > now {
+        let carrier = self.shared();
+        if carrier.earliest.load(Ordering::Relaxed) > now {
             return;
         }
         let mut count = 0;
-        let mut timers = self.timers.lock();
+        let mut timers = carrier.timers.lock();
         while let Some((deadline, control)) = timers.pop_expired(now) {
             self.note_due(Some(deadline));
             // SAFETY: blocks are never unmapped. A fiber that leaves a timed wait takes the lock,
@@ -355,16 +210,15 @@ impl Carrier {
             }
         }
         self.note_due(None);
-        self.earliest.store(timers.earliest().unwrap_or(clock::NEVER), Ordering::Relaxed);
+        carrier.earliest.store(timers.earliest().unwrap_or(clock::NEVER), Ordering::Relaxed);
         drop(timers);
-        metrics::note(&self.counters.expired, count);
+        metrics::note(&carrier.counters.expired, count);
     }
 
     /// Interrupts cancelled fibers that might have been unwinding, once no fiber on this thread
     /// unwinds.
     fn tell_postponed(&self) {
-        // SAFETY: this is the carrier's thread, and nothing below uses the list.
-        let postponed = unsafe { &mut *self.postponed.get() };
+        let mut postponed = self.postponed.borrow_mut();
         if postponed.is_empty() || std::thread::panicking() {
             return;
         }
@@ -377,15 +231,12 @@ impl Carrier {
 
     /// Returns when predicates are to be evaluated, if any fiber waits for one.
     pub(super) fn ask_at(&self) -> Option<u64> {
-        // SAFETY: this is the carrier's thread.
-        let none = unsafe { (*self.pollers.get()).is_empty() };
-        (!none).then(|| self.duties.ask_at.get())
+        (!self.pollers.borrow().is_empty()).then(|| self.duties.ask_at.get())
     }
 
     /// Wakes the fibers that wait for a predicate, so that each evaluates its own.
     fn ask_pollers(&self, now: u64) {
-        // SAFETY: this is the carrier's thread, and nothing below uses the list.
-        let pollers = unsafe { &mut *self.pollers.get() };
+        let mut pollers = self.pollers.borrow_mut();
         if pollers.is_empty() {
             return;
         }
@@ -403,10 +254,9 @@ impl Carrier {
 }
 
 /// Notes a cancelled fiber that may be unwinding, if this is its carrier's thread.
-pub(crate) fn postpone(carrier: &Carrier, control: &Control, epoch: Epoch) {
-    if carrier.is_here() {
-        // SAFETY: this is the carrier's thread, and nothing else uses the list meanwhile.
-        unsafe { (*carrier.postponed.get()).push((control, epoch)) };
+pub(crate) fn postpone(carrier: &'static Carrier, control: &Control, epoch: Epoch) {
+    if let Some(owner) = carrier.owner_here() {
+        owner.postponed.borrow_mut().push((control, epoch));
     }
 }
 

@@ -1,5 +1,5 @@
 //! Threads that sinew owns and that run user code: carriers, threads for blocking work, and threads
-//! that report.
+//! that look for stalls and deadlocks.
 //!
 //! A suspended fiber may have lent a thread-local of its thread. If the fiber is forgotten, it
 //! stays suspended for ever, and so the value must stay. A thread of sinew's therefore checks
@@ -8,9 +8,9 @@
 //! thread does not end. Other threads cannot be held back in this way; `docs/soundness.md` has the
 //! condition for them.
 
-use super::tenants;
-use crate::primitive::{AtomicUsize, Ordering};
+use super::embed::tenants;
 use crate::report;
+use crate::threads;
 use std::io;
 use std::thread::{self, Thread};
 
@@ -20,36 +20,10 @@ use std::thread::{self, Thread};
 /// # Errors
 /// If the system can start no more threads.
 pub(crate) fn start(name: String, f: impl FnOnce() + Send + 'static) -> io::Result<Thread> {
-    let counted = Counted::new();
-    let thread = thread::Builder::new().name(name).spawn(move || {
-        let _counted = counted;
+    threads::start(name, || {
         f();
         stay_for_fibers();
-    })?;
-    Ok(thread.thread().clone())
-}
-
-/// The number of threads that were started here and have not ended.
-static OWNED: AtomicUsize = AtomicUsize::new(0);
-
-struct Counted;
-
-impl Counted {
-    fn new() -> Counted {
-        OWNED.fetch_add(1, Ordering::Relaxed);
-        Counted
-    }
-}
-
-impl Drop for Counted {
-    fn drop(&mut self) {
-        OWNED.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// Returns the number of threads that sinew owns.
-pub(crate) fn owned() -> usize {
-    OWNED.load(Ordering::Relaxed)
+    })
 }
 
 /// Returns if no suspended fiber belongs to the calling thread. Otherwise reports the fibers and

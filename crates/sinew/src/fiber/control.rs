@@ -2,7 +2,8 @@
 //!
 //! Three cache lines. The first has the fields for dispatching and waiting, the second those for
 //! joining. The third holds the closure until the fiber starts, and the result from its end until
-//! it is taken. Data that few fibers have (a name, locals, a scope) is in [`Extra`].
+//! it is taken. Data that few fibers have (a name, locals, a scope) is in [`Extra`]. `flags` has a
+//! table of the fiber's flags.
 //!
 //! # Access to the fields
 //!
@@ -20,10 +21,11 @@
 //! in it.
 
 use super::extra::Extra;
+use super::flags::Flags;
 use super::life::Life;
-use super::slab;
 use super::state::{Epoch, WakeWord};
 use super::task::{Storage, Vtable};
+use super::wait_kind::WaitKind;
 use crate::carrier::Carrier;
 use crate::primitive::{AtomicPtr, AtomicU32, AtomicU64, Ordering, prefetch};
 use crate::queue::Linked;
@@ -93,210 +95,6 @@ unsafe impl Linked for Control {
     }
 }
 
-/// Properties of a fiber that change how it waits, yields and is woken.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Flags(pub(crate) u32);
-
-impl Flags {
-    /// May not be suspended: it is in `pinned`, or runs a hook of the user's.
-    pub(crate) const PINNED: Flags = Flags(1);
-    /// Cancellation is postponed.
-    pub(crate) const MASKED: Flags = Flags(1 << 1);
-    /// Uses context slots, which are swapped at each switch.
-    pub(crate) const SLOTS: Flags = Flags(1 << 2);
-    /// A panic has begun in this fiber since its thread was last seen without one.
-    pub(crate) const PANICKED: Flags = Flags(1 << 3);
-    /// May move between carriers.
-    pub(crate) const MIGRATABLE: Flags = Flags(1 << 4);
-    /// Was made to move between carriers, even if it may not at present.
-    pub(crate) const ROAMING: Flags = Flags(1 << 14);
-    /// Its carrier has told it of its cancellation. Set on the fiber's own thread, so that a yield
-    /// has only one word to check.
-    pub(crate) const TOLD: Flags = Flags(1 << 16);
-    /// `joiner` names a fiber of the same carrier that is to be woken at the end.
-    pub(crate) const JOINED_HERE: Flags = Flags(1 << 17);
-    /// A panic of a context slot's hook is to be raised at the end of the wait.
-    pub(crate) const PENDING: Flags = Flags(1 << 15);
-    /// Inside a deadline scope.
-    pub(crate) const DEADLINE: Flags = Flags(1 << 5);
-    /// Has its own stack size.
-    pub(crate) const SIZED: Flags = Flags(1 << 6);
-    /// Stands for a thread, not a fiber.
-    pub(crate) const PROXY: Flags = Flags(1 << 7);
-    /// May run only on the carrier that the builder named.
-    pub(crate) const AFFINE: Flags = Flags(1 << 8);
-    /// A migratable fiber that has not left its stack yet: no carrier may resume it.
-    pub(crate) const ON_STACK: Flags = Flags(1 << 9);
-    /// Stands for the carrier's own loop.
-    pub(crate) const ROOT: Flags = Flags(1 << 10);
-    /// Runs a predicate or a hook: even blocking the thread is an error.
-    pub(crate) const NO_WAIT: Flags = Flags(1 << 11);
-    /// A cancellation was raised in it before. It was caught, and is raised again.
-    pub(crate) const RAISED: Flags = Flags(1 << 12);
-    /// A proxy of a thread that waits in the kernel for descriptors and for the bell in `Extra`.
-    pub(crate) const POLLS: Flags = Flags(1 << 18);
-    /// A proxy of a thread that sleeps without a deadline until a waker ends its wait.
-    pub(crate) const ASLEEP: Flags = Flags(1 << 19);
-    /// Suspended in the middle of an unwinding.
-    pub(crate) const UNWINDING: Flags = Flags(1 << 13);
-
-    /// Belongs to an embedded carrier, which a foreign loop steps.
-    pub(crate) const EMBEDDED: Flags = Flags(1 << 21);
-    /// Has yielded on an embedded carrier, and is not ready before all other fibers have run.
-    pub(crate) const YIELDED: Flags = Flags(1 << 22);
-    /// Has interrupted itself, on an embedded carrier, for work on the root or for another fiber.
-    pub(crate) const IMMEDIATE: Flags = Flags(1 << 23);
-    /// A task of which its manager measures the stack or the run time.
-    pub(crate) const MEASURED: Flags = Flags(1 << 24);
-    /// Run time was requested for this task.
-    pub(crate) const TIMED: Flags = Flags(1 << 25);
-
-    /// Runs again and again, and is unstarted in between: it is bound to a carrier only until it
-    /// rests.
-    pub(crate) const RECURRING: Flags = Flags(1 << 26);
-    /// Its closure has returned and is to run again: the fiber rests as soon as nothing of it is on
-    /// the stack.
-    pub(crate) const RESTS: Flags = Flags(1 << 27);
-
-    /// Flags that an unstarted fiber may have.
-    const OF_UNSTARTED: Flags = Flags(
-        Flags::ROAMING.0
-            | Flags::SIZED.0
-            | Flags::AFFINE.0
-            | Flags::EMBEDDED.0
-            | Flags::MEASURED.0
-            | Flags::TIMED.0
-            | Flags::RECURRING.0
-            | Flags::OBSERVED.0,
-    );
-
-    /// An observer, which knows the fiber's name, wants to know when it is woken.
-    pub(crate) const OBSERVED: Flags = Flags(1 << 20);
-
-    /// Flags that make waking a fiber on its own carrier more than a push.
-    pub(crate) const NOT_PLAIN: Flags = Flags(Flags::MIGRATABLE.0 | Flags::OBSERVED.0);
-    /// Flags with which another thread may end the fiber's wait, or an observer wants to know of
-    /// it.
-    pub(crate) const NOT_ALONE: Flags = Flags(Flags::ROAMING.0 | Flags::OBSERVED.0);
-
-    /// Flags that keep a cancellation from ending a wait.
-    pub(crate) const DEAF: Flags = Flags(Flags::MASKED.0 | Flags::UNWINDING.0);
-
-    /// Flags that make `yield_now` take the longer path.
-    pub(crate) const SLOW_YIELD: Flags = Flags(
-        Flags::PINNED.0
-            | Flags::SLOTS.0
-            | Flags::PANICKED.0
-            | Flags::MIGRATABLE.0
-            | Flags::DEADLINE.0
-            | Flags::ROOT.0
-            | Flags::TOLD.0
-            | Flags::EMBEDDED.0
-            | Flags::NO_WAIT.0,
-    );
-
-    #[inline(always)]
-    pub(crate) fn has(self, any_of: Flags) -> bool {
-        self.0 & any_of.0 != 0
-    }
-}
-
-/// The event that a fiber waits for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-#[non_exhaustive]
-pub enum WaitKind {
-    /// Nothing: it is not waiting.
-    None = 0,
-    /// A moment: `sleep` and `sleep_until`.
-    Sleep,
-    /// A call of `unpark`.
-    Park,
-    /// The end of another fiber.
-    Join,
-    /// A predicate of `wait_until`.
-    Predicate,
-    /// A future, in `block_on`.
-    Future,
-    /// The children of a scope.
-    Scope,
-    /// A lock: exclusively, or shared for a reader of a `RwLock`.
-    Lock,
-    /// A key of a `MultiLock`.
-    Key,
-    /// A condition variable.
-    Condvar,
-    /// A `Futex`, an `Event`, a `Sequencer`, or a primitive built on them.
-    Event,
-    /// One or several `FiberFuture`s.
-    Value,
-    /// Permits of a semaphore.
-    Semaphore,
-    /// A channel: room to send.
-    Send,
-    /// A channel: a message to receive.
-    Receive,
-    /// The first of several operations, in `select!`.
-    Select,
-    /// A descriptor: something to read, or a connection to accept.
-    Readable,
-    /// A descriptor: room to write, or a connection to be made.
-    Writable,
-    /// Blocking work on another thread.
-    Blocking,
-}
-
-impl WaitKind {
-    pub(crate) fn from_bits(bits: u8) -> WaitKind {
-        const ALL: [WaitKind; 19] = [
-            WaitKind::None,
-            WaitKind::Sleep,
-            WaitKind::Park,
-            WaitKind::Join,
-            WaitKind::Predicate,
-            WaitKind::Future,
-            WaitKind::Scope,
-            WaitKind::Lock,
-            WaitKind::Key,
-            WaitKind::Condvar,
-            WaitKind::Event,
-            WaitKind::Value,
-            WaitKind::Semaphore,
-            WaitKind::Send,
-            WaitKind::Receive,
-            WaitKind::Select,
-            WaitKind::Readable,
-            WaitKind::Writable,
-            WaitKind::Blocking,
-        ];
-        ALL.get(usize::from(bits)).copied().unwrap_or(WaitKind::None)
-    }
-
-    /// Names the operation, for messages.
-    pub(crate) fn operation(self) -> &'static str {
-        match self {
-            WaitKind::None => "nothing",
-            WaitKind::Sleep => "sleep",
-            WaitKind::Park => "park",
-            WaitKind::Join => "join",
-            WaitKind::Predicate => "wait_until",
-            WaitKind::Future => "block_on",
-            WaitKind::Scope => "the end of a scope",
-            WaitKind::Lock | WaitKind::Key => "lock",
-            WaitKind::Condvar => "a condition variable",
-            WaitKind::Event => "an event",
-            WaitKind::Value => "a future",
-            WaitKind::Semaphore => "a semaphore",
-            WaitKind::Send => "send",
-            WaitKind::Receive => "recv",
-            WaitKind::Select => "select",
-            WaitKind::Readable => "reading from a descriptor",
-            WaitKind::Writable => "writing to a descriptor",
-            WaitKind::Blocking => "blocking work",
-        }
-    }
-}
-
 const KIND_SHIFT: u32 = 56;
 
 /// In the place of a kind: the wait has ended, and the lower bits say when.
@@ -304,49 +102,6 @@ const WOKEN: u64 = 0xFF;
 
 /// Shift from nanoseconds to the units of a fiber's birth, about a millisecond.
 const BIRTH_SHIFT: u32 = 20;
-
-/// The context in which a fiber continues.
-///
-/// Empty before the fiber first runs, and from the beginning of a wait until the fiber has stopped.
-/// Stale while the fiber runs otherwise. So an observer that finds first a begun wait, then a
-/// context here, and then that the wait has not ended, knows that the fiber has not run in between,
-/// and may read its stack.
-pub(crate) struct Place(AtomicPtr<()>);
-
-impl Place {
-    const fn new() -> Place {
-        Place(AtomicPtr::new(ptr::null_mut()))
-    }
-
-    /// Returns the context, for a carrier that may resume the fiber.
-    #[inline(always)]
-    pub(crate) fn get(&self) -> Option<Context> {
-        let place = ptr::NonNull::new(self.0.load(Ordering::Relaxed));
-        // SAFETY: `set` stores only contexts.
-        place.map(|place| unsafe { Context::from_ptr(place) })
-    }
-
-    /// Returns the context, for an observer.
-    pub(crate) fn look(&self) -> Option<Context> {
-        // ORDERING: Acquire shows the content of the stack; pairs with the Release in `set`.
-        let place = ptr::NonNull::new(self.0.load(Ordering::Acquire));
-        // SAFETY: as in `get`.
-        place.map(|place| unsafe { Context::from_ptr(place) })
-    }
-
-    /// Stores the context of the fiber, which has stopped.
-    #[inline(always)]
-    pub(crate) fn set(&self, context: Context) {
-        // ORDERING: Release; pairs with the Acquire in `look`.
-        self.0.store(context.as_ptr().as_ptr(), Ordering::Release);
-    }
-
-    /// Empties the place: the fiber is about to stop, or is new.
-    #[inline(always)]
-    fn clear(&self) {
-        self.0.store(ptr::null_mut(), Ordering::Relaxed);
-    }
-}
 
 impl Control {
     /// Creates a block without a fiber.
@@ -618,81 +373,57 @@ impl Control {
     }
 }
 
-/// Prefetches some cache lines from `address` on.
-#[inline(always)]
-fn fetch<const LINES: usize>(address: *const u8) {
-    (0..LINES).for_each(|line| prefetch(address.wrapping_add(64 * line)));
-}
-
-/// A counted reference to a control block.
-#[derive(Debug)]
-pub(crate) struct FiberRef(ptr::NonNull<Control>);
-
-// SAFETY: a reference gives access to atomics, and to plain fields by the rules on the page of this
-// module.
-unsafe impl Send for FiberRef {}
-// SAFETY: as for `Send`.
-unsafe impl Sync for FiberRef {}
-
-impl FiberRef {
-    /// Takes over a counted reference.
-    ///
-    /// # Safety
-    /// The caller owns a reference, and gives it away.
-    #[inline(always)]
-    pub(crate) unsafe fn from_counted(control: *const Control) -> FiberRef {
-        // SAFETY: pointers to blocks are not null.
-        FiberRef(unsafe { ptr::NonNull::new_unchecked(control.cast_mut()) })
-    }
-
-    /// Adds a reference to a block that is alive.
-    pub(crate) fn new(control: &Control) -> FiberRef {
-        control.life.acquire();
-        FiberRef(ptr::NonNull::from(control))
-    }
-
-    /// Gives the reference away without dropping it; [`from_counted`](Self::from_counted) takes it
-    /// back.
-    pub(crate) fn into_counted(self) -> *const Control {
-        core::mem::ManuallyDrop::new(self).0.as_ptr()
-    }
-
-    #[inline(always)]
-    pub(crate) fn as_ptr(&self) -> *const Control {
-        self.0.as_ptr()
-    }
-}
-
-impl core::ops::Deref for FiberRef {
-    type Target = Control;
-    #[inline(always)]
-    fn deref(&self) -> &Control {
-        // SAFETY: the reference keeps the block alive.
-        unsafe { self.0.as_ref() }
-    }
-}
-
-impl Clone for FiberRef {
-    fn clone(&self) -> Self {
-        FiberRef::new(self)
-    }
-}
-
-impl Drop for FiberRef {
-    #[inline(always)]
-    fn drop(&mut self) {
-        // SAFETY: the block is alive until the last reference is dropped, and this was the last if
-        // `release` returns true.
-        unsafe {
-            if self.0.as_ref().life.release() {
-                slab::free(self.0.as_ptr());
-            }
-        }
-    }
-}
-
 impl core::fmt::Debug for Control {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Control").field("id", &self.id()).finish_non_exhaustive()
     }
+}
+
+/// The context in which a fiber continues.
+///
+/// Empty before the fiber first runs, and from the beginning of a wait until the fiber has stopped.
+/// Stale while the fiber runs otherwise. So an observer that finds first a begun wait, then a
+/// context here, and then that the wait has not ended, knows that the fiber has not run in between,
+/// and may read its stack.
+pub(crate) struct Place(AtomicPtr<()>);
+
+impl Place {
+    const fn new() -> Place {
+        Place(AtomicPtr::new(ptr::null_mut()))
+    }
+
+    /// Returns the context, for a carrier that may resume the fiber.
+    #[inline(always)]
+    pub(crate) fn get(&self) -> Option<Context> {
+        let place = ptr::NonNull::new(self.0.load(Ordering::Relaxed));
+        // SAFETY: `set` stores only contexts.
+        place.map(|place| unsafe { Context::from_ptr(place) })
+    }
+
+    /// Returns the context, for an observer.
+    pub(crate) fn look(&self) -> Option<Context> {
+        // ORDERING: Acquire shows the content of the stack; pairs with the Release in `set`.
+        let place = ptr::NonNull::new(self.0.load(Ordering::Acquire));
+        // SAFETY: as in `get`.
+        place.map(|place| unsafe { Context::from_ptr(place) })
+    }
+
+    /// Stores the context of the fiber, which has stopped.
+    #[inline(always)]
+    pub(crate) fn set(&self, context: Context) {
+        // ORDERING: Release; pairs with the Acquire in `look`.
+        self.0.store(context.as_ptr().as_ptr(), Ordering::Release);
+    }
+
+    /// Empties the place: the fiber is about to stop, or is new.
+    #[inline(always)]
+    fn clear(&self) {
+        self.0.store(ptr::null_mut(), Ordering::Relaxed);
+    }
+}
+
+/// Prefetches some cache lines from `address` on.
+#[inline(always)]
+fn fetch<const LINES: usize>(address: *const u8) {
+    (0..LINES).for_each(|line| prefetch(address.wrapping_add(64 * line)));
 }

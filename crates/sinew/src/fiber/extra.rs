@@ -3,7 +3,8 @@
 //! It is made on first use, and kept when the block is recycled: once warm, nothing is allocated
 //! for it.
 
-use super::control::{Control, Flags};
+use super::control::Control;
+use super::flags::Flags;
 use super::local::{self, Locals};
 use crate::carrier::bell::Bell;
 use crate::primitive::{AtomicBool, AtomicPtr, AtomicU64, Ordering, SpinLock};
@@ -48,7 +49,7 @@ pub(crate) struct Extra {
     pub(crate) scope_next: Cell<*const Control>,
     pub(crate) scope_previous: Cell<*const Control>,
     /// The context slots in use, the innermost last. Empty unless the fiber has the flag `SLOTS`.
-    pub(crate) slots: UnsafeCell<Vec<Rc<dyn crate::park::slots::Use>>>,
+    pub(crate) slots: UnsafeCell<Vec<Rc<dyn SlotUse>>>,
     /// The waker to wake at the end, if the join handle was polled as a future.
     pub(crate) waker: SpinLock<Option<Waker>>,
     /// While the fiber is pinned and waits by blocking its thread: the thread's proxy and the epoch
@@ -59,9 +60,25 @@ pub(crate) struct Extra {
     pub(crate) pinned_until: AtomicU64,
     /// The signal of the last wait for a future, if it has no wakers left: the next wait needs no
     /// allocation.
-    pub(crate) signal: Cell<Option<Arc<crate::park::Signal>>>,
+    pub(crate) signal: Cell<Option<Arc<Signal>>>,
     /// Ends the wait of a thread in the kernel. Made when the thread first waits there.
     pub(crate) bell: OnceLock<Bell>,
+}
+
+/// One use of a context slot by a fiber. `park::slots` implements it.
+pub(crate) trait SlotUse {
+    /// Exchanges the state of the thread with the place of this use. Runs the user's hook.
+    fn exchange(&self);
+}
+
+/// The token of one wait for a future; the future's wakers set it. `park::parker` has the protocol.
+///
+/// It serves one call of `block_on` at a time, and is reused only when no waker is left that could
+/// set it.
+pub(crate) struct Signal {
+    pub(crate) token: AtomicU64,
+    /// The fiber or thread that waits. The waiter writes it before it registers in the token.
+    pub(crate) who: AtomicPtr<Control>,
 }
 
 /// How a fiber that is cancelled before its start is taken out of its keeping. Belongs to a layer
@@ -74,10 +91,20 @@ pub(crate) struct Disarm {
 /// The functions by which a scope learns of the end of a child. Belongs to a layer above this one.
 pub(crate) struct ScopeEnd {
     /// Called before the end: the fiber leaves the scope's list.
+    ///
+    /// # Safety
+    /// `scope` is the scope of `child`. This is called once, before `gone`.
     pub(crate) leave: unsafe fn(scope: *const (), child: &Control),
     /// Called after the end, when nothing of the fiber is left: the scope may return.
+    ///
+    /// # Safety
+    /// `scope` is the scope of the fiber. This is called once, after `leave`. The scope may be gone
+    /// when it returns.
     pub(crate) gone: unsafe fn(scope: *const ()),
     /// Called before the end of a fiber that could not start, which counts as a failure.
+    ///
+    /// # Safety
+    /// `scope` is the scope of the fiber, for which `gone` was not called yet.
     pub(crate) failed: unsafe fn(scope: *const ()),
 }
 
@@ -116,7 +143,7 @@ impl Extra {
         unsafe { (*self.name.get()).as_ref() }
     }
 
-    fn take_slots(&self) -> Vec<Rc<dyn crate::park::slots::Use>> {
+    fn take_slots(&self) -> Vec<Rc<dyn SlotUse>> {
         // SAFETY: the list belongs to the fiber's thread, and no user code runs in between.
         core::mem::take(unsafe { &mut *self.slots.get() })
     }

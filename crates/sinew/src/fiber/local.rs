@@ -24,7 +24,7 @@ const ROUNDS: usize = 16;
 /// For how many values, besides the first, a recycled block keeps room.
 const KEPT: usize = 8;
 
-struct Entry {
+struct Value {
     /// The key's address.
     key: *const (),
     number: u64,
@@ -50,8 +50,8 @@ unsafe impl Send for Inherited {}
 struct Entries {
     /// Older than all entries of `more`. While it is empty and `more` is not, new entries go to
     /// `more`.
-    first: Option<Entry>,
-    more: Vec<Entry>,
+    first: Option<Value>,
+    more: Vec<Value>,
 }
 
 impl Entries {
@@ -63,7 +63,7 @@ impl Entries {
         self.first.is_none() && self.more.is_empty()
     }
 
-    fn push(&mut self, entry: Entry) {
+    fn push(&mut self, entry: Value) {
         if self.is_empty() {
             self.first = Some(entry);
         } else {
@@ -71,15 +71,15 @@ impl Entries {
         }
     }
 
-    fn iter(&self) -> impl DoubleEndedIterator<Item = &Entry> {
+    fn iter(&self) -> impl DoubleEndedIterator<Item = &Value> {
         self.first.iter().chain(&self.more)
     }
 
-    fn find(&mut self, number: u64) -> Option<&mut Entry> {
+    fn find(&mut self, number: u64) -> Option<&mut Value> {
         self.first.iter_mut().chain(&mut self.more).find(|entry| entry.number == number)
     }
 
-    fn remove(&mut self, number: u64) -> Option<Entry> {
+    fn remove(&mut self, number: u64) -> Option<Value> {
         if let Some(first) = self.first.take_if(|first| first.number == number) {
             return Some(first);
         }
@@ -129,7 +129,7 @@ impl Locals {
         let number = self.numbers.get();
         self.numbers.set(number + 1);
         self.inheriting.set(self.inheriting.get() + usize::from(inherit.is_some()));
-        self.with(|entries| entries.push(Entry { key, number, value, inherit }));
+        self.with(|entries| entries.push(Value { key, number, value, inherit }));
         number
     }
 
@@ -219,6 +219,22 @@ fn drop_some(locals: &Locals) {
 }
 
 /// A key of a value that each fiber has for itself, made by [`fiber_local!`](crate::fiber_local).
+///
+/// # Examples
+/// ```
+/// use std::cell::Cell;
+///
+/// sinew::fiber_local!(static REQUEST: Cell<u32> = Cell::new(0));
+///
+/// let fibers = [1, 2].map(|number| {
+///     sinew::spawn(move || {
+///         REQUEST.with(|request| request.set(number));
+///         sinew::yield_now(); // the other fiber sets its own value
+///         REQUEST.with(Cell::get)
+///     })
+/// });
+/// assert_eq!(fibers.map(|fiber| fiber.join().unwrap()), [1, 2]);
+/// ```
 #[derive(Debug)]
 pub struct FiberLocal<T: 'static> {
     init: fn() -> T,
@@ -268,7 +284,7 @@ impl<T: 'static> FiberLocal<T> {
     /// ```
     #[track_caller]
     pub fn with<R>(&'static self, f: impl FnOnce(&T) -> R) -> R {
-        let Some(owner) = Owner::current() else {
+        let Some(owner) = Holder::current() else {
             // The thread is ending, and has no place for values any more.
             return f(&(self.init)());
         };
@@ -328,13 +344,13 @@ impl<T: 'static> FiberLocal<T> {
     /// ```
     pub fn set_shared<R>(&'static self, value: Rc<T>, f: impl FnOnce() -> R) -> R {
         /// Removes the binding.
-        struct Unbind(Owner, u64);
+        struct Unbind(Holder, u64);
         impl Drop for Unbind {
             fn drop(&mut self) {
                 self.0.locals.remove(self.1);
             }
         }
-        let Some(owner) = Owner::current() else {
+        let Some(owner) = Holder::current() else {
             return f();
         };
         let number = owner.locals.push(self.key(), Some(value), self.inherit);
@@ -370,34 +386,34 @@ fn copy<T: Clone + Send + 'static>(value: &dyn Any) -> Option<Box<dyn Any + Send
     Some(Box::new(value.downcast_ref::<T>()?.clone()))
 }
 
-/// The owner of the values: the running fiber or the thread.
-struct Owner {
+/// The holder of the values: the running fiber or the thread.
+struct Holder {
     /// In the `Extra` of a block, and blocks are never unmapped.
     locals: &'static Locals,
     /// Keeps the thread's proxy alive. A running fiber needs no such reference.
     _thread: Option<FiberRef>,
 }
 
-impl Owner {
+impl Holder {
     #[inline]
-    fn current() -> Option<Owner> {
+    fn current() -> Option<Holder> {
         let of = |control: &'static Control| &control.extra_or_new().locals;
         match current::fiber() {
-            Some((_, control)) => Some(Owner { locals: of(control), _thread: None }),
-            None => Owner::outside(of),
+            Some((_, control)) => Some(Holder { locals: of(control), _thread: None }),
+            None => Holder::outside(of),
         }
     }
 
     #[cold]
-    fn outside(of: impl Fn(&'static Control) -> &'static Locals) -> Option<Owner> {
+    fn outside(of: impl Fn(&'static Control) -> &'static Locals) -> Option<Holder> {
         // SAFETY: a fiber that has lent itself for work on the root does not end meanwhile.
         if let Some(lender) = unsafe { current::lender().as_ref() } {
-            return Some(Owner { locals: of(lender), _thread: None });
+            return Some(Holder { locals: of(lender), _thread: None });
         }
         let proxy = current::lasting_proxy()?;
         // SAFETY: blocks are never unmapped.
         let locals = of(unsafe { &*proxy.as_ptr() });
-        Some(Owner { locals, _thread: Some(proxy) })
+        Some(Holder { locals, _thread: Some(proxy) })
     }
 }
 

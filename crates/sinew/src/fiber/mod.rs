@@ -1,32 +1,31 @@
 //! The unit of scheduling: a fiber's control block, its life and its wait.
 //!
-//! `control` is the block, `life` and `state` are its two words, `task` its closure and result,
-//! `slab` its memory.
+//! `control` is the block, `life` and `state` are its two words, `flags` its properties, `task` its
+//! closure and result, `slab` its memory. A `reference` keeps it alive.
 //!
 //! Next: `queue`, where a ready fiber waits for its turn.
 
-#[cfg(not(sinew_loom))]
+mod cancelled;
 pub(crate) mod control;
-#[cfg(not(sinew_loom))]
 pub(crate) mod debugger;
-#[cfg(not(sinew_loom))]
 pub(crate) mod extra;
-#[cfg(not(sinew_loom))]
+mod flags;
+mod handle;
 pub(crate) mod life;
-#[cfg(not(sinew_loom))]
 pub(crate) mod local;
-#[cfg(not(sinew_loom))]
+pub(crate) mod on_end;
+mod reference;
 pub(crate) mod slab;
 pub(crate) mod state;
-#[cfg(not(sinew_loom))]
 pub(crate) mod task;
+mod wait_kind;
 
-#[cfg(not(sinew_loom))]
-pub use control::WaitKind;
-#[cfg(not(sinew_loom))]
-pub(crate) use control::{Control, FiberRef, Flags};
-#[cfg(not(sinew_loom))]
-pub(crate) use extra::Disarm;
-
-#[cfg(sinew_loom)]
-pub(crate) use crate::model::{Control, WaitKind};
+pub use cancelled::{Cancelled, is_cancel};
+pub(crate) use cancelled::{panic_ended, panics_unseen};
+pub(crate) use control::Control;
+pub(crate) use extra::{Disarm, Signal, SlotUse};
+pub(crate) use flags::Flags;
+pub use handle::{Fiber, FiberId, FiberState, current};
+pub(crate) use handle::{describe, number_of};
+pub(crate) use reference::FiberRef;
+pub use wait_kind::WaitKind;

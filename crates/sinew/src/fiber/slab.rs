@@ -81,13 +81,16 @@ pub(crate) struct Slab {
     chunks: Cell<usize>,
 }
 
-// SAFETY: only the owner touches the plain fields, as the unsafe functions require.
-unsafe impl Sync for Slab {}
-// SAFETY: only the owner touches the plain fields, as the unsafe functions require.
+// SAFETY: the pointers lead to blocks and chunks, which are never unmapped and belong to no thread.
+// A slab is not `Sync`: its methods are for the owner. Other threads touch `returned` alone.
 unsafe impl Send for Slab {}
 
 impl Slab {
-    pub(crate) const fn new() -> Slab {
+    /// Creates an empty slab.
+    ///
+    /// # Safety
+    /// The slab is not moved after its first use, and never freed: its blocks lead back to it.
+    pub(crate) const unsafe fn new() -> Slab {
         Slab {
             free: Cell::new(ptr::null()),
             returned: Alone::new(AtomicPtr::new(ptr::null_mut())),
@@ -98,16 +101,12 @@ impl Slab {
     }
 
     /// Takes a vacant block and an id.
-    ///
-    /// # Safety
-    /// The caller is the owner, and the slab is never moved or freed.
     #[inline(always)]
-    pub(crate) unsafe fn take(&self) -> (&'static Control, u64) {
+    pub(crate) fn take(&self) -> (&'static Control, u64) {
         let (id, end) = self.ids.get();
         let free = self.free.get();
         if free.is_null() || id == end {
-            // SAFETY: the caller is the owner of a slab that stays.
-            return unsafe { self.take_slow() };
+            return self.take_slow();
         }
         self.ids.set((id + 1, end));
         // SAFETY: blocks are never unmapped.
@@ -118,15 +117,11 @@ impl Slab {
     }
 
     /// Returns a number that no fiber has, and that is not given out again.
-    ///
-    /// # Safety
-    /// The caller is the owner.
-    pub(crate) unsafe fn next_id(&self) -> u64 {
+    pub(crate) fn next_id(&self) -> u64 {
         let (id, end) = self.ids.get();
         if id == end {
             self.refill_ids();
-            // SAFETY: the caller is the owner.
-            return unsafe { self.next_id() };
+            return self.next_id();
         }
         self.ids.set((id + 1, end));
         id
@@ -139,7 +134,7 @@ impl Slab {
 
     #[cold]
     #[inline(never)]
-    unsafe fn take_slow(&self) -> (&'static Control, u64) {
+    fn take_slow(&self) -> (&'static Control, u64) {
         if self.ids.get().0 == self.ids.get().1 {
             self.refill_ids();
         }
@@ -151,8 +146,8 @@ impl Slab {
         if self.free.get().is_null() {
             self.grow();
         }
-        // SAFETY: the caller is the owner of a slab that stays. There is a block and an id now.
-        unsafe { self.take() }
+        // There is a block and an id now.
+        self.take()
     }
 
     /// Provides free blocks, from a chunk without pages or from a new one.
@@ -180,21 +175,14 @@ impl Slab {
     }
 
     /// Whether there are so many chunks with pages that a trim may give memory back.
-    ///
-    /// # Safety
-    /// The caller is the owner.
-    pub(crate) unsafe fn is_large(&self) -> bool {
+    pub(crate) fn is_large(&self) -> bool {
         cfg!(any(target_os = "linux", target_os = "android")) && self.chunks.get() >= FEW_CHUNKS
     }
 
     /// Gives back the memory of chunks that have only vacant blocks. Takes some nanoseconds for
     /// each vacant block.
-    ///
-    /// # Safety
-    /// The caller is the owner.
-    pub(crate) unsafe fn trim(&self) {
-        // SAFETY: the caller is the owner.
-        if !unsafe { self.is_large() } {
+    pub(crate) fn trim(&self) {
+        if !self.is_large() {
             return;
         }
         // ORDERING: Acquire shows the writes of the last users; pairs with the Release in
@@ -329,6 +317,10 @@ pub(crate) unsafe fn free(control: *const Control) {
     }
 }
 
+/// Gives a block back to a slab that is not this thread's.
+///
+/// # Safety
+/// As for [`free`]. `home` is the slab of the block's chunk.
 #[cold]
 #[inline(never)]
 unsafe fn return_to(home: *const Slab, control: *const Control) {
@@ -354,15 +346,13 @@ unsafe fn return_to(home: *const Slab, control: *const Control) {
 }
 
 /// The supply for threads that are no carriers.
-static COMMON: SpinLock<&'static Slab> = {
-    static SLAB: Slab = Slab::new();
-    SpinLock::new(&SLAB)
-};
+// SAFETY: a static is neither moved nor freed.
+static COMMON: SpinLock<Slab> = SpinLock::new(unsafe { Slab::new() });
 
 /// Takes a vacant block and an id for a thread that is no carrier.
 pub(crate) fn take_common() -> (&'static Control, u64) {
-    // SAFETY: the holder of the lock is the owner, and the slab is static.
-    unsafe { COMMON.lock().take() }
+    // The holder of the lock is the owner.
+    COMMON.lock().take()
 }
 
 /// Returns the block at an address, if there is one, vacant or not.

@@ -173,7 +173,6 @@ impl WakeWord {
 
     /// Returns the half of the word that a thread can sleep on, and the function that gives its
     /// value for an epoch. The half changes when the wait ends.
-    #[cfg(not(sinew_loom))]
     pub(crate) fn futex(&self) -> (*const u32, fn(Epoch) -> u32) {
         let low = (&raw const self.0).cast::<u32>();
         let low = if cfg!(target_endian = "big") { low.wrapping_add(1) } else { low };
@@ -186,10 +185,7 @@ impl WakeWord {
 #[cold]
 #[inline(never)]
 fn nested() -> ! {
-    #[cfg(not(sinew_loom))]
     crate::report::abort(format_args!("a wait begins inside another; aborting"));
-    #[cfg(sinew_loom)]
-    std::process::abort();
 }
 
 #[cfg(all(test, sinew_loom))]

@@ -8,7 +8,9 @@
 //! the handle is gone by then, the fiber drops it as its last act. A value that is larger than the
 //! storage is in a box.
 
-use super::control::{Control, Flags};
+use super::cancelled::panic_ended;
+use super::control::Control;
+use super::flags::Flags;
 use crate::report;
 use core::any::Any;
 use core::cell::UnsafeCell;
@@ -44,9 +46,6 @@ pub(crate) struct Vtable {
     /// # Safety
     /// The storage holds a result of this vtable.
     pub(crate) drop_result: unsafe fn(&Control),
-    /// Wakes the waiters for the end in the waiter table, given the block's address and the fiber's
-    /// id. Belongs to a layer above this one.
-    pub(crate) announce: fn(address: usize, id: u64),
     /// Keeps a resting fiber until it is to run again. Belongs to a layer above this one.
     ///
     /// # Safety
@@ -57,13 +56,8 @@ pub(crate) struct Vtable {
 
 impl Vtable {
     /// The vtable of a block without a closure: a proxy, or a carrier's own loop.
-    pub(crate) const NONE: Vtable = Vtable {
-        run: |_| {},
-        refuse: |_, _| {},
-        drop_result: |_| {},
-        announce: crate::park::table::release_finished,
-        rest: |_| {},
-    };
+    pub(crate) const NONE: Vtable =
+        Vtable { run: |_| {}, refuse: |_, _| {}, drop_result: |_| {}, rest: |_| {} };
 }
 
 const fn fits<T>() -> bool {
@@ -128,15 +122,16 @@ where
     &Of::<F, T>::VTABLE
 }
 
-/// Returns the vtable of closures of type `F` that store no result and do not panic. No joiner
-/// waits for their end in the block.
-pub(crate) fn detached<F: FnOnce()>() -> &'static Vtable {
+/// Returns a closure that stores no result and does not panic, with its vtable. No joiner waits for
+/// its end in the block.
+#[inline(always)]
+pub(crate) fn detached<F: FnOnce()>(closure: F) -> (&'static Vtable, F) {
     struct Of<F>(core::marker::PhantomData<F>);
     impl<F: FnOnce()> Of<F> {
         const VTABLE: Vtable =
             Vtable { run: run_detached::<F>, refuse: refuse_detached::<F>, ..Vtable::NONE };
     }
-    &Of::<F>::VTABLE
+    (&Of::<F>::VTABLE, closure)
 }
 
 /// A closure that a fiber runs again and again, resting in between.
@@ -164,12 +159,15 @@ pub(crate) fn recurring<F: Recurring>() -> &'static Vtable {
             refuse: refuse::<F, F::Result>,
             drop_result: drop_result::<F::Result>,
             rest: rest::<F>,
-            ..Vtable::NONE
         };
     }
     &Of::<F>::VTABLE
 }
 
+/// Runs a closure of [`recurring`] once. Takes it out and stores the result after its last run.
+///
+/// # Safety
+/// The caller is the fiber of the block, whose storage holds an `F`.
 unsafe fn run_recurring<F: Recurring>(control: &Control) {
     let closure = in_place::<F>(&control.storage);
     // SAFETY: the caller promises that the storage holds an `F`. The closure stays in place, and no
@@ -179,7 +177,7 @@ unsafe fn run_recurring<F: Recurring>(control: &Control) {
         Ok(None) => return control.set_flags(Flags::RESTS),
         Ok(Some(value)) => Ok(value),
         Err(panic) => {
-            crate::park::panic_ended(control, &*panic);
+            panic_ended(control, &*panic);
             Err(panic)
         }
     };
@@ -187,7 +185,7 @@ unsafe fn run_recurring<F: Recurring>(control: &Control) {
     unsafe {
         let closure = take::<F>(&control.storage);
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(closure))) {
-            crate::park::panic_ended(control, &*panic);
+            panic_ended(control, &*panic);
             // The first panic is kept. The value that it replaces is dropped unseen.
             let lost = match &result {
                 Ok(_) => mem::replace(&mut result, Err(panic)),
@@ -200,6 +198,10 @@ unsafe fn run_recurring<F: Recurring>(control: &Control) {
     }
 }
 
+/// Hands a fiber whose closure is an `F` to the layer that keeps it.
+///
+/// # Safety
+/// As for [`Vtable::rest`]; the storage holds an `F`.
 unsafe fn rest<F: Recurring>(control: &'static Control) {
     // SAFETY: the caller promises that the storage holds an `F` and that the fiber is unstarted and
     // its own.
@@ -212,20 +214,28 @@ fn in_place<T>(storage: &UnsafeCell<Storage>) -> *mut T {
     storage.get().cast()
 }
 
+/// Runs a closure of [`detached`], which stores no result.
+///
+/// # Safety
+/// The caller is the fiber of the block, whose storage holds an `F`.
 unsafe fn run_detached<F: FnOnce()>(control: &Control) {
     // SAFETY: the caller promises that the storage holds an `F`.
     let closure = unsafe { take::<F>(&control.storage) };
     if let Err(panic) = catch_unwind(AssertUnwindSafe(closure)) {
-        crate::park::panic_ended(control, &*panic);
+        panic_ended(control, &*panic);
         drop_quietly(panic);
     }
 }
 
+/// Drops a closure of [`detached`], and the payload.
+///
+/// # Safety
+/// The caller owns the fiber, which has not run, and the storage holds an `F`.
 unsafe fn refuse_detached<F: FnOnce()>(control: &Control, payload: Box<dyn Any + Send>) {
     // SAFETY: the caller promises that the storage holds an `F`.
     let closure = unsafe { take::<F>(&control.storage) };
     if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(closure))) {
-        crate::park::panic_ended(control, &*panic);
+        panic_ended(control, &*panic);
         drop_quietly(panic);
     }
     drop_quietly(payload);
@@ -246,6 +256,10 @@ pub(crate) unsafe fn store<F>(control: &Control, closure: F) {
     unsafe { put(&control.storage, closure) };
 }
 
+/// Takes a closure of [`of`] out, runs it, and stores the result.
+///
+/// # Safety
+/// The caller is the fiber of the block, whose storage holds an `F`.
 unsafe fn run<F: FnOnce() -> T, T>(control: &Control) {
     // SAFETY: the caller promises that the storage holds an `F`. After `take` it is free until the
     // result is put there.
@@ -253,25 +267,33 @@ unsafe fn run<F: FnOnce() -> T, T>(control: &Control) {
         let closure = take::<F>(&control.storage);
         let result: Outcome<T> = catch_unwind(AssertUnwindSafe(closure));
         if let Err(panic) = &result {
-            crate::park::panic_ended(control, &**panic);
+            panic_ended(control, &**panic);
         }
         put(&control.storage, result);
     }
 }
 
+/// Drops a closure, and stores the payload as the result; or the panic of the closure's destructor.
+///
+/// # Safety
+/// The caller owns the fiber, which does not run its closure again, and the storage holds an `F`.
 unsafe fn refuse<F, T>(control: &Control, payload: Box<dyn Any + Send>) {
     // SAFETY: as for `run`.
     unsafe {
         let closure = take::<F>(&control.storage);
         let dropped = report::contained(|| drop(closure));
         if let Err(panic) = &dropped {
-            crate::park::panic_ended(control, &**panic);
+            panic_ended(control, &**panic);
         }
         let result: Outcome<T> = Err(dropped.err().unwrap_or(payload));
         put(&control.storage, result);
     }
 }
 
+/// Drops a result that will not be taken.
+///
+/// # Safety
+/// The storage holds an `Outcome<T>`, and the caller alone may take it.
 unsafe fn drop_result<T>(control: &Control) {
     // SAFETY: the caller promises that the storage holds the result.
     let result = unsafe { take::<Outcome<T>>(&control.storage) };

@@ -35,12 +35,13 @@ impl DirBuilder {
     /// std::fs::remove_dir(&path)?;
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    #[expect(clippy::new_without_default, reason = "that of the standard library has none")]
+    #[expect(clippy::new_without_default, reason = "the standard library has no `Default` here")]
     pub fn new() -> DirBuilder {
         DirBuilder(fs::DirBuilder::new())
     }
 
-    /// Sets whether parent directories are made too. Then directories that exist are no error.
+    /// Sets whether parent directories are made too. If they are, directories that exist are no
+    /// error.
     ///
     /// # Examples
     /// ```

@@ -205,7 +205,8 @@ impl File {
 
     /// Waits until the data and the metadata of the file are on the disk.
     ///
-    /// A fiber that is cancelled meanwhile is unwound only if the kernel has not begun.
+    /// A fiber that is cancelled during the call is unwound only if the kernel has not begun to
+    /// write.
     ///
     /// # Errors
     /// If the system call fails.
@@ -320,7 +321,7 @@ impl File {
     /// Changes the time of the last write of the file.
     ///
     /// # Errors
-    /// If the caller may not change them.
+    /// If the caller may not change the time.
     ///
     /// # Examples
     /// ```
@@ -337,7 +338,7 @@ impl File {
         self.set_times(FileTimes::new().set_modified(time))
     }
 
-    /// Makes another handle to this open file. Both share the file position.
+    /// Makes another handle to this open file. Both handles share the file position.
     ///
     /// # Errors
     /// If the process has no file descriptors left.
@@ -432,6 +433,7 @@ impl IntoRawFd for File {
 }
 
 impl FromRawFd for File {
+    // # Safety: as in the trait.
     unsafe fn from_raw_fd(fd: RawFd) -> File {
         // SAFETY: the caller promises that `fd` is open and that nothing else owns it.
         File::from(unsafe { fs::File::from_raw_fd(fd) })

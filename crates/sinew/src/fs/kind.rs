@@ -5,7 +5,7 @@ use crate::primitive::{AtomicBool, AtomicUsize, Ordering};
 use crate::reactor::Direction;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// The kind of an open file. The page of `transfer` has the table of kinds and ways.
+/// The kind of an open file. The module page of `transfer` has a table of the kinds.
 #[derive(Debug)]
 pub(super) struct Kind {
     way: Way,

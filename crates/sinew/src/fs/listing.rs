@@ -40,6 +40,15 @@ pub fn read_dir<P: AsRef<Path>>(path: P) -> io::Result<ReadDir> {
 }
 
 /// An iterator over the entries of a directory; see [`read_dir`].
+///
+/// # Examples
+/// ```
+/// let entries = sinew::fs::read_dir("src")?;
+/// let sizes = entries.map(|entry| Ok(entry?.metadata()?.len()));
+/// let total: u64 = sizes.sum::<std::io::Result<u64>>()?;
+/// assert!(total > 0);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub struct ReadDir {
     inner: fs::ReadDir,
     /// Entries that were read and not yet returned, in order.
@@ -91,6 +100,18 @@ impl fmt::Debug for ReadDir {
 }
 
 /// An entry of a directory, with its name and path.
+///
+/// # Examples
+/// ```
+/// for entry in sinew::fs::read_dir(".")? {
+///     let entry = entry?;
+///     assert_eq!(entry.file_name() == "src", entry.path().ends_with("src"));
+///     if entry.file_name() == "src" {
+///         assert!(entry.file_type()?.is_dir());
+///     }
+/// }
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub struct DirEntry {
     inner: fs::DirEntry,
     /// The type, which most directories store. `None` if it could not be found out when the entry

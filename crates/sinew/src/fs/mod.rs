@@ -2,14 +2,18 @@
 //!
 //! Each transfer of bytes takes the way that occupies the carrier least. Bytes in memory are copied
 //! directly. For bytes on a disk, the kernel's ring (`io_uring`) or a thread that may block does
-//! the work, and other fibers run meanwhile. Every operation by name runs on such a thread.
+//! the work, and other fibers run meanwhile. Every operation that takes a path runs on such a
+//! thread.
 //!
 //! Plain threads block. A [pinned](crate::pinned) fiber blocks its carrier;
 //! [`pinned_wait`](crate::runtime::Builder::pinned_wait) decides whether that is reported, a panic,
 //! or silent.
 //!
 //! A cancelled fiber is unwound from a read or write only if no byte was moved. If a thread does
-//! the work, the fiber waits until that is done, and is unwound from its next wait.
+//! the work, the fiber waits until the thread is done, and is unwound from its next wait.
+
+// `transfer.rs` moves the bytes, through `reactor::ring` or `blocking`. `paths.rs` has the
+// operations that take a path, all through `blocking`. Next: `transfer.rs`.
 
 mod builder;
 mod file;

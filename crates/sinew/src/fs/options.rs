@@ -39,7 +39,7 @@ impl OpenOptions {
     /// assert!(file.metadata()?.is_file());
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    #[expect(clippy::new_without_default, reason = "that of the standard library has none")]
+    #[expect(clippy::new_without_default, reason = "the standard library has no `Default` here")]
     pub fn new() -> OpenOptions {
         OpenOptions(fs::OpenOptions::new())
     }

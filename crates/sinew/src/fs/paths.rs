@@ -1,6 +1,6 @@
 //! Operations on files by name.
 //!
-//! Each of them runs on a thread that may block, because any directory of the path may have to be
+//! Each operation runs on a thread that may block, because any directory of the path may have to be
 //! read from a disk. A fiber that is cancelled meanwhile waits until the operation is done.
 
 use super::{Metadata, Permissions};
@@ -112,7 +112,7 @@ pub fn set_permissions<P: AsRef<Path>>(path: P, permissions: Permissions) -> io:
 /// Renames a file. Replaces the file at `to`, if there is one.
 ///
 /// # Errors
-/// If there is no such file, or the two are on different file systems.
+/// If there is no file at `from`, or `from` and `to` are on different file systems.
 ///
 /// # Examples
 /// ```
@@ -132,7 +132,7 @@ pub fn rename<P: AsRef<Path>, Q: AsRef<Path>>(from: P, to: Q) -> io::Result<()> 
 /// Makes a hard link: `link` becomes another name of the file `original`.
 ///
 /// # Errors
-/// If there is no such file, or there is something at `link`.
+/// If there is no file at `original`, or there is something at `link`.
 ///
 /// # Examples
 /// ```

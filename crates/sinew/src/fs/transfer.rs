@@ -3,14 +3,14 @@
 //! | file | way |
 //! | --- | --- |
 //! | in memory (`tmpfs`, `ramfs`) | a direct call: there is nothing to wait for |
-//! | on a disk | a direct call that must not wait (`RWF_NOWAIT`), then the slow way |
+//! | on a disk | a direct call that must not wait (`RWF_NOWAIT`), then the slow way for the rest |
 //! | on a disk, without support for such calls, or with `O_DIRECT` | the slow way |
-//! | a pipe, a terminal, a device | a direct call that must not wait, and again when it is ready |
+//! | a pipe, a terminal, a device | a direct call that must not wait, again each time it is ready |
 //!
 //! The slow way is the ring of the carrier, or a thread that may block if there is no ring. On a
 //! disk, a transfer at the file position never uses the ring: the ring takes no lock of the
 //! position, so two concurrent writers would write to the same place. An appending write may use
-//! it, because it goes to the end in any case.
+//! the ring, because it goes to the end of the file in any case.
 //!
 //! A transfer of a regular file moves as many bytes as in the standard library: if a call that must
 //! not wait moves a part, the slow way moves the rest. A cancelled fiber is unwound only before any
@@ -36,7 +36,8 @@ pub(super) fn read(
     transfer(fd, kind, Transfer { direction: Direction::Read, buffers, offset })
 }
 
-/// Reads at the file position. Returns the number of bytes of `buffer` that are initialized then.
+/// Reads into `buffer` at the file position. Returns the number of bytes at the start of `buffer`
+/// that are initialized.
 pub(super) fn read_spare(
     fd: BorrowedFd<'_>,
     kind: &Kind,
@@ -58,7 +59,7 @@ pub(super) fn write(
     transfer(fd, kind, Transfer { direction: Direction::Write, buffers, offset })
 }
 
-/// How bytes are moved. The page of this module has the table.
+/// How the bytes of a file are moved. The table of this module says which files take which way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Way {
     Direct,
@@ -77,13 +78,15 @@ struct Transfer {
     offset: Option<u64>,
 }
 
-// SAFETY: the caller borrows the buffers, and waits until the call is done.
+// SAFETY: `buffers` has a raw pointer. The caller borrows the buffers that it points to, and waits
+// until the call is done.
 unsafe impl Send for Transfer {}
 // SAFETY: as for `Send`; shared references only copy the pointer.
 unsafe impl Sync for Transfer {}
 
 fn transfer(fd: BorrowedFd<'_>, kind: &Kind, transfer: Transfer) -> io::Result<usize> {
-    // Refuses an offset that no file has. To the ring, all ones would mean the file position.
+    // Refuses an offset that no file has. The ring would take an offset of all ones for the file
+    // position.
     transfer.offset.map_or(Ok(0), position)?;
     take_turns();
     loop {
@@ -104,7 +107,7 @@ enum AtOnce {
     Done(io::Result<usize>),
     WouldWait,
     /// The kernel does not support such calls, for this file or at all. Or the call is wrong, and
-    /// fails again the slow way.
+    /// the slow way returns its error.
     Unknown,
 }
 
@@ -117,7 +120,7 @@ impl Transfer {
             && !lent
             && let AtOnce::Done(result) = self.at_once(fd.as_raw_fd(), kind)
         {
-            return result.and_then(|count| self.rest(fd, kind, count));
+            return result.and_then(|count| self.finish(fd, kind, count));
         }
         self.slowly(fd, kind)
     }
@@ -140,8 +143,9 @@ impl Transfer {
     }
 
     /// Moves the rest by the slow way after a call that must not wait has moved `count` bytes. Does
-    /// nothing if all is moved or the file ends there.
-    fn rest(self, fd: BorrowedFd<'_>, kind: &Kind, count: usize) -> io::Result<usize> {
+    /// nothing if no bytes are left or the file ends there. Returns the number of bytes that both
+    /// calls moved.
+    fn finish(self, fd: BorrowedFd<'_>, kind: &Kind, count: usize) -> io::Result<usize> {
         // SAFETY: pointer and length come from a slice that the caller borrows for the whole call.
         let buffers = unsafe { core::slice::from_raw_parts(self.buffers.0, self.buffers.1) };
         let buffers = &buffers[..buffers.len().min(MOST)];
@@ -190,7 +194,7 @@ impl Transfer {
         let buffers = unsafe { core::slice::from_raw_parts(self.buffers.0, self.buffers.1) };
         let empty = buffers.iter().all(|part| part.iov_len == 0);
         if empty || (self.offset.is_some() && stands_at(fd).is_none()) {
-            // There is nothing to wait for. The call may fail, and does if the file has no
+            // There is nothing to wait for. The call fails if it has an offset and the file has no
             // positions.
             return crate::blocking(|| self.direct(fd_number));
         }
@@ -305,7 +309,7 @@ impl Transfer {
         use io_uring::{opcode, types};
         let ((buffers, count), fd_of_ring) = (self.buffers, types::Fd(fd));
         let count = count.min(MOST) as u32;
-        // All ones mean the file position.
+        // To the kernel, an offset of all ones means the file position.
         let at = self.offset.unwrap_or(u64::MAX);
         let entry = match self.direction {
             Direction::Read => opcode::Readv::new(fd_of_ring, buffers, count).offset(at).build(),
@@ -395,7 +399,7 @@ mod tests {
                 offset: Some(0),
             };
             let fd = file.as_fd();
-            crate::pinned(|| transfer.rest(fd, &Kind::of(fd), 8))
+            crate::pinned(|| transfer.finish(fd, &Kind::of(fd), 8))
         });
         assert_eq!(moved.unwrap(), 8);
     }

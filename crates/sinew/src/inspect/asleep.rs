@@ -1,4 +1,4 @@
-//! Tells whether any fiber or thread is left that can go on.
+//! Finds out whether any fiber or thread is left that can go on.
 
 use super::deadlock::has_stopped;
 use super::snapshot::{FiberInfo, pinned_wait_of};
@@ -7,15 +7,16 @@ use crate::carrier::{self, Crew, TimedWaits};
 use crate::fiber::state::Epoch;
 use crate::fiber::{Control, Flags, WaitKind, slab};
 use crate::primitive::Ordering;
+use crate::threads;
 
-/// Returns all fibers, if every one of them waits for another fiber or thread to act, and so does
-/// every thread that sinew knows, except the caller.
+/// Returns all fibers if none of them can go on: every fiber, and every thread that sinew knows
+/// except the caller, waits for another fiber or thread to act.
 ///
-/// Then nothing will ever happen, unless a thread that does not wait in sinew wakes one of them. A
-/// plain thread that has a sender, a lock or a handle and computes, or waits for something else, is
-/// such a thread: sinew cannot see its possessions.
+/// Then they sleep forever, unless a thread that does not wait in sinew wakes one of them. A plain
+/// thread may compute, or wait for something else, and have a sender, a lock or a handle with which
+/// it can wake a fiber. Sinew cannot see that.
 ///
-/// Returns `None` if a fiber or thread can go on: it runs or is about to, or it waits for a
+/// Returns `None` if a fiber or thread can go on: it runs or is about to run, or it waits for a
 /// deadline, for the kernel, or for work on another thread.
 ///
 /// # Examples
@@ -33,7 +34,7 @@ pub fn all_asleep() -> Option<Vec<FiberInfo>> {
         }
         match sleeps(control) {
             Some(epoch) => asleep.push((control, epoch)),
-            // A pinned fiber that waits counts by the block of its thread.
+            // The block of its thread stands for a pinned fiber that waits.
             None => awake = !waits_pinned(control),
         }
     });
@@ -42,7 +43,7 @@ pub fn all_asleep() -> Option<Vec<FiberInfo>> {
     }
     let timed = TimedWaits::collect();
     // No member was woken since the first look. No carrier ran meanwhile, so no fiber was made in a
-    // block that was vacant when it was passed. So there was a moment at which all slept.
+    // block that was vacant when the loop passed it. So there was a moment at which all slept.
     super::memory::settle();
     let still = |(control, epoch): &(&Control, Epoch)| {
         !timed.has(control) && control.wake.is_waiting(*epoch)
@@ -54,9 +55,9 @@ pub fn all_asleep() -> Option<Vec<FiberInfo>> {
     (!fibers.is_empty()).then_some(fibers)
 }
 
-/// Counts the threads that are neither sinew's nor asleep in a wait of sinew's, as far as one look
-/// can tell. Each of them may be able to wake the fibers. `None` where the system does not list its
-/// threads.
+/// Counts the threads that are not sinew's and do not sleep in a wait of sinew, as far as one look
+/// can tell. Each of them may be able to wake the fibers. Returns `None` where the system does not
+/// list the threads of a process.
 pub(super) fn unseen_threads() -> Option<usize> {
     let all = std::fs::read_dir("/proc/self/task").ok()?.count();
     let mut asleep = 0;
@@ -66,7 +67,7 @@ pub(super) fn unseen_threads() -> Option<usize> {
         // counted already.
         asleep += usize::from(is_thread && sleeps(control).is_some() && !is_pinned_as(control));
     });
-    Some(all.saturating_sub(carrier::thread::owned() + asleep))
+    Some(all.saturating_sub(threads::owned() + asleep))
 }
 
 /// Whether a pinned fiber waits as the thread of this proxy.
@@ -85,9 +86,11 @@ fn all_rest() -> Option<Vec<(u32, u64)>> {
     let mut rests = Vec::new();
     for crew in Crew::all().into_iter().filter(|crew| crew.phase() < Phase::Closed) {
         for carrier in &crew.carriers {
-            // A foreign loop steps this carrier, and is not known to sleep.
+            // A loop of the user steps this carrier, and sinew does not know whether that loop
+            // sleeps.
             (!carrier.is_embedded()).then_some(())?;
-            // ORDERING: Acquire: the carrier's sleep is read after this count.
+            // ORDERING: Acquire: the carrier's sleep is read after this count; pairs with the
+            // Release in `metrics::add`.
             let rest = carrier.counters.slept.load(Ordering::Acquire);
             let blocked = || slab::at(carrier.current().addr()).is_some_and(waits_pinned);
             (carrier.inbox.is_parked() || carrier.is_here() || blocked()).then_some(())?;

@@ -3,27 +3,66 @@
 use super::memory;
 use super::walk::{self, StackCopy};
 use crate::fiber::Control;
+use crate::fiber::Fiber;
 use crate::fiber::life::STARTED;
-use crate::spawn::Fiber;
 use core::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The functions on the stack of a fiber, the innermost first. See [`Fiber::backtrace`].
+///
+/// # Examples
+/// ```
+/// let fiber = sinew::spawn(sinew::park);
+/// sinew::wait_until(|| fiber.fiber().state() == sinew::FiberState::Suspended);
+/// # if cfg!(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))) {
+/// let backtrace = fiber.fiber().backtrace()?;
+/// println!("{backtrace}"); // a line for each function, with its file and line
+/// assert!(!backtrace.is_empty());
+/// # }
+/// fiber.fiber().unpark();
+/// # Ok::<(), sinew::inspect::BacktraceError>(())
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Backtrace {
     addresses: Vec<usize>,
 }
 
-/// A place on a stack: a function, and the functions that were inlined there.
+/// A place in a [`Backtrace`]: a function, and the functions that were inlined there.
+///
+/// # Examples
+/// ```
+/// let fiber = sinew::spawn(sinew::park);
+/// sinew::wait_until(|| fiber.fiber().state() == sinew::FiberState::Suspended);
+/// # if cfg!(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))) {
+/// let backtrace = fiber.fiber().backtrace()?;
+/// let innermost = &backtrace.frames()[0];
+/// assert_eq!(innermost.address(), backtrace.addresses()[0]);
+/// # }
+/// fiber.fiber().unpark();
+/// # Ok::<(), sinew::inspect::BacktraceError>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Frame {
     address: usize,
     symbols: Arc<[Symbol]>,
 }
 
-/// A function at a place, as far as the program has tables that describe it.
+/// A function of a [`Frame`]. A field is `None` if the program has no debug tables that tell it.
+///
+/// # Examples
+/// ```
+/// let fiber = sinew::spawn(sinew::park);
+/// sinew::wait_until(|| fiber.fiber().state() == sinew::FiberState::Suspended);
+/// let frames = fiber.fiber().backtrace()?.frames();
+/// let names = frames.iter().flat_map(|frame| frame.symbols()).filter_map(|s| s.name.as_deref());
+/// # if cfg!(all(debug_assertions, target_os = "linux", target_arch = "x86_64")) {
+/// assert!(names.into_iter().any(|name| name.contains("park")));
+/// # }
+/// fiber.fiber().unpark();
+/// # Ok::<(), sinew::inspect::BacktraceError>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Symbol {
@@ -37,20 +76,36 @@ pub struct Symbol {
     pub column: Option<u32>,
 }
 
-/// Why there is no backtrace.
+/// Why [`Fiber::backtrace`] returned no backtrace.
+///
+/// # Examples
+/// ```
+/// use sinew::inspect::BacktraceError;
+///
+/// let thread = sinew::current(); // this is a plain thread
+/// assert!(matches!(thread.backtrace(), Err(BacktraceError::Thread)));
+/// sinew::run(|| {
+///     let me = sinew::current();
+///     assert!(matches!(me.backtrace(), Err(BacktraceError::Running)));
+/// });
+/// let fiber = sinew::spawn(|| ());
+/// let handle = fiber.fiber();
+/// fiber.join().unwrap();
+/// assert!(matches!(handle.backtrace(), Err(BacktraceError::Ended)));
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum BacktraceError {
-    /// The fiber runs, so its stack changes all the time. A pinned fiber that waits also counts as
-    /// running.
+    /// The fiber is running, so its stack changes all the time. A pinned fiber that waits also
+    /// counts as running.
     Running,
-    /// The fiber was woken, and will run at any moment.
+    /// The fiber was woken, and may run at any moment.
     Runnable,
     /// The fiber has ended.
     Ended,
-    /// The fiber is a plain thread.
+    /// The handle stands for a plain thread, not for a fiber.
     Thread,
-    /// This platform has no way to walk a stack, or none to read it.
+    /// Sinew cannot read or walk stacks on this platform.
     Unsupported,
     /// The fiber's stack could not be read.
     Unreadable(io::Error),
@@ -59,11 +114,11 @@ pub enum BacktraceError {
 impl fmt::Display for BacktraceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            BacktraceError::Running => f.write_str("the fiber runs"),
+            BacktraceError::Running => f.write_str("the fiber is running"),
             BacktraceError::Runnable => f.write_str("the fiber was woken and is about to run"),
             BacktraceError::Ended => f.write_str("the fiber has ended"),
-            BacktraceError::Thread => f.write_str("this is a thread, not a fiber"),
-            BacktraceError::Unsupported => f.write_str("stacks cannot be walked on this platform"),
+            BacktraceError::Thread => f.write_str("the handle stands for a thread, not a fiber"),
+            BacktraceError::Unsupported => f.write_str("sinew cannot walk stacks on this platform"),
             BacktraceError::Unreadable(error) => write!(f, "the stack cannot be read: {error}"),
         }
     }
@@ -78,24 +133,25 @@ impl std::error::Error for BacktraceError {
     }
 }
 
-/// Frames of a backtrace, unless the caller asks for more.
+/// The most frames in a backtrace, unless the caller sets another limit.
 const FRAMES: usize = 256;
 
-/// Bytes of a stack that are copied at most.
+/// The most bytes of a stack that are copied.
 const MOST: usize = 1 << 20;
 
 impl Fiber {
-    /// Returns the functions that a suspended fiber is in. Any fiber or thread may call this.
+    /// Returns the functions that a suspended fiber is in. Any fiber or thread may call this
+    /// function.
     ///
-    /// The fiber is not disturbed. Its stack is copied, and the copy counts only if the fiber has
-    /// not run meanwhile.
+    /// The call does not disturb the fiber. It copies the fiber's stack, and uses the copy only if
+    /// the fiber has not run meanwhile.
     ///
-    /// The backtrace of an unstarted fiber is empty, and a running fiber has none. The innermost
-    /// 256 frames are listed; [`backtrace_of`](Self::backtrace_of) takes another limit.
+    /// The backtrace of an unstarted fiber is empty. The result has at most the innermost 256
+    /// frames; [`backtrace_of`](Self::backtrace_of) takes another limit.
     ///
     /// # Errors
-    /// Fails if the fiber is not suspended, or its stack cannot be read; [`BacktraceError`] says
-    /// which.
+    /// Fails if the fiber runs, is about to run or has ended, or if its stack cannot be read;
+    /// [`BacktraceError`] says which.
     ///
     /// # Examples
     /// ```
@@ -104,7 +160,7 @@ impl Fiber {
     /// }
     ///
     /// let fiber = sinew::spawn(waits_for_ever);
-    /// sinew::wait_until(|| fiber.fiber().state() == sinew::State::Suspended, None);
+    /// sinew::wait_until(|| fiber.fiber().state() == sinew::FiberState::Suspended);
     /// let backtrace = fiber.fiber().backtrace()?;
     /// # if cfg!(all(debug_assertions, target_os = "linux", target_arch = "x86_64")) {
     /// assert!(backtrace.to_string().contains("waits_for_ever"), "{backtrace}");
@@ -120,12 +176,12 @@ impl Fiber {
     /// [`backtrace`](Self::backtrace).
     ///
     /// # Errors
-    /// As for [`backtrace`](Self::backtrace).
+    /// Fails as [`backtrace`](Self::backtrace) does.
     ///
     /// # Examples
     /// ```
     /// let fiber = sinew::spawn(sinew::park);
-    /// sinew::wait_until(|| fiber.fiber().state() == sinew::State::Suspended, None);
+    /// sinew::wait_until(|| fiber.fiber().state() == sinew::FiberState::Suspended);
     /// # if cfg!(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))) {
     /// assert_eq!(fiber.fiber().backtrace_of(1)?.frames().len(), 1);
     /// # }
@@ -139,15 +195,16 @@ impl Fiber {
 
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
 impl Fiber {
-    /// Returns the functions that a fiber is in, also if it runs.
+    /// Returns the functions that a fiber is in, even while it runs.
     ///
-    /// The carrier of a running fiber is stopped for some microseconds, by the signal `SIGURG`.
-    /// System calls that it is in go on afterwards, or fail with `Interrupted` if they have a
-    /// timeout.
+    /// The call stops the carrier of a running fiber for some microseconds, by the signal `SIGURG`.
+    /// A system call that the carrier is in goes on afterwards; a system call with a timeout may
+    /// fail with `Interrupted`.
     ///
     /// # Errors
-    /// As for [`backtrace`](Self::backtrace). Also fails if the carrier cannot be stopped, and for
-    /// the calling fiber itself, for which there is `std::backtrace`.
+    /// Fails as [`backtrace`](Self::backtrace) does, except that the fiber may run. Also fails if
+    /// the carrier cannot be stopped, and for the calling fiber itself, which can use
+    /// `std::backtrace`.
     ///
     /// # Examples
     /// ```
@@ -157,7 +214,7 @@ impl Fiber {
     /// let done = Arc::new(AtomicBool::new(false));
     /// let seen = done.clone();
     /// let busy = sinew::spawn(move || while !seen.load(Ordering::Relaxed) {});
-    /// sinew::wait_until(|| busy.fiber().state() == sinew::State::Running, None);
+    /// sinew::wait_until(|| busy.fiber().state() == sinew::FiberState::Running);
     /// assert!(!busy.fiber().backtrace_now()?.is_empty());
     /// done.store(true, Ordering::Relaxed);
     /// # Ok::<(), sinew::inspect::BacktraceError>(())
@@ -190,8 +247,8 @@ pub(super) fn capture_running(
     use sinew_context::context::Registers;
     // SAFETY: carriers live forever.
     let carrier = unsafe { control.carrier().as_ref() }.ok_or(BacktraceError::Running)?;
-    // The stopped thread may hold any lock, so nothing is done meanwhile that may have to wait for
-    // it: the buffer is allocated before.
+    // The stopped thread may hold any lock, such as the allocator's. So the closure below takes no
+    // lock, and the buffer is allocated before.
     let mut bytes = room_for(MOST)?;
     let seen = super::stop::stopped(carrier, |at| {
         let stack = sinew_context::stack::find_without_lock(at.stack)?;
@@ -256,8 +313,8 @@ pub(super) fn capture(control: &Control, frames: usize) -> Result<Backtrace, Bac
         }
     }
     match Fiber::new(control).state() {
-        crate::State::Running => Err(BacktraceError::Running),
-        crate::State::Dead => Err(BacktraceError::Ended),
+        crate::FiberState::Running => Err(BacktraceError::Running),
+        crate::FiberState::Dead => Err(BacktraceError::Ended),
         _ => Err(BacktraceError::Runnable),
     }
 }
@@ -298,7 +355,7 @@ impl Backtrace {
     /// # Examples
     /// ```
     /// # let fiber = sinew::spawn(sinew::park);
-    /// # sinew::wait_until(|| fiber.fiber().state() == sinew::State::Suspended, None);
+    /// # sinew::wait_until(|| fiber.fiber().state() == sinew::FiberState::Suspended);
     /// for frame in fiber.fiber().backtrace()?.frames() {
     ///     println!("{:#x}: {:?}", frame.address(), frame.symbols());
     /// }
@@ -315,7 +372,7 @@ impl Backtrace {
     /// # Examples
     /// ```
     /// # let fiber = sinew::spawn(sinew::park);
-    /// # sinew::wait_until(|| fiber.fiber().state() == sinew::State::Suspended, None);
+    /// # sinew::wait_until(|| fiber.fiber().state() == sinew::FiberState::Suspended);
     /// let backtrace = fiber.fiber().backtrace()?;
     /// assert_eq!(backtrace.addresses().len(), backtrace.frames().len());
     /// # fiber.fiber().unpark();
@@ -342,16 +399,18 @@ impl Backtrace {
         };
         Some(match (&users.file, users.line) {
             (Some(file), Some(line)) => format!("{name} at {}:{line}{within}", file.display()),
+            // Some instructions that the compiler adds belong to no line.
+            (Some(file), None) => format!("{name} in {}{within}", file.display()),
             _ => format!("{name}{within}"),
         })
     }
 
-    /// Whether there is no frame, because the fiber has not started.
+    /// Returns whether there is no frame. The backtrace of an unstarted fiber has none.
     ///
     /// # Examples
     /// ```
     /// # let fiber = sinew::spawn(sinew::park);
-    /// # sinew::wait_until(|| fiber.fiber().state() == sinew::State::Suspended, None);
+    /// # sinew::wait_until(|| fiber.fiber().state() == sinew::FiberState::Suspended);
     /// assert!(!fiber.fiber().backtrace()?.is_empty());
     /// # fiber.fiber().unpark();
     /// # Ok::<(), sinew::inspect::BacktraceError>(())
@@ -367,7 +426,7 @@ impl Frame {
     /// # Examples
     /// ```
     /// # let fiber = sinew::spawn(sinew::park);
-    /// # sinew::wait_until(|| fiber.fiber().state() == sinew::State::Suspended, None);
+    /// # sinew::wait_until(|| fiber.fiber().state() == sinew::FiberState::Suspended);
     /// let innermost = &fiber.fiber().backtrace()?.frames()[0];
     /// assert_ne!(innermost.address(), 0);
     /// # fiber.fiber().unpark();
@@ -383,7 +442,7 @@ impl Frame {
     /// # Examples
     /// ```
     /// # let fiber = sinew::spawn(sinew::park);
-    /// # sinew::wait_until(|| fiber.fiber().state() == sinew::State::Suspended, None);
+    /// # sinew::wait_until(|| fiber.fiber().state() == sinew::FiberState::Suspended);
     /// let innermost = &fiber.fiber().backtrace()?.frames()[0];
     /// for symbol in innermost.symbols() {
     ///     println!("{:?} at {:?}:{:?}", symbol.name, symbol.file, symbol.line);
@@ -396,8 +455,8 @@ impl Frame {
     }
 }
 
-/// Writes one line for each function and one for its place. Without `#`, leaves out the functions
-/// of sinew at both ends, which every suspended fiber is in.
+/// Writes one line for each function, and one for its place in the source. Without `#`, it leaves
+/// out the functions of sinew at both ends, which every suspended fiber is in.
 impl fmt::Display for Backtrace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let frames = self.frames();
@@ -429,7 +488,7 @@ fn users(lines: &[(usize, Option<&Symbol>)]) -> core::ops::Range<usize> {
     let ours = |(_, symbol): &(usize, Option<&Symbol>)| {
         symbol.and_then(|symbol| symbol.name.as_deref()).is_some_and(is_ours)
     };
-    // The function of sinew that the user called stays.
+    // Keep the function of sinew that the user called.
     let start = lines.iter().position(|line| !ours(line)).unwrap_or(lines.len());
     let end = lines.iter().rposition(|line| !ours(line)).map_or(start, |last| last + 1);
     start.saturating_sub(1)..end

@@ -6,13 +6,28 @@ use crate::clock;
 use crate::fiber::life::{FINISHED, STARTED};
 use crate::fiber::state::Epoch;
 use crate::fiber::{Control, FiberRef, Flags, WaitKind, slab};
+use crate::fiber::{Fiber, FiberId, describe};
 use crate::primitive::Ordering;
-use crate::spawn::{Fiber, FiberId, describe};
 use core::fmt;
 use std::collections::{HashMap, HashSet};
 
 /// Fibers and threads that wait for each other, so that none of them will ever go on; see
 /// [`deadlocks`].
+///
+/// # Examples
+/// ```
+/// // Two fibers that wait for each other's end.
+/// let (sender, receiver) = sinew::sync::channel::oneshot::<sinew::JoinHandle<()>>();
+/// let first = sinew::spawn(move || _ = receiver.recv().unwrap().join());
+/// let handle = first.fiber();
+/// let second = sinew::spawn(move || _ = first.join());
+/// sender.send(second).unwrap();
+/// sinew::wait_until(|| !sinew::inspect::deadlocks().is_empty());
+/// let deadlocks = sinew::inspect::deadlocks();
+/// println!("{}", deadlocks[0]); // a line for each member
+/// assert!(deadlocks[0].members().any(|(fiber, _)| *fiber == handle));
+/// handle.cancel(); // ends the deadlock
+/// ```
 #[derive(Clone, Debug)]
 pub struct Deadlock {
     members: Vec<(Fiber, Option<WaitInfo>)>,
@@ -44,10 +59,10 @@ struct Waiting {
 
 #[derive(Clone, Copy)]
 enum Why {
-    /// The member is in this wait. The block belongs to the fiber, or to the thread which a pinned
-    /// fiber waits as.
+    /// The member is in this wait. The block belongs to the fiber, or to the thread of a pinned
+    /// fiber, which waits as its thread.
     Waits(&'static Control, Epoch, WaitInfo),
-    /// The fiber is bound to a carrier, which a pinned fiber blocks.
+    /// The fiber is bound to this carrier, which the pinned fiber with this id blocks.
     Blocked(*const Carrier, FiberId),
 }
 
@@ -70,7 +85,7 @@ impl Waiting {
         }
     }
 
-    /// Whether the member still cannot go on, for the same reason.
+    /// Whether the member still cannot go on, for the reason that was found first.
     fn is_still_so(&self) -> bool {
         match self.why {
             Why::Waits(waiter, epoch, wait) => {
@@ -84,7 +99,7 @@ impl Waiting {
         }
     }
 
-    /// Whether the member still waits, and no deadline ends the wait.
+    /// Whether the member still waits, and no deadline will end the wait.
     fn waits_on(&self, timed: &TimedWaits) -> bool {
         match self.why {
             Why::Waits(waiter, epoch, _) => !timed.has(waiter) && waiter.wake.is_waiting(epoch),
@@ -93,8 +108,9 @@ impl Waiting {
     }
 }
 
-/// Whether a waiter has stopped. Then the deadline of a fiber, if it has one, is among the
-/// [`TimedWaits`]; a thread has none.
+/// Whether a waiter has stopped, outside of any deadline scope. If a fiber that has stopped has a
+/// deadline, it is among the [`TimedWaits`]. A thread counts as stopped only if its wait has no
+/// deadline.
 pub(super) fn has_stopped(waiter: &Control) -> bool {
     let flags = waiter.flags();
     if flags.has(Flags::PROXY) {
@@ -115,9 +131,9 @@ fn is_bound(control: &Control, carrier: *const Carrier) -> bool {
 /// or for the end of the next one, or cannot run because the next one is pinned and blocks the
 /// carrier of both.
 ///
-/// Each result was true at one moment: every member was in its wait before and after all of them
-/// were looked at, and none of the waits has a deadline. Waits for locks with several shared owners
-/// are not followed.
+/// Each result was true at one moment: every member was in its wait before and after the look at
+/// all members, and none of the waits has a deadline. The search does not follow a wait for a lock
+/// that several readers share.
 ///
 /// # Examples
 /// ```
@@ -192,7 +208,8 @@ fn confirm(circle: &[&Waiting]) -> Option<Deadlock> {
     super::memory::settle();
     let same = circle.iter().all(|one| one.is_still_so());
     let timed = TimedWaits::collect();
-    // At the moment when the last member was looked at, all were in these waits, for these owners.
+    // At the moment of the look at the last member, all members were in these waits, for these
+    // owners.
     super::memory::settle();
     let confirmed = same && circle.iter().all(|one| one.waits_on(&timed));
     confirmed.then(|| Deadlock {
@@ -206,7 +223,7 @@ fn everybody() -> HashMap<FiberId, Waiting> {
     let mut waiting = HashMap::new();
     slab::for_each(|control| {
         let pinned = control.extra().is_some_and(|extra| {
-            // ORDERING: Acquire: the epoch of the wait; pairs with the Release in
+            // ORDERING: Acquire shows the epoch of the wait; pairs with the Release in
             // `Wait::begin_as_thread`.
             !extra.pinned_as.load(Ordering::Acquire).is_null()
         });
@@ -227,7 +244,7 @@ fn everybody() -> HashMap<FiberId, Waiting> {
     waiting
 }
 
-/// Adds the fibers that are bound to a carrier which a pinned fiber blocks: they wait for that
+/// Adds the fibers that are bound to a carrier that a pinned fiber blocks: they wait for the pinned
 /// fiber. Returns false if no carrier is blocked.
 fn block_carriers(waiting: &mut HashMap<FiberId, Waiting>) -> bool {
     let mut blocked: HashMap<*const Carrier, FiberId> = HashMap::new();
@@ -266,7 +283,7 @@ impl fmt::Display for Deadlock {
             match wait {
                 None => writeln!(
                     f,
-                    "{who} cannot run, since {whom} is pinned and blocks the carrier of both"
+                    "{who} cannot run, because {whom} is pinned and blocks the carrier of both"
                 )?,
                 Some(WaitInfo { joins: Some(_), .. }) => {
                     writeln!(f, "{who} waits for the end of {whom}")?;

@@ -1,16 +1,16 @@
-//! A listing of all fibers, grouped by place, as text for people and as JSON for programs.
+//! Writes a listing of all fibers, grouped by place: as text for people, and as JSON for programs.
 
 use super::backtrace::Backtrace;
 use super::json::Json;
 use super::snapshot::{FiberInfo, WaitInfo, fibers};
-use crate::spawn::{State, describe};
+use crate::fiber::{FiberState, describe};
 use core::time::Duration;
 use std::collections::HashMap;
 use std::io::{self, Write};
 
 /// Fibers with one state and one backtrace.
 struct Group {
-    state: State,
+    state: FiberState,
     backtrace: Backtrace,
     members: Vec<FiberInfo>,
 }
@@ -19,7 +19,7 @@ struct Group {
 /// group, and the largest group comes first.
 ///
 /// Fibers go on during the call. Fibers that run, or were just woken, are listed without a place.
-/// Any thread may call this function, also one that is part of no runtime while all carriers are
+/// Any thread may call this function, even a thread outside of every runtime while all carriers are
 /// stuck.
 ///
 /// # Errors
@@ -27,8 +27,8 @@ struct Group {
 ///
 /// # Examples
 /// ```
-/// let fiber = sinew::Builder::new().name("stuck").spawn(sinew::park)?;
-/// sinew::wait_until(|| fiber.fiber().state() == sinew::State::Suspended, None);
+/// let fiber = sinew::FiberBuilder::new().name("stuck").spawn(sinew::park)?;
+/// sinew::wait_until(|| fiber.fiber().state() == sinew::FiberState::Suspended);
 /// let mut text = Vec::new();
 /// sinew::dump(&mut text)?;
 /// assert!(String::from_utf8_lossy(&text).contains("fiber \"stuck\""));
@@ -52,7 +52,7 @@ fn write_text(out: &mut Vec<u8>) -> io::Result<()> {
     Ok(())
 }
 
-/// Fibers of a group that are listed by name.
+/// The dump lists this many fibers of a group one by one.
 const NAMED: usize = 8;
 
 fn write_group(out: &mut impl Write, group: &Group) -> io::Result<()> {
@@ -119,15 +119,15 @@ fn traits(info: &FiberInfo) -> String {
     all.iter().filter(|(is_so, _)| *is_so).map(|(_, words)| *words).collect()
 }
 
-fn in_words(state: State) -> &'static str {
+fn in_words(state: FiberState) -> &'static str {
     match state {
-        State::Created => "not submitted",
-        State::Runnable => "ready to run",
-        State::Running => "running",
-        State::Suspended => "waiting",
-        State::Yielded => "has yielded",
-        State::Interrupted => "interrupted for something on the main context",
-        State::Dead => "ended",
+        FiberState::Created => "not submitted",
+        FiberState::Runnable => "ready to run",
+        FiberState::Running => "running",
+        FiberState::Suspended => "waiting",
+        FiberState::Yielded => "has yielded",
+        FiberState::Interrupted => "interrupted while other code runs on its thread",
+        FiberState::Dead => "ended",
     }
 }
 
@@ -144,13 +144,15 @@ fn rounded(time: Duration) -> String {
 }
 
 fn groups() -> Vec<Group> {
-    let mut places: HashMap<(State, Backtrace), usize> = HashMap::new();
+    let mut places: HashMap<(FiberState, Backtrace), usize> = HashMap::new();
     let mut groups: Vec<Group> = Vec::new();
     for info in fibers() {
         // A fiber that was suspended in the snapshot and has no backtrace has just been woken.
         let (state, backtrace) = match info.fiber.backtrace() {
             Ok(backtrace) => (info.state, backtrace),
-            Err(_) if info.state == State::Suspended => (State::Runnable, Backtrace::default()),
+            Err(_) if info.state == FiberState::Suspended => {
+                (FiberState::Runnable, Backtrace::default())
+            }
             Err(_) => (info.state, Backtrace::default()),
         };
         let index = *places.entry((state, backtrace.clone())).or_insert_with(|| {

@@ -5,8 +5,8 @@
 //! and in mappings of one block each. An area counts only if its blocks fill it to the end, so
 //! memory of another allocator is not mistaken for such blocks.
 //!
-//! Threads allocate meanwhile, and the kernel reads the memory as for a debugger. A block that
-//! changes meanwhile is not found, or is found as it was.
+//! Other threads allocate meanwhile. The kernel reads the memory for this module, as it does for a
+//! debugger. A block that changes meanwhile is not found, or is found as it was before the change.
 
 use super::memory;
 use super::scan::Region;
@@ -83,7 +83,8 @@ impl Heap {
         let offset = address.checked_sub(area.start + HEADER)?;
         let mark = !*area.marks.get(offset / STEP)?;
         let (kept, reader) = (self.kept, &mut self.reader);
-        // The block at a mark may have been freed and merged with another.
+        // The block at a mark may have been freed and merged with another. Then begin again at the
+        // first block.
         area.find_from(mark, address, kept, reader)
             .or_else(|| area.find_from(area.first, address, kept, reader))
     }
@@ -243,7 +244,7 @@ impl Reader {
         }
         let offset = address - self.at;
         let bytes = self.bytes.get(offset..offset + WORD)?;
-        Some(usize::from_ne_bytes(bytes.try_into().expect("as many as a word has")))
+        Some(usize::from_ne_bytes(bytes.try_into().expect("the slice has the size of a word")))
     }
 }
 
@@ -264,7 +265,7 @@ mod tests {
                 let start = memory.as_ptr().addr();
                 for address in [start, start + size / 2, start + size - 1] {
                     let block = (0..100).find_map(|_| find(address));
-                    // Other threads may move blocks during a search, but not during each.
+                    // Other threads may move blocks during one search, but not during all hundred.
                     let block = block.unwrap_or_else(|| panic!("{size}: {address:#x}"));
                     assert_eq!(block.start, start, "{size}");
                     assert!(block.end >= start + size && block.end < start + size + 8192, "{size}");

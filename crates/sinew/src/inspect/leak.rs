@@ -1,4 +1,5 @@
-//! Finds leaked fibers: they wait at channels and semaphores to which nothing else has a pointer.
+//! Finds leaked fibers: fibers that wait at channels and semaphores to which nothing else has a
+//! pointer.
 //!
 //! [`reach`](super::reach) finds fibers that cannot be woken, and says when it may be wrong.
 
@@ -11,20 +12,21 @@ use std::io;
 /// Returns the fibers that wait forever at a channel (bounded, unbounded or oneshot), to send or to
 /// receive, or for permits of a semaphore.
 ///
-/// Nothing can wake them: only they themselves, and other fibers like them, have a pointer to that
-/// channel or semaphore. They wait forever, unless they are cancelled.
+/// Nothing can wake such a fiber: only the fiber itself, and other fibers of this kind, have a
+/// pointer to the channel or semaphore. It waits forever, unless it is cancelled.
 ///
-/// All memory of the process is searched for pointers, twice. A search takes about a second for
-/// each gigabyte that is resident, and as long again for each block of the heap through which a
-/// pointer is held, eight times at most. With the allocator of glibc, a block counts only if
-/// something has a pointer to it. With other allocators, everything in the heap counts, and no
-/// semaphore is found.
+/// The call searches all memory of the process for pointers, twice. A search makes up to eight
+/// passes over memory: one pass, and another one for each block of the heap that lies between a
+/// pointer and its user. A pass takes about a second for each gigabyte of resident memory. With the
+/// allocator of glibc, a pointer in a block counts only if something has a pointer to that block.
+/// With other allocators, every pointer in the heap counts, and no fiber that waits at a semaphore
+/// in the heap is found.
 ///
-/// A pointer that is out of use, but still somewhere in memory, keeps a fiber from being listed. So
-/// does a pointer to something else in the same block. The search does not see a pointer that a
-/// thread has in a register only, or that is hidden (with marks in its upper bits, in another
-/// process, in a file). Then it lists a fiber that may still be woken. A fiber that waits for
-/// several things at once (`select!`), or at a broadcast or watch channel, is not listed.
+/// A stale pointer that is still somewhere in memory keeps a fiber from being listed. So does a
+/// pointer to another object in the block of the channel or semaphore. The search does not see a
+/// pointer that a thread has in a register only, or that is hidden (with marks in its upper bits,
+/// in another process, in a file). Then it lists a fiber that may still be woken. A fiber that
+/// waits for several things at once (`select!`), or at a broadcast or watch channel, is not listed.
 ///
 /// # Errors
 /// Fails if the memory of the process cannot be read: there is no `/proc`, the system is not Linux,
@@ -39,7 +41,7 @@ use std::io;
 ///     let _ = receiver.recv(); // its own sender is the only one
 ///     drop(sender);
 /// });
-/// sinew::wait_until(|| forgetful.fiber().waits_for().is_some(), None);
+/// sinew::wait_until(|| forgetful.fiber().waits_for().is_some());
 /// for leaked in sinew::inspect::leaks()? {
 ///     println!("{} waits for ever", leaked.id());
 /// }
@@ -51,13 +53,13 @@ pub fn leaks() -> io::Result<Vec<FiberInfo>> {
     // The stack below this variable belongs to the search.
     let top = 0_u8;
     let top = (&raw const top).addr();
-    // Keep numbers only: the address of a channel must not be in memory while memory is searched
-    // for it.
+    // Keep only ids and counts: the address of a channel must not be in memory while memory is
+    // searched for it.
     let first: HashSet<_> = search(top)?.iter().map(|info| (info.id(), info.waits)).collect();
     if first.is_empty() {
         return Ok(Vec::new());
     }
-    // The first search may have missed a pointer that was handed on meanwhile.
+    // The first search may have missed a pointer that one thread handed to another meanwhile.
     let mut found = search(top)?;
     found.retain(|info| first.contains(&(info.id(), info.waits)));
     Ok(found)
@@ -77,7 +79,7 @@ fn search(top: usize) -> io::Result<Vec<FiberInfo>> {
     let mut stuck = reach::stuck(fibers, top)?;
     super::memory::settle();
     if !stuck.iter().all(FiberInfo::is_still_so) {
-        // One of the fibers has gone on, and may have woken others.
+        // One of the stuck fibers has gone on after all, and may have woken others.
         stuck.clear();
     }
     stuck.retain(is_suspect);

@@ -1,7 +1,7 @@
 //! Reads memory of this process as a debugger does.
 //!
-//! Memory that another thread changes during a read is returned in some state. Memory that another
-//! thread has unmapped is an error.
+//! If another thread changes the memory during a read, the read returns old bytes, new bytes or a
+//! mix of both. If another thread has unmapped the memory, the read fails.
 
 use std::io;
 
@@ -35,7 +35,7 @@ fn copy_from_file(address: usize, into: &mut [u8]) -> io::Result<()> {
     std::fs::File::open("/proc/self/mem")?.read_exact_at(into, address as u64)
 }
 
-/// Fails: this platform has no such call.
+/// Fails, because this platform has no call for such reads.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 pub(super) fn copy(_address: usize, _into: &mut [u8]) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
@@ -48,11 +48,11 @@ pub(super) fn word(address: usize) -> io::Result<usize> {
     Ok(usize::from_ne_bytes(bytes))
 }
 
-/// Orders later reads after earlier ones: if a read before this call saw a write of another thread,
-/// reads after it see everything that the thread wrote before.
+/// Orders later reads after earlier ones. If a read before this call saw a write of another thread,
+/// reads after the call see everything that this other thread wrote before that write.
 ///
-/// The writers have no barrier, because every wake would pay for it. x86 needs none. Elsewhere the
-/// kernel makes every running thread pass one.
+/// The writers have no barrier, because every wake would pay for it. On x86 no barrier is needed.
+/// On other machines the kernel makes every running thread pass a barrier.
 pub(super) fn settle() {
     use crate::primitive::{Ordering, fence};
     fence(Ordering::SeqCst);

@@ -1,14 +1,23 @@
 //! Counters of carriers, in the form that users see.
 
-use crate::carrier::{Crew, crew::Phase};
+use crate::carrier::Crew;
 use crate::metrics::{Counters, Histogram};
 use crate::primitive::{AtomicU64, Ordering};
-use crate::runtime::Handle;
 use core::iter::Sum;
 use core::ops::Add;
-use std::sync::Arc;
 
-/// Counters of the carriers of a runtime since the runtime was made; see [`Handle::metrics`].
+/// Counters of the carriers of a runtime since the runtime was made.
+/// [`RuntimeHandle::metrics`](crate::RuntimeHandle::metrics) returns them.
+///
+/// # Examples
+/// ```
+/// let runtime = sinew::Runtime::builder().carriers(2).build()?;
+/// runtime.spawn(|| ()).join().unwrap();
+/// let metrics = runtime.handle().metrics();
+/// assert_eq!(metrics.carriers.len(), 2);
+/// assert_eq!(metrics.submitted, 1); // from this thread, which is outside of the runtime
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Metrics {
@@ -22,17 +31,30 @@ pub struct Metrics {
     pub stacks_warm: usize,
     /// Unused stacks that have given their memory back.
     pub stacks_cold: usize,
-    /// How long fibers ran at a time, while that was measured; see [`Handle::measure`].
+    /// How long fibers ran at a time, while that was measured; see
+    /// [`RuntimeHandle::measure`](crate::RuntimeHandle::measure).
     pub run_time: Histogram,
-    /// How long woken fibers waited until they ran, while that was measured.
+    /// How long woken fibers waited until they ran, while that was measured; see
+    /// [`RuntimeHandle::measure`](crate::RuntimeHandle::measure).
     pub latency: Histogram,
 }
 
-/// Counters of one carrier. Those that grow start at zero when the runtime is made.
+/// Counters of one carrier since its runtime was made. `ready`, `shared` and `stacks_cached` are no
+/// counters: they are the latest known numbers.
+///
+/// # Examples
+/// ```
+/// let runtime = sinew::Runtime::builder().carriers(1).build()?;
+/// runtime.run(|| (0..3).for_each(|_| sinew::spawn(|| ()).join().unwrap()));
+/// let carrier = runtime.handle().metrics().carriers[0];
+/// assert_eq!(carrier.spawned, 3);
+/// assert!(carrier.finished >= 3);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct CarrierMetrics {
-    /// Fibers that were started by fibers on this carrier.
+    /// Fibers that fibers on this carrier have spawned.
     pub spawned: u64,
     /// Fibers that have ended on this carrier.
     pub finished: u64,
@@ -57,22 +79,9 @@ pub struct CarrierMetrics {
     pub stacks_cached: u64,
 }
 
-impl Handle {
-    /// Returns the counters of this runtime's carriers.
-    ///
-    /// Counting is always on: each carrier counts for itself, without atomic read-modify-writes.
-    ///
-    /// # Examples
-    /// ```
-    /// let runtime = sinew::Runtime::builder().carriers(2).build()?;
-    /// runtime.run(|| sinew::spawn(|| ()).join().unwrap());
-    /// let metrics = runtime.handle().metrics();
-    /// assert_eq!(metrics.carriers.len(), 2);
-    /// assert_eq!(metrics.total().spawned, 1);
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    pub fn metrics(&self) -> Metrics {
-        let crew = self.crew();
+impl Metrics {
+    /// Reads the counters of a crew.
+    pub(crate) fn of(crew: &Crew) -> Metrics {
         let stacks = crew.pool.stats();
         let (mut run_time, mut latency) = (Histogram::default(), Histogram::default());
         for times in crew.observers.times().iter().flat_map(|times| times.iter()) {
@@ -84,7 +93,7 @@ impl Handle {
             .map(|(index, carrier)| count(crew, index, &carrier.counters, carrier.deque.len()))
             .collect();
         if let Some(last) = crew.last_counts.get() {
-            // The carriers may serve another runtime since this one ended.
+            // This runtime has ended, and its carriers may serve another one by now.
             let last = last.iter().enumerate();
             carriers = last.map(|(index, counters)| count(crew, index, counters, 0)).collect();
         }
@@ -99,36 +108,6 @@ impl Handle {
         }
     }
 
-    /// Starts or stops measuring how long fibers run at a time, and how long woken fibers wait
-    /// until they run.
-    ///
-    /// [`metrics`](Self::metrics) returns both as histograms over all periods of measurement.
-    /// Measuring takes some hundred nanoseconds for each dispatch, and nothing when it is off.
-    /// [`Builder::measure`](crate::runtime::Builder::measure) turns it on from the beginning.
-    ///
-    /// Fibers that run on other carriers during this call count from their next dispatch on. The
-    /// run time of a carrier's last fiber is counted when the carrier goes on, which may be after
-    /// that fiber was joined. If a deadline ended a wait, the time from wake to run begins at the
-    /// deadline. If a descriptor ended it, the time begins when the carrier learned of the event.
-    ///
-    /// # Examples
-    /// ```
-    /// let runtime = sinew::Runtime::new()?;
-    /// runtime.handle().measure(true);
-    /// runtime.run(|| sinew::sleep(std::time::Duration::from_millis(1)));
-    /// runtime.handle().measure(false);
-    /// let metrics = runtime.handle().metrics();
-    /// println!("99 % ran within {:?} of their wakes", metrics.latency.quantile(0.99));
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    pub fn measure(&self, measures: bool) {
-        let crew = self.crew();
-        crew.observers.measure(measures, crew.carriers.len());
-        crew.tell_observed();
-    }
-}
-
-impl Metrics {
     /// Returns the sum over all carriers.
     ///
     /// # Examples
@@ -141,23 +120,6 @@ impl Metrics {
     pub fn total(&self) -> CarrierMetrics {
         self.carriers.iter().copied().sum()
     }
-}
-
-/// Returns all runtimes of the process that have not ended, the oldest first. The default runtime
-/// is among them once it was used.
-///
-/// # Examples
-/// ```
-/// let runtime = sinew::Runtime::builder().carriers(1).name("small").build()?;
-/// for runtime in sinew::inspect::runtimes() {
-///     println!("{}: {} switches", runtime.name(), runtime.metrics().total().switches);
-/// }
-/// assert!(sinew::inspect::runtimes().contains(runtime.handle()));
-/// # Ok::<(), std::io::Error>(())
-/// ```
-pub fn runtimes() -> Vec<Handle> {
-    let goes_on = |crew: &Arc<Crew>| matches!(crew.phase(), Phase::Open | Phase::Closing);
-    Crew::all().into_iter().filter(goes_on).map(Handle::new).collect()
 }
 
 fn count(crew: &Crew, index: usize, counters: &Counters, shared: usize) -> CarrierMetrics {

@@ -4,11 +4,12 @@
 //! | --- | --- |
 //! | what does each fiber do? | [`fibers`], [`dump`], [`dump_json`], [`Fiber::backtrace`](crate::Fiber::backtrace) |
 //! | which fibers wait for each other, or forever? | [`deadlocks`], [`all_asleep`], [`leaks`] |
-//! | which fibers keep a carrier? | [`report_stalls`](crate::runtime::Builder::report_stalls) |
-//! | how much of everything? | [`runtimes`], [`Handle::metrics`](crate::Handle::metrics), [`Handle::measure`](crate::Handle::measure) |
-//! | which events happened, and when? | [`Handle::trace`](crate::Handle::trace) |
+//! | which fibers keep a carrier for too long? | [`report_stalls`](crate::runtime::Builder::report_stalls) |
+//! | how busy are the carriers? | [`runtime::all`](crate::runtime::all), [`RuntimeHandle::metrics`](crate::RuntimeHandle::metrics), [`RuntimeHandle::measure`](crate::RuntimeHandle::measure) |
+//! | which events happened, and when? | [`RuntimeHandle::trace`](crate::RuntimeHandle::trace) |
 //!
-//! The functions need no preparation. The caller does the work, on its own thread.
+//! The functions need no preparation. The caller does the work, on its own thread, while the
+//! program goes on.
 // README.md in this folder says why each answer was true at some moment.
 
 mod asleep;
@@ -41,7 +42,7 @@ pub(crate) use sentry::start as watch_waits;
 pub(crate) use watchdog::start as watch_carriers;
 
 pub use crate::metrics::Histogram;
-/// Runs `f`, which walks stacks and reads tables, with enough stack.
+/// Runs `f`, which walks stacks and reads tables, on a stack with enough room.
 fn with_room<R>(f: impl FnOnce() -> R) -> R {
     /// Enough for a walk in a build without optimisation.
     const ROOM: usize = 128 * 1024;
@@ -53,6 +54,6 @@ pub use backtrace::{Backtrace, BacktraceError, Frame, Symbol};
 pub use deadlock::{Deadlock, deadlocks};
 pub use dump::{dump, dump_json};
 pub use leak::leaks;
-pub use metrics::{CarrierMetrics, Metrics, runtimes};
+pub use metrics::{CarrierMetrics, Metrics};
 pub use snapshot::{FiberInfo, StackInfo, WaitInfo, fibers, stack_remaining};
 pub use trace::{Trace, TraceEvent, TraceKind, WokenBy};

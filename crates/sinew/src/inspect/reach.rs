@@ -1,7 +1,7 @@
 //! Finds the waiting fibers that nothing can wake.
 //!
-//! To wake a fiber, one needs a pointer to the channel, the lock or the semaphore that the fiber
-//! waits at. So memory is searched for such pointers. Fibers that wait without a deadline are
+//! A waker needs a pointer to the channel, the lock or the semaphore that the fiber waits at. So
+//! this module searches memory for such pointers. Fibers that wait without a deadline are
 //! *sleepers*. A pointer on the stack of a sleeper is of no use unless something else wakes that
 //! sleeper first. Every other holder of a pointer can use it: a fiber that runs or is about to, a
 //! thread, a static, a first-class fiber.
@@ -28,8 +28,8 @@ use super::snapshot::FiberInfo;
 use crate::carrier::{Crew, launch};
 use crate::fiber::life::STARTED;
 use crate::fiber::{Control, Flags, WaitKind, slab};
+use crate::fiber::{FiberId, FiberState};
 use crate::park::table;
-use crate::spawn::{FiberId, State};
 use crate::sync::channel;
 use sinew_context::stack::{self, Found};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -70,12 +70,12 @@ enum Awaits {
 }
 
 impl Sleeper {
-    /// Returns the sleeper of a fiber that has stopped in a wait without a deadline. `None` if the
-    /// fiber will go on by itself, or may.
+    /// Returns the sleeper of a fiber that has stopped in a wait without a deadline. Returns `None`
+    /// if the fiber goes on by itself, or may do so.
     fn of(info: &FiberInfo, all: &HashSet<FiberId>) -> Option<Sleeper> {
         let control = info.fiber.control();
         let wait = info.wait.filter(|wait| wait.left.is_none())?;
-        if info.state != State::Suspended || !super::deadlock::has_stopped(control) {
+        if info.state != FiberState::Suspended || !super::deadlock::has_stopped(control) {
             return None;
         }
         // If a thread has the lock, the owner is not among the fibers.
@@ -119,13 +119,15 @@ fn read(address: usize) -> Option<usize> {
     memory::word(address).ok()
 }
 
-/// Filters `fibers`: keeps those that nothing can wake, in their order.
+/// Filters `fibers`: keeps those that nothing can wake, in their order. Stack memory of the caller
+/// below the address `top` belongs to the search, which does not look there.
 ///
 /// # Errors
 /// Fails if the memory of the process cannot be read.
 pub(super) fn stuck(mut fibers: Vec<FiberInfo>, top: usize) -> io::Result<Vec<FiberInfo>> {
     if cfg!(any(sinew_asan, sinew_tsan)) {
-        // One sanitizer keeps locals off the stack. The other has more memory than can be searched.
+        // AddressSanitizer keeps locals off the stack. ThreadSanitizer maps more memory than can be
+        // searched.
         return Err(io::ErrorKind::Unsupported.into());
     }
     let all: HashSet<FiberId> = fibers.iter().map(FiberInfo::id).collect();
@@ -168,13 +170,14 @@ fn has_scope(control: &Control) -> bool {
     scope.is_some_and(|scope| scope != 0)
 }
 
-/// Returns the stacks of the threads that are carriers and nothing else.
+/// Returns the stacks of the threads that are carriers and nothing else. A thread of the user that
+/// steps a manager is not among them.
 fn carrier_stacks(regions: &[Region]) -> Vec<(usize, usize)> {
     let mut stacks = Vec::new();
     for crew in Crew::all() {
         for carrier in crew.carriers.iter().filter(|carrier| !carrier.is_embedded()) {
             // The place of the carrier's own context when it last switched to a fiber.
-            let Some(place) = carrier.root.context.look().map(|place| place.address()) else {
+            let Some(place) = carrier.root().context.look().map(|place| place.address()) else {
                 continue;
             };
             let around = regions.iter().find(|region| (region.start..region.end).contains(&place));
@@ -286,8 +289,8 @@ impl<'a> Search<'a> {
         search
     }
 
-    /// Returns the node that a sleeper waits at; `None` if that is not a part of memory, or
-    /// unknown.
+    /// Returns the node that a sleeper waits at; `None` if it does not wait at a part of memory, or
+    /// at an unknown part.
     fn node_of(&mut self, sleeper: &Sleeper) -> Option<usize> {
         match sleeper.awaits {
             Awaits::Channel(address) => {
@@ -350,7 +353,7 @@ impl<'a> Search<'a> {
     fn pass(&mut self, regions: &[Region], scanner: &mut Scanner) {
         let wanted = core::mem::take(&mut self.wanted);
         self.heap.forget();
-        // Disguised start and end of each, the last node first.
+        // Disguised start and end of each node, the last node first.
         let mut targets: Vec<(usize, usize, usize)> = wanted
             .iter()
             .map(|node| (self.nodes[*node].range.0, self.nodes[*node].range.1, *node))
@@ -500,7 +503,7 @@ impl<'a> Search<'a> {
         const PAGE: usize = 4096;
         let mut parts: Vec<(usize, usize, Whose)> = Vec::new();
         let mut at = start;
-        // The end of the last stack: there is none from here to `at`.
+        // The end of the last stack that was found. No stack lies between it and `at`.
         let mut plain = at;
         while at < end {
             let Some(stack) = stack::find(at) else {

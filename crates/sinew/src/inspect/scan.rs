@@ -1,7 +1,7 @@
 //! Searches all memory of the process, word by word.
 //!
-//! Only memory that is resident and writable is searched. It changes meanwhile: each word was as
-//! reported at some moment, but not all of them at one moment.
+//! The search covers writable memory that is resident or swapped out. The memory changes meanwhile:
+//! each word had the reported value at some moment, but not all words at one moment.
 
 use super::memory;
 use std::fs::File;
@@ -32,7 +32,7 @@ pub(super) fn regions() -> io::Result<Vec<Region>> {
         let Some((Some(start), Some(end))) =
             range.map(|(start, end)| (address(start), address(end)))
         else {
-            return Err(io::Error::other(format!("not understood in /proc/self/maps: {line}")));
+            return Err(io::Error::other(format!("cannot parse /proc/self/maps: {line}")));
         };
         let access = fields.next().unwrap_or("");
         if access.starts_with("---") {
@@ -90,7 +90,7 @@ impl Scanner {
         }
     }
 
-    /// Whether an address is in the scanner's own buffer, which has copies of pointers.
+    /// Whether an address is in the scanner's own buffer, which contains copies of pointers.
     pub(super) fn has(&self, address: usize) -> bool {
         self.buffer.as_ptr_range().contains(&core::ptr::without_provenance(address))
     }
@@ -149,8 +149,8 @@ mod resident {
     use std::io;
     use std::os::unix::fs::FileExt;
 
-    /// Lets the kernel walk its page tables, which skips untouched memory of any size. Since Linux
-    /// 6.7.
+    /// Lets the kernel walk its page tables, which skips untouched memory of any size. Linux has
+    /// this call since version 6.7.
     #[cfg(target_os = "linux")]
     pub(super) fn walked(
         file: &File,

@@ -1,5 +1,5 @@
-//! A thread that looks for fibers that wait forever: deadlocks, a process in which all are asleep,
-//! leaks.
+//! A thread that looks for fibers that wait forever: in deadlocks, in a process in which all fibers
+//! are asleep, and as leaks.
 
 use super::asleep::{all_asleep, unseen_threads};
 use super::deadlock::deadlocks;
@@ -9,15 +9,16 @@ use crate::carrier::crew::Phase;
 use crate::carrier::{Crew, thread};
 use crate::clock;
 use crate::fiber::WaitKind;
+use crate::fiber::{Fiber, FiberId, describe};
 use crate::report;
-use crate::spawn::{Fiber, FiberId, describe};
 use core::time::Duration;
 use std::collections::{BTreeSet, HashSet};
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Thread;
 
-/// Starts a thread that reports fibers that wait forever, each once. The thread ends with the crew.
+/// Starts a thread that looks every `period` for fibers that wait forever, and reports each of them
+/// once. The thread ends with the crew.
 pub(crate) fn start(crew: &Arc<Crew>, period: Duration) -> io::Result<Thread> {
     let name = format!("{}-locks", crew.settings.name);
     let crew = Arc::downgrade(crew);
@@ -69,7 +70,7 @@ fn report_leaks(told: &mut BTreeSet<Member>, patience: Duration) {
             let who = describe(info.fiber.control());
             let thing = if wait.kind == WaitKind::Semaphore { "semaphore" } else { "channel" };
             report::say(format_args!(
-                "{who} waits for ever in {} at {:#x}: only fibers that wait for ever have that {thing}",
+                "{who} waits for ever in {} at {:#x}: only fibers that wait for ever have a pointer to that {thing}",
                 wait.kind.operation(),
                 wait.address
             ));
@@ -84,8 +85,9 @@ fn report_leaks(told: &mut BTreeSet<Member>, patience: Duration) {
 struct Told {
     deadlocks: BTreeSet<Vec<Member>>,
     leaks: BTreeSet<Member>,
-    /// The fibers that were asleep at the last look, and the fibers of which the report was made.
+    /// The fibers that were asleep at the last look.
     asleep: Vec<Member>,
+    /// The fibers in the last report that all fibers are asleep.
     all_of: Vec<FiberId>,
 }
 
@@ -96,7 +98,7 @@ static TOLD: Mutex<Told> = Mutex::new(Told {
     all_of: Vec::new(),
 });
 
-/// Reports new deadlocks, and once that all fibers are asleep.
+/// Reports new deadlocks. Reports once that all fibers are asleep.
 fn report_new(told: &mut Told) {
     let member = |fiber: &Fiber| (fiber.id(), fiber.control().waits());
     let mut now = BTreeSet::new();
@@ -113,7 +115,8 @@ fn report_new(told: &mut Told) {
     let fibers = all_asleep().unwrap_or_default();
     let asleep: Vec<_> = fibers.iter().map(|info| member(&info.fiber)).collect();
     let all_of: Vec<_> = fibers.iter().map(FiberInfo::id).collect();
-    // Report only if no thread has woken them since the last look, and report them only once.
+    // Report sleepers only if no thread has woken them since the last look, and report them only
+    // once.
     if !asleep.is_empty() && asleep == told.asleep && all_of != told.all_of {
         let count = fibers.len();
         let but = match unseen_threads() {

@@ -5,21 +5,34 @@ use crate::clock;
 use crate::fiber::life::{CANCELLED, FINISHED};
 use crate::fiber::state::Epoch;
 use crate::fiber::{Control, FiberRef, Flags, WaitKind, slab};
+use crate::fiber::{Fiber, FiberId, FiberState};
 use crate::park::table::{self, Entry, Key};
 use crate::primitive::{Ordering, fence};
-use crate::spawn::{Fiber, FiberId, State};
 use core::time::Duration;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// A description of one fiber, at the moment when [`fibers`] looked at it.
+///
+/// # Examples
+/// ```
+/// let sleeper = sinew::FiberBuilder::new().name("sleeper").spawn(sinew::park)?;
+/// sinew::wait_until(|| sleeper.fiber().state() == sinew::FiberState::Suspended);
+/// let all = sinew::fibers();
+/// let info = all.iter().find(|info| info.name() == Some("sleeper")).unwrap();
+/// assert_eq!(info.fiber, sleeper.fiber());
+/// assert_eq!(info.state, sinew::FiberState::Suspended);
+/// assert!(!info.cancel_requested && !info.pinned);
+/// sleeper.fiber().unpark();
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct FiberInfo {
     /// A handle to the fiber.
     pub fiber: Fiber,
     /// The state of the fiber.
-    pub state: State,
+    pub state: FiberState,
     /// The wait that the fiber was in, if any. A pinned fiber that waits counts as running, because
     /// it keeps its carrier.
     pub wait: Option<WaitInfo>,
@@ -27,14 +40,15 @@ pub struct FiberInfo {
     pub carrier: Option<usize>,
     /// The name of the fiber's runtime.
     pub runtime: Option<Arc<str>>,
-    /// Time since the fiber was made, accurate to two milliseconds. Starts anew after 52 days.
+    /// Time since the fiber was made, accurate to two milliseconds. It starts at zero again after
+    /// 52 days.
     pub age: Duration,
     /// How many waits the fiber had begun.
     pub waits: u32,
     /// Whether the fiber was in a [`pinned`](crate::pinned) region, a predicate or a hook, where it
     /// keeps its carrier.
     pub pinned: bool,
-    /// Whether the fiber was [built](crate::Builder::migratable) to move between carriers.
+    /// Whether the fiber was [built](crate::FiberBuilder::migratable) to move between carriers.
     pub migratable: bool,
     /// Whether the fiber's cancellation was requested. A fiber that is [masked](crate::masked), or
     /// that runs for long, may not have learned of it.
@@ -45,7 +59,21 @@ pub struct FiberInfo {
     stack_at: Option<usize>,
 }
 
-/// The wait of a fiber: its kind, its object and its duration.
+/// The wait of a fiber in a [`FiberInfo`]: its kind, its object and its duration.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+///
+/// let sleeper = sinew::spawn(|| sinew::sleep(Duration::from_secs(3600)));
+/// sinew::wait_until(|| sleeper.fiber().state() == sinew::FiberState::Suspended);
+/// let all = sinew::fibers();
+/// let info = all.iter().find(|info| info.fiber == sleeper.fiber()).unwrap();
+/// let wait = info.wait.unwrap();
+/// assert_eq!(wait.kind, sinew::WaitKind::Sleep);
+/// assert!(wait.left.unwrap() <= Duration::from_secs(3600));
+/// sleeper.cancel();
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct WaitInfo {
@@ -67,7 +95,19 @@ pub struct WaitInfo {
     pub left: Option<Duration>,
 }
 
-/// Size and use of a fiber's stack, in bytes.
+/// Size and use of a fiber's stack, in bytes; see [`FiberInfo::stack`].
+///
+/// # Examples
+/// ```
+/// let fiber = sinew::FiberBuilder::new().stack_size(64 * 1024).spawn(sinew::park)?;
+/// sinew::wait_until(|| fiber.fiber().state() == sinew::FiberState::Suspended);
+/// let all = sinew::fibers();
+/// let info = all.iter().find(|info| info.fiber == fiber.fiber()).unwrap();
+/// let stack = info.stack().unwrap();
+/// assert!(stack.size >= 64 * 1024 && stack.used < stack.size);
+/// fiber.fiber().unpark();
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct StackInfo {
@@ -103,7 +143,7 @@ impl FiberInfo {
     ///
     /// # Examples
     /// ```
-    /// let named = sinew::Builder::new().name("worker").spawn(|| {
+    /// let named = sinew::FiberBuilder::new().name("worker").spawn(|| {
     ///     assert!(sinew::fibers().iter().any(|info| info.name() == Some("worker")));
     /// })?;
     /// named.join().unwrap();
@@ -115,8 +155,8 @@ impl FiberInfo {
 
     /// Returns size and use of the fiber's stack, if the fiber was suspended.
     ///
-    /// Asks the kernel, which takes some microseconds. If the fiber has ended since the snapshot,
-    /// the numbers may belong to another fiber.
+    /// The call asks the kernel, which takes some microseconds. If the fiber has ended since the
+    /// snapshot, the numbers may belong to another fiber on that stack.
     ///
     /// # Examples
     /// ```
@@ -139,16 +179,16 @@ impl FiberInfo {
 
 /// Returns all fibers of all runtimes that have not ended, the oldest first.
 ///
-/// Nothing is stopped. Each fiber is looked at on its own, and its description was true at one
-/// moment. Fibers that begin or end during the call may be missing. The call takes about two tenths
-/// of a microsecond per fiber.
+/// The call stops no fiber. It looks at one fiber after the other, so each description was true at
+/// a moment of its own. Fibers that begin or end during the call may be missing. The call takes
+/// about two tenths of a microsecond per fiber.
 ///
 /// # Examples
 /// ```
 /// use sinew::WaitKind;
 ///
-/// let fiber = sinew::Builder::new().name("sleeper").spawn(sinew::park)?;
-/// sinew::wait_until(|| fiber.fiber().waits_for() == Some(WaitKind::Park), None);
+/// let fiber = sinew::FiberBuilder::new().name("sleeper").spawn(sinew::park)?;
+/// sinew::wait_until(|| fiber.fiber().waits_for() == Some(WaitKind::Park));
 /// let all = sinew::fibers();
 /// let sleeper = all.iter().find(|info| info.name() == Some("sleeper")).unwrap();
 /// assert_eq!(sleeper.wait.unwrap().kind, WaitKind::Park);
@@ -180,9 +220,9 @@ pub fn fibers() -> Vec<FiberInfo> {
 
 /// Fills in how much longer suspended fibers will wait.
 ///
-/// A fiber sets its timer before it stops, and the timer stays until the wait ends. The timers are
-/// copied after the fibers were looked at. So each wait that was seen has its timer in the copy, or
-/// has ended.
+/// A fiber sets its timer before it stops, and the timer stays until the wait ends. This function
+/// copies the timers after `fibers` has looked at the fibers. So each wait that was seen has its
+/// timer in the copy, or has ended.
 fn fill_in_deadlines(fibers: &mut [FiberInfo], now: u64) {
     let timed = TimedWaits::collect();
     for info in fibers {
@@ -222,7 +262,7 @@ fn look(fiber: FiberRef, now: u64, crews: &HashMap<u32, Arc<Crew>>) -> FiberInfo
 
 /// The state of a fiber at one moment.
 struct Seen {
-    state: State,
+    state: FiberState,
     wait: Option<WaitInfo>,
     /// The epoch of the wait, if the fiber was suspended in it.
     epoch: Option<Epoch>,
@@ -230,7 +270,7 @@ struct Seen {
 }
 
 impl Seen {
-    fn unplaced(state: State, wait: Option<WaitInfo>) -> Seen {
+    fn unplaced(state: FiberState, wait: Option<WaitInfo>) -> Seen {
         Seen { state, wait, epoch: None, stack_at: None }
     }
 }
@@ -242,35 +282,38 @@ fn state_of(fiber: &Fiber, now: u64) -> Seen {
     if let Some((kind, address, since)) = fiber.control().awaited_unstarted() {
         let since = Duration::from_nanos(now.saturating_sub(since));
         let wait = WaitInfo { kind, address, joins: None, owner: None, since, left: None };
-        return Seen::unplaced(State::Suspended, Some(wait));
+        return Seen::unplaced(FiberState::Suspended, Some(wait));
     }
     let pinned = || pinned_wait_of(fiber.control(), now).map(|(_, _, wait)| wait);
     match wait_of(fiber.control(), now) {
         // The fiber has not stopped yet, or was woken meanwhile. A hook that runs before it stops
         // may block.
         Some(_) if before.is_none() || place() != before => {
-            Seen::unplaced(State::Running, pinned())
+            Seen::unplaced(FiberState::Running, pinned())
         }
-        Some((epoch, wait)) => {
-            Seen { state: State::Suspended, wait: Some(wait), epoch: Some(epoch), stack_at: before }
-        }
+        Some((epoch, wait)) => Seen {
+            state: FiberState::Suspended,
+            wait: Some(wait),
+            epoch: Some(epoch),
+            stack_at: before,
+        },
         None => match fiber.state() {
             // The fiber was woken, and waited again, during this look.
-            State::Suspended => Seen::unplaced(State::Runnable, None),
-            State::Running => Seen::unplaced(State::Running, pinned()),
+            FiberState::Suspended => Seen::unplaced(FiberState::Runnable, None),
+            FiberState::Running => Seen::unplaced(FiberState::Running, pinned()),
             state => Seen::unplaced(state, None),
         },
     }
 }
 
-/// Reads the wait of a pinned fiber. Returns it with the block of the thread that the fiber waits
-/// as.
+/// Reads the wait of a pinned fiber. Such a fiber waits as its thread. Returns the block of that
+/// thread, the epoch, and the wait.
 pub(super) fn pinned_wait_of(
     control: &Control,
     now: u64,
 ) -> Option<(&'static Control, Epoch, WaitInfo)> {
     let extra = control.extra()?;
-    // ORDERING: Acquire: the epoch; pairs with the Release in `Wait::begin_as_thread`.
+    // ORDERING: Acquire shows the epoch; pairs with the Release in `Wait::begin_as_thread`.
     // SAFETY: control blocks are never unmapped.
     let thread = unsafe { extra.pinned_as.load(Ordering::Acquire).as_ref()? };
     let epoch = Epoch::from_bits(extra.pinned_epoch.load(Ordering::Relaxed));
@@ -296,7 +339,9 @@ pub(super) fn wait_of(control: &Control, now: u64) -> Option<(Epoch, WaitInfo)> 
         };
         // The waiter writes the record before the wait begins, and leaves it alone until the wait
         // has ended.
-        // ORDERING: Acquire fence: keeps the reads above before the second read of the word.
+        // ORDERING: Acquire fence: the second read of the word comes after the reads above. The
+        // Acquire in `waiting`, which pairs with the Release in `WakeWord::begin`, has shown the
+        // record.
         fence(Ordering::Acquire);
         if control.wake.is_waiting(epoch) {
             let since = Duration::from_nanos(now.saturating_sub(since));
@@ -337,7 +382,8 @@ fn block_id(address: usize) -> Option<FiberId> {
 
 /// Returns how many bytes are left on the stack of the running fiber; `None` on a plain thread.
 ///
-/// For code that recurses and would rather stop than overflow. Takes some tens of nanoseconds.
+/// Recursive code can use it to stop before the stack overflows. The call takes some tens of
+/// nanoseconds.
 ///
 /// # Examples
 /// ```

@@ -11,10 +11,11 @@
 //!
 //! Each step is an exchange of one word, so a side that gives up does so before or after the next
 //! step of the other side, never in the middle. A requester without an answer withdraws its
-//! request. A handler that is not released goes on by itself, and then the copy does not count.
-//! Once a handler has answered, the requester does not give up before the handler has said that it
-//! waits, and that it is done; the handler does nothing in between that could block. So no handler
-//! is under way when the next request begins.
+//! request. A handler that is not released in time goes on by itself, and then the requester throws
+//! the copy away. Once a handler has answered, the requester does not give up: it waits until the
+//! handler says that it is stopped, and later until the handler says that it is done. The handler
+//! does nothing in between that could block. So no handler is under way when the next request
+//! begins.
 
 use super::backtrace::BacktraceError;
 use crate::carrier::Carrier;
@@ -25,6 +26,7 @@ use std::io;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
+/// No request is under way.
 const IDLE: u32 = 0;
 /// The requester has asked a thread to stop.
 const ASKED: u32 = 1;
@@ -47,7 +49,7 @@ const PATIENCE: Duration = Duration::from_millis(200);
 /// The action that was installed for the signal before.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
-/// The signal: the system ignores it by default, and debuggers let it pass.
+/// The signal that stops a thread. The system ignores it by default, and debuggers let it pass.
 const SIGNAL: c_int = libc::SIGURG;
 
 /// The registers of a stopped thread.
@@ -87,7 +89,7 @@ pub(super) fn stopped<R>(
     }
     wait_while(ASKED, Some(ANSWER_WITHIN));
     if exchange(ASKED, IDLE) {
-        let text = "the carrier did not answer: SIGURG is blocked, or its handler was replaced";
+        let text = "the carrier did not stop: it blocks SIGURG, or has another handler for it";
         return Err(BacktraceError::Unreadable(io::Error::new(io::ErrorKind::TimedOut, text)));
     }
     wait_while(ANSWERS, None);
@@ -104,15 +106,15 @@ pub(super) fn stopped<R>(
 }
 
 fn exchange(from: u32, to: u32) -> bool {
-    // ORDERING: AcqRel: the registers, and the copy of the stack; requester and handler pair with
-    // each other.
+    // ORDERING: AcqRel orders the registers and the copy of the stack; the requester's exchanges
+    // pair with the handler's.
     PHASE.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
 }
 
 /// Waits while the phase is `phase`, `patience` at most.
 fn wait_while(phase: u32, patience: Option<Duration>) {
     let deadline = patience.map(|patience| Instant::now() + patience);
-    // ORDERING: Acquire: the registers; pairs with the Release in `handle`.
+    // ORDERING: Acquire shows the registers; pairs with the Release in `handle`.
     while PHASE.load(Ordering::Acquire) == phase {
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
         if left.is_some_and(|left| left.is_zero()) {
@@ -155,7 +157,7 @@ extern "C" fn handle(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_
     let errno = unsafe { *libc::__errno_location() };
     // SAFETY: the call takes plain numbers.
     let me = unsafe { libc::syscall(libc::SYS_gettid) } as u32;
-    // ORDERING: Acquire: the target; pairs with the Release in `stopped`.
+    // ORDERING: Acquire shows the target; pairs with the Release in `stopped`.
     let asked = PHASE.load(Ordering::Acquire) == ASKED && TARGET.load(Ordering::Relaxed) == me;
     if asked && exchange(ASKED, ANSWERS) {
         // SAFETY: the kernel passes the context of the interrupted code.
@@ -180,7 +182,8 @@ fn stay() {
     // A handler may not be allowed to read a clock, so the kernel keeps the time.
     futex::wait(PHASE.as_ptr(), STOPPED, Some(PATIENCE));
     if !exchange(STOPPED, IDLE) {
-        // ORDERING: Release: the handler has finished; pairs with the Acquire in `wait_while`.
+        // ORDERING: Release publishes that the handler has finished; pairs with the Acquire in
+        // `wait_while`.
         PHASE.store(IDLE, Ordering::Release);
     }
     futex::wake(PHASE.as_ptr());
@@ -189,7 +192,7 @@ fn stay() {
 /// Calls the handler that was installed before, if there was one.
 ///
 /// # Safety
-/// The arguments are those that the kernel passed to `handle`.
+/// The kernel passed these arguments to `handle`.
 unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     let Some(before) = BEFORE.get() else { return };
     match before.sa_sigaction {
@@ -208,6 +211,11 @@ unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_voi
     }
 }
 
+/// Returns the instruction pointer, the stack pointer and the frame pointer of the interrupted
+/// code. The fourth value is not used on this machine.
+///
+/// # Safety
+/// `context` is the context that the kernel passed to `handle`.
 #[cfg(target_arch = "x86_64")]
 unsafe fn registers(context: *const libc::ucontext_t) -> [usize; 4] {
     // SAFETY: the caller passes the context that the kernel gave to the handler.
@@ -216,6 +224,11 @@ unsafe fn registers(context: *const libc::ucontext_t) -> [usize; 4] {
         .map(|index| all[index as usize] as usize)
 }
 
+/// Returns the instruction pointer, the stack pointer, the frame pointer and the link register of
+/// the interrupted code.
+///
+/// # Safety
+/// `context` is the context that the kernel passed to `handle`.
 #[cfg(target_arch = "aarch64")]
 unsafe fn registers(context: *const libc::ucontext_t) -> [usize; 4] {
     // SAFETY: the caller passes the context that the kernel gave to the handler.

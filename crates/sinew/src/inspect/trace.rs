@@ -4,17 +4,27 @@ use super::json::Json;
 use super::snapshot::fibers;
 use crate::carrier::Crew;
 use crate::carrier::observe::{BY_CARRIER, BY_THREAD, Event, Record, Recording};
+use crate::fiber::FiberId;
 use crate::fiber::WaitKind;
-use crate::runtime::Handle;
-use crate::spawn::FiberId;
 use core::fmt;
 use core::time::Duration;
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-/// A recording of the events on a runtime's carriers; see [`Handle::trace`]. It goes on until it is
+/// A recording of the events on a runtime's carriers; see
+/// [`RuntimeHandle::trace`](crate::RuntimeHandle::trace). The recording ends when this value is
 /// dropped.
+///
+/// # Examples
+/// ```
+/// let runtime = sinew::Runtime::builder().carriers(1).build()?;
+/// let trace = runtime.handle().trace(1000)?; // the last 1000 events of each carrier
+/// runtime.run(|| sinew::yield_now());
+/// assert!(trace.events().len() >= 2);
+/// drop(trace); // ends the recording
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[must_use]
 pub struct Trace {
     crew: Arc<Crew>,
@@ -24,7 +34,19 @@ pub struct Trace {
     emitted: std::sync::Mutex<Vec<u64>>,
 }
 
-/// An event on a carrier.
+/// An event on a carrier, as [`Trace::events`] returns it.
+///
+/// # Examples
+/// ```
+/// let runtime = sinew::Runtime::builder().carriers(1).build()?;
+/// let trace = runtime.handle().trace(1000)?;
+/// runtime.run(|| sinew::yield_now());
+/// for event in trace.events() {
+///     assert_eq!(event.carrier, 0);
+///     println!("{:?}: {:?}", event.at, event.kind);
+/// }
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct TraceEvent {
@@ -37,6 +59,22 @@ pub struct TraceEvent {
 }
 
 /// The kind of a [`TraceEvent`].
+///
+/// # Examples
+/// ```
+/// use sinew::inspect::TraceKind;
+/// use std::time::Duration;
+///
+/// let runtime = sinew::Runtime::builder().carriers(1).build()?;
+/// let trace = runtime.handle().trace(1000)?;
+/// runtime.run(|| sinew::sleep(Duration::from_millis(1)));
+/// let slept = trace.events().iter().any(|event| match event.kind {
+///     TraceKind::Wait { kind, .. } => kind == sinew::WaitKind::Sleep,
+///     _ => false,
+/// });
+/// assert!(slept);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum TraceKind {
@@ -44,8 +82,8 @@ pub enum TraceKind {
     Start {
         /// The fiber.
         fiber: FiberId,
-        /// Time and origin of the fiber's wake. Unknown if it had not waited, or if its wait began
-        /// before the trace.
+        /// Time and origin of the fiber's wake. `None` if the fiber had not waited, or if its wait
+        /// began before the trace.
         woken: Option<(Duration, WokenBy)>,
     },
     /// A fiber stopped, to wait.
@@ -70,7 +108,7 @@ pub enum TraceKind {
     },
     /// The carrier took fibers from another carrier.
     Steal {
-        /// The carrier that had them.
+        /// The carrier that had the fibers before.
         victim: usize,
         /// The number of fibers.
         count: usize,
@@ -81,7 +119,24 @@ pub enum TraceKind {
     Awake,
 }
 
-/// The origin of a wake.
+/// The origin of a fiber's wake; see [`TraceKind::Start`].
+///
+/// # Examples
+/// ```
+/// use sinew::inspect::{TraceKind, WokenBy};
+/// use std::time::Duration;
+///
+/// let runtime = sinew::Runtime::builder().carriers(1).build()?;
+/// let trace = runtime.handle().trace(1000)?;
+/// runtime.run(|| sinew::sleep(Duration::from_millis(1)));
+/// // The carrier woke the fiber when its time was over.
+/// let woken = trace.events().iter().any(|event| match event.kind {
+///     TraceKind::Start { woken: Some((_, by)), .. } => by == WokenBy::Carrier,
+///     _ => false,
+/// });
+/// assert!(woken);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum WokenBy {
@@ -103,51 +158,6 @@ impl fmt::Display for WokenBy {
     }
 }
 
-impl Handle {
-    /// Begins to record the events on this runtime's carriers: which fibers they run and why those
-    /// stop, which fiber wakes which, and when carriers steal and sleep. The last `events` events
-    /// of each carrier are kept, 40 bytes each.
-    ///
-    /// Recording takes some hundred nanoseconds for each dispatch, and nothing when there is no
-    /// trace. A busy carrier begins within some tens of dispatches; the caller's carrier begins at
-    /// once.
-    ///
-    /// # Errors
-    /// Fails if `events` is zero, or if there is no memory for them.
-    ///
-    /// # Examples
-    /// ```
-    /// let runtime = sinew::Runtime::builder().carriers(1).build()?;
-    /// let trace = runtime.handle().trace(10_000)?;
-    /// runtime.run(|| sinew::yield_now());
-    /// let mut file = Vec::new();
-    /// trace.write_json(&mut file)?; // for ui.perfetto.dev, or chrome://tracing
-    /// assert!(file.starts_with(b"{\"traceEvents\":["));
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    pub fn trace(&self, events: usize) -> io::Result<Trace> {
-        let crew = self.crew_counted();
-        if events == 0 {
-            let text = "a trace of 0 events would be empty; 100000 are a good beginning";
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
-        }
-        let count = crew.carriers.len();
-        let recording = Recording::new(count, events).ok_or_else(|| {
-            let text = format!("there is no memory for {events} events of {count} carriers each");
-            io::Error::new(io::ErrorKind::OutOfMemory, text)
-        })?;
-        let recording = Arc::new(recording);
-        crew.observers.add_trace(recording.clone());
-        crew.tell_observed();
-        Ok(Trace {
-            #[cfg(feature = "tracing")]
-            emitted: std::sync::Mutex::new(vec![0; count]),
-            crew,
-            recording,
-        })
-    }
-}
-
 impl fmt::Debug for Trace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Trace").field("runtime", &self.crew.settings.name).finish_non_exhaustive()
@@ -162,7 +172,29 @@ impl Drop for Trace {
 }
 
 impl Trace {
-    /// Returns the events that were recorded and are still kept, the earliest first. Events during
+    /// Begins to record the last `events` of each carrier of `crew`.
+    pub(crate) fn begin(crew: Arc<Crew>, events: usize) -> io::Result<Trace> {
+        if events == 0 {
+            let text = "a trace of 0 events would be empty; 100000 events are a good start";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        }
+        let count = crew.carriers.len();
+        let recording = Recording::new(count, events).ok_or_else(|| {
+            let text = format!("no memory for {events} events on each of {count} carriers");
+            io::Error::new(io::ErrorKind::OutOfMemory, text)
+        })?;
+        let recording = Arc::new(recording);
+        crew.observers.add_trace(recording.clone());
+        crew.tell_observed();
+        Ok(Trace {
+            #[cfg(feature = "tracing")]
+            emitted: std::sync::Mutex::new(vec![0; count]),
+            crew,
+            recording,
+        })
+    }
+
+    /// Returns the events that the trace still keeps, the earliest first. Events that happen during
     /// the call may be missing.
     ///
     /// # Examples
@@ -246,10 +278,13 @@ impl Trace {
     /// Returns the errors of `out`.
     ///
     /// # Examples
-    /// ```no_run
-    /// let trace = sinew::Handle::current().trace(100_000)?;
-    /// // ...
-    /// trace.write_json(&mut std::io::BufWriter::new(std::fs::File::create("trace.json")?))?;
+    /// ```
+    /// let runtime = sinew::Runtime::builder().carriers(1).build()?;
+    /// let trace = runtime.handle().trace(100_000)?;
+    /// runtime.run(|| ());
+    /// let mut json = Vec::new(); // or a file in a `BufWriter`
+    /// trace.write_json(&mut json)?;
+    /// assert!(String::from_utf8_lossy(&json).contains("traceEvents"));
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn write_json(&self, out: &mut impl Write) -> io::Result<()> {

@@ -4,10 +4,10 @@ use super::{memory, walk};
 use crate::carrier::crew::Phase;
 use crate::carrier::{Carrier, Crew, thread};
 use crate::clock;
+use crate::fiber::{Fiber, FiberId, describe};
 use crate::fiber::{FiberRef, Flags, slab};
 use crate::primitive::Ordering;
 use crate::report;
-use crate::spawn::{Fiber, FiberId, describe};
 use core::time::Duration;
 use std::io;
 use std::sync::{Arc, Weak};
@@ -17,10 +17,12 @@ use std::thread::Thread;
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Sign {
     fiber: FiberId,
-    /// Waits of the fiber, dispatches counted so far, and dispatches until the next count.
+    /// Waits that the fiber has begun.
     waits: u32,
+    /// Dispatches that the carrier has counted so far.
     dispatched: u64,
-    tick: usize,
+    /// Dispatches until the carrier counts again.
+    progress: usize,
 }
 
 /// Shortest sleep of a watching thread.
@@ -69,7 +71,7 @@ fn watch_all(crew: &Weak<Crew>, threshold: Duration, dumps: bool) {
 /// before.
 ///
 /// Asks the carrier nothing about its crew: the crew may have ended, and the carrier may serve
-/// another.
+/// another crew.
 fn look(crew: &Crew, index: usize, watched: &mut Watched, threshold: Duration) -> Option<Stall> {
     let now = clock::now();
     let carrier = crew.carriers[index];
@@ -107,17 +109,16 @@ fn sign_of(carrier: &Carrier, fiber: &Fiber) -> Sign {
         waits: fiber.control().waits(),
         dispatched: carrier.counters.dispatched.load(Ordering::Relaxed)
             + carrier.counters.begun.load(Ordering::Relaxed),
-        // The tick belongs to the carrier's thread, which changes it at every dispatch.
-        tick: memory::word((&raw const carrier.tick).addr()).unwrap_or(0),
+        // The count belongs to the carrier's thread, which changes it at every dispatch.
+        progress: memory::word(carrier.progress_address()).unwrap_or(0),
     }
 }
 
 /// A fiber that keeps its carrier.
 ///
-/// The report has two steps. The first line says which fiber keeps which carrier and how, and
+/// The report has two lines. The first line says which fiber keeps which carrier and how, and
 /// nothing slow comes before it. The second line says in which function the fiber is. For that the
-/// carrier has to be stopped, and may not answer, and the tables of a large program take long to
-/// read.
+/// carrier has to be stopped, and may not answer. The tables of a large program take long to read.
 struct Stall {
     fiber: Fiber,
     carrier: &'static Carrier,
@@ -143,17 +144,18 @@ impl Stall {
             }
         };
         if let Err(error) = thread::start("sinew-report".to_owned(), say) {
-            report::say(format_args!("{what}; there was no thread to find out where: {error}"));
+            report::say(format_args!("{what}; no thread could look where: {error}"));
         }
     }
 
-    /// Describes how the fiber keeps its carrier. The flag says whether it is pinned and waits.
+    /// Describes how the fiber keeps its carrier. The returned flag says whether the fiber is
+    /// pinned and waits.
     fn what(&self) -> (String, bool) {
         let who = describe(self.fiber.control());
         let (index, runtime) = (self.index, self.runtime.escape_debug());
         let kept = self.kept.as_millis();
         let waits_pinned = self.fiber.control().extra().is_some_and(|extra| {
-            // ORDERING: Acquire: the record of the wait; pairs with the Release in
+            // ORDERING: Acquire shows the record of the wait; pairs with the Release in
             // `Wait::begin_as_thread`.
             !extra.pinned_as.load(Ordering::Acquire).is_null()
         });
@@ -165,7 +167,7 @@ impl Stall {
             )
         } else if sleeps_in_kernel(self.carrier) {
             format!(
-                "{who} has blocked carrier {index} of \"{runtime}\" in a call of the system for {kept} ms"
+                "{who} has blocked carrier {index} of \"{runtime}\" in a system call for {kept} ms"
             )
         } else {
             format!("{who} has kept carrier {index} of \"{runtime}\" for {kept} ms without waiting")
@@ -176,18 +178,18 @@ impl Stall {
     /// Describes the function that the fiber is in, if the program has tables for it.
     fn place(&self) -> Option<String> {
         let backtrace = super::backtrace::anyhow(&self.fiber);
-        // The place counts only if the fiber has kept the carrier all the time.
+        // The place is reported only if the fiber has kept the carrier all the time.
         let goes_on = sign_of(self.carrier, &self.fiber) != self.sign;
         let who = describe(self.fiber.control());
         let (index, runtime) = (self.index, self.runtime.escape_debug());
         if goes_on {
             return Some(format!(
-                "{who} let carrier {index} of \"{runtime}\" go before it was seen where it was"
+                "{who} let carrier {index} of \"{runtime}\" go before its backtrace was taken"
             ));
         }
         let place = match backtrace {
             Ok(backtrace) => format!("is in {}", backtrace.place()?),
-            Err(error) => format!("is somewhere that cannot be told: {error}"),
+            Err(error) => format!("is at an unknown place: {error}"),
         };
         Some(format!("{who}, which keeps carrier {index} of \"{runtime}\", {place}"))
     }

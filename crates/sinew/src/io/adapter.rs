@@ -76,8 +76,8 @@ impl<T: AsFd> Async<T> {
         Async { source: Source::new(inner.as_fd().as_raw_fd()), inner }
     }
 
-    /// Wraps a socket or a pipe as [`new`](Self::new) does. The kernel never refuses to change the
-    /// mode of these.
+    /// Wraps a socket or a pipe as [`new`](Self::new) does. The kernel never refuses to change
+    /// their mode, so this cannot fail.
     pub(crate) fn of_any_mode(inner: T) -> Async<T> {
         Async::new(inner).expect("the mode of a socket or pipe can be changed")
     }
@@ -89,7 +89,8 @@ impl<T: AsFd> Async<T> {
         inner
     }
 
-    /// Waits until there is something to read. Returns false if `timeout` is over before.
+    /// Waits until there is something to read. Returns false if `timeout` passes first. `None`
+    /// means no timeout.
     ///
     /// # Errors
     /// If the descriptor cannot be waited for.
@@ -107,7 +108,8 @@ impl<T: AsFd> Async<T> {
         self.wait(Direction::Read, timeout)
     }
 
-    /// Waits until there is room to write. Returns false if `timeout` is over before.
+    /// Waits until there is room to write. Returns false if `timeout` passes first. `None` means no
+    /// timeout.
     ///
     /// # Errors
     /// If the descriptor cannot be waited for.

@@ -43,21 +43,27 @@ pub(crate) fn attempt<R>(
     mut operation: impl FnMut() -> io::Result<R>,
 ) -> io::Result<R> {
     take_turns();
-    let tick = source.tick(direction);
+    let tick = source.slot().tick(direction);
     match faulty(source, direction, &limit, &mut operation) {
-        Err(error) => persist(source, (direction, tick), limit(), error, operation),
+        Err(error) => {
+            persist::<false, _>(source, (direction, tick), limit(), error, |_| operation())
+        }
         result => result,
     }
 }
 
-/// Continues after a first attempt that failed. Most first attempts succeed.
+/// Continues after a first attempt, at `tick`, that failed or was left out. Most first attempts
+/// succeed. Calls `operation` with the tick that was read before the attempt.
+///
+/// With `TRY_AGAIN`, tries a last time when the deadline has passed: there may be data that no
+/// harvest has reported.
 #[cold]
-fn persist<R>(
+fn persist<const TRY_AGAIN: bool, R>(
     source: &Source,
     (direction, mut tick): (Direction, Tick),
-    limit: Limit,
+    mut limit: Limit,
     mut error: io::Error,
-    mut operation: impl FnMut() -> io::Result<R>,
+    mut operation: impl FnMut(Tick) -> io::Result<R>,
 ) -> io::Result<R> {
     let mut deadline = None;
     loop {
@@ -66,14 +72,17 @@ fn persist<R>(
             io::ErrorKind::WouldBlock => {
                 let deadline = *deadline.get_or_insert_with(|| limit.deadline());
                 if !source.wait(direction, tick, deadline)? {
-                    return Err(would_block());
+                    if !TRY_AGAIN {
+                        return Err(would_block());
+                    }
+                    limit = Limit::AtOnce;
                 }
             }
             io::ErrorKind::Interrupted => {}
             _ => return Err(explain(source, error)),
         }
-        tick = source.tick(direction);
-        match faulty(source, direction, || limit, &mut operation) {
+        tick = source.slot().tick(direction);
+        match faulty(source, direction, || limit, &mut || operation(tick)) {
             Err(again) => error = again,
             result => return result,
         }
@@ -94,26 +103,29 @@ pub(crate) fn attempt_read(
         return Ok(0);
     }
     take_turns();
-    // Only a harvest clears the note that the stream is empty, so the note replaces one attempt,
-    // before a wait. A caller that may not wait has to try. A caller that has waited has to try as
-    // well: no harvest knows of the wait of a plain thread.
-    let mut tick = source.tick(Direction::Read);
-    if source.is_drained(tick) {
-        match limit() {
-            Limit::None => {
-                source.wait(Direction::Read, tick, clock::NEVER)?;
-                tick = source.tick(Direction::Read);
-            }
-            Limit::AtOnce => {}
-            limit @ Limit::Within(_) => {
-                return persist_reading(source, tick, (limit, len), would_block(), read);
+    // Only a harvest clears the note that the stream is empty. So the note may replace only the
+    // attempt before a wait. A caller that may not wait has to try. A caller that has waited has to
+    // try as well: the wait of a plain thread may end before a harvest clears the note.
+    let mut tick = source.slot().tick(Direction::Read);
+    let (limit, error) = 'first: {
+        if source.slot().is_drained(tick) {
+            match limit() {
+                Limit::None => {
+                    source.wait(Direction::Read, tick, clock::NEVER)?;
+                    tick = source.slot().tick(Direction::Read);
+                }
+                Limit::AtOnce => {}
+                limit @ Limit::Within(_) => break 'first (limit, would_block()),
             }
         }
-    }
-    match faulty(source, Direction::Read, &limit, &mut read) {
-        Ok(count) => has_read(source, tick, len, count),
-        Err(error) => persist_reading(source, tick, (limit(), len), error, read),
-    }
+        match faulty(source, Direction::Read, &limit, &mut read) {
+            Ok(count) => return has_read(source, tick, len, count),
+            Err(error) => (limit(), error),
+        }
+    };
+    persist::<true, _>(source, (Direction::Read, tick), limit, error, |tick| {
+        read().and_then(|count| has_read(source, tick, len, count))
+    })
 }
 
 /// Notes that the stream is empty if the read was short. Returns its count, or an error if the
@@ -121,40 +133,9 @@ pub(crate) fn attempt_read(
 #[inline(always)]
 fn has_read(source: &Source, tick: Tick, len: usize, count: usize) -> io::Result<usize> {
     if count > 0 && count < len {
-        source.set_drained(tick);
+        source.slot().set_drained(tick);
     }
     unless_closed(source, count)
-}
-
-/// Continues after a first read that failed or was left out.
-#[cold]
-fn persist_reading(
-    source: &Source,
-    mut tick: Tick,
-    (mut limit, len): (Limit, usize),
-    mut error: io::Error,
-    mut read: impl FnMut() -> io::Result<usize>,
-) -> io::Result<usize> {
-    let mut deadline = None;
-    loop {
-        match error.kind() {
-            io::ErrorKind::WouldBlock if matches!(limit, Limit::AtOnce) => return Err(error),
-            io::ErrorKind::WouldBlock => {
-                let deadline = *deadline.get_or_insert_with(|| limit.deadline());
-                if !source.wait(Direction::Read, tick, deadline)? {
-                    // Tries a last time: there may be data that no harvest has reported.
-                    limit = Limit::AtOnce;
-                }
-            }
-            io::ErrorKind::Interrupted => {}
-            _ => return Err(explain(source, error)),
-        }
-        tick = source.tick(Direction::Read);
-        match faulty(source, Direction::Read, || limit, &mut read) {
-            Ok(count) => return has_read(source, tick, len, count),
-            Err(again) => error = again,
-        }
-    }
 }
 
 /// Returns the `count` of a read from a stream, or an error if the socket was closed. Closing shuts
@@ -162,7 +143,7 @@ fn persist_reading(
 /// stream.
 #[inline]
 pub(crate) fn unless_closed(source: &Source, count: usize) -> io::Result<usize> {
-    if count == 0 && source.is_closed() { Err(Source::closed()) } else { Ok(count) }
+    if count == 0 && source.slot().is_closed() { Err(Source::closed()) } else { Ok(count) }
 }
 
 /// Runs an operation once, or fails in its place if `faults` says so.
@@ -177,7 +158,7 @@ fn faulty<R>(
         return Err(io::ErrorKind::Interrupted.into());
     }
     if faults::blocks() && !matches!(limit(), Limit::AtOnce) {
-        source.feign(direction);
+        source.slot().feign(direction);
         return Err(io::ErrorKind::WouldBlock.into());
     }
     operation()
@@ -190,20 +171,19 @@ pub(crate) fn would_block() -> io::Error {
 
 #[cold]
 fn explain(source: &Source, error: io::Error) -> io::Error {
-    if source.is_closed() { Source::closed() } else { error }
+    if source.slot().is_closed() { Source::closed() } else { error }
 }
 
 /// Yields once in a while, so that fibers that never have to wait let other fibers of their carrier
 /// run.
 #[inline]
 pub(crate) fn take_turns() {
-    // SAFETY: the pointer is null or to a carrier, and carriers are never freed.
-    if let Some(carrier) = unsafe { current::carrier().as_ref() } {
-        let left = carrier.operations.get();
+    if let Some(owner) = current::owner() {
+        let left = owner.operations.get();
         if left > 0 {
-            carrier.operations.set(left - 1);
+            owner.operations.set(left - 1);
         } else {
-            carrier.operations.set(TURN);
+            owner.operations.set(TURN);
             let_others_run();
         }
     }

@@ -7,8 +7,8 @@ const ROOM: usize = 64 * 1024;
 
 /// Copies everything from a reader to a writer. Returns the number of bytes copied.
 ///
-/// Like `std::io::copy`, with a larger buffer that is not on the fiber's stack: copies of 64 KiB at
-/// a time need fewer waits. Interrupted calls are tried again.
+/// Like `std::io::copy`, but with a larger buffer, of 64 KiB, so that the fiber waits less often.
+/// The buffer is on the heap, not on the fiber's stack. Interrupted calls are tried again.
 ///
 /// # Errors
 /// If the reader or the writer fails. The bytes that were written before stay written.

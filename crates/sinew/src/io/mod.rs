@@ -4,7 +4,7 @@
 //! other descriptors that the kernel can wait for:
 //!
 //! - [`wait_readable`] and [`wait_writable`] wait for a descriptor that other code owns.
-//! - [`Async`] wraps a type of another library.
+//! - [`Async`] wraps a type of another library, so that fibers wait where it would block.
 //! - [`poll`] waits for several descriptors at once.
 //! - [`pipe`] makes a pipe, and [`stdin`] reads standard input.
 //! - [`LineLog`] writes lines to a reader that may stop reading.
@@ -15,6 +15,10 @@
 //! [`timeout`](crate::timeout) lists these methods.
 //!
 //! A fiber that does many operations without having to wait yields to other fibers now and then.
+
+// `attempt.rs` runs an operation, and waits for a `reactor::Source` when the operation would block.
+// `net` reads and writes through it as well. `polling.rs` waits through `reactor::several`. Next:
+// `net/socket.rs`.
 
 mod adapter;
 pub(crate) mod attempt;
@@ -32,5 +36,5 @@ pub use copy::copy;
 pub use pipes::{PipeReader, PipeWriter, pipe};
 pub use polling::{Interest, PollFd, poll};
 pub use readable::{Readable, Within};
-pub use standard::{Stdin, stdin};
+pub use standard::{Stdin, StdinLock, stdin};
 pub use waiting::{is_readable, is_writable, wait_readable, wait_writable};

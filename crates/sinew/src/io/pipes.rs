@@ -39,8 +39,8 @@ pub fn pipe() -> io::Result<(PipeReader, PipeWriter)> {
     Ok((reader, writer))
 }
 
-/// The reading end of a pipe, as the writing end in this process knows it: its descriptor, or -1
-/// once the reading end is dropped.
+/// The reading end of a pipe, for writing ends in this process. They share `far`: the descriptor
+/// number of the reading end, or -1 once that end is dropped.
 #[derive(Debug)]
 struct Near {
     far: Arc<AtomicI32>,
@@ -59,6 +59,18 @@ impl Drop for Near {
 }
 
 /// The reading end of a [`pipe`].
+///
+/// # Examples
+/// ```
+/// use std::io::{BufRead, BufReader, Write};
+///
+/// let (reader, mut writer) = sinew::io::pipe()?;
+/// let fiber = sinew::spawn(move || BufReader::new(reader).lines().collect::<Result<Vec<_>, _>>());
+/// writer.write_all(b"one\ntwo\n")?;
+/// drop(writer); // the reader finds the end of the data
+/// assert_eq!(fiber.join().unwrap()?, ["one", "two"]);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct PipeReader {
     /// Set if the writing end may be in this process. Declared first: it must be dropped before the
@@ -68,6 +80,18 @@ pub struct PipeReader {
 }
 
 /// The writing end of a [`pipe`].
+///
+/// # Examples
+/// ```
+/// use std::io::Write;
+///
+/// let (reader, mut writer) = sinew::io::pipe()?;
+/// writer.write_all(b"hello")?;
+/// drop(reader);
+/// // Nothing will read what is written from here on.
+/// assert_eq!(writer.write_all(b"x").unwrap_err().kind(), std::io::ErrorKind::BrokenPipe);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct PipeWriter {
     io: Async<io::PipeWriter>,

@@ -1,13 +1,26 @@
 //! Waiting for several descriptors at once.
 
 use crate::clock;
-use crate::reactor::several::{self, Entry};
+use crate::reactor::several::{self, Polled};
 use core::marker::PhantomData;
 use core::time::Duration;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-/// The readiness that a [`poll`] waits for, of one descriptor.
+/// The readiness of one descriptor that a [`poll`] waits for.
+///
+/// # Examples
+/// ```
+/// use sinew::io::{Interest, PollFd, poll};
+/// use std::time::Duration;
+///
+/// let (reader, writer) = std::io::pipe()?; // empty: there is room to write, and nothing to read
+/// let mut reading = [PollFd::new(&reader, Interest::Readable)];
+/// assert_eq!(poll(&mut reading, Some(Duration::ZERO))?, 0);
+/// let mut writing = [PollFd::new(&writer, Interest::Writable)];
+/// assert_eq!(poll(&mut writing, Some(Duration::ZERO))?, 1);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Interest {
@@ -19,15 +32,29 @@ pub enum Interest {
     Both,
 }
 
-/// One of the descriptors of a [`poll`], with the result of the last poll.
+/// A descriptor to [`poll`], with the result of the last poll.
+///
+/// # Examples
+/// ```
+/// use sinew::io::{Interest, PollFd, poll};
+/// use std::io::Write;
+///
+/// let (reader, mut writer) = std::io::pipe()?;
+/// let mut entries = [PollFd::new(&reader, Interest::Readable)];
+/// assert!(!entries[0].is_readable()); // before the first poll
+/// writer.write_all(b"x")?;
+/// poll(&mut entries, None)?;
+/// assert!(entries[0].is_readable());
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub struct PollFd<'fd> {
-    entry: Entry,
+    entry: Polled,
     _fd: PhantomData<BorrowedFd<'fd>>,
 }
 
 impl<'fd> PollFd<'fd> {
-    /// Makes an entry that waits for `interest` of a descriptor. A poll reports hang-ups and errors
-    /// in any case.
+    /// Makes an entry for a descriptor. `interest` is the readiness that a poll waits for. A poll
+    /// reports hang-ups and errors in any case.
     ///
     /// # Examples
     /// ```
@@ -43,7 +70,7 @@ impl<'fd> PollFd<'fd> {
             Interest::Writable => libc::POLLOUT,
             Interest::Both => libc::POLLIN | libc::POLLOUT,
         };
-        PollFd { entry: Entry::new(fd.as_fd().as_raw_fd(), wanted), _fd: PhantomData }
+        PollFd { entry: Polled::new(fd.as_fd().as_raw_fd(), wanted), _fd: PhantomData }
     }
 
     /// Returns whether the last poll found something to read, the end of the data, or an error that
@@ -125,9 +152,9 @@ impl std::fmt::Debug for PollFd<'_> {
 }
 
 /// Waits until at least one of several descriptors is ready. Returns how many are ready, or zero if
-/// `timeout` is over before.
+/// `timeout` passes first. `None` means no timeout.
 ///
-/// The methods of each entry tell the result. Regular files are always ready. With a timeout of
+/// The methods of each entry return its result. Regular files are always ready. With a timeout of
 /// zero this call does not wait. A cancelled fiber is unwound from this wait.
 ///
 /// # Errors
@@ -155,8 +182,8 @@ pub fn poll(entries: &mut [PollFd<'_>], timeout: Option<Duration>) -> io::Result
     several::wait(entries, deadline)
 }
 
-impl AsMut<Entry> for PollFd<'_> {
-    fn as_mut(&mut self) -> &mut Entry {
+impl AsMut<Polled> for PollFd<'_> {
+    fn as_mut(&mut self) -> &mut Polled {
         &mut self.entry
     }
 }

@@ -7,6 +7,27 @@ use std::sync::Arc;
 /// A source that becomes readable, for [`spawn_when_readable`](crate::spawn_when_readable): a
 /// socket of [`net`](crate::net), a [`PipeReader`], or another descriptor in an [`Async`]. An
 /// [`Arc`] of a source and a [`Within`] are sources too.
+///
+/// # Examples
+/// ```
+/// use sinew::io::Readable;
+/// use std::io::{Read, Write};
+///
+/// /// Reads to the end, in a fiber that starts when there is something to read.
+/// fn text_of(source: impl Readable + Read + Send + 'static) -> sinew::JoinHandle<String> {
+///     sinew::spawn_when_readable(source, |mut source| {
+///         let mut text = String::new();
+///         source.read_to_string(&mut text).map_or_else(|error| error.to_string(), |_| text)
+///     })
+/// }
+///
+/// let (reader, mut writer) = sinew::io::pipe()?;
+/// let fiber = text_of(reader);
+/// writer.write_all(b"hello")?;
+/// drop(writer);
+/// assert_eq!(fiber.join().unwrap(), "hello");
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub trait Readable: sealed::HasSource {}
 
 impl<S: sealed::HasSource> Readable for S {}
@@ -60,7 +81,7 @@ impl<S: sealed::HasSource> sealed::HasSource for Arc<S> {
 ///     let mut client = TcpStream::connect(listener.local_addr()?)?;
 ///     let connection = Connection { stream: listener.accept()?.0, received: 0 };
 ///     let source = Within::new(connection, |connection| &connection.stream);
-///     let counter = sinew::spawn_whenever_readable(source, |source| {
+///     let counter = sinew::spawn_for_each_arrival(source, |source| {
 ///         let connection = source.whole_mut();
 ///         match connection.stream.read(&mut [0; 1024]) {
 ///             Ok(count @ 1..) => {

@@ -7,12 +7,41 @@ use crate::sync::{Mutex, MutexGuard, OnceLock};
 use std::io::{self, BufRead, BufReader, Read};
 
 /// The standard input of the process; see [`stdin`].
+///
+/// # Examples
+/// ```no_run
+/// use std::io::Read;
+///
+/// sinew::run(|| {
+///     let mut text = String::new();
+///     sinew::io::stdin().lock().read_to_string(&mut text)?;
+///     println!("{} bytes were piped in", text.len());
+///     Ok::<(), std::io::Error>(())
+/// })?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Stdin {
     input: &'static Mutex<BufReader<Input>>,
 }
 
 /// Exclusive access to the standard input, for one fiber or thread; see [`Stdin::lock`].
+///
+/// # Examples
+/// ```no_run
+/// use std::io::BufRead;
+///
+/// fn two_lines(input: &mut sinew::io::StdinLock) -> std::io::Result<(String, String)> {
+///     let (mut first, mut second) = (String::new(), String::new());
+///     input.read_line(&mut first)?;
+///     input.read_line(&mut second)?;
+///     Ok((first, second))
+/// }
+///
+/// let (name, password) = two_lines(&mut sinew::io::stdin().lock())?;
+/// # let _ = (name, password);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct StdinLock {
     input: MutexGuard<'static, BufReader<Input>>,

@@ -6,8 +6,8 @@ use core::time::Duration;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Waits until a read from a descriptor finds data or the end. Returns false if `timeout` is over
-/// before. `None` means no timeout.
+/// Waits until a read from a descriptor finds data or the end. Returns false if `timeout` passes
+/// first. `None` means no timeout.
 ///
 /// Works for every descriptor that the kernel can wait for: sockets, pipes, terminals, `eventfd`,
 /// `timerfd`, `inotify`, devices. Regular files and directories are always ready. With a timeout of
@@ -37,8 +37,8 @@ pub fn wait_readable(fd: impl AsFd, timeout: Option<Duration>) -> io::Result<boo
     wait(fd, Direction::Read, timeout)
 }
 
-/// Waits until a descriptor can be written to. Returns false if `timeout` is over before; see
-/// [`wait_readable`].
+/// Waits until a descriptor can be written to. Returns false if `timeout` passes first. `None`
+/// means no timeout. [`wait_readable`] lists the descriptors that can be waited for.
 ///
 /// # Errors
 /// If the descriptor cannot be waited for.
@@ -97,10 +97,10 @@ fn wait(fd: impl AsFd, direction: Direction, timeout: Option<Duration>) -> io::R
     wait_until(&source, direction, deadline)
 }
 
-/// Waits until `source` is ready. Returns false if the deadline passes before.
+/// Waits until `source` is ready. Returns false if the deadline passes first.
 pub(crate) fn wait_until(source: &Source, direction: Direction, deadline: u64) -> io::Result<bool> {
     loop {
-        let tick = source.tick(direction);
+        let tick = source.slot().tick(direction);
         if look(source.fd(), direction)? {
             return Ok(true);
         }

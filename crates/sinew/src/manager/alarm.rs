@@ -1,10 +1,10 @@
 //! One thread that watches deadlines and descriptors for loops that cannot watch them.
 //!
 //! An alarm goes off once. The run of the manager that follows sets it again. The thread polls a
-//! copy of the alarms, so it may report a descriptor that was closed meanwhile, or a number that is
-//! in use for another file. A loop then runs once without need.
+//! copy of the alarms. So it may report a descriptor that was closed meanwhile, or whose number
+//! another file has by now. Then a loop runs once without need.
 
-use super::Rest;
+use super::Until;
 use crate::carrier::bell::{Bell, poll};
 use crate::report;
 use std::collections::BTreeMap;
@@ -20,15 +20,15 @@ type Hook = Arc<dyn Fn() + Send + Sync>;
 ///
 /// # Examples
 /// ```
-/// use sinew::manager::{Alarm, Rest};
+/// use sinew::manager::{Alarm, Until};
 /// use std::sync::{Arc, mpsc};
 /// use std::time::{Duration, Instant};
 ///
 /// let (sender, rings) = mpsc::channel();
 /// let alarm = Alarm::new(Arc::new(move || drop(sender.send(()))));
-/// let mut rest = Rest::default();
-/// rest.deadline = Some(Instant::now() + Duration::from_millis(1));
-/// alarm.set(rest);
+/// let mut until = Until::default();
+/// until.deadline = Some(Instant::now() + Duration::from_millis(1));
+/// alarm.set(until);
 /// rings.recv().unwrap();
 /// ```
 pub struct Alarm {
@@ -38,7 +38,7 @@ pub struct Alarm {
 
 #[derive(Default)]
 struct Set {
-    alarms: BTreeMap<u64, (Rest, Hook)>,
+    alarms: BTreeMap<u64, (Until, Hook)>,
     numbers: u64,
     runs: bool,
 }
@@ -66,25 +66,25 @@ impl Alarm {
         Alarm { number: set.numbers, hook }
     }
 
-    /// Sets the alarm to go off once, at the deadline of `rest` or when its descriptor is readable,
-    /// whichever comes first. Replaces the previous setting.
+    /// Sets the alarm to go off once, at the deadline of `until` or when its descriptor is
+    /// readable, whichever comes first. Replaces the previous setting.
     ///
     /// # Examples
     /// ```
-    /// use sinew::manager::{Alarm, Rest};
+    /// use sinew::manager::{Alarm, Until};
     /// use std::sync::Arc;
     ///
     /// let alarm = Alarm::new(Arc::new(|| unreachable!("nothing is waited for")));
-    /// alarm.set(Rest::default());
+    /// alarm.set(Until::default());
     /// ```
-    pub fn set(&self, rest: Rest) {
+    pub fn set(&self, until: Until) {
         let mut set = set();
-        let before = if rest == Rest::default() {
+        let before = if until == Until::default() {
             set.alarms.remove(&self.number)
         } else {
-            set.alarms.insert(self.number, (rest, self.hook.clone()))
+            set.alarms.insert(self.number, (until, self.hook.clone()))
         };
-        let changed = before.as_ref().map_or(Rest::default(), |(rest, _)| *rest) != rest;
+        let changed = before.as_ref().map_or(Until::default(), |(until, _)| *until) != until;
         let starts = !set.runs && !set.alarms.is_empty();
         if starts {
             set.runs = start();
@@ -123,7 +123,7 @@ fn start() -> bool {
         (_, Err(error)) => error,
     };
     report::say(format_args!(
-        "no thread or descriptor for deadlines of managers: {started}; those that wait for one may sleep too long"
+        "cannot watch the deadlines and descriptors of managers: {started}; their fibers may wait too long"
     ));
     false
 }
@@ -136,11 +136,11 @@ fn watch() {
         fds.push(polled(bell.as_fd().as_raw_fd()));
         let mut numbers = vec![0];
         let mut earliest: Option<Instant> = None;
-        for (number, (rest, _)) in &set().alarms {
-            if let Some(deadline) = rest.deadline {
+        for (number, (until, _)) in &set().alarms {
+            if let Some(deadline) = until.deadline {
                 earliest = Some(earliest.map_or(deadline, |earliest| earliest.min(deadline)));
             }
-            if let Some(fd) = rest.fd {
+            if let Some(fd) = until.fd {
                 fds.push(polled(fd));
                 numbers.push(*number);
             }
@@ -153,23 +153,24 @@ fn watch() {
             fds.iter().zip(&numbers).filter(|(fd, _)| fd.revents != 0).map(|(_, n)| *n).collect();
         for hook in due(&ready) {
             if report::contain(|| hook()).is_none() {
-                report::say(format_args!("what an alarm has called panicked"));
+                report::say(format_args!("the hook of an alarm panicked"));
             }
         }
     }
 }
 
-/// Takes out the alarms that go off: those in `ready`, and those with a deadline that has passed.
+/// Takes out the alarms that go off: the alarms in `ready`, and the alarms whose deadline has
+/// passed.
 fn due(ready: &[u64]) -> Vec<Hook> {
     let now = Instant::now();
     let mut set = set();
-    let goes_off = |number: &u64, rest: &Rest| {
-        ready.contains(number) || rest.deadline.is_some_and(|deadline| deadline <= now)
+    let goes_off = |number: &u64, until: &Until| {
+        ready.contains(number) || until.deadline.is_some_and(|deadline| deadline <= now)
     };
     let numbers: Vec<u64> = set
         .alarms
         .iter()
-        .filter(|(number, (rest, _))| goes_off(number, rest))
+        .filter(|(number, (until, _))| goes_off(number, until))
         .map(|(number, _)| *number)
         .collect();
     numbers.iter().filter_map(|number| set.alarms.remove(number)).map(|(_, hook)| hook).collect()

@@ -4,12 +4,13 @@
 //! proof that no wake is lost.
 
 use super::options::{Options, PanicCallback};
-use super::{LoopController, Observer, Rest, Runner};
+use super::{LoopController, Observer, Runner, Until};
 use crate::carrier::crew::{Crew, Phase, Settings};
-use crate::carrier::{Carrier, current, tenants};
+use crate::carrier::embed::on_root::on_large_stack;
+use crate::carrier::embed::tenants;
+use crate::carrier::{Owner, current};
 use crate::clock;
 use crate::fiber::Flags;
-use crate::park;
 use crate::primitive::{AtomicBool, Ordering, SpinLock};
 use crate::reactor::Reactor;
 use crate::report;
@@ -56,15 +57,15 @@ impl Shared {
         let here = std::thread::current().id();
         assert!(
             self.thread == here,
-            "the manager \"{}\" belongs to {:?}, and was to be run on {here:?}; its loop or executor has to \
-             be one that runs everything on the thread that made the manager",
+            "the manager \"{}\" belongs to {:?}, but {here:?} was to run it; use a loop or \
+             an executor that calls everything on the thread that made the manager",
             self.crew.settings.name,
             self.thread
         );
     }
 }
 
-/// The progress of a manager's end.
+/// How far the end of a manager has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum End {
     Open,
@@ -79,19 +80,19 @@ enum End {
 
 /// The inside of a manager. It belongs to the manager's thread.
 pub(super) struct Core {
-    pub(super) carrier: &'static Carrier,
+    pub(super) carrier: &'static Owner,
     pub(super) crew: Arc<Crew>,
     pub(super) shared: Arc<Shared>,
     pub(super) options: Options,
     controller: OnceCell<Box<dyn LoopController>>,
     pub(super) observers: RefCell<Vec<Rc<dyn Observer>>>,
     pub(super) panic_callback: RefCell<Option<Rc<PanicCallback>>>,
-    /// How many tasks begin until the next one whose stack is measured.
+    /// How many tasks have to begin until the stack of a task is measured.
     pub(super) until_record: Cell<usize>,
     pub(super) high_water: Cell<usize>,
     end: Cell<End>,
-    /// The last `Rest` that the controller was told.
-    rest: Cell<Rest>,
+    /// The `Until` that the controller was told last.
+    until: Cell<Until>,
     busy: Cell<bool>,
     /// How many times `sleep` looks into the inbox before it sleeps.
     looks: Cell<u32>,
@@ -110,11 +111,11 @@ impl Core {
     ) -> io::Result<Rc<Core>> {
         let name = options.name.clone().unwrap_or_else(|| "manager".into());
         if name.contains('\0') {
-            return Err(invalid(format!("the name {name:?} has a zero byte in it")));
+            return Err(invalid(format!("the name {name:?} contains a zero byte")));
         }
         if options.pool_resize_period == Some(Duration::ZERO) {
             return Err(invalid(
-                "a pool that is resized all the time: pool_resize_period(0)".into(),
+                "pool_resize_period is zero; set a longer period, or no period at all".into(),
             ));
         }
         tenants::prepare()?;
@@ -134,7 +135,9 @@ impl Core {
         };
         let backend = environment::backend()?;
         let crew = Crew::new(1, settings, |bell| Box::new(Reactor::of_loop(backend, bell)))?;
-        let carrier = crew.carriers[0];
+        // SAFETY: the crew is new, and only this manager, which stays on this thread, steps its
+        // carrier.
+        let carrier = unsafe { crew.carriers[0].adopt() };
         // The carrier's spare stack counts as one. With a resize period, the periodic resize limits
         // the pool instead.
         let most = match options.pool_resize_period {
@@ -160,16 +163,16 @@ impl Core {
             options,
             high_water: Cell::new(0),
             end: Cell::new(End::Open),
-            rest: Cell::new(Rest::default()),
+            until: Cell::new(Until::default()),
             busy: Cell::new(false),
             looks: Cell::new(MOST_LOOKS),
             again: Cell::new(false),
             running: Cell::new(false),
             resized: Cell::new(clock::now()),
         });
-        let owner: Weak<dyn Any> = Rc::downgrade(&core) as Weak<dyn Any>;
-        tenants::add(core.crew.number, owner.clone());
-        carrier.embed(Arc::new(move || shared.schedule()), owner);
+        let manager: Weak<dyn Any> = Rc::downgrade(&core) as Weak<dyn Any>;
+        tenants::add(core.crew.number, manager.clone());
+        core.carrier.embed(Arc::new(move || shared.schedule()), manager);
         // From here on the carrier is in use, and only `shut_down` may end it.
         let guard = EndUnlessForgotten(&core);
         controller.attach(Runner::new(&core));
@@ -190,7 +193,7 @@ impl Core {
     /// Returns the manager that runs on this thread, the innermost if several do.
     pub(super) fn current() -> Option<Rc<Core>> {
         let (carrier, _) = current::running()?;
-        carrier.owner()?.upgrade()?.downcast::<Core>().ok()
+        carrier.manager()?.upgrade()?.downcast::<Core>().ok()
     }
 
     /// Returns the manager with this number, if it belongs to this thread.
@@ -212,7 +215,7 @@ impl Core {
     pub(super) fn assert_open(&self) {
         assert!(
             !matches!(self.end.get(), End::Done | End::Abandoned),
-            "a task was added to the manager \"{}\", which was dropped",
+            "cannot add a task to the manager \"{}\", which was dropped",
             self.crew.settings.name
         );
     }
@@ -255,7 +258,7 @@ impl Core {
     }
 
     /// Runs the ready fibers, for a loop that may call while the manager is running already. In
-    /// that case nothing happens here, and the controller is told again when the outer run is over.
+    /// that case no fiber runs here, and the controller is told again when the outer run is over.
     pub(super) fn run_in_turn(&self) {
         if self.carrier.is_entered() {
             self.run_later();
@@ -285,9 +288,9 @@ impl Core {
                 if self.carrier.is_aside() {
                     "in a hook"
                 } else if self.is_inside() {
-                    "by one of its fibers; a fiber yields or waits instead"
+                    "by one of its fibers; let the fiber yield or wait instead"
                 } else {
-                    "on its main context, where fibers cannot be waited for"
+                    "on its main context; wait for other fibers in a fiber instead"
                 }
             );
         }
@@ -303,7 +306,7 @@ impl Core {
         // ORDERING: AcqRel; pairs with the swap in `Shared::schedule`. The step below sees the work
         // that was queued before the flag was set.
         self.shared.scheduled.swap(false, Ordering::AcqRel);
-        let again = park::on_large_stack(|| self.carrier.step());
+        let again = on_large_stack(|| self.carrier.step());
         self.settle(again);
     }
 
@@ -325,14 +328,14 @@ impl Core {
         if !self.is_open() {
             return;
         }
-        let mut rest = Rest { deadline: self.next_deadline(), fd: self.watched_fd() };
-        if rest.fd.is_none() && self.crew.drivers[0].is_active() {
+        let mut until = Until { deadline: self.next_deadline(), fd: self.watched_fd() };
+        if until.fd.is_none() && self.crew.drivers[0].is_active() {
             // No descriptor reports events, so the loop has to look for them from time to time.
             let look = std::time::Instant::now() + LOOK;
-            rest.deadline = Some(rest.deadline.map_or(look, |deadline| deadline.min(look)));
+            until.deadline = Some(until.deadline.map_or(look, |deadline| deadline.min(look)));
         }
-        if self.rest.replace(rest) != rest || rest != Rest::default() {
-            controller.rest(rest);
+        if self.until.replace(until) != until || until != Until::default() {
+            controller.idle(until);
         }
         if self.is_open() {
             self.keep_alive(&**controller);
@@ -355,7 +358,7 @@ impl Core {
         !self.crew.is_empty()
     }
 
-    /// Returns when the manager is to be run again if nothing happens before.
+    /// Returns when the manager is to be run again if nothing else happens before.
     pub(super) fn next_deadline(&self) -> Option<std::time::Instant> {
         let mut next = self.carrier.next_deadline();
         if let Some(period) = self.options.pool_resize_period
@@ -390,7 +393,7 @@ impl Core {
         }
         let before = clock::now();
         self.crew.drivers[0].wait(timeout);
-        let short = clock::now() - before < SHORT_SLEEP && !self.carrier.inbox.is_empty();
+        let short = clock::now() - before < SHORT_SLEEP && !self.carrier.shared().inbox.is_empty();
         let looks = if short { (looks * 2).max(FIRST_LOOKS) } else { looks / 2 };
         self.looks.set(looks.min(MOST_LOOKS));
     }
@@ -409,7 +412,7 @@ impl Core {
     }
 
     /// Ends the manager: cancels all fibers, and runs them until they have ended. Returns whether
-    /// they have, within `timeout` if there is one.
+    /// all have ended, within `timeout` if there is one.
     ///
     /// If the manager is running, this only marks it, and returns false. The manager ends when the
     /// outermost run has returned.
@@ -460,7 +463,7 @@ impl Core {
         let told = report::contain(|| {
             drop(remote);
             if let Some(controller) = self.controller.get() {
-                controller.rest(Rest::default());
+                controller.idle(Until::default());
                 if self.busy.replace(false) {
                     controller.keep_alive(false);
                 }
@@ -468,7 +471,7 @@ impl Core {
         });
         if told.is_none() {
             report::say(format_args!(
-                "the controller of the manager \"{}\" panicked when that had ended",
+                "the controller of the manager \"{}\" panicked when the manager ended",
                 self.crew.settings.name
             ));
         }
@@ -532,11 +535,11 @@ impl Drop for EndUnlessForgotten<'_> {
 /// The longest time until a loop notices an event, with a backend that has no descriptor to watch.
 const LOOK: Duration = Duration::from_millis(5);
 
-/// The most looks into the inbox before a sleep, which take some ten microseconds; and the fewest
-/// after a short sleep.
+/// The most looks into the inbox before a sleep. They take some ten microseconds.
 const MOST_LOOKS: u32 = 1024;
+/// The fewest looks into the inbox after a short sleep.
 const FIRST_LOOKS: u32 = 64;
-/// A sleep that ended in less than this, in nanoseconds, was hardly worth it.
+/// A sleep of fewer nanoseconds than this costs more than the looks that would have avoided it.
 const SHORT_SLEEP: u64 = 100_000;
 
 /// The first and the longest pause between two rounds of `shut_down` that cancel fibers.
@@ -549,7 +552,7 @@ fn message(payload: &(dyn Any + Send)) -> &str {
         .downcast_ref::<&str>()
         .copied()
         .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("a payload that is not a text")
+        .unwrap_or("a payload that is not text")
 }
 
 fn guard_size(pages: usize) -> usize {

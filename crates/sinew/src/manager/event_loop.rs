@@ -1,6 +1,6 @@
 //! An event loop for threads that have none: callbacks, timers, and managers.
 
-use super::Rest;
+use super::Until;
 use super::controller::Runner;
 use crate::carrier::bell::{Bell, poll};
 use crate::primitive::{AtomicBool, AtomicU64, Ordering};
@@ -53,7 +53,7 @@ pub(super) struct Inner {
     timers: RefCell<BTreeMap<(Instant, u64), Callback>>,
     timer_numbers: Cell<u64>,
     /// The managers that wait for a deadline or a descriptor, by number.
-    resting: RefCell<BTreeMap<u64, (Rest, Runner)>>,
+    idle_managers: RefCell<BTreeMap<u64, (Until, Runner)>>,
     kept: Cell<usize>,
     on_destruction: RefCell<Vec<Callback>>,
 }
@@ -71,7 +71,7 @@ struct Shared {
 static NUMBERS: AtomicU64 = AtomicU64::new(1);
 
 impl EventLoop {
-    /// Makes a loop of this thread.
+    /// Makes a loop that belongs to this thread.
     ///
     /// # Errors
     /// If the system has no descriptor for the bell that wakes the loop.
@@ -98,7 +98,7 @@ impl EventLoop {
                 in_callback: Cell::new(false),
                 timers: RefCell::default(),
                 timer_numbers: Cell::new(0),
-                resting: RefCell::default(),
+                idle_managers: RefCell::default(),
                 kept: Cell::new(0),
                 on_destruction: RefCell::default(),
             }),
@@ -195,7 +195,7 @@ impl EventLoop {
         self.inner.run_in_loop(Box::new(f));
     }
 
-    /// Has the loop call `f` when `delay` has passed.
+    /// Makes the loop call `f` when `delay` has passed.
     ///
     /// # Examples
     /// ```
@@ -262,7 +262,7 @@ impl EventLoop {
         LoopRemote { shared: self.inner.shared.clone() }
     }
 
-    /// The unique number of the loop.
+    /// Returns the unique number of the loop.
     pub(super) fn number(&self) -> u64 {
         self.inner.shared.number
     }
@@ -275,10 +275,10 @@ impl Inner {
         self.callbacks.borrow_mut().push_back(f);
     }
 
-    /// Queues a manager: for the end of this turn if one of its callbacks asks for that, and
+    /// Queues a manager: for the end of this turn if a callback of this turn asks for it, and
     /// otherwise for the next turn. So a task that a callback adds runs in the turn of the
-    /// callback, while managers that wake each other, or whose fibers yield, do not keep the loop
-    /// from its timers and descriptors.
+    /// callback. Managers that wake each other, or whose fibers yield, do not keep the loop from
+    /// its timers and descriptors.
     pub(super) fn run_manager(&self, runner: Runner) {
         if self.in_callback.get() && !runner.is_running() {
             self.this_turn.borrow_mut().push_back(runner);
@@ -290,10 +290,10 @@ impl Inner {
     }
 
     /// Notes the events that a manager waits for; `None` if it waits for none, or has ended.
-    pub(super) fn rests(&self, number: u64, rest: Option<(Rest, Runner)>) {
-        let before = match rest {
-            Some(rest) => self.resting.borrow_mut().insert(number, rest),
-            None => self.resting.borrow_mut().remove(&number),
+    pub(super) fn set_idle(&self, number: u64, until: Option<(Until, Runner)>) {
+        let before = match until {
+            Some(until) => self.idle_managers.borrow_mut().insert(number, until),
+            None => self.idle_managers.borrow_mut().remove(&number),
         };
         drop(before);
     }
@@ -306,12 +306,13 @@ impl Inner {
             || self.shared.has_callbacks()
     }
 
-    /// Runs one turn. If there is nothing to do and `sleeps` is set, sleeps first until there is.
+    /// Runs one turn. If there is nothing to do and `sleeps` is set, sleeps first until there is
+    /// something to do.
     fn turn(&self, sleeps: bool) {
         self.take_remote();
         // If a panic left an earlier turn, the managers of that turn run in this one.
         let idle = self.callbacks.borrow().is_empty() && self.this_turn.borrow().is_empty();
-        if idle || !self.resting.borrow().is_empty() {
+        if idle || !self.idle_managers.borrow().is_empty() {
             self.watch(sleeps && idle);
             self.take_remote();
         }
@@ -371,13 +372,13 @@ impl Inner {
     /// Waits for the events of managers, for timers, and for other threads. Then runs the managers
     /// that had an event.
     fn watch(&self, sleeps: bool) {
-        self.resting.borrow_mut().retain(|_, (_, runner)| !runner.is_gone());
+        self.idle_managers.borrow_mut().retain(|_, (_, runner)| !runner.is_gone());
         let mut fds = vec![polled(self.shared.bell.as_fd().as_raw_fd())];
         let mut watching = Vec::new();
         let mut earliest = self.timers.borrow().keys().next().map(|(at, _)| *at);
-        for (number, (rest, _)) in &*self.resting.borrow() {
-            earliest = earliest.into_iter().chain(rest.deadline).min();
-            if let Some(fd) = rest.fd {
+        for (number, (until, _)) in &*self.idle_managers.borrow() {
+            earliest = earliest.into_iter().chain(until.deadline).min();
+            if let Some(fd) = until.fd {
                 fds.push(polled(fd));
                 watching.push(*number);
             }
@@ -395,11 +396,11 @@ impl Inner {
             at.is_some_and(|at| fds[at + 1].revents != 0)
         };
         let due: Vec<Runner> = self
-            .resting
+            .idle_managers
             .borrow()
             .iter()
-            .filter(|(number, (rest, _))| {
-                ready(number) || rest.deadline.is_some_and(|deadline| deadline <= now)
+            .filter(|(number, (until, _))| {
+                ready(number) || until.deadline.is_some_and(|deadline| deadline <= now)
             })
             .map(|(_, (_, runner))| runner.clone())
             .collect();
@@ -465,6 +466,18 @@ impl std::fmt::Debug for EventLoop {
 }
 
 /// Keeps [`EventLoop::run`] from returning; see [`EventLoop::keep_alive`].
+///
+/// # Examples
+/// ```
+/// use sinew::manager::EventLoop;
+///
+/// let event_loop = EventLoop::new()?;
+/// let guard = event_loop.keep_alive(); // another thread will send an answer to the loop
+/// assert!(event_loop.run_once()); // `run` would wait for it
+/// drop(guard);
+/// assert!(!event_loop.run_once());
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub struct KeepAlive {
     inner: Weak<Inner>,
 }
@@ -491,13 +504,28 @@ impl std::fmt::Debug for KeepAlive {
 }
 
 /// A handle by which other threads use an [`EventLoop`]; see [`EventLoop::remote`].
+///
+/// # Examples
+/// ```
+/// use sinew::manager::EventLoop;
+///
+/// let event_loop = EventLoop::new()?;
+/// let remote = event_loop.remote();
+/// let worker = std::thread::spawn(move || {
+///     let to_stop = remote.clone();
+///     remote.run_in_loop(move || to_stop.terminate())
+/// });
+/// event_loop.run_forever(); // until the worker's callback ends it
+/// assert!(worker.join().unwrap());
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct LoopRemote {
     shared: Arc<Shared>,
 }
 
 impl LoopRemote {
-    /// Has the loop call `f` on its thread. If the loop was dropped, drops `f` and returns false.
+    /// Makes the loop call `f` on its thread. If the loop was dropped, drops `f` and returns false.
     ///
     /// # Examples
     /// ```

@@ -2,10 +2,10 @@
 
 use super::core::Shared;
 use super::measure;
-use crate::cancel;
 use crate::carrier::current;
+use crate::fiber::Fiber;
+use crate::fiber::{Cancelled, panic_ended};
 use crate::primitive::SpinLock;
-use crate::spawn::Fiber;
 use crate::sync::FiberFuture;
 use core::cell::OnceCell;
 use core::future::Future;
@@ -17,13 +17,13 @@ use std::sync::Arc;
 use std::thread::Result;
 
 /// Where the task puts its result. The task writes `value` first, and then sets `done`.
-struct Slot<T> {
+struct Pending<T> {
     value: SpinLock<Option<Result<T>>>,
     done: FiberFuture<()>,
     shared: Arc<Shared>,
 }
 
-impl<T> Slot<T> {
+impl<T> Pending<T> {
     fn fulfil(&self, result: Result<T>) {
         *self.value.lock() = Some(result);
         let _ = self.done.set(());
@@ -32,9 +32,22 @@ impl<T> Slot<T> {
 
 /// The result of a manager's task; see [`add_task_future`](super::ManagerHandle::add_task_future).
 ///
-/// Waiting for it suspends a fiber and blocks a thread; it can also be awaited as a [`Future`]. If
-/// the task panicked or was cancelled, the result is an error, as in
-/// [`JoinHandle::join`](crate::JoinHandle::join). Dropping the `TaskFuture` lets the task go on.
+/// A wait for the result suspends a fiber and blocks a thread. Async code can await it as a
+/// [`Future`]. If the task panicked or was cancelled, the result is an error, as in
+/// [`JoinHandle::join`](crate::JoinHandle::join). Dropping the `TaskFuture` does not end the task.
+///
+/// # Examples
+/// ```
+/// use sinew::manager::{FiberManager, Options, SimpleLoopController, TaskFuture};
+///
+/// let controller = SimpleLoopController::new();
+/// let manager = FiberManager::new(controller.clone(), Options::new())?;
+/// let six: TaskFuture<u32> = manager.add_task_future(|| 6);
+/// let seven = manager.add_task_future(move || six.get().unwrap() + 1); // suspends its fiber
+/// controller.run();
+/// assert_eq!(seven.get().unwrap(), 7);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 ///
 /// A result that is not `Send` stays on the manager's thread:
 /// ```compile_fail,E0277
@@ -44,18 +57,18 @@ impl<T> Slot<T> {
 /// let future = manager.add_task_future(|| std::rc::Rc::new(1));
 /// std::thread::spawn(move || future.get());
 /// ```
-#[must_use = "the task runs without it; `add_task` gives none"]
+#[must_use = "the task runs without this future; use `add_task` if you do not need its result"]
 pub struct TaskFuture<T> {
-    slot: Arc<Slot<T>>,
+    pending: Arc<Pending<T>>,
     fiber: Fiber,
-    /// The waker of the last poll; unset until the first one. The callback subscribed to `done`
-    /// shares this cell alone: the callback has to be `Send`, and `T` need not be.
+    /// The waker of the last poll; unset until the first poll. The callback that is subscribed to
+    /// `done` shares only this cell, because the callback has to be `Send`, and `T` need not be.
     waker: OnceCell<Arc<SpinLock<Option<Waker>>>>,
 }
 
 impl<T> TaskFuture<T> {
-    pub(super) fn new(slot: Awaited<T>, fiber: Fiber) -> TaskFuture<T> {
-        TaskFuture { slot: slot.0, fiber, waker: OnceCell::new() }
+    pub(super) fn new(pending: Awaited<T>, fiber: Fiber) -> TaskFuture<T> {
+        TaskFuture { pending: pending.0, fiber, waker: OnceCell::new() }
     }
 
     /// Returns whether the task has ended.
@@ -72,7 +85,7 @@ impl<T> TaskFuture<T> {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn is_ready(&self) -> bool {
-        self.slot.done.is_set()
+        self.pending.done.is_set()
     }
 
     /// Waits until the task has ended.
@@ -98,7 +111,7 @@ impl<T> TaskFuture<T> {
     pub fn wait(&self) {
         if !self.is_ready() {
             self.forbid_hopeless();
-            self.slot.done.wait();
+            self.pending.done.wait();
         }
     }
 
@@ -111,18 +124,18 @@ impl<T> TaskFuture<T> {
     ///
     /// let manager = FiberManager::new(SimpleLoopController::new(), Options::new())?;
     /// let task = manager.add_task_future(|| 5);
-    /// assert!(!task.wait_for(Duration::from_millis(1)));
+    /// assert!(!task.wait_timeout(Duration::from_millis(1)));
     /// # Ok::<(), std::io::Error>(())
     /// ```
     #[track_caller]
-    pub fn wait_for(&self, timeout: Duration) -> bool {
-        self.slot.done.wait_with_timeout(timeout).is_some()
+    pub fn wait_timeout(&self, timeout: Duration) -> bool {
+        self.pending.done.wait_timeout(timeout).is_some()
     }
 
     /// Waits until the task has ended, and returns its result.
     ///
     /// # Panics
-    /// As [`wait`](Self::wait).
+    /// Where [`wait`](Self::wait) panics.
     ///
     /// # Examples
     /// ```
@@ -143,7 +156,7 @@ impl<T> TaskFuture<T> {
     /// Returns the result if the task has ended, without waiting.
     ///
     /// # Errors
-    /// This `TaskFuture`, if the task has not ended.
+    /// Returns this `TaskFuture` if the task has not ended.
     ///
     /// # Examples
     /// ```
@@ -159,8 +172,9 @@ impl<T> TaskFuture<T> {
         if self.is_ready() { Ok(self.take()) } else { Err(self) }
     }
 
-    /// Calls `callback` when the task ends, in the fiber or on the thread that ends it; at once if
-    /// it has ended already.
+    /// Calls `callback` when the task ends, in the fiber of the task. If the task is dropped before
+    /// it began, the thread that drops it calls `callback`. If the task has ended already, this
+    /// function calls `callback` at once.
     ///
     /// # Examples
     /// ```
@@ -176,7 +190,7 @@ impl<T> TaskFuture<T> {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn subscribe(&self, callback: impl FnOnce() + Send + 'static) {
-        self.slot.done.subscribe(callback);
+        self.pending.done.subscribe(callback);
     }
 
     /// Returns the fiber that runs the task.
@@ -212,17 +226,17 @@ impl<T> TaskFuture<T> {
     }
 
     fn take(&self) -> Result<T> {
-        let value = self.slot.value.lock().take();
-        value.expect("the result of a task was taken before")
+        let value = self.pending.value.lock().take();
+        value.expect("an earlier poll has taken the result of the task")
     }
 
     #[track_caller]
     fn forbid_hopeless(&self) {
-        let shared = &self.slot.shared;
+        let shared = &self.pending.shared;
         assert!(
             current::fiber().is_some() || std::thread::current().id() != shared.thread,
-            "deadlock: the thread of the manager \"{}\" waits for a task of it, outside of a fiber; run the loop, \
-             or wait in a fiber",
+            "deadlock: the thread of the manager \"{}\" waits for one of the manager's tasks, outside of a fiber; \
+             run the loop, or wait in a fiber",
             shared.crew.settings.name
         );
     }
@@ -276,16 +290,17 @@ impl<T> core::fmt::Debug for TaskFuture<T> {
 }
 
 /// The receiving end of a [`Promised`].
-pub(super) struct Awaited<T>(Arc<Slot<T>>);
+pub(super) struct Awaited<T>(Arc<Pending<T>>);
 
 /// The duty of a task to deliver a result. If it is dropped undelivered, the task never ran, and
 /// the result is a cancellation.
-pub(super) struct Promised<T>(Option<Arc<Slot<T>>>);
+pub(super) struct Promised<T>(Option<Arc<Pending<T>>>);
 
 impl<T> Promised<T> {
     pub(super) fn new(shared: Arc<Shared>) -> (Promised<T>, Awaited<T>) {
-        let slot = Arc::new(Slot { value: SpinLock::new(None), done: FiberFuture::new(), shared });
-        (Promised(Some(slot.clone())), Awaited(slot))
+        let pending =
+            Arc::new(Pending { value: SpinLock::new(None), done: FiberFuture::new(), shared });
+        (Promised(Some(pending.clone())), Awaited(pending))
     }
 
     /// Returns the closure for the task's fiber: it calls `f`, catches its panic, and delivers the
@@ -297,18 +312,18 @@ impl<T> Promised<T> {
     fn keep(mut self, f: impl FnOnce() -> T) {
         let result = catch_unwind(AssertUnwindSafe(f));
         if let (Err(panic), Some((_, control))) = (&result, current::fiber()) {
-            crate::park::panic_ended(control, &**panic);
+            panic_ended(control, &**panic);
         }
-        if let Some(slot) = self.0.take() {
-            slot.fulfil(result);
+        if let Some(pending) = self.0.take() {
+            pending.fulfil(result);
         }
     }
 }
 
 impl<T> Drop for Promised<T> {
     fn drop(&mut self) {
-        if let Some(slot) = self.0.take() {
-            slot.fulfil(Err(cancel::payload()));
+        if let Some(pending) = self.0.take() {
+            pending.fulfil(Err(Cancelled::before_start()));
         }
     }
 }

@@ -1,20 +1,19 @@
 //! A manager, and the handle by which its own thread uses it.
+//!
+//! The other methods of the handle are in `status`, what a manager tells of itself, and in
+//! `with_options`, the forms of tasks with options.
 
 use super::core::{Core, Shared};
 use super::options::{Options, TaskOptions};
 use super::remote::RemoteHandle;
 use super::task::{self, Added};
 use super::{Executor, LoopController, Observer, TaskFuture};
-use crate::fiber::Control;
-use crate::spawn::Fiber;
 use core::any::Any;
 use core::ops::Deref;
 use core::time::Duration;
 use std::io;
-use std::os::fd::RawFd;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
-use std::time::Instant;
 
 /// Runs fibers on the thread that made it, inside a loop that another library owns.
 ///
@@ -22,8 +21,8 @@ use std::time::Instant;
 /// [`remote`](ManagerHandle::remote) returns a handle for other threads.
 ///
 /// Dropping the manager cancels the remaining fibers, and runs them on this thread until they have
-/// ended. A drop in one of its own fibers, or on the main context for one, takes effect when the
-/// loop returns.
+/// ended. If one of its own fibers drops the manager, or a call on the main context does so for a
+/// fiber, the end begins when the run in progress returns.
 ///
 /// # Examples
 /// ```
@@ -54,10 +53,23 @@ pub struct FiberManager {
     handle: ManagerHandle,
 }
 
-/// A handle by which a manager's own thread uses it. The handle does not keep the manager alive:
-/// after its end, adding a task panics, and there is nothing to run.
+/// A handle by which a manager's own thread uses the manager. The handle does not keep the manager
+/// alive. After the end of the manager, adding a task panics, and running the loop does nothing.
 ///
-/// The handle stays on the manager's thread. [`remote`](Self::remote) returns one for other
+/// # Examples
+/// ```
+/// use sinew::manager::{FiberManager, Options, SimpleLoopController};
+///
+/// let controller = SimpleLoopController::new();
+/// let manager = FiberManager::new(controller.clone(), Options::new())?;
+/// let handle = manager.handle();
+/// let task = manager.add_task_future(move || handle.add_task_future(|| 7)); // a task adds another
+/// controller.run();
+/// assert_eq!(task.get().unwrap().get().unwrap(), 7);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+///
+/// The handle stays on the manager's thread. [`remote`](Self::remote) returns a handle for other
 /// threads:
 /// ```compile_fail,E0277
 /// use sinew::manager::{FiberManager, Options, SimpleLoopController};
@@ -73,7 +85,7 @@ pub struct ManagerHandle {
 }
 
 impl FiberManager {
-    /// Makes a manager of the calling thread, which `controller` runs.
+    /// Makes a manager that belongs to the calling thread. The loop behind `controller` runs it.
     ///
     /// # Errors
     /// If the system has no descriptor for the bell that wakes the manager, or cannot meet the
@@ -126,8 +138,8 @@ impl FiberManager {
     /// Ends the manager as dropping it does, but waits for its fibers at most for `timeout`.
     ///
     /// # Errors
-    /// The number of fibers that did not end. They are leaked, with their stacks. If one of them
-    /// has started, their thread never ends either.
+    /// Returns the number of fibers that did not end. They are leaked, with their stacks. If one of
+    /// them has started, the manager's thread never ends either.
     ///
     /// # Examples
     /// ```
@@ -168,7 +180,7 @@ impl ManagerHandle {
     }
 
     /// Returns the manager whose fiber runs on this thread, or whose main context runs a call for a
-    /// fiber: the innermost if several do.
+    /// fiber. If managers are nested, returns the innermost one.
     ///
     /// # Examples
     /// ```
@@ -185,7 +197,7 @@ impl ManagerHandle {
                 core.assert_open();
                 core
             }
-            None => panic!("a task was added to a manager that was dropped"),
+            None => panic!("cannot add a task: the manager was dropped"),
         }
     }
 
@@ -292,7 +304,7 @@ impl ManagerHandle {
     /// Adds an eager task, which runs until it first waits, and returns a future of its result.
     ///
     /// # Panics
-    /// As [`add_task_eager`](Self::add_task_eager).
+    /// Where [`add_task_eager`](Self::add_task_eager) panics.
     ///
     /// # Examples
     /// ```
@@ -349,7 +361,7 @@ impl ManagerHandle {
     /// with its result; see [`add_task_finally`](Self::add_task_finally).
     ///
     /// # Panics
-    /// As [`add_task_eager`](Self::add_task_eager).
+    /// Where [`add_task_eager`](Self::add_task_eager) panics.
     ///
     /// # Examples
     /// ```
@@ -392,7 +404,7 @@ impl ManagerHandle {
         super::run_in_main_context(f)
     }
 
-    /// Lets all other ready fibers run, and then the loop do its own work; see
+    /// Lets all other ready fibers run, and then lets the loop do its own work; see
     /// [`sinew::yield_now`](crate::yield_now).
     ///
     /// # Examples
@@ -410,9 +422,9 @@ impl ManagerHandle {
         crate::yield_now();
     }
 
-    /// Runs ready fibers until none is left: first the fibers that are ready, then those that other
-    /// threads have made ready, then tasks from other threads. A fiber that yields is ready for the
-    /// next call.
+    /// Runs ready fibers until none is left: first the fibers that are ready on this thread, then
+    /// the fibers that other threads have made ready, then tasks from other threads. A fiber that
+    /// yields is ready for the next call.
     ///
     /// It does not return while other threads bring work faster than it can run it. A sender of an
     /// endless stream of tasks has to bound how many are in progress.
@@ -439,181 +451,6 @@ impl ManagerHandle {
         if let Some(core) = self.live() {
             core.run();
         }
-    }
-
-    /// Returns whether a fiber of this manager runs; false on the main context.
-    ///
-    /// # Examples
-    /// ```
-    /// use sinew::manager::{FiberManager, Options, SimpleLoopController};
-    ///
-    /// let manager = FiberManager::new(SimpleLoopController::new(), Options::new())?;
-    /// assert!(!manager.has_active_fiber());
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    pub fn has_active_fiber(&self) -> bool {
-        self.look(false, |core| core.is_inside())
-    }
-
-    /// Returns the running fiber of this manager; `None` on the main context.
-    ///
-    /// # Examples
-    /// ```
-    /// use sinew::manager::{FiberManager, ManagerHandle, Options, SimpleLoopController};
-    ///
-    /// let controller = SimpleLoopController::new();
-    /// let manager = FiberManager::new(controller.clone(), Options::new())?;
-    /// assert!(manager.active_fiber().is_none());
-    /// manager.add_task(|| {
-    ///     let manager = ManagerHandle::current().unwrap();
-    ///     assert_eq!(manager.active_fiber(), Some(sinew::current()));
-    /// });
-    /// controller.run();
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    pub fn active_fiber(&self) -> Option<Fiber> {
-        self.look(None, |core| core.is_inside().then(|| fiber(core.carrier.current())))
-    }
-
-    /// Returns the fiber of this manager that runs, or for which the main context runs a call.
-    ///
-    /// # Examples
-    /// ```
-    /// use sinew::manager::{FiberManager, ManagerHandle, Options, SimpleLoopController};
-    ///
-    /// let controller = SimpleLoopController::new();
-    /// let manager = FiberManager::new(controller.clone(), Options::new())?;
-    /// manager.add_task(|| {
-    ///     let manager = ManagerHandle::current().unwrap();
-    ///     let me = sinew::current();
-    ///     sinew::manager::run_in_main_context(|| {
-    ///         assert_eq!(manager.active_fiber(), None);
-    ///         assert_eq!(manager.current_fiber(), Some(me));
-    ///     });
-    /// });
-    /// controller.run();
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    pub fn current_fiber(&self) -> Option<Fiber> {
-        self.look(None, |core| {
-            if core.is_inside() {
-                return Some(fiber(core.carrier.current()));
-            }
-            let lender = core.carrier.lender();
-            (!lender.is_null()).then(|| fiber(lender))
-        })
-    }
-
-    /// Returns whether there are tasks that have not ended, ready or not.
-    ///
-    /// # Examples
-    /// ```
-    /// use sinew::manager::{FiberManager, Options, SimpleLoopController};
-    ///
-    /// let manager = FiberManager::new(SimpleLoopController::new(), Options::new())?;
-    /// manager.add_task(|| ());
-    /// assert!(manager.has_tasks());
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    pub fn has_tasks(&self) -> bool {
-        self.look(false, |core| core.has_tasks())
-    }
-
-    /// Returns whether there are tasks that could run now.
-    ///
-    /// # Examples
-    /// ```
-    /// use sinew::manager::{FiberManager, Options, SimpleLoopController};
-    ///
-    /// let manager = FiberManager::new(SimpleLoopController::new(), Options::new())?;
-    /// manager.add_task(sinew::park);
-    /// assert!(manager.has_ready_tasks());
-    /// manager.loop_until_no_ready();
-    /// assert!(manager.has_tasks() && !manager.has_ready_tasks());
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    pub fn has_ready_tasks(&self) -> bool {
-        self.look(false, |core| core.carrier.queued() > 0 || core.carrier.is_due())
-    }
-
-    /// Returns how many tasks have not ended.
-    ///
-    /// # Examples
-    /// ```
-    /// use sinew::manager::{FiberManager, Options, SimpleLoopController};
-    ///
-    /// let manager = FiberManager::new(SimpleLoopController::new(), Options::new())?;
-    /// manager.add_task(|| ());
-    /// assert_eq!(manager.active_tasks(), 1);
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    pub fn active_tasks(&self) -> usize {
-        self.look(0, |core| core.live())
-    }
-
-    /// Returns how many stacks exist: the stacks of fibers that have started, and those that are
-    /// kept for later.
-    ///
-    /// # Examples
-    /// ```
-    /// use sinew::manager::{FiberManager, Options, SimpleLoopController};
-    ///
-    /// let manager = FiberManager::new(SimpleLoopController::new(), Options::new())?;
-    /// manager.add_task(|| ());
-    /// assert_eq!(manager.fibers_allocated(), 0); // it has not started
-    /// manager.loop_until_no_ready();
-    /// assert_eq!((manager.fibers_allocated(), manager.fibers_pool_size()), (1, 1));
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    pub fn fibers_allocated(&self) -> usize {
-        self.look(0, |core| core.crew.stacks_in_use())
-    }
-
-    /// Returns how many stacks are kept for later fibers.
-    ///
-    /// # Examples
-    /// ```
-    /// use sinew::manager::{FiberManager, Options, SimpleLoopController};
-    ///
-    /// let manager = FiberManager::new(SimpleLoopController::new(), Options::new())?;
-    /// assert_eq!(manager.fibers_pool_size(), 0);
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    pub fn fibers_pool_size(&self) -> usize {
-        self.look(0, |core| core.carrier.pooled())
-    }
-
-    /// Returns how many fibers are ready to run, including those that have yielded.
-    ///
-    /// # Examples
-    /// ```
-    /// use sinew::manager::{FiberManager, Options, SimpleLoopController};
-    ///
-    /// let manager = FiberManager::new(SimpleLoopController::new(), Options::new())?;
-    /// manager.add_task(|| ());
-    /// manager.add_task(|| ());
-    /// assert_eq!(manager.run_queue_size(), 2);
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    pub fn run_queue_size(&self) -> usize {
-        self.look(0, |core| core.carrier.queued())
-    }
-
-    /// Returns the most bytes of stack that a measured task has used; see
-    /// [`Options::record_stack_every`].
-    ///
-    /// # Examples
-    /// ```
-    /// use sinew::manager::{FiberManager, Options, SimpleLoopController};
-    ///
-    /// let manager = FiberManager::new(SimpleLoopController::new(), Options::new().record_stack_every(1))?;
-    /// manager.add_task(|| ());
-    /// manager.loop_until_no_ready();
-    /// assert!(manager.stack_high_water_mark() > 0);
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    pub fn stack_high_water_mark(&self) -> usize {
-        self.look(0, |core| core.high_water.get())
     }
 
     /// Replaces the [panic callback](Options::panic_callback).
@@ -654,7 +491,7 @@ impl ManagerHandle {
         }
     }
 
-    /// Removes an observer, which is compared by its address.
+    /// Removes an observer. Observers are compared by their addresses.
     ///
     /// # Examples
     /// ```
@@ -697,41 +534,8 @@ impl ManagerHandle {
         RemoteHandle::new(self.shared.clone())
     }
 
-    /// Returns when the loop should run the manager again even if nothing happens before: the next
-    /// deadline of a fiber, or the next resize of the pool.
-    ///
-    /// # Examples
-    /// ```
-    /// use sinew::manager::{FiberManager, Options, SimpleLoopController};
-    ///
-    /// let manager = FiberManager::new(SimpleLoopController::new(), Options::new())?;
-    /// manager.add_task(|| sinew::sleep(std::time::Duration::from_secs(1)));
-    /// manager.loop_until_no_ready();
-    /// assert!(manager.next_deadline().is_some());
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    pub fn next_deadline(&self) -> Option<Instant> {
-        self.look(None, |core| core.next_deadline())
-    }
-
-    /// Returns a descriptor that is readable when a descriptor that a fiber waits for has an event.
-    /// Your own loop watches it, and then calls [`loop_until_no_ready`](Self::loop_until_no_ready).
-    ///
-    /// The descriptor stays the same while the manager lives. `None` if the backend has none.
-    ///
-    /// # Examples
-    /// ```
-    /// use sinew::manager::{FiberManager, Options, SimpleLoopController};
-    ///
-    /// let manager = FiberManager::new(SimpleLoopController::new(), Options::new())?;
-    /// assert!(manager.fd().is_some());
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    pub fn fd(&self) -> Option<RawFd> {
-        self.look(None, |core| core.fd())
-    }
-
-    fn look<R>(&self, gone: R, look: impl FnOnce(&Core) -> R) -> R {
+    /// Calls `look` with the inside of the manager; returns `gone` if the manager has ended.
+    pub(super) fn look<R>(&self, gone: R, look: impl FnOnce(&Core) -> R) -> R {
         self.live().map_or(gone, |core| look(&core))
     }
 
@@ -739,13 +543,6 @@ impl ManagerHandle {
     fn live(&self) -> Option<Rc<Core>> {
         self.core.upgrade().filter(|core| !core.has_ended())
     }
-}
-
-/// Makes a handle to a fiber of this thread that has not ended.
-fn fiber(control: *const Control) -> Fiber {
-    // SAFETY: the fiber runs on this thread, or waits for a call that does, so its block is
-    // occupied.
-    Fiber::new(unsafe { &*control })
 }
 
 impl Executor for ManagerHandle {

@@ -1,25 +1,25 @@
 //! Calls from a fiber of a manager to the main context: the thread's own, large stack.
 
 use super::measure;
-use crate::cancel;
 use crate::carrier::current;
-use crate::park;
+use crate::carrier::embed::on_root::on_root;
+use crate::park::raise;
 
 /// Calls `f` on the thread's own stack, from a fiber of a manager. The fiber goes on with the
 /// result at once: no other fiber runs in between. Anywhere else this calls `f` on the caller's own
 /// stack.
 ///
-/// It is for work that needs more stack than a fiber has. `f` runs on a plain thread: a wait in it
+/// Use it for work that needs more stack than a fiber has. `f` runs on a plain thread: a wait in it
 /// blocks the thread, and all fibers of the manager. `f` sees the
 /// [fiber-locals](crate::fiber_local) of the calling fiber. A panic of `f` goes on in the caller.
 ///
 /// A fiber of a [`Runtime`](crate::Runtime) also calls `f` on its own stack, because the thread of
 /// a carrier has no main context. Code on the carrier's stack is not a fiber: a wait there would
 /// block every fiber of the carrier, and a wait for one of these fibers would never end. The owner
-/// of a loop takes that into account. A program that spawns fibers does not know which other fibers
-/// share the carrier. In a runtime, use a larger stack
-/// ([`Builder::stack_size`](crate::Builder::stack_size)), of which only the touched pages take
-/// memory, or [`blocking`](crate::blocking()), which calls a closure on another thread's stack
+/// of a loop can take that into account. A program that spawns fibers in a runtime cannot, because
+/// it does not know which other fibers share the carrier. In a runtime, use a larger stack
+/// ([`FiberBuilder::stack_size`](crate::FiberBuilder::stack_size)), of which only the touched pages
+/// take memory, or [`blocking`](crate::blocking()), which calls a closure on another thread's stack
 /// while the fiber waits.
 ///
 /// # Panics
@@ -43,14 +43,14 @@ use crate::park;
 /// ```
 #[track_caller]
 pub fn run_in_main_context<R>(f: impl FnOnce() -> R) -> R {
-    match measure::unmeasured(|| park::on_root(f)) {
+    match measure::unmeasured(|| on_root(f)) {
         Ok(result) => result,
-        Err(payload) => cancel::pass_on(payload),
+        Err(payload) => raise::pass_on(payload),
     }
 }
 
-/// Returns whether the running code is in a fiber, of a manager or of a runtime. False on the main
-/// context and on a plain thread.
+/// Returns whether the running code is in a fiber, of a manager or of a runtime. Returns false on
+/// the main context and on a plain thread.
 ///
 /// # Examples
 /// ```

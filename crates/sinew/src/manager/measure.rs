@@ -2,8 +2,8 @@
 
 use super::core::Core;
 use crate::carrier::current;
-use crate::fiber::Flags;
-use crate::park::slots::{self, Use};
+use crate::fiber::{Flags, SlotUse};
+use crate::park::slots;
 use crate::report;
 use core::cell::{Cell, RefCell};
 use core::time::Duration;
@@ -39,7 +39,7 @@ fn thread_time() -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-impl Use for RunningTime {
+impl SlotUse for RunningTime {
     fn exchange(&self) {
         if self.since.get().is_some() {
             self.before.set(self.total());
@@ -51,8 +51,8 @@ impl Use for RunningTime {
 }
 
 /// Returns the processor time that the running task has used so far. Time in which the task waited,
-/// or in which the main context ran a call for it, does not count. `None` if the task is not
-/// [measured](super::TaskOptions::log_running_time).
+/// or in which the main context ran a call for it, does not count. Returns `None` if the task is
+/// not [measured](super::TaskOptions::log_running_time).
 ///
 /// # Examples
 /// ```
@@ -116,7 +116,7 @@ fn measured(f: &mut dyn FnMut()) {
     let timed = current::fiber().is_some_and(|(_, me)| me.flags().has(Flags::TIMED));
     let log = timed || core.as_ref().is_some_and(|core| core.options.log_running_time);
     let record = core.filter(|core| core.is_recorded());
-    // The frames of the task lie below this one; inlined functions of the task lie in it.
+    // The frames of the task lie below this frame. Inlined functions of the task lie in it.
     let mark = record.and_then(|core| Some((core, Painted::paint()?)));
     if log {
         let time =

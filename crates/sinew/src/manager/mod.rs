@@ -3,14 +3,14 @@
 //!
 //! A [`Runtime`](crate::Runtime) has threads of its own. A [`FiberManager`] runs its fibers on the
 //! thread that made it, when that thread's loop calls it. It returns to the loop when no fiber can
-//! go on. Its fibers are ordinary fibers: they spawn, wait, lock, sleep and read sockets, among
-//! themselves and together with fibers of runtimes and with threads. A fiber that they
+//! go on. Its fibers are ordinary fibers: they spawn, wait, lock, sleep and read sockets. They
+//! share locks and channels with fibers of runtimes and with threads. A fiber that they
 //! [spawn](crate::spawn) is a task of the same manager.
 //!
 //! | the loop is | use |
 //! | --- | --- |
-//! | none yet | [`SimpleLoopController`], which drives the manager alone |
-//! | something that takes closures | [`ExecutorLoopController`], which posts the manager to it |
+//! | none yet | [`SimpleLoopController`], which runs one manager and nothing else |
+//! | a queue of closures that the thread calls | [`ExecutorLoopController`], which posts the manager to the queue |
 //! | an [`EventLoop`] | [`manager_for`], or a [`ReactorLoopController`] |
 //! | your own | your own [`LoopController`] |
 //!
@@ -22,7 +22,8 @@
 //!
 //! Ready fibers run first, in the order in which they became ready. Then come fibers that other
 //! threads have made ready, and then tasks from other threads, until nothing is ready. A fiber that
-//! [yields](crate::yield_now) is ready again after all others have run and the loop has had a turn.
+//! [yields](crate::yield_now) becomes ready again after all other fibers have run and the loop has
+//! had a turn.
 //!
 //! # Examples
 //! ```
@@ -60,14 +61,15 @@ mod options;
 mod promise;
 mod remote;
 mod state;
+mod status;
 mod task;
 mod with_options;
 
 pub use alarm::Alarm;
 pub use cache::{Loop, manager_for, manager_for_local, manager_for_with, remote_for};
 pub use controller::{
-    Executor, ExecutorLoopController, LoopController, ReactorLoopController, Rest, Runner,
-    SimpleLoopController,
+    Executor, ExecutorLoopController, LoopController, ReactorLoopController, Runner,
+    SimpleLoopController, Until,
 };
 pub use event_loop::{EventLoop, KeepAlive, LoopRemote};
 pub use future::TaskFuture;
@@ -80,8 +82,6 @@ pub use promise::{BrokenPromise, Promise, await_with};
 pub use remote::RemoteHandle;
 pub use state::TaskState;
 
-use ::core::future::Future;
-
 /// Returns the manager that runs on this thread.
 ///
 /// # Panics
@@ -90,7 +90,7 @@ use ::core::future::Future;
 fn here() -> ManagerHandle {
     match ManagerHandle::current() {
         Some(manager) => manager,
-        None => panic!("a task was added where no manager runs; use a handle of the manager"),
+        None => panic!("no manager runs on this thread; add the task with a handle of the manager"),
     }
 }
 
@@ -139,7 +139,7 @@ pub fn add_task_future<T: 'static>(f: impl FnOnce() -> T + 'static) -> TaskFutur
 /// [`ManagerHandle::add_task_eager`].
 ///
 /// # Panics
-/// If no manager runs on this thread, and as [`ManagerHandle::add_task_eager`].
+/// If no manager runs on this thread, and where [`ManagerHandle::add_task_eager`] panics.
 ///
 /// # Examples
 /// ```
@@ -178,16 +178,4 @@ pub fn add_task_finally<T: 'static>(
     finally: impl FnOnce(std::thread::Result<T>) + 'static,
 ) {
     here().add_task_finally(f, finally);
-}
-
-/// Waits for a future: suspends the calling fiber, or blocks the calling thread. Does what
-/// [`block_on`](crate::block_on) does.
-///
-/// # Examples
-/// ```
-/// assert_eq!(sinew::manager::await_future(async { 5 }), 5);
-/// ```
-#[track_caller]
-pub fn await_future<F: Future>(future: F) -> F::Output {
-    crate::block_on(future)
 }

@@ -2,8 +2,8 @@
 
 use super::core::Core;
 use crate::carrier::embed::Moment;
+use crate::fiber::FiberId;
 use crate::park;
-use crate::spawn::FiberId;
 use std::rc::Rc;
 
 /// Receives calls when fibers of a manager start, stop, and become ready to run; see
@@ -37,17 +37,97 @@ use std::rc::Rc;
 /// ```
 pub trait Observer {
     /// Called when the fiber is about to run, for the first time or again.
+    ///
+    /// # Examples
+    /// ```
+    /// # use sinew::FiberId;
+    /// # use sinew::manager::{FiberManager, Observer, Options, SimpleLoopController};
+    /// # use std::cell::RefCell;
+    /// # use std::rc::Rc;
+    /// #[derive(Default)]
+    /// struct Order(RefCell<Vec<FiberId>>);
+    /// impl Observer for Order {
+    ///     fn starting(&self, fiber: FiberId) {
+    ///         self.0.borrow_mut().push(fiber);
+    ///     }
+    /// }
+    ///
+    /// # let controller = SimpleLoopController::new();
+    /// let order = Rc::new(Order::default());
+    /// let options = Options::new().observer(order.clone());
+    /// let manager = FiberManager::new(controller.clone(), options)?;
+    /// manager.add_task(sinew::yield_now);
+    /// manager.add_task(|| ());
+    /// controller.run();
+    /// let order = order.0.borrow();
+    /// assert_eq!(order.len(), 3);
+    /// assert_eq!(order[0], order[2]); // the first fiber has run again after the second
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     fn starting(&self, fiber: FiberId) {
         let _ = fiber;
     }
 
     /// Called when the fiber has become ready to run, after it waited or yielded.
+    ///
+    /// # Examples
+    /// ```
+    /// # use sinew::FiberId;
+    /// # use sinew::manager::{FiberManager, Observer, Options, SimpleLoopController};
+    /// # use std::cell::Cell;
+    /// # use std::rc::Rc;
+    /// # use std::time::Duration;
+    /// #[derive(Default)]
+    /// struct Wakes(Cell<u32>);
+    /// impl Observer for Wakes {
+    ///     fn runnable(&self, _: FiberId) {
+    ///         self.0.set(self.0.get() + 1);
+    ///     }
+    /// }
+    ///
+    /// # let controller = SimpleLoopController::new();
+    /// let wakes = Rc::new(Wakes::default());
+    /// let options = Options::new().observer(wakes.clone());
+    /// let manager = FiberManager::new(controller.clone(), options)?;
+    /// manager.add_task(|| sinew::sleep(Duration::from_millis(1)));
+    /// controller.run();
+    /// assert_eq!(wakes.0.get(), 1); // at the end of the sleep, not when the task was added
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     fn runnable(&self, fiber: FiberId) {
         let _ = fiber;
     }
 
     /// Called when the fiber has stopped: to wait, to yield, for a call on the main context, or at
     /// its end.
+    ///
+    /// # Examples
+    /// ```
+    /// # use sinew::FiberId;
+    /// # use sinew::manager::{FiberManager, Observer, Options, SimpleLoopController};
+    /// # use std::cell::Cell;
+    /// # use std::rc::Rc;
+    /// # use std::time::{Duration, Instant};
+    /// /// Notes the longest time for which a fiber kept the loop.
+    /// struct Longest(Cell<Instant>, Cell<Duration>);
+    /// impl Observer for Longest {
+    ///     fn starting(&self, _: FiberId) {
+    ///         self.0.set(Instant::now());
+    ///     }
+    ///     fn stopped(&self, _: FiberId) {
+    ///         self.1.set(self.1.get().max(self.0.get().elapsed()));
+    ///     }
+    /// }
+    ///
+    /// # let controller = SimpleLoopController::new();
+    /// let longest = Rc::new(Longest(Cell::new(Instant::now()), Cell::default()));
+    /// let options = Options::new().observer(longest.clone());
+    /// let manager = FiberManager::new(controller.clone(), options)?;
+    /// manager.add_task(|| std::thread::sleep(Duration::from_millis(2))); // keeps the loop
+    /// controller.run();
+    /// assert!(longest.1.get() >= Duration::from_millis(2));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     fn stopped(&self, fiber: FiberId) {
         let _ = fiber;
     }

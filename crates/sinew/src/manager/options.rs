@@ -113,8 +113,8 @@ impl Options {
         self
     }
 
-    /// Sets how many pages below each stack fault when the stack overflows. There are always at
-    /// least 64 KiB of them.
+    /// Sets how many guard pages lie below each stack. A fiber that overflows its stack faults
+    /// there. The guard pages always have at least 64 KiB together.
     ///
     /// # Examples
     /// ```
@@ -131,9 +131,9 @@ impl Options {
         self
     }
 
-    /// Sets what happens when a [pinned](crate::pinned) fiber of the manager waits. If it is not
-    /// set, the environment variable `SINEW_PINNED` (`warn`, `error` or `silent`) decides; without
-    /// the variable, the wait is reported.
+    /// Sets what happens when a [pinned](crate::pinned) fiber of the manager waits. Without this
+    /// setting, the environment variable `SINEW_PINNED` (`warn`, `error` or `silent`) decides;
+    /// without the variable, the wait is reported.
     ///
     /// # Examples
     /// ```
@@ -171,9 +171,9 @@ impl Options {
         self
     }
 
-    /// Sets how often stacks are given back that were not needed since the last time, down to
-    /// [`max_pooled`](Self::max_pooled). In between, all stacks are kept. If no period is set, at
-    /// most `max_pooled` stacks are ever kept.
+    /// Sets how often the manager gives back stacks that it did not need since the last time. It
+    /// keeps [`max_pooled`](Self::max_pooled) stacks even so, and keeps all stacks in between. If
+    /// no period is set, it never keeps more than `max_pooled` stacks.
     ///
     /// # Examples
     /// ```
@@ -226,7 +226,8 @@ impl Options {
     }
 
     /// Sets the function that gets the payload of a task's panic, and a text that says where the
-    /// panic happened. If it is not set, the [report hook](crate::set_report_hook) gets a report.
+    /// panic happened. Without such a function, the [report hook](crate::set_report_hook) gets a
+    /// report.
     ///
     /// # Examples
     /// ```

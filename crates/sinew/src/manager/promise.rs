@@ -7,12 +7,35 @@ use std::panic::AssertUnwindSafe;
 
 /// The duty to deliver a value to a caller of [`await_with`]. Dropping it without a value breaks
 /// the promise.
+///
+/// # Examples
+/// ```
+/// use sinew::manager::{BrokenPromise, Promise, await_with};
+///
+/// /// Reads a number; keeps the promise only if there is one.
+/// fn parse(text: &str, promise: Promise<u32>) {
+///     if let Ok(number) = text.parse() {
+///         promise.set(number);
+///     }
+/// }
+///
+/// assert_eq!(await_with(|promise| parse("7", promise)), Ok(7));
+/// assert_eq!(await_with(|promise| parse("seven", promise)), Err(BrokenPromise));
+/// ```
 #[derive(Debug)]
 pub struct Promise<T>(OneshotSender<Result<T, Payload>>);
 
 type Payload = Box<dyn core::any::Any + Send>;
 
 /// The [`Promise`] was dropped without a value.
+///
+/// # Examples
+/// ```
+/// use sinew::manager::{BrokenPromise, await_with};
+///
+/// let result = await_with::<u32>(|promise| drop(promise));
+/// assert_eq!(result, Err(BrokenPromise));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BrokenPromise;
 
@@ -59,7 +82,7 @@ impl<T> Promise<T> {
 /// thread.
 ///
 /// # Errors
-/// [`BrokenPromise`] if the promise was dropped without a value.
+/// Returns [`BrokenPromise`] if the promise was dropped without a value.
 ///
 /// # Examples
 /// ```
@@ -81,7 +104,7 @@ pub fn await_with<T: Send + 'static>(f: impl FnOnce(Promise<T>)) -> Result<T, Br
     super::run_in_main_context(|| f(Promise(sender)));
     match receiver.recv() {
         Ok(Ok(value)) => Ok(value),
-        Ok(Err(payload)) => crate::cancel::pass_on(payload),
+        Ok(Err(payload)) => crate::park::raise::pass_on(payload),
         Err(_) => Err(BrokenPromise),
     }
 }

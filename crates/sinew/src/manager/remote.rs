@@ -3,9 +3,11 @@
 use super::core::Shared;
 use super::future::Promised;
 use super::{Executor, TaskFuture, TaskOptions, task};
+use crate::fiber::Fiber;
 use crate::fiber::FiberRef;
+use crate::fiber::task::detached;
 use crate::primitive::Ordering;
-use crate::spawn::{Fiber, managed};
+use crate::spawn::birth;
 use std::sync::Arc;
 
 /// Adds tasks to a manager from any thread; see
@@ -13,6 +15,23 @@ use std::sync::Arc;
 ///
 /// A task inherits the [fiber-locals](crate::fiber_local) of the fiber or thread that adds it. A
 /// task that is added after the end of the manager is dropped without having run.
+///
+/// # Examples
+/// ```
+/// use sinew::manager::{FiberManager, Options, SimpleLoopController};
+///
+/// let controller = SimpleLoopController::new();
+/// let manager = FiberManager::new(controller.clone(), Options::new())?;
+/// let remote = manager.remote();
+/// let here = std::thread::current().id();
+/// let worker = std::thread::spawn(move || {
+///     remote.add_task_remote_future(move || std::thread::current().id() == here)
+/// });
+/// let task = worker.join().unwrap();
+/// controller.run();
+/// assert!(task.get().unwrap()); // the task ran on the manager's thread
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct RemoteHandle {
     shared: Arc<Shared>,
@@ -88,14 +107,14 @@ impl RemoteHandle {
         options: TaskOptions,
         f: impl FnOnce() -> T + Send + 'static,
     ) -> TaskFuture<T> {
-        let (promised, slot) = Promised::new(self.shared.clone());
+        let (promised, awaited) = Promised::new(self.shared.clone());
         let control = self.submit(&options, 2, promised.kept_by(f));
         // SAFETY: `submit` counted two references. The fiber has one, and this takes the other.
         let fiber = Fiber::from_ref(unsafe { FiberRef::from_counted(control) });
-        TaskFuture::new(slot, fiber)
+        TaskFuture::new(awaited, fiber)
     }
 
-    /// Returns whether the manager exists. False once it was dropped.
+    /// Returns whether the manager still accepts tasks. Returns false once the manager was dropped.
     ///
     /// # Examples
     /// ```
@@ -123,7 +142,7 @@ impl RemoteHandle {
         let traits = task::traits(crew, options);
         // SAFETY: the closure is `Send` and `'static`. It does not panic: `contained` and
         // `kept_by`, which the callers wrap it in, catch the panic of the user's closure.
-        unsafe { managed::submit_remote(crew, references, traits, f) }
+        unsafe { birth::send(crew, traits, references, detached(f)) }
     }
 }
 

@@ -1,7 +1,7 @@
 //! The states of a task.
 
 use crate::fiber::life::STARTED;
-use crate::spawn::{Fiber, State};
+use crate::fiber::{Fiber, FiberState};
 
 /// The state of a fiber of a manager.
 ///
@@ -17,7 +17,22 @@ use crate::spawn::{Fiber, State};
 ///                             (6) main context        (9)
 /// ```
 ///
-/// [`State`] is a coarser view of it, which [`sinew::fibers`](crate::fibers) and dumps show.
+/// [`FiberState`] is a coarser view of a task's state. [`sinew::fibers`](crate::fibers) and dumps
+/// show it.
+///
+/// # Examples
+/// ```
+/// use sinew::manager::{FiberManager, Options, SimpleLoopController, TaskState};
+///
+/// let controller = SimpleLoopController::new();
+/// let manager = FiberManager::new(controller.clone(), Options::new())?;
+/// let task = manager.add_task_future(|| TaskState::of(&sinew::current()));
+/// let fiber = task.fiber();
+/// controller.run();
+/// assert_eq!(task.get().unwrap(), TaskState::Running);
+/// assert_eq!(TaskState::of(&fiber), TaskState::Invalid); // has ended
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum TaskState {
@@ -55,14 +70,16 @@ impl TaskState {
     /// ```
     pub fn of(fiber: &Fiber) -> TaskState {
         match fiber.state() {
-            State::Created => TaskState::NotStarted,
-            State::Runnable if fiber.control().life.marks() & STARTED == 0 => TaskState::NotStarted,
-            State::Runnable => TaskState::Ready,
-            State::Running => TaskState::Running,
-            State::Suspended => TaskState::Awaiting,
-            State::Yielded => TaskState::Yielded,
-            State::Interrupted => TaskState::AwaitingImmediate,
-            State::Dead => TaskState::Invalid,
+            FiberState::Created => TaskState::NotStarted,
+            FiberState::Runnable if fiber.control().life.marks() & STARTED == 0 => {
+                TaskState::NotStarted
+            }
+            FiberState::Runnable => TaskState::Ready,
+            FiberState::Running => TaskState::Running,
+            FiberState::Suspended => TaskState::Awaiting,
+            FiberState::Yielded => TaskState::Yielded,
+            FiberState::Interrupted => TaskState::AwaitingImmediate,
+            FiberState::Dead => TaskState::Invalid,
         }
     }
 }

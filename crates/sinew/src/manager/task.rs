@@ -4,13 +4,14 @@ use super::core::Core;
 use super::future::{Promised, TaskFuture};
 use super::measure;
 use super::options::TaskOptions;
+use crate::carrier::embed::on_root::{on_large_stack, on_root};
 use crate::carrier::{Crew, current};
 use crate::fiber::local::Inherited;
 use crate::fiber::state::Outcome;
-use crate::fiber::{Control, FiberRef, Flags};
-use crate::park::{self, slots};
-use crate::spawn::managed::{self, Traits};
-use crate::spawn::{Fiber, describe};
+use crate::fiber::task::detached;
+use crate::fiber::{Control, Fiber, FiberRef, Flags, describe, panic_ended};
+use crate::park::{raise, yielding};
+use crate::spawn::birth::{self, Traits};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
@@ -49,7 +50,7 @@ pub(super) fn contained(f: impl FnOnce()) -> impl FnOnce() {
 #[cold]
 fn panicked(payload: Box<dyn core::any::Any + Send>, place: &str) {
     if let Some((_, control)) = current::fiber() {
-        park::panic_ended(control, &*payload);
+        panic_ended(control, &*payload);
     }
     if let Some(core) = Core::current() {
         core.panicked(payload, place);
@@ -59,13 +60,13 @@ fn panicked(payload: Box<dyn core::any::Any + Send>, place: &str) {
 /// Adds a task without options.
 #[inline]
 pub(super) fn add_plain(core: &Rc<Core>, f: impl FnOnce() + 'static) {
-    let inherited = managed::inherited_here();
+    let inherited = birth::inherited_here();
     core.assert_open();
     // SAFETY: a core stays on its thread, which is the carrier's while the manager is open. The
     // closure is `'static`, and `contained` catches its panic. The fiber is in no queue before the
     // push.
     unsafe {
-        let control = managed::make(core.carrier, inherited, None, 1, contained(f));
+        let control = birth::on_carrier(core.carrier, inherited, None, 1, detached(contained(f)));
         core.carrier.ready.push(control);
     }
     core.schedule();
@@ -82,12 +83,12 @@ pub(super) fn add_future<T: 'static>(
     added: Added,
     f: impl FnOnce() -> T + 'static,
 ) -> TaskFuture<T> {
-    let (promised, slot) = Promised::new(core.shared.clone());
+    let (promised, awaited) = Promised::new(core.shared.clone());
     let control = make(core, &added, 2, promised.kept_by(f));
     // SAFETY: `make` counted two references. The fiber has one, and this takes the other.
     let fiber = Fiber::from_ref(unsafe { FiberRef::from_counted(control) });
     place(core, added.eager, control);
-    TaskFuture::new(slot, fiber)
+    TaskFuture::new(awaited, fiber)
 }
 
 #[track_caller]
@@ -100,9 +101,9 @@ pub(super) fn add_finally<T: 'static>(
     let run = move || {
         let result = catch_unwind(AssertUnwindSafe(f));
         if let (Err(panic), Some((_, control))) = (&result, current::fiber()) {
-            park::panic_ended(control, &**panic);
+            panic_ended(control, &**panic);
         }
-        let ended = park::on_root(|| finally(result));
+        let ended = on_root(|| finally(result));
         if let Err(payload) = ended {
             panicked(payload, IN_FINALLY);
         }
@@ -127,7 +128,7 @@ fn make(
     let (inherited, traits) = prepare(core, added);
     // SAFETY: a core stays on its thread, which is the carrier's while the manager is open;
     // `prepare` has checked that. The closure is `'static` and does not panic.
-    unsafe { managed::make(core.carrier, inherited, traits, references, f) }
+    unsafe { birth::on_carrier(core.carrier, inherited, traits, references, detached(f)) }
 }
 
 /// Returns the fiber-locals that a task inherits, and its traits. Panics if the task cannot be
@@ -137,7 +138,7 @@ fn prepare(core: &Core, added: &Added) -> (Option<Vec<Inherited>>, Option<Traits
     let traits = traits(&core.crew, &added.options);
     // The user's code copies inherited fiber-locals, and may end the manager. So `assert_open`
     // comes after it.
-    let inherited = managed::inherited_here();
+    let inherited = birth::inherited_here();
     core.assert_open();
     if added.eager {
         check_eager(core);
@@ -165,21 +166,21 @@ fn place(core: &Rc<Core>, eager: bool, control: &'static Control) {
     if eager {
         return run_eagerly(core, control);
     }
-    // SAFETY: this is the carrier's thread, and the new fiber is in no queue.
+    // SAFETY: the new fiber is in no queue, so its link is free.
     unsafe { core.carrier.ready.push(control) };
     core.schedule();
 }
 
-/// Panics if an eager task cannot run here: the adding fiber must be one that can be suspended.
+/// Panics if an eager task cannot run here, because the fiber that adds it cannot be suspended.
 #[track_caller]
 fn check_eager(core: &Core) {
     if !core.carrier.is_entered() {
         return;
     }
     assert!(
-        core.carrier.is_here() && !core.carrier.is_telling(),
-        "an eager task was added to the manager \"{}\" in a hook, or by another manager that it runs in: nothing of \
-         it can run there",
+        core.carrier.shared().is_here() && !core.carrier.is_telling(),
+        "cannot run an eager task of the manager \"{}\" in a hook, or while another manager runs inside it; \
+         add an ordinary task there",
         core.crew.settings.name
     );
     let lender = core.carrier.lender();
@@ -189,40 +190,26 @@ fn check_eager(core: &Core) {
     let me = unsafe { &*me };
     assert!(
         !me.flags().has(Flags(Flags::PINNED.0 | Flags::NO_WAIT.0)),
-        "an eager task was added by {} while it is pinned or in a hook, where no other fiber may run",
+        "{} cannot add an eager task while it is pinned or in a hook, where no other fiber may run",
         describe(me)
     );
 }
 
 fn run_eagerly(core: &Rc<Core>, control: &'static Control) {
-    let carrier = core.carrier;
+    let carrier = &core.carrier;
     if !core.is_inside() {
-        // SAFETY: this is the carrier's thread, and the new fiber is in no queue. No fiber of the
-        // carrier runs, so none is in the middle of a wait.
-        park::on_large_stack(|| unsafe { carrier.run_now(control) });
+        // SAFETY: the new fiber is in no queue. No fiber of the carrier runs, so none is in the
+        // middle of a wait.
+        on_large_stack(|| unsafe { carrier.run_now(control) });
         return core.settle(false);
     }
     // SAFETY: the running fiber has a control block, and does not end before it goes on here.
     let me = unsafe { &*carrier.current() };
-    let unwinding = park::is_unwinding(carrier, me);
-    if unwinding {
-        me.set_flags(Flags::UNWINDING);
-        carrier.unwinding.set(carrier.unwinding.get() + 1);
-    }
     let slots = me.flags().has(Flags::SLOTS);
+    // SAFETY: the new fiber is in no queue. The running fiber is in no wait: in the middle of a
+    // wait only hooks run the user's code, and `check_eager` refused those.
+    yielding::leave(carrier, me, || unsafe { carrier.run_now(control) });
     if slots {
-        slots::swap_out(me);
-    }
-    // SAFETY: this is the carrier's thread, and the new fiber is in no queue. The running fiber is
-    // in no wait: in the middle of a wait only hooks run the user's code, and `check_eager` refused
-    // those.
-    unsafe { carrier.run_now(control) };
-    if unwinding {
-        carrier.unwinding.set(carrier.unwinding.get() - 1);
-        me.clear_flags(Flags::UNWINDING);
-    }
-    if slots {
-        slots::swap_in(me);
-        crate::cancel::settle(me, Outcome::Notified);
+        raise::settle(me, Outcome::Notified);
     }
 }

@@ -4,8 +4,8 @@ use crate::primitive::{AtomicU64, Ordering};
 use core::fmt;
 use core::time::Duration;
 
-/// Bits of a duration that select the bucket, besides its order of magnitude: a bucket is an eighth
-/// wide.
+/// The order of magnitude of a duration and the next `BITS` bits select its bucket. So durations in
+/// one bucket differ by less than an eighth.
 const BITS: u32 = 3;
 const PER_DOUBLING: usize = 1 << BITS;
 const BUCKETS: usize = (64 - BITS as usize + 1) * PER_DOUBLING;
@@ -54,7 +54,17 @@ impl Counts {
     }
 }
 
-/// A histogram of durations, accurate to an eighth of each duration.
+/// A histogram of durations. Durations in one bucket differ by less than an eighth.
+///
+/// # Examples
+/// ```
+/// let runtime = sinew::Runtime::builder().carriers(1).measure(true).build()?;
+/// runtime.run(|| (0..100).for_each(|_| sinew::spawn(|| ()).join().unwrap()));
+/// let run_time = runtime.handle().metrics().run_time;
+/// assert!(run_time.count() >= 100);
+/// println!("median {:?}, longest {:?}", run_time.quantile(0.5), run_time.quantile(1.0));
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Histogram {
     counts: Vec<u64>,
@@ -89,8 +99,10 @@ impl Histogram {
         Duration::from_nanos(self.sum)
     }
 
-    /// Returns the duration that a share of all durations does not exceed: the median for 0.5, the
-    /// longest for 1. `None` if nothing was counted, or if `share` is not between 0 and 1.
+    /// Returns a duration that the given share of all counted durations does not exceed: 0.5 gives
+    /// the median, 1 gives the longest. The result is the upper end of a bucket, so it may be up to
+    /// an eighth too long. Returns `None` if nothing was counted, or if `share` is not between 0
+    /// and 1.
     ///
     /// # Examples
     /// ```
@@ -112,7 +124,8 @@ impl Histogram {
         })
     }
 
-    /// Returns the buckets that are not empty: the longest duration of each, and its count.
+    /// Returns the buckets that are not empty. Each item is the longest duration that the bucket
+    /// can hold, and the count of the bucket.
     ///
     /// # Examples
     /// ```

@@ -1,4 +1,7 @@
 //! Counters of each carrier. Its own thread writes them, and any thread reads them.
+//!
+//! A write needs no atomic read-modify-write. This module uses only `primitive`. `carrier` and
+//! `spawn` count here. Next: `inspect::metrics`, which shows the counts to users.
 
 mod histogram;
 
@@ -10,25 +13,25 @@ use crate::primitive::{AtomicU64, Ordering};
 /// The counters of one carrier.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
-    /// Fibers that fibers of this carrier have submitted.
+    /// Fibers that code on this carrier has spawned.
     pub(crate) spawned: AtomicU64,
     /// Fibers that ended here.
     pub(crate) finished: AtomicU64,
-    /// Unstarted or migratable fibers taken from other carriers.
+    /// Unstarted or migratable fibers that this carrier has taken from other carriers.
     pub(crate) stolen: AtomicU64,
     /// Times that the carrier went to sleep.
     pub(crate) slept: AtomicU64,
-    /// Dispatches of earlier ticks, and of the tick under way. Both are updated when the carrier
-    /// looks at its other duties.
+    /// Dispatches of earlier stints. Updated when the carrier looks at its other duties.
     pub(crate) dispatched: AtomicU64,
+    /// Dispatches of the stint under way. Updated when the carrier looks at its other duties.
     pub(crate) begun: AtomicU64,
-    /// Deadlines that passed.
+    /// Waits that their deadlines ended.
     pub(crate) expired: AtomicU64,
     /// Wakes that came from other threads.
     pub(crate) received: AtomicU64,
-    /// Started fibers that were ready when the carrier last looked at its duties, and stacks at
-    /// hand when it last went to sleep.
+    /// Started fibers that were ready when the carrier last looked at its duties.
     pub(crate) ready: AtomicU64,
+    /// Unused stacks that the carrier kept for new fibers when it last went to sleep.
     pub(crate) stacks: AtomicU64,
 }
 

@@ -8,8 +8,8 @@ use std::{option, slice, vec};
 ///
 /// A host name is looked up on a thread that may [block](crate::blocking()). A
 /// [pinned](crate::pinned) fiber looks it up on its carrier, under the runtime's
-/// [policy](crate::runtime::Builder::pinned_wait) for waits of pinned fibers. All other conversions
-/// do not wait.
+/// [policy](crate::runtime::Builder::pinned_wait) for waits of pinned fibers. No other conversion
+/// waits.
 ///
 /// # Examples
 /// ```

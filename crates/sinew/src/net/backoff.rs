@@ -4,8 +4,9 @@ use crate::primitive::{AtomicU32, Ordering};
 use core::time::Duration;
 use std::io;
 
-/// Slows down a loop of accepts while there are no descriptors or there is no memory. The
-/// connection stays in the kernel's queue, so without a pause the next accept would fail at once.
+/// Slows down a loop of accepts that fail because the system has no descriptor or no memory left.
+/// The connection stays in the kernel's queue, so without a pause the next accept would fail at
+/// once.
 #[derive(Default, Debug)]
 pub(crate) struct Backoff {
     failures: AtomicU32,
@@ -16,7 +17,8 @@ const FIRST: Duration = Duration::from_millis(1);
 const DOUBLINGS: u32 = 8;
 
 impl Backoff {
-    /// Returns `result`. If it is an error for lack of a resource, sleeps before, longer each time.
+    /// Returns `result`. If it is an error for lack of a resource, this call sleeps first, longer
+    /// after each such error.
     pub(crate) fn pace<R>(&self, result: io::Result<R>) -> io::Result<R> {
         match &result {
             Err(error) if is_used_up(error) => {

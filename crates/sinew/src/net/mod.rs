@@ -4,17 +4,24 @@
 //! the standard library. Where a socket of the standard library blocks its thread, a socket of this
 //! module suspends the fiber. Plain threads may use these sockets too, and block.
 //!
-//! There are three differences:
+//! Differences from the standard library:
 //!
 //! - [`close`](TcpStream::close) closes a socket while other fibers use it.
+//! - A cancelled fiber is unwound from its wait, never from an operation that has succeeded.
 //! - [`ToSocketAddrs`] of this module looks up host names on another thread.
-//! - The descriptors are in non-blocking mode. [`set_nonblocking`](TcpStream::set_nonblocking) does
-//!   not change that.
+//! - The descriptors are always in non-blocking mode.
+//!   [`set_nonblocking(true)`](TcpStream::set_nonblocking) makes operations fail instead of wait.
+//! - A listener lets as many connections wait to be accepted as the system allows, not only 128.
+//! - An `accept` that fails because the process has no descriptors left pauses before it returns.
+//! - A read with an empty buffer returns at once.
 //!
-//! Socket options without a method here are in `socket2::SockRef::from(&socket)`.
+//! For socket options without a method here, use `socket2::SockRef::from(&socket)`.
 //!
 //! Unix sockets are in [`os::unix::net`](crate::os::unix::net). Other descriptors are in
 //! [`io`](crate::io).
+
+// `socket.rs` has the parts that all sockets share. It waits through `io/attempt.rs`, which waits
+// through `reactor`.
 
 mod addresses;
 mod backoff;

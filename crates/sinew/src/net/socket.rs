@@ -159,8 +159,8 @@ impl<T: AsFd> Socket<T> {
     }
 
     /// Reads up to `len` bytes from a TCP connection, waiting whenever it would block. A short read
-    /// of TCP takes all the bytes that are there, so [`attempt_read`] may leave out the next
-    /// attempt.
+    /// of TCP takes all the bytes that are there. So [`attempt_read`] of `io/attempt.rs` may leave
+    /// out the next attempt.
     #[inline]
     pub(crate) fn attempt_read_of_tcp(
         &self,
@@ -189,7 +189,7 @@ impl<T: AsFd> Socket<T> {
         let mut woken = false;
         self.attempt(Direction::Read, |socket| {
             let result = operation(socket);
-            let asks = mem::replace(&mut woken, true) || self.source().saw_special();
+            let asks = mem::replace(&mut woken, true) || self.source().slot().saw_special();
             match result {
                 Err(error)
                     if error.kind() == io::ErrorKind::WouldBlock
@@ -197,7 +197,7 @@ impl<T: AsFd> Socket<T> {
                         && !matches!(self.limit(Direction::Read), Limit::AtOnce)
                         && gets_no_more(socket) =>
                 {
-                    if self.source().is_closed() {
+                    if self.source().slot().is_closed() {
                         Err(Source::closed())
                     } else {
                         end()
@@ -229,7 +229,8 @@ impl<T: AsFd> Socket<T> {
                     "cannot set a 0 duration timeout",
                 ));
             }
-            // A `u64` holds 584 years in nanoseconds, which stand for any longer timeout.
+            // A `u64` holds at most 584 years in nanoseconds. This maximum stands for any longer
+            // timeout.
             Some(timeout) => u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX),
         };
         let options = self.options.get_or_init(Arc::default);
@@ -369,7 +370,7 @@ pub(crate) fn connect<T: AsFd>(
     limit: Limit,
 ) -> io::Result<()> {
     let kernel = SockRef::from(socket.get());
-    let mut tick = socket.source().tick(Direction::Write);
+    let mut tick = socket.source().slot().tick(Direction::Write);
     match kernel.connect(address) {
         Ok(()) => return Ok(()),
         Err(error)
@@ -382,7 +383,7 @@ pub(crate) fn connect<T: AsFd>(
         if !socket.source().wait(Direction::Write, tick, deadline)? {
             return Err(io::Error::new(io::ErrorKind::TimedOut, "connection timed out"));
         }
-        tick = socket.source().tick(Direction::Write);
+        tick = socket.source().slot().tick(Direction::Write);
         // A wake does not mean that the attempt has ended.
         if let Some(error) = kernel.take_error()? {
             return Err(error);
@@ -454,6 +455,7 @@ macro_rules! descriptor {
         }
 
         impl std::os::fd::FromRawFd for $type {
+            // # Safety: as in the trait.
             unsafe fn from_raw_fd(fd: std::os::fd::RawFd) -> $type {
                 // SAFETY: the caller promises that `fd` is open and that nothing else owns it.
                 unsafe { <std::os::fd::OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(fd) }.into()

@@ -33,8 +33,8 @@ pub struct TcpListener {
 }
 
 impl TcpListener {
-    /// Listens at `address`. If it stands for several addresses, the first that works is used. Port
-    /// 0 means any free port.
+    /// Listens at `address`. If `address` resolves to several addresses, uses the first that works.
+    /// Port 0 means any free port.
     ///
     /// # Errors
     /// If the address is in use, or does not belong to this machine.
@@ -104,7 +104,7 @@ impl TcpListener {
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
         let (stream, address) = self.socket.accept()?;
         let address = address.as_socket().ok_or_else(|| {
-            io::Error::new(io::ErrorKind::InvalidInput, "the peer's address is not of the internet")
+            io::Error::new(io::ErrorKind::InvalidInput, "the peer's address is not IPv4 or IPv6")
         })?;
         let socket = Socket::from_nonblocking(net::TcpStream::from(stream));
         Ok((TcpStream { socket }, address))
@@ -130,7 +130,7 @@ impl TcpListener {
     /// `NotConnected`, and so do later ones. The port becomes free.
     ///
     /// On Linux the socket itself stops listening, so copies made by [`try_clone`](Self::try_clone)
-    /// accept no more connections. On other systems the copies go on.
+    /// accept no more connections. On other systems the copies go on, and keep the port.
     ///
     /// # Errors
     /// If the process has no file descriptors left.
@@ -222,6 +222,27 @@ impl TcpListener {
 
 /// An iterator that accepts the connections of a [`TcpListener`], one after the other. It ends only
 /// when the listener is [closed](TcpListener::close).
+///
+/// # Examples
+/// ```
+/// use sinew::net::{TcpListener, TcpStream};
+///
+/// sinew::run(|| {
+///     let listener = TcpListener::bind("127.0.0.1:0")?;
+///     let clients = [listener.local_addr()?; 2].map(TcpStream::connect);
+///     let mut accepted = 0;
+///     for stream in listener.incoming() {
+///         stream?;
+///         accepted += 1;
+///         if accepted == clients.len() {
+///             listener.close()?; // the loop ends
+///         }
+///     }
+///     assert_eq!(accepted, 2);
+///     Ok::<(), std::io::Error>(())
+/// })?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Incoming<'a> {
     listener: &'a TcpListener,
@@ -232,7 +253,7 @@ impl Iterator for Incoming<'_> {
 
     fn next(&mut self) -> Option<io::Result<TcpStream>> {
         let accepted = self.listener.accept();
-        let closed = accepted.is_err() && self.listener.socket.source().is_closed();
+        let closed = accepted.is_err() && self.listener.socket.source().slot().is_closed();
         (!closed).then(|| accepted.map(|(stream, _)| stream))
     }
 }

@@ -20,16 +20,18 @@ use std::os::fd::AsFd;
 /// closes the connection.
 ///
 /// # Examples
-/// ```no_run
-/// use sinew::net::TcpStream;
+/// ```
+/// use sinew::net::{TcpListener, TcpStream};
 /// use std::io::{Read, Write};
 ///
 /// sinew::run(|| {
-///     let mut stream = TcpStream::connect("example.org:80")?;
-///     stream.write_all(b"GET / HTTP/1.0\r\nHost: example.org\r\n\r\n")?;
-///     let mut answer = String::new();
-///     stream.read_to_string(&mut answer)?;
-///     println!("{answer}");
+///     let listener = TcpListener::bind("127.0.0.1:0")?;
+///     let address = listener.local_addr()?;
+///     sinew::spawn(move || listener.accept()?.0.write_all(b"hello"));
+///     let mut stream = TcpStream::connect(address)?;
+///     let mut text = String::new();
+///     stream.read_to_string(&mut text)?; // until the other side has closed
+///     assert_eq!(text, "hello");
 ///     Ok::<(), std::io::Error>(())
 /// })?;
 /// # Ok::<(), std::io::Error>(())
@@ -39,7 +41,8 @@ pub struct TcpStream {
 }
 
 impl TcpStream {
-    /// Connects to `address`. If it stands for several addresses, the first that works is used.
+    /// Connects to `address`. If `address` resolves to several addresses, uses the first that
+    /// works.
     ///
     /// Waits until the connection is established or has failed. A cancelled fiber is unwound from
     /// this wait.
@@ -66,8 +69,8 @@ impl TcpStream {
     /// Connects to an address, waiting at most `timeout`.
     ///
     /// # Errors
-    /// As [`connect`](Self::connect). Also `TimedOut` if `timeout` is over, and `InvalidInput` if
-    /// `timeout` is zero.
+    /// As [`connect`](Self::connect). Also `TimedOut` if `timeout` passes first, and `InvalidInput`
+    /// if `timeout` is zero.
     ///
     /// # Examples
     /// ```
@@ -288,7 +291,7 @@ impl TcpStream {
     /// next read returns the same bytes.
     ///
     /// # Errors
-    /// As for a read.
+    /// The errors of a read.
     ///
     /// # Examples
     /// ```

@@ -11,7 +11,8 @@ use std::net;
 
 /// A UDP socket: `std::net::UdpSocket` for fibers.
 ///
-/// Several fibers may send and receive at a time. Each datagram goes to exactly one of them.
+/// Several fibers may send and receive at the same time. Exactly one receiver gets each datagram
+/// that arrives.
 ///
 /// # Examples
 /// ```
@@ -39,8 +40,8 @@ pub struct UdpSocket {
 }
 
 impl UdpSocket {
-    /// Makes a socket with the address `address`. If that stands for several addresses, the first
-    /// that works is used. Port 0 means any free port.
+    /// Makes a socket with the address `address`. If `address` resolves to several addresses, uses
+    /// the first that works. Port 0 means any free port.
     ///
     /// # Errors
     /// If the address is in use, or does not belong to this machine.
@@ -59,8 +60,8 @@ impl UdpSocket {
     /// from this wait.
     ///
     /// # Errors
-    /// If the read timeout is over. Also if the system reports that a datagram sent earlier from
-    /// this socket was not delivered.
+    /// `WouldBlock` if the read timeout passes. Another error if the system reports that a datagram
+    /// sent earlier from this socket was not delivered.
     ///
     /// # Examples
     /// ```
@@ -103,13 +104,13 @@ impl UdpSocket {
         self.socket.take_next(|socket| socket.peek_from(buffer), from_nobody)
     }
 
-    /// Sends a datagram to `address`. If that stands for several addresses, the first is used.
+    /// Sends a datagram to `address`. If `address` resolves to several addresses, uses the first.
     /// Waits while there is no room in the system's buffers. A cancelled fiber is unwound from this
     /// wait.
     ///
     /// # Errors
-    /// If the datagram is too long, the address and the socket are of different kinds (IPv4 and
-    /// IPv6), or the write timeout is over.
+    /// If the datagram is too long, or the address and the socket are of different kinds (IPv4 and
+    /// IPv6). `WouldBlock` if the write timeout passes.
     ///
     /// # Examples
     /// ```
@@ -523,8 +524,9 @@ impl UdpSocket {
         self.socket.get().take_error()
     }
 
-    /// Connects the socket to `address`: [`send`](Self::send) sends there, and only datagrams from
-    /// there are received. If `address` stands for several addresses, the first that works is used.
+    /// Connects the socket to `address`. From then on [`send`](Self::send) sends to this address,
+    /// and the socket receives only datagrams from it. If `address` resolves to several addresses,
+    /// uses the first that works.
     ///
     /// # Errors
     /// If the system has no route to the address.
@@ -546,8 +548,8 @@ impl UdpSocket {
     /// while there is no room in the system's buffers. A cancelled fiber is unwound from this wait.
     ///
     /// # Errors
-    /// If the socket is not connected, the datagram is too long, or the write timeout is over.
-    /// `ConnectionRefused` if an earlier datagram found no receiver.
+    /// If the socket is not connected, or the datagram is too long. `WouldBlock` if the write
+    /// timeout passes. `ConnectionRefused` if an earlier datagram found no receiver.
     ///
     /// # Examples
     /// ```
@@ -569,7 +571,7 @@ impl UdpSocket {
     /// not fit into `buffer` are lost. A cancelled fiber is unwound from this wait.
     ///
     /// # Errors
-    /// If the read timeout is over. `ConnectionRefused` if an earlier datagram to the
+    /// `WouldBlock` if the read timeout passes. `ConnectionRefused` if an earlier datagram to the
     /// [connected](Self::connect) address found no receiver.
     ///
     /// # Examples
@@ -633,8 +635,8 @@ impl UdpSocket {
     }
 }
 
-/// The error for a receive from a socket that was shut down. The standard library returns this
-/// error because it finds a datagram of zero bytes without an address.
+/// Returns the error of a receive from a socket that was shut down. The standard library returns
+/// this error because it finds a datagram of zero bytes without an address.
 fn from_nobody() -> io::Result<(usize, SocketAddr)> {
     Err(io::Error::new(io::ErrorKind::InvalidInput, "invalid argument"))
 }

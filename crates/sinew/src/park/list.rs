@@ -18,15 +18,14 @@
 //! waiter unlinks it; or a granter has unlinked it and then failed to claim the wait. The waiter
 //! returns or raises only after that, so nodes never dangle.
 
-use super::{Wait, Waiter};
-use crate::cancel;
+use super::{Wait, Waiter, raise};
 use crate::carrier::Claimed;
 use crate::clock;
 use crate::fiber::WaitKind;
 use crate::fiber::state::Outcome;
 use crate::primitive::{AtomicBool, Cell, Ordering, SpinLock};
 use core::marker::PhantomPinned;
-use core::mem::MaybeUninit;
+use core::mem::{self, MaybeUninit};
 use core::pin::{Pin, pin};
 use core::ptr;
 
@@ -298,7 +297,7 @@ impl Wakes {
     /// Empties the set and makes its waiters run after the fibers that are ready.
     #[inline(always)]
     pub(crate) fn resume_in_turn(&mut self) {
-        for claimed in &self.claimed[..core::mem::take(&mut self.len)] {
+        for claimed in &self.claimed[..mem::take(&mut self.len)] {
             // SAFETY: one of the first `len` elements.
             unsafe { claimed.assume_init() }.resume_in_turn();
         }
@@ -311,7 +310,7 @@ impl Wakes {
     #[inline(always)]
     pub(crate) fn resume(&mut self) -> bool {
         let full = self.is_full();
-        for claimed in &self.claimed[..core::mem::take(&mut self.len)] {
+        for claimed in &self.claimed[..mem::take(&mut self.len)] {
             // SAFETY: one of the first `len` elements.
             unsafe { claimed.assume_init() }.resume();
         }
@@ -324,7 +323,8 @@ impl Wakes {
 pub(crate) enum Ended<R> {
     /// There was nothing to wait for.
     AtOnce(R),
-    /// A granter has served the waiter.
+    /// A granter has served the waiter. With [`Begin::Begun`], it may also have been woken for
+    /// another reason.
     Granted,
     /// The deadline passed.
     TimedOut,
@@ -347,10 +347,24 @@ impl Terms {
     }
 }
 
+/// The way in which a wait in a list begins, and whether the wait is repeated.
+//
+// With a tag, the compiler knows the variant where `wait_in` is inlined. Without one, null in the
+// wait would be the tag, and every caller would contain the code for both variants.
+#[repr(u8)]
+pub(crate) enum Begin {
+    /// [`wait_in`] begins the wait. A waiter that is woken for another reason waits again.
+    Anew,
+    /// The caller has begun the wait. It is not repeated: a waiter that is woken for another reason
+    /// gets [`Ended::Granted`] as well.
+    Begun(Wait),
+}
+
 /// Waits in a list.
 ///
-/// `enter` is called under the lock. It links the node, or returns a result if there is nothing to
-/// wait for. `leave` is called under the lock with a node that is still linked and takes it out. It
+/// `enter` takes the lock, and links the node or returns a result if there is nothing to wait for.
+/// It may do more after it has released the lock; a panic must not leave it once the node is
+/// linked. `leave` is called under the lock with a node that is still linked and takes it out. It
 /// may end the waits of others in turn; while there may be more of these, it is called again
 /// without a node.
 ///
@@ -359,85 +373,43 @@ impl Terms {
 #[inline(always)]
 #[track_caller]
 pub(crate) fn wait_in<S, P, R>(
+    mut begin: Begin,
     lock: &SpinLock<S>,
     terms: Terms,
     payload: &P,
-    enter: impl FnMut(&mut S, Pin<&Node<P>>) -> Option<R>,
+    mut enter: impl FnMut(Pin<&Node<P>>) -> Option<R>,
     leave: impl Fn(&mut S, Option<&Node<P>>) -> Wakes,
 ) -> Ended<R> {
-    wait_after(lock, terms, payload, enter, || (), leave)
-}
-
-/// Waits in a list as [`wait_in`] does, and calls `then` between entering the list and suspending.
-#[inline(always)]
-#[track_caller]
-pub(crate) fn wait_after<S, P, R>(
-    lock: &SpinLock<S>,
-    terms: Terms,
-    payload: &P,
-    mut enter: impl FnMut(&mut S, Pin<&Node<P>>) -> Option<R>,
-    mut then: impl FnMut(),
-    leave: impl Fn(&mut S, Option<&Node<P>>) -> Wakes,
-) -> Ended<R> {
+    let once = matches!(begin, Begin::Begun(_));
     loop {
-        let wait = if terms.must {
-            Wait::begin_anyhow(terms.kind, terms.address)
-        } else {
-            Wait::begin(terms.kind, terms.address)
+        let wait = match mem::replace(&mut begin, Begin::Anew) {
+            Begin::Begun(wait) => wait,
+            Begin::Anew if terms.must => Wait::begin_anyhow(terms.kind, terms.address),
+            Begin::Anew => Wait::begin(terms.kind, terms.address),
         };
-        let ended = wait_begun(wait, lock, terms, payload, &mut enter, &mut then, &leave);
-        if let Some(ended) = ended {
-            return ended;
+        let who = wait.who();
+        let node = pin!(Node::new(&wait, payload));
+        let node = node.into_ref();
+        if let Some(result) = enter(node) {
+            wait.abandon();
+            return Ended::AtOnce(result);
         }
-    }
-}
-
-/// Goes once through the loop of [`wait_after`], with a wait that has just begun. Returns `None` if
-/// the waiter was woken for another reason.
-#[inline(always)]
-#[track_caller]
-pub(crate) fn wait_begun<S, P, R>(
-    wait: Wait,
-    lock: &SpinLock<S>,
-    terms: Terms,
-    payload: &P,
-    enter: impl FnOnce(&mut S, Pin<&Node<P>>) -> Option<R>,
-    then: impl FnOnce(),
-    leave: impl Fn(&mut S, Option<&Node<P>>) -> Wakes,
-) -> Option<Ended<R>> {
-    let who = wait.who();
-    let node = pin!(Node::new(&wait, payload));
-    let node = node.into_ref();
-    let entered = enter(&mut lock.lock(), node);
-    if let Some(result) = entered {
-        wait.abandon();
-        return Some(Ended::AtOnce(result));
-    }
-    {
-        // The node is linked, so this frame must not go.
-        let guard = NeverUnwinds("a lock that was unlocked");
-        then();
-        core::mem::forget(guard);
-    }
-    let outcome = wait.suspend(terms.deadline);
-    if outcome == Outcome::Notified && node.is_granted() {
-        return Some(Ended::Granted);
-    }
-    if leave_list(lock, node.get_ref(), &leave) {
-        return Some(Ended::Granted);
-    }
-    if !terms.must {
-        cancel::settle(who, outcome);
-    }
-    (outcome == Outcome::TimedOut && terms.deadline <= clock::now()).then_some(Ended::TimedOut)
-}
-
-/// Aborts the process if a frame unwinds to which another thread may have a pointer.
-pub(crate) struct NeverUnwinds(pub(crate) &'static str);
-
-impl Drop for NeverUnwinds {
-    fn drop(&mut self) {
-        crate::report::abort(format_args!("{} panicked in the middle of a wait; aborting", self.0));
+        let outcome = wait.suspend(terms.deadline);
+        if outcome == Outcome::Notified && node.is_granted() {
+            return Ended::Granted;
+        }
+        if leave_list(lock, node.get_ref(), &leave) {
+            return Ended::Granted;
+        }
+        if !terms.must {
+            raise::settle(who, outcome);
+        }
+        if outcome == Outcome::TimedOut && terms.deadline <= clock::now() {
+            return Ended::TimedOut;
+        }
+        if once {
+            return Ended::Granted;
+        }
     }
 }
 

@@ -9,31 +9,32 @@
 //!
 //! Next: `time`, `spawn` and the other modules that register a [`Waiter`].
 
+pub(crate) mod end;
 pub(crate) mod list;
-mod on_root;
 mod parker;
 mod pinned;
+pub(crate) mod raise;
 pub(crate) mod slots;
 pub(crate) mod table;
 pub(crate) mod yielding;
 
-pub(crate) use on_root::{Parting, on_large_stack, on_root};
-pub(crate) use parker::{Signal, unpark, wake_pinned};
+pub(crate) use parker::wake_pinned;
 pub use parker::{park, park_timeout};
 pub(crate) use pinned::{blocks_here, is_refused, without_waiting};
 pub use pinned::{can_yield, pinned};
+pub(crate) use raise::pass_on;
 pub use slots::ContextSlot;
 pub use yielding::yield_now;
 
-use crate::cancel;
 use crate::carrier::bell::Bell;
 use crate::carrier::tend::postpone;
-use crate::carrier::{self, Carrier, Claimed, current, dispatch};
+use crate::carrier::unwinding::{begin_unwound_wait, end_unwound_wait, is_unwinding};
+use crate::carrier::{self, Carrier, Claimed, Owner, current, dispatch};
 use crate::clock;
-use crate::fiber::life::{CANCELLED, FAILED};
+use crate::fiber::life::CANCELLED;
 use crate::fiber::state::{Epoch, Outcome};
 use crate::fiber::{Control, FiberRef, Flags, WaitKind};
-use crate::primitive::{AtomicBool, Ordering, fence, futex};
+use crate::primitive::{Ordering, fence, futex};
 use crate::queue::low_bits;
 use core::ptr;
 use core::time::Duration;
@@ -99,8 +100,8 @@ impl Waiter {
 #[must_use]
 pub(crate) struct Wait {
     control: &'static Control,
-    /// Null if a thread waits. The wait then has a counted reference to the thread's proxy.
-    carrier: *const Carrier,
+    /// `None` if a thread waits. The wait then has a counted reference to the thread's proxy.
+    owner: Option<&'static Owner>,
     epoch: Epoch,
     /// The fiber, if it is pinned and waits by blocking its thread.
     pinned: Option<&'static Control>,
@@ -127,11 +128,11 @@ impl Wait {
     #[inline(always)]
     #[track_caller]
     pub(crate) fn begin_of(
-        fiber: Option<(&'static Carrier, &'static Control)>,
+        fiber: Option<(&'static Owner, &'static Control)>,
         kind: WaitKind,
         address: usize,
     ) -> Wait {
-        match fiber.and_then(|(carrier, control)| Wait::plain(carrier, control, kind, address)) {
+        match fiber.and_then(|(owner, control)| Wait::plain(owner, control, kind, address)) {
             Some(wait) => wait,
             None => Wait::begin_special(fiber, kind, address),
         }
@@ -143,13 +144,14 @@ impl Wait {
     pub(crate) fn begin_plainly(kind: WaitKind, address: usize) -> Option<Wait> {
         #[cfg(sinew_force_yield)]
         yielding::before_a_wait();
-        let (carrier, control) = current::fiber()?;
-        Wait::plain(carrier, control, kind, address)
+        let (owner, control) = current::fiber()?;
+        Wait::plain(owner, control, kind, address)
     }
 
+    /// Begins a wait of a fiber. Returns `None` if the fiber has [special](SPECIAL) flags.
     #[inline(always)]
     fn plain(
-        carrier: &'static Carrier,
+        owner: &'static Owner,
         control: &'static Control,
         kind: WaitKind,
         address: usize,
@@ -157,19 +159,19 @@ impl Wait {
         if control.flags().has(SPECIAL) {
             return None;
         }
-        control.record_wait(kind, address, carrier.now.get());
+        control.record_wait(kind, address, owner.now.get());
         let epoch = control.wake.begin();
-        Some(Wait { control, carrier, epoch, pinned: None, marked: false })
+        Some(Wait { control, owner: Some(owner), epoch, pinned: None, marked: false })
     }
 
     /// Begins a wait that must not fail: blocks the thread where a fiber cannot be suspended.
     pub(crate) fn begin_anyhow(kind: WaitKind, address: usize) -> Wait {
         match current::fiber() {
-            Some((carrier, control))
+            Some((owner, control))
                 if control.flags().has(Flags(Flags::PINNED.0 | Flags::NO_WAIT.0)) =>
             {
                 if !control.flags().has(Flags::NO_WAIT) {
-                    pinned::about_to_block(carrier, control, kind, true);
+                    pinned::about_to_block(owner.shared(), control, kind, true);
                 }
                 Wait::begin_as_thread(Some(control), kind, address)
             }
@@ -181,11 +183,11 @@ impl Wait {
     #[inline(never)]
     #[track_caller]
     fn begin_special(
-        fiber: Option<(&'static Carrier, &'static Control)>,
+        fiber: Option<(&'static Owner, &'static Control)>,
         kind: WaitKind,
         address: usize,
     ) -> Wait {
-        let Some((carrier, control)) = fiber else {
+        let Some((owner, control)) = fiber else {
             return Wait::begin_as_thread(None, kind, address);
         };
         let flags = control.flags();
@@ -193,7 +195,7 @@ impl Wait {
             panic!("{} called in a predicate or a hook, where nothing may wait", kind.operation());
         }
         if flags.has(Flags::PINNED) {
-            pinned::about_to_block(carrier, control, kind, false);
+            pinned::about_to_block(owner.shared(), control, kind, false);
             return Wait::begin_as_thread(Some(control), kind, address);
         }
         // A migratable fiber stays on its thread while it unwinds, because the count of panics
@@ -204,14 +206,14 @@ impl Wait {
             control.clear_flags(Flags::MIGRATABLE);
             control.set_flags(Flags::UNWINDING);
         }
-        control.record_wait(kind, address, carrier.now.get());
+        control.record_wait(kind, address, owner.now.get());
         let epoch = control.wake.begin();
         if flags.has(Flags::MIGRATABLE) {
             // ORDERING: SeqCst fence; pairs with the one in `cancel::request`. Either this wait
             // sees the request before it stops, or the canceller sees the wait.
             fence(Ordering::SeqCst);
         }
-        Wait { control, carrier, epoch, pinned: None, marked }
+        Wait { control, owner: Some(owner), epoch, pinned: None, marked }
     }
 
     fn begin_as_thread(pinned: Option<&'static Control>, kind: WaitKind, address: usize) -> Wait {
@@ -245,13 +247,18 @@ impl Wait {
             // ORDERING: SeqCst fence; pairs with the one in `cancel::request`.
             fence(Ordering::SeqCst);
         }
-        Wait { control, carrier: ptr::null(), epoch, pinned, marked }
+        Wait { control, owner: None, epoch, pinned, marked }
     }
 
     /// Returns the waiter to register.
     #[inline(always)]
     pub(crate) fn waiter(&self) -> Waiter {
         Waiter { control: self.control, epoch: self.epoch }
+    }
+
+    /// Returns the owner of the waiter's carrier; `None` if a thread waits.
+    pub(crate) fn owner(&self) -> Option<&'static Owner> {
+        self.owner
     }
 
     /// Returns the block of the waiter: the fiber, also if it is pinned, or the thread's proxy.
@@ -273,12 +280,12 @@ impl Wait {
     /// Ends a wait that was not registered anywhere.
     #[inline(always)]
     pub(crate) fn abandon(self) {
-        let Wait { control, carrier, epoch, pinned, marked } = self;
-        let plain = !carrier.is_null() && !control.flags().has(Flags::ROAMING) && !marked;
+        let Wait { control, owner, epoch, pinned, marked } = self;
+        let plain = owner.is_some() && !control.flags().has(Flags::ROAMING) && !marked;
         // Only this thread can end a plain wait that is not registered, and only while the fiber
         // does not run.
         if !plain || !control.wake.claim_alone(epoch, Outcome::Notified) {
-            withdraw(control, carrier, epoch, pinned, marked);
+            withdraw(control, owner, epoch, pinned, marked);
         }
     }
 
@@ -302,37 +309,44 @@ impl Wait {
         self.suspend_for(deadline, None)
     }
 
+    /// Stops as [`suspend`](Self::suspend) does, by the longer path, which every wait with a
+    /// deadline takes. The shorter path is not compiled into the caller.
+    pub(crate) fn suspend_until(self, deadline: u64) -> Outcome {
+        let Wait { control, owner, epoch, pinned, marked } = self;
+        long_way(control, owner, epoch, pinned, marked, deadline)
+    }
+
     /// Suspends until `newest`, an unstarted fiber, has ended. The carrier may run it next.
     #[inline(always)]
     pub(crate) fn suspend_for(self, deadline: u64, newest: Option<&Control>) -> Outcome {
         let flags = self.control.flags();
-        if self.carrier.is_null()
-            || deadline != clock::NEVER
-            || flags.has(LONG_WAY)
-            || self.control.life.marks() & CANCELLED != 0
-            || std::thread::panicking()
-        {
-            let Wait { control, carrier, epoch, pinned, marked } = self;
-            return long_way(control, carrier, epoch, pinned, marked, deadline);
-        }
-        // SAFETY: carriers live for ever. The fiber runs on this one, and its wait is registered.
-        unsafe {
-            match newest {
-                Some(newest) => dispatch::suspend_for(&*self.carrier, self.control, newest),
-                None => dispatch::suspend(&*self.carrier, self.control),
+        let short = deadline == clock::NEVER
+            && !flags.has(LONG_WAY)
+            && self.control.life.marks() & CANCELLED == 0
+            && !std::thread::panicking();
+        match self.owner {
+            // SAFETY: the fiber runs, and its wait is registered.
+            Some(owner) if short => unsafe {
+                match newest {
+                    Some(newest) => dispatch::suspend_for(owner, self.control, newest),
+                    None => dispatch::suspend(owner, self.control),
+                }
+            },
+            _ => {
+                let Wait { control, owner, epoch, pinned, marked } = self;
+                return long_way(control, owner, epoch, pinned, marked, deadline);
             }
         }
         self.control.wake.outcome()
     }
 
     fn suspend_long_way(self, deadline: u64) -> Outcome {
-        if self.carrier.is_null() {
+        let Some(owner) = self.owner else {
             return self.suspend_thread(deadline);
-        }
+        };
         let control = self.control;
-        // SAFETY: carriers live for ever.
-        let carrier = unsafe { &*self.carrier };
-        let unwinding = is_unwinding(carrier, control);
+        let carrier = owner.shared();
+        let unwinding = is_unwinding(owner, control);
         let deaf = DEAF || unwinding || control.flags().has(Flags::MASKED);
         let deadline = if deaf { deadline } else { deadline.min(scope_deadline(control)) };
         if !deaf && control.life.marks() & CANCELLED != 0 {
@@ -342,18 +356,14 @@ impl Wait {
                 return Outcome::Interrupted;
             }
         } else if deadline != clock::NEVER
-            && deadline <= carrier.now.get()
+            && deadline <= owner.now.get()
             && control.wake.claim(self.epoch, Outcome::TimedOut)
         {
             // The deadline has passed. The fiber still goes through the queue: a loop around such a
             // wait must let other fibers run.
-            // SAFETY: the claim succeeded, this is the carrier's thread, and the fiber stops next.
+            // SAFETY: the claim succeeded, and the fiber stops next.
             unsafe {
-                if carrier.is_embedded() {
-                    carrier.behind_all(control);
-                } else {
-                    carrier.behind(control);
-                }
+                owner.behind_others(control);
             }
         }
         let timed = deadline != clock::NEVER && control.wake.is_waiting(self.epoch);
@@ -361,8 +371,7 @@ impl Wait {
             set_timer(carrier, control, self.epoch, deadline);
         }
         if unwinding {
-            control.set_flags(Flags::UNWINDING);
-            carrier.unwinding.set(carrier.unwinding.get() + 1);
+            begin_unwound_wait(owner, control);
             if !control.flags().has(Flags::MASKED) && control.life.marks() & CANCELLED != 0 {
                 postpone(carrier, control, self.epoch);
             }
@@ -372,11 +381,9 @@ impl Wait {
             slots::swap_out(control);
         }
         // SAFETY: the fiber runs on its carrier, and its wait is registered or ended.
-        unsafe { dispatch::suspend(carrier, control) };
+        unsafe { dispatch::suspend(owner, control) };
         if unwinding {
-            // An unwinding fiber does not migrate, so this is still its carrier.
-            carrier.unwinding.set(carrier.unwinding.get() - 1);
-            control.clear_flags(Flags::UNWINDING);
+            end_unwound_wait(control);
         }
         self.ended();
         let outcome = control.wake.outcome();
@@ -390,16 +397,25 @@ impl Wait {
         outcome
     }
 
-    #[cold]
-    fn suspend_thread(self, deadline: u64) -> Outcome {
-        let control = self.control;
+    /// Publishes the deadline of a thread that is about to block, and ends the wait of a pinned
+    /// fiber that was cancelled before. Returns the deadline, cut short by the scopes of the
+    /// waiter. Neither scopes nor a cancellation end the wait of a waiter that is masked or
+    /// unwinding.
+    fn before_blocking(&self, deadline: u64) -> u64 {
         let who = self.who();
         let deaf = DEAF || who.flags().has(Flags::MASKED) || std::thread::panicking();
         let deadline = if deaf { deadline } else { deadline.min(scope_deadline(who)) };
         self.publish_deadline(deadline);
         if !deaf && self.pinned.is_some_and(|fiber| fiber.life.marks() & CANCELLED != 0) {
-            control.wake.claim(self.epoch, Outcome::Interrupted);
+            self.control.wake.claim(self.epoch, Outcome::Interrupted);
         }
+        deadline
+    }
+
+    #[cold]
+    fn suspend_thread(self, deadline: u64) -> Outcome {
+        let control = self.control;
+        let deadline = self.before_blocking(deadline);
         let (word, expected) = control.wake.futex();
         if deadline == clock::NEVER {
             control.set_flags(Flags::ASLEEP);
@@ -441,13 +457,7 @@ impl Wait {
         mut poll: impl FnMut(Option<RawFd>, Option<Duration>) -> bool,
     ) -> Outcome {
         let control = self.control;
-        let who = self.who();
-        let deaf = DEAF || who.flags().has(Flags::MASKED) || std::thread::panicking();
-        let deadline = if deaf { deadline } else { deadline.min(scope_deadline(who)) };
-        self.publish_deadline(deadline);
-        if !deaf && self.pinned.is_some_and(|fiber| fiber.life.marks() & CANCELLED != 0) {
-            control.wake.claim(self.epoch, Outcome::Interrupted);
-        }
+        let deadline = self.before_blocking(deadline);
         // Only the thread itself ends the wait of a plain thread, so that needs no bell.
         let bell = if self.pinned.is_some() { bell_of(control) } else { None };
         while control.wake.is_waiting(self.epoch) {
@@ -498,7 +508,7 @@ impl Wait {
         } else if self.marked {
             self.control.set_flags(Flags::MIGRATABLE);
         }
-        if self.carrier.is_null() {
+        if self.owner.is_none() {
             // SAFETY: `begin_as_thread` counted the reference. The wait has ended, and its outcome
             // was read.
             drop(unsafe { FiberRef::from_counted(self.control) });
@@ -511,13 +521,13 @@ impl Wait {
 #[inline(never)]
 fn long_way(
     control: &'static Control,
-    carrier: *const Carrier,
+    owner: Option<&'static Owner>,
     epoch: Epoch,
     pinned: Option<&'static Control>,
     marked: bool,
     deadline: u64,
 ) -> Outcome {
-    Wait { control, carrier, epoch, pinned, marked }.suspend_long_way(deadline)
+    Wait { control, owner, epoch, pinned, marked }.suspend_long_way(deadline)
 }
 
 /// Calls [`Wait::withdraw`] with the fields of the wait by value, as [`long_way`] does.
@@ -525,12 +535,12 @@ fn long_way(
 #[inline(never)]
 fn withdraw(
     control: &'static Control,
-    carrier: *const Carrier,
+    owner: Option<&'static Owner>,
     epoch: Epoch,
     pinned: Option<&'static Control>,
     marked: bool,
 ) {
-    Wait { control, carrier, epoch, pinned, marked }.withdraw();
+    Wait { control, owner, epoch, pinned, marked }.withdraw();
 }
 
 /// Flags that make the beginning of a wait take [`Wait::begin_special`].
@@ -562,40 +572,6 @@ fn scope_deadline(who: &Control) -> u64 {
         return clock::NEVER;
     }
     who.extra().map_or(clock::NEVER, |extra| extra.deadline.get())
-}
-
-/// Returns whether the running fiber is unwinding, or may be.
-///
-/// The standard library counts panics per thread. While no other fiber of the thread is suspended
-/// in the middle of an unwinding, the count belongs to the running fiber. While one is, the running
-/// fiber counts as unwinding if a panic was seen to begin in it: by the panic hook, by
-/// sinew-context, which unwinds first-class fibers, or by the code of sinew that raised the panic
-/// or passed it on. If a panic has ended that was not seen to begin (another hook has replaced
-/// sinew's), every fiber counts as unwinding then. A fiber that counts wrongly hears of its
-/// cancellation when no fiber of the thread unwinds any more.
-pub(crate) fn is_unwinding(carrier: &Carrier, control: &Control) -> bool {
-    if !std::thread::panicking() {
-        control.clear_flags(Flags::PANICKED);
-        return false;
-    }
-    carrier.unwinding.get() == 0
-        || control.flags().has(Flags::PANICKED)
-        || control.extra().is_some_and(|extra| extra.unwindings.get() > 0)
-        || PANICS_UNSEEN.load(Ordering::Relaxed)
-}
-
-/// Whether a panic has ended that was not seen to begin.
-static PANICS_UNSEEN: AtomicBool = AtomicBool::new(false);
-
-/// Notes that a panic with this payload has ended a fiber.
-#[cold]
-pub(crate) fn panic_ended(control: &Control, payload: &(dyn core::any::Any + Send)) {
-    if !cancel::is_cancel(payload) {
-        control.life.set(FAILED);
-    }
-    if !control.flags().has(Flags::PANICKED) {
-        PANICS_UNSEEN.store(true, Ordering::Relaxed);
-    }
 }
 
 fn set_timer(carrier: &Carrier, control: &Control, epoch: Epoch, deadline: u64) {

@@ -8,11 +8,10 @@
 //! [`Signal`]: a `park` or a second `block_on` inside a poll must not take the wake of the outer
 //! wait.
 
-use super::{Wait, carrier};
-use crate::cancel;
+use super::{Wait, carrier, raise};
 use crate::clock;
 use crate::fiber::state::{Epoch, Outcome};
-use crate::fiber::{Control, Flags, WaitKind};
+use crate::fiber::{Control, Fiber, Flags, Signal, WaitKind};
 use crate::primitive::{AtomicPtr, AtomicU64, Ordering};
 use core::time::Duration;
 use std::sync::Arc;
@@ -88,13 +87,13 @@ fn park_until<'a>(
         // ORDERING: Acquire: another `unpark` may have come since, and its writes must be seen.
         token.swap(EMPTY, Ordering::Acquire);
         wait.withdraw();
-        return cancel::check_here(who);
+        return raise::check_here(who);
     }
     let outcome = wait.suspend(deadline);
     // The token is used up, whatever ended the wait.
     // ORDERING: Acquire; pairs with the Release in `notify`.
     token.swap(EMPTY, Ordering::Acquire);
-    cancel::settle(who, outcome);
+    raise::settle(who, outcome);
 }
 
 /// Parks a pinned fiber: its thread sleeps, and checks the fiber's token when it is woken.
@@ -110,7 +109,22 @@ fn park_pinned(wait: Wait, token: &AtomicU64, deadline: u64) {
     }
     let outcome = wait.suspend(deadline);
     token.swap(EMPTY, Ordering::Acquire);
-    cancel::settle(who, outcome);
+    raise::settle(who, outcome);
+}
+
+impl Fiber {
+    /// Lets the current or the next [`park`](crate::park) of this fiber return.
+    ///
+    /// May be called from any thread or fiber, also when the fiber has ended.
+    ///
+    /// # Examples
+    /// ```
+    /// sinew::current().unpark();
+    /// sinew::park(); // returns at once
+    /// ```
+    pub fn unpark(&self) {
+        unpark(self.control());
+    }
 }
 
 /// Lets the `park` that `control` is in return, or else its next one.
@@ -132,16 +146,6 @@ fn notify<'a>(token: &AtomicU64, who: impl FnOnce() -> &'a Control) {
             carrier::wake_alone(who(), Epoch::from_bits(epoch), Outcome::Notified);
         }
     }
-}
-
-/// The token of one wait for a future; the future's wakers set it.
-///
-/// It serves one call of `block_on` at a time, and is reused only when no waker is left that could
-/// set it.
-pub(crate) struct Signal {
-    token: AtomicU64,
-    /// The fiber or thread that waits. The waiter writes it before it registers in the token.
-    who: AtomicPtr<Control>,
 }
 
 impl Signal {

@@ -5,7 +5,7 @@
 
 use crate::carrier::crew::PinnedWait;
 use crate::carrier::{Carrier, current};
-use crate::fiber::{Control, Flags, WaitKind};
+use crate::fiber::{Control, Flags, WaitKind, describe};
 use crate::report;
 
 /// Runs `f` with the running fiber pinned: the fiber is not suspended until `f` returns.
@@ -67,15 +67,15 @@ pub fn can_yield() -> bool {
 /// If the policy is `Error`.
 #[track_caller]
 pub(crate) fn blocks_here(kind: WaitKind) {
-    if let Some((carrier, control)) = current::fiber() {
-        about_to_block(carrier, control, kind, false);
+    if let Some((owner, control)) = current::fiber() {
+        about_to_block(owner.shared(), control, kind, false);
     }
 }
 
 /// Returns whether the running fiber is pinned and its runtime refuses waits of pinned fibers.
 pub(crate) fn is_refused() -> bool {
     current::fiber()
-        .is_some_and(|(carrier, control)| control.flags().has(Flags::PINNED) && refuses(carrier))
+        .is_some_and(|(owner, me)| me.flags().has(Flags::PINNED) && refuses(owner.shared()))
 }
 
 /// Returns whether a wait of a pinned fiber panics. An unwinding fiber may wait: a second panic
@@ -95,12 +95,12 @@ pub(super) fn about_to_block(carrier: &Carrier, control: &Control, kind: WaitKin
         PinnedWait::Error if !must && refuses(carrier) => panic!(
             "{operation} called by {} while it is pinned; it would block carrier {} with all its \
              fibers",
-            crate::spawn::describe(control),
+            describe(control),
             carrier.index()
         ),
         PinnedWait::Error | PinnedWait::Warn => report::say(format_args!(
             "{} is pinned and blocks carrier {} in {operation}",
-            crate::spawn::describe(control),
+            describe(control),
             carrier.index()
         )),
     }

@@ -12,7 +12,7 @@
 
 use crate::carrier::current;
 use crate::fiber::extra::Extra;
-use crate::fiber::{Control, Flags};
+use crate::fiber::{Control, Flags, SlotUse};
 use crate::park::without_waiting;
 use crate::report;
 use core::cell::Cell;
@@ -52,19 +52,13 @@ pub struct ContextSlot<T: 'static> {
     exchange: fn(&mut T),
 }
 
-/// A use of a slot by one fiber.
-pub(crate) trait Use {
-    /// Exchanges the state with the place. Runs the user's hook.
-    fn exchange(&self);
-}
-
 struct UseOf<T: 'static> {
     exchange: fn(&mut T),
     /// Empty while the hook runs.
     place: Cell<Option<T>>,
 }
 
-impl<T: 'static> Use for UseOf<T> {
+impl<T: 'static> SlotUse for UseOf<T> {
     fn exchange(&self) {
         if let Some(mut value) = self.place.take() {
             without_waiting(|| (self.exchange)(&mut value));
@@ -112,7 +106,7 @@ impl<T: 'static> ContextSlot<T> {
     /// ```
     pub fn enter<R>(&'static self, value: T, f: impl FnOnce() -> R) -> (R, T) {
         /// Restores the state when `f` unwinds.
-        struct Leave<'a>(&'a Rc<dyn Use>, Option<&'static Control>);
+        struct Leave<'a>(&'a Rc<dyn SlotUse>, Option<&'static Control>);
         impl Leave<'_> {
             fn leave(&self) {
                 if let Some(control) = self.1 {
@@ -132,7 +126,7 @@ impl<T: 'static> ContextSlot<T> {
         }
         let control = current::fiber().map(|(_, control)| control);
         let used = Rc::new(UseOf { exchange: self.exchange, place: Cell::new(Some(value)) });
-        let entry: Rc<dyn Use> = used.clone();
+        let entry: Rc<dyn SlotUse> = used.clone();
         entry.exchange();
         if let Some(control) = control {
             remember(control, entry.clone());
@@ -147,8 +141,8 @@ impl<T: 'static> ContextSlot<T> {
 
 /// Runs `f` in the running fiber. `entry.exchange` is called at each switch away from the fiber and
 /// at each switch back.
-pub(crate) fn with_use<R>(entry: Rc<dyn Use>, f: impl FnOnce() -> R) -> R {
-    struct Forget(&'static Control, Rc<dyn Use>);
+pub(crate) fn with_use<R>(entry: Rc<dyn SlotUse>, f: impl FnOnce() -> R) -> R {
+    struct Forget(&'static Control, Rc<dyn SlotUse>);
     impl Drop for Forget {
         fn drop(&mut self) {
             forget(self.0, &self.1);
@@ -162,13 +156,13 @@ pub(crate) fn with_use<R>(entry: Rc<dyn Use>, f: impl FnOnce() -> R) -> R {
     f()
 }
 
-fn remember(control: &Control, entry: Rc<dyn Use>) {
+fn remember(control: &Control, entry: Rc<dyn SlotUse>) {
     let extra = control.extra_or_new();
     with_uses(extra, |uses| uses.push(entry));
     control.set_flags(Flags::SLOTS);
 }
 
-fn forget(control: &Control, entry: &Rc<dyn Use>) {
+fn forget(control: &Control, entry: &Rc<dyn SlotUse>) {
     let Some(extra) = control.extra() else { return };
     let (removed, none) = with_uses(extra, |uses| {
         let index = uses.iter().rposition(|used| Rc::ptr_eq(used, entry));
@@ -181,7 +175,7 @@ fn forget(control: &Control, entry: &Rc<dyn Use>) {
 }
 
 /// Calls `f` with the list of uses. `f` must not run user code.
-fn with_uses<R>(extra: &Extra, f: impl FnOnce(&mut Vec<Rc<dyn Use>>) -> R) -> R {
+fn with_uses<R>(extra: &Extra, f: impl FnOnce(&mut Vec<Rc<dyn SlotUse>>) -> R) -> R {
     // SAFETY: the list belongs to the fiber, and this is the fiber's thread. `f` only moves
     // entries, so it does not call this function again.
     f(unsafe { &mut *extra.slots.get() })

@@ -7,14 +7,14 @@
 //!
 //! `list` has the protocol by which waiters enter, are granted and leave.
 
-use super::list::{Ended, List, Node, Terms, Wakes, wait_in};
-use crate::primitive::{Cell, SpinLock};
+use super::list::{Begin, Ended, List, Node, Terms, Wakes, wait_in};
+use crate::primitive::{Cell, IS_MODEL, SpinLock, execution_static};
 use core::cell::UnsafeCell;
 use core::pin::Pin;
 use core::ptr;
 
 /// Number of buckets. Buckets that are never used are never resident.
-const BUCKETS: usize = if cfg!(sinew_loom) { 1 } else { 4096 };
+const BUCKETS: usize = if IS_MODEL { 1 } else { 4096 };
 
 /// The object of a wait: an address and a generation.
 ///
@@ -121,29 +121,15 @@ unsafe impl Send for Bucket {}
 #[repr(align(64))]
 struct Aligned(SpinLock<Bucket>);
 
-#[cfg(not(sinew_loom))]
-static TABLE: [Aligned; BUCKETS] = empty();
-
-#[cfg(sinew_loom)]
-loom::lazy_static! {
-    static ref TABLE: [Aligned; BUCKETS] = empty();
-}
-
-const fn empty() -> [Aligned; BUCKETS] {
-    [const { Aligned(SpinLock::new(Bucket { first: ptr::null() })) }; BUCKETS]
-}
-
-/// Makes the table of one loom execution.
-#[cfg(sinew_loom)]
-pub(crate) fn prepare() {
-    let _: &[Aligned] = &*TABLE;
+execution_static! {
+    static TABLE: [Aligned; BUCKETS] =
+        [const { Aligned(SpinLock::new(Bucket { first: ptr::null() })) }; BUCKETS];
 }
 
 /// Returns whether an address is in the table.
-#[cfg(not(sinew_loom))]
 pub(crate) fn is_within(address: usize) -> bool {
-    let start = (&raw const TABLE).addr();
-    (start..start + size_of_val(&TABLE)).contains(&address)
+    let start = TABLE.as_ptr().addr();
+    (start..start + size_of::<[Aligned; BUCKETS]>()).contains(&address)
 }
 
 /// Returns the bucket of `key`.
@@ -250,6 +236,9 @@ impl Queue<'_> {
     }
 
     /// Puts a waiter before all others.
+    ///
+    /// # Safety
+    /// The node is in no list. It stays where it is until it is taken out of the bucket.
     unsafe fn push_first(mut self, node: Pin<&Node<Entry>>) {
         let Some(head) = self.head() else { return };
         // SAFETY: heads change only under the lock, and linked entries are alive. The caller keeps
@@ -263,6 +252,10 @@ impl Queue<'_> {
 
     /// Moves the head of the queue into the first waiter's entry, or unlinks the queue if it is
     /// empty.
+    ///
+    /// # Safety
+    /// `head` is the head of this queue, in an entry that is alive. No other reference to a head of
+    /// the bucket is in use.
     unsafe fn pass_on(&mut self, head: &Head) {
         let first = head.waiters.first;
         let (previous, next) = (head.previous, head.next);
@@ -337,12 +330,15 @@ pub(crate) fn wait(
     mut still: impl FnMut(&mut Bucket) -> bool,
     left: impl Fn(&mut Bucket) -> Wakes,
 ) -> Ended<()> {
+    let lock = bucket(entry.key);
     wait_in(
-        bucket(entry.key),
+        Begin::Anew,
+        lock,
         terms,
         entry,
-        |bucket, node| {
-            if !still(bucket) {
+        |node| {
+            let mut bucket = lock.lock();
+            if !still(&mut bucket) {
                 return Some(());
             }
             // SAFETY: `wait_in` pins the node, and takes it out before the node's frame ends.
@@ -374,9 +370,4 @@ pub(crate) fn release(key: Key, most: usize) -> usize {
             return count;
         }
     }
-}
-
-/// Wakes all waiters for the end of a fiber.
-pub(crate) fn release_finished(address: usize, id: u64) {
-    release(Key::with_generation(address, id), usize::MAX);
 }

@@ -1,11 +1,11 @@
 //! Atomics, cells and a lock for models: loom's objects, behind constructors that are `const fn`.
 //!
 //! A loom object belongs to one execution of a model and cannot be a constant. So the types here
-//! make their object at the first use. An atomic takes an object that [`check`] made before there
-//! was a second thread. Otherwise the thread of the first use would count as the creator.
+//! get their object at the first use. An atomic takes an object that [`check`] made before there
+//! was a second thread. Otherwise loom would take the thread of the first use for the creator.
 //!
-//! The use of an atomic or a cell after its drop is reported, as long as its memory exists. Models
-//! that check the order of drops keep the memory.
+//! A use of an atomic or a cell after its drop panics, as long as its memory exists. Models that
+//! check the order of drops keep the memory (`crate::model::Kept`).
 
 use core::cell::{OnceCell, RefCell, UnsafeCell};
 use core::fmt;
@@ -13,6 +13,10 @@ use core::ops::{Deref, DerefMut};
 use core::ptr;
 pub(crate) use loom::sync::atomic::{Ordering, fence};
 use loom::sync::mpsc;
+pub(crate) use loom::thread::yield_now as yield_thread;
+
+/// Whether this is the backend of the models.
+pub(crate) const IS_MODEL: bool = true;
 
 /// The number of atomics that one execution may use.
 const ATOMICS: usize = 48;
@@ -53,7 +57,7 @@ impl Dropped {
     fn check(&self) {
         // SAFETY: the memory of the object exists, even if the object was dropped.
         let dropped = unsafe { ptr::read_volatile(&raw const self.0) };
-        assert!(!dropped, "used after it was dropped");
+        assert!(!dropped, "an atomic or a cell was used after it was dropped");
     }
 }
 
@@ -135,11 +139,29 @@ pub(crate) type AtomicU64 = Atomic<u64>;
 pub(crate) type AtomicUsize = Atomic<usize>;
 pub(crate) type AtomicPtr<T> = Atomic<*mut T>;
 
-/// Atomics of protocols that rely on a total order of all SeqCst accesses.
+/// Atomics of protocols that rely on a total order of all SeqCst accesses. Loom supports SeqCst
+/// only in fences, so each SeqCst load of these has a fence before it.
 pub(crate) mod sc {
     pub(crate) type AtomicU64 = super::Atomic<u64, true>;
     pub(crate) type AtomicPtr<T> = super::Atomic<*mut T, true>;
 }
+
+/// Stores `value`, and orders the store before every later load. Uses a fence, because loom
+/// supports SeqCst only in fences.
+pub(crate) fn store_then_fence(word: &AtomicUsize, value: usize) {
+    word.store(value, Ordering::Release);
+    fence(Ordering::SeqCst);
+}
+
+/// Defines a static of which each execution of a model has one of its own.
+macro_rules! execution_static {
+    (static $name:ident: $type:ty = $value:expr;) => {
+        loom::lazy_static! {
+            static ref $name: $type = $value;
+        }
+    };
+}
+pub(crate) use execution_static;
 
 // SAFETY: loom runs one thread at a time, and switches only inside of its own objects.
 unsafe impl<T: Bits, const SC: bool> Sync for Atomic<T, SC> {}
@@ -153,7 +175,7 @@ impl<T: Bits, const SC: bool> Atomic<T, SC> {
 
     fn object(&self) -> &loom::sync::atomic::AtomicU64 {
         self.dropped.check();
-        self.object.get_or_init(|| POOL.0.borrow_mut().pop().expect("a larger pool is needed"))
+        self.object.get_or_init(|| POOL.0.borrow_mut().pop().expect("`ATOMICS` is too small"))
     }
 
     fn encode(&self, value: T) -> u64 {
@@ -164,7 +186,7 @@ impl<T: Bits, const SC: bool> Atomic<T, SC> {
         T::from_bits(raw.wrapping_add(self.initial.bits()) & T::MASK)
     }
 
-    /// Performs one access.
+    /// Performs one access, and checks that the atomic was not dropped meanwhile.
     fn access<R>(&self, access: impl FnOnce() -> R) -> R {
         let result = access();
         // Other threads may have run before the access was made.
@@ -241,8 +263,8 @@ impl<T: Bits, const SC: bool> Atomic<T, SC> {
         self.decode(self.access(|| self.object().fetch_sub(value.bits(), order)))
     }
 
-    /// Performs an access that works on bits. The object's bits are the value's bits if the initial
-    /// value is zero.
+    /// Performs an access that works on bits. If the initial value is zero, the object's bits are
+    /// the value's bits, and `direct` works on them. Otherwise a loop applies `f`.
     #[track_caller]
     fn fetch(
         &self,
@@ -360,14 +382,14 @@ impl<T> SpinLock<T> {
         if self.token.get().is_none() {
             // Store the channel first: the send may switch to another thread that looks for it.
             let token = self.token.get_or_init(mpsc::channel);
-            token.0.send(()).expect("its receiver is here");
+            token.0.send(()).expect("the lock keeps the receiver");
         }
-        self.token.get().expect("just made")
+        self.token.get().expect("the channel was made above")
     }
 
     #[track_caller]
     pub(crate) fn lock(&self) -> SpinGuard<'_, T> {
-        self.token().1.recv().expect("its sender is here");
+        self.token().1.recv().expect("the lock keeps the sender");
         SpinGuard(self)
     }
 }
@@ -389,6 +411,6 @@ impl<T> DerefMut for SpinGuard<'_, T> {
 
 impl<T> Drop for SpinGuard<'_, T> {
     fn drop(&mut self) {
-        self.0.token().0.send(()).expect("its receiver is here");
+        self.0.token().0.send(()).expect("the lock keeps the receiver");
     }
 }

@@ -10,7 +10,7 @@ use std::process;
 /// A process that was started by a [`Command`](super::Command): `std::process::Child` for fibers.
 ///
 /// Dropping it leaves the process running, unless [`kill_on_drop`](super::Command::kill_on_drop)
-/// was requested. The [module](super) says what happens to a process without a waiter.
+/// was requested. The [module](super) says what happens to a process that no caller waits for.
 ///
 /// # Examples
 /// ```
@@ -60,8 +60,8 @@ impl Child {
         self.process.child.id()
     }
 
-    /// Ends the process by `SIGKILL`, which it cannot refuse. Does nothing if the process was
-    /// waited for.
+    /// Ends the process by `SIGKILL`, which it cannot refuse. Does nothing if a wait has returned
+    /// the status of the process.
     ///
     /// The caller still has to wait for the process.
     ///
@@ -89,8 +89,8 @@ impl Child {
     /// status.
     ///
     /// Closes [`stdin`](Self::stdin) first, because a process that reads to the end of its input
-    /// would otherwise wait for this one. A cancelled fiber is unwound from here; the process goes
-    /// on, and can be waited for again.
+    /// would otherwise wait for this one. A cancelled fiber is unwound from this wait. The process
+    /// goes on, and can be waited for again.
     ///
     /// # Errors
     /// Fails if the status cannot be had, because this process ignores `SIGCHLD`, or because other
@@ -120,8 +120,8 @@ impl Child {
     /// Waits until the process has ended, at most for `timeout`. Returns `None` if the timeout
     /// passed first.
     ///
-    /// Closes [`stdin`](Self::stdin) first, as [`wait`](Self::wait) does: take it out before if the
-    /// child is to go on reading.
+    /// Closes [`stdin`](Self::stdin) first, as [`wait`](Self::wait) does. If the child is to go on
+    /// reading, take `stdin` out before the call.
     ///
     /// # Errors
     /// As [`wait`](Self::wait).
@@ -171,9 +171,9 @@ impl Child {
 
     /// Reads the output of the process from its pipes to their ends, and waits for the process.
     ///
-    /// Closes [`stdin`](Self::stdin) first. Both pipes are read at the same time, so neither of
-    /// them stops the process by being full. A cancelled fiber is unwound from here, and the output
-    /// that was read is lost.
+    /// Closes [`stdin`](Self::stdin) first. Reads both pipes at the same time, so that the process
+    /// never waits for room in one of them. A cancelled fiber is unwound from this wait, and the
+    /// output that was read is lost.
     ///
     /// # Errors
     /// Fails if a pipe cannot be read, and as [`wait`](Self::wait).

@@ -4,8 +4,8 @@ use crate::io::attempt::take_turns;
 use crate::io::{Interest, PipeReader, PollFd, poll};
 use std::io::{self, Read};
 
-/// Reads both pipes to their ends. A process that writes to both is never stopped by a full one, as
-/// it would be if they were read one after the other.
+/// Reads both pipes to their ends. A process that writes to both never waits for room in one of
+/// them, as it would if they were read one after the other.
 ///
 /// Raises the cancellation if the fiber is cancelled; the bytes that were read are lost then.
 pub(super) fn collect(
@@ -51,7 +51,8 @@ enum Found {
     End,
 }
 
-/// Bytes that are read from one pipe before the other has its turn: the capacity of a pipe.
+/// The most bytes that are read from one pipe before the other pipe has its turn: the capacity of a
+/// pipe.
 const PORTION: u64 = 64 * 1024;
 
 /// Appends the available bytes, up to a limit. Does not wait.

@@ -23,15 +23,15 @@ use std::process;
 /// ```
 pub struct Command {
     std: process::Command,
-    /// Which of the three standard descriptors were set. The others depend on how the program is
-    /// started.
+    /// Which of the three standard descriptors the caller has set: input, output, error. The method
+    /// that starts the program chooses the others.
     chosen: [bool; 3],
     kill_on_drop: bool,
 }
 
 impl Command {
-    /// Makes a command for a program, given by its path, or by its name if it is to be searched for
-    /// in `PATH`.
+    /// Makes a command for a program. `program` is a path, or a name that is searched for in
+    /// `PATH`.
     ///
     /// By default the program has no arguments, and the environment, directory and standard
     /// descriptors of this process.
@@ -201,13 +201,13 @@ impl Command {
         self
     }
 
-    /// Sets whether a [`Child`] is killed when it is dropped before its end was waited for. The
-    /// default is no.
+    /// Sets whether dropping a [`Child`] kills its process, if no caller has waited for its end.
+    /// The default is no.
     ///
     /// A thread of the pool of [`blocking`](crate::blocking()) then takes the status of the killed
     /// process, so that no zombie is left. The setting also applies to [`output`](Self::output) and
-    /// [`status`](Self::status): a fiber that is cancelled there kills the program that it waited
-    /// for.
+    /// [`status`](Self::status): a fiber that is cancelled in one of these calls kills the program
+    /// that it waits for.
     ///
     /// # Examples
     /// ```
@@ -231,9 +231,9 @@ impl Command {
     /// Waits until the program has started or failed to start. A fiber that is cancelled meanwhile
     /// still gets the child. If the caller is a fiber, a thread of the pool of
     /// [`blocking`](crate::blocking()) starts the program. Do not rely on properties that the
-    /// program gets from that thread rather than from the process: the signal of `PR_SET_PDEATHSIG`
-    /// comes when that thread ends. To start the program on the carrier itself, use
-    /// `Child::from(command.as_std_mut().spawn()?)`.
+    /// program gets from that thread rather than from the process. For example, the kernel sends
+    /// the signal of `PR_SET_PDEATHSIG` when that thread ends. To start the program on the carrier
+    /// itself, use `Child::from(command.as_std_mut().spawn()?)`.
     ///
     /// # Errors
     /// Fails if there is no such program, if it may not be executed, or if there are too many
@@ -265,12 +265,12 @@ impl Command {
     /// Starts the program, waits until it has ended, and returns its output.
     ///
     /// By default its standard output and standard error are pipes, and its standard input is
-    /// empty. A cancelled fiber is unwound from here; the program goes on, unless it is
-    /// [killed](Self::kill_on_drop).
+    /// empty. A cancelled fiber is unwound from this wait. The program goes on, unless
+    /// [`kill_on_drop`](Self::kill_on_drop) is set.
     ///
     /// # Errors
     /// As [`spawn`](Self::spawn) and [`Child::wait_with_output`]. A program that fails is not an
-    /// error; its status tells.
+    /// error here: look at its status.
     ///
     /// # Examples
     /// ```
@@ -305,12 +305,12 @@ impl Command {
 
     /// Starts the program, and waits until it has ended.
     ///
-    /// A cancelled fiber is unwound from here; the program goes on, unless it is
-    /// [killed](Self::kill_on_drop).
+    /// A cancelled fiber is unwound from this wait. The program goes on, unless
+    /// [`kill_on_drop`](Self::kill_on_drop) is set.
     ///
     /// # Errors
-    /// As [`spawn`](Self::spawn) and [`Child::wait`]. A program that fails is not an error; its
-    /// status tells.
+    /// As [`spawn`](Self::spawn) and [`Child::wait`]. A program that fails is not an error here:
+    /// look at its status.
     ///
     /// # Examples
     /// ```
@@ -365,7 +365,8 @@ impl Command {
         self.std.get_current_dir()
     }
 
-    /// Whether a [`Child`] is killed when it is dropped.
+    /// Returns whether dropping a [`Child`] kills its process; see
+    /// [`kill_on_drop`](Self::kill_on_drop).
     ///
     /// # Examples
     /// ```
@@ -403,7 +404,8 @@ impl Command {
         &mut self.std
     }
 
-    /// Converts this into the command of the standard library.
+    /// Converts this into the command of the standard library. The setting of
+    /// [`kill_on_drop`](Self::kill_on_drop) is lost.
     ///
     /// # Examples
     /// ```

@@ -18,9 +18,9 @@ pub(super) enum Exit {
 }
 
 impl Exit {
-    /// Makes the exit of a child of this process. Its status must not have been taken.
+    /// Makes the exit of a child of this process. The status of the child must not have been taken.
     pub(super) fn of(pid: u32) -> Exit {
-        // If there is no descriptor, for any reason, a thread can wait.
+        // If the kernel gives no descriptor, for any reason, a thread waits.
         match open(pid) {
             Ok(descriptor) => Exit::Descriptor(Async::new_nonblocking(descriptor)),
             Err(_) => Exit::watched(pid),
@@ -30,7 +30,8 @@ impl Exit {
     /// Watches the child with a thread, which works everywhere.
     //
     // If the status is taken before the thread has seen the end, the number may belong to another
-    // child by then. Then the thread stays longer than necessary, and its event has no waiter.
+    // child by then. Then the thread waits for that child, which does no harm: its event has no
+    // waiter.
     fn watched(pid: u32) -> Exit {
         let ended = Arc::new(Event::new());
         let seen = ended.clone();
@@ -41,14 +42,14 @@ impl Exit {
         Exit::Watched(ended)
     }
 
-    /// Waits until the child has ended. Returns false if `timeout` is over first.
+    /// Waits until the child has ended. Returns false if `timeout` passes first.
     ///
     /// Raises the cancellation if the fiber is cancelled.
     pub(super) fn wait(&self, timeout: Option<Duration>) -> io::Result<bool> {
         match self {
             Exit::Descriptor(descriptor) => descriptor.wait_readable(timeout),
             Exit::Watched(ended) => match timeout {
-                Some(timeout) => Ok(ended.is_set() || ended.wait_for(timeout)),
+                Some(timeout) => Ok(ended.is_set() || ended.wait_timeout(timeout)),
                 None => {
                     ended.wait();
                     Ok(true)
@@ -62,8 +63,8 @@ impl Exit {
 pub(super) fn reap(pid: u32) {
     blocking::detached(move || {
         block_until_ended(pid);
-        // SAFETY: `pid` is a child of this process, and nothing else takes its status. The status
-        // may be null.
+        // SAFETY: `pid` is a child of this process, and nothing else takes its status. `waitpid`
+        // accepts a null pointer for the status.
         unsafe { libc::waitpid(pid as libc::pid_t, core::ptr::null_mut(), 0) };
     });
 }

@@ -8,7 +8,8 @@ use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd};
 use std::process;
 
-/// The standard input of a child, to be written to. Dropping it ends that input.
+/// The standard input of a child, to be written to. The child finds the end of its input when this
+/// is dropped.
 ///
 /// # Examples
 /// ```
@@ -32,7 +33,7 @@ pub struct ChildStdin {
 
 /// The standard output of a child, to be read from.
 ///
-/// As a [`Stdio`], it is the input of another child:
+/// Converted to a [`Stdio`], it is the input of another child:
 ///
 /// ```
 /// use sinew::process::{Command, Stdio};

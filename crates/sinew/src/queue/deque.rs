@@ -3,24 +3,27 @@
 //!
 //! The algorithm is by Chase and Lev, with the orderings of Lê, Pop, Cohen and Zappa Nardelli
 //! ("Correct and Efficient Work-Stealing for Weak Memory Models"). An index counts all items ever
-//! added. The item of index i is in slot i modulo the capacity.
+//! added. The item of index i is in cell i modulo the capacity.
 //!
 //! Guarantee: a pushed item is returned exactly once, to the owner or to one thief.
 //!
-//! A buffer that was outgrown stays as long as the deque, because a thief may still read a slot of
+//! [`Deque`] is the half that every thread has: it steals. [`OwnerDeque`] is the owner's half.
+//!
+//! A buffer that was outgrown stays as long as the deque, because a thief may still read a cell of
 //! it. That thief then fails to claim the item. Buffers double, so the old buffers together are
 //! smaller than the current one.
 
 use crate::primitive::{AtomicPtr, AtomicUsize, Ordering, fence, store_then_fence};
 use core::cell::UnsafeCell;
+use core::marker::PhantomData;
 use core::ptr;
 
-/// The result of trying to take the oldest item.
+/// The result of [`Deque::steal`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Steal<T> {
     Taken(*const T),
     Empty,
-    /// Another thread was faster. There may be more items.
+    /// Another thread took the item first. There may be more items.
     Lost,
 }
 
@@ -36,13 +39,13 @@ impl<T> Buffer<T> {
     }
 
     #[inline(always)]
-    fn slot(&self, index: usize) -> &AtomicPtr<T> {
+    fn cell(&self, index: usize) -> &AtomicPtr<T> {
         // The capacity is a power of two, so the mask is in bounds.
         &self.slots[index & (self.slots.len() - 1)]
     }
 }
 
-/// The deque; see the page of this module.
+/// The deque, as thieves see it; see the page of this module.
 pub(crate) struct Deque<T> {
     /// Index of the oldest item. It only grows.
     top: AtomicUsize,
@@ -53,10 +56,11 @@ pub(crate) struct Deque<T> {
     buffers: UnsafeCell<Vec<*mut Buffer<T>>>,
 }
 
-// SAFETY: the deque only moves pointers; its users decide which thread may use an item. Only the
-// owner uses the list of buffers, as the unsafe functions require.
+// SAFETY: the deque only moves pointers; its users decide which thread may use an item. Only
+// `OwnerDeque` uses the list of buffers, and it is on one thread.
 unsafe impl<T> Sync for Deque<T> {}
-// SAFETY: the deque only moves pointers, as for `Sync`.
+// SAFETY: the deque only moves pointers; its users decide which thread may use an item. The owner's
+// list of buffers moves with it.
 unsafe impl<T> Send for Deque<T> {}
 
 impl<T> Deque<T> {
@@ -70,10 +74,21 @@ impl<T> Deque<T> {
         }
     }
 
+    /// Returns the owner's half.
+    ///
+    /// # Safety
+    /// All owner's halves that exist at a time are on one thread.
+    #[inline(always)]
+    pub(crate) unsafe fn owner(&self) -> OwnerDeque<'_, T> {
+        OwnerDeque(self, PhantomData)
+    }
+
     /// Returns the number of items at some moment. The owner's own pushes and pops are always
     /// included; thieves may change the number meanwhile.
     #[inline(always)]
     pub(crate) fn len(&self) -> usize {
+        // ORDERING: SeqCst: a carrier's last look comes after its fence in `Idle::sleep`; pairs
+        // with the publisher's fence in `Idle::wants_wake`.
         let bottom = self.bottom.load(Ordering::SeqCst);
         let top = self.top.load(Ordering::SeqCst);
         bottom.wrapping_sub(top) as isize as usize
@@ -85,160 +100,22 @@ impl<T> Deque<T> {
         self.bottom.load(Ordering::Relaxed)
     }
 
-    /// Adds `item` as the newest. Returns how many items there were before.
-    ///
-    /// # Safety
-    /// The caller is the owner.
-    #[inline(always)]
-    pub(crate) unsafe fn push(&self, item: *const T) -> usize {
-        let bottom = self.bottom.load(Ordering::Relaxed);
-        // ORDERING: Acquire: a slot is reused only after the thief that read it has claimed the
-        // item; pairs with the exchange in `steal`.
-        let top = self.top.load(Ordering::Acquire);
-        // SAFETY: the current buffer is alive; only the owner replaces it.
-        let mut buffer = unsafe { &*self.buffer.load(Ordering::Relaxed) };
-        let len = bottom.wrapping_sub(top);
-        if len >= buffer.slots.len() {
-            // SAFETY: the caller is the owner.
-            buffer = unsafe { self.grow(top, bottom) };
-        }
-        buffer.slot(bottom).store(item.cast_mut(), Ordering::Relaxed);
-        // ORDERING: Release publishes the slot and the item; pairs with the load in `steal`.
-        self.bottom.store(bottom.wrapping_add(1), Ordering::Release);
-        len
-    }
-
-    #[cold]
-    #[inline(never)]
-    unsafe fn grow(&self, top: usize, bottom: usize) -> &Buffer<T> {
-        // SAFETY: the current buffer is alive.
-        let old = unsafe { &*self.buffer.load(Ordering::Relaxed) };
-        let new = Buffer::new(2 * old.slots.len());
-        let mut index = top;
-        while index != bottom {
-            new.slot(index).store(old.slot(index).load(Ordering::Relaxed), Ordering::Relaxed);
-            index = index.wrapping_add(1);
-        }
-        let new = Box::into_raw(new);
-        // SAFETY: the caller is the owner.
-        unsafe { (*self.buffers.get()).push(new) };
-        // ORDERING: Release publishes the copies; pairs with the Acquire in `steal`.
-        self.buffer.store(new, Ordering::Release);
-        // SAFETY: just made, and kept in `buffers`.
-        unsafe { &*new }
-    }
-
-    /// Takes the newest item if it is `item`.
-    ///
-    /// # Safety
-    /// The caller is the owner.
-    #[inline(always)]
-    pub(crate) unsafe fn pop_if(&self, item: *const T, thieves: bool) -> bool {
-        let newest = self.bottom.load(Ordering::Relaxed).wrapping_sub(1);
-        // SAFETY: the current buffer is alive; only the owner replaces it.
-        let buffer = unsafe { &*self.buffer.load(Ordering::Relaxed) };
-        // An item that was taken may still be in its slot. Then there is nothing to pop.
-        if !ptr::eq(buffer.slot(newest).load(Ordering::Relaxed), item) {
-            return false;
-        }
-        // SAFETY: the caller is the owner. Only the owner adds items, so `pop` takes this one.
-        unsafe { self.pop(thieves).is_some() }
-    }
-
-    /// Takes the newest item. Needs no atomic read-modify-write if there are no thieves.
-    ///
-    /// # Safety
-    /// The caller is the owner.
-    #[inline(always)]
-    pub(crate) unsafe fn pop(&self, thieves: bool) -> Option<*const T> {
-        let bottom = self.bottom.load(Ordering::Relaxed);
-        // A deque that looks empty to its owner is empty: thieves only take.
-        if bottom == self.top.load(Ordering::Relaxed) {
-            return None;
-        }
-        let newest = bottom.wrapping_sub(1);
-        if !thieves {
-            self.bottom.store(newest, Ordering::Relaxed);
-            // SAFETY: the current buffer is alive.
-            let buffer = unsafe { &*self.buffer.load(Ordering::Relaxed) };
-            return Some(buffer.slot(newest).load(Ordering::Relaxed));
-        }
-        // ORDERING: either a thief that looks at `top` later sees this store, or we see the thief's
-        // claim; pairs with the fence in `steal`.
-        store_then_fence(&self.bottom, newest);
-        let top = self.top.load(Ordering::SeqCst);
-        let left = newest.wrapping_sub(top) as isize;
-        if left < 0 {
-            // Thieves took the rest meanwhile.
-            self.bottom.store(bottom, Ordering::Relaxed);
-            return None;
-        }
-        // SAFETY: the current buffer is alive.
-        let item = unsafe { &*self.buffer.load(Ordering::Relaxed) }.slot(newest);
-        let item = item.load(Ordering::Relaxed).cast_const();
-        if left > 0 {
-            return Some(item);
-        }
-        // The last item: the thread that moves `top` has it.
-        let won = self
-            .top
-            .compare_exchange(top, top.wrapping_add(1), Ordering::SeqCst, Ordering::Relaxed)
-            .is_ok();
-        self.bottom.store(bottom, Ordering::Relaxed);
-        won.then_some(item)
-    }
-
-    /// Takes the oldest item, without an atomic read-modify-write.
-    ///
-    /// # Safety
-    /// The caller is the owner, and there are no thieves.
-    #[inline(always)]
-    pub(crate) unsafe fn pop_oldest(&self) -> Option<*const T> {
-        let top = self.top.load(Ordering::Relaxed);
-        if top == self.bottom.load(Ordering::Relaxed) {
-            return None;
-        }
-        self.top.store(top.wrapping_add(1), Ordering::Relaxed);
-        // SAFETY: the current buffer is alive; only the owner replaces it.
-        let buffer = unsafe { &*self.buffer.load(Ordering::Relaxed) };
-        Some(buffer.slot(top).load(Ordering::Relaxed))
-    }
-
-    /// Returns the oldest items, as far as a look tells, with nulls for missing ones. Thieves may
-    /// have taken them, and may be done with them.
-    ///
-    /// # Safety
-    /// The caller is the owner.
-    pub(crate) unsafe fn oldest<const COUNT: usize>(&self) -> [*const T; COUNT] {
-        let top = self.top.load(Ordering::Relaxed);
-        let len = self.bottom.load(Ordering::Relaxed).wrapping_sub(top) as isize;
-        // SAFETY: the current buffer is alive; only the owner replaces it.
-        let buffer = unsafe { &*self.buffer.load(Ordering::Relaxed) };
-        core::array::from_fn(|index| {
-            if (index as isize) < len {
-                buffer.slot(top.wrapping_add(index)).load(Ordering::Relaxed)
-            } else {
-                ptr::null_mut()
-            }
-            .cast_const()
-        })
-    }
-
     /// Takes the oldest item. Any thread may call this.
     pub(crate) fn steal(&self) -> Steal<T> {
         let top = self.top.load(Ordering::SeqCst);
         // ORDERING: SeqCst fence: `bottom` is read after `top`; pairs with `store_then_fence` in
-        // `pop`.
+        // `pop`. The load of `bottom` also acquires the cell and the item; pairs with the Release
+        // in `push`.
         fence(Ordering::SeqCst);
         let bottom = self.bottom.load(Ordering::SeqCst);
         if (bottom.wrapping_sub(top) as isize) <= 0 {
             return Steal::Empty;
         }
-        // ORDERING: Acquire: the copies that `grow` made; pairs with its Release.
+        // ORDERING: Acquire shows the copies that `grow` made; pairs with its Release.
         // SAFETY: no buffer is freed before the deque, which is borrowed.
         let buffer = unsafe { &*self.buffer.load(Ordering::Acquire) };
-        let item = buffer.slot(top).load(Ordering::Relaxed);
-        // This exchange decides whether the slot still held the item of index `top` when it was
+        let item = buffer.cell(top).load(Ordering::Relaxed);
+        // This exchange decides whether the cell still held the item of index `top` when it was
         // read.
         match self.top.compare_exchange(
             top,
@@ -252,10 +129,154 @@ impl<T> Deque<T> {
     }
 }
 
+/// The owner's half of a deque: adds items, and takes the newest.
+///
+/// There is one owner at a time; [`Deque::owner`] has the obligation.
+pub(crate) struct OwnerDeque<'a, T>(&'a Deque<T>, PhantomData<*mut ()>);
+
+impl<'a, T> OwnerDeque<'a, T> {
+    /// Adds `item` as the newest. Returns how many items there were before.
+    #[inline(always)]
+    pub(crate) fn push(&self, item: *const T) -> usize {
+        let bottom = self.0.bottom.load(Ordering::Relaxed);
+        // ORDERING: Acquire: a cell is reused only after the thief that read it has claimed the
+        // item; pairs with the exchange in `steal`.
+        let top = self.0.top.load(Ordering::Acquire);
+        // SAFETY: the current buffer is alive; only the owner replaces it.
+        let mut buffer = unsafe { &*self.0.buffer.load(Ordering::Relaxed) };
+        let len = bottom.wrapping_sub(top);
+        if len >= buffer.slots.len() {
+            buffer = self.grow(top, bottom);
+        }
+        buffer.cell(bottom).store(item.cast_mut(), Ordering::Relaxed);
+        // ORDERING: Release publishes the cell and the item; pairs with the load in `steal`.
+        self.0.bottom.store(bottom.wrapping_add(1), Ordering::Release);
+        len
+    }
+
+    /// Replaces the full buffer by one with twice the capacity, and copies the items.
+    #[cold]
+    #[inline(never)]
+    fn grow(&self, top: usize, bottom: usize) -> &'a Buffer<T> {
+        // SAFETY: the current buffer is alive.
+        let old = unsafe { &*self.0.buffer.load(Ordering::Relaxed) };
+        let new = Buffer::new(2 * old.slots.len());
+        let mut index = top;
+        while index != bottom {
+            new.cell(index).store(old.cell(index).load(Ordering::Relaxed), Ordering::Relaxed);
+            index = index.wrapping_add(1);
+        }
+        let new = Box::into_raw(new);
+        // SAFETY: only the owner uses the list, and nothing else has a reference to it here.
+        unsafe { (*self.0.buffers.get()).push(new) };
+        // ORDERING: Release publishes the copies; pairs with the Acquire in `steal`.
+        self.0.buffer.store(new, Ordering::Release);
+        // SAFETY: just made, and kept in `buffers`.
+        unsafe { &*new }
+    }
+
+    /// Takes the newest item if it is `item`.
+    ///
+    /// # Safety
+    /// As for [`pop`](Self::pop).
+    #[inline(always)]
+    pub(crate) unsafe fn pop_if(&self, item: *const T, thieves: bool) -> bool {
+        let newest = self.0.bottom.load(Ordering::Relaxed).wrapping_sub(1);
+        // SAFETY: the current buffer is alive; only the owner replaces it.
+        let buffer = unsafe { &*self.0.buffer.load(Ordering::Relaxed) };
+        // An item that was taken may still be in its cell. Then there is nothing to pop.
+        if !ptr::eq(buffer.cell(newest).load(Ordering::Relaxed), item) {
+            return false;
+        }
+        // Only the owner adds items, so `pop` takes this one.
+        // SAFETY: as the caller promised.
+        unsafe { self.pop(thieves).is_some() }
+    }
+
+    /// Takes the newest item. Needs no atomic read-modify-write if there are no thieves.
+    ///
+    /// # Safety
+    /// If `thieves` is false, no other thread steals from the deque meanwhile.
+    #[inline(always)]
+    pub(crate) unsafe fn pop(&self, thieves: bool) -> Option<*const T> {
+        let bottom = self.0.bottom.load(Ordering::Relaxed);
+        // A deque that looks empty to its owner is empty: thieves only take.
+        if bottom == self.0.top.load(Ordering::Relaxed) {
+            return None;
+        }
+        let newest = bottom.wrapping_sub(1);
+        if !thieves {
+            self.0.bottom.store(newest, Ordering::Relaxed);
+            // SAFETY: the current buffer is alive.
+            let buffer = unsafe { &*self.0.buffer.load(Ordering::Relaxed) };
+            return Some(buffer.cell(newest).load(Ordering::Relaxed));
+        }
+        // ORDERING: SeqCst; pairs with the fence in `steal`. Either a thief reads this lower
+        // `bottom`, or the `top` that we read next is at least as new as the one that the thief has
+        // read.
+        store_then_fence(&self.0.bottom, newest);
+        let top = self.0.top.load(Ordering::SeqCst);
+        let left = newest.wrapping_sub(top) as isize;
+        if left < 0 {
+            // Thieves took the rest meanwhile.
+            self.0.bottom.store(bottom, Ordering::Relaxed);
+            return None;
+        }
+        // SAFETY: the current buffer is alive.
+        let item = unsafe { &*self.0.buffer.load(Ordering::Relaxed) }.cell(newest);
+        let item = item.load(Ordering::Relaxed).cast_const();
+        if left > 0 {
+            return Some(item);
+        }
+        // This is the last item. The thread that moves `top` gets it.
+        let won = self
+            .0
+            .top
+            .compare_exchange(top, top.wrapping_add(1), Ordering::SeqCst, Ordering::Relaxed)
+            .is_ok();
+        self.0.bottom.store(bottom, Ordering::Relaxed);
+        won.then_some(item)
+    }
+
+    /// Takes the oldest item, without an atomic read-modify-write.
+    ///
+    /// # Safety
+    /// No other thread steals from the deque meanwhile.
+    #[inline(always)]
+    pub(crate) unsafe fn pop_oldest(&self) -> Option<*const T> {
+        let top = self.0.top.load(Ordering::Relaxed);
+        if top == self.0.bottom.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.0.top.store(top.wrapping_add(1), Ordering::Relaxed);
+        // SAFETY: the current buffer is alive; only the owner replaces it.
+        let buffer = unsafe { &*self.0.buffer.load(Ordering::Relaxed) };
+        Some(buffer.cell(top).load(Ordering::Relaxed))
+    }
+
+    /// Returns up to `COUNT` of the oldest items, and nulls for the rest. The result is a hint:
+    /// thieves may have taken an item meanwhile, and may be done with it.
+    pub(crate) fn oldest<const COUNT: usize>(&self) -> [*const T; COUNT] {
+        let top = self.0.top.load(Ordering::Relaxed);
+        let len = self.0.bottom.load(Ordering::Relaxed).wrapping_sub(top) as isize;
+        // SAFETY: the current buffer is alive; only the owner replaces it.
+        let buffer = unsafe { &*self.0.buffer.load(Ordering::Relaxed) };
+        core::array::from_fn(|index| {
+            if (index as isize) < len {
+                buffer.cell(top.wrapping_add(index)).load(Ordering::Relaxed)
+            } else {
+                ptr::null_mut()
+            }
+            .cast_const()
+        })
+    }
+}
+
 impl<T> Drop for Deque<T> {
     fn drop(&mut self) {
         for buffer in self.buffers.get_mut().drain(..) {
-            // SAFETY: made by `Box::into_raw`, and no thread uses the deque any more.
+            // SAFETY: `Box::into_raw` made the pointer, and `&mut self` shows that no thread uses
+            // the deque any more.
             drop(unsafe { Box::from_raw(buffer) });
         }
     }
@@ -263,5 +284,3 @@ impl<T> Drop for Deque<T> {
 
 #[cfg(all(test, sinew_loom))]
 mod loom;
-#[cfg(all(test, not(sinew_loom)))]
-mod tests;

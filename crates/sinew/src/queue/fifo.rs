@@ -1,4 +1,8 @@
-//! A first-in, first-out list for one thread.
+//! A first-in, first-out list for one thread: the fibers that are ready to run on a carrier.
+//!
+//! Guarantee: a pushed item is popped exactly once, and items are popped in the order of pushes.
+//!
+//! Next: `carrier::dispatch`, which looks at `run_next` first, and pops here next.
 
 use super::Linked;
 use crate::primitive::Ordering;
@@ -45,7 +49,7 @@ impl<T: Linked> Fifo<T> {
     /// Appends `item`, and takes the oldest item.
     ///
     /// # Safety
-    /// As for `push`; the list is not empty.
+    /// `item` is alive until it is popped, its link is in no queue, and the list is not empty.
     #[inline(always)]
     pub(crate) unsafe fn rotate(&self, item: *const T) -> *const T {
         debug_assert!(!self.is_empty());
@@ -76,7 +80,8 @@ impl<T: Linked> Fifo<T> {
         Some(head)
     }
 
-    /// Returns the oldest item of a list that is not empty.
+    /// Returns the oldest item. The caller has checked that the list is not empty; otherwise the
+    /// pointer is stale or null.
     #[inline(always)]
     pub(crate) fn first(&self) -> *const T {
         self.head.get()

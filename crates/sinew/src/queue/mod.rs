@@ -1,16 +1,18 @@
-//! Queues of fibers that could run, and timers.
+//! Queues of fibers that are ready to run, and timers.
 //!
 //! | queue | filled by | emptied by | holds |
 //! | --- | --- | --- | --- |
 //! | [`Fifo`] | its carrier | its carrier | started fibers of this carrier; no atomics |
 //! | [`Deque`] | its carrier | its carrier, and any idle carrier | fibers that may run anywhere |
 //! | [`Inbox`] | any thread | its carrier, all at once | wakes from elsewhere, and messages |
-//! | [`Timers`] | under a lock | under a lock | fibers with a deadline |
-//! | [`Recent`] | its carrier | never | no fibers, but records of them |
+//! | [`Timers`] | any holder of its lock | any holder of its lock | fibers with a deadline |
+//! | [`Recent`] | its carrier | never: new records replace old ones | no fibers, but records of events |
 //!
-//! No queue knows what a fiber is: it moves pointers to items with a [`Linked`] word.
+//! No queue knows what a fiber is: a queue moves pointers to items. A list links its items through
+//! [`Linked`], and the timers ask an item through [`Timed`].
 //!
-//! Next: `carrier`, which decides where to look first.
+//! This module uses only `primitive`. Next: `carrier`, which owns the queues and decides where to
+//! look first.
 
 mod deque;
 mod fifo;
@@ -18,9 +20,9 @@ mod inbox;
 mod recent;
 mod timers;
 
-pub(crate) use deque::{Deque, Steal};
+pub(crate) use deque::{Deque, OwnerDeque, Steal};
 pub(crate) use fifo::Fifo;
-pub(crate) use inbox::{Entry, Inbox};
+pub(crate) use inbox::{Delivery, Inbox};
 pub(crate) use recent::Recent;
 pub(crate) use timers::{Timed, Timers, low_bits};
 
@@ -33,6 +35,7 @@ use crate::primitive::AtomicPtr;
 pub(crate) unsafe trait Linked: Sized {
     /// The link for [`Fifo`] and [`Inbox`].
     fn link(&self) -> &AtomicPtr<Self>;
-    /// The link by which the item can be in an [`Inbox`] as a message, at the same time.
+    /// The link for an [`Inbox`] entry that is a message. An item can be in one queue by its other
+    /// link and in an inbox as a message at the same time.
     fn message_link(&self) -> &AtomicPtr<Self>;
 }

@@ -1,16 +1,18 @@
-//! A ring of the last records of one thread, which any thread can read meanwhile.
+//! A ring of the last records of one thread. Any thread can read it while the owner writes.
 //!
 //! The writer never waits, and overwrites records that were not read in time. It counts a record as
 //! begun before it writes, and as ended afterwards. A reader copies the ended records, and then
-//! looks which ones have begun. It drops every copy with a place that was begun anew.
+//! reads how many records have begun. It drops every copy whose place the writer has begun to
+//! overwrite.
 
 use crate::primitive::{AtomicU64, Ordering, fence};
 
 /// A ring of records of `WORDS` numbers each.
 pub(crate) struct Recent<const WORDS: usize> {
     places: Box<[[AtomicU64; WORDS]]>,
-    /// How many records were begun, and how many ended.
+    /// How many records the writer has begun.
     begun: AtomicU64,
+    /// How many records the writer has ended.
     ended: AtomicU64,
 }
 
@@ -32,8 +34,8 @@ impl<const WORDS: usize> Recent<WORDS> {
     pub(crate) fn push(&self, record: [u64; WORDS]) {
         let number = self.begun.load(Ordering::Relaxed);
         self.begun.store(number + 1, Ordering::Relaxed);
-        // ORDERING: Release fence: a reader that has read a word of this record finds it begun;
-        // pairs with the Acquire fence in `read`.
+        // ORDERING: Release fence: a reader that has read a word of this record also reads that the
+        // record has begun; pairs with the Acquire fence in `read`.
         fence(Ordering::Release);
         for (word, value) in self.place(number).iter().zip(record) {
             word.store(value, Ordering::Relaxed);
@@ -47,9 +49,10 @@ impl<const WORDS: usize> Recent<WORDS> {
         self.ended.load(Ordering::Relaxed).saturating_sub(self.places.len() as u64)
     }
 
-    /// Returns the remaining records from number `from` on, each with its number.
+    /// Returns the records from number `from` on that the writer has not overwritten, each with its
+    /// number.
     pub(crate) fn read(&self, from: u64) -> Vec<(u64, [u64; WORDS])> {
-        // ORDERING: Acquire: the ended records; pairs with the Release in `push`.
+        // ORDERING: Acquire shows the ended records; pairs with the Release in `push`.
         let ended = self.ended.load(Ordering::Acquire);
         let room = self.places.len() as u64;
         let mut records: Vec<_> = (from.max(ended.saturating_sub(room))..ended)

@@ -1,14 +1,15 @@
-//! Deadlines: a heap with four children a node, from which no entry is removed early.
+//! Deadlines in a heap in which each node has four children. No entry is removed early.
 //!
 //! A wait that ends before its deadline leaves its entry behind, and only counts it as *stale*. The
 //! number of its wait identifies a stale entry, which is dropped when its time comes. When more
-//! than half of the heap is stale, all of it is swept at once. So leaving costs one addition,
-//! however many timers there are. No entry has to know its place: moving entries touches only the
-//! heap, and not the fibers, which lie all over the memory.
+//! than half of the heap is stale, a sweep removes all stale entries. So an early end costs one
+//! addition, however many timers there are. No fiber has to know the place of its entry. So moving
+//! entries touches only the heap, and not the fibers, which are scattered in memory.
 //!
-//! An entry keeps the low bits of the number of its wait, beside the pointer. A wait that comes a
-//! multiple of 2^22 waits later could be mistaken for it, and is then woken too early. Every waiter
-//! with a deadline looks at the clock when it is woken.
+//! An entry keeps the low bits of the number of its wait, beside the pointer. A wait of this fiber
+//! that begins a multiple of 2^22 waits later has these low bits as well, and the stale entry may
+//! wake it too early. That is harmless: every waiter with a deadline looks at the clock when it is
+//! woken.
 
 use crate::primitive::prefetch;
 
@@ -28,26 +29,26 @@ pub(crate) fn low_bits(number: u64) -> u32 {
     (number & ((1 << NUMBER_BITS) - 1)) as u32
 }
 
-struct Entry<T> {
+struct Timer<T> {
     deadline: u64,
     /// The pointer without the bits that are always zero, and the number of the wait above it.
     item: u64,
     kind: core::marker::PhantomData<*const T>,
 }
 
-impl<T> Clone for Entry<T> {
+impl<T> Clone for Timer<T> {
     fn clone(&self) -> Self {
         *self
     }
 }
-impl<T> Copy for Entry<T> {}
+impl<T> Copy for Timer<T> {}
 
-impl<T: Timed> Entry<T> {
+impl<T: Timed> Timer<T> {
     fn new(deadline: u64, item: *const T, number: u32) -> Self {
         let address = item.expose_provenance() as u64;
         debug_assert!(address.is_multiple_of(1 << POINTER_SHIFT) && address >> 48 == 0);
         let item = address >> POINTER_SHIFT | u64::from(number) << (64 - NUMBER_BITS);
-        Entry { deadline, item, kind: core::marker::PhantomData }
+        Timer { deadline, item, kind: core::marker::PhantomData }
     }
 
     fn item(&self) -> *const T {
@@ -59,6 +60,8 @@ impl<T: Timed> Entry<T> {
         (self.item >> (64 - NUMBER_BITS)) as u32
     }
 
+    /// Returns whether the entry's wait is still under way.
+    ///
     /// # Safety
     /// The item is never unmapped.
     unsafe fn is_live(&self) -> bool {
@@ -69,8 +72,9 @@ impl<T: Timed> Entry<T> {
 
 /// The heap. Its items are never unmapped.
 pub(crate) struct Timers<T> {
-    entries: Vec<Entry<T>>,
-    /// Number of stale entries, as far as is known: an entry may be popped before it is counted.
+    entries: Vec<Timer<T>>,
+    /// Number of stale entries. It may be negative for a moment, because an entry may be popped
+    /// before it is counted.
     stale: isize,
 }
 
@@ -120,7 +124,7 @@ impl<T: Timed> Timers<T> {
     /// # Safety
     /// `item` is never unmapped.
     pub(crate) unsafe fn insert(&mut self, deadline: u64, item: *const T, number: u32) {
-        self.entries.push(Entry::new(deadline, item, number));
+        self.entries.push(Timer::new(deadline, item, number));
         self.rise(self.entries.len() - 1);
     }
 
@@ -140,7 +144,8 @@ impl<T: Timed> Timers<T> {
                 return None;
             }
             self.take_first();
-            // One of these entries comes after the next. Its item is probably not in the cache.
+            // The next two entries to expire are among the first five. Their items are probably not
+            // in the cache.
             for near in self.entries.iter().take(1 + ARITY) {
                 prefetch(near.item().cast());
             }
@@ -168,8 +173,8 @@ impl<T: Timed> Timers<T> {
     fn sweep(&mut self) {
         // SAFETY: inserted items are never unmapped.
         self.entries.retain(|entry| unsafe { entry.is_live() });
-        // An entry that is about to be counted as stale was dropped as well. The count will be one
-        // too high, and the next sweep a little early.
+        // The sweep also dropped entries that a waiter is about to count as stale. Then the count
+        // will be too high, and the next sweep comes a little early.
         self.stale = 0;
         for place in (0..self.entries.len().div_ceil(ARITY)).rev() {
             self.sink(place);

@@ -2,40 +2,43 @@
 //!
 //! Such a fiber is a control block, its closure, and a node in the list of a slot. It has no stack.
 //! The thread that takes the node out of the list, under the slot's lock, has the fiber and submits
-//! it: it delivers an event, or cancels the fiber. A fiber that runs again and again is armed anew
-//! each time that it rests.
+//! it. This thread delivers an event, or cancels the fiber. A fiber that runs again and again is
+//! armed again each time that it rests.
 //!
 //! No cancellation is missed. The armer links the fiber before it looks at the mark, and the
 //! canceller sets the mark before it looks for the fiber in its slot. So one of the two finds the
-//! other. A fiber that was cancelled while it ran has its mark before it is armed. The message
-//! about that to its carrier comes too late, and is ignored (`Control::is_bound_to`).
+//! other. A fiber that was cancelled while it ran has its mark before it is armed. The canceller's
+//! message to its carrier may come after the fiber has rested, and is ignored then
+//! (`Control::is_bound_to`).
 //!
-//! No event is missed. An ordinary waiter tries first, and then compares the tick from before. Here
-//! there was no attempt. So the kernel has to report what is ready at that moment: because the
-//! descriptor is added, or, if it is watched already, because the kernel is asked again. It need
-//! not be asked if the last attempt to read, at the present tick, found the stream empty.
+//! No event is missed. An ordinary waiter tries first, and then compares the tick that it read
+//! before. An unstarted fiber has made no attempt. So the kernel has to report the readiness at
+//! that moment. It does so when the descriptor is added, or, if it is watched already, when the
+//! armer asks again. The armer need not ask if the last attempt to read, at the present tick, found
+//! the stream empty.
 
 use super::Reactor;
 use super::slot::{Unstarted, Waits};
 use super::source::{Source, kind};
 use super::sys::Direction;
 use super::table;
-use crate::carrier::{Carrier, Crew, current};
+use crate::carrier::{Crew, Owner, current};
 use crate::clock;
 use crate::fiber::life::CANCELLED;
 use crate::fiber::{Control, Disarm, Flags};
 use crate::park::list::Node;
 use crate::primitive::{Ordering, fence};
-use crate::queue::Entry;
+use crate::queue::Delivery;
 use core::cell::UnsafeCell;
 use core::pin::Pin;
 use core::ptr;
 
-/// The place of an unstarted fiber in the list of a slot. It does not move.
+/// The place of an unstarted fiber in the list of a slot. It must not move while the fiber is
+/// linked.
 pub(crate) struct Armed(UnsafeCell<Option<(Waits, Node<Waits>)>>);
 
 impl Armed {
-    /// Makes the place for a fiber that is yet to be made.
+    /// Makes an empty place, for a fiber that does not exist yet.
     pub(crate) fn new() -> Armed {
         Armed(UnsafeCell::new(None))
     }
@@ -66,14 +69,13 @@ static DISARM: Disarm = Disarm { call: disarm };
 ///
 /// # Safety
 /// The fiber is admitted to its crew, in no queue, and belongs to the caller. It keeps `armed`
-/// until it starts or is refused, and `source` at least as long.
+/// alive and in place until it starts or is refused, and `source` at least as long.
 pub(crate) unsafe fn arm(source: *const Source, armed: *const Armed, control: &'static Control) {
     // SAFETY: the fiber belongs to the caller until it is linked, and keeps both until it starts.
     let (fd, slot) = unsafe { ((*source).fd(), (*source).slot()) };
     control.record_wait(kind(Direction::Read), fd as usize, now_or_lately());
-    // SAFETY: null, or the carrier of this thread, which stays.
-    if let Some(here) = unsafe { current::carrier().as_ref() } {
-        here.note_rest(control);
+    if let Some(owner) = current::owner() {
+        owner.note_rest(control);
     }
     let extra = control.extra_or_new();
     extra.captured.store(armed.cast_mut().cast(), Ordering::Relaxed);
@@ -93,12 +95,14 @@ pub(crate) unsafe fn arm(source: *const Source, armed: *const Armed, control: &'
             match (*source).join_for_later(tick, &mut state) {
                 Ok(()) => {
                     let reactor = chosen(control, state.watcher());
-                    // ORDERING: Release; the slot's lock publishes it together with the node.
+                    // ORDERING: Release publishes the recorded wait, which `disarm` reads; pairs
+                    // with the Acquire in `cancel::request`.
                     extra.armed.store(ptr::from_ref(&DISARM).cast_mut(), Ordering::Release);
                     let node = (*armed).node(control);
                     slot.enter(fd, reactor, (Direction::Read, tick), &mut state, node)
                 }
-                // The descriptor cannot be watched. The fiber finds out why by itself.
+                // The descriptor cannot be watched. The fiber runs, and its first read returns the
+                // reason.
                 result => Some(result),
             }
         }
@@ -107,7 +111,8 @@ pub(crate) unsafe fn arm(source: *const Source, armed: *const Armed, control: &'
         // SAFETY: the fiber was not linked, so it still belongs to the caller.
         return unsafe { submit_again(control) };
     }
-    // ORDERING: SeqCst fence; pairs with the one in `cancel::request`.
+    // ORDERING: SeqCst fence; pairs with the one in `cancel::request`. Either this thread sees the
+    // mark, or the canceller sees the linked fiber.
     fence(Ordering::SeqCst);
     // If the fiber has ended since, the block may belong to another fiber. That fiber is cancelled
     // too, so it may as well be disarmed here.
@@ -116,20 +121,16 @@ pub(crate) unsafe fn arm(source: *const Source, armed: *const Armed, control: &'
     }
 }
 
-/// Returns the time, accurate to some tens of microseconds on a carrier, which reads its clock that
-/// often.
+/// Returns the time. On a carrier it may be some tens of microseconds old, because a carrier reads
+/// the clock only now and then.
 fn now_or_lately() -> u64 {
-    let here = current::carrier();
-    // SAFETY: null, or the carrier of this thread, which stays.
-    match unsafe { here.as_ref() } {
-        Some(carrier) => carrier.now.get(),
-        None => clock::now(),
-    }
+    current::owner().map_or_else(clock::now, |owner| owner.now.get())
 }
 
-/// Chooses the reactor that watches for an unstarted fiber: the reactor of the carrier that the
-/// fiber is tied to, the one that watches already, or the next carrier's in turn. The fiber runs on
-/// the carrier that finds the event, unless an idle carrier takes it.
+/// Chooses the reactor that watches for an unstarted fiber. A fiber that is tied to a carrier takes
+/// the reactor of that carrier. Other fibers take the reactor that watches already, if it belongs
+/// to their crew, or else the reactor of the next carrier in turn. The fiber runs on the carrier
+/// that finds the event, unless an idle carrier takes it.
 fn chosen<'a>(control: &Control, watcher: Option<&'a Reactor>) -> &'a Reactor {
     // SAFETY: the fiber is admitted, so its crew and the drivers of its carriers exist.
     unsafe {
@@ -137,7 +138,7 @@ fn chosen<'a>(control: &Control, watcher: Option<&'a Reactor>) -> &'a Reactor {
             return Reactor::of(&*control.carrier());
         }
         let crew = crew_of(control);
-        // The reactor of another runtime is not reliable.
+        // The reactor of another crew is not reliable: its runtime may end.
         match watcher {
             Some(watcher)
                 if crew.carriers.iter().any(|&one| ptr::eq(Reactor::of(one), watcher)) =>
@@ -153,22 +154,18 @@ fn chosen<'a>(control: &Control, watcher: Option<&'a Reactor>) -> &'a Reactor {
 /// look-up.
 ///
 /// # Safety
-/// As for [`Crew::of`].
+/// The fiber has been admitted, and does not end while the caller uses the crew.
 unsafe fn crew_of(control: &Control) -> &'static Crew {
-    // SAFETY: the caller fulfils the conditions of `Crew::of`. The pointer is null, or the carrier
-    // of this thread, which has its crew.
-    unsafe {
-        match current::carrier().as_ref().map(Carrier::crew) {
-            Some(crew) if crew.number == control.crew.load(Ordering::Relaxed) => {
-                // The crew stays as long as it has fibers, and this is one of them.
-                &*ptr::from_ref(crew)
-            }
-            _ => Crew::of(control),
-        }
+    match owner_in_crew_of(control) {
+        // The crew stays as long as it has fibers, and this is one of them.
+        Some(owner) => owner.crew(),
+        // SAFETY: the caller fulfils the conditions of `Crew::of`.
+        None => unsafe { Crew::of(control) },
     }
 }
 
-/// Takes a fiber out of the slot for which it waits, if it still does, and submits it.
+/// Takes a fiber out of the slot in whose list it waits, and submits it. Does nothing if another
+/// thread has taken it out.
 fn disarm(control: &Control) {
     let (_, fd, _) = control.recorded_wait();
     let Some(slot) = i32::try_from(fd).ok().and_then(table::known) else { return };
@@ -178,47 +175,45 @@ fn disarm(control: &Control) {
     }
 }
 
-/// Gives an unstarted fiber that need not wait to its crew. In a foreign loop the fiber comes after
-/// everything else, and after the loop had its turn, because it may never have to wait.
+/// Gives an unstarted fiber that need not wait to its crew. In a foreign loop, the fiber runs after
+/// all other fibers and after the loop has had its turn. Otherwise a fiber that never has to wait
+/// would keep the loop from running.
 ///
 /// # Safety
-/// The fiber belongs to the caller, and was never in its slot.
+/// The fiber belongs to the caller, which has not linked it in its slot.
 unsafe fn submit_again(control: &Control) {
     control.end_wait_unstarted();
-    // SAFETY: the fiber belongs to the caller. The pointer is null, or the carrier of this thread,
-    // which has its crew.
+    // SAFETY: the fiber belongs to the caller, and is in no queue.
     unsafe {
-        match current::carrier().as_ref() {
-            Some(here)
-                if here.is_embedded()
-                    && here.crew().number == control.crew.load(Ordering::Relaxed) =>
-            {
-                here.behind_all(control);
-            }
+        match owner_in_crew_of(control) {
+            Some(owner) if owner.is_embedded() => owner.behind_all(control),
             _ => submit(control),
         }
     }
 }
 
+/// Returns the owner of this thread's carrier, if the carrier is in the crew of the fiber.
+fn owner_in_crew_of(control: &Control) -> Option<&'static Owner> {
+    current::owner().filter(|owner| owner.crew().number == control.crew.load(Ordering::Relaxed))
+}
+
 /// Gives an unstarted fiber to its crew.
 ///
 /// # Safety
-/// The caller has taken the fiber out of its slot, or it was never there.
+/// The caller has taken the fiber out of its slot, or has not linked it there.
 pub(super) unsafe fn submit(control: &Control) {
     control.end_wait_unstarted();
-    // SAFETY: the fiber is admitted, so its crew exists as long as the fiber has not ended. The
-    // carrier of this thread exists as well, with its crew.
+    // SAFETY: the fiber is admitted, so its crew exists as long as the fiber has not ended.
     unsafe {
-        let here = current::carrier();
         if control.flags().has(Flags::AFFINE) {
             let carrier = &*control.carrier();
-            if carrier.inbox.push(Entry::Ready(control)) {
+            if carrier.inbox.push(Delivery::Ready(control)) {
                 carrier.ring();
             }
-        } else if !here.is_null() && (*here).crew().number == control.crew.load(Ordering::Relaxed) {
-            (*here).publish(control);
+        } else if let Some(owner) = owner_in_crew_of(control) {
+            owner.publish(control);
         } else {
-            // Once the fiber is published it may end, and its runtime with it.
+            // Keep the crew: once the fiber is published it may end, and its runtime with it.
             let crew = Crew::of(control).carriers[0].crew_counted();
             crew.inject(control);
         }

@@ -1,8 +1,10 @@
-//! Turns events of the kernel into wakes: which fibers wait for which descriptor, and what happened
-//! to it.
+//! Turns events of the kernel into wakes of the fibers that wait for descriptors.
 //!
-//! README.md in this folder has the protocol, and the reasons why no wake is lost. Next: `io`,
-//! which reads and writes.
+//! Each carrier has a [`Reactor`], which is its `Driver`. `io`, `net`, `fs`, `process` and `signal`
+//! wait through [`Source`], [`several`] and `ring`.
+//!
+//! README.md in this folder has the protocol, and the reasons why no wake is lost. Next:
+//! `source.rs`, then `io`, which reads and writes.
 
 pub(crate) mod deferred;
 mod gate;
@@ -37,7 +39,7 @@ pub(crate) struct Reactor {
     bell: &'static Bell,
     /// Made when the first descriptor has to be watched.
     poller: OnceLock<Box<dyn Poller>>,
-    /// Whether the poller has to be told of each wait. True until the poller is made.
+    /// Whether the poller wants to be told of each wait. True until the poller is made.
     wants_arming: AtomicBool,
     /// Number of watched descriptors.
     watched: AtomicUsize,
@@ -84,7 +86,8 @@ impl Reactor {
         unsafe { &*carrier.driver().cast::<Reactor>() }
     }
 
-    /// Returns the poller. If the chosen backend fails, uses `poll`, which cannot fail.
+    /// Returns the poller, and makes it if necessary. If the chosen backend cannot be opened, the
+    /// poller uses `poll`, which needs nothing to open.
     fn poller(&self) -> &dyn Poller {
         if let Some(poller) = self.poller.get() {
             return &**poller;
@@ -100,7 +103,7 @@ impl Reactor {
         let poller = self.poller.get_or_init(|| {
             self.backend.open(self.bell).unwrap_or_else(|error| {
                 report::say(format_args!(
-                    "no {:?} for a carrier: {error}; it uses poll",
+                    "a carrier cannot use the backend {:?}: {error}; it uses poll",
                     self.backend
                 ));
                 sys::fallback(self.bell)
@@ -119,7 +122,7 @@ impl Reactor {
     fn renew(&self, fd: RawFd, old: Token, new: Token) -> io::Result<()> {
         let result = self.poller().renew(fd, old, new);
         if self.wants_arming.load(Ordering::Relaxed) && !self.is_here() {
-            // A thread that waits in the kernel does not know of the change.
+            // A thread that already waits in the kernel does not know of the change.
             self.bell.ring();
         }
         result
@@ -129,8 +132,8 @@ impl Reactor {
         if self.poller().remove(fd, token, self.is_here()) {
             self.bell.ring();
         }
-        // ORDERING: Release: the poller was used before; pairs with the Acquire in `close`, after
-        // which the poller may be freed. This is the last touch of this reactor.
+        // ORDERING: Release keeps the use of the poller before this; pairs with the Acquire in
+        // `close`, after which the poller may be freed. This is the last access to this reactor.
         self.watched.fetch_sub(1, Ordering::Release);
     }
 
@@ -149,8 +152,7 @@ impl Reactor {
         }
     }
 
-    /// Clears the bell. Its ring is meant for the carrier, so a neighbour that finds it here passes
-    /// it on.
+    /// Clears the bell. A ring is meant for the carrier, so a neighbour that finds one rings again.
     #[cold]
     fn hear_bell(&self) {
         if self.is_here() {
@@ -171,7 +173,7 @@ impl Reactor {
         if let Err(error) = poller.wait(timeout, &mut events)
             && error.kind() != io::ErrorKind::Interrupted
         {
-            report::say(format_args!("waiting for events failed: {error}"));
+            report::say(format_args!("waiting for events failed, trying again: {error}"));
             self.bell.wait(timeout.map(|timeout| timeout.min(PAUSE)).or(Some(PAUSE)));
         }
         let events = events.as_slice();
@@ -191,8 +193,8 @@ impl Reactor {
         events.len()
     }
 
-    /// Delivers many events. Their memory may be cold, so all of it is prefetched first: each lock
-    /// that is taken in between would wait for the loads before it.
+    /// Delivers many events. Their memory may be cold, so all of it is prefetched before the first
+    /// lock is taken: each lock would wait for the loads before it.
     fn deliver_many(&self, events: &[(Token, Ready)]) {
         let mut slots = [None; HARVEST];
         for (place, (token, _)) in slots.iter_mut().zip(events) {
@@ -232,7 +234,8 @@ impl Token {
     }
 }
 
-/// Wakes a reader of this descriptor on the caller's carrier. The caller has written data for it.
+/// Wakes the first reader of this descriptor, if it is a fiber on the caller's carrier. The caller
+/// has just written data for it.
 pub(crate) fn nudge(fd: RawFd) {
     if let Some(slot) = table::known(fd) {
         slot.nudge();
@@ -284,8 +287,8 @@ impl Driver for Reactor {
 
     fn close(&self) {
         table::for_each(|fd, slot: &Slot| {
-            // ORDERING: Acquire; pairs with the Release in `remove`, by the threads that ended the
-            // registrations which are not found here.
+            // ORDERING: Acquire; pairs with the Release in `remove`, by other threads that have
+            // ended registrations with this reactor.
             if self.watched.load(Ordering::Acquire) == 0 {
                 return false;
             }

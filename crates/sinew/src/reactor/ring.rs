@@ -10,17 +10,18 @@
 //!
 //! Entries are collected. The carrier submits them when it has no more fibers to run, or after some
 //! tens of microseconds: once per pass over the run queue. A thread takes completions out of the
-//! queue under the lock `completions`. Under the same lock a fiber says which of its waits to end,
-//! so that it is woken from the wait that it is in.
+//! queue under the lock `completions`. A fiber that begins another wait for its operation stores
+//! the new waiter under this lock. So a completion ends the wait that the fiber is in.
 
 use super::Reactor;
 use crate::cancel;
 use crate::carrier::current;
 use crate::fiber::state::Outcome;
 use crate::fiber::{Control, WaitKind};
-use crate::park::list::NeverUnwinds;
+use crate::park::raise;
 use crate::park::{Wait, Waiter};
 use crate::primitive::{AtomicU32, Ordering, SpinLock};
+use crate::report::NeverUnwinds;
 use core::cell::Cell;
 use core::ptr;
 use core::time::Duration;
@@ -29,7 +30,7 @@ use io_uring::{IoUring, cqueue, opcode, squeue};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-/// A ring of the kernel. Any thread may use it, but it is mostly its carrier that does.
+/// A ring of the kernel. Any thread may use it; mostly its carrier does.
 pub(crate) struct Ring {
     ring: IoUring,
     submissions: SpinLock<()>,
@@ -45,8 +46,8 @@ const ENTRIES: u32 = 256;
 /// The most completions that are taken at a time.
 const BATCH: usize = 64;
 
-/// How often adding an entry is tried. The kernel may refuse entries until completions were taken
-/// out, which only the carrier does.
+/// How often `push` tries to add an entry. The kernel may refuse entries until the carrier has
+/// taken completions out.
 const ATTEMPTS: usize = 16;
 
 /// The mark of an entry that no fiber waits for.
@@ -67,7 +68,8 @@ enum Completion {
 /// Opens a ring of the kernel.
 ///
 /// When a ring is closed, the kernel interrupts every thread that has opened or entered it. A
-/// carrier copes with that. On a thread of the user, system calls would fail with `EINTR`.
+/// carrier copes with that. On a thread of the user, system calls would fail with `EINTR`. So if
+/// the caller is not a carrier, a new thread opens the ring.
 fn open() -> io::Result<IoUring> {
     let open = || {
         IoUring::builder()
@@ -82,7 +84,7 @@ fn open() -> io::Result<IoUring> {
     }
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new().name("sinew-ring".to_owned());
-        thread.spawn_scoped(scope, open)?.join().expect("nothing in it panics")
+        thread.spawn_scoped(scope, open)?.join().expect("opening a ring does not panic")
     })
 }
 
@@ -90,7 +92,7 @@ impl Ring {
     pub(super) fn new() -> io::Result<Ring> {
         let ring = open()?;
         if !ring.params().is_feature_nodrop() || !ring.params().is_feature_ext_arg() {
-            return Err(io::Error::new(io::ErrorKind::Unsupported, "the kernel is too old"));
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "io_uring needs Linux 5.11"));
         }
         Ok(Ring {
             ring,
@@ -133,7 +135,7 @@ impl Ring {
     /// Fails with `EBUSY` if there is no room, and the kernel makes none.
     ///
     /// # Safety
-    /// Everything that the entry points to stays until its completion was seen.
+    /// Everything that the entry points to stays valid until its completion was seen.
     pub(super) unsafe fn push(&self, entry: &squeue::Entry) -> io::Result<()> {
         for _ in 0..ATTEMPTS {
             {
@@ -173,8 +175,8 @@ impl Ring {
         };
         match result {
             Ok(taken) => {
-                // The kernel stops at an entry for which it has no memory at this moment. Or
-                // another thread has submitted the missing entries.
+                // Either the kernel has stopped at an entry for which it has no memory at this
+                // moment, or another thread has submitted the missing entries.
                 if taken < unsubmitted as usize && self.has_entries() {
                     self.unsubmitted.fetch_add(1, Ordering::Relaxed);
                 }
@@ -182,7 +184,8 @@ impl Ring {
             }
             Err(error) if error.raw_os_error() == Some(libc::ETIME) => Ok(()),
             Err(error) => {
-                // Some entries may not have been taken. The next attempt counts for itself.
+                // The kernel may have taken some entries or none. A count that is too high only
+                // leads to one more call.
                 self.unsubmitted.fetch_add(unsubmitted, Ordering::Relaxed);
                 match error.raw_os_error() {
                     // Completions have to be taken first, or there is no memory at this moment.
@@ -193,8 +196,9 @@ impl Ring {
         }
     }
 
-    /// Takes completions, `most` at most. Wakes the fibers that wait for operations, and gives
-    /// other completions to `other`. Returns how many there were.
+    /// Takes completions, `most` at most. Wakes the fibers that wait for operations, and calls
+    /// `other` with the mark, result and flags of each other completion. Returns how many
+    /// completions it took.
     pub(super) fn reap(&self, most: usize, other: &mut dyn FnMut(u64, i32, u32)) -> usize {
         let mut total = 0;
         let mut flushed = false;
@@ -217,8 +221,9 @@ impl Ring {
             if count == wanted {
                 continue;
             }
-            // The kernel holds completions that did not fit, and does not announce them again. A
-            // thread that waits for the ring by edges would not hear of them.
+            // The kernel may hold completions that did not fit, and does not announce them again. A
+            // thread that waits for the ring by edges would not hear of them. So submit, which
+            // makes the kernel hand them over.
             let stuck = flushed && count == 0;
             if stuck || !self.has_overflowed() || self.submit().is_err() {
                 return total;
@@ -264,12 +269,13 @@ impl Ring {
         }
     }
 
-    /// Performs an operation, and waits for it. Raises the cancellation if the fiber was cancelled
-    /// and the operation was not done. Returns `None` if the ring does not take the entry.
+    /// Performs an operation, and waits until it is done. Raises the cancellation if the fiber was
+    /// cancelled and the operation was not done. Returns `None` if the ring does not take the
+    /// entry.
     ///
     /// # Safety
-    /// Everything that the entry points to stays until this has returned or unwound. The wait has
-    /// just begun, on the carrier that submits the entries of this ring.
+    /// Everything that the entry points to stays valid until this call has returned or unwound.
+    /// `wait` has just begun, on the carrier that submits the entries of this ring.
     unsafe fn perform(&self, entry: squeue::Entry, wait: Wait) -> Option<io::Result<u32>> {
         let who = wait.who();
         let operation = Operation { result: Cell::new(None), waiter: Cell::new(wait.waiter()) };
@@ -286,7 +292,8 @@ impl Ring {
             return None;
         }
         // The kernel has the operation, and the memory that its entry points to.
-        let guard = NeverUnwinds("an operation of a ring");
+        let guard =
+            NeverUnwinds("an operation of a ring panicked in the middle of a wait; aborting");
         let outcome = wait.suspend(crate::clock::NEVER);
         let (result, gave_up) = match self.result(&operation) {
             Some(result) => (result, false),
@@ -294,10 +301,10 @@ impl Ring {
         };
         core::mem::forget(guard);
         if gave_up && result == -libc::ECANCELED {
-            cancel::settle(who, outcome);
+            raise::settle(who, outcome);
         }
         if outcome == Outcome::Notified {
-            cancel::settle(who, outcome);
+            raise::settle(who, outcome);
         }
         // The operation was not done, for example because the thread that submitted it has ended.
         // It can be tried again.
@@ -310,13 +317,13 @@ impl Ring {
         operation.result.get()
     }
 
-    /// Asks the kernel to cancel an operation, and waits for its completion.
+    /// Asks the kernel to cancel an operation, and waits for its completion. Returns its result.
     #[cold]
     fn give_up(&self, operation: &Operation, mark: u64) -> i32 {
         cancel::masked(|| {
             let entry = opcode::AsyncCancel::new(mark).build().user_data(NOBODY);
-            // SAFETY: the entry points to nothing. If the kernel cannot be asked, this waits until
-            // the operation itself completes.
+            // SAFETY: the entry points to no memory. If the entry cannot be added, the loop below
+            // waits until the operation itself completes.
             let _ = unsafe { self.push(&entry) };
             // Submit at once: the fiber may have moved, and the carrier of this ring may sleep
             // until the operation is done.
@@ -349,10 +356,11 @@ impl AsFd for Ring {
 /// `None` if no ring takes the entry, or if the caller cannot wait in this way.
 ///
 /// # Errors
-/// Returns the error of the operation; `Interrupted` if it was not done and may be tried again.
+/// Returns the error of the operation. Returns `Interrupted` if the operation was not done and may
+/// be tried again.
 ///
 /// # Safety
-/// Everything that the entry points to stays until this has returned or unwound.
+/// Everything that the entry points to stays valid until this call has returned or unwound.
 pub(crate) unsafe fn perform(
     entry: squeue::Entry,
     kind: WaitKind,
@@ -368,8 +376,8 @@ pub(crate) unsafe fn perform(
         wait.abandon();
         return None;
     };
-    // SAFETY: the caller keeps the entry's memory alive, and the ring belongs to the carrier that
-    // the fiber is on.
+    // SAFETY: the caller keeps the entry's memory alive. The wait has just begun, and the ring
+    // belongs to the carrier that the fiber is on.
     unsafe { ring.perform(entry, wait) }
 }
 

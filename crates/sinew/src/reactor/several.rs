@@ -5,18 +5,18 @@ use super::slot::{Slot, Waits};
 use super::source::{BLOCKS, Source, is_always_ready};
 use super::sys::{self, Direction};
 use super::{Reactor, slot};
-use crate::cancel;
 use crate::carrier::current;
 use crate::clock;
 use crate::fiber::WaitKind;
 use crate::fiber::state::Outcome;
 use crate::park::Wait;
 use crate::park::list::Node;
+use crate::park::raise;
 use core::pin::Pin;
 use std::io;
 
-/// A descriptor in a wait for several.
-pub(crate) struct Entry {
+/// One descriptor of a wait for several descriptors.
+pub(crate) struct Polled {
     source: Source,
     wanted: libc::c_short,
     ready: libc::c_short,
@@ -28,10 +28,10 @@ pub(crate) struct Entry {
 /// The payload of all nodes of entries.
 const SUSPENDED: &Waits = &Waits::Suspended;
 
-impl Entry {
+impl Polled {
     /// Makes an entry for the events `wanted`, as `poll` encodes them.
-    pub(crate) fn new(fd: std::os::fd::RawFd, wanted: libc::c_short) -> Entry {
-        Entry {
+    pub(crate) fn new(fd: std::os::fd::RawFd, wanted: libc::c_short) -> Polled {
+        Polled {
             source: Source::new(fd),
             wanted,
             ready: 0,
@@ -59,10 +59,10 @@ impl Entry {
     }
 }
 
-/// Entries that are linked. Dropping this takes them out of their lists.
-struct Linked<'a, E: AsMut<Entry>>(&'a mut [E]);
+/// Entries with nodes in the lists of their slots. Dropping this takes the nodes out of the lists.
+struct Linked<'a, E: AsMut<Polled>>(&'a mut [E]);
 
-impl<E: AsMut<Entry>> Drop for Linked<'_, E> {
+impl<E: AsMut<Polled>> Drop for Linked<'_, E> {
     fn drop(&mut self) {
         for entry in self.0.iter_mut().map(AsMut::as_mut) {
             for direction in Direction::BOTH {
@@ -82,10 +82,10 @@ impl<E: AsMut<Entry>> Drop for Linked<'_, E> {
 /// Waits until one of the entries is ready or the deadline passes. Returns how many are ready.
 ///
 /// Raises the cancellation if the fiber is cancelled.
-pub(crate) fn wait<E: AsMut<Entry>>(entries: &mut [E], deadline: u64) -> io::Result<usize> {
+pub(crate) fn wait<E: AsMut<Polled>>(entries: &mut [E], deadline: u64) -> io::Result<usize> {
     loop {
         for entry in entries.iter_mut().map(AsMut::as_mut) {
-            entry.ticks = Direction::BOTH.map(|direction| entry.source.tick(direction));
+            entry.ticks = Direction::BOTH.map(|direction| entry.slot().tick(direction));
         }
         let count = look(entries)?;
         if count > 0 {
@@ -105,7 +105,7 @@ pub(crate) fn wait<E: AsMut<Entry>>(entries: &mut [E], deadline: u64) -> io::Res
 }
 
 /// Asks the kernel which entries are ready.
-fn look<E: AsMut<Entry>>(entries: &mut [E]) -> io::Result<usize> {
+fn look<E: AsMut<Polled>>(entries: &mut [E]) -> io::Result<usize> {
     const TOGETHER: usize = 64;
     let mut count = 0;
     for entries in entries.chunks_mut(TOGETHER) {
@@ -128,7 +128,7 @@ fn look<E: AsMut<Entry>>(entries: &mut [E]) -> io::Result<usize> {
 }
 
 /// Waits as a fiber. Returns false if the deadline passed.
-fn wait_as_fiber<E: AsMut<Entry>>(entries: &mut [E], deadline: u64) -> io::Result<bool> {
+fn wait_as_fiber<E: AsMut<Polled>>(entries: &mut [E], deadline: u64) -> io::Result<bool> {
     let wait = Wait::begin(WaitKind::Readable, 0);
     let who = wait.who();
     let here = Reactor::here().expect("a fiber runs on a carrier, which has a reactor");
@@ -142,8 +142,8 @@ fn wait_as_fiber<E: AsMut<Entry>>(entries: &mut [E], deadline: u64) -> io::Resul
             let tick = entry.ticks[direction as usize];
             let node =
                 entry.nodes[direction as usize].insert(Node::one_of_several(&wait, SUSPENDED));
-            // SAFETY: the entry is borrowed, and `Linked` takes the node out before the entry may
-            // move.
+            // SAFETY: `linked` borrows the entry, and takes the node out of its list before the
+            // entry may move.
             let node = unsafe { Pin::new_unchecked(&*node) };
             let fd = entry.source.fd();
             let entered = {
@@ -164,13 +164,13 @@ fn wait_as_fiber<E: AsMut<Entry>>(entries: &mut [E], deadline: u64) -> io::Resul
     }
     let outcome = wait.suspend(deadline);
     drop(linked);
-    cancel::settle(who, outcome);
+    raise::settle(who, outcome);
     Ok(outcome != Outcome::TimedOut || clock::now() < deadline)
 }
 
 #[cold]
-fn wait_as_thread<E: AsMut<Entry>>(entries: &mut [E], deadline: u64) -> io::Result<bool> {
-    if entries.iter_mut().any(|entry| entry.as_mut().source.is_closed()) {
+fn wait_as_thread<E: AsMut<Polled>>(entries: &mut [E], deadline: u64) -> io::Result<bool> {
+    if entries.iter_mut().any(|entry| entry.as_mut().slot().is_closed()) {
         return Err(slot::closed());
     }
     let mut fds: Vec<_> = entries
@@ -195,6 +195,6 @@ fn wait_as_thread<E: AsMut<Entry>>(entries: &mut [E], deadline: u64) -> io::Resu
             Ok(_) => fds[..fds.len() - 1].iter().any(|fd| fd.revents != 0),
         }
     });
-    cancel::settle(who, outcome);
+    raise::settle(who, outcome);
     result.map(|()| outcome != Outcome::TimedOut)
 }

@@ -18,11 +18,12 @@ use std::os::fd::RawFd;
 /// One descriptor number, in one cache line. All zero means that it was never used.
 #[repr(C, align(64))]
 pub(crate) struct Slot {
-    /// How often each direction was reported ready. Changed under the lock.
+    /// How often each direction was reported ready. Changed under the lock, read without it.
     gates: [Gate; 2],
-    /// One more than the tick at which a reader found nothing left, or zero.
+    /// One more than the tick at which a reader found the stream empty; zero if there is no such
+    /// note.
     drained: AtomicU32,
-    /// Further marks. Changed under the lock.
+    /// Further marks. Changed under the lock, read without it.
     marks: Marks,
     /// The node of the fiber that last began to wait for data. The node may be gone, so the address
     /// is only good for prefetching.
@@ -78,7 +79,7 @@ impl Marks {
     }
 }
 
-const _: () = assert!(cfg!(sinew_loom) || size_of::<Slot>() == 64);
+const _: () = assert!(size_of::<Slot>() == 64);
 
 /// The meaning of a node in the list of a slot.
 pub(super) enum Waits {
@@ -111,12 +112,13 @@ impl Unstarted {
     }
 }
 
-// SAFETY: two kinds of pointers need it. Any thread may use a reactor, and the unstarted fibers in
-// the lists belong to the thread that takes them out.
+// SAFETY: two kinds of pointers need it. `reactor` leads to a reactor, which any thread may use.
+// `waiters` leads to nodes, which are used only under the slot's lock, and to unstarted fibers,
+// which belong to the thread that takes them out.
 unsafe impl Send for State {}
 
 /// After this many waits in a row from other carriers, the registration moves to the carrier of the
-/// last.
+/// last of these waits.
 const STRANGERS: u32 = 8;
 
 impl Slot {
@@ -125,8 +127,8 @@ impl Slot {
         table::slot(fd)
     }
 
-    /// Returns the tick. Read it before an attempt: a wait with this tick ends at once if an event
-    /// came since.
+    /// Returns the tick. The caller reads it before an attempt: a wait with this tick ends at once
+    /// if an event came since.
     #[inline(always)]
     pub(crate) fn tick(&self, direction: Direction) -> Tick {
         // The Acquire in `Gate::tick` also shows `SPECIAL`, which is set before the tick advances.
@@ -153,7 +155,7 @@ impl Slot {
         self.marks.has(Marks::SPECIAL)
     }
 
-    /// Whether [`close`](Self::close) was called.
+    /// Whether a user of the descriptor has [closed](super::Source::close) it.
     pub(crate) fn is_closed(&self) -> bool {
         let _state = self.state.lock();
         self.marks.has(Marks::CLOSED)
@@ -171,8 +173,8 @@ impl Slot {
         prefetch(self.reader.load(Ordering::Relaxed).cast());
     }
 
-    /// Takes an event and wakes its waiters. Returns an unstarted fiber, if there was one, for the
-    /// caller to submit.
+    /// Counts an event of the current generation, and wakes its waiters. Returns an unstarted
+    /// fiber, if there was one, for the caller to submit.
     #[must_use]
     pub(super) fn deliver(&self, token: Token, ready: Ready) -> Option<Unstarted> {
         let mut state = self.state.lock();
@@ -205,7 +207,7 @@ impl Slot {
 
     /// Wakes the first reader, if it is a fiber of this carrier. The caller has just written the
     /// data that the reader waits for, so the kernel need not be asked. The kernel reports the data
-    /// as well, later; that report wakes in vain.
+    /// as well, later. A fiber that this report wakes tries in vain.
     pub(super) fn nudge(&self) {
         let here = current::carrier();
         let mut state = self.state.lock();
@@ -227,7 +229,7 @@ impl Slot {
     }
 
     /// Watches the descriptor again after the kernel has ended its watch. Returns false if that
-    /// fails; then all waiters have to begin anew.
+    /// fails. Then the caller wakes all waiters, which register again.
     #[cold]
     fn watch_again(&self, token: Token, state: &mut State) -> bool {
         let again = Slot::ask_again(token.fd(), state).is_ok();
@@ -237,7 +239,8 @@ impl Slot {
         again
     }
 
-    /// Wakes all waiters. Waiters that register again during this call are not woken a second time.
+    /// Wakes all waiters of the directions that are ready. Waiters that register again during this
+    /// call are not woken a second time.
     #[cold]
     fn wake(&self, ready: Ready) {
         let mut left = self.state.lock().count(ready);
@@ -252,8 +255,8 @@ impl Slot {
         }
     }
 
-    /// Acts as if an event had come.
-    pub(super) fn feign(&self, direction: Direction) {
+    /// Counts an event that did not come, for `io::faults`. Wakes no waiter.
+    pub(crate) fn feign(&self, direction: Direction) {
         let state = self.state.lock();
         self.advance(direction);
         drop(state);
@@ -275,9 +278,9 @@ impl Slot {
 
     /// Counts a user that needs the descriptor to be watched.
     ///
-    /// If the slot is watched already, the kernel is asked again: another thread may have closed
-    /// the descriptor behind our back, and this may be a new one with its number. Events from then
-    /// on have a new generation. Events that were not delivered yet are reported again if they
+    /// If the slot has a reactor already, asks the kernel again: another thread may have closed the
+    /// descriptor behind our back, and this may be a new descriptor with its number. Events from
+    /// then on have a new generation. Events that were not delivered yet are reported again if they
     /// still hold.
     pub(super) fn join(&self, fd: RawFd, state: &mut State) -> io::Result<()> {
         Slot::ask_again(fd, state)?;
@@ -285,8 +288,9 @@ impl Slot {
         Ok(())
     }
 
-    /// Makes the kernel report anew what is ready, if the descriptor is watched. Earlier reports
-    /// have an older generation; the end of the renewed watch may be among them.
+    /// Makes the kernel report the present readiness again, if the descriptor is watched. Reports
+    /// from before this call have an older generation, and are dropped. With io_uring, the end of
+    /// the old watch may be among them.
     pub(super) fn ask_again(fd: RawFd, state: &mut State) -> io::Result<()> {
         // SAFETY: the slot's lock is held. A reactor lets go of its slots under that lock before it
         // is freed.
@@ -294,8 +298,8 @@ impl Slot {
             let next = Token::next_generation(state.generation);
             reactor.renew(fd, Token::new(fd, state.generation), Token::new(fd, next))?;
             state.generation = next;
-            // Earlier reports are dropped. A level-triggered poller reports once for each arming,
-            // so arm it again.
+            // Reports from before are dropped. A level-triggered poller reports once for each
+            // arming, so arm it again.
             Slot::arm_all(fd, state);
         }
         Ok(())
@@ -321,7 +325,9 @@ impl Slot {
         self.renew(state);
     }
 
-    /// Makes sure that an open reactor watches the descriptor: the present one, or `here`.
+    /// Makes sure that a reactor watches the descriptor: the present one, or `here`. Moves the
+    /// registration to `here` if the present reactor belongs to a foreign loop. Also moves it after
+    /// many waits from other carriers, if no fiber waits.
     pub(super) fn watch(&self, fd: RawFd, here: &Reactor, state: &mut State) -> io::Result<()> {
         if state.reactor.is_null() {
             here.add(fd, Token::new(fd, state.generation))?;
@@ -340,8 +346,9 @@ impl Slot {
         if reliable && (strangers < STRANGERS || state.has_waiters()) {
             return Ok(());
         }
-        // Move the registration here. Forget it at the old reactor only after it was added here:
-        // the old reactor may be freed from then on. Reports meanwhile wait for the lock.
+        // Move the registration here. The old reactor forgets it only after it was added here,
+        // because the old reactor may be freed as soon as it has forgotten it. The delivery of
+        // reports waits for the lock meanwhile.
         let next = Token::new(fd, Token::next_generation(state.generation));
         match here.add(fd, next) {
             Ok(()) => {}
@@ -375,7 +382,7 @@ impl Slot {
     }
 
     /// Enters the list of waiters of `direction`, unless an event came since `tick`. Returns `Some`
-    /// if the caller must not wait.
+    /// if the caller must not wait: `Ok` if it has to try again, or an error.
     #[inline(always)]
     pub(super) fn enter(
         &self,
@@ -394,8 +401,8 @@ impl Slot {
         }
         let (gate, list) =
             (&self.gates[direction as usize], &mut state.waiters[direction as usize]);
-        // SAFETY: the node is new, so it is in no list. Its owner keeps it in place until it was
-        // taken out.
+        // SAFETY: the node is new, so it is in no list. Its owner keeps it in place until it is
+        // taken out of this list.
         if !unsafe { gate.enter(tick, list, node) } {
             return Some(Ok(()));
         }
@@ -406,8 +413,9 @@ impl Slot {
         None
     }
 
-    /// Makes sure that a reactor watches the descriptor. Returns `Some` if there is nothing to wait
-    /// for. A move to another reactor counts as an event.
+    /// Makes sure that a reactor watches the descriptor. Returns `Some` if the caller must not
+    /// wait: the descriptor is closed or cannot be watched, or an event came since `tick`. A move
+    /// to another reactor counts as an event.
     #[cold]
     #[inline(never)]
     fn prepare(
@@ -437,8 +445,8 @@ impl Slot {
         self.wake(Ready::BOTH);
     }
 
-    /// Undoes [`close`](Self::close), before the number is given back. Other users may still be
-    /// counted: they may have been leaked.
+    /// Undoes [`close`](Self::close), before the number is given back to the kernel. Other users
+    /// may still be counted, because they were leaked.
     pub(super) fn reopen(&self) {
         let _state = self.state.lock();
         self.marks.set(Marks::CLOSED, false);
@@ -462,15 +470,15 @@ impl Slot {
 pub(super) fn closed() -> io::Error {
     io::Error::new(
         io::ErrorKind::NotConnected,
-        "the descriptor was closed by another fiber or thread",
+        "the socket is closed: a fiber or thread has called `close`",
     )
 }
 
 impl State {
     /// Returns the reactor that watches the descriptor.
     pub(super) fn watcher<'a>(&self) -> Option<&'a Reactor> {
-        // SAFETY: the lock is held as long as the caller uses the reactor. A reactor lets go of its
-        // slots under that lock before it is freed.
+        // SAFETY: the caller holds the slot's lock as long as it uses the reactor. A reactor lets
+        // go of its slots under that lock before it is freed.
         unsafe { self.reactor.as_ref() }
     }
 
@@ -530,8 +538,8 @@ impl State {
         wanted.map(|direction| self.waiters[direction as usize].count()).sum()
     }
 
-    /// Takes out waiters of the directions that are ready, while there is room, and `most` at most.
-    /// Returns how many were taken.
+    /// Moves waiters of the directions that are ready to `woken`, while there is room in it, and
+    /// `most` at most. Returns how many it took.
     fn take_waiters(&mut self, ready: Ready, most: usize, woken: &mut Woken) -> usize {
         let mut taken = 0;
         for direction in Direction::BOTH {
@@ -564,7 +572,8 @@ enum First {
     Unstarted(Unstarted),
 }
 
-/// Waiters that were taken out of a slot. They are made to run after its lock was released.
+/// Waiters that were taken out of a slot. The caller makes them run after it has released the
+/// slot's lock.
 struct Woken {
     suspended: Wakes,
     unstarted: Option<Unstarted>,

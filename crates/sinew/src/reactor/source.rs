@@ -4,22 +4,23 @@ use super::Reactor;
 use super::gate::Tick;
 use super::slot::{Slot, Waits, closed};
 use super::sys::{self, Direction};
-use crate::cancel;
 use crate::carrier::current;
 use crate::clock::NEVER;
 use crate::fiber::state::Outcome;
 use crate::fiber::{Flags, WaitKind};
 use crate::park::Wait;
-use crate::park::list::{Ended, Terms, Wakes, wait_begun};
+use crate::park::list::{Begin, Ended, Terms, Wakes, wait_in};
+use crate::park::raise;
 use crate::primitive::{AtomicBool, Ordering};
 use core::time::Duration;
 use std::io;
 use std::os::fd::RawFd;
 
-/// A descriptor that can be waited for. It is watched from the first wait on, until this is
-/// dropped.
+/// A descriptor that fibers and threads can wait for. A reactor watches the descriptor from the
+/// first wait of a fiber until this is dropped.
 ///
 /// The owner of the descriptor drops this first, and then closes the descriptor.
+#[doc(hidden)] // a sealed trait names it
 pub struct Source {
     fd: RawFd,
     slot: &'static Slot,
@@ -43,32 +44,10 @@ impl Source {
         self.fd
     }
 
-    /// Returns the tick, to be read before an attempt.
+    /// Returns the slot of the descriptor's number.
     #[inline(always)]
-    pub(crate) fn tick(&self, direction: Direction) -> Tick {
-        self.slot.tick(direction)
-    }
-
-    /// Whether an attempt to read would be in vain.
-    #[inline(always)]
-    pub(crate) fn is_drained(&self, tick: Tick) -> bool {
-        self.slot.is_drained(tick)
-    }
-
-    /// Notes that an attempt that began at `tick` has read everything there was.
-    #[inline(always)]
-    pub(crate) fn set_drained(&self, tick: Tick) {
-        self.slot.set_drained(tick);
-    }
-
-    /// Whether a report was about more than data or room: a hang-up, an error, urgent data.
-    pub(crate) fn saw_special(&self) -> bool {
-        self.slot.saw_special()
-    }
-
-    /// Acts as if an event had come for the descriptor.
-    pub(crate) fn feign(&self, direction: Direction) {
-        self.slot.feign(direction);
+    pub(crate) fn slot(&self) -> &'static Slot {
+        self.slot
     }
 
     /// Waits until the descriptor may have become ready since `tick` was read. Returns false if the
@@ -84,8 +63,8 @@ impl Source {
         }
     }
 
-    /// Waits without a deadline, as a fiber to which nothing special applies if it is one. Most
-    /// are.
+    /// Waits without a deadline. Most callers are fibers without special flags, and take the short
+    /// way here.
     #[inline(never)]
     fn wait_for_ever(&self, direction: Direction, tick: Tick) -> io::Result<bool> {
         match Wait::begin_plainly(kind(direction), self.fd as usize) {
@@ -105,8 +84,8 @@ impl Source {
         }
     }
 
-    /// Waits as a fiber. `PLAIN` adds nothing to `wait`: it gives plain waits a copy of the
-    /// function of their own.
+    /// Waits as a fiber. `PLAIN` does not change the behaviour: it gives plain waits their own copy
+    /// of this function.
     #[inline(always)]
     fn wait_as_fiber<const PLAIN: bool>(
         &self,
@@ -117,20 +96,21 @@ impl Source {
     ) -> io::Result<bool> {
         let terms =
             Terms { kind: kind(direction), address: self.fd as usize, deadline, must: false };
-        let ended = wait_begun(
-            wait,
+        let ended = wait_in(
+            Begin::Begun(wait),
             &self.slot.state,
             terms,
             &Waits::Suspended,
-            |state, node| {
-                // Looked up here, because a migratable fiber may have moved before its wait began.
+            |node| {
+                let mut state = self.slot.state.lock();
+                // The reactor is looked up here, because a migratable fiber may have moved before
+                // its wait began.
                 let here = Reactor::here().expect("a fiber runs on a carrier, which has a reactor");
-                if let Err(error) = self.join(state) {
+                if let Err(error) = self.join(&mut state) {
                     return Some(Err(error));
                 }
-                self.slot.enter(self.fd, here, (direction, tick), state, node)
+                self.slot.enter(self.fd, here, (direction, tick), &mut state, node)
             },
-            || (),
             |state, node| {
                 if let Some(node) = node {
                     state.remove(direction, node);
@@ -139,11 +119,11 @@ impl Source {
             },
         );
         match ended {
-            Some(Ended::AtOnce(Err(error))) if is_always_ready(&error) => Ok(true),
-            Some(Ended::AtOnce(result)) => result.map(|()| true),
-            Some(Ended::TimedOut) => Ok(false),
+            Ended::AtOnce(Err(error)) if is_always_ready(&error) => Ok(true),
+            Ended::AtOnce(result) => result.map(|()| true),
+            Ended::TimedOut => Ok(false),
             // A fiber that was woken for another reason tries in vain, and waits again.
-            Some(Ended::Granted) | None => Ok(true),
+            Ended::Granted => Ok(true),
         }
     }
 
@@ -153,8 +133,9 @@ impl Source {
         if self.joined.load(Ordering::Relaxed) { Ok(()) } else { self.join_anew(state) }
     }
 
-    /// Counts this source as a user of the slot, for a fiber that has made no attempt. The kernel
-    /// reports what is ready at this moment. `tick` was read before.
+    /// Counts this source as a user of the slot, for a fiber that has made no attempt. Makes the
+    /// kernel report the readiness at this moment, unless the stream was found empty at `tick`. The
+    /// caller has read `tick` before it took the lock.
     pub(super) fn join_for_later(
         &self,
         tick: Tick,
@@ -162,7 +143,7 @@ impl Source {
     ) -> io::Result<()> {
         if !self.joined.load(Ordering::Relaxed) {
             self.join_anew(state)
-        } else if self.is_drained(tick) {
+        } else if self.slot.is_drained(tick) {
             Ok(())
         } else {
             Slot::ask_again(self.fd, state)
@@ -195,7 +176,7 @@ impl Source {
                 }
             }
         });
-        cancel::settle(who, outcome);
+        raise::settle(who, outcome);
         result.map(|()| outcome == Outcome::Notified)
     }
 
@@ -203,25 +184,17 @@ impl Source {
     pub(crate) fn close(&self) {
         {
             let mut state = self.slot.state.lock();
-            // Whether the kernel knows the descriptor does not matter any more.
+            // An error means that the kernel does not know the descriptor. That does not matter any
+            // more.
             let _ = self.join(&mut state);
             self.closed.store(true, Ordering::Relaxed);
         }
         self.slot.close(self.fd);
     }
 
-    /// Whether [`close`](Self::close) was called.
-    pub(crate) fn is_closed(&self) -> bool {
-        self.slot.is_closed()
-    }
-
     /// Returns the error of a descriptor that was closed while others still use it.
     pub(crate) fn closed() -> io::Error {
         closed()
-    }
-
-    pub(super) fn slot(&self) -> &'static Slot {
-        self.slot
     }
 }
 
@@ -249,7 +222,7 @@ impl std::fmt::Debug for Source {
 /// The flags of a fiber that blocks its carrier when it waits.
 pub(super) const BLOCKS: Flags = Flags(Flags::PINNED.0 | Flags::NO_WAIT.0);
 
-/// Whether a descriptor could not be watched because its kind is always ready.
+/// Whether `error` says that a descriptor cannot be watched because its kind is always ready.
 pub(super) fn is_always_ready(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::PermissionDenied
 }
@@ -269,7 +242,8 @@ fn entry(fd: RawFd, direction: Direction) -> libc::pollfd {
     libc::pollfd { fd, events, revents: 0 }
 }
 
-/// Blocks the thread until the descriptor is ready (true), the bell rings, or the time is over.
+/// Blocks the thread until the descriptor is ready, the bell rings, or `timeout` passes. Returns
+/// whether the descriptor is ready.
 fn block(
     fd: RawFd,
     direction: Direction,

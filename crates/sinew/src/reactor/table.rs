@@ -1,6 +1,6 @@
 //! The slots of all descriptors, by number.
 //!
-//! Descriptors are small numbers, because the kernel gives out the least that is free. The table
+//! Descriptors are small numbers, because the kernel gives out the smallest free number. The table
 //! grows by pieces, each twice as large as the one before. It never moves or shrinks.
 
 use super::slot::Slot;
@@ -19,7 +19,7 @@ static TABLE: [AtomicPtr<Slot>; PIECES] = [const { AtomicPtr::new(ptr::null_mut(
 /// Returns the slot of a descriptor, and makes it if necessary.
 ///
 /// # Panics
-/// Panics if the number is negative, which no descriptor is.
+/// Panics if the number is negative. No descriptor is negative.
 pub(super) fn slot(fd: RawFd) -> &'static Slot {
     let (piece, offset) = place(fd);
     let mut slots = load(piece);
@@ -66,13 +66,13 @@ fn len(piece: usize) -> usize {
 }
 
 fn load(piece: usize) -> *mut Slot {
-    // ORDERING: Acquire: the zeroed slots; pairs with the Release in `grow`.
+    // ORDERING: Acquire shows the zeroed slots; pairs with the Release in `grow`.
     TABLE[piece].load(Ordering::Acquire)
 }
 
 #[cold]
 fn grow(piece: usize) -> *mut Slot {
-    let layout = Layout::array::<Slot>(len(piece)).expect("fits the addresses");
+    let layout = Layout::array::<Slot>(len(piece)).expect("a piece of the table fits into memory");
     // SAFETY: the layout is not empty, and all zero is an unused slot.
     let new = unsafe { alloc_zeroed(layout) }.cast::<Slot>();
     if new.is_null() {
@@ -83,7 +83,8 @@ fn grow(piece: usize) -> *mut Slot {
     match TABLE[piece].compare_exchange(ptr::null_mut(), new, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => new,
         Err(other) => {
-            // SAFETY: just allocated with this layout, and not published.
+            // SAFETY: this thread has just allocated the memory with this layout, and has not
+            // published it.
             unsafe { std::alloc::dealloc(new.cast(), layout) };
             other
         }

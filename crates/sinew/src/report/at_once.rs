@@ -17,7 +17,7 @@ pub(super) fn write(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
     write_if_ready(fd, bytes)
 }
 
-/// Writes in the mode that the descriptor has, and waits if that mode does.
+/// Writes in the descriptor's own mode. If that mode is blocking, the write waits for the reader.
 pub(super) fn write_plainly(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
     // SAFETY: the pointer and the length come from `bytes`.
     count(unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) })
@@ -34,10 +34,11 @@ fn is_writable(fd: RawFd, timeout_ms: i32) -> bool {
     unsafe { libc::poll(&raw mut poll, 1, timeout_ms) == 1 }
 }
 
-/// Writes if the kernel says that there is room, at most as much as a pipe then has room for.
+/// Writes if the kernel says that the descriptor is writable. Writes at most `PIPE_BUF` bytes, for
+/// which a writable pipe has room.
 ///
-/// Another process that writes to the same pipe may take the room in between, and a terminal may
-/// have less. Then the write waits for the reader.
+/// Another process that writes to the pipe may take the room before this write, and a terminal may
+/// have less room. Then the write waits for the reader.
 fn write_if_ready(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
     match is_writable(fd, 0) {
         true => write_plainly(fd, &bytes[..bytes.len().min(libc::PIPE_BUF)]),
@@ -90,7 +91,7 @@ mod linux {
 
     fn write_by_kind(fd: RawFd, bytes: &[u8]) -> io::Result<usize> {
         match kind(fd)? {
-            // Such a write waits for no reader.
+            // A regular file and a block device have no reader to wait for.
             libc::S_IFREG | libc::S_IFBLK => write_plainly(fd, bytes),
             // SAFETY: the pointer and the length come from `bytes`.
             libc::S_IFSOCK => count(unsafe {
@@ -108,7 +109,7 @@ mod linux {
         let mut stat = MaybeUninit::<libc::stat>::uninit();
         // SAFETY: there is room for a `stat`.
         match unsafe { libc::fstat(fd, stat.as_mut_ptr()) } {
-            // SAFETY: the call has succeeded, so all of it is written.
+            // SAFETY: the call has succeeded, so the kernel has written the whole `stat`.
             0 => Ok(unsafe { stat.assume_init() }.st_mode & libc::S_IFMT),
             _ => Err(io::Error::last_os_error()),
         }

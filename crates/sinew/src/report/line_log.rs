@@ -9,6 +9,7 @@
 //! order. At most one thread writes at a time.
 
 use super::at_once;
+use crate::threads;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -20,14 +21,15 @@ use std::time::{Duration, Instant};
 ///
 /// `println!` waits when the pipe is full, and so does the carrier with all its fibers. A line for
 /// this log is written at once if there is room. Otherwise a thread writes it later, and the caller
-/// goes on. A line that does not fit the queue of 4 MiB in front of that thread is dropped.
-/// [`dropped`](Self::dropped) counts dropped lines, and a line in the log says how many when the
-/// reader has caught up.
+/// goes on. That thread has a queue of 4 MiB, and a line that does not fit the queue is dropped.
+/// [`dropped`](Self::dropped) counts dropped lines. When the reader has caught up, a line in the
+/// log says how many lines were dropped.
 ///
 /// At an orderly end (`main` returns, or [`std::process::exit`]) the process waits up to a second
 /// for lines that are queued for standard output and standard error.
 ///
-/// The metrics of `sinew-http` have the counts of both as `sinew_log_lines_dropped_total`.
+/// The metrics of `sinew-http` show the dropped lines of standard output and standard error as
+/// `sinew_log_lines_dropped_total`.
 ///
 /// # Examples
 /// ```
@@ -73,14 +75,16 @@ enum Writer {
     Thread,
 }
 
-/// Bytes that may wait for the thread. The thread may have taken as many before.
+/// The most bytes that wait in `pending`. The thread may hold as many again, which it has taken and
+/// not yet written.
 const CAPACITY: usize = 4 << 20;
 
-/// How often a caller writes lines that others have added meanwhile, before it leaves them to the
-/// thread.
+/// How often a caller takes and writes the pending lines. Then it leaves the lines that other
+/// callers have added meanwhile to the thread.
 const ROUNDS: usize = 8;
 
-/// Bytes that the thread writes at a time, so that progress of the reader is seen.
+/// The most bytes that the thread writes in one call. A longer call would return only after the
+/// reader has read all of it.
 const PIECE: usize = 64 << 10;
 
 /// How long an orderly end of the process waits for a reader.
@@ -89,7 +93,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 impl LineLog {
     /// Returns the log at standard output.
     ///
-    /// It does not know the buffer of `print!`: a line may overtake text in that buffer.
+    /// The log does not flush the buffer of `print!`, so a line may overtake text in that buffer.
     ///
     /// # Examples
     /// ```
@@ -112,7 +116,7 @@ impl LineLog {
         LOG.get_or_init(|| LineLog::with(libc::STDERR_FILENO, None))
     }
 
-    /// Makes a log at a descriptor of its own: a pipe, a file, a socket.
+    /// Makes a log that writes to `descriptor` and owns it: a pipe, a file, a socket.
     ///
     /// When the log is dropped, its thread writes the queued lines and closes the descriptor. The
     /// process may end before that; [`flush_timeout`](Self::flush_timeout) waits.
@@ -141,10 +145,10 @@ impl LineLog {
         LineLog { shared: Arc::new(Shared { fd, _owner: owner, state, changed }) }
     }
 
-    /// Writes a line, and adds its end, without waiting for the reader. Returns false if the queue
-    /// is full; then the line is dropped.
+    /// Writes `line` and a line feed, without waiting for the reader. Returns false if the queue is
+    /// full; then the line is dropped.
     ///
-    /// An accepted line is lost if the descriptor is closed or broken; then it counts as dropped.
+    /// If the descriptor is closed or broken, an accepted line is lost, and counts as dropped.
     ///
     /// # Examples
     /// ```
@@ -169,8 +173,8 @@ impl LineLog {
         true
     }
 
-    /// Returns how many lines were ever dropped, because the queue was full, or because the
-    /// descriptor was closed or broken.
+    /// Returns how many lines this log has dropped since it was made. A line is dropped if the
+    /// queue is full, or if the descriptor is closed or broken.
     ///
     /// # Examples
     /// ```
@@ -180,9 +184,10 @@ impl LineLog {
         self.shared.lock().dropped
     }
 
-    /// Waits until all accepted lines are written, at most for `timeout`. Returns whether they are.
+    /// Waits until all accepted lines are written, at most for `timeout`. Returns whether all are
+    /// written.
     ///
-    /// Blocks the calling thread, also if it runs fibers: use it before the process ends.
+    /// The call blocks the whole thread, even in a fiber. Use it before the process ends.
     ///
     /// # Examples
     /// ```
@@ -253,7 +258,7 @@ impl Shared {
         let mut state = self.lock();
         if !state.has_thread {
             let shared = self.clone();
-            if crate::carrier::thread::start("sinew log".into(), move || shared.run()).is_err() {
+            if threads::start("sinew log".into(), move || shared.run()).is_err() {
                 // The next line tries again.
                 state.writer = Writer::Absent;
                 return;

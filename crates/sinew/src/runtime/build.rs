@@ -2,7 +2,7 @@
 //! carriers.
 
 use super::builder::MOST_CARRIERS;
-use super::{Builder, Handle, Runtime, environment, hooks};
+use super::{Builder, Runtime, RuntimeHandle, environment, hooks};
 use crate::carrier::crew::{Crew, Settings};
 use crate::carrier::{Carrier, run, thread as owned};
 use crate::reactor::Reactor;
@@ -55,7 +55,7 @@ impl Builder {
             crew.observers.measure(true, count);
         }
         let mut runtime = Runtime {
-            handle: Handle::new(crew.clone()),
+            handle: RuntimeHandle::new(crew.clone()),
             watchers: Vec::new(),
             patience: self.patience,
             shut_down: false,
@@ -90,30 +90,6 @@ impl Builder {
             crate::inspect::dump_on(signal)?;
         }
         Ok(runtime)
-    }
-
-    /// Makes a runtime, runs `f` as a fiber of it, and shuts it down, as [`run`](crate::run) does
-    /// with default settings. A panic of `f` goes on in the caller.
-    ///
-    /// # Errors
-    /// As for [`build`](Self::build).
-    ///
-    /// # Examples
-    /// ```
-    /// use sinew::runtime::PinnedWait;
-    ///
-    /// let strict = sinew::Runtime::builder().carriers(2).pinned_wait(PinnedWait::Error);
-    /// let carriers = strict.run(|| sinew::Handle::current().carriers())?;
-    /// assert_eq!(carriers, 2);
-    /// # Ok::<(), std::io::Error>(())
-    /// ```
-    #[track_caller]
-    pub fn run<F, T>(self, f: F) -> io::Result<T>
-    where
-        F: FnOnce() -> T + Send + 'static,
-        T: Send + 'static,
-    {
-        Ok(self.build()?.run(f))
     }
 
     /// Rejects settings that are out of range, as far as the stack pool does not check them itself.

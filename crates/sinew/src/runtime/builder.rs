@@ -304,8 +304,8 @@ impl Builder {
         self
     }
 
-    /// Sets whether the runtime [measures](crate::Handle::measure) how long fibers run at a time,
-    /// and how long they wait for their turn after they were woken. If not set, it does not.
+    /// Sets whether the runtime [measures](crate::RuntimeHandle::measure) how long fibers run at a
+    /// time, and how long they wait for their turn after they were woken. If not set, it does not.
     ///
     /// # Examples
     /// ```

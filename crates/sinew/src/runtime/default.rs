@@ -1,6 +1,6 @@
 //! The default runtime, for fibers that are started outside of any runtime.
 
-use super::{Builder, Handle, Runtime};
+use super::{Builder, Runtime, RuntimeHandle};
 use std::io;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -27,7 +27,7 @@ impl Builder {
     /// use sinew::Runtime;
     ///
     /// Runtime::builder().carriers(2).name("main").set_default()?;
-    /// let name = sinew::spawn(|| sinew::Handle::current().name().to_owned());
+    /// let name = sinew::spawn(|| sinew::RuntimeHandle::current().name().to_owned());
     /// assert_eq!(name.join().unwrap(), "main");
     /// assert!(Runtime::builder().set_default().is_err()); // too late
     /// # Ok::<(), std::io::Error>(())
@@ -47,7 +47,7 @@ impl Builder {
     }
 }
 
-impl Handle {
+impl RuntimeHandle {
     /// Returns the default runtime. The first use starts it, and it lives until the process ends.
     /// [`Builder::set_default`] gives it settings.
     ///
@@ -57,16 +57,16 @@ impl Handle {
     ///
     /// # Examples
     /// ```
-    /// let same = sinew::spawn(|| sinew::Handle::current()).join().unwrap();
-    /// assert_eq!(same, sinew::Handle::default_runtime());
+    /// let same = sinew::spawn(|| sinew::RuntimeHandle::current()).join().unwrap();
+    /// assert_eq!(same, sinew::RuntimeHandle::default_runtime());
     /// ```
-    pub fn default_runtime() -> Handle {
+    pub fn default_runtime() -> RuntimeHandle {
         DEFAULT.get().unwrap_or_else(make).handle().clone()
     }
 
     /// Returns the runtime of the running fiber, or else the default runtime.
-    pub(crate) fn current_or_default() -> Handle {
-        Handle::try_current().unwrap_or_else(Handle::default_runtime)
+    pub(crate) fn current_or_default() -> RuntimeHandle {
+        RuntimeHandle::try_current().unwrap_or_else(RuntimeHandle::default_runtime)
     }
 }
 

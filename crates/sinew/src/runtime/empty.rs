@@ -5,19 +5,19 @@
 //! blocks may miss a fiber that starts in a block that the scan has passed. So the end of a fiber
 //! costs nothing extra while no waiter exists.
 
-use super::Handle;
+use super::RuntimeHandle;
 use super::shutdown::for_each_fiber;
-use crate::carrier::current as here;
+use crate::carrier::current;
 use crate::carrier::{Crew, crew::Phase};
 use crate::clock;
 use crate::fiber::extra::Extra;
+use crate::fiber::{Fiber, describe};
 use crate::park;
 use crate::primitive::{Ordering, yield_thread};
-use crate::spawn::{Fiber, describe};
 use core::time::Duration;
 use std::time::Instant;
 
-impl Handle {
+impl RuntimeHandle {
     /// Waits until the runtime has no fiber left: all fibers have ended, including those that they
     /// started.
     ///
@@ -89,7 +89,7 @@ impl Handle {
     #[track_caller]
     fn wait_empty_by(&self, deadline: u64) -> bool {
         let crew = self.crew();
-        if let Some((carrier, me)) = here::fiber()
+        if let Some((carrier, me)) = current::fiber()
             && core::ptr::eq(carrier.crew(), crew)
         {
             panic!("{} cannot wait for the end of all fibers of its own runtime", describe(me));

@@ -1,12 +1,12 @@
 //! Hooks that tell the process about fibers: which fiber panics, which fiber's stack overflows, and
 //! which fiber a first-class fiber belongs to.
 
-use crate::carrier::current as here;
+use crate::carrier::current;
 use crate::fiber::Flags;
+use crate::fiber::describe;
 use crate::park::without_waiting;
 use crate::report;
 use crate::room::with_room;
-use crate::spawn::describe;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Once;
@@ -16,9 +16,10 @@ pub(super) fn install(panics: bool) {
     static CONTEXT: Once = Once::new();
     static PANICS: Once = Once::new();
     CONTEXT.call_once(|| {
+        report::call_hooks_in(|hook| without_waiting(hook));
         // SAFETY: the hook returns the id of the running fiber, which is never used twice. It
         // neither switches nor unwinds.
-        let host = unsafe { sinew_context::hook::set_host_hook(here::host) };
+        let host = unsafe { sinew_context::hook::set_host_hook(current::host) };
         // SAFETY: the hook only reads, and allocates nothing.
         let describe = unsafe { sinew_context::hook::set_describe_hook(describe_stack) };
         // SAFETY: the hook only counts.
@@ -55,7 +56,7 @@ fn say_backtrace(place: usize) {
 fn install_panic_hook() {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {
-        let Some((carrier, control)) = here::fiber() else {
+        let Some((carrier, control)) = current::fiber() else {
             return before(info);
         };
         control.set_flags(Flags::PANICKED);
@@ -85,7 +86,7 @@ fn install_panic_hook() {
 /// Counts the running fiber's first-class fibers that are being unwound. No panic hook sees these
 /// unwindings.
 fn count_unwinding(begins: bool) {
-    if let Some((_, control)) = here::fiber() {
+    if let Some((_, control)) = current::fiber() {
         let count = &control.extra_or_new().unwindings;
         // An unwinding that began in another fiber cannot end here. Saturate even so, rather than
         // underflow.
@@ -96,7 +97,7 @@ fn count_unwinding(begins: bool) {
 /// Names the fiber with the overflowed stack. Called in a signal handler, on the thread that
 /// overflowed.
 fn describe_stack(_stack: Range<usize>, out: &mut dyn fmt::Write) -> fmt::Result {
-    match here::fiber() {
+    match current::fiber() {
         Some((_, control)) => write!(out, "{}", describe(control)),
         None => out.write_str("a fiber outside of the runtime"),
     }

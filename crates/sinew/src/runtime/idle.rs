@@ -11,6 +11,25 @@ use std::os::fd::{AsFd, BorrowedFd};
 /// [was woken](Self::is_woken); [`wait`](Self::wait) does both. A hook that waits for descriptors
 /// of its own adds the descriptor of this value to them. It becomes readable when the carrier is
 /// woken, or when something happens to a descriptor that a fiber waits for.
+///
+/// # Examples
+/// ```
+/// use std::sync::Arc;
+/// use std::sync::atomic::{AtomicU32, Ordering};
+///
+/// let times = Arc::new(AtomicU32::new(0));
+/// let count = times.clone();
+/// let runtime = sinew::Runtime::builder()
+///     .carriers(1)
+///     .idle_hook(move |idle| {
+///         count.fetch_add(1, Ordering::Relaxed);
+///         idle.wait();
+///     })
+///     .build()?;
+/// runtime.run(|| sinew::sleep(std::time::Duration::from_millis(1)));
+/// assert!(times.load(Ordering::Relaxed) > 0);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub struct Idle<'a> {
     carrier: &'a Carrier,
     timeout: Option<Duration>,
@@ -143,6 +162,23 @@ impl std::fmt::Debug for Idle<'_> {
 }
 
 /// Ends the idle time of one carrier; see [`Idle::waker`].
+///
+/// # Examples
+/// ```
+/// use std::sync::mpsc;
+///
+/// let (sender, wakers) = mpsc::channel();
+/// let runtime = sinew::Runtime::builder()
+///     .carriers(1)
+///     .idle_hook(move |idle| {
+///         let _ = sender.send(idle.waker());
+///         idle.wait();
+///     })
+///     .build()?;
+/// wakers.recv().unwrap().wake(); // on the main thread
+/// assert!(wakers.recv().is_ok()); // the carrier has looked for work, and is idle again
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Copy)]
 pub struct Waker(&'static Carrier);
 

@@ -8,18 +8,31 @@ use super::Runtime;
 use crate::cancel;
 use crate::carrier::Crew;
 use crate::carrier::crew::Phase;
-use crate::carrier::current as here;
+use crate::carrier::current;
 use crate::clock;
 use crate::fiber::life::{CANCELLED, FINISHED};
 use crate::fiber::{Control, FiberRef, slab};
+use crate::fiber::{Fiber, describe};
 use crate::park::can_yield;
 use crate::primitive::Ordering;
 use crate::report;
-use crate::spawn::{Fiber, describe};
 use core::time::Duration;
 use std::fmt;
 
 /// Fibers that did not end in time; see [`Runtime::shutdown_timeout`].
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+///
+/// let runtime = sinew::Runtime::builder().carriers(1).build()?;
+/// let stubborn = sinew::FiberBuilder::new().name("stubborn").runtime(runtime.handle());
+/// let fiber = stubborn.spawn(|| sinew::masked(sinew::park))?; // ignores cancellation
+/// sinew::wait_until(|| fiber.fiber().state() == sinew::FiberState::Suspended);
+/// let leftover = runtime.shutdown_timeout(Duration::from_millis(1)).unwrap_err();
+/// assert!(leftover.to_string().contains("stubborn"));
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 pub struct Leftover {
     fibers: Vec<Fiber>,
@@ -34,7 +47,7 @@ impl Leftover {
     ///
     /// let runtime = sinew::Runtime::builder().carriers(1).build()?;
     /// let fiber = runtime.spawn(|| sinew::masked(sinew::park)); // ignores cancellation
-    /// sinew::wait_until(|| fiber.fiber().state() == sinew::State::Suspended, None);
+    /// sinew::wait_until(|| fiber.fiber().state() == sinew::FiberState::Suspended);
     /// let leftover = runtime.shutdown_timeout(Duration::from_millis(1)).unwrap_err();
     /// assert_eq!(leftover.fibers(), [fiber.fiber()]);
     /// # Ok::<(), std::io::Error>(())
@@ -113,7 +126,8 @@ impl Runtime {
         let deadline = clock::after(clock::now(), timeout);
         crew.advance(Phase::Closing);
         cancel_all(crew);
-        let inside = here::fiber().is_some_and(|(carrier, _)| core::ptr::eq(carrier.crew(), crew));
+        let inside =
+            current::fiber().is_some_and(|(carrier, _)| core::ptr::eq(carrier.crew(), crew));
         if inside {
             return Ok(());
         }
@@ -148,7 +162,7 @@ impl Runtime {
     fn wait_ended(&self, timeout: Duration) -> bool {
         if can_yield() {
             // Masked, because a runtime may be dropped by unwinding.
-            cancel::masked(|| self.ended.wait_for(timeout))
+            cancel::masked(|| self.ended.wait_timeout(timeout))
         } else {
             self.handle.crew().wait_ended(Some(timeout))
         }

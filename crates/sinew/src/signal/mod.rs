@@ -1,36 +1,37 @@
 //! Signals of the operating system, as events that fibers wait for.
 //!
 //! [`ctrl_c`] waits for one interrupt, and [`Signals`] is a stream of chosen signals. Each stream
-//! gets each signal, whichever thread of the process it was delivered to. A fiber that waits is
-//! suspended, and a plain thread blocks; there is no thread for signals.
+//! gets each of its signals, whichever thread of the process the kernel interrupts. A fiber that
+//! waits is suspended, and a plain thread blocks; there is no thread for signals.
 //!
 //! # What a subscription changes
 //!
 //! The first subscription to a signal installs a handler for it. The handler stays until the
-//! process ends, also when all subscribers are gone. So Ctrl-C does not end a program any more that
-//! has once subscribed to `SIGINT`; the program decides. A handler that was there before is still
-//! called.
+//! process ends, even after all subscribers are gone. So Ctrl-C no longer ends a program that has
+//! once subscribed to `SIGINT`: the program decides. A handler that the program had installed
+//! before is still called.
 //!
 //! # Coalescing
 //!
-//! A stream remembers *that* a signal came since it was last received, not how often: a burst may
-//! be received once. The kernel does the same. So a receiver of `SIGCHLD` asks for all children,
-//! and a receiver of `SIGHUP` reads its configuration once.
+//! A stream remembers *that* a signal came since it was last received, not how often. So a burst of
+//! one signal may be received once. The kernel merges pending signals as well. So a receiver of
+//! `SIGCHLD` asks for all children, and a receiver of `SIGHUP` reads its configuration once.
 //!
 //! # Fork
 //!
 //! Pending signals are kept in the memory of the process, and a descriptor only wakes the waiters.
 //! The child of a `fork` shares the descriptor with its parent. A signal to the child then wakes
 //! the parent's waiters in vain, and a child that waits would take their wakes. So a child that
-//! goes on without `exec` makes its own subscriptions, as it makes its own runtime. A program that
-//! is started by `exec`, as every program of [`process`](crate::process) is, has neither handlers
-//! nor descriptors.
+//! goes on without `exec` has to make its own subscriptions, as it has to make its own runtime. A
+//! program that is started by `exec`, as every program of [`process`](crate::process) is, has
+//! neither handlers nor descriptors.
 //!
 //! # Protocol
 //!
 //! Each stream has a flag for each of its signals, and a bell. The handler sets the flag, then
-//! rings: a store and a `write`, which a handler may do. A receiver clears the bell, then takes a
-//! flag. So a signal that comes too late for the flag rings after the clearing, and the wait ends.
+//! rings the bell: a store and a `write`, which a handler may do. A receiver clears the bell, then
+//! looks at the flags. If a flag is set after the receiver has looked at it, the ring comes after
+//! the clearing, and ends the receiver's wait.
 
 mod number;
 mod signals;
@@ -44,12 +45,12 @@ use std::io;
 
 /// Waits for the next `SIGINT`: the user has pressed Ctrl-C.
 ///
-/// From the first call on, the signal does not end the process any more, also when nothing waits
-/// for it: see the [module](self). A signal between two calls is seen by neither; use [`Signals`]
-/// if that matters. A cancelled fiber is unwound from here.
+/// From the first call on, the signal no longer ends the process, even when no fiber or thread
+/// waits for it: see the [module](self). A signal between two calls is lost; use [`Signals`] if
+/// that matters. A cancelled fiber is unwound from this wait.
 ///
 /// # Errors
-/// Fails if there are no descriptors left.
+/// If the process has no file descriptors left.
 ///
 /// # Examples
 /// ```

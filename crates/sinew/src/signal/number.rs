@@ -4,7 +4,7 @@ use std::fmt;
 
 /// The number of a signal. It is displayed with its name.
 ///
-/// Made from the number that the system has for it, or one of the constants here.
+/// Use one of the constants, or convert the number that the system has for the signal.
 ///
 /// # Examples
 /// ```
@@ -34,7 +34,7 @@ impl Signal {
             libc::SIGKILL | libc::SIGSTOP => Some("no process can catch it"),
             // If the handler returned, the thread would repeat the faulting instruction forever.
             libc::SIGSEGV | libc::SIGBUS | libc::SIGILL | libc::SIGFPE => {
-                Some("it tells a thread of its own fault")
+                Some("it reports a fault of the thread that gets it")
             }
             _ => None,
         }
@@ -67,7 +67,7 @@ signals! {
     INT = SIGINT,
     /// A request to end.
     TERM = SIGTERM,
-    /// The terminal is gone; servers read their configuration again.
+    /// The terminal is gone. By convention, servers read their configuration again.
     HUP = SIGHUP,
     /// A request to end and leave a core dump: Ctrl-\.
     QUIT = SIGQUIT,

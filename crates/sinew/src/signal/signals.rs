@@ -12,11 +12,11 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A stream of signals that came since it was made.
+/// A stream of the signals that come after it is made.
 ///
-/// If there are several streams, each gets each signal. Several fibers or threads may receive from
-/// one stream; then each signal goes to one of them. Pending signals of one number are received
-/// once. The [module](super) says what a subscription changes for the process.
+/// If there are several streams, each stream gets each signal. Several fibers or threads may
+/// receive from one stream; then one receiver gets each signal. Pending signals of one number are
+/// received once. The [module](super) says what a subscription changes for the process.
 ///
 /// # Examples
 /// ```
@@ -36,7 +36,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// # Ok::<(), std::io::Error>(())
 /// ```
 pub struct Signals {
-    /// Dropped before the bell.
+    /// Declared first: it must be dropped before the bell, whose descriptor it watches.
     source: Source,
     shared: Arc<Shared>,
     registered: Vec<SigId>,
@@ -58,18 +58,19 @@ impl Shared {
     /// Notes a signal. Called in a handler, so it only touches atomics and makes calls that are
     /// allowed there.
     fn note(&self, index: usize) {
-        // ORDERING: Release: the sender's earlier writes; pairs with the Acquire in `take`. No
-        // ordering is needed for a woken receiver to find the flag: the ring is a system call, and
-        // so is the clearing that sees it.
+        // ORDERING: Release publishes the earlier writes of this thread, which may have raised the
+        // signal; pairs with the Acquire in `take`. No ordering is needed for a woken receiver to
+        // find the flag: the ring is a system call, and so is the clearing that sees it.
         self.pending[index].came.store(true, Ordering::Release);
         self.bell.ring();
     }
 
     /// Takes the first pending signal.
     fn take(&self) -> Option<Signal> {
-        // Clear the bell before the look: a signal after the look rings again.
+        // Clear the bell before the look at the flags: a signal after the look rings again.
         self.bell.clear();
-        // ORDERING: Acquire: the sender's earlier writes; pairs with the Release in `note`.
+        // ORDERING: Acquire shows the earlier writes of the thread that ran the handler; pairs with
+        // the Release in `note`.
         let first = self.pending.iter().position(|one| one.came.swap(false, Ordering::Acquire))?;
         // Another receiver may have gone to sleep after the clearing, and must see the rest.
         if self.pending[first + 1..].iter().any(|one| one.came.load(Ordering::Relaxed)) {
@@ -86,8 +87,8 @@ impl Signals {
     /// signals never receives one.
     ///
     /// # Errors
-    /// Fails if a number is not a signal, or if it cannot be waited for: `SIGKILL`, `SIGSTOP`, and
-    /// the faults `SIGSEGV`, `SIGBUS`, `SIGILL` and `SIGFPE`. Also fails if there are no
+    /// If a number is not a signal, or is a signal that cannot be waited for: `SIGKILL`, `SIGSTOP`,
+    /// and the faults `SIGSEGV`, `SIGBUS`, `SIGILL` and `SIGFPE`. Also if the process has no file
     /// descriptors left.
     ///
     /// # Examples
@@ -119,7 +120,7 @@ impl Signals {
         let source = Source::new(bell.as_fd().as_raw_fd());
         let pending = |&signal: &Signal| Pending { signal, came: AtomicBool::new(false) };
         let shared = Arc::new(Shared { pending: wanted.iter().map(pending).collect(), bell });
-        // Made first: if a signal is refused, dropping this gives up the signals before it.
+        // Made first: if a later signal is refused, dropping this ends the subscriptions before it.
         let mut signals = Signals { source, shared, registered: Vec::new() };
         for (index, signal) in wanted.into_iter().enumerate() {
             let shared = signals.shared.clone();
@@ -132,7 +133,7 @@ impl Signals {
 
     /// Waits for the next signal.
     ///
-    /// A cancelled fiber is unwound from here, and has not taken a signal.
+    /// A cancelled fiber is unwound from this wait, and takes no signal.
     ///
     /// # Examples
     /// ```
@@ -169,7 +170,7 @@ impl Signals {
     /// Waits for the next signal, at most for `timeout`. Returns `None` if the timeout passed
     /// first.
     ///
-    /// A cancelled fiber is unwound from here, and has not taken a signal.
+    /// A cancelled fiber is unwound from this wait, and takes no signal.
     ///
     /// # Examples
     /// ```
@@ -207,15 +208,15 @@ impl Signals {
 
     fn recv_until(&self, deadline: u64) -> Option<Signal> {
         loop {
-            let tick = self.source.tick(Direction::Read);
+            let tick = self.source.slot().tick(Direction::Read);
             if let Some(signal) = self.shared.take() {
                 return Some(signal);
             }
             match self.source.wait(Direction::Read, tick, deadline) {
                 Ok(true) => {}
                 Ok(false) => return self.shared.take(),
-                // The kernel has no memory to watch one more descriptor. The flags work
-                // nevertheless.
+                // The kernel has no memory to watch one more descriptor. The handler still sets the
+                // flags, so look at them now and then.
                 Err(_) if clock::now() < deadline => crate::sleep(PAUSE),
                 Err(_) => return None,
             }
@@ -223,13 +224,13 @@ impl Signals {
     }
 }
 
-/// How long a receiver sleeps between two looks, if it cannot be woken.
+/// How long a receiver sleeps between two looks at the flags, if the kernel cannot watch the bell.
 const PAUSE: Duration = Duration::from_millis(10);
 
 impl Drop for Signals {
     fn drop(&mut self) {
         for id in self.registered.drain(..) {
-            // Returns when no handler uses the action any more.
+            // This call returns only when no handler uses the action any more.
             signal_hook_registry::unregister(id);
         }
     }
@@ -243,6 +244,18 @@ impl fmt::Debug for Signals {
 }
 
 /// The iterator of [`Signals::forever`].
+///
+/// # Examples
+/// ```
+/// use sinew::signal::{Signal, Signals};
+///
+/// let signals = Signals::new([Signal::USR1, Signal::USR2])?;
+/// # // SAFETY: no preconditions.
+/// # unsafe { libc::raise(libc::SIGUSR1); libc::raise(libc::SIGUSR2) };
+/// let first: Vec<Signal> = signals.forever().take(2).collect();
+/// assert!(first.contains(&Signal::USR1) && first.contains(&Signal::USR2));
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct Forever<'a> {
     signals: &'a Signals,
@@ -261,7 +274,7 @@ fn cannot_wait(signal: Signal, kind: io::ErrorKind, reason: &dyn fmt::Display) -
     io::Error::new(kind, format!("cannot wait for signal {}{name}: {reason}", signal.as_raw()))
 }
 
-/// Makes the handler of a signal call `action`, which may do only things that are allowed in a
+/// Makes the handler of a signal call `action`. The action may do only things that are allowed in a
 /// handler.
 pub(crate) fn register(
     signal: Signal,
@@ -269,7 +282,8 @@ pub(crate) fn register(
 ) -> io::Result<SigId> {
     static CHANGES: Mutex<()> = Mutex::new(());
     let _changes = CHANGES.lock().unwrap_or_else(PoisonError::into_inner);
-    // SAFETY: the actions set an atomic flag and write to a descriptor that they own.
+    // SAFETY: the actions of both callers (`Signals::new` and `inspect/on_signal.rs`) only set an
+    // atomic flag and write to a descriptor that they keep open. A handler may do both.
     let id = unsafe { signal_hook_registry::register(signal.as_raw(), action)? };
     if let Err(error) = use_alternate_stack(signal) {
         signal_hook_registry::unregister(id);
@@ -278,14 +292,14 @@ pub(crate) fn register(
     Ok(id)
 }
 
-/// Makes the handler of a signal run on the alternate stack of the interrupted thread, if that has
-/// one. Carriers have one.
+/// Makes the handler of a signal run on the alternate stack of the interrupted thread, if that
+/// thread has one. Carriers have one.
 ///
 /// The registry installs the handler to run on the stack that is in use. That may be the stack of a
-/// fiber, and the kernel's frame alone is larger than the smallest of them.
+/// fiber, and the kernel's frame alone is larger than the smallest fiber stack.
 ///
-/// A signal that comes between the two steps, at the first subscription to it, still runs on the
-/// stack in use.
+/// A signal that comes after the registry has installed the handler and before this call still runs
+/// its handler on the stack in use. This can happen only at the first subscription to the signal.
 fn use_alternate_stack(signal: Signal) -> io::Result<()> {
     // SAFETY: an action of zeros is valid.
     let mut action: libc::sigaction = unsafe { core::mem::zeroed() };

@@ -1,11 +1,10 @@
 //! The end of a fiber as one arm of `select!`.
 
-use super::handle::forbid_hopeless;
 use super::join::JoinHandle;
 use crate::cancel::is_cancel;
-use crate::carrier::current as here;
+use crate::carrier::current;
 use crate::fiber::Control;
-use crate::fiber::life::{FINISHED, WATCHED};
+use crate::park::end::{forbid_hopeless, watch};
 use crate::park::table::Key;
 use crate::primitive::{AtomicUsize, Ordering};
 use crate::sync::Arm;
@@ -15,6 +14,19 @@ use core::fmt;
 use std::thread::Result;
 
 /// Joining a fiber as one of several operations; see [`JoinHandle::arm`].
+///
+/// # Examples
+/// ```
+/// use sinew::sync::{Patience, select};
+///
+/// let mut fibers = [sinew::spawn(sinew::park), sinew::spawn(|| ())];
+/// let mut arms: Vec<sinew::JoinArm<'_, ()>> = fibers.iter_mut().map(|f| f.arm()).collect();
+/// let mut borrowed: Vec<_> = arms.iter_mut().map(|arm| arm as _).collect();
+/// assert_eq!(select(&mut borrowed, Patience::Forever), Some(1));
+/// assert!(arms[1].take().is_ok());
+/// drop(arms);
+/// fibers[0].cancel();
+/// ```
 pub struct JoinArm<'a, T> {
     handle: &'a mut JoinHandle<T>,
     arm: KeyArm,
@@ -58,7 +70,7 @@ impl<'a, T> JoinArm<'a, T> {
     ) -> JoinArm<'a, T> {
         let control = handle.control();
         // Another arm may end the wait, so only a wait for one's own end is hopeless for sure.
-        forbid_hopeless(here::fiber(), control, 0);
+        forbid_hopeless(current::fiber(), control, 0);
         let address = core::ptr::from_ref(control).expose_provenance();
         let arm = KeyArm::new(Key::with_generation(address, control.id()));
         JoinArm { handle, arm, unseen }
@@ -114,7 +126,7 @@ impl<T> sealed::Arm for JoinArm<'_, T> {
         let life = &self.handle.control().life;
         // The mark is set under the table's lock, so that the ending fiber finds both the mark and
         // the entry.
-        self.arm.enter(wait, |_| life.set(WATCHED) & FINISHED == 0)
+        self.arm.enter(wait, |_| watch(life))
     }
 
     fn leave(&mut self) -> Left {

@@ -1,8 +1,7 @@
 //! Running futures in fibers and on threads.
 
-use super::handle::current;
 use crate::fiber::FiberRef;
-use crate::park::Signal;
+use crate::fiber::{Signal, current};
 use core::future::Future;
 use core::pin::pin;
 use core::task::{Context, Poll, Waker};

@@ -1,16 +1,14 @@
 //! Settings of a single fiber: name, stack size, carrier, runtime, initial fiber-locals.
 
-use super::{
-    JoinHandle, Scope, ScopedJoinHandle, Unstarted, adopt, fill, inherited_here, local_carrier,
-};
+use super::birth::{self, Traits, Unborn};
+use super::{JoinHandle, Scope, ScopedJoinHandle, Unstarted, local_carrier};
 use crate::carrier::Crew;
 use crate::clock;
+use crate::fiber::Flags;
 use crate::fiber::local::{FiberLocal, Inherited};
 use crate::fiber::task::{self, Vtable};
-use crate::fiber::{Flags, slab};
 use crate::metrics;
-use crate::primitive::Ordering;
-use crate::runtime::Handle;
+use crate::runtime::RuntimeHandle;
 use std::io;
 use std::sync::Arc;
 
@@ -18,7 +16,7 @@ use std::sync::Arc;
 ///
 /// # Examples
 /// ```
-/// let fiber = sinew::Builder::new()
+/// let fiber = sinew::FiberBuilder::new()
 ///     .name("worker")
 ///     .stack_size(64 * 1024)
 ///     .spawn(|| sinew::current().name().map(str::to_owned))?;
@@ -27,37 +25,37 @@ use std::sync::Arc;
 /// ```
 #[derive(Default)]
 #[must_use]
-pub struct Builder {
+pub struct FiberBuilder {
     pub(super) name: Option<Arc<str>>,
     stack_size: Option<usize>,
     carrier: Option<usize>,
-    runtime: Option<Handle>,
+    runtime: Option<RuntimeHandle>,
     locals: Vec<Inherited>,
     migratable: bool,
 }
 
-impl Builder {
+impl FiberBuilder {
     /// Creates the settings that [`spawn`](crate::spawn()) uses.
     ///
     /// # Examples
     /// ```
-    /// let fiber = sinew::Builder::new().spawn(|| 7)?;
+    /// let fiber = sinew::FiberBuilder::new().spawn(|| 7)?;
     /// assert_eq!(fiber.join().unwrap(), 7);
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    pub fn new() -> Builder {
-        Builder::default()
+    pub fn new() -> FiberBuilder {
+        FiberBuilder::default()
     }
 
     /// Names the fiber, for panics, reports and dumps.
     ///
     /// # Examples
     /// ```
-    /// let fiber = sinew::Builder::new().name("worker").spawn(sinew::current)?;
+    /// let fiber = sinew::FiberBuilder::new().name("worker").spawn(sinew::current)?;
     /// assert_eq!(fiber.join().unwrap().name(), Some("worker"));
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    pub fn name(mut self, name: impl Into<Arc<str>>) -> Builder {
+    pub fn name(mut self, name: impl Into<Arc<str>>) -> FiberBuilder {
         self.name = Some(name.into());
         self
     }
@@ -67,12 +65,12 @@ impl Builder {
     ///
     /// # Examples
     /// ```
-    /// assert!(sinew::Builder::new().stack_size(1000).spawn(|| ()).is_err());
-    /// let deep = sinew::Builder::new().stack_size(8 << 20).spawn(|| 7)?;
+    /// assert!(sinew::FiberBuilder::new().stack_size(1000).spawn(|| ()).is_err());
+    /// let deep = sinew::FiberBuilder::new().stack_size(8 << 20).spawn(|| 7)?;
     /// assert_eq!(deep.join().unwrap(), 7);
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    pub fn stack_size(mut self, bytes: usize) -> Builder {
+    pub fn stack_size(mut self, bytes: usize) -> FiberBuilder {
         self.stack_size = Some(bytes);
         self
     }
@@ -81,11 +79,11 @@ impl Builder {
     ///
     /// # Examples
     /// ```
-    /// let fiber = sinew::Builder::new().carrier(0).spawn(sinew::current_carrier)?;
+    /// let fiber = sinew::FiberBuilder::new().carrier(0).spawn(sinew::current_carrier)?;
     /// assert_eq!(fiber.join().unwrap(), Some(0));
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    pub fn carrier(mut self, index: usize) -> Builder {
+    pub fn carrier(mut self, index: usize) -> FiberBuilder {
         self.carrier = Some(index);
         self
     }
@@ -95,11 +93,11 @@ impl Builder {
     /// # Examples
     /// ```
     /// let runtime = sinew::Runtime::builder().carriers(1).build()?;
-    /// let fiber = sinew::Builder::new().runtime(runtime.handle()).spawn(|| sinew::Handle::current())?;
+    /// let fiber = sinew::FiberBuilder::new().runtime(runtime.handle()).spawn(|| sinew::RuntimeHandle::current())?;
     /// assert_eq!(&fiber.join().unwrap(), runtime.handle());
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    pub fn runtime(mut self, runtime: &Handle) -> Builder {
+    pub fn runtime(mut self, runtime: &RuntimeHandle) -> FiberBuilder {
         self.runtime = Some(runtime.clone());
         self
     }
@@ -110,11 +108,11 @@ impl Builder {
     /// ```
     /// sinew::fiber_local!(static USER: String = "nobody".into());
     ///
-    /// let fiber = sinew::Builder::new().local(&USER, "alice".into()).spawn(|| USER.get())?;
+    /// let fiber = sinew::FiberBuilder::new().local(&USER, "alice".into()).spawn(|| USER.get())?;
     /// assert_eq!(fiber.join().unwrap(), "alice");
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    pub fn local<T: Send>(mut self, key: &'static FiberLocal<T>, value: T) -> Builder {
+    pub fn local<T: Send>(mut self, key: &'static FiberLocal<T>, value: T) -> FiberBuilder {
         self.locals.push(key.initial(value));
         self
     }
@@ -132,7 +130,7 @@ impl Builder {
     /// # Examples
     /// ```
     /// // SAFETY: the closure uses numbers only.
-    /// let builder = unsafe { sinew::Builder::new().migratable() };
+    /// let builder = unsafe { sinew::FiberBuilder::new().migratable() };
     /// let fiber = builder.spawn(|| {
     ///     sinew::yield_now();
     ///     7
@@ -140,7 +138,7 @@ impl Builder {
     /// assert_eq!(fiber.join().unwrap(), 7);
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    pub unsafe fn migratable(mut self) -> Builder {
+    pub unsafe fn migratable(mut self) -> FiberBuilder {
         self.migratable = true;
         self
     }
@@ -152,7 +150,7 @@ impl Builder {
     ///
     /// # Examples
     /// ```
-    /// let fiber = sinew::Builder::new().name("seven").spawn(|| 7)?;
+    /// let fiber = sinew::FiberBuilder::new().name("seven").spawn(|| 7)?;
     /// assert_eq!(fiber.join().unwrap(), 7);
     /// # Ok::<(), std::io::Error>(())
     /// ```
@@ -181,7 +179,7 @@ impl Builder {
     /// sinew::run(|| {
     ///     let text = Rc::new("shared by fibers of one carrier");
     ///     let theirs = text.clone();
-    ///     let fiber = sinew::Builder::new().name("local").spawn_local(move || theirs.len()).unwrap();
+    ///     let fiber = sinew::FiberBuilder::new().name("local").spawn_local(move || theirs.len()).unwrap();
     ///     assert_eq!(fiber.join().unwrap(), text.len());
     /// });
     /// ```
@@ -191,8 +189,8 @@ impl Builder {
         F: FnOnce() -> T + 'static,
         T: 'static,
     {
-        let (carrier, _) = local_carrier("Builder::spawn_local");
-        let here = Handle::current();
+        let (owner, _) = local_carrier("FiberBuilder::spawn_local");
+        let here = RuntimeHandle::current();
         if self.migratable {
             return Err(invalid("a migratable fiber cannot be local to one carrier".into()));
         }
@@ -203,20 +201,21 @@ impl Builder {
                 other.name()
             )));
         }
-        if let Some(other) = self.carrier.filter(|index| *index != carrier.index()) {
+        if let Some(other) = self.carrier.filter(|index| *index != owner.index()) {
             return Err(invalid(format!(
                 "a local fiber runs on the caller's carrier {}, not on carrier {other}",
-                carrier.index()
+                owner.index()
             )));
         }
         self.runtime = Some(here);
-        self.carrier = Some(carrier.index());
-        // SAFETY: the fiber is put into this carrier's own queue below, and never leaves its thread.
+        self.carrier = Some(owner.index());
+        // SAFETY: the fiber is put into this carrier's own queue below, and never leaves its
+        // thread.
         let unstarted = unsafe { self.build_any(task::of(f), Flags(0)) }?;
         let (handle, _, control) = unstarted.release();
-        metrics::add(&carrier.counters.spawned, 1);
-        // SAFETY: the caller runs on the carrier, and is not migratable; the fiber is in no queue.
-        unsafe { carrier.ready.push(control) };
+        metrics::add(&owner.shared().counters.spawned, 1);
+        // SAFETY: the fiber is new and in no queue, so its link is free.
+        unsafe { owner.ready.push(control) };
         Ok(handle)
     }
 
@@ -232,7 +231,7 @@ impl Builder {
     /// ```
     /// let text = String::from("borrowed");
     /// sinew::scope(|s| {
-    ///     let child = sinew::Builder::new().name("counts").spawn_scoped(s, || text.len())?;
+    ///     let child = sinew::FiberBuilder::new().name("counts").spawn_scoped(s, || text.len())?;
     ///     assert_eq!(child.fiber().name(), Some("counts"));
     ///     assert_eq!(child.join().unwrap(), 8);
     ///     Ok::<(), std::io::Error>(())
@@ -259,8 +258,8 @@ impl Builder {
     ///
     /// # Examples
     /// ```
-    /// let fiber = sinew::Builder::new().build(|| 7)?;
-    /// assert_eq!(fiber.fiber().state(), sinew::State::Created);
+    /// let fiber = sinew::FiberBuilder::new().build(|| 7)?;
+    /// assert_eq!(fiber.fiber().state(), sinew::FiberState::Created);
     /// assert_eq!(fiber.submit().join().unwrap(), 7);
     /// # Ok::<(), std::io::Error>(())
     /// ```
@@ -289,20 +288,17 @@ impl Builder {
     /// fiber goes. The vtable belongs to the closure.
     pub(super) unsafe fn build_any<F, T>(
         self,
-        closure: (&'static Vtable, F),
+        (vtable, f): (&'static Vtable, F),
         flags: Flags,
     ) -> io::Result<Unstarted<T>> {
         let runtime = match self.runtime {
             Some(runtime) => runtime,
-            None => Handle::current_or_default(),
+            None => RuntimeHandle::current_or_default(),
         };
         let crew = runtime.crew();
         let mut flags = flags;
         if let Some(size) = self.stack_size {
             crew.pool_of(size)?;
-            if size != crew.settings.stack_size {
-                flags.0 |= Flags::SIZED.0;
-            }
         }
         if let Some(index) = self.carrier {
             check_carrier(index, crew)?;
@@ -314,23 +310,20 @@ impl Builder {
             }
             flags.0 |= Flags::MIGRATABLE.0 | Flags::ROAMING.0;
         }
-        let inherited = inherited_here();
-        let (control, id) = slab::take_common();
-        let extra = control.extra_or_new();
-        // SAFETY: the slab gave the vacant block to this call alone, so no other thread reads the
-        // name yet.
-        unsafe { *extra.name.get() = self.name };
-        extra.stack_size.set(self.stack_size.unwrap_or(crew.settings.stack_size));
-        extra.held_back.store(true, Ordering::Relaxed);
-        // SAFETY: the block is still vacant and ours. The caller vouches for the closure and its
-        // vtable.
-        unsafe { fill(control, id, (crew, clock::now()), closure, flags) };
+        let inherited = birth::inherited_here();
+        let unborn = Unborn::anywhere();
+        let traits = Traits { name: self.name, stack_size: self.stack_size, timed: false };
+        flags.0 |= unborn.endow(crew, traits).0;
+        unborn.hold_back();
+        unborn.adopt(inherited.unwrap_or_default());
+        unborn.adopt(self.locals);
+        unborn.store(f);
+        // SAFETY: the caller vouches for the closure and its vtable.
+        let control = unsafe { unborn.bear(crew, vtable, flags, 2, clock::now()) };
         if let Some(index) = self.carrier {
             control.set_carrier(crew.carriers[index]);
         }
-        adopt(control, inherited);
-        adopt(control, self.locals);
-        // SAFETY: `fill` counted a reference for the handle, and the fiber is in no queue.
+        // SAFETY: `bear` counted a reference for the handle, and the fiber is in no queue.
         Ok(unsafe { Unstarted::of(control, runtime) })
     }
 }
@@ -350,9 +343,9 @@ fn invalid(message: String) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, message)
 }
 
-impl std::fmt::Debug for Builder {
+impl std::fmt::Debug for FiberBuilder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Builder")
+        f.debug_struct("FiberBuilder")
             .field("name", &self.name)
             .field("stack_size", &self.stack_size)
             .field("carrier", &self.carrier)

@@ -1,9 +1,10 @@
 //! Fibers that start when a source becomes readable.
 
-use super::{Builder, JoinHandle, Unstarted};
+use super::birth::{self, Unborn};
+use super::{FiberBuilder, JoinHandle, Unstarted};
 use crate::cancel;
 use crate::carrier::crew::Phase;
-use crate::carrier::{Carrier, current as here};
+use crate::carrier::{Owner, current};
 use crate::fiber::task::{self, Vtable};
 use crate::fiber::{Control, Flags};
 use crate::io::Readable;
@@ -51,12 +52,12 @@ where
     F: FnOnce(S) -> T + Send + 'static,
     T: Send + 'static,
 {
-    Builder::new()
+    FiberBuilder::new()
         .spawn_when_readable(source, f)
         .expect("the settings of a fiber for which nothing was set are in range")
 }
 
-impl Builder {
+impl FiberBuilder {
     /// Starts a fiber with these settings as soon as `source` is readable; see
     /// [`spawn_when_readable`](crate::spawn_when_readable).
     ///
@@ -69,7 +70,7 @@ impl Builder {
     ///
     /// sinew::run(|| {
     ///     let (reader, mut writer) = sinew::io::pipe()?;
-    ///     let fiber = sinew::Builder::new()
+    ///     let fiber = sinew::FiberBuilder::new()
     ///         .name("reader")
     ///         .spawn_when_readable(reader, |reader| sinew::io::is_readable(&reader))?;
     ///     writer.write_all(b"x")?;
@@ -108,13 +109,10 @@ impl Builder {
         watched: Watched,
     ) -> io::Result<JoinHandle<T>> {
         if self.is_ordinary()
-            && let Some((carrier, parent)) = here::fiber()
+            && let Some((owner, parent)) = current::fiber()
         {
-            // SAFETY: the caller runs on `carrier` as `parent`, and vouches for the closure and the
-            // watched source.
-            return Ok(unsafe {
-                spawn_here((carrier, parent), self.name, closure, flags, watched)
-            });
+            // SAFETY: the caller vouches for the closure and the watched source.
+            return Ok(unsafe { spawn_here((owner, parent), self.name, closure, flags, watched) });
         }
         // SAFETY: the caller vouches for the closure and the watched source.
         unsafe {
@@ -135,27 +133,27 @@ pub(super) struct Watched {
 /// share.
 ///
 /// # Safety
-/// The caller runs on `carrier`, as `parent`. Otherwise as for [`Builder::spawn_armed`].
+/// `parent` is the running fiber. Otherwise as for [`FiberBuilder::spawn_armed`].
 unsafe fn spawn_here<F, T>(
-    (carrier, parent): (&'static Carrier, &Control),
+    (owner, parent): (&'static Owner, &Control),
     name: Option<Arc<str>>,
     closure: (&'static Vtable, F),
     flags: Flags,
     watched: Watched,
 ) -> JoinHandle<T> {
-    // SAFETY: the caller runs on `carrier` and vouches for the closure. No other thread uses the
-    // new block before `arm` links it.
+    // SAFETY: the caller vouches for the closure. No other thread uses the new block before `arm`
+    // links it.
     unsafe {
-        let named = |vacant: &Control| *vacant.extra_or_new().name.get() = name;
-        let (carrier, control) = super::make(carrier, parent, closure, flags, named);
-        metrics::add(&carrier.counters.spawned, 1);
+        let named = |unborn: &Unborn| unborn.set_name(name);
+        let (owner, control) = birth::from_running(owner, parent, closure, flags, named);
+        metrics::add(&owner.shared().counters.spawned, 1);
         let handle = JoinHandle::new(control);
         // A runtime that ends first announces it and then cancels the fibers that it finds. A fiber
         // that it has not found would wait for ever, so the second check cancels it; the fence in
         // `arm` is between the announcement and that check. The first check keeps the pollers of a
         // runtime that ended long ago from watching anything.
         let unless_open = || {
-            if carrier.crew().phase() != Phase::Open {
+            if owner.crew().phase() != Phase::Open {
                 cancel::request(control);
             }
         };

@@ -1,13 +1,15 @@
 //! Join handles: waiting for a fiber's result.
 
-use super::handle::{Fiber, forbid_hopeless};
 use crate::cancel;
-use crate::carrier::{Carrier, current as here};
+use crate::carrier::{Owner, current};
 use crate::clock;
+use crate::fiber::Fiber;
 use crate::fiber::life::{DETACHED, FINISHED, JOINING, POLLED, STARTED};
 use crate::fiber::state::Outcome;
 use crate::fiber::{Control, FiberRef, Flags, WaitKind, task};
 use crate::park::Wait;
+use crate::park::end::forbid_hopeless;
+use crate::park::raise;
 use crate::primitive::Ordering;
 use core::future::Future;
 use core::marker::PhantomData;
@@ -156,14 +158,14 @@ impl<T> JoinHandle<T> {
         let control = &*self.fiber;
         loop {
             // Looked up again in each round, because a migratable joiner may have moved.
-            let fiber = here::fiber();
+            let fiber = current::fiber();
             forbid_hopeless(fiber, control, deadline);
             let address = self.fiber.as_ptr().expose_provenance();
             let wait = Wait::begin_of(fiber, WaitKind::Join, address);
             let who = wait.who();
             let waiter = wait.waiter();
             control.set_joiner(waiter.control(), waiter.epoch());
-            let near = ends_here(fiber, control);
+            let near = fiber.is_some_and(|(owner, me)| ends_here(owner, me, control));
             let marks = if near {
                 // The fiber cannot have ended since we looked: it would have ended on this thread.
                 control.set_flags(Flags::JOINED_HERE);
@@ -179,12 +181,12 @@ impl<T> JoinHandle<T> {
             // the newest unstarted fibers first for a while.
             let elsewhere = Flags(Flags::AFFINE.0 | Flags::RECURRING.0);
             let newest = marks & STARTED == 0 && !control.flags().has(elsewhere);
-            if let (true, Some((carrier, _))) = (newest, fiber) {
-                carrier.depth_first.set(true);
+            if let (true, Some((owner, _))) = (newest, fiber) {
+                owner.depth_first.set(true);
             }
             let outcome = wait.suspend_for(deadline, newest.then_some(control));
             if outcome == Outcome::Notified && control.life.is_finished() {
-                cancel::settle(who, outcome);
+                raise::settle(who, outcome);
                 return true;
             }
             // The wait ended for another reason, so take the registration back: the fiber's end
@@ -195,7 +197,7 @@ impl<T> JoinHandle<T> {
             } else {
                 control.life.clear(JOINING)
             };
-            cancel::settle(who, outcome);
+            raise::settle(who, outcome);
             if marks & FINISHED != 0 {
                 return true;
             }
@@ -257,7 +259,7 @@ impl<T> JoinHandle<T> {
 /// Notes that the caller has a panic payload, which it may raise again as a panic of its own.
 #[cold]
 fn may_be_raised_again() {
-    if let Some((_, control)) = here::fiber() {
+    if let Some((_, control)) = current::fiber() {
         control.set_flags(Flags::PANICKED);
     }
 }
@@ -270,16 +272,15 @@ fn result_is_gone() -> ! {
     panic!("a join handle was used again after it had given its result")
 }
 
-/// Whether the whole join happens on the running fiber's carrier: `control`, which has not
-/// finished, will end there, and the running fiber stays there and can be suspended. Then no other
+/// Whether the whole join happens on the carrier of the joiner `me`, which can be suspended:
+/// `control`, which has not finished, will end there, and the joiner stays there. Then no other
 /// thread takes part in the join.
 #[inline(always)]
-fn ends_here(fiber: Option<(&'static Carrier, &'static Control)>, control: &Control) -> bool {
-    let Some((carrier, me)) = fiber else { return false };
-    let bound = core::ptr::eq(control.carrier(), carrier);
+fn ends_here(owner: &Owner, me: &Control, control: &Control) -> bool {
+    let bound = core::ptr::eq(control.carrier(), owner.shared());
     let alone = || {
-        control.crew.load(Ordering::Relaxed) == carrier.crew().number
-            && carrier.crew().carriers.len() == 1
+        control.crew.load(Ordering::Relaxed) == owner.crew().number
+            && owner.crew().carriers.len() == 1
     };
     !me.flags().has(Flags(Flags::ROAMING.0 | Flags::PINNED.0))
         && !control.flags().has(Flags(Flags::ROAMING.0 | Flags::RECURRING.0))

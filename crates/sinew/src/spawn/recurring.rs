@@ -1,7 +1,7 @@
 //! Fibers that run whenever a source is readable.
 
 use super::JoinHandle;
-use super::builder::Builder;
+use super::builder::FiberBuilder;
 use super::deferred::Kept;
 use crate::fiber::task::{self, Recurring};
 use crate::fiber::{Control, Flags};
@@ -37,7 +37,7 @@ use std::io;
 ///     let mut client = TcpStream::connect(listener.local_addr()?)?;
 ///     let (stream, _) = listener.accept()?;
 ///     let mut total = 0;
-///     let counter = sinew::spawn_whenever_readable(stream, move |stream| {
+///     let counter = sinew::spawn_for_each_arrival(stream, move |stream| {
 ///         match stream.read(&mut [0; 1024]) {
 ///             Ok(0) | Err(_) => ControlFlow::Break(total),
 ///             Ok(count) => {
@@ -54,20 +54,20 @@ use std::io;
 /// })?;
 /// # Ok::<(), std::io::Error>(())
 /// ```
-pub fn spawn_whenever_readable<S, F, T>(source: S, f: F) -> JoinHandle<T>
+pub fn spawn_for_each_arrival<S, F, T>(source: S, f: F) -> JoinHandle<T>
 where
     S: Readable + Send + 'static,
     F: FnMut(&mut S) -> ControlFlow<T> + Send + 'static,
     T: Send + 'static,
 {
-    Builder::new()
-        .spawn_whenever_readable(source, f)
+    FiberBuilder::new()
+        .spawn_for_each_arrival(source, f)
         .expect("the settings of a fiber for which nothing was set are in range")
 }
 
-impl Builder {
+impl FiberBuilder {
     /// Starts a fiber with these settings that runs whenever `source` is readable; see
-    /// [`spawn_whenever_readable`](crate::spawn_whenever_readable).
+    /// [`spawn_for_each_arrival`](crate::spawn_for_each_arrival).
     ///
     /// # Errors
     /// As for [`spawn`](Self::spawn).
@@ -79,7 +79,7 @@ impl Builder {
     ///
     /// sinew::run(|| {
     ///     let (reader, mut writer) = sinew::io::pipe()?;
-    ///     let fiber = sinew::Builder::new().name("reader").spawn_whenever_readable(reader, |reader| {
+    ///     let fiber = sinew::FiberBuilder::new().name("reader").spawn_for_each_arrival(reader, |reader| {
     ///         let mut byte = [0];
     ///         match reader.read(&mut byte) {
     ///             Ok(1) if byte[0] == b'.' => ControlFlow::Break(true),
@@ -93,7 +93,7 @@ impl Builder {
     /// })?;
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    pub fn spawn_whenever_readable<S, F, T>(self, source: S, f: F) -> io::Result<JoinHandle<T>>
+    pub fn spawn_for_each_arrival<S, F, T>(self, source: S, f: F) -> io::Result<JoinHandle<T>>
     where
         S: Readable + Send + 'static,
         F: FnMut(&mut S) -> ControlFlow<T> + Send + 'static,
@@ -132,6 +132,7 @@ where
         }
     }
 
+    // # Safety: as in the trait.
     unsafe fn rest(this: *const Self, control: &'static Control) {
         // SAFETY: the caller promises that `this` is alive until the fiber is armed.
         unsafe {

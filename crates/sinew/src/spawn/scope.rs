@@ -10,20 +10,21 @@
 //! A leaked handle keeps its result for ever. The result is never dropped, so it uses no borrow.
 
 use super::arm::JoinArm;
-use super::handle::Fiber;
-use super::{Builder, JoinHandle, make, make_outside, submit};
+use super::{FiberBuilder, JoinHandle, birth};
 use crate::cancel;
 use crate::carrier::crew::PinnedWait;
-use crate::carrier::current as here;
+use crate::carrier::current;
 use crate::clock;
+use crate::fiber::Fiber;
 use crate::fiber::extra::ScopeEnd;
 use crate::fiber::life::CANCELLED;
 use crate::fiber::state::Outcome;
 use crate::fiber::{Control, FiberRef, Flags, WaitKind, task};
 use crate::metrics;
+use crate::park::raise;
 use crate::park::{Wait, Waiter};
 use crate::primitive::{AtomicUsize, Ordering, SpinLock};
-use crate::runtime::Handle;
+use crate::runtime::RuntimeHandle;
 use core::marker::PhantomData;
 use core::ptr;
 use std::io;
@@ -31,6 +32,18 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::Result;
 
 /// A scope in which children may borrow; see [`scope`].
+///
+/// # Examples
+/// ```
+/// /// Starts a child for each word, in the caller's scope.
+/// fn lengths<'scope>(s: &'scope sinew::Scope<'scope, '_>, text: &'scope str) -> Vec<usize> {
+///     let children: Vec<_> = text.split(' ').map(|word| s.spawn(|| word.len())).collect();
+///     children.into_iter().map(|child| child.join().unwrap()).collect()
+/// }
+///
+/// let text = String::from("borrowed by three");
+/// assert_eq!(sinew::scope(|s| lengths(s, &text)), [8, 2, 5]);
+/// ```
 #[derive(Debug)]
 pub struct Scope<'scope, 'env: 'scope> {
     core: Core,
@@ -51,7 +64,7 @@ struct Core {
 
 /// Returns why the caller of `scope` could not wait at the scope's end, or `None` if it could.
 fn refusal() -> Option<&'static str> {
-    let (carrier, control) = here::fiber()?;
+    let (carrier, control) = current::fiber()?;
     let flags = control.flags();
     if flags.has(Flags::NO_WAIT) {
         return Some("a scope in a predicate or a hook has no children: nothing may wait there");
@@ -131,17 +144,17 @@ where
     };
     let result = catch_unwind(AssertUnwindSafe(|| f(&scope)));
     scope.core.wait();
-    if let Some((_, control)) = here::fiber() {
+    if let Some((_, control)) = current::fiber() {
         // Raise a panic that a context slot's hook threw during the wait.
-        cancel::settle(control, Outcome::Notified);
+        raise::settle(control, Outcome::Notified);
     }
     match result {
-        Err(payload) => cancel::pass_on(payload),
+        Err(payload) => raise::pass_on(payload),
         Ok(_) if scope.core.unseen.load(Ordering::Relaxed) > 0 => {
             panic!("a scoped fiber panicked")
         }
         Ok(result) => {
-            cancel::check_current();
+            raise::check_current();
             result
         }
     }
@@ -150,8 +163,8 @@ where
 impl<'scope> Scope<'scope, '_> {
     /// Starts a child, which may borrow values that outlive the scope.
     ///
-    /// Children may start further children. [`Builder::spawn_scoped`] starts a child with settings
-    /// of its own.
+    /// Children may start further children. [`FiberBuilder::spawn_scoped`] starts a child with
+    /// settings of its own.
     ///
     /// # Panics
     /// If the caller of [`scope`] could not wait for the child: it is in a predicate or a hook, or
@@ -179,20 +192,20 @@ impl<'scope> Scope<'scope, '_> {
         // SAFETY: closure and result are `Send`. The scope does not return before the fiber is
         // gone, and its closure and result with it.
         let handle = unsafe {
-            match here::fiber() {
-                Some((carrier, parent)) => {
-                    let (carrier, control) =
-                        make(carrier, parent, task::of(closure), Flags(0), |_| ());
+            match current::fiber() {
+                Some((owner, parent)) => {
+                    let (owner, control) =
+                        birth::from_running(owner, parent, task::of(closure), Flags(0), |_| ());
                     self.core.adopt(control);
-                    metrics::add(&carrier.counters.spawned, 1);
-                    carrier.publish(control);
+                    metrics::add(&owner.shared().counters.spawned, 1);
+                    owner.publish(control);
                     JoinHandle::new(control)
                 }
                 None => {
-                    let runtime = Handle::default_runtime();
-                    let control = make_outside(runtime.crew(), closure);
+                    let runtime = RuntimeHandle::default_runtime();
+                    let control = birth::outside(runtime.crew(), task::of(closure));
                     self.core.adopt(control);
-                    submit(runtime.crew(), control);
+                    birth::submit(runtime.crew(), control);
                     JoinHandle::new(control)
                 }
             }
@@ -204,7 +217,7 @@ impl<'scope> Scope<'scope, '_> {
     #[track_caller]
     pub(super) fn spawn_with<F, T>(
         &'scope self,
-        builder: Builder,
+        builder: FiberBuilder,
         f: F,
     ) -> io::Result<ScopedJoinHandle<'scope, T>>
     where
@@ -242,7 +255,7 @@ impl<'scope> Scope<'scope, '_> {
                 if !cancel::is_cancel(&*payload) {
                     core.unseen.fetch_add(1, Ordering::Relaxed);
                 }
-                cancel::pass_on(payload)
+                raise::pass_on(payload)
             }
         }
     }
@@ -335,11 +348,20 @@ impl Core {
 
 static END: ScopeEnd = ScopeEnd { leave, gone, failed };
 
+/// Counts a child that could not start as failed; see [`ScopeEnd`].
+///
+/// # Safety
+/// `scope` is the `Core` that has adopted a child for which [`gone`] was not called yet.
 unsafe fn failed(scope: *const ()) {
     // SAFETY: the scope does not return before `gone` was called for this child.
     unsafe { &*scope.cast::<Core>() }.unseen.fetch_add(1, Ordering::Relaxed);
 }
 
+/// Takes a child that is about to end out of the scope's list; see [`ScopeEnd`].
+///
+/// # Safety
+/// `scope` is the `Core` that has adopted `child`. This is called once for a child, before
+/// [`gone`].
 unsafe fn leave(scope: *const (), child: &Control) {
     // SAFETY: the scope does not return before `gone` was called for this child.
     let core = unsafe { &*scope.cast::<Core>() };
@@ -358,6 +380,11 @@ unsafe fn leave(scope: *const (), child: &Control) {
     }
 }
 
+/// Counts a child as gone, and wakes the scope after the last one; see [`ScopeEnd`].
+///
+/// # Safety
+/// `scope` is the `Core` that has adopted the child. This is called once for a child, after
+/// [`leave`]. The caller does not use `scope` for this child afterwards.
 unsafe fn gone(scope: *const ()) {
     let waiter = {
         // SAFETY: the scope waits for this call. It may be gone as soon as the lock is released.
@@ -371,6 +398,18 @@ unsafe fn gone(scope: *const ()) {
 }
 
 /// The right to take the result of a scope's child.
+///
+/// # Examples
+/// ```
+/// let numbers = vec![1, 2, 3, 4];
+/// let (left, right) = numbers.split_at(2);
+/// let sum: i32 = sinew::scope(|s| {
+///     let left = s.spawn(|| left.iter().sum::<i32>());
+///     let right = right.iter().sum::<i32>();
+///     left.join().unwrap() + right
+/// });
+/// assert_eq!(sum, 10);
+/// ```
 #[derive(Debug)]
 pub struct ScopedJoinHandle<'scope, T> {
     handle: JoinHandle<T>,
@@ -420,7 +459,7 @@ impl<T> ScopedJoinHandle<'_, T> {
     /// ```
     /// sinew::scope(|s| {
     ///     let child = s.spawn(|| ());
-    ///     sinew::wait_until(|| child.is_finished(), None);
+    ///     sinew::wait_until(|| child.is_finished());
     /// });
     /// ```
     pub fn is_finished(&self) -> bool {

@@ -1,8 +1,9 @@
 //! Fibers that are cancelled together with a token.
 
-use super::{Fiber, JoinHandle, scope, spawn};
-use crate::cancel::{is_cancel, pass_on};
+use super::{JoinHandle, scope, spawn};
+use crate::fiber::{Fiber, is_cancel};
 use crate::fiber::{FiberRef, Flags};
+use crate::park::raise::pass_on;
 use crate::sync::CancellationToken;
 
 impl CancellationToken {

@@ -1,30 +1,45 @@
 //! A fiber that was made and not yet submitted.
 
-use super::{Fiber, JoinHandle, admit, make_outside, submit};
+use super::{JoinHandle, birth};
 use crate::fiber::Control;
+use crate::fiber::{Fiber, task};
 use crate::primitive::Ordering;
 use crate::reactor::Source;
 use crate::reactor::deferred::{self, Armed};
-use crate::runtime::Handle;
+use crate::runtime::RuntimeHandle;
 use std::mem::ManuallyDrop;
 
 /// A fiber that was made and not yet submitted. Dropping it drops its closure.
+///
+/// # Examples
+/// ```
+/// use std::sync::mpsc;
+///
+/// let (sender, started) = mpsc::channel();
+/// let fiber = sinew::FiberBuilder::new().name("first").build(move || sender.send(7).unwrap())?;
+/// // Its name and id are known before it runs.
+/// assert_eq!(fiber.fiber().name(), Some("first"));
+/// assert!(started.try_recv().is_err());
+/// fiber.submit().join().unwrap();
+/// assert_eq!(started.recv(), Ok(7));
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[must_use = "a fiber runs when it is submitted"]
 pub struct Unstarted<T> {
     handle: JoinHandle<T>,
     control: &'static Control,
-    runtime: Handle,
+    runtime: RuntimeHandle,
 }
 
 impl<T> Unstarted<T> {
     /// Makes an unstarted fiber of `runtime` with default settings.
-    pub(crate) fn new<F>(runtime: &Handle, f: F) -> Unstarted<T>
+    pub(crate) fn new<F>(runtime: &RuntimeHandle, f: F) -> Unstarted<T>
     where
         F: FnOnce() -> T + Send + 'static,
         T: Send + 'static,
     {
         // SAFETY: closure and result are `Send` and borrow nothing. The new fiber is in no queue.
-        unsafe { Unstarted::of(make_outside(runtime.crew(), f), runtime.clone()) }
+        unsafe { Unstarted::of(birth::outside(runtime.crew(), task::of(f)), runtime.clone()) }
     }
 
     /// Wraps a control block that was filled and not submitted.
@@ -32,7 +47,7 @@ impl<T> Unstarted<T> {
     /// # Safety
     /// The fiber belongs to `runtime`, its closure returns a `T`, and it was not submitted. The
     /// caller owns the references of the runtime and of the join handle.
-    pub(super) unsafe fn of(control: &'static Control, runtime: Handle) -> Unstarted<T> {
+    pub(super) unsafe fn of(control: &'static Control, runtime: RuntimeHandle) -> Unstarted<T> {
         // SAFETY: the caller owns the join handle's reference, and the closure returns a `T`.
         Unstarted { handle: unsafe { JoinHandle::new(control) }, control, runtime }
     }
@@ -41,7 +56,7 @@ impl<T> Unstarted<T> {
     ///
     /// # Examples
     /// ```
-    /// let fiber = sinew::Builder::new().build(|| 7)?;
+    /// let fiber = sinew::FiberBuilder::new().build(|| 7)?;
     /// assert_eq!(fiber.submit().join().unwrap(), 7);
     /// # Ok::<(), std::io::Error>(())
     /// ```
@@ -55,7 +70,7 @@ impl<T> Unstarted<T> {
         let kept = keep(handle);
         // SAFETY: the fiber was not submitted before, and `release` consumed the only value that
         // could submit it.
-        unsafe { submit(runtime.crew(), control) };
+        unsafe { birth::submit(runtime.crew(), control) };
         kept
     }
 
@@ -69,7 +84,7 @@ impl<T> Unstarted<T> {
         // SAFETY: the fiber was not submitted before. Its closure keeps `source` and `armed` in
         // place, as the caller promised.
         unsafe {
-            if admit(runtime.crew(), control) {
+            if birth::count(runtime.crew(), control) {
                 deferred::arm(source, armed, control);
             }
         }
@@ -77,7 +92,7 @@ impl<T> Unstarted<T> {
     }
 
     /// Takes the value apart. The caller must submit the fiber, once.
-    pub(super) fn release(self) -> (JoinHandle<T>, Handle, &'static Control) {
+    pub(super) fn release(self) -> (JoinHandle<T>, RuntimeHandle, &'static Control) {
         let this = ManuallyDrop::new(self);
         if let Some(extra) = this.control.extra() {
             extra.held_back.store(false, Ordering::Relaxed);
@@ -90,7 +105,7 @@ impl<T> Unstarted<T> {
     ///
     /// # Examples
     /// ```
-    /// let fiber = sinew::Builder::new().name("later").build(|| 7)?;
+    /// let fiber = sinew::FiberBuilder::new().name("later").build(|| 7)?;
     /// assert_eq!(fiber.fiber().name(), Some("later"));
     /// # Ok::<(), std::io::Error>(())
     /// ```
@@ -104,10 +119,7 @@ impl<T> Drop for Unstarted<T> {
         // SAFETY: the fiber was never submitted, so this thread owns its closure and the runtime's
         // reference. `refuse` stores a result that means "never ran"; dropping the join handle
         // drops it.
-        unsafe {
-            (self.control.vtable.get().refuse)(self.control, crate::cancel::payload());
-            crate::carrier::launch::finish_outside(self.control);
-        }
+        unsafe { birth::refuse(self.control) };
     }
 }
 

@@ -1,8 +1,11 @@
-//! A point where a number of fibers wait for each other.
+//! A point where a number of fibers or threads wait for each other.
+//!
+//! The waiters are in a list of `park::list`. A round ends when the last fiber or thread of it
+//! arrives.
 
 use crate::clock;
 use crate::fiber::WaitKind;
-use crate::park::list::{Ended, List, Terms, Wakes, wait_in};
+use crate::park::list::{Begin, Ended, List, Terms, Wakes, wait_in};
 use crate::primitive::{Cell, SpinLock};
 
 /// A point where a number of fibers or threads wait until all have arrived. It can be used again.
@@ -31,14 +34,28 @@ pub struct Barrier {
 }
 
 struct Waiting {
-    /// Waiters of the current round.
+    /// How many waiters of the current round there are.
     count: usize,
-    /// The number of complete rounds. A waiter notes it on arrival, and may pass once it is higher.
+    /// The number of complete rounds. A waiter notes the number on arrival, and may pass when the
+    /// number has grown.
     round: u64,
     list: List<Cell<u64>>,
 }
 
 /// The result of [`Barrier::wait`].
+///
+/// # Examples
+/// ```
+/// use sinew::sync::Barrier;
+///
+/// let barrier = Barrier::new(3);
+/// let fibers = sinew::scope(|s| {
+///     let fibers = [(); 3].map(|()| s.spawn(|| barrier.wait()));
+///     fibers.map(|fiber| fiber.join().unwrap())
+/// });
+/// // One fiber of the round does the work that follows it.
+/// assert_eq!(fibers.iter().filter(|result| result.is_leader()).count(), 1);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct BarrierWaitResult(bool);
 
@@ -55,7 +72,7 @@ impl BarrierWaitResult {
 }
 
 impl Barrier {
-    /// Creates a barrier for `size` fibers or threads. A size of 0 acts as 1.
+    /// Creates a barrier for `size` fibers or threads. A size of 0 has the effect of 1.
     ///
     /// # Examples
     /// ```
@@ -66,7 +83,8 @@ impl Barrier {
         Barrier { size, waiting: SpinLock::new(Waiting { count: 0, round: 0, list: List::new() }) }
     }
 
-    /// Waits until all have arrived. The last one to arrive is the leader.
+    /// Waits until all fibers or threads of the barrier have arrived. The last one to arrive is the
+    /// leader.
     ///
     /// # Examples
     /// ```
@@ -81,10 +99,12 @@ impl Barrier {
     #[track_caller]
     pub fn wait(&self) -> BarrierWaitResult {
         let ended = wait_in(
+            Begin::Anew,
             &self.waiting,
             Terms::new(WaitKind::Event, self, clock::NEVER),
             &Cell::new(0),
-            |waiting, node| {
+            |node| {
+                let mut waiting = self.waiting.lock();
                 if waiting.count + 1 >= self.size {
                     waiting.count = 0;
                     waiting.round += 1;
@@ -139,7 +159,7 @@ impl Barrier {
     }
 }
 
-// A panic leaves none of the user's data behind in a barrier.
+// A barrier holds no data of the user that a panic could leave half changed.
 impl std::panic::UnwindSafe for Barrier {}
 impl std::panic::RefUnwindSafe for Barrier {}
 

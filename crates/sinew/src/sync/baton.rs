@@ -1,28 +1,27 @@
-//! A signal that is given once, to one waiter.
+//! A signal for one waiter, which stays given until it is reset.
+//!
+//! A baton is the word of `future::word`, without a value. Next: `future::word`.
 
 use super::future::word::{Attached, Holder, Notice, Word};
 use super::moment;
-#[cfg(not(sinew_loom))]
-use crate::cancel;
+use crate::carrier::embed::on_root::Parting;
 use crate::clock;
 use crate::fiber::WaitKind;
-#[cfg(not(sinew_loom))]
-use crate::park::Parting;
-use crate::park::Wait;
+use crate::park::{Wait, raise};
 use core::fmt;
 use core::ptr;
 use core::time::Duration;
 use std::task::Waker;
 use std::time::Instant;
 
-/// A signal for one waiter. After a post, the current wait and later ones return, until the baton
-/// is reset.
+/// A signal for one waiter. After a post, the current wait returns, and later waits return at once,
+/// until the baton is reset.
 ///
 /// The cheapest signal of this module: one word, one exchange to wait and one to post. Any fiber or
 /// thread may post it, more than once. The waiter is one fiber, one thread, or one
-/// [custom waiter](Self::set_waiter); for many waiters there is [`Event`](super::Event). When a
-/// wait has returned, the poster does not touch the baton again, so the baton may be on the
-/// waiter's stack.
+/// [custom waiter](Self::set_waiter); for many waiters, use [`Event`](super::Event). When a wait
+/// has returned, the poster does not touch the baton again, so the baton may be on the waiter's
+/// stack.
 ///
 /// # Examples
 /// ```
@@ -37,7 +36,7 @@ use std::time::Instant;
 /// ```
 pub struct Baton(Word);
 
-const _: () = assert!(cfg!(sinew_loom) || size_of::<Baton>() == 8);
+const _: () = assert!(crate::primitive::IS_MODEL || size_of::<Baton>() == 8);
 
 impl Baton {
     /// Creates a baton that is not posted.
@@ -51,10 +50,11 @@ impl Baton {
     }
 
     /// Posts the baton: wakes the waiter, or lets a later wait return at once. Has no effect if the
-    /// baton is posted.
+    /// baton is already posted.
     ///
     /// # Panics
-    /// Panics if the waker of a [custom waiter](Self::set_waiter) panics. The baton is posted then.
+    /// Panics if the waker of a [custom waiter](Self::set_waiter) panics. The baton is posted in
+    /// that case too.
     ///
     /// # Examples
     /// ```
@@ -80,8 +80,8 @@ impl Baton {
         self.0.is_set()
     }
 
-    /// Returns whether the baton is posted, without waiting, as [`is_posted`](Self::is_posted)
-    /// does.
+    /// Returns whether the baton is posted, without waiting. Another name for
+    /// [`is_posted`](Self::is_posted).
     ///
     /// # Examples
     /// ```
@@ -100,7 +100,8 @@ impl Baton {
     /// A cancelled fiber is unwound from this wait, unless the baton was posted in the meantime.
     ///
     /// # Panics
-    /// Panics if another fiber or thread waits. That waiter is not disturbed.
+    /// Panics if another fiber, another thread or a [custom waiter](Self::set_waiter) already
+    /// waits. That waiter keeps waiting.
     ///
     /// # Examples
     /// ```
@@ -126,10 +127,10 @@ impl Baton {
     /// # Examples
     /// ```
     /// let baton = sinew::sync::Baton::new();
-    /// assert!(!baton.wait_for(std::time::Duration::from_millis(1)));
+    /// assert!(!baton.wait_timeout(std::time::Duration::from_millis(1)));
     /// ```
     #[track_caller]
-    pub fn wait_for(&self, timeout: Duration) -> bool {
+    pub fn wait_timeout(&self, timeout: Duration) -> bool {
         self.is_posted() || self.wait_slow(moment(timeout))
     }
 
@@ -141,18 +142,18 @@ impl Baton {
     /// # Examples
     /// ```
     /// let baton = sinew::sync::Baton::new();
-    /// assert!(!baton.wait_until(std::time::Instant::now()));
+    /// assert!(!baton.wait_deadline(std::time::Instant::now()));
     /// ```
     #[track_caller]
-    pub fn wait_until(&self, deadline: Instant) -> bool {
+    pub fn wait_deadline(&self, deadline: Instant) -> bool {
         self.is_posted() || self.wait_slow(clock::at(deadline))
     }
 
     #[inline(never)]
     #[track_caller]
     fn wait_slow(&self, deadline: u64) -> bool {
-        // Branch here instead of in a function that returns a `Wait`: a returned `Wait` would be
-        // kept in memory.
+        // Branch here instead of in a function that returns a `Wait`: the compiler would keep a
+        // returned `Wait` in memory instead of in registers.
         match Wait::begin_plainly(WaitKind::Event, ptr::from_ref(self).addr()) {
             Some(wait) => self.wait_in(wait, deadline),
             None => self.wait_specially(deadline),
@@ -196,9 +197,9 @@ impl Baton {
     /// main context of the fiber's [manager](crate::manager), before any other fiber runs.
     ///
     /// Use it if `f` hands the baton to code that must find the fiber stopped, or if `f` needs a
-    /// large stack. Anywhere but in a fiber of a manager, `f` is called before the wait. A panic of
-    /// `f` ends the wait and continues in the caller. If the fiber is cancelled before it has
-    /// stopped, `f` is dropped.
+    /// large stack. If the caller is not a fiber of a manager, or is pinned, it calls `f` before
+    /// the wait. A panic of `f` ends the wait and continues in the caller. If the fiber is
+    /// cancelled before it has stopped, `f` is dropped without a call.
     ///
     /// # Panics
     /// Panics as [`wait`](Self::wait) does.
@@ -220,7 +221,6 @@ impl Baton {
     /// controller.run();
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    #[cfg(not(sinew_loom))]
     #[track_caller]
     pub fn wait_with(&self, f: impl FnOnce()) {
         self.wait_and_call(clock::NEVER, f);
@@ -235,15 +235,13 @@ impl Baton {
     /// # Examples
     /// ```
     /// let baton = sinew::sync::Baton::new();
-    /// assert!(baton.wait_for_with(std::time::Duration::from_secs(1), || baton.post()));
+    /// assert!(baton.wait_timeout_with(std::time::Duration::from_secs(1), || baton.post()));
     /// ```
-    #[cfg(not(sinew_loom))]
     #[track_caller]
-    pub fn wait_for_with(&self, timeout: Duration, f: impl FnOnce()) -> bool {
+    pub fn wait_timeout_with(&self, timeout: Duration, f: impl FnOnce()) -> bool {
         self.wait_and_call(moment(timeout), f)
     }
 
-    #[cfg(not(sinew_loom))]
     #[track_caller]
     fn wait_and_call(&self, deadline: u64, f: impl FnOnce()) -> bool {
         let mut parting = match Parting::new(f) {
@@ -255,24 +253,24 @@ impl Baton {
         };
         let wait = Wait::begin(WaitKind::Event, ptr::from_ref(self).addr());
         let epoch = wait.waiter().epoch();
-        // SAFETY: `parting` stays in this frame until it is dropped, and was made in the running
-        // fiber.
+        // SAFETY: `parting` stays in this frame until it is dropped, and the running fiber has made
+        // it.
         let ended = self.0.wait_once(wait, deadline, true, || unsafe { parting.arm(epoch) });
         if let Err(holder) = &ended {
             second_waiter(holder);
         }
         if let Err(payload) = parting.finish() {
-            cancel::pass_on(payload);
+            raise::pass_on(payload);
         }
         if ended == Ok(true) { self.is_posted() } else { self.wait_again(deadline) }
     }
 
-    /// Has the poster wake `waker`, once; wakes it at once if the baton is posted. A waker that is
-    /// not woken is dropped with the baton. This is the only kind of wait for a baton that
-    /// allocates.
+    /// Registers `waker` as the waiter: the poster wakes it, once. If the baton is already posted,
+    /// this call wakes it. A waker that is not woken is dropped with the baton. This is the only
+    /// kind of wait for a baton that allocates.
     ///
     /// # Panics
-    /// Panics if the baton has a waiter, or a waker that was set before.
+    /// Panics if the baton already has a waiter, or a waker that was not woken.
     ///
     /// # Examples
     /// ```

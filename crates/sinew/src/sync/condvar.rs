@@ -1,23 +1,25 @@
 //! Waiting until data under a lock has changed.
 //!
-//! A waiter enters the list before it unlocks, so it misses no notification of a change. `guard`
-//! says which locks a condition variable works with.
+//! A waiter enters the list before it unlocks, so it misses no notification that follows a change.
+//! `guard` says which locks a condition variable works with. `park::list` has the list and the
+//! wait.
 
 use super::guard::Guard;
 use super::moment;
 use crate::clock;
 use crate::fiber::WaitKind;
-use crate::park::list::{Ended, List, Terms, Wakes, wait_after};
+use crate::park::list::{Begin, Ended, List, Terms, Wakes, wait_in};
 use crate::primitive::{Cell, SpinLock};
+use crate::report::NeverUnwinds;
 use core::time::Duration;
 use std::time::Instant;
 
 /// A condition variable, for the [guards](Guard) of any lock.
 ///
 /// Works like [`std::sync::Condvar`], but takes the guard by reference. With a read guard, "locks"
-/// below means "locks for reading". A wait may end without a notification, and other fibers may
-/// change the data before the waiter has locked again. So check the condition in a loop, or use
-/// [`wait_while`](Self::wait_while).
+/// in the pages of the methods means "locks for reading". A wait may end without a notification,
+/// and other fibers may change the data before the waiter has locked again. So check the condition
+/// in a loop, or use [`wait_while`](Self::wait_while).
 ///
 /// # Examples
 /// ```
@@ -40,8 +42,8 @@ pub struct Condvar {
 
 struct Waiting {
     list: List<Cell<u64>>,
-    /// Counts the calls of `notify_all`. A waiter notes it on entering the list, so that a call
-    /// does not wake waiters that enter while the call is under way.
+    /// Counts the calls of `notify_all`. A waiter notes the number when it enters the list, so that
+    /// a call does not wake waiters that enter while the call is under way.
     round: u64,
 }
 
@@ -85,7 +87,8 @@ impl Condvar {
     /// Waits as [`wait`](Self::wait) does, but at most for `timeout`. Returns false if the time
     /// runs out.
     ///
-    /// A waiter that times out or is cancelled uses up no notification: the next waiter gets it.
+    /// A waiter that times out or is cancelled uses up no notification: the notification goes to
+    /// the next waiter.
     ///
     /// # Examples
     /// ```
@@ -93,10 +96,10 @@ impl Condvar {
     /// use std::time::Duration;
     ///
     /// let (ready, changed) = (Mutex::new(false), Condvar::new());
-    /// assert!(!changed.wait_for(&mut ready.lock(), Duration::from_millis(1)));
+    /// assert!(!changed.wait_timeout(&mut ready.lock(), Duration::from_millis(1)));
     /// ```
     #[track_caller]
-    pub fn wait_for<G: Guard>(&self, guard: &mut G, timeout: Duration) -> bool {
+    pub fn wait_timeout<G: Guard>(&self, guard: &mut G, timeout: Duration) -> bool {
         self.wait_till(guard, moment(timeout))
     }
 
@@ -109,16 +112,17 @@ impl Condvar {
     /// use std::time::Instant;
     ///
     /// let (ready, changed) = (Mutex::new(false), Condvar::new());
-    /// assert!(!changed.wait_until(&mut ready.lock(), Instant::now()));
+    /// assert!(!changed.wait_deadline(&mut ready.lock(), Instant::now()));
     /// ```
     #[track_caller]
-    pub fn wait_until<G: Guard>(&self, guard: &mut G, deadline: Instant) -> bool {
+    pub fn wait_deadline<G: Guard>(&self, guard: &mut G, deadline: Instant) -> bool {
         self.wait_till(guard, clock::at(deadline))
     }
 
-    /// Waits as long as `condition` is true of the data.
+    /// Waits as long as `condition` returns true for the data.
     ///
-    /// If the guard may not change the data, or has none, the condition gets the guard instead.
+    /// If the guard does not allow changes of the data, or has no data, `condition` gets the guard
+    /// instead of the data.
     ///
     /// # Examples
     /// ```
@@ -146,8 +150,8 @@ impl Condvar {
         }
     }
 
-    /// Waits as long as `condition` is true of the data, but at most for `timeout`. Returns false
-    /// if the time runs out and `condition` is still true.
+    /// Waits as long as `condition` returns true for the data, but at most for `timeout`. Returns
+    /// false if the time runs out and `condition` still returns true.
     ///
     /// # Examples
     /// ```
@@ -155,7 +159,7 @@ impl Condvar {
     /// use std::time::Duration;
     ///
     /// let (count, changed) = (Mutex::new(0), Condvar::new());
-    /// let three = changed.wait_while_for(
+    /// let three = changed.wait_while_timeout(
     ///     &mut count.lock(),
     ///     |count| *count < 3,
     ///     Duration::from_millis(1),
@@ -163,7 +167,7 @@ impl Condvar {
     /// assert!(!three);
     /// ```
     #[track_caller]
-    pub fn wait_while_for<G: Guard>(
+    pub fn wait_while_timeout<G: Guard>(
         &self,
         guard: &mut G,
         mut condition: impl FnMut(&mut G::Seen) -> bool,
@@ -180,8 +184,8 @@ impl Condvar {
 
     #[track_caller]
     fn wait_till<G: Guard>(&self, guard: &mut G, deadline: u64) -> bool {
-        /// Locks again, also when the wait unwinds. The wait for the lock cannot be cut short: the
-        /// owner of the guard relies on holding the lock.
+        /// Locks again when it is dropped, also when the wait unwinds. The wait for the lock cannot
+        /// be cut short, because the owner of the guard relies on holding the lock.
         struct Relock<'a, G: Guard>(&'a G, bool);
         impl<G: Guard> Drop for Relock<'_, G> {
             fn drop(&mut self) {
@@ -192,24 +196,31 @@ impl Condvar {
         }
         let guard = &*guard;
         let mut relock = Relock(guard, false);
-        let ended = wait_after(
+        let ended = wait_in(
+            Begin::Anew,
             &self.waiting,
             Terms::new(WaitKind::Condvar, self, deadline),
             &Cell::new(0),
-            |waiting, node| -> Option<()> {
-                node.payload().set(waiting.round);
-                // SAFETY: `wait_after` pins the node, and takes it out of the list before the
-                // node's frame ends.
-                unsafe { waiting.list.push(node) };
-                None
-            },
-            || {
+            |node| -> Option<()> {
+                {
+                    let mut waiting = self.waiting.lock();
+                    node.payload().set(waiting.round);
+                    // SAFETY: `wait_in` pins the node, and takes it out of the list before the
+                    // node's frame ends.
+                    unsafe { waiting.list.push(node) };
+                }
+                // The node is linked, so this frame must not go.
+                let linked = NeverUnwinds(
+                    "a lock that was unlocked panicked in the middle of a wait; aborting",
+                );
                 if !relock.1 {
                     relock.1 = true;
                     // SAFETY: `relock` locks again before this function returns or unwinds. Until
                     // then nothing uses the guard: the caller has lent it exclusively.
                     unsafe { guard.unlock() };
                 }
+                core::mem::forget(linked);
+                None
             },
             |waiting, node| {
                 if let Some(node) = node {
@@ -222,7 +233,7 @@ impl Condvar {
         ended != Ended::TimedOut
     }
 
-    /// Wakes one waiter. Returns whether there was one.
+    /// Wakes one waiter. Returns whether there was a waiter.
     ///
     /// # Examples
     /// ```
@@ -272,7 +283,7 @@ impl Condvar {
     }
 }
 
-// It holds no data of the user's that a panic could leave half changed.
+// A condition variable holds no data of the user that a panic could leave half changed.
 impl std::panic::UnwindSafe for Condvar {}
 impl std::panic::RefUnwindSafe for Condvar {}
 

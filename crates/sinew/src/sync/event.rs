@@ -1,10 +1,13 @@
 //! An event: a condition that is set and reset, with any number of waiters.
+//!
+//! Built on `Sequencer`, which has the waiters.
 
 use super::sequencer::{Sequencer, SequencerTurn, SequencerWait};
 use core::pin::Pin;
 use core::time::Duration;
 
-/// An event. While it is set, all waits return at once; while it is not set, they wait.
+/// A condition that is set and reset, with any number of waiters. While the event is set, every
+/// wait returns at once. While it is not set, callers wait until it is.
 ///
 /// # Examples
 /// ```
@@ -21,11 +24,12 @@ use core::time::Duration;
 /// ready.reset();
 /// ```
 //
-// A sequencer with an odd counter while the event is set. A waiter waits for the next odd value.
+// The event is a sequencer. The counter is odd while the event is set. A waiter waits for the next
+// odd value.
 #[derive(Debug, Default)]
 pub struct Event(Sequencer);
 
-const _: () = assert!(cfg!(sinew_loom) || size_of::<Event>() <= 32);
+const _: () = assert!(crate::primitive::IS_MODEL || size_of::<Event>() <= 32);
 
 impl Event {
     /// Creates an event that is not set.
@@ -52,7 +56,7 @@ impl Event {
         self.0.get() % 2 == 1
     }
 
-    /// Sets the event and wakes all waiters. Has no effect if the event is set.
+    /// Sets the event and wakes all waiters. Has no effect if the event is already set.
     ///
     /// # Examples
     /// ```
@@ -64,7 +68,8 @@ impl Event {
         self.0.advance(self.0.get() | 1);
     }
 
-    /// Resets the event, so that later waits wait. Has no effect if the event is not set.
+    /// Resets the event: later callers of [`wait`](Self::wait) wait until it is set again. Has no
+    /// effect if the event is not set.
     ///
     /// # Examples
     /// ```
@@ -81,7 +86,8 @@ impl Event {
         }
     }
 
-    /// Waits until the event is set. A waiter is woken even if the event is reset at once.
+    /// Waits until the event is set. A waiter is woken even if the event is reset right after it
+    /// was set.
     ///
     /// # Examples
     /// ```
@@ -101,14 +107,18 @@ impl Event {
     /// # Examples
     /// ```
     /// let event = sinew::sync::Event::new();
-    /// assert!(!event.wait_for(std::time::Duration::from_millis(1)));
+    /// assert!(!event.wait_timeout(std::time::Duration::from_millis(1)));
     /// ```
     #[track_caller]
-    pub fn wait_for(&self, timeout: Duration) -> bool {
-        self.0.wait_for(self.0.get() | 1, timeout)
+    pub fn wait_timeout(&self, timeout: Duration) -> bool {
+        self.0.wait_timeout(self.0.get() | 1, timeout)
     }
 
-    /// Enters a place into the wait for the event: enter it now, and wait later.
+    /// Enters `place` into the wait for the event, without waiting. The caller waits later, with
+    /// the returned turn, and then does not miss an event that was set and reset in between.
+    ///
+    /// # Panics
+    /// Panics if the place was entered before and its wait is not over.
     ///
     /// # Examples
     /// ```

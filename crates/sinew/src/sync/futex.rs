@@ -1,4 +1,7 @@
-//! A counter that fibers can wait for: the building block for other conditions.
+//! A counter that fibers and threads can wait for: the building block for other conditions.
+//!
+//! Uses `park::table` for its waiters. `WaitGroup`, `CancellationToken`, and the broadcast and
+//! watch channels are built on it.
 
 use super::moment;
 use crate::clock;
@@ -14,15 +17,16 @@ const WAITERS: u64 = 1;
 /// The counter's unit: the counter lies above the mark.
 const ONE: u64 = 2;
 
-/// Pauses of a newcomer before it waits, if no other waiter is there yet.
-const SPINS: u32 = if cfg!(sinew_loom) { 0 } else { 16 };
+/// How often a newcomer pauses before it waits, if there is no other waiter.
+const SPINS: u32 = if crate::primitive::IS_MODEL { 0 } else { 16 };
 
 /// A counter that fibers and threads wait for: a building block for other conditions, like the
 /// Linux call of that name.
 ///
 /// A waiter reads the counter, checks its condition, and waits for the counter's next value. A
 /// fiber that has changed the condition increments the counter. The waiter misses no change between
-/// its check and its wait, because the counter has moved on.
+/// its check and its wait: after such a change the counter has reached the value, and the wait
+/// returns at once.
 ///
 /// # Examples
 /// ```
@@ -53,7 +57,7 @@ const SPINS: u32 = if cfg!(sinew_loom) { 0 } else { 16 };
 #[derive(Debug)]
 pub struct Futex(AtomicU64);
 
-const _: () = assert!(cfg!(sinew_loom) || size_of::<Futex>() == 8);
+const _: () = assert!(crate::primitive::IS_MODEL || size_of::<Futex>() == 8);
 
 impl Futex {
     /// Creates a counter at zero.
@@ -117,10 +121,10 @@ impl Futex {
     /// # Examples
     /// ```
     /// let futex = sinew::sync::Futex::new();
-    /// assert!(!futex.wait_for(1, std::time::Duration::from_millis(1)));
+    /// assert!(!futex.wait_timeout(1, std::time::Duration::from_millis(1)));
     /// ```
     #[track_caller]
-    pub fn wait_for(&self, token: u64, timeout: Duration) -> bool {
+    pub fn wait_timeout(&self, token: u64, timeout: Duration) -> bool {
         self.wait_till(token, moment(timeout))
     }
 
@@ -155,7 +159,7 @@ impl Futex {
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, mark).is_ok()
     }
 
-    /// Increments the counter and wakes all waiters.
+    /// Increments the counter and wakes all waiters. A waiter for a higher value waits again.
     ///
     /// # Examples
     /// ```
@@ -181,7 +185,7 @@ impl Futex {
     }
 
     /// Increments the counter and wakes one waiter whose value the counter has reached. Other
-    /// waiters whose value it has reached stay asleep until another post.
+    /// waiters whose value the counter has reached stay asleep until another post.
     ///
     /// # Examples
     /// ```

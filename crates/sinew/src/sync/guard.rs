@@ -23,7 +23,7 @@ use lock_api::{
 /// use std::time::Duration;
 ///
 /// fn pause(changed: &Condvar, mut guard: impl Guard) {
-///     assert!(!changed.wait_for(&mut guard, Duration::from_micros(1)));
+///     assert!(!changed.wait_timeout(&mut guard, Duration::from_micros(1)));
 /// }
 ///
 /// let changed = Condvar::new();
@@ -63,95 +63,49 @@ fn relock(try_lock: impl FnOnce() -> bool, lock: impl FnOnce()) {
     }
 }
 
-impl<R: RawMutex, T: ?Sized> Guard for MutexGuard<'_, R, T> {}
+/// Implements [`Guard`] for guards of `lock_api`. Each line has the type of the guard, its function
+/// that returns the lock, the argument of a condition, and the functions of the lock without data
+/// that lock and unlock it in the guard's way.
+macro_rules! guards {
+    ($(
+        $Guard:ident<$Raw:ident>, $of:ident, sees $Seen:ty:
+            $try_lock:ident, $lock:ident, $unlock:ident;
+    )*) => { $(
+        impl<R: $Raw, T: ?Sized> Guard for $Guard<'_, R, T> {}
 
-// SAFETY: both functions use the guard's own lock, which protects all of the data.
-unsafe impl<R: RawMutex, T: ?Sized> sealed::Guard for MutexGuard<'_, R, T> {
-    type Seen = T;
+        // SAFETY: both functions use the guard's own lock, which protects all of the data. They
+        // lock and unlock it in the way in which the guard holds it.
+        unsafe impl<R: $Raw, T: ?Sized> sealed::Guard for $Guard<'_, R, T> {
+            type Seen = $Seen;
 
-    fn seen(&mut self) -> &mut T {
-        self
-    }
+            fn seen(&mut self) -> &mut $Seen {
+                self
+            }
 
-    unsafe fn unlock(&self) {
-        // SAFETY: the guard holds the lock, and the caller locks again before it uses the guard.
-        unsafe { MutexGuard::mutex(self).raw().unlock() };
-    }
+            unsafe fn unlock(&self) {
+                // SAFETY: the guard holds the lock, and the caller locks again before it uses the
+                // guard.
+                unsafe { $Guard::$of(self).raw().$unlock() };
+            }
 
-    fn relock(&self) {
-        // SAFETY: `raw` is used only to lock, never to unlock under the guard.
-        let raw = unsafe { MutexGuard::mutex(self).raw() };
-        relock(|| raw.try_lock(), || raw.lock());
-    }
+            fn relock(&self) {
+                // SAFETY: `raw` is used only to lock, never to unlock under the guard.
+                let raw = unsafe { $Guard::$of(self).raw() };
+                relock(|| raw.$try_lock(), || raw.$lock());
+            }
+        }
+    )* };
 }
 
-impl<R: RawRwLock, T: ?Sized> Guard for RwLockWriteGuard<'_, R, T> {}
-
-// SAFETY: both functions use the guard's own lock, which protects all of the data.
-unsafe impl<R: RawRwLock, T: ?Sized> sealed::Guard for RwLockWriteGuard<'_, R, T> {
-    type Seen = T;
-
-    fn seen(&mut self) -> &mut T {
-        self
-    }
-
-    unsafe fn unlock(&self) {
-        // SAFETY: the guard holds the lock for writing, and the caller locks again before it uses
-        // the guard.
-        unsafe { RwLockWriteGuard::rwlock(self).raw().unlock_exclusive() };
-    }
-
-    fn relock(&self) {
-        // SAFETY: `raw` is used only to lock, never to unlock under the guard.
-        let raw = unsafe { RwLockWriteGuard::rwlock(self).raw() };
-        relock(|| raw.try_lock_exclusive(), || raw.lock_exclusive());
-    }
-}
-
-impl<R: RawRwLock, T: ?Sized> Guard for RwLockReadGuard<'_, R, T> {}
-
-// SAFETY: both functions use the guard's own lock, which protects all of the data.
-unsafe impl<R: RawRwLock, T: ?Sized> sealed::Guard for RwLockReadGuard<'_, R, T> {
-    type Seen = Self;
-
-    fn seen(&mut self) -> &mut Self {
-        self
-    }
-
-    unsafe fn unlock(&self) {
-        // SAFETY: the guard holds the lock for reading, and the caller locks again before it uses
-        // the guard.
-        unsafe { RwLockReadGuard::rwlock(self).raw().unlock_shared() };
-    }
-
-    fn relock(&self) {
-        // SAFETY: `raw` is used only to lock, never to unlock under the guard.
-        let raw = unsafe { RwLockReadGuard::rwlock(self).raw() };
-        relock(|| raw.try_lock_shared(), || raw.lock_shared());
-    }
-}
-
-impl<R: RawRwLockUpgrade, T: ?Sized> Guard for RwLockUpgradableReadGuard<'_, R, T> {}
-
-// SAFETY: both functions use the guard's own lock, which protects all of the data.
-unsafe impl<R: RawRwLockUpgrade, T: ?Sized> sealed::Guard for RwLockUpgradableReadGuard<'_, R, T> {
-    type Seen = Self;
-
-    fn seen(&mut self) -> &mut Self {
-        self
-    }
-
-    unsafe fn unlock(&self) {
-        // SAFETY: the guard holds the upgradable read lock, and the caller locks again before it
-        // uses the guard.
-        unsafe { RwLockUpgradableReadGuard::rwlock(self).raw().unlock_upgradable() };
-    }
-
-    fn relock(&self) {
-        // SAFETY: `raw` is used only to lock, never to unlock under the guard.
-        let raw = unsafe { RwLockUpgradableReadGuard::rwlock(self).raw() };
-        relock(|| raw.try_lock_upgradable(), || raw.lock_upgradable());
-    }
+guards! {
+    MutexGuard<RawMutex>, mutex, sees T:
+        try_lock, lock, unlock;
+    RwLockWriteGuard<RawRwLock>, rwlock, sees T:
+        try_lock_exclusive, lock_exclusive, unlock_exclusive;
+    RwLockReadGuard<RawRwLock>, rwlock, sees Self:
+        try_lock_shared, lock_shared, unlock_shared;
+    RwLockUpgradableReadGuard<RawRwLockUpgrade>, rwlock, sees Self:
+        try_lock_upgradable, lock_upgradable, unlock_upgradable;
 }
 
 impl Guard for MultiLockGuard<'_> {}

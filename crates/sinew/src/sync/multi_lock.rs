@@ -2,24 +2,25 @@
 //!
 //! # Protocol
 //!
-//! A key with an empty queue in the waiter table is free. The holder of a key has the first entry
-//! in its queue; the waiters stand behind it. Unlocking takes the holder's entry out and claims the
-//! wait of the next entry. That entry stays in place, and its waiter holds the key from then on. If
-//! the claim fails, because that waiter is leaving, its entry is taken out and the next one is
-//! tried. All of this happens under the lock of the bucket.
+//! A key with an empty queue in the table of `park::table` is free. The holder of a key has the
+//! first entry in its queue; the waiters stand behind it. The unlocker takes the holder's entry out
+//! and claims the wait of the next entry. That entry stays in place, and its waiter holds the key
+//! from then on. If the claim fails, because that waiter is leaving, the unlocker takes its entry
+//! out and tries the next one. All of this happens under the lock of the bucket.
 //!
-//! An entry lies with its owner: in the frame of the closure form, or in a pinned slot. Dropping
-//! the slot takes the entry out. So a guard that is forgotten keeps its key locked until its slot
-//! is dropped, and no dangling entry stays in the table.
+//! An entry lies in a pinned slot. The closure forms, such as `with`, have the slot in their frame;
+//! other callers supply it. The destructor of the slot takes the entry out of the table. So a guard
+//! that is forgotten keeps its key locked until its slot is dropped, and no dangling entry stays in
+//! the table.
 
 use super::moment;
-use crate::cancel;
 use crate::carrier::current;
 use crate::clock;
 use crate::fiber::WaitKind;
 use crate::fiber::state::Outcome;
 use crate::park::Wait;
 use crate::park::list::{Node, Wakes};
+use crate::park::raise;
 use crate::park::table::{self, Entry, Key};
 use crate::primitive::{AtomicU64, Ordering};
 use core::cell::UnsafeCell;
@@ -30,12 +31,13 @@ use core::pin::{Pin, pin};
 use core::time::Duration;
 use std::collections::hash_map::DefaultHasher;
 
-/// A lock for each key: the holder of a key excludes all others from that key. Waiters are served
-/// first come, first served.
+/// A lock for each key: the holder of a key excludes all other callers from that key. The waiters
+/// of a key get it in their order of arrival.
 ///
-/// For work that must be serial by row, by account or by file, without a lock object for each.
+/// Use it if work on one row, account or file must be serial, and there is no lock object for each
+/// of them.
 ///
-/// Not reentrant: locking a key that the caller already holds panics.
+/// The lock is not reentrant: a caller that waits for a key that it already holds panics.
 ///
 /// # Examples
 /// ```
@@ -58,8 +60,9 @@ use std::collections::hash_map::DefaultHasher;
 /// ```
 #[derive(Debug)]
 pub struct MultiLock {
-    /// The lock's number, or zero before the first use. The address would not do: keys may stay
-    /// locked when the lock is dropped.
+    /// The number of this lock in the table, or zero before the first use. The address cannot take
+    /// its place: a key may stay locked after this lock is dropped, and another lock may then have
+    /// the address.
     number: AtomicU64,
 }
 
@@ -105,11 +108,11 @@ impl MultiLock {
         Some(f())
     }
 
-    /// Runs `f` with the hash of `key` locked, waiting until it is free. Two keys with the same
-    /// hash exclude each other.
+    /// Runs `f` with the hash of `key` locked, waiting until the hash is free. Two keys with the
+    /// same hash exclude each other.
     ///
     /// # Panics
-    /// If the caller already holds the key.
+    /// If the caller already holds a key with this hash.
     ///
     /// # Examples
     /// ```
@@ -122,10 +125,10 @@ impl MultiLock {
     }
 
     /// Locks a key until the guard is dropped, waiting until the key is free. The slot is the
-    /// caller's place in the queue.
+    /// memory of the caller's place in the queue.
     ///
     /// # Panics
-    /// If the caller already holds the key, or if the slot is in use for another.
+    /// If the caller already holds the key, or if the slot still holds a key of a forgotten guard.
     ///
     /// # Examples
     /// ```
@@ -146,6 +149,9 @@ impl MultiLock {
     }
 
     /// Locks a key if it is free. Does not wait.
+    ///
+    /// # Panics
+    /// If the slot still holds a key of a forgotten guard.
     ///
     /// # Examples
     /// ```
@@ -168,7 +174,7 @@ impl MultiLock {
     /// Locks a key, waiting at most `timeout`. Returns `None` if the time runs out.
     ///
     /// # Panics
-    /// If the caller already holds the key, or if the slot is in use for another.
+    /// If the caller already holds the key, or if the slot still holds a key of a forgotten guard.
     ///
     /// # Examples
     /// ```
@@ -197,6 +203,7 @@ impl MultiLock {
         Some(MultiLockGuard { slot, bound: PhantomData })
     }
 
+    /// Returns the key in the table for `key` of this lock. Numbers the lock at its first use.
     fn key(&self, key: u64) -> Key {
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
         let mut number = self.number.load(Ordering::Relaxed);
@@ -212,23 +219,25 @@ impl MultiLock {
 /// How long a caller waits for a key.
 #[derive(Clone, Copy)]
 enum Patience {
-    /// It does not wait.
+    /// The caller does not wait.
     None,
-    /// It waits until the deadline passes or it is cancelled.
+    /// The caller waits until the deadline passes or it is cancelled.
     Till(u64),
-    /// It waits for as long as it takes, and is not cut short.
+    /// The caller waits until it has the key. Neither a deadline nor a cancellation cuts the wait
+    /// short.
     Endless,
 }
 
 /// Puts the slot into the queue of the key, and waits until the slot is first. Returns false if the
-/// patience runs out.
+/// patience runs out first.
 #[track_caller]
 fn enter(key: Key, slot: Pin<&MultiLockSlot>, patience: Patience) -> bool {
     let me = current::block().addr();
-    // SAFETY: the caller has the slot pinned and unused. The slot's fields are not shared before
-    // its node is in the queue.
+    // SAFETY: only the caller touches the place: it has the slot by `&mut`, or through the guard
+    // that holds the slot. Other threads touch only the node and the entry, under the lock of the
+    // bucket.
     let place = unsafe { &mut *slot.place.get() };
-    assert!(place.node.is_none(), "the slot of a MultiLock holds another key still");
+    assert!(place.node.is_none(), "the slot of a MultiLock still holds a key of a forgotten guard");
     let entry = &*place.entry.insert(Entry::new(key, false, me));
     let bucket = table::bucket(key);
     {
@@ -239,7 +248,7 @@ fn enter(key: Key, slot: Pin<&MultiLockSlot>, patience: Patience) -> bool {
         match holder {
             None => {
                 let node = &*place.node.insert(Node::marker(entry));
-                // SAFETY: the slot is pinned, and takes the node out before it is dropped.
+                // SAFETY: the slot is pinned, and its destructor takes the node out of the queue.
                 unsafe { bucket.push(Pin::new_unchecked(node)) };
                 return true;
             }
@@ -272,7 +281,7 @@ fn enter(key: Key, slot: Pin<&MultiLockSlot>, patience: Patience) -> bool {
         let at_once = {
             let mut bucket = bucket.lock();
             let free = bucket.queue(key).is_none();
-            // SAFETY: the slot is pinned, and takes the node out before it is dropped.
+            // SAFETY: the slot is pinned, and its destructor takes the node out of the queue.
             unsafe { bucket.push(Pin::new_unchecked(node)) };
             free
         };
@@ -286,7 +295,8 @@ fn enter(key: Key, slot: Pin<&MultiLockSlot>, patience: Patience) -> bool {
         }
         {
             let mut bucket = bucket.lock();
-            // A thread may see the end of its wait before the key is granted to it.
+            // A plain thread may see that its wait has ended before the unlocker has granted it the
+            // key.
             if node.is_granted() {
                 return true;
             }
@@ -296,7 +306,7 @@ fn enter(key: Key, slot: Pin<&MultiLockSlot>, patience: Patience) -> bool {
         }
         place.node = None;
         if !endless {
-            cancel::settle(who, outcome);
+            raise::settle(who, outcome);
         }
         if outcome == Outcome::TimedOut && deadline <= clock::now() {
             return false;
@@ -310,7 +320,8 @@ impl Default for MultiLock {
     }
 }
 
-/// A place in the queue of a key of a [`MultiLock`]. Pin it, then pass it to a `lock` function.
+/// The memory of a place in the queue of a key of a [`MultiLock`]. Pin the slot, then pass it to a
+/// `lock` function.
 ///
 /// # Examples
 /// ```
@@ -328,7 +339,7 @@ pub struct MultiLockSlot {
 }
 
 struct Place {
-    /// Declared before the node, which points to it.
+    /// The payload of the node, which points to it. Changes only while there is no node.
     entry: Option<Entry>,
     /// Present while the slot holds a key or waits for one.
     node: Option<Node<Entry>>,
@@ -349,10 +360,10 @@ impl MultiLockSlot {
         }
     }
 
-    /// Gives the key up, if the slot holds one, and grants it to the first waiter.
+    /// Gives up the key that the slot holds, if there is one, and grants it to the first waiter.
     fn release(&self) {
-        // SAFETY: only the owner touches the place. Other threads touch only the node, under the
-        // lock of the bucket.
+        // SAFETY: only the caller touches the place, through the guard or in the destructor. Other
+        // threads touch only the node and the entry, under the lock of the bucket.
         let place = unsafe { &mut *self.place.get() };
         let (Some(entry), Some(node)) = (&place.entry, &place.node) else { return };
         let key = entry.key();
@@ -369,8 +380,8 @@ impl MultiLockSlot {
                     break;
                 }
                 let next: *const Node<Entry> = next;
-                // SAFETY: the node is alive while the bucket is locked: its waiter takes that lock
-                // before it leaves.
+                // SAFETY: the node is alive while the bucket is locked, because its waiter takes
+                // that lock before it leaves.
                 queue.remove(unsafe { &*next });
             }
         }
@@ -387,7 +398,7 @@ impl Default for MultiLockSlot {
 
 impl Drop for MultiLockSlot {
     fn drop(&mut self) {
-        // Needed if the guard was forgotten.
+        // If the guard was forgotten, the slot still holds its key.
         self.release();
     }
 }
@@ -399,6 +410,21 @@ impl fmt::Debug for MultiLockSlot {
 }
 
 /// A locked key of a [`MultiLock`]. Dropping the guard unlocks the key.
+///
+/// # Examples
+/// ```
+/// use sinew::sync::{MultiLock, MultiLockSlot};
+/// use std::pin::pin;
+///
+/// let rows = MultiLock::new();
+/// {
+///     let slot = pin!(MultiLockSlot::new());
+///     let _guard = rows.lock(7, slot);
+///     assert!(rows.try_with(7, || ()).is_none());
+///     assert!(rows.try_with(8, || ()).is_some()); // another key
+/// }
+/// assert!(rows.try_with(7, || ()).is_some());
+/// ```
 #[derive(Debug)]
 #[must_use = "the key is unlocked at once if the guard is not kept"]
 pub struct MultiLockGuard<'a> {
@@ -415,10 +441,10 @@ impl MultiLockGuard<'_> {
 
     /// Locks the key again, at the end of its queue.
     pub(super) fn lock_again(&self) {
-        // SAFETY: only the owner of the guard, which is the caller, touches the place. Its node is
-        // in no queue.
+        // SAFETY: only the owner of the guard, which is the caller, touches the place.
+        // `unlock_for_a_while` has taken its node out of the queue.
         let entry = unsafe { &(*self.slot.place.get()).entry };
-        let key = entry.as_ref().expect("a guard has had its key").key();
+        let key = entry.as_ref().expect("the slot of a guard keeps the entry of its key").key();
         enter(key, self.slot, Patience::Endless);
     }
 }

@@ -1,16 +1,10 @@
 //! A lock that one fiber or thread holds at a time.
 //!
-//! The algorithm is in `raw`; the `lock_api` crate supplies the guards. Next: `fair_mutex`, which
-//! serves waiters in their order of arrival.
+//! The algorithm is in `raw`, and `forward` has the methods. The `lock_api` crate supplies the
+//! guards. Next: `fair_mutex`, which serves waiters in their order of arrival.
 
-use super::moment;
+use super::forward::{mutex, raw_mutex};
 use super::raw::RawLock;
-use crate::clock;
-use core::fmt;
-use core::ops::Deref;
-use core::time::Duration;
-use lock_api::GuardNoSend;
-use std::time::Instant;
 
 /// A lock without data: the algorithm of [`Mutex`], for building other locks with `lock_api`.
 ///
@@ -27,56 +21,7 @@ use std::time::Instant;
 #[derive(Debug)]
 pub struct RawMutex(RawLock);
 
-// SAFETY: a lock held exclusively excludes every other holder, as `raw` explains.
-unsafe impl lock_api::RawMutex for RawMutex {
-    const INIT: RawMutex = RawMutex(RawLock::new());
-    type GuardMarker = GuardNoSend;
-
-    #[inline]
-    #[track_caller]
-    fn lock(&self) {
-        self.0.lock_anyhow();
-    }
-
-    #[inline]
-    fn try_lock(&self) -> bool {
-        self.0.try_lock()
-    }
-
-    #[inline]
-    unsafe fn unlock(&self) {
-        // SAFETY: the caller holds the lock.
-        unsafe { self.0.unlock() };
-    }
-
-    fn is_locked(&self) -> bool {
-        self.0.is_locked()
-    }
-}
-
-// SAFETY: `unlock_fair` also leaves the lock with at most one holder.
-unsafe impl lock_api::RawMutexFair for RawMutex {
-    unsafe fn unlock_fair(&self) {
-        // SAFETY: the caller holds the lock.
-        unsafe { self.0.unlock_fair() };
-    }
-}
-
-// SAFETY: both functions return true only if the caller holds the lock.
-unsafe impl lock_api::RawMutexTimed for RawMutex {
-    type Duration = Duration;
-    type Instant = Instant;
-
-    #[track_caller]
-    fn try_lock_for(&self, timeout: Duration) -> bool {
-        self.0.try_lock() || self.0.lock(moment(timeout))
-    }
-
-    #[track_caller]
-    fn try_lock_until(&self, timeout: Instant) -> bool {
-        self.0.try_lock() || self.0.lock(clock::at(timeout))
-    }
-}
+raw_mutex!(RawMutex(RawLock));
 
 /// Data that one fiber or thread uses at a time.
 ///
@@ -118,132 +63,7 @@ unsafe impl lock_api::RawMutexTimed for RawMutex {
 #[derive(Default)]
 pub struct Mutex<T: ?Sized>(lock_api::Mutex<RawMutex, T>);
 
-impl<T> Mutex<T> {
-    /// Creates an unlocked mutex.
-    ///
-    /// # Examples
-    /// ```
-    /// static COUNT: sinew::sync::Mutex<u32> = sinew::sync::Mutex::new(0);
-    /// *COUNT.lock() += 1;
-    /// ```
-    pub const fn new(value: T) -> Mutex<T> {
-        Mutex(lock_api::Mutex::new(value))
-    }
-
-    /// Consumes the mutex and returns its data.
-    ///
-    /// # Examples
-    /// ```
-    /// assert_eq!(sinew::sync::Mutex::new(7).into_inner(), 7);
-    /// ```
-    pub fn into_inner(self) -> T {
-        self.0.into_inner()
-    }
-}
-
-impl<T: ?Sized> Mutex<T> {
-    /// Locks the mutex, waiting until it is free.
-    ///
-    /// # Panics
-    /// If the caller already holds the lock.
-    ///
-    /// # Examples
-    /// ```
-    /// let mutex = sinew::sync::Mutex::new(7);
-    /// *mutex.lock() += 1;
-    /// assert_eq!(mutex.into_inner(), 8);
-    /// ```
-    #[inline]
-    #[track_caller]
-    pub fn lock(&self) -> MutexGuard<'_, T> {
-        // SAFETY: `lock` with deadline `NEVER` returns only when the caller holds the lock; a
-        // cancelled wait unwinds before the guard is made.
-        unsafe {
-            self.0.raw().0.lock(clock::NEVER);
-            self.0.make_guard_unchecked()
-        }
-    }
-
-    /// Locks the mutex if it is free. Does not wait.
-    ///
-    /// # Examples
-    /// ```
-    /// let mutex = sinew::sync::Mutex::new(7);
-    /// let guard = mutex.lock();
-    /// assert!(mutex.try_lock().is_none());
-    /// ```
-    #[inline]
-    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-        self.0.try_lock()
-    }
-
-    /// Locks the mutex, waiting at most `timeout`. Returns `None` if the mutex did not become free
-    /// in time.
-    ///
-    /// # Panics
-    /// If the caller already holds the lock.
-    ///
-    /// # Examples
-    /// ```
-    /// use std::time::Duration;
-    ///
-    /// let mutex = sinew::sync::Mutex::new(7);
-    /// assert!(mutex.try_lock_for(Duration::from_millis(1)).is_some());
-    /// ```
-    #[track_caller]
-    pub fn try_lock_for(&self, timeout: Duration) -> Option<MutexGuard<'_, T>> {
-        self.0.try_lock_for(timeout)
-    }
-
-    /// Locks the mutex, waiting until `deadline` at the latest. Returns `None` if the mutex did not
-    /// become free in time.
-    ///
-    /// # Panics
-    /// If the caller already holds the lock.
-    ///
-    /// # Examples
-    /// ```
-    /// use std::time::Instant;
-    ///
-    /// let mutex = sinew::sync::Mutex::new(7);
-    /// assert!(mutex.try_lock_until(Instant::now()).is_some());
-    /// ```
-    #[track_caller]
-    pub fn try_lock_until(&self, deadline: Instant) -> Option<MutexGuard<'_, T>> {
-        self.0.try_lock_until(deadline)
-    }
-
-    /// Returns a mutable reference to the data. Does not lock: `&mut self` excludes other users.
-    ///
-    /// # Examples
-    /// ```
-    /// let mut mutex = sinew::sync::Mutex::new(7);
-    /// *mutex.get_mut() += 1;
-    /// ```
-    pub fn get_mut(&mut self) -> &mut T {
-        self.0.get_mut()
-    }
-}
-
-impl<T: ?Sized + fmt::Debug> fmt::Debug for Mutex<T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
-    }
-}
-
-impl<T> From<T> for Mutex<T> {
-    fn from(value: T) -> Self {
-        Mutex::new(value)
-    }
-}
-
-impl<T: ?Sized> Deref for Mutex<T> {
-    type Target = lock_api::Mutex<RawMutex, T>;
-
-    fn deref(&self) -> &Self::Target {
-        &self.0
-    }
-}
+mutex!(Mutex(RawMutex) with MutexGuard, waits until "it is free");
 
 /// Access to the data of a [`Mutex`]. Dropping the guard unlocks the mutex.
 pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, RawMutex, T>;

@@ -1,6 +1,6 @@
 //! Actions that run once, and values that are made once.
 //!
-//! [`Once`] is a flag and a lock; [`OnceLock`] and [`LazyLock`] are built on it.
+//! [`Once`] is a flag and the lock of `raw`. [`OnceLock`] and [`LazyLock`] are built on [`Once`].
 
 use super::raw::RawLock;
 use crate::cancel::masked;
@@ -14,8 +14,9 @@ use std::panic::{RefUnwindSafe, UnwindSafe};
 
 /// An action that runs once, however many callers request it.
 ///
-/// Callers that arrive while it runs wait for its end. If the action panics, or its fiber is
-/// cancelled in it, it counts as not run, and the next caller runs it: there is no poisoning.
+/// Callers that arrive while the action runs wait for its end. If the action panics, or its fiber
+/// is cancelled while it runs, the action counts as not run, and the next caller runs its own
+/// action. There is no poisoning.
 ///
 /// # Examples
 /// ```
@@ -43,7 +44,7 @@ impl Once {
         Once { done: AtomicBool::new(false), lock: RawLock::new() }
     }
 
-    /// Returns whether the action has run to its end.
+    /// Returns whether an action has run to its end.
     ///
     /// # Examples
     /// ```
@@ -58,7 +59,7 @@ impl Once {
         self.done.load(Ordering::Acquire)
     }
 
-    /// Runs `f`, unless an action has already run. When this returns, an action has run.
+    /// Runs `f`, unless an action has already run. When this returns, an action has run to its end.
     ///
     /// # Panics
     /// If `f` calls this `Once` again, which would be a deadlock.
@@ -87,7 +88,7 @@ impl Once {
         struct Unlock<'a>(&'a RawLock);
         impl Drop for Unlock<'_> {
             fn drop(&mut self) {
-                // SAFETY: locked below, before the value is made.
+                // SAFETY: `try_call_once` locks before it makes this value.
                 unsafe { self.0.unlock() };
             }
         }
@@ -127,8 +128,8 @@ pub struct OnceLock<T> {
     value: UnsafeCell<MaybeUninit<T>>,
 }
 
-// SAFETY: a shared reference gives out `&T` (`Sync`), and takes in a `T` from another thread
-// (`Send`).
+// SAFETY: threads that share the cell get `&T`, which `T: Sync` allows. One thread may write the
+// value and another may take it out or drop it, which `T: Send` allows.
 unsafe impl<T: Send + Sync> Sync for OnceLock<T> {}
 // SAFETY: sending the cell sends the value.
 unsafe impl<T: Send> Send for OnceLock<T> {}
@@ -146,7 +147,7 @@ impl<T> OnceLock<T> {
         OnceLock { once: Once::new(), value: UnsafeCell::new(MaybeUninit::uninit()) }
     }
 
-    /// Returns the value, or `None` if it was not written yet.
+    /// Returns the value, or `None` if no value was written yet.
     ///
     /// # Examples
     /// ```
@@ -159,7 +160,7 @@ impl<T> OnceLock<T> {
         self.once.is_completed().then(|| unsafe { (*self.value.get()).assume_init_ref() })
     }
 
-    /// Returns a mutable reference to the value, or `None` if it was not written yet.
+    /// Returns a mutable reference to the value, or `None` if no value was written yet.
     ///
     /// # Examples
     /// ```
@@ -168,7 +169,8 @@ impl<T> OnceLock<T> {
     /// assert_eq!(value.into_inner(), Some(8));
     /// ```
     pub fn get_mut(&mut self) -> Option<&mut T> {
-        // SAFETY: as in `get`.
+        // SAFETY: the value was written before the `Once` completed. `&mut self` excludes other
+        // references.
         self.once.is_completed().then(|| unsafe { self.value.get_mut().assume_init_mut() })
     }
 
@@ -186,14 +188,15 @@ impl<T> OnceLock<T> {
     #[track_caller]
     pub fn set(&self, value: T) -> Result<(), T> {
         let mut value = Some(value);
-        self.get_or_init(|| value.take().expect("called once"));
+        self.get_or_init(|| value.take().expect("`get_or_init` calls its closure at most once"));
         value.map_or(Ok(()), Err)
     }
 
     /// Returns the value, running `f` to make it if there is none.
     ///
     /// # Panics
-    /// If `f` accesses this cell in a way that waits for the value, which would be a deadlock.
+    /// If `f` calls `set`, `get_or_init` or `get_or_try_init` of this cell, which would be a
+    /// deadlock.
     ///
     /// # Examples
     /// ```
@@ -213,7 +216,7 @@ impl<T> OnceLock<T> {
     /// fails.
     ///
     /// # Errors
-    /// The error of `f`.
+    /// Returns the error of `f`.
     ///
     /// # Examples
     /// ```
@@ -247,8 +250,8 @@ impl<T> OnceLock<T> {
     /// ```
     pub fn take(&mut self) -> Option<T> {
         let done = core::mem::take(&mut self.once).is_completed();
-        // SAFETY: the value was written. It is read once: `self.once` is new again and says that
-        // there is none.
+        // SAFETY: the value was written. It is read once: `self.once` is new again, so the cell
+        // counts as empty.
         done.then(|| unsafe { self.value.get_mut().assume_init_read() })
     }
 
@@ -305,8 +308,8 @@ impl<T: fmt::Debug> fmt::Debug for OnceLock<T> {
 
 /// A value that is made at its first use.
 ///
-/// Works like [`std::sync::LazyLock`]. The function that makes the value is
-/// [masked](crate::masked): a cancellation does not cut it short, because it can run only once.
+/// Works like [`std::sync::LazyLock`]. The function that makes the value can run only once, so it
+/// is [masked](crate::masked): a cancellation does not cut it short.
 ///
 /// # Examples
 /// ```
@@ -320,13 +323,13 @@ pub struct LazyLock<T, F = fn() -> T> {
     make: Cell<Option<F>>,
 }
 
-// SAFETY: `make` is taken out only under the lock of the `Once`, by the caller that makes the
-// value.
+// SAFETY: `make` is touched only under the lock of the `Once`, by the one caller that makes the
+// value. That caller may be another thread, which `F: Send` allows. For the value, see `OnceLock`.
 unsafe impl<T: Send + Sync, F: Send> Sync for LazyLock<T, F> {}
 impl<T: UnwindSafe + RefUnwindSafe, F: UnwindSafe> RefUnwindSafe for LazyLock<T, F> {}
 
 impl<T, F: FnOnce() -> T> LazyLock<T, F> {
-    /// Creates a value that `make` will make.
+    /// Creates a value that `make` makes at its first use.
     ///
     /// # Examples
     /// ```
@@ -340,7 +343,7 @@ impl<T, F: FnOnce() -> T> LazyLock<T, F> {
     /// Returns the value, making it if this is its first use.
     ///
     /// # Panics
-    /// If the function that makes the value panicked before.
+    /// If the function that makes the value has panicked before, or if it uses the value itself.
     ///
     /// # Examples
     /// ```
@@ -353,7 +356,7 @@ impl<T, F: FnOnce() -> T> LazyLock<T, F> {
     #[track_caller]
     pub fn force(this: &LazyLock<T, F>) -> &T {
         this.value.get_or_init(|| {
-            let make = this.make.take().expect("the function of a lazy value panicked before");
+            let make = this.make.take().expect("the function of this LazyLock has panicked before");
             masked(make)
         })
     }

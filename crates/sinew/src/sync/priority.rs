@@ -1,10 +1,10 @@
-//! Whether readers or writers come first at a [`RwLock`](super::RwLock).
+//! The order in which a [`RwLock`](super::RwLock) serves readers and writers.
 //!
 //! The order is a type parameter of the lock. It is fixed for the lock's lifetime, so the lock word
-//! does not store it. Locking and unlocking without waiters are the same instructions for every
-//! order. `README.md` of this folder gives the reasons.
+//! does not store it. If there are no waiters, locking and unlocking take the same instructions
+//! with every order. `README.md` of this folder gives the reasons.
 //!
-//! Next: `raw`, which lets waiters in by this order.
+//! Next: `raw`, which lets waiters in according to this order.
 
 use core::fmt;
 
@@ -44,9 +44,9 @@ pub struct InTurn;
 /// Serves readers before writers: a reader gets in whenever no writer holds the lock, even while
 /// writers wait.
 ///
-/// So a fiber that reads may lock for reading again without a deadlock. A writer, or a reader that
+/// So a reader may lock for reading again without a deadlock. A writer, or a reader that
 /// [upgrades](super::RwLockUpgradableReadGuard), waits until no other reader holds the lock. If new
-/// readers keep arriving, it may wait for ever.
+/// readers keep arriving, that waiter may wait for ever.
 ///
 /// # Examples
 /// ```
@@ -57,7 +57,7 @@ pub struct InTurn;
 /// let first = lock.read();
 /// let theirs = lock.clone();
 /// let writer = sinew::spawn(move || *theirs.write() = 2);
-/// sinew::wait_until(|| writer.fiber().waits_for().is_some(), None);
+/// sinew::wait_until(|| writer.fiber().waits_for().is_some());
 /// assert_eq!(*first, *lock.read()); // although a writer waits
 /// drop(first);
 /// writer.join().unwrap();
@@ -79,7 +79,7 @@ pub struct ReadersFirst;
 /// let reading = lock.read();
 /// let theirs = lock.clone();
 /// let writer = sinew::spawn(move || *theirs.write() = 2);
-/// sinew::wait_until(|| writer.fiber().waits_for().is_some(), None);
+/// sinew::wait_until(|| writer.fiber().waits_for().is_some());
 /// assert!(lock.try_read().is_none());
 /// drop(reading);
 /// assert_eq!(*lock.read(), 2);

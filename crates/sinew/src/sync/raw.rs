@@ -2,6 +2,11 @@
 //!
 //! A *writer* wants the lock exclusively, a *reader* shares it. A mutex has writers only.
 //!
+//! This file has the word and the writers' path: locking, unlocking, and passing the lock on to the
+//! next writer. `settle` lets in waiters in all other cases, for instance when a waiter leaves. A
+//! mutex uses nothing else. `shared` has the readers' path, and `upgrade` has the upgradable reader
+//! and the changes between reader and writer.
+//!
 //! # Layout
 //!
 //! ```text
@@ -43,12 +48,16 @@
 //! - A waiter spins briefly before it suspends, if there are no other waiters and the owner runs on
 //!   another carrier. Readers are counted but not known, so nothing spins for them.
 
+mod settle;
+mod shared;
+mod upgrade;
+
 use crate::cancel::masked;
 use crate::carrier::current;
 use crate::clock;
 use crate::fiber::{Control, WaitKind};
 use crate::park::list::{Ended, Terms, Wakes};
-use crate::park::table::{self, Bucket, Entry, Key, Queue};
+use crate::park::table::{self, Bucket, Entry, Key};
 use crate::primitive::{AtomicUsize, Ordering};
 use crate::report;
 use crate::sync::priority::{InTurn, Priority};
@@ -69,9 +78,6 @@ const UPGRADABLE: usize = 1 << (usize::BITS - 1);
 
 /// Pauses of a waiter before it suspends.
 const SPINS: u32 = 16;
-
-/// Pauses after a lost race for the word.
-const PAUSES: u32 = 8;
 
 /// States of a waiter in its entry's word when it enters: it waits; it was overtaken; it was
 /// overtaken for too long; it wants to become the upgradable reader.
@@ -145,22 +151,9 @@ fn owner(word: usize) -> *const Control {
     ptr::with_exposed_provenance(word & !(ONE - 1))
 }
 
-/// Adds a reader to the word. Aborts if the count is about to overflow.
-#[inline(always)]
-fn more(word: usize, what: usize) -> usize {
-    if word << 1 >> (usize::BITS - 1) != 0 {
-        // The count gets here only if guards are forgotten in a loop.
-        std::process::abort();
-    }
-    word + what
-}
-
 impl<P: Priority> RawLock<P> {
     /// Whether one kind comes first, so that there are two queues.
     const PRIORITY: bool = P::READERS_FIRST || P::WRITERS_FIRST;
-
-    /// Bits that keep a new reader out.
-    const CLOSED: usize = if P::READERS_FIRST { EXCLUSIVE } else { EXCLUSIVE | EXCLUSIVE_WAITERS };
 
     pub(super) const fn new() -> RawLock<P> {
         RawLock(AtomicUsize::new(0), PhantomData)
@@ -176,19 +169,6 @@ impl<P: Priority> RawLock<P> {
 
     fn key(&self) -> Key {
         Key::of(self)
-    }
-
-    /// Returns the key of the queue for an upgradable reader that wants to become the owner. It is
-    /// in the bucket of `key`.
-    fn upgrade_key(&self) -> Key {
-        Key::with_generation(ptr::from_ref(self).addr(), 1)
-    }
-
-    /// Returns the key of the queue for waiting readers: the writers' queue if they come in turn.
-    /// It is in the bucket of `key`.
-    fn sharing_key(&self) -> Key {
-        let generation = if Self::PRIORITY { 2 } else { 0 };
-        Key::with_generation(ptr::from_ref(self).addr(), generation)
     }
 
     #[inline(always)]
@@ -317,125 +297,6 @@ impl<P: Priority> RawLock<P> {
     }
 
     #[inline(always)]
-    pub(super) fn try_lock_shared(&self) -> bool {
-        self.try_share(Self::CLOSED, ONE)
-    }
-
-    /// Locks for reading if no writer holds the lock, even if writers wait: the caller may already
-    /// be a reader.
-    pub(super) fn try_lock_shared_again(&self) -> bool {
-        self.try_share(EXCLUSIVE, ONE)
-    }
-
-    pub(super) fn try_lock_upgradable(&self) -> bool {
-        self.try_share(Self::CLOSED | UPGRADABLE, ONE | UPGRADABLE)
-    }
-
-    /// Locks for reading, unless one of the bits of `unless` is set.
-    #[inline(always)]
-    fn try_share(&self, unless: usize, what: usize) -> bool {
-        let mut word = self.0.load(Ordering::Relaxed);
-        loop {
-            if word & unless != 0 {
-                // If there is an owner, the highest bit belongs to its address; the result is false
-                // either way.
-                return false;
-            }
-            let new = more(word, what);
-            // ORDERING: Acquire; as in `take_free`.
-            match self.0.compare_exchange(word, new, Ordering::Acquire, Ordering::Relaxed) {
-                Ok(_) => return true,
-                Err(_) => word = self.look_again(),
-            }
-        }
-    }
-
-    /// Returns the word after a pause. If all readers retried at once, every retry would move the
-    /// cache line to another processor.
-    #[cold]
-    fn look_again(&self) -> usize {
-        for _ in 0..PAUSES {
-            spin_loop();
-        }
-        self.0.load(Ordering::Relaxed)
-    }
-
-    /// Locks for reading. Returns false if the deadline passes first.
-    ///
-    /// With `again`, the caller may already be a reader, and waiting writers do not keep it out.
-    #[inline(always)]
-    #[track_caller]
-    pub(super) fn lock_shared(&self, deadline: u64, again: bool) -> bool {
-        let unless = if again { EXCLUSIVE } else { Self::CLOSED };
-        self.try_share(unless, ONE) || self.share_slow(Limit::till(deadline), unless, ONE)
-    }
-
-    /// Locks for reading. Like [`lock_anyhow`](Self::lock_anyhow), neither unwinds nor gives up.
-    #[inline(always)]
-    #[track_caller]
-    pub(super) fn lock_shared_anyhow(&self, again: bool) {
-        let unless = if again { EXCLUSIVE } else { Self::CLOSED };
-        if !self.try_share(unless, ONE) {
-            anyhow(|| self.share_slow(Limit::NONE, unless, ONE));
-        }
-    }
-
-    /// Locks as the upgradable reader. Like [`lock_anyhow`](Self::lock_anyhow), neither unwinds nor
-    /// gives up.
-    #[track_caller]
-    pub(super) fn lock_upgradable_anyhow(&self) {
-        anyhow(|| self.share_with_right(Limit::NONE));
-    }
-
-    /// Locks as the upgradable reader. Returns false if the deadline passes first.
-    #[track_caller]
-    pub(super) fn lock_upgradable(&self, deadline: u64) -> bool {
-        self.share_with_right(Limit::till(deadline))
-    }
-
-    #[track_caller]
-    fn share_with_right(&self, limit: Limit) -> bool {
-        let unless = Self::CLOSED | UPGRADABLE;
-        let what = ONE | UPGRADABLE;
-        self.try_share(unless, what) || self.share_slow(limit, unless, what)
-    }
-
-    #[cold]
-    #[inline(never)]
-    #[track_caller]
-    fn share_slow(&self, limit: Limit, unless: usize, what: usize) -> bool {
-        // In the queue, a waiter for the right to upgrade counts as one that does not share.
-        let shares = what == ONE;
-        let mark = if shares { SHARED_WAITERS } else { EXCLUSIVE_WAITERS };
-        let state = if shares { NORMAL } else { RIGHT };
-        let entry = Entry::new(self.sharing_key(), shares, state);
-        entry.ahead.set(current::is_host());
-        let blocked = |word: usize| word & unless != 0;
-        let mut spins = 0;
-        loop {
-            // ORDERING: Acquire, as in `lock_slow`.
-            let word = self.0.load(Ordering::Acquire);
-            if !blocked(word) {
-                if self.try_share(unless, what) {
-                    return true;
-                }
-                continue;
-            }
-            if spins < SPINS && worth_spinning(word) {
-                spins += 1;
-                spin_loop();
-                continue;
-            }
-            self.forbid_relocking(me(), word, limit);
-            match self.wait(&entry, limit, || self.mark(mark, blocked)) {
-                Ended::Granted => return true,
-                Ended::AtOnce(()) => {}
-                Ended::TimedOut => return false,
-            }
-        }
-    }
-
-    #[inline(always)]
     fn change(&self, old: usize, new: usize) -> bool {
         self.0.compare_exchange_weak(old, new, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
@@ -553,290 +414,6 @@ impl<P: Priority> RawLock<P> {
         }
         false
     }
-
-    /// # Safety
-    /// The caller holds the lock as a reader.
-    #[inline(always)]
-    pub(super) unsafe fn unlock_shared(&self) {
-        // SAFETY: the caller is a reader.
-        unsafe { self.share_less(ONE) };
-    }
-
-    /// # Safety
-    /// The caller holds the lock as the upgradable reader.
-    pub(super) unsafe fn unlock_upgradable(&self) {
-        if self.is_exclusive() {
-            // The fiber holds the lock exclusively, and has forgotten that guard: there is nothing
-            // to give up.
-            return;
-        }
-        // SAFETY: the caller is the upgradable reader.
-        unsafe { self.share_less(ONE | UPGRADABLE) };
-    }
-
-    /// Gives up the right to become the owner, and stays a reader.
-    ///
-    /// # Safety
-    /// The caller is the upgradable reader.
-    pub(super) unsafe fn downgrade_upgradable(&self) {
-        if self.is_exclusive() {
-            // As in `unlock_upgradable`.
-            return;
-        }
-        // SAFETY: the caller is the upgradable reader.
-        unsafe { self.share_less(UPGRADABLE) };
-    }
-
-    #[inline(always)]
-    unsafe fn share_less(&self, what: usize) {
-        // ORDERING: Release keeps the caller's reads before it; pairs with the Acquire of the next
-        // owner.
-        let word = self.0.fetch_sub(what, Ordering::Release) - what;
-        // Readers that stay keep all waiters out, with two exceptions: the upgradable reader can
-        // upgrade when it is the last, and another waiter can get the right when it is given up.
-        let few = word & !WAITERS == 0 || word & !WAITERS == ONE | UPGRADABLE;
-        if word & WAITERS != 0 && (few || what & UPGRADABLE != 0) {
-            self.wake_waiters();
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn wake_waiters(&self) {
-        while {
-            let mut wakes = self.settle(&mut table::bucket(self.key()).lock());
-            wakes.resume()
-        } {}
-    }
-
-    fn settle(&self, bucket: &mut Bucket) -> Wakes {
-        let mut wakes = Wakes::none();
-        self.settle_into(bucket, &mut wakes);
-        wakes
-    }
-
-    /// Lets in the waiters that may come in, and computes the marks anew. Runs under the lock of
-    /// the bucket.
-    fn settle_into(&self, bucket: &mut Bucket, wakes: &mut Wakes) {
-        loop {
-            // The marks must go into the very word that keeps the remaining waiters out. In a later
-            // word they might come too late: the holder may have unlocked already, without seeing
-            // them.
-            let word = self.let_in(bucket, wakes);
-            if word & EXCLUSIVE != 0 && word & WAITERS == WAITERS {
-                // Handed over with both marks. The next unlock computes them anew.
-                return;
-            }
-            let new = word & !WAITERS | self.marks(bucket);
-            if word == new || self.change(word, new) {
-                return;
-            }
-        }
-    }
-
-    /// Lets in the waiters that may come in. Returns the word that keeps out all others.
-    fn let_in(&self, bucket: &mut Bucket, wakes: &mut Wakes) -> usize {
-        loop {
-            let word = self.0.load(Ordering::Relaxed);
-            if wakes.is_full() {
-                return word;
-            }
-            let holders = word & !WAITERS;
-            if word & EXCLUSIVE != 0 {
-                // The owner lets waiters in when it unlocks.
-                return word;
-            }
-            if P::READERS_FIRST && self.let_one_share(bucket, wakes, word) {
-                continue;
-            }
-            if let Some(mut queue) = bucket.queue(self.upgrade_key()) {
-                if holders == ONE | UPGRADABLE {
-                    if P::WRITERS_FIRST {
-                        self.hand_over(&mut queue, wakes, word);
-                        continue;
-                    }
-                    if !queue.grant_first(wakes, |_| ()) {
-                        continue;
-                    }
-                }
-                return word;
-            }
-            let Some(mut queue) = bucket.queue(self.key()) else {
-                if P::WRITERS_FIRST && self.let_one_share(bucket, wakes, word) {
-                    continue;
-                }
-                return word;
-            };
-            let Some(first) = queue.first() else { return word };
-            let entry = first.payload();
-            let what = match entry.word.get() {
-                RIGHT => ONE | UPGRADABLE,
-                _ => ONE,
-            };
-            if !entry.shares && what == ONE {
-                // The first waiter is a writer.
-                if holders != 0 {
-                    return word;
-                }
-                if P::WRITERS_FIRST {
-                    self.hand_over(&mut queue, wakes, word);
-                    continue;
-                }
-                // The writer is woken, and newcomers may overtake it, but not for too long.
-                let owned = entry.heir.get() | EXCLUSIVE | WAITERS;
-                let others = queue.count(false) + queue.count(true) > 1;
-                let give = |entry: &Entry| {
-                    // ORDERING: AcqRel; as in `take_free`.
-                    if entry.word.get() == STARVED
-                        && self
-                            .0
-                            .compare_exchange(word, owned, Ordering::AcqRel, Ordering::Relaxed)
-                            .is_ok()
-                    {
-                        entry.word.set(HANDED);
-                    } else if others {
-                        // A woken thread may lock and unlock before `settle_into` sets the marks,
-                        // so it sets them itself.
-                        entry.word.set(HEIR);
-                    }
-                };
-                if !queue.grant_first(wakes, give) {
-                    continue;
-                }
-                return word;
-            }
-            if what & holders & UPGRADABLE != 0 {
-                return word;
-            }
-            // ORDERING: Acquire on behalf of the waiter that is let in; as in `take_free`.
-            let counted = self.0.compare_exchange(
-                word,
-                more(word, what),
-                Ordering::Acquire,
-                Ordering::Relaxed,
-            );
-            if counted.is_ok() && !queue.grant_first(wakes, |_| ()) {
-                self.0.fetch_sub(what, Ordering::Relaxed);
-            }
-        }
-    }
-
-    /// Makes the first waiter of a queue the owner of a free lock, or of one that only this waiter
-    /// holds. Does nothing if the word has changed or the waiter has left.
-    ///
-    /// The waiter becomes the owner before its wait ends, so no newcomer overtakes it.
-    fn hand_over(&self, queue: &mut Queue<'_>, wakes: &mut Wakes, word: usize) {
-        let Some(first) = queue.first() else { return };
-        let owned = first.payload().heir.get() | EXCLUSIVE | WAITERS;
-        // ORDERING: AcqRel; as in `take_free`.
-        let taken = self.0.compare_exchange(word, owned, Ordering::AcqRel, Ordering::Relaxed);
-        if taken.is_ok() && !queue.grant_first(wakes, |entry| entry.word.set(HANDED)) {
-            // The waiter has left. No other thread changes the word of an owned lock without the
-            // lock of the bucket.
-            // ORDERING: Release passes the writes that the Acquire above has seen to the next
-            // holder.
-            self.0.store(word, Ordering::Release);
-        }
-    }
-
-    /// Lets in one waiter of the readers' queue, unless the word has changed. Returns false if none
-    /// of them may come in. An upgradable reader keeps out only the waiters for that right.
-    fn let_one_share(&self, bucket: &mut Bucket, wakes: &mut Wakes, word: usize) -> bool {
-        let Some(mut queue) = bucket.queue(self.sharing_key()) else { return false };
-        let shares = queue.count(true) > 0;
-        if !shares && word & UPGRADABLE != 0 {
-            return false;
-        }
-        let what = if shares { ONE } else { ONE | UPGRADABLE };
-        let new = more(word, what);
-        // ORDERING: Acquire on behalf of the waiter that is let in; as in `take_free`.
-        let counted = self.0.compare_exchange(word, new, Ordering::Acquire, Ordering::Relaxed);
-        if counted.is_ok() && !queue.grant_one(wakes, |entry| entry.shares == shares) {
-            self.0.fetch_sub(what, Ordering::Relaxed);
-        }
-        true
-    }
-
-    /// Computes the marks from the queues.
-    fn marks(&self, bucket: &mut Bucket) -> usize {
-        let (mut alone, mut share) = (0, 0);
-        if let Some(queue) = bucket.queue(self.key()) {
-            (alone, share) = (queue.count(false), queue.count(true));
-        }
-        if Self::PRIORITY
-            && let Some(queue) = bucket.queue(self.sharing_key())
-        {
-            // Waiters for the right to upgrade are in this queue.
-            alone += queue.count(false);
-            share += queue.count(true);
-        }
-        if let Some(queue) = bucket.queue(self.upgrade_key()) {
-            alone += queue.count(false);
-        }
-        marks(alone, share)
-    }
-
-    /// Turns the owner into a reader, an upgradable one if `upgradable`.
-    ///
-    /// # Safety
-    /// The caller is the owner.
-    pub(super) unsafe fn downgrade(&self, upgradable: bool) {
-        let what = if upgradable { ONE | UPGRADABLE } else { ONE };
-        let mut bucket = table::bucket(self.key()).lock();
-        // ORDERING: Release; as in `unlock_slow`.
-        self.0.store(what | self.marks(&mut bucket), Ordering::Release);
-        drop(bucket);
-        self.wake_waiters();
-    }
-
-    /// Turns the upgradable reader into the owner, if it is the only reader.
-    ///
-    /// # Safety
-    /// The caller is the upgradable reader.
-    pub(super) unsafe fn try_upgrade(&self) -> bool {
-        let mut word = self.0.load(Ordering::Relaxed);
-        while word & !WAITERS == ONE | UPGRADABLE {
-            let mine = me() | EXCLUSIVE | word & WAITERS;
-            // ORDERING: Acquire keeps the reads of earlier readers before it; pairs with the
-            // Release in `share_less`. Release; as in `take_free`.
-            match self.0.compare_exchange_weak(word, mine, Ordering::AcqRel, Ordering::Relaxed) {
-                Ok(_) => return true,
-                Err(now) => word = now,
-            }
-        }
-        false
-    }
-
-    /// Turns the upgradable reader into the owner, waiting until it is the only reader. Returns
-    /// false if the deadline passes first; the caller is then still the upgradable reader.
-    ///
-    /// # Safety
-    /// The caller is the upgradable reader.
-    #[track_caller]
-    pub(super) unsafe fn upgrade(&self, deadline: u64) -> bool {
-        let entry = Entry::new(self.upgrade_key(), false, NORMAL);
-        entry.heir.set(me());
-        loop {
-            // SAFETY: the caller is the upgradable reader.
-            if unsafe { self.try_upgrade() } {
-                return true;
-            }
-            // The mark keeps new readers out while the caller waits, unless readers come first.
-            let blocked = |word| word & !WAITERS != ONE | UPGRADABLE;
-            let still = || self.mark(EXCLUSIVE_WAITERS, blocked);
-            match self.wait(&entry, Limit::till(deadline), still) {
-                Ended::Granted if entry.word.get() == HANDED => return true,
-                Ended::Granted | Ended::AtOnce(()) => {}
-                Ended::TimedOut => return false,
-            }
-        }
-    }
-}
-
-/// Returns the marks for these numbers of waiting writers and readers.
-fn marks(alone: usize, share: usize) -> usize {
-    let mark = |count: usize, mark| if count > 0 { mark } else { 0 };
-    mark(alone, EXCLUSIVE_WAITERS) | mark(share, SHARED_WAITERS)
 }
 
 /// Returns whether a waiter is a fiber of the caller's carrier, as far as a racy look tells.

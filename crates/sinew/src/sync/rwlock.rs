@@ -1,7 +1,9 @@
 //! A lock that one writer or many readers hold at a time.
 //!
-//! The algorithm is in `raw`, the orders of serving are in `priority`; the `lock_api` crate
-//! supplies the guards.
+//! The algorithm is in `raw`. The order in which waiters are served is in `priority`. The
+//! `lock_api` crate supplies the guards.
+//!
+//! Next: `raw`.
 
 use super::moment;
 use super::priority::{InTurn, Priority};
@@ -44,6 +46,7 @@ unsafe impl<P: Priority> lock_api::RawRwLock for RawRwLock<P> {
         self.0.try_lock_shared()
     }
 
+    // # Safety: as in the trait.
     #[inline]
     unsafe fn unlock_shared(&self) {
         // SAFETY: the caller holds the lock for reading.
@@ -61,6 +64,7 @@ unsafe impl<P: Priority> lock_api::RawRwLock for RawRwLock<P> {
         self.0.try_lock()
     }
 
+    // # Safety: as in the trait.
     #[inline]
     unsafe fn unlock_exclusive(&self) {
         // SAFETY: the caller holds the lock for writing.
@@ -78,12 +82,14 @@ unsafe impl<P: Priority> lock_api::RawRwLock for RawRwLock<P> {
 
 // SAFETY: fair unlocking gives up only the lock that the caller holds.
 unsafe impl<P: Priority> lock_api::RawRwLockFair for RawRwLock<P> {
+    // # Safety: as in the trait.
     unsafe fn unlock_shared_fair(&self) {
         // The last reader to leave always lets waiters in by their order.
         // SAFETY: the caller holds the lock for reading.
         unsafe { self.0.unlock_shared() };
     }
 
+    // # Safety: as in the trait.
     unsafe fn unlock_exclusive_fair(&self) {
         // SAFETY: the caller holds the lock for writing.
         unsafe { self.0.unlock_fair() };
@@ -92,6 +98,7 @@ unsafe impl<P: Priority> lock_api::RawRwLockFair for RawRwLock<P> {
 
 // SAFETY: `downgrade` turns exclusive access into shared access in one step.
 unsafe impl<P: Priority> lock_api::RawRwLockDowngrade for RawRwLock<P> {
+    // # Safety: as in the trait.
     unsafe fn downgrade(&self) {
         // SAFETY: the caller holds the lock for writing.
         unsafe { self.0.downgrade(false) };
@@ -147,17 +154,20 @@ unsafe impl<P: Priority> lock_api::RawRwLockUpgrade for RawRwLock<P> {
         self.0.try_lock_upgradable()
     }
 
+    // # Safety: as in the trait.
     unsafe fn unlock_upgradable(&self) {
         // SAFETY: the caller holds the upgradable read lock.
         unsafe { self.0.unlock_upgradable() };
     }
 
+    // # Safety: as in the trait.
     #[track_caller]
     unsafe fn upgrade(&self) {
         // SAFETY: the caller holds the upgradable read lock.
         unsafe { self.0.upgrade(clock::NEVER) };
     }
 
+    // # Safety: as in the trait.
     unsafe fn try_upgrade(&self) -> bool {
         // SAFETY: the caller holds the upgradable read lock.
         unsafe { self.0.try_upgrade() }
@@ -166,11 +176,13 @@ unsafe impl<P: Priority> lock_api::RawRwLockUpgrade for RawRwLock<P> {
 
 // SAFETY: both functions give up only rights that the caller has.
 unsafe impl<P: Priority> lock_api::RawRwLockUpgradeDowngrade for RawRwLock<P> {
+    // # Safety: as in the trait.
     unsafe fn downgrade_upgradable(&self) {
         // SAFETY: the caller holds the upgradable read lock.
         unsafe { self.0.downgrade_upgradable() };
     }
 
+    // # Safety: as in the trait.
     unsafe fn downgrade_to_upgradable(&self) {
         // SAFETY: the caller holds the lock for writing.
         unsafe { self.0.downgrade(true) };
@@ -189,12 +201,14 @@ unsafe impl<P: Priority> lock_api::RawRwLockUpgradeTimed for RawRwLock<P> {
         self.0.try_lock_upgradable() || self.0.lock_upgradable(clock::at(timeout))
     }
 
+    // # Safety: as in the trait.
     #[track_caller]
     unsafe fn try_upgrade_for(&self, timeout: Duration) -> bool {
         // SAFETY: the caller holds the upgradable read lock.
         unsafe { self.0.try_upgrade() || self.0.upgrade(moment(timeout)) }
     }
 
+    // # Safety: as in the trait.
     #[track_caller]
     unsafe fn try_upgrade_until(&self, timeout: Instant) -> bool {
         // SAFETY: the caller holds the upgradable read lock.
@@ -205,9 +219,10 @@ unsafe impl<P: Priority> lock_api::RawRwLockUpgradeTimed for RawRwLock<P> {
 /// Data that one writer or many readers use at a time.
 ///
 /// Works like [`std::sync::RwLock`], with two differences: a fiber that waits for the lock is
-/// suspended, and the lock is never [poisoned](crate::sync#poisoning). A fiber that reads and locks
-/// for reading again may deadlock with a writer that waits in between;
-/// [`read_recursive`](Self::read_recursive) does not.
+/// suspended, and the lock is never [poisoned](crate::sync#poisoning). A reader that calls
+/// [`read`](Self::read) again may deadlock: if a writer has begun to wait in between, the reader
+/// waits for the writer, and the writer waits for the reader.
+/// [`read_recursive`](Self::read_recursive) cannot deadlock in this way.
 ///
 /// By default ([`InTurn`]) no new reader gets in while a writer waits, and waiters are served first
 /// in, first out. [`with_priority`](Self::with_priority) selects
@@ -221,8 +236,8 @@ unsafe impl<P: Priority> lock_api::RawRwLockUpgradeTimed for RawRwLock<P> {
 /// it unwinds.
 ///
 /// A fiber that holds the lock for writing and locks it again panics. The lock counts its readers
-/// but does not know them. So a reader that locks for writing waits for itself, for ever; so does
-/// the holder of the upgradable read lock when it requests that lock again.
+/// but does not know them. So a reader that locks for writing waits for itself, for ever. The
+/// holder of the upgradable read lock also waits for itself if it requests that lock again.
 ///
 /// # Examples
 /// ```
@@ -349,7 +364,7 @@ impl<T: ?Sized, P: Priority> RwLock<T, P> {
         self.0.try_read_until(deadline)
     }
 
-    /// Locks for reading even while a writer waits, so the caller may already be a reader.
+    /// Locks for reading even while a writer waits, so a caller that already reads can lock again.
     ///
     /// Waits while a writer holds the lock.
     ///

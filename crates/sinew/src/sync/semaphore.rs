@@ -1,4 +1,6 @@
-//! A semaphore: a number of permits, taken and given back.
+//! A semaphore: a number of permits that fibers and threads take and give back.
+//!
+//! The waiters are in `park::table`. `arm.rs` has the permits as an arm of `select!`.
 
 mod arm;
 
@@ -14,15 +16,15 @@ use core::time::Duration;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The mark in the word: there are waiters.
+/// The mark in the word that there are waiters.
 const WAITERS: usize = 1;
 /// One permit, in the bits above the mark.
 const ONE: usize = 2;
 
 /// A number of permits, which limits how many fibers or threads do something at a time.
 ///
-/// The semaphore is fair: the first to arrive is served first, even if it wants many permits and
-/// those behind it want few.
+/// The semaphore is fair: it serves waiters in their order of arrival. A waiter that wants many
+/// permits is not overtaken by later waiters that want few.
 ///
 /// # Examples
 /// ```
@@ -43,8 +45,9 @@ const ONE: usize = 2;
 /// ```
 //
 // One word: the lowest bit tells whether there are waiters, and the other bits count permits. While
-// there are waiters, the fiber that adds permits takes them for the waiters, under the lock of the
-// table. It starts with the permits in its hand, which need not go through the word.
+// there are waiters, the caller that adds permits serves the waiters, under the lock of the table.
+// It serves them with the added permits first (its *hand*), and then with permits from the word.
+// Only the rest of the hand goes into the word.
 pub struct Semaphore(AtomicUsize);
 
 impl core::fmt::Debug for Semaphore {
@@ -53,7 +56,7 @@ impl core::fmt::Debug for Semaphore {
     }
 }
 
-const _: () = assert!(cfg!(sinew_loom) || size_of::<Semaphore>() <= 16);
+const _: () = assert!(crate::primitive::IS_MODEL || size_of::<Semaphore>() <= 16);
 
 impl Semaphore {
     /// The largest number of permits of a semaphore.
@@ -70,7 +73,7 @@ impl Semaphore {
     /// assert_eq!(PERMITS.available(), 10);
     /// ```
     pub const fn new(permits: usize) -> Semaphore {
-        assert!(permits <= Semaphore::MAX_PERMITS, "more permits than a semaphore can have");
+        assert!(permits <= Semaphore::MAX_PERMITS, "more permits than `Semaphore::MAX_PERMITS`");
         Semaphore(AtomicUsize::new(permits * ONE))
     }
 
@@ -102,8 +105,11 @@ impl Semaphore {
         self.acquire_many(1)
     }
 
-    /// Takes `count` permits at once, waiting until there are enough. Waits for ever if there never
-    /// are.
+    /// Takes `count` permits at once, waiting until there are enough. Waits for ever if there are
+    /// never enough.
+    ///
+    /// # Panics
+    /// Panics if `count` is more than [`MAX_PERMITS`](Self::MAX_PERMITS).
     ///
     /// # Examples
     /// ```
@@ -142,15 +148,18 @@ impl Semaphore {
     /// Takes `count` permits, waiting at most `timeout`. Returns `None` if there were not enough in
     /// time.
     ///
+    /// # Panics
+    /// Panics if `count` is more than [`MAX_PERMITS`](Self::MAX_PERMITS).
+    ///
     /// # Examples
     /// ```
     /// use std::time::Duration;
     ///
     /// let permits = sinew::sync::Semaphore::new(1);
-    /// assert!(permits.acquire_for(2, Duration::from_millis(1)).is_none());
+    /// assert!(permits.acquire_timeout(2, Duration::from_millis(1)).is_none());
     /// ```
     #[track_caller]
-    pub fn acquire_for(&self, count: usize, timeout: Duration) -> Option<Permits<'_>> {
+    pub fn acquire_timeout(&self, count: usize, timeout: Duration) -> Option<Permits<'_>> {
         let taken = self.try_take(count) || self.take(count, moment(timeout));
         taken.then(|| Permits { semaphore: self, count })
     }
@@ -158,21 +167,28 @@ impl Semaphore {
     /// Takes `count` permits, waiting until `deadline` at most. Returns `None` if there were not
     /// enough in time.
     ///
+    /// # Panics
+    /// Panics if `count` is more than [`MAX_PERMITS`](Self::MAX_PERMITS).
+    ///
     /// # Examples
     /// ```
     /// use std::time::Instant;
     ///
     /// let permits = sinew::sync::Semaphore::new(1);
-    /// assert!(permits.acquire_until(1, Instant::now()).is_some());
-    /// assert!(permits.acquire_until(2, Instant::now()).is_none());
+    /// assert!(permits.acquire_deadline(1, Instant::now()).is_some());
+    /// assert!(permits.acquire_deadline(2, Instant::now()).is_none());
     /// ```
     #[track_caller]
-    pub fn acquire_until(&self, count: usize, deadline: Instant) -> Option<Permits<'_>> {
+    pub fn acquire_deadline(&self, count: usize, deadline: Instant) -> Option<Permits<'_>> {
         let taken = self.try_take(count) || self.take(count, clock::at(deadline));
         taken.then(|| Permits { semaphore: self, count })
     }
 
-    /// Takes `count` permits that keep the semaphore alive, so that they can move to another fiber.
+    /// Takes `count` permits, waiting until there are enough. The permits keep the semaphore alive,
+    /// so they can move to another fiber.
+    ///
+    /// # Panics
+    /// Panics if `count` is more than [`MAX_PERMITS`](Self::MAX_PERMITS).
     ///
     /// # Examples
     /// ```
@@ -197,8 +213,8 @@ impl Semaphore {
             if word & WAITERS != 0 || word / ONE < count {
                 return false;
             }
-            // ORDERING: Acquire shows the writes before a permit was given back; pairs with the
-            // Release in `add` and `settle`.
+            // ORDERING: Acquire shows the writes of the fiber that gave the permits back; pairs
+            // with the Release in `add` and `settle`.
             match self.0.compare_exchange_weak(
                 word,
                 word - count * ONE,
@@ -223,7 +239,7 @@ impl Semaphore {
     fn take_slow(&self, count: usize, deadline: u64) -> bool {
         assert!(
             count <= Semaphore::MAX_PERMITS,
-            "{count} permits are more than a semaphore can have"
+            "{count} permits are more than `Semaphore::MAX_PERMITS`"
         );
         let entry = Entry::new(Key::of(self), false, count);
         loop {
@@ -240,19 +256,19 @@ impl Semaphore {
         }
     }
 
-    /// Decides whether a new waiter for `count` permits has to wait, and sets the mark if so. Only
-    /// the first waiter looks at the permits; others queue behind it. The caller holds the lock of
-    /// the table.
+    /// Returns whether a new waiter for `count` permits has to wait, and sets the mark if it has
+    /// to. Only the first waiter looks at the permits; others queue behind it. The caller holds the
+    /// lock of the table.
     fn mark(&self, bucket: &mut Bucket, count: usize) -> bool {
         let first = bucket.queue(Key::of(self)).is_none();
         let mark = |word| (!first || word / ONE < count).then_some(word | WAITERS);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, mark).is_ok()
     }
 
-    /// Adds `count` permits, and serves waiters with them.
+    /// Adds `count` permits, and gives them to waiters first.
     ///
     /// # Panics
-    /// Panics if there would be more than [`MAX_PERMITS`](Self::MAX_PERMITS).
+    /// Panics if the semaphore would have more than [`MAX_PERMITS`](Self::MAX_PERMITS) permits.
     ///
     /// # Examples
     /// ```
@@ -267,7 +283,7 @@ impl Semaphore {
             let permits = (word / ONE).checked_add(count);
             assert!(
                 permits.is_some_and(|permits| permits <= Semaphore::MAX_PERMITS),
-                "{count} permits more than a semaphore can have"
+                "adding {count} permits would exceed `Semaphore::MAX_PERMITS`"
             );
             if word & WAITERS != 0 {
                 return self.serve(count);
@@ -286,7 +302,7 @@ impl Semaphore {
         }
     }
 
-    /// Serves the waiters with `hand` permits, and adds the remaining ones to the word.
+    /// Serves the waiters with `hand` permits, and adds the remaining permits to the word.
     #[cold]
     #[inline(never)]
     fn serve(&self, hand: usize) {
@@ -299,19 +315,20 @@ impl Semaphore {
             hand = 0;
             wakes.resume()
         } {}
-        assert!(fits, "{count} permits more than a semaphore can have");
+        assert!(fits, "adding {count} permits would exceed `Semaphore::MAX_PERMITS`");
     }
 
-    /// Serves the waiters behind one that has left.
+    /// Serves the waiters behind a waiter that has left.
     fn left(&self, bucket: &mut Bucket) -> Wakes {
         let mut wakes = Wakes::none();
         self.settle(bucket, &mut wakes, 0);
         wakes
     }
 
-    /// Serves waiters in order, as long as there are permits for the first one. Uses the caller's
-    /// `hand` permits first, and adds the remaining ones to the word. Returns false if the word has
-    /// no room for them. The caller holds the lock of the table.
+    /// Serves waiters in order, as long as there are enough permits for the first waiter. Uses the
+    /// caller's `hand` permits first, and adds the remaining permits to the word. Returns false if
+    /// the word has no room for the remaining permits, which are then lost. The caller holds the
+    /// lock of the table.
     #[inline(always)]
     fn settle(&self, bucket: &mut Bucket, wakes: &mut Wakes, mut hand: usize) -> bool {
         let mut empty = true;
@@ -321,7 +338,8 @@ impl Semaphore {
             {
                 let count = first.payload().word.get();
                 if hand < count {
-                    // While the mark is set, permits leave the word only here.
+                    // While the mark is set, permits leave the word only here, so `available`
+                    // cannot fall before the subtraction.
                     let more = count - hand;
                     if self.available() < more {
                         break;
@@ -341,11 +359,12 @@ impl Semaphore {
         if !fits {
             hand = 0;
         }
-        // The mark is changed under the lock only.
+        // The mark changes only under the lock of the table, which the caller holds.
         let gone = if empty { self.0.load(Ordering::Relaxed) & WAITERS } else { 0 };
         let change = (hand * ONE).wrapping_sub(gone);
         if change != 0 {
-            // ORDERING: Release pairs with the Acquire in `try_take` and above, as in `add`.
+            // ORDERING: Release pairs with the Acquire in `try_take` and with the Acquire above, as
+            // in `add`.
             self.0.fetch_add(change, Ordering::Release);
         }
         fits
@@ -353,6 +372,15 @@ impl Semaphore {
 }
 
 /// Permits of a [`Semaphore`], given back when this value is dropped.
+///
+/// # Examples
+/// ```
+/// let semaphore = sinew::sync::Semaphore::new(3);
+/// let permits = semaphore.acquire_many(2);
+/// assert_eq!(semaphore.available(), 1);
+/// drop(permits);
+/// assert_eq!(semaphore.available(), 3);
+/// ```
 #[derive(Debug)]
 #[must_use = "the permits are given back at once if they are not kept"]
 pub struct Permits<'a> {
@@ -361,7 +389,7 @@ pub struct Permits<'a> {
 }
 
 impl Permits<'_> {
-    /// Keeps the permits for ever: they are not given back.
+    /// Removes the permits from the semaphore: they are never given back.
     ///
     /// # Examples
     /// ```
@@ -381,6 +409,24 @@ impl Drop for Permits<'_> {
 }
 
 /// Permits that keep their [`Semaphore`] alive, given back when this value is dropped.
+///
+/// # Examples
+/// ```
+/// use sinew::sync::Semaphore;
+/// use std::sync::Arc;
+///
+/// let semaphore = Arc::new(Semaphore::new(2));
+/// // At most two connections at a time: each fiber keeps its permit.
+/// for _connection in 0..5 {
+///     let permit = Semaphore::acquire_owned(&semaphore, 1);
+///     sinew::spawn(move || {
+///         sinew::yield_now();
+///         drop(permit);
+///     });
+/// }
+/// let _all = semaphore.acquire_many(2); // waits until all have ended
+/// assert_eq!(semaphore.available(), 0);
+/// ```
 #[derive(Debug)]
 #[must_use = "the permits are given back at once if they are not kept"]
 pub struct OwnedPermits {

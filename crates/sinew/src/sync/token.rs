@@ -1,4 +1,7 @@
 //! A token that cancels many fibers at once.
+//!
+//! A futex tells its waiters that the token was cancelled. Two lists hold the child tokens and the
+//! attached fibers. The canceller cancels them one after the other. `spawn::token` attaches fibers.
 
 use super::futex::Futex;
 use super::moment;
@@ -11,12 +14,13 @@ use core::fmt;
 use core::time::Duration;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// Asks many fibers and threads to end. They can check the token or wait for it, and fibers can be
-/// attached to it.
+/// A request to many fibers and threads to end. They can check the token or wait for it, and fibers
+/// can be attached to it.
 ///
-/// Clones are the same token. Cancelling a token also cancels its children and the fibers that are
-/// [attached](Self::attach) to it. An attached fiber is unwound from its current or next wait, as
-/// after [`JoinHandle::cancel`](crate::JoinHandle::cancel). A token stays cancelled.
+/// A clone is another handle to the same token. Cancelling a token also cancels its children and
+/// the fibers that are [attached](Self::attach) to it. An attached fiber is unwound from its
+/// current or next wait, as after [`JoinHandle::cancel`](crate::JoinHandle::cancel). A token stays
+/// cancelled.
 ///
 /// # Examples
 /// ```
@@ -25,9 +29,9 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 ///
 /// let token = CancellationToken::new();
 /// let request = token.child();
-/// // Ends when the token does, wherever it waits.
+/// // Cancelling the token unwinds this fiber from its wait.
 /// let worker = request.spawn(|| sinew::sleep(Duration::MAX));
-/// // Looks for itself.
+/// // This fiber checks the token itself.
 /// let other = sinew::spawn(move || {
 ///     while !request.is_cancelled() {
 ///         sinew::yield_now();
@@ -41,23 +45,26 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 pub struct CancellationToken(Arc<Shared>);
 
 struct Shared {
-    /// The parent token. Keeping it alive lets its own ancestors reach this token through it.
+    /// The parent token. A child keeps its parent alive, because the ancestors of the parent reach
+    /// the child through the parent.
     parent: Option<Arc<Shared>>,
-    /// Posted when the token is cancelled, once.
+    /// Posted when the token is cancelled. Cancellers that race may post it more than once.
     cancelled: Futex,
     /// A lock of the standard library: no fiber waits under it, and no user code but an allocator
     /// runs under it.
     dependents: Mutex<Dependents>,
 }
 
-/// The children and fibers that a cancel has to tell.
+/// The child tokens and fibers that a canceller has to cancel.
 #[derive(Default)]
 struct Dependents {
     /// Whether the token was cancelled. If so, no dependent is added.
     cancelled: bool,
-    /// Child tokens. They stay until they are told, so that a concurrent canceller tells them as
-    /// well: when its `cancel` returns, they are cancelled.
+    /// Child tokens. A canceller removes them only after it has cancelled them. So a second
+    /// canceller that runs meanwhile finds and cancels them too, and when its `cancel` returns,
+    /// they are cancelled.
     children: Vec<Weak<Shared>>,
+    /// Attached fibers.
     fibers: Vec<FiberRef>,
 }
 
@@ -77,15 +84,16 @@ impl Drop for Shared {
     }
 }
 
-/// Makes room for one more in a list. If the list is full, removes the dependents that are gone and
-/// returns them; the caller drops them without the lock.
+/// Makes room for one more dependent in a list. If the list is full, removes the dependents that
+/// are gone and returns them. The caller drops them without the lock.
 fn make_room<T>(list: &mut Vec<T>, is_gone: impl Fn(&T) -> bool) -> Vec<T> {
     if list.len() < list.capacity() {
         return Vec::new();
     }
     let (gone, left): (Vec<T>, Vec<T>) = list.drain(..).partition(is_gone);
     *list = left;
-    // Reserve as much again, so that the next scan comes only after as many additions.
+    // Double the room, so that the next scan comes only after as many additions as there are
+    // dependents.
     list.reserve(list.len().max(4));
     gone
 }
@@ -137,7 +145,8 @@ impl CancellationToken {
         child
     }
 
-    /// Attaches a fiber: it is cancelled with this token, or at once if the token is cancelled.
+    /// Attaches a fiber: it is cancelled with this token, or at once if the token was cancelled
+    /// before.
     pub(crate) fn attach_fiber(&self, fiber: FiberRef) {
         let mut fiber = Some(fiber);
         let gone = {
@@ -154,7 +163,7 @@ impl CancellationToken {
         }
     }
 
-    /// Cancels the token, its descendants, and all fibers that are attached to one of them.
+    /// Cancels the token, its descendants, and all fibers that are attached to one of these tokens.
     ///
     /// # Examples
     /// ```
@@ -174,7 +183,7 @@ impl CancellationToken {
                 tokens.extend(dependents.children.iter().filter_map(Weak::upgrade));
                 dependents.fibers.clone()
             };
-            // Without the lock: waking a waiter may run code that takes the lock.
+            // Post without the lock: waking a waiter may run code that takes the lock.
             if token.cancelled.get() == 0 {
                 token.cancelled.post();
             }
@@ -218,10 +227,10 @@ impl CancellationToken {
     /// # Examples
     /// ```
     /// let token = sinew::sync::CancellationToken::new();
-    /// assert!(!token.wait_for(std::time::Duration::from_millis(1)));
+    /// assert!(!token.wait_timeout(std::time::Duration::from_millis(1)));
     /// ```
     #[track_caller]
-    pub fn wait_for(&self, timeout: Duration) -> bool {
+    pub fn wait_timeout(&self, timeout: Duration) -> bool {
         self.0.cancelled.wait_till(1, moment(timeout))
     }
 
@@ -268,6 +277,19 @@ impl fmt::Debug for CancellationToken {
 }
 
 /// A guard that cancels a [`CancellationToken`] when it is dropped.
+///
+/// # Examples
+/// ```
+/// use sinew::sync::CancellationToken;
+///
+/// let token = CancellationToken::new();
+/// let helper = token.spawn(sinew::park);
+/// {
+///     let _guard = token.drop_guard();
+///     // Work that the helper serves. If it fails, the helper ends too.
+/// }
+/// assert!(sinew::is_cancel(&*helper.join().unwrap_err()));
+/// ```
 #[derive(Debug)]
 #[must_use = "the token is cancelled at once if this is not kept"]
 pub struct CancelOnDrop(Option<CancellationToken>);
@@ -296,13 +318,30 @@ impl Drop for CancelOnDrop {
 
 /// The wait for a cancelled token as an arm of [`select!`](crate::select); see
 /// [`CancellationToken::arm`].
+///
+/// # Examples
+/// ```
+/// use sinew::sync::{CancellationToken, channel};
+///
+/// let (token, (_sender, messages)) = (CancellationToken::new(), channel::unbounded::<u32>());
+/// sinew::scope(|s| {
+///     let worker = s.spawn(|| {
+///         sinew::select! {
+///             recv(messages) -> message => message.ok(),
+///             wait(token) -> () => None, // ends in good order
+///         }
+///     });
+///     token.cancel();
+///     assert_eq!(worker.join().unwrap(), None);
+/// });
+/// ```
 pub struct TokenArm<'a> {
     token: &'a CancellationToken,
     arm: SignalArm,
 }
 
 impl TokenArm<'_> {
-    /// Returns nothing: a cancelled token has no result.
+    /// Does nothing: a cancelled token has no result.
     ///
     /// # Examples
     /// ```

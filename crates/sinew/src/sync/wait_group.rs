@@ -1,11 +1,14 @@
 //! A group of parts of some work, and the wait until all parts are done.
+//!
+//! A count of the parts, and a `Futex` that the last part posts.
 
 use super::futex::Futex;
 use crate::primitive::{AtomicUsize, Ordering};
 use core::time::Duration;
 use std::sync::Arc;
 
-/// Work in several parts. Each part has a clone; the work is done when all clones are dropped.
+/// Work in several parts. Each part holds a clone of the group, and the work is done when all
+/// clones are dropped.
 ///
 /// # Examples
 /// ```
@@ -29,7 +32,9 @@ pub struct WaitGroup(Arc<Parts>);
 
 #[derive(Debug)]
 struct Parts {
+    /// How many parts are not done.
     left: AtomicUsize,
+    /// Posted once, when all parts are done.
     done: Futex,
 }
 
@@ -69,13 +74,13 @@ impl WaitGroup {
     ///
     /// let group = sinew::sync::WaitGroup::new();
     /// let _part = group.clone();
-    /// assert!(!group.wait_for(Duration::from_millis(1)));
+    /// assert!(!group.wait_timeout(Duration::from_millis(1)));
     /// ```
     #[track_caller]
-    pub fn wait_for(self, timeout: Duration) -> bool {
+    pub fn wait_timeout(self, timeout: Duration) -> bool {
         let parts = self.0.clone();
         drop(self);
-        parts.done.wait_for(1, timeout)
+        parts.done.wait_timeout(1, timeout)
     }
 }
 

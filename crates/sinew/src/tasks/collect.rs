@@ -1,9 +1,9 @@
-//! Functions that start tasks and wait for all results, for the first ones, or for each as it
-//! comes.
+//! Functions that start tasks, and wait for all results, for the first results, or for each result
+//! as it comes.
 
 use super::iterator::add_tasks;
 use super::task::{IntoTask, Parts, start};
-use crate::cancel;
+use crate::park::raise;
 use crate::spawn::{JoinHandle, local_carrier};
 use std::thread::Result;
 
@@ -48,14 +48,15 @@ where
     or_pass_on(fibers.into_iter().map(JoinHandle::join).collect())
 }
 
-/// Runs all tasks, and returns the indices and results of the first `n` to end, in the order in
-/// which they ended.
+/// Runs all tasks, and returns the indices and results of the first `n` tasks to end, in the order
+/// in which they ended.
 ///
-/// If some of these `n` panicked, the panic of the one that ended first goes on in the caller, once
-/// all `n` have ended. The other tasks go on, and their results are dropped.
+/// If some of these `n` tasks panicked, the panic of the first of them to end goes on in the
+/// caller, once all `n` tasks have ended. The other tasks go on, and their results are dropped.
 ///
 /// # Panics
-/// If there are fewer than `n` tasks, before any is started; and as [`collect_all`].
+/// If there are fewer than `n` tasks; then no task is started. Also panics where [`collect_all`]
+/// panics.
 ///
 /// # Examples
 /// ```
@@ -81,23 +82,23 @@ where
 {
     local_carrier("collect_n");
     let tasks: Vec<F> = tasks.into_iter().collect();
-    assert!(n <= tasks.len(), "collect_n called for {n} results of {} tasks", tasks.len());
+    assert!(n <= tasks.len(), "collect_n cannot return {n} results of {} tasks", tasks.len());
     let mut tasks = add_tasks(tasks);
     tasks.reserve(n);
     let first = tasks.by_ref().take(n);
     let results = first.map(|(index, result)| result.map(|value| (index, value))).collect();
-    // Drop the other results that are there before a panic goes on.
+    // Drop the other results that have arrived before a panic goes on.
     drop(tasks);
     or_pass_on(results)
 }
 
-/// Runs all tasks, and returns the index and the result of the first to end.
+/// Runs all tasks, and returns the index and the result of the first task to end.
 ///
 /// If that task panicked, the payload is the `Err`. The other tasks go on, and their results are
 /// dropped.
 ///
 /// # Panics
-/// If there are no tasks; and as [`collect_all`].
+/// If there are no tasks, and where [`collect_all`] panics.
 ///
 /// # Examples
 /// ```
@@ -121,18 +122,18 @@ where
     local_carrier("collect_any");
     match add_tasks(tasks).next() {
         Some(first) => first,
-        None => panic!("collect_any called without tasks; there is none to wait for"),
+        None => panic!("collect_any called without tasks; give it at least one task"),
     }
 }
 
 /// Runs all tasks, and calls `f` with the index and the result of each when it has ended.
 ///
 /// `f` runs in the caller's fiber, in the order in which the tasks end. It is not called for a task
-/// that panicked. Once all tasks have ended, the panic of the one with the lowest index goes on in
+/// that panicked. Once all tasks have ended, the panic of the task with the lowest index goes on in
 /// the caller. If `f` itself panics, the caller is unwound at once, and the tasks go on.
 ///
 /// # Panics
-/// As [`collect_all`].
+/// Where [`collect_all`] panics.
 ///
 /// # Examples
 /// ```
@@ -159,11 +160,11 @@ where
         }
     }
     if let Some((_, payload)) = failures.into_iter().min_by_key(|(index, _)| *index) {
-        cancel::pass_on(payload);
+        raise::pass_on(payload);
     }
 }
 
 /// Returns the value of a task, or raises its panic in the caller.
 fn or_pass_on<T>(result: Result<T>) -> T {
-    result.unwrap_or_else(|payload| cancel::pass_on(payload))
+    result.unwrap_or_else(|payload| raise::pass_on(payload))
 }

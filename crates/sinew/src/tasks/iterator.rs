@@ -1,11 +1,11 @@
 //! [`TaskIterator`]: the results of tasks, in the order in which the tasks end.
 //!
 //! The iterator has the join handles of its tasks, in slots. Each task has an [`End`] with the
-//! index of its slot. Dropping the `End` puts that index into the queue of [`Ends`]: when the
-//! closure has returned, was unwound, or was dropped because it never ran. So every task enters the
-//! queue exactly once, in the order in which the tasks end. A waiter notes how long the queue has
-//! to become, and then waits for a future. The task whose end makes the queue that long sets the
-//! future, so an end that comes before the wait begins is not missed.
+//! index of its slot. The `End` is dropped when the closure has returned or was unwound, or
+//! together with a closure that never ran. Its drop puts the index into the queue of [`Ends`]. So
+//! every task enters the queue exactly once, in the order in which the tasks end. A waiter notes
+//! how long the queue has to become, and then waits for a future. The task whose end makes the
+//! queue that long sets the future, so an end that comes before the wait begins is not missed.
 //!
 //! The iterator takes a result from the join handle only when the fiber has ended as well. A wait
 //! can be left at any time, because the slot is still the first of the queue.
@@ -22,7 +22,7 @@ use std::thread::Result;
 
 /// Starts tasks, and returns an iterator over their results in the order in which they end.
 ///
-/// Does not wait.
+/// This function does not wait.
 ///
 /// # Panics
 /// On a plain thread, and in a migratable fiber.
@@ -57,15 +57,34 @@ where
 
 /// An iterator over the results of tasks, in the order in which the tasks end; see [`add_tasks`].
 ///
-/// As an [`Iterator`] it returns pairs of a task's number and its result, and waits for the next
-/// task to end. Tasks may be added after it has returned `None`.
+/// As an [`Iterator`] it waits for the next task to end, and returns the task's number and its
+/// result. Tasks may be added even after it has returned `None`.
 ///
-/// Dropping it leaves the tasks running. A caller that is unwound from a wait, for example by a
-/// [`timeout`](crate::timeout()), has lost no result, and may wait again.
-#[must_use = "the tasks run in any case, but nobody has their results"]
+/// Dropping the iterator leaves the tasks running. A caller that is unwound from a wait, for
+/// example by a [`timeout`](crate::timeout()), has lost no result, and may wait again.
+///
+/// # Examples
+/// ```
+/// use sinew::tasks::TaskIterator;
+/// use std::time::Duration;
+///
+/// sinew::run(|| {
+///     let mut tasks = TaskIterator::new();
+///     tasks.add_task(|| {
+///         sinew::sleep(Duration::from_millis(20));
+///         "slow"
+///     });
+///     tasks.add_task(|| "quick");
+///     let (number, result) = tasks.next().unwrap();
+///     assert_eq!((number, result.unwrap()), (1, "quick"));
+///     assert_eq!(tasks.await_next().unwrap(), "slow");
+/// });
+/// ```
+#[must_use = "the tasks run in any case, but their results are dropped"]
 pub struct TaskIterator<T> {
     ends: Rc<Ends>,
-    /// The tasks with results to take, and their numbers. A task that ends names its slot.
+    /// The tasks whose results were not taken yet, and their numbers. A task that ends names its
+    /// slot.
     slots: Vec<Option<(usize, JoinHandle<T>)>>,
     /// The indices of the free slots.
     vacant: Vec<usize>,
@@ -126,13 +145,13 @@ impl<T: 'static> TaskIterator<T> {
         number
     }
 
-    /// Returns the result of the next task to end. Waits only if no result is there to take.
+    /// Returns the result of the next task to end. Waits only if there is no result to take.
     ///
     /// If the task panicked, the payload is the `Err`; [`task_id`](Self::task_id) then says which
     /// task it was. A caller that is cancelled is unwound from here.
     ///
     /// # Panics
-    /// If there is no task; and as [`reserve`](Self::reserve).
+    /// If there is no task, and where [`reserve`](Self::reserve) panics.
     ///
     /// # Examples
     /// ```
@@ -154,8 +173,8 @@ impl<T: 'static> TaskIterator<T> {
         }
     }
 
-    /// Waits until `n` results, or all that are left if these are fewer, can be taken without
-    /// waiting.
+    /// Waits until `n` results can be taken without waiting. If fewer than `n` results are left,
+    /// waits for all of them.
     ///
     /// A caller that is cancelled is unwound from here.
     ///
@@ -238,7 +257,8 @@ impl<T> TaskIterator<T> {
         self.left() > self.ends.count()
     }
 
-    /// Returns the number of the task whose result was taken last; `None` if none was.
+    /// Returns the number of the task whose result was taken last; `None` if no result was taken
+    /// yet.
     ///
     /// # Examples
     /// ```
@@ -253,7 +273,7 @@ impl<T> TaskIterator<T> {
         self.last
     }
 
-    /// The number of results that were not taken.
+    /// Returns the number of results that were not taken yet.
     fn left(&self) -> usize {
         self.slots.len() - self.vacant.len()
     }
@@ -305,14 +325,15 @@ impl<T> fmt::Debug for TaskIterator<T> {
     }
 }
 
-/// The ends of tasks, which the tasks report to their iterator. All of them are on one thread.
+/// The ends of tasks, which the tasks report to their iterator. The iterator and its tasks are on
+/// one thread.
 #[derive(Default)]
 struct Ends {
     /// The slots of ended tasks with results to take, in the order in which the tasks ended.
     queue: RefCell<VecDeque<usize>>,
     /// The length of the queue for which the iterator waits; zero if it does not wait.
     wanted: Cell<usize>,
-    /// Set when the queue has reached that length. Each wait makes a new one.
+    /// Set when the queue has reached that length. Each wait makes a new future.
     reached: RefCell<FiberFuture<()>>,
 }
 
@@ -343,8 +364,8 @@ impl Ends {
         }
         assert!(
             can_yield(),
-            "deadlock: a TaskIterator is waited for in a pinned region or outside of fibers, and its \
-             tasks can only run on the same thread"
+            "deadlock: cannot wait for a TaskIterator in a pinned region or outside of fibers, because its \
+             tasks run on this thread; wait in a fiber that is not pinned"
         );
         // The previous future has no waiter: an earlier wait has returned or was unwound.
         *self.reached.borrow_mut() = FiberFuture::new();

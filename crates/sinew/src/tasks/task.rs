@@ -1,20 +1,35 @@
 //! The input of the functions in this module: a closure, alone or with settings.
 
-use crate::spawn::{Builder, JoinHandle, spawn_local};
+use crate::spawn::{FiberBuilder, JoinHandle, spawn_local};
 
-/// A closure with the settings of its fiber; see [`Builder::task`].
+/// A closure with the settings of its fiber; see [`FiberBuilder::task`].
+///
+/// # Examples
+/// ```
+/// use sinew::tasks::{Task, collect_all};
+///
+/// /// A task whose fiber has a name, for dumps.
+/// fn named<T>(name: &str, f: fn() -> T) -> Task<fn() -> T> {
+///     sinew::FiberBuilder::new().name(name).task(f)
+/// }
+///
+/// sinew::run(|| {
+///     let name = || sinew::current().name().unwrap().to_owned();
+///     assert_eq!(collect_all([named("one", name), named("two", name)]), ["one", "two"]);
+/// });
+/// ```
 #[derive(Debug)]
 #[must_use = "a task runs when it is given to a function of `sinew::tasks`"]
 pub struct Task<F> {
-    builder: Builder,
+    builder: FiberBuilder,
     f: F,
 }
 
-impl Builder {
+impl FiberBuilder {
     /// Combines these settings with a closure, for a function of [`tasks`](crate::tasks) to start.
     ///
-    /// That function panics if the system cannot meet the settings, where
-    /// [`spawn_local`](Self::spawn_local) would return an error.
+    /// That function panics if the system cannot meet the settings.
+    /// [`spawn_local`](Self::spawn_local) would return an error instead.
     ///
     /// # Examples
     /// ```
@@ -22,7 +37,7 @@ impl Builder {
     ///
     /// sinew::run(|| {
     ///     let names = collect_all((0..2).map(|n| {
-    ///         let settings = sinew::Builder::new().name(format!("part {n}")).stack_size(64 * 1024);
+    ///         let settings = sinew::FiberBuilder::new().name(format!("part {n}")).stack_size(64 * 1024);
     ///         settings.task(|| sinew::current().name().unwrap().to_owned())
     ///     }));
     ///     assert_eq!(names, ["part 0", "part 1"]);
@@ -45,7 +60,7 @@ impl Builder {
 ///
 /// sinew::run(|| {
 ///     assert_eq!(sum([|| 1, || 2].into_iter()), 3);
-///     let named = |n| sinew::Builder::new().name("adds").task(move || n);
+///     let named = |n| sinew::FiberBuilder::new().name("adds").task(move || n);
 ///     assert_eq!(sum([named(1), named(2)].into_iter()), 3);
 /// });
 /// ```
@@ -55,13 +70,13 @@ pub trait IntoTask: Parts<Function: FnOnce() -> Self::Output> {
 }
 
 mod sealed {
-    use super::Builder;
+    use super::FiberBuilder;
 
     /// Splits a task into its closure and the settings of its fiber, if it has any.
     pub trait Parts {
         type Function;
 
-        fn parts(self) -> (Option<Builder>, Self::Function);
+        fn parts(self) -> (Option<FiberBuilder>, Self::Function);
     }
 }
 
@@ -70,7 +85,7 @@ pub(super) use sealed::Parts;
 impl<F: FnOnce() -> T, T> Parts for F {
     type Function = F;
 
-    fn parts(self) -> (Option<Builder>, F) {
+    fn parts(self) -> (Option<FiberBuilder>, F) {
         (None, self)
     }
 }
@@ -82,7 +97,7 @@ impl<F: FnOnce() -> T, T> IntoTask for F {
 impl<F: FnOnce() -> T, T> Parts for Task<F> {
     type Function = F;
 
-    fn parts(self) -> (Option<Builder>, F) {
+    fn parts(self) -> (Option<FiberBuilder>, F) {
         (Some(self.builder), self.f)
     }
 }
@@ -97,7 +112,7 @@ impl<F: FnOnce() -> T, T> IntoTask for Task<F> {
 /// If the system cannot meet the settings.
 #[track_caller]
 pub(super) fn start<T: 'static>(
-    settings: Option<Builder>,
+    settings: Option<FiberBuilder>,
     f: impl FnOnce() -> T + 'static,
 ) -> JoinHandle<T> {
     let Some(builder) = settings else {
@@ -105,6 +120,6 @@ pub(super) fn start<T: 'static>(
     };
     match builder.spawn_local(f) {
         Ok(fiber) => fiber,
-        Err(error) => panic!("a task cannot have its settings: {error}"),
+        Err(error) => panic!("cannot start a task with its settings: {error}"),
     }
 }

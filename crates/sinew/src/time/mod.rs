@@ -1,18 +1,29 @@
-//! Sleeping, and waiting for conditions that nothing announces.
+//! Sleeping, time limits, and waiting for conditions that nothing announces.
+//!
+//! | to | call |
+//! | --- | --- |
+//! | sleep | [`sleep`], [`sleep_deadline`] |
+//! | limit the time of any code that waits | [`timeout`], [`deadline`] |
+//! | limit the time of one wait | the timed form of the call: `*_timeout` takes a [`Duration`], `*_deadline` takes an [`Instant`] |
+//! | wait for a condition that nothing announces | [`wait_until`], [`wait_until_timeout`], [`wait_until_deadline`] |
+//!
+//! Locks keep the names of `lock_api` for their timed forms: `try_lock_for` and `try_lock_until`.
 
-use crate::cancel;
 use crate::carrier::current;
 use crate::clock;
 use crate::fiber::state::Outcome;
 use crate::fiber::{Flags, WaitKind};
+use crate::park::raise::{check_here, settle};
 use crate::park::{Wait, without_waiting};
-use core::time::Duration;
-use std::time::Instant;
+
+pub use crate::cancel::{Elapsed, deadline, timeout};
+pub use std::time::{Duration, Instant};
 
 /// Suspends the running fiber for at least `duration`.
 ///
-/// Its carrier runs other fibers meanwhile; a plain thread sleeps. `Duration::ZERO` lets other
-/// fibers run once, and `Duration::MAX` sleeps forever. A cancelled fiber is unwound from here.
+/// The fiber's carrier runs other fibers meanwhile. A plain thread sleeps. `Duration::ZERO` lets
+/// other fibers run once, and `Duration::MAX` sleeps forever. A cancelled fiber is unwound from
+/// here.
 ///
 /// # Examples
 /// ```
@@ -33,18 +44,18 @@ pub fn sleep(duration: Duration) {
 }
 
 /// Suspends the running fiber until `deadline`. If the deadline has passed, lets other fibers run
-/// once.
+/// once. A plain thread sleeps. A cancelled fiber is unwound from here.
 ///
 /// # Examples
 /// ```
 /// use std::time::{Duration, Instant};
 ///
 /// let deadline = Instant::now() + Duration::from_millis(1);
-/// sinew::sleep_until(deadline);
+/// sinew::sleep_deadline(deadline);
 /// assert!(Instant::now() >= deadline);
 /// ```
 #[track_caller]
-pub fn sleep_until(deadline: Instant) {
+pub fn sleep_deadline(deadline: Instant) {
     if deadline <= Instant::now() {
         return let_others_run();
     }
@@ -61,11 +72,11 @@ fn let_others_run() {
 #[track_caller]
 fn sleep_till(deadline: u64) {
     loop {
-        // The record of the wait has the deadline, for inspection.
+        // The record of the wait contains the deadline, for inspection.
         let wait = Wait::begin(WaitKind::Sleep, deadline as usize);
         let who = wait.who();
-        let outcome = wait.suspend(deadline);
-        cancel::settle(who, outcome);
+        let outcome = wait.suspend_until(deadline);
+        settle(who, outcome);
         // Outside of deadline scopes, a timeout can only be the end of the sleep.
         let own = outcome == Outcome::TimedOut && !who.flags().has(Flags::DEADLINE);
         if own || deadline <= clock::now() {
@@ -74,22 +85,20 @@ fn sleep_till(deadline: u64) {
     }
 }
 
-/// Waits until `predicate` is true, and returns whether it became true within `timeout`. Without a
-/// timeout it waits forever.
+/// Waits until `predicate` is true.
 ///
-/// For conditions that nothing announces: memory that another process writes, a file that appears.
-/// The predicate is asked at once, then whenever the carrier looks after its duties, and once more
-/// at the deadline. It runs in the waiting fiber and should be short. While all fibers of a carrier
-/// wait like this, the carrier sleeps between the questions, up to 10 ms at a time.
+/// Use it for conditions that nothing announces: memory that another process writes, a file that
+/// appears. The predicate is called at once, and then each time the carrier looks at its timers and
+/// events. It runs in the waiting fiber and should be short. If the carrier has nothing else to
+/// run, it sleeps between the calls, up to 10 ms at a time.
 ///
-/// A panic in the predicate unwinds the fiber, and waiting in it is an error. A plain thread sleeps
-/// between the questions.
+/// A panic in the predicate unwinds the fiber. A predicate must not wait; in a fiber, a wait in it
+/// panics. A plain thread sleeps between the calls. A cancelled fiber is unwound from here.
 ///
 /// # Examples
 /// ```
 /// use std::sync::Arc;
 /// use std::sync::atomic::{AtomicU32, Ordering};
-/// use std::time::Duration;
 ///
 /// sinew::run(|| {
 ///     let count = Arc::new(AtomicU32::new(0));
@@ -100,14 +109,47 @@ fn sleep_till(deadline: u64) {
 ///             sinew::yield_now();
 ///         }
 ///     });
-///     assert!(sinew::wait_until(|| count.load(Ordering::Relaxed) == 3, None));
-///     let in_time = sinew::wait_until(|| false, Some(Duration::from_millis(1)));
-///     assert!(!in_time);
+///     sinew::wait_until(|| count.load(Ordering::Relaxed) == 3);
 /// });
 /// ```
 #[track_caller]
-pub fn wait_until(mut predicate: impl FnMut() -> bool, timeout: Option<Duration>) -> bool {
-    let deadline = timeout.map_or(clock::NEVER, |timeout| clock::after(clock::now(), timeout));
+pub fn wait_until(predicate: impl FnMut() -> bool) {
+    poll_predicate(predicate, clock::NEVER);
+}
+
+/// Waits until `predicate` is true, at most for `timeout`. Returns whether it became true.
+///
+/// The predicate is called once more when the time is over. Everything else is as in
+/// [`wait_until`].
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+///
+/// assert!(!sinew::wait_until_timeout(|| false, Duration::from_millis(1)));
+/// ```
+#[track_caller]
+pub fn wait_until_timeout(predicate: impl FnMut() -> bool, timeout: Duration) -> bool {
+    poll_predicate(predicate, clock::after(clock::now(), timeout))
+}
+
+/// Waits until `predicate` is true, at most until `deadline`. Returns whether it became true.
+///
+/// The predicate is called once more at the deadline. Everything else is as in [`wait_until`].
+///
+/// # Examples
+/// ```
+/// use std::time::Instant;
+///
+/// assert!(sinew::wait_until_deadline(|| true, Instant::now()));
+/// ```
+#[track_caller]
+pub fn wait_until_deadline(predicate: impl FnMut() -> bool, deadline: Instant) -> bool {
+    poll_predicate(predicate, clock::at(deadline))
+}
+
+#[track_caller]
+fn poll_predicate(mut predicate: impl FnMut() -> bool, deadline: u64) -> bool {
     let mut pause = Duration::from_micros(50);
     loop {
         if without_waiting(&mut predicate) {
@@ -117,25 +159,23 @@ pub fn wait_until(mut predicate: impl FnMut() -> bool, timeout: Option<Duration>
         if deadline <= now {
             return false;
         }
-        let fiber = current::fiber();
         // Skips the yield before a wait that `sinew_force_yield` adds in tests: nothing announces
         // the condition, so there is no race to provoke.
-        let wait = Wait::begin_of(fiber, WaitKind::Predicate, 0);
+        let wait = Wait::begin_of(current::fiber(), WaitKind::Predicate, 0);
         let who = wait.who();
         let mut until = deadline;
-        match fiber {
-            Some((carrier, control)) if core::ptr::eq(control, wait.waiter().control()) => {
+        match wait.owner() {
+            Some(owner) => {
                 let waiter = wait.waiter();
-                // SAFETY: this is the carrier's thread, and nothing here uses the list meanwhile.
-                unsafe { (*carrier.pollers.get()).push((waiter.control(), waiter.epoch())) };
+                owner.pollers.borrow_mut().push((waiter.control(), waiter.epoch()));
             }
-            _ => {
+            None => {
                 until = deadline.min(clock::after(now, pause));
                 pause = (pause * 2).min(Duration::from_millis(10));
             }
         }
-        let outcome = wait.suspend(until);
-        cancel::settle(who, outcome);
-        cancel::check_here(who);
+        let outcome = wait.suspend_until(until);
+        settle(who, outcome);
+        check_here(who);
     }
 }

@@ -290,17 +290,14 @@ fn trying_until_the_other_side_is_there() {
             assert_eq!(receiver.try_recv(), Err(TryRecvError::Empty));
             let theirs = receiver.clone();
             let member = team.start(move || assert_eq!(theirs.recv(), Ok(one)));
-            sinew::wait_until(|| sender.try_send(one).is_ok(), None);
+            sinew::wait_until(|| sender.try_send(one).is_ok());
             member.end();
             let member = team.start(move || sender.send(two).unwrap());
             let mut received = None;
-            sinew::wait_until(
-                || {
-                    received = receiver.try_recv().ok();
-                    received.is_some()
-                },
-                None,
-            );
+            sinew::wait_until(|| {
+                received = receiver.try_recv().ok();
+                received.is_some()
+            });
             assert_eq!(received, Some(two));
             member.end();
         }
@@ -388,7 +385,7 @@ fn leaving_a_crowded_channel_takes_no_longer() {
             })
             .unzip();
         let waits = |member: &sinew::JoinHandle<()>| member.fiber().waits_for().is_some();
-        sinew::wait_until(|| members.iter().all(waits), None);
+        sinew::wait_until(|| members.iter().all(waits));
         let start = Instant::now();
         for turn in 0..4 * COUNT {
             // The order is unrelated to each member's position in the list.

@@ -241,7 +241,7 @@ fn trying_says_why_not() {
             });
             assert_eq!(receiver.try_recv(), Err(TryRecvError::Empty));
             step.send(()).unwrap();
-            sinew::wait_until(|| receiver.try_recv() == Ok(3), None);
+            sinew::wait_until(|| receiver.try_recv() == Ok(3));
             assert_eq!(receiver.try_recv(), Err(TryRecvError::Empty));
             step.send(()).unwrap();
             step.send(()).unwrap();
@@ -475,7 +475,7 @@ fn loops_over_messages() {
         let mut sum = 0;
         while sum < 10 {
             request.send(()).unwrap();
-            sinew::wait_until(|| !responses.is_empty(), None);
+            sinew::wait_until(|| !responses.is_empty());
             sum += responses.try_iter().sum::<i32>();
         }
         drop(request);

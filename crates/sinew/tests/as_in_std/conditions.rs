@@ -15,7 +15,7 @@ fn a_notification_without_waiters_is_not_kept() {
     assert_eq!(changed.notify_all(), 0);
     // The notification is not kept for later.
     let lock = Mutex::new(());
-    assert!(!changed.wait_for(&mut lock.lock(), MS));
+    assert!(!changed.wait_timeout(&mut lock.lock(), MS));
 }
 
 /// The number of members that have begun to wait, and the number that have been woken.
@@ -44,7 +44,7 @@ fn waiting(team: Team, count: usize) -> (Arc<(Counts, Condvar)>, Vec<Member<()>>
 /// Waits until both counts have reached `expected`.
 fn reaches(counts: &Counts, expected: [usize; 2]) {
     let there = |counts: &[usize; 2]| counts[0] >= expected[0] && counts[1] >= expected[1];
-    sinew::wait_until(|| counts.try_lock().is_some_and(|counts| there(&counts)), None);
+    sinew::wait_until(|| counts.try_lock().is_some_and(|counts| there(&counts)));
 }
 
 #[test]
@@ -110,9 +110,9 @@ fn waits_with_a_timeout() {
     everywhere(|team| {
         let (lock, changed) = (Mutex::new(()), Condvar::new());
         let start = Instant::now();
-        assert!(!changed.wait_for(&mut lock.lock(), 2 * MS));
+        assert!(!changed.wait_timeout(&mut lock.lock(), 2 * MS));
         assert!(start.elapsed() >= 2 * MS);
-        assert!(!changed.wait_until(&mut lock.lock(), Instant::now()));
+        assert!(!changed.wait_deadline(&mut lock.lock(), Instant::now()));
         // Longer than fits a clock that counts nanoseconds, and longer than fits any clock.
         let nanoseconds = Duration::from_secs(u64::MAX.div_ceil(1_000_000_000));
         for timeout in [nanoseconds, Duration::from_millis(u64::MAX), Duration::MAX] {
@@ -122,7 +122,10 @@ fn waits_with_a_timeout() {
                 team.start(move || {
                     let mut open = shared.0.lock();
                     while !*open {
-                        assert!(shared.1.wait_for(&mut open, timeout), "{timeout:?} are not over");
+                        assert!(
+                            shared.1.wait_timeout(&mut open, timeout),
+                            "{timeout:?} are not over"
+                        );
                     }
                 })
             };
@@ -139,8 +142,8 @@ fn waiting_while_with_a_timeout() {
     everywhere(|team| {
         let shared = Arc::new((Mutex::new(false), Condvar::new()));
         let (open, changed) = &*shared;
-        assert!(!changed.wait_while_for(&mut open.lock(), |_| true, MS));
-        assert!(changed.wait_while_for(&mut open.lock(), |_| false, Duration::ZERO));
+        assert!(!changed.wait_while_timeout(&mut open.lock(), |_| true, MS));
+        assert!(changed.wait_while_timeout(&mut open.lock(), |_| false, Duration::ZERO));
         let mut guard = open.lock();
         let member = {
             let shared = shared.clone();
@@ -149,7 +152,11 @@ fn waiting_while_with_a_timeout() {
                 shared.1.notify_one();
             })
         };
-        assert!(changed.wait_while_for(&mut guard, |open| !*open, Duration::from_millis(u64::MAX)));
+        assert!(changed.wait_while_timeout(
+            &mut guard,
+            |open| !*open,
+            Duration::from_millis(u64::MAX)
+        ));
         assert!(*guard);
         drop(guard);
         member.end();

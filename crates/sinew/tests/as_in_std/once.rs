@@ -181,7 +181,7 @@ fn half_a_value_is_never_seen() {
                 .map(|_| {
                     let value = value.clone();
                     team.start(move || {
-                        sinew::wait_until(|| value.get().is_some(), None);
+                        sinew::wait_until(|| value.get().is_some());
                         value.get().cloned()
                     })
                 })

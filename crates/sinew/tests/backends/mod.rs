@@ -4,7 +4,7 @@
 use sinew::net::{TcpListener, TcpStream};
 use sinew::os::unix::net::UnixStream;
 use sinew::runtime::{Backend, PinnedWait};
-use sinew::{Builder, JoinHandle, Runtime, WaitKind};
+use sinew::{FiberBuilder, JoinHandle, Runtime, WaitKind};
 use sinew_testkit::watch;
 use std::io::{ErrorKind, Write};
 
@@ -50,7 +50,7 @@ pub(crate) fn until_it_waits<T>(fiber: &JoinHandle<T>) {
     let kinds = [WaitKind::Readable, WaitKind::Writable, WaitKind::Sleep];
     let handle = fiber.fiber();
     let waits = || handle.waits_for().is_some_and(|kind| kinds.contains(&kind));
-    sinew::wait_until(|| waits() || fiber.is_finished(), None);
+    sinew::wait_until(|| waits() || fiber.is_finished());
     assert!(!fiber.is_finished(), "it ended, and should wait");
 }
 
@@ -118,7 +118,7 @@ impl Who {
             Who::Migratable => {
                 // SAFETY: the closures of these tests keep nothing that belongs to a thread across
                 // a wait.
-                let builder = unsafe { Builder::new().migratable() };
+                let builder = unsafe { FiberBuilder::new().migratable() };
                 Member::Fiber(builder.runtime(runtime.handle()).spawn(work).unwrap())
             }
             Who::Pinned => Member::Fiber(runtime.spawn(|| sinew::pinned(work))),

@@ -180,7 +180,7 @@ fn a_cancelled_fiber_that_moves_leaves_its_read() {
         for _ in 0..20 {
             let theirs = reader.clone();
             // SAFETY: the closure keeps nothing that belongs to a thread across its waits.
-            let builder = unsafe { sinew::Builder::new().migratable() };
+            let builder = unsafe { sinew::FiberBuilder::new().migratable() };
             let read = move || (&*theirs).read(&mut [0; 4]).unwrap();
             let waiting = builder.spawn(read).unwrap();
             until_it_waits(&waiting);

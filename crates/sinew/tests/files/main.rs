@@ -9,7 +9,7 @@ mod special;
 mod together;
 
 use sinew::runtime::Backend;
-use sinew::{JoinHandle, Runtime, State};
+use sinew::{FiberState, JoinHandle, Runtime};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -83,7 +83,7 @@ fn make_cold(path: &Path) {
 
 /// Returns when a fiber waits, or has ended.
 fn until_it_waits<T>(fiber: &JoinHandle<T>) {
-    while !fiber.is_finished() && fiber.fiber().state() != State::Suspended {
+    while !fiber.is_finished() && fiber.fiber().state() != FiberState::Suspended {
         sinew::yield_now();
     }
 }

@@ -1,7 +1,7 @@
 //! FIFOs, terminals and devices.
 
 use super::{Folder, on_each, until_it_waits};
-use sinew::State;
+use sinew::FiberState;
 use sinew::fs::{self, File, OpenOptions};
 use std::ffi::CString;
 use std::io::{self, Read, Write};
@@ -153,7 +153,7 @@ fn writing_to_a_full_fifo_waits_and_can_be_cancelled() {
         until_it_waits(&full);
         // The writer sometimes lets other fibers run; at last it waits for good.
         while sinew::timeout(std::time::Duration::from_millis(1), || full.fiber().state())
-            != Ok(State::Suspended)
+            != Ok(FiberState::Suspended)
         {
             sinew::yield_now();
         }

@@ -125,7 +125,7 @@ fn count_during(work: impl FnOnce()) -> usize {
             sinew::yield_now();
         }
     });
-    sinew::wait_until(|| count.load(Ordering::Relaxed) > 0, None);
+    sinew::wait_until(|| count.load(Ordering::Relaxed) > 0);
     let before = count.load(Ordering::Relaxed);
     work();
     let after = count.load(Ordering::Relaxed);
@@ -214,7 +214,7 @@ fn a_predicate_reads_files() {
                 assert!(fs::exists(&path).unwrap());
                 (0..100).any(|_| file.read_at(&mut [0; 3], 0).unwrap() == 3)
             };
-            assert!(sinew::wait_until(is_there, None));
+            sinew::wait_until(is_there);
             other.join().unwrap();
         }
     });
@@ -329,7 +329,7 @@ fn migrating() {
         .map(|fiber| {
             let file = file.clone();
             // SAFETY: the closure keeps nothing that belongs to a thread across its waits.
-            let builder = unsafe { sinew::Builder::new().migratable() };
+            let builder = unsafe { sinew::FiberBuilder::new().migratable() };
             let read = move || {
                 let mut buffer = [0; 4096];
                 for block in (0..256).skip(fiber % 7).step_by(5) {

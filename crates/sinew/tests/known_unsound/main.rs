@@ -7,7 +7,7 @@
 use sinew::manager::{FiberManager, Options, SimpleLoopController};
 use sinew::sync::Event;
 use sinew::{ContextSlot, Runtime};
-use sinew_context::Fiber;
+use sinew_context::FiberContext;
 use sinew_testkit::child::child;
 use sinew_testkit::watch;
 use std::cell::Cell;
@@ -108,7 +108,7 @@ fn a_plain_thread_destroys_a_thread_local_that_a_forgotten_fiber_has_lent() {
     let (begun, end) = (Arc::new(Event::new()), Arc::new(Event::new()));
     let theirs = (begun.clone(), end.clone());
     let thread = std::thread::spawn(move || {
-        let fiber = Fiber::new(move |thread| {
+        let fiber = FiberContext::new(move |thread| {
             VALUE.with(|value| {
                 sinew::scope(|scope| {
                     scope.spawn(move || {

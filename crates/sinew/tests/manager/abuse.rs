@@ -86,7 +86,7 @@ fn a_wait_that_times_out_waits_for_its_closure() {
     let ended = manager.add_task_future(|| {
         let text = String::from("a text of the fiber's own");
         let begun = Instant::now();
-        let posted = baton.wait_for_with(MS, || {
+        let posted = baton.wait_timeout_with(MS, || {
             while begun.elapsed() < 2 * MS {
                 std::hint::spin_loop();
             }
@@ -503,7 +503,7 @@ fn tasks_wakes_and_cancellations_race_the_ends_of_managers() {
                             1 => fiber.unpark(),
                             2 => baton.post(),
                             3 => future.cancel(),
-                            _ => drop(future.wait_for(MS)),
+                            _ => drop(future.wait_timeout(MS)),
                         }
                     }
                     std::thread::yield_now();

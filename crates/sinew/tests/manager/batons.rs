@@ -17,7 +17,7 @@ fn a_timed_wait_gives_up_and_not_too_early() {
     let timeout = 23 * MS;
     let waited = manager.add_task_future(move || {
         let start = Instant::now();
-        (Baton::new().wait_for(timeout), start.elapsed())
+        (Baton::new().wait_timeout(timeout), start.elapsed())
     });
     controller.run();
     let (posted, elapsed) = waited.get().unwrap();
@@ -30,7 +30,7 @@ fn a_timed_wait_ends_with_the_post() {
     let (manager, _) = simple();
     let baton = kept(Baton::new());
     let turns = kept(Cell::new(0));
-    let posted = manager.add_task_future(|| (baton.wait_for(LONG), turns.get()));
+    let posted = manager.add_task_future(|| (baton.wait_timeout(LONG), turns.get()));
     for turn in 0..4 {
         manager.loop_until_no_ready();
         turns.set(turn);
@@ -53,7 +53,7 @@ fn timed_waits_on_an_event_loop_end_each_in_its_time() {
     for timeout in [50, 25] {
         manager.add_task(move || {
             let start = Instant::now();
-            assert!(!Baton::new().wait_for(timeout * MS));
+            assert!(!Baton::new().wait_timeout(timeout * MS));
             assert!(start.elapsed() >= timeout * MS);
             ends.borrow_mut().push(timeout);
         });
@@ -70,7 +70,7 @@ fn a_post_of_an_event_loops_timer_ends_a_timed_wait() {
     let baton = kept(Baton::new());
     let start = Instant::now();
     events.run_after(10 * MS, || baton.post());
-    let posted = manager.add_task_future(|| baton.wait_for(LONG));
+    let posted = manager.add_task_future(|| baton.wait_timeout(LONG));
     events.run();
     assert!(posted.get().unwrap());
     assert!(start.elapsed() >= 10 * MS && start.elapsed() < LONG);
@@ -105,15 +105,15 @@ fn a_baton_that_timed_out_is_posted_as_ever() {
     let _watch = watch::a_minute();
     let check = || {
         let mut baton = Baton::new();
-        assert!(!baton.wait_for(MS));
+        assert!(!baton.wait_timeout(MS));
         assert!(!baton.is_posted());
         baton.post();
         assert!(baton.is_posted());
-        assert!(baton.wait_for(Duration::ZERO));
+        assert!(baton.wait_timeout(Duration::ZERO));
         baton.wait();
         baton.reset();
         assert!(!baton.is_posted());
-        assert!(!baton.wait_for(MS));
+        assert!(!baton.wait_timeout(MS));
     };
     check();
     let (manager, controller) = simple();
@@ -173,7 +173,7 @@ fn posts_and_timeouts_that_race_end_the_wait_once() {
     for baton in &batons {
         let (baton, timeout) = (baton.clone(), Duration::from_micros(seed.below(3000) as u64));
         manager.add_task(move || {
-            if !baton.wait_for(timeout) {
+            if !baton.wait_timeout(timeout) {
                 baton.wait();
             }
             ended.set(ended.get() + 1);
@@ -197,8 +197,8 @@ fn a_baton_has_one_waiter() {
     let baton = kept(Baton::new());
     let first = manager.add_task_future(|| baton.wait());
     manager.loop_until_no_ready();
-    let refusals =
-        manager.add_task_future(|| [panic_of(|| baton.wait()), panic_of(|| baton.wait_for(LONG))]);
+    let refusals = manager
+        .add_task_future(|| [panic_of(|| baton.wait()), panic_of(|| baton.wait_timeout(LONG))]);
     manager.loop_until_no_ready();
     let mut refusals = refusals.try_get().unwrap().unwrap().to_vec();
     refusals.push(std::thread::spawn(|| panic_of(|| baton.wait())).join().unwrap());
@@ -306,7 +306,7 @@ fn the_manager_knows_its_next_deadline() {
     assert_eq!(manager.next_deadline(), None);
     let start = Instant::now();
     let baton = kept(Baton::new());
-    manager.add_task(|| assert!(baton.wait_for(LONG)));
+    manager.add_task(|| assert!(baton.wait_timeout(LONG)));
     manager.add_task(|| sinew::sleep(20 * MS));
     manager.loop_until_no_ready();
     let deadline = manager.next_deadline().unwrap();
@@ -336,7 +336,7 @@ fn thousands_of_timed_waits_end() {
                 let posts = baton.clone();
                 manager::add_task(move || posts.post());
             }
-            assert_eq!(baton.wait_for(timeout), n % 2 == 0);
+            assert_eq!(baton.wait_timeout(timeout), n % 2 == 0);
             left.set(left.get() - 1);
         });
     }

@@ -4,7 +4,7 @@ use crate::kit::MS;
 use sinew::FiberId;
 use sinew::manager::{
     EventLoop, FiberManager, LoopController, ManagerHandle, Observer, Options,
-    ReactorLoopController, Rest, Runner, SimpleLoopController,
+    ReactorLoopController, Runner, SimpleLoopController, Until,
 };
 use sinew_testkit::child::child;
 use sinew_testkit::watch;
@@ -31,7 +31,7 @@ impl LoopController for Ending {
         drop(self.0.manager.take());
         let handle = self.0.handle.take().expect("it is scheduled once");
         look_while_others_run(&handle);
-        // The end itself calls `rest`; later calls are errors.
+        // The end itself calls `idle`; later calls are errors.
         self.0.told_later.set(false);
     }
 
@@ -39,7 +39,7 @@ impl LoopController for Ending {
         Arc::new(|| ())
     }
 
-    fn rest(&self, _: Rest) {
+    fn idle(&self, _: Until) {
         self.0.told_later.set(true);
     }
 

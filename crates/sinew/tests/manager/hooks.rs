@@ -4,7 +4,7 @@
 use crate::abuse::{IN_A_HOOK, INSIDE, assert_in_order};
 use crate::kit::{MS, kept, panic_of, simple};
 use sinew::manager::{
-    self, FiberManager, LoopController, ManagerHandle, Options, Rest, Runner, run_in_main_context,
+    self, FiberManager, LoopController, ManagerHandle, Options, Runner, Until, run_in_main_context,
 };
 use sinew::sync::{Baton, CancellationToken, Condvar, Mutex};
 use sinew_testkit::child::child;
@@ -49,7 +49,7 @@ impl LoopController for Hooked {
         })
     }
 
-    fn rest(&self, _: Rest) {}
+    fn idle(&self, _: Until) {}
 }
 
 /// Calls the hook in the middle of a wait: `Condvar::wait` unlocks the mutex, and so wakes a fiber,
@@ -95,7 +95,7 @@ fn a_hook_may_wait_in_the_middle_of_a_wait() {
     let _watch = watch::a_minute();
     in_the_middle_of_a_wait(|condvar, _| {
         condvar.notify_one();
-        assert!(!Baton::new().wait_for(MS));
+        assert!(!Baton::new().wait_timeout(MS));
         sinew::sleep(MS);
         let waits = Arc::new(Baton::new());
         let posts = waits.clone();
@@ -173,7 +173,7 @@ fn the_handle_of_a_hook_has_ended_after_it() {
     let was = was.borrow_mut().take().unwrap();
     was.unpark();
     was.cancel();
-    assert_eq!(was.state(), sinew::State::Dead);
+    assert_eq!(was.state(), sinew::FiberState::Dead);
     assert_ne!(was.id(), sinew::current().id());
 }
 

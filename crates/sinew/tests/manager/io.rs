@@ -167,8 +167,8 @@ fn predicates_are_asked_until_they_are_true() {
     let (manager, controller) = simple();
     let count = kept(Cell::new(0));
     let waited = manager.add_task_future(|| {
-        let reached = sinew::wait_until(|| count.get() >= 5, None);
-        (reached, sinew::wait_until(|| false, Some(2 * MS)))
+        sinew::wait_until(|| count.get() >= 5);
+        (count.get(), sinew::wait_until_timeout(|| false, 2 * MS))
     });
     manager.add_task(|| {
         for _ in 0..5 {
@@ -177,7 +177,7 @@ fn predicates_are_asked_until_they_are_true() {
         }
     });
     controller.run();
-    assert_eq!(waited.get().unwrap(), (true, false));
+    assert_eq!(waited.get().unwrap(), (5, false));
 }
 
 #[test]
@@ -300,7 +300,7 @@ fn reads_eagerly() {
     assert!(!manager.has_tasks());
 }
 
-/// A fiber of `spawn_whenever_readable` belongs to the manager whose fiber made it.
+/// A fiber of `spawn_for_each_arrival` belongs to the manager whose fiber made it.
 #[test]
 fn a_resting_fiber_goes_on_in_its_manager() {
     let _watch = watch::a_minute();
@@ -309,7 +309,7 @@ fn a_resting_fiber_goes_on_in_its_manager() {
     let calls = kept(Cell::new(0));
     let (one, other) = UnixStream::pair().unwrap();
     manager.add_task(move || {
-        let echo = sinew::spawn_whenever_readable(other, move |stream| {
+        let echo = sinew::spawn_for_each_arrival(other, move |stream| {
             assert_eq!(std::thread::current().id(), here);
             let mut byte = [0];
             match stream.read(&mut byte) {
@@ -354,7 +354,7 @@ fn a_resting_fiber_ends_with_its_manager() {
         let calls = kept(Cell::new(0));
         let client = one.try_clone().unwrap();
         manager.add_task(move || {
-            let fiber = sinew::spawn_whenever_readable(other, move |stream| {
+            let fiber = sinew::spawn_for_each_arrival(other, move |stream| {
                 let _kept = &sets;
                 match stream.read(&mut [0]).and_then(|_| stream.write(b"y")) {
                     Ok(1) => ControlFlow::Continue(()),
@@ -387,7 +387,7 @@ fn a_fiber_that_never_rests_does_not_keep_the_loop() {
     let calls = Arc::new(AtomicUsize::new(0));
     let theirs = calls.clone();
     manager.add_task(move || {
-        drop(sinew::spawn_whenever_readable(other, move |_| {
+        drop(sinew::spawn_for_each_arrival(other, move |_| {
             theirs.fetch_add(1, Ordering::SeqCst);
             ControlFlow::<()>::Continue(())
         }));

@@ -1,7 +1,7 @@
 //! Helpers for the tests of managers.
 
 use sinew::manager::{
-    FiberManager, LoopController, Options, Rest, Runner, SimpleLoopController, TaskState,
+    FiberManager, LoopController, Options, Runner, SimpleLoopController, TaskState, Until,
 };
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -86,7 +86,7 @@ struct Counts {
     runner: RefCell<Option<Runner>>,
     scheduled: Cell<usize>,
     remote: Arc<AtomicUsize>,
-    rests: RefCell<Vec<Rest>>,
+    untils: RefCell<Vec<Until>>,
     busy: RefCell<Vec<bool>>,
 }
 
@@ -112,9 +112,9 @@ impl Counting {
         self.0.remote.load(Ordering::SeqCst)
     }
 
-    /// Returns the rests that it was given since the last call.
-    pub(crate) fn take_rests(&self) -> Vec<Rest> {
-        self.0.rests.take()
+    /// Returns the untils that it was given since the last call.
+    pub(crate) fn take_untils(&self) -> Vec<Until> {
+        self.0.untils.take()
     }
 
     /// Returns the arguments of `keep_alive` since the last call.
@@ -140,8 +140,8 @@ impl LoopController for Counting {
         })
     }
 
-    fn rest(&self, rest: Rest) {
-        self.0.rests.borrow_mut().push(rest);
+    fn idle(&self, until: Until) {
+        self.0.untils.borrow_mut().push(until);
     }
 
     fn keep_alive(&self, busy: bool) {

@@ -269,8 +269,8 @@ fn state() -> u32 {
     STATE.get()
 }
 
-/// State that other code keeps in a thread-local follows its task through every kind of wait. The
-/// thread sees its own state before, between and after.
+/// FiberState that other code keeps in a thread-local follows its task through every kind of wait.
+/// The thread sees its own state before, between and after.
 #[test]
 fn the_state_of_other_code_follows_its_task() {
     let _watch = watch::a_minute();
@@ -343,4 +343,17 @@ fn a_value_is_made_by_a_function_that_waits() {
     let futures: Vec<_> = (0..10).map(|_| manager.add_task_future(|| SLOW.get())).collect();
     controller.run();
     assert!(futures.into_iter().all(|future| future.get().unwrap() == 7));
+}
+
+#[test]
+fn a_fiber_spawned_on_the_main_context_inherits_from_the_task() {
+    let _watch = watch::a_minute();
+    sinew::fiber_local!(inherit static NAME: u32 = 0);
+    let (manager, controller) = simple();
+    let inherited = manager.add_task_future(|| {
+        NAME.set(7, || manager::run_in_main_context(|| (NAME.get(), sinew::spawn(|| NAME.get()))))
+    });
+    controller.run();
+    let (on_root, child) = inherited.get().unwrap();
+    assert_eq!((on_root, child.join().unwrap()), (7, 7));
 }

@@ -52,18 +52,18 @@
 //! | `RequestContext`: tasks of every kind inherit a context, which is kept across waits and on the main context; the loop's own context is untouched | [`locals::a_context_follows_its_task`], [`locals::the_state_of_other_code_follows_its_task`] |
 //! | `resizePeriodically`: the pool shrinks from period to period to its recent use; its timer may be due at the end | [`pools::the_pool_shrinks_to_its_recent_use`] |
 //! | `batonWaitTimeoutHandler`: a timeout that is started from outside, after the wait | no: a wait has its timeout from the start; a callback of the loop that posts: [`batons::a_post_of_an_event_loops_timer_ends_a_timed_wait`] |
-//! | `batonWaitTimeoutHandlerExecutor`: timeouts work on an executor | [`controllers::an_executor_is_woken_for_timers`] |
+//! | `batonWaitTimeoutHandlerExecutor`: timeouts work on an executor | [`controllers::executors::an_executor_is_woken_for_timers`] |
 //! | `batonWaitTimeoutMany`: ten thousand timeouts begin and end | [`batons::thousands_of_timed_waits_end`] |
 //! | `remoteFutureTest`: futures of local and remote tasks have their values after the loop | [`tasks::a_future_has_the_result_when_the_task_has_ended`], [`remote::results_go_back_to_the_asking_thread`] |
 //! | `remoteFutureVoidUnitTest`: futures without values | the two tests above |
 //! | `nestedFiberManagers`: a loop inside of a fiber's main context; the current fiber before and after | [`nested::a_loop_runs_on_the_main_context_of_another`], [`nested::event_loops_run_inside_of_each_other`] |
 //! | `nestedFiberManagersSameEvb`: a loop caches its managers by options; tasks of one manager wait for tasks of another | [`managers::a_loop_has_one_manager_for_each_set_of_options`], [`managers::tasks_of_one_manager_wait_for_tasks_of_another`] |
 //! | `virtualEvbFiberManager`: a virtual event base has its own managers | no virtual loops; told apart by type: [`managers::managers_are_told_apart_by_type`] |
-//! | `semaphore`: permits are conserved between fibers of many threads, however acquired | [`interop::permits_of_many_managers_are_conserved`] |
+//! | `semaphore`: permits are conserved between fibers of many threads, however acquired | [`interop::permits::permits_of_many_managers_are_conserved`] |
 //! | `SemaphoreCoTryWaitForCanCancelOrTimeout`: a wait for a permit is cancelled before or during the wait, or times out | `signals::permits_are_conserved`, `cancelling::every_wait_can_be_cancelled` |
 //! | `StressTestSemaphoreCoTryWaitFor`: timeouts that race with permits lose none | `signals::permits_are_conserved` |
-//! | `batchSemaphore`: several permits at a time are conserved | [`interop::permits_of_many_managers_are_conserved`] |
-//! | `batchSemaphoreSignalAll`: waiters for growing counts all get their permits | [`interop::permits_of_different_counts_reach_every_waiter`] |
+//! | `batchSemaphore`: several permits at a time are conserved | [`interop::permits::permits_of_many_managers_are_conserved`] |
+//! | `batchSemaphoreSignalAll`: waiters for growing counts all get their permits | [`interop::permits::permits_of_different_counts_reach_every_waiter`] |
 //! | `batchDispatchTest`: values of tasks of one turn are dispatched together, twice | `tasks/batches::values_of_all_ready_fibers_are_one_batch` |
 //! | `doubleBatchDispatchTest`: a dispatch that uses another dispatcher | `tasks/batches::dispatch_functions_use_dispatchers` |
 //! | `batchDispatchExceptionHandlingTest`: a panic of the dispatch reaches every task | `tasks/batches::a_panic_is_an_error_for_all_and_the_next_batch_is_not_harmed` |
@@ -88,20 +88,20 @@
 //! | `fibersPreserveAsyncStackRoots`: the thread's async stack belongs to the fiber while it runs | no async stacks; as state of other code: [`locals::the_state_of_other_code_follows_its_task`] |
 //! | `EventBaseMigratingThreads`: another thread drives a loop later on | no: managers and loops are not `Send` (`sinew::manager`, `compile_fail`) |
 //! | FibersTest.cpp: TimedMutex, TimedRWMutex | |
-//! | `ThreadsAndFibersDontDeadlock`: threads and fibers contend for a mutex held across waits | [`interop::threads_and_fibers_do_not_deadlock_each_other`] |
+//! | `ThreadsAndFibersDontDeadlock`: threads and fibers contend for a mutex held across waits | [`interop::locks::threads_and_fibers_do_not_deadlock_each_other`] |
 //! | `ThreadFiberDeadlockOrder`: the loop's thread gets a lock that a fiber that cannot run requested first | [`main_context::the_main_context_gets_a_lock_that_a_fiber_waits_for`] |
 //! | `ThreadFiberDeadlockRace`: the thread gets the lock even if that fiber was already woken for it | [`main_context::the_main_context_gets_a_lock_that_was_unlocked_for_a_fiber`] |
-//! | `CoLockUncontended`, `CoLockContended`, `CoLockSingleThreadContended`, `CoScopedLock`: locks of coroutines | no: there are no coroutines; fibers lock: `locks::one_at_a_time`, [`interop::mutexes`] |
-//! | `CoLockAndThreadLockContended`, `CoLockAndFiberLockContended`: coroutines, threads and fibers share a lock | [`interop::mutexes`] |
-//! | `FiberHoldsLockCoroCoAwaits`: a coroutine awaited in one fiber waits for another fiber | [`interop::futures_in_fibers_wait_for_neighbours`] |
-//! | `FiberSyncLockFromCoroOnFiberTakesThreadPath`: a coroutine that is awaited in a fiber is not on a fiber | differs: a future that is awaited in a fiber runs in it and may wait as one: [`interop::futures_in_fibers_wait_for_neighbours`] |
-//! | `FiberAndCoroAlternateLock`, `MultipleFibersWithCoroCoAwait`: coroutines in fibers lock in turn | [`interop::mutexes`] |
+//! | `CoLockUncontended`, `CoLockContended`, `CoLockSingleThreadContended`, `CoScopedLock`: locks of coroutines | no: there are no coroutines; fibers lock: `locks::one_at_a_time`, [`interop::locks::mutexes`] |
+//! | `CoLockAndThreadLockContended`, `CoLockAndFiberLockContended`: coroutines, threads and fibers share a lock | [`interop::locks::mutexes`] |
+//! | `FiberHoldsLockCoroCoAwaits`: a coroutine awaited in one fiber waits for another fiber | [`interop::fibers::futures_in_fibers_wait_for_neighbours`] |
+//! | `FiberSyncLockFromCoroOnFiberTakesThreadPath`: a coroutine that is awaited in a fiber is not on a fiber | differs: a future that is awaited in a fiber runs in it and may wait as one: [`interop::fibers::futures_in_fibers_wait_for_neighbours`] |
+//! | `FiberAndCoroAlternateLock`, `MultipleFibersWithCoroCoAwait`: coroutines in fibers lock in turn | [`interop::locks::mutexes`] |
 //! | `CoLockPreCancelled`, `CoLockCancelledWhileWaiting`, `CoLockNotCancelledIfLockAcquired`: cancelled waits for a lock | `locks::a_cancelled_waiter_leaves_the_lock_alone`, `cancelling::every_wait_can_be_cancelled` |
 //! | `CoLockCancelRaceWithUnlock`: a cancellation that races with the unlock ends the wait once | `cancelling::wakes_that_race_a_cancellation_end_the_wait_once` |
-//! | `CoLockTimeoutNoDiscard`: a lock with a timeout | `locks::a_timed_lock_gives_up`, [`interop::timed_locks`] |
-//! | `MultipleThreadsReadPriority`, `MultipleThreadsWritePriority`: readers and writers of managers on several threads; some writers downgrade | [`interop::readers_and_writers_of_many_managers`]; priorities: `readers_and_writers::waiters_are_served_by_their_priority` |
+//! | `CoLockTimeoutNoDiscard`: a lock with a timeout | `locks::a_timed_lock_gives_up`, [`interop::locks::timed_locks`] |
+//! | `MultipleThreadsReadPriority`, `MultipleThreadsWritePriority`: readers and writers of managers on several threads; some writers downgrade | [`interop::locks::readers_and_writers_of_many_managers`]; priorities: `readers_and_writers::waiters_are_served_by_their_priority` |
 //! | other files | |
-//! | `SemaphoreTest: MessagePassing`: a permit publishes earlier writes | [`interop::a_permit_publishes_earlier_writes`] |
+//! | `SemaphoreTest: MessagePassing`: a permit publishes earlier writes | [`interop::permits::a_permit_publishes_earlier_writes`] |
 //! | `BatchSemaphoreTest: WaitSignalSynchronization`: several permits publish earlier writes | the test above |
 //! | `FibersTestApp`: a program with a few requests in progress | [`tasks::a_few_requests_are_in_progress_at_a_time`] |
 //! | `StackOverflow`: a stack overflow ends the process with a report | [`pools::an_overflow_is_reported`] |

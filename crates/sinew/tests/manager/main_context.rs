@@ -5,7 +5,7 @@ use sinew::manager::{
     self, BrokenPromise, ManagerHandle, Options, Promise, await_with, run_in_main_context,
 };
 use sinew::sync::{Baton, Mutex};
-use sinew_context::Fiber;
+use sinew_context::FiberContext;
 use sinew_testkit::{Log, watch};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -272,7 +272,7 @@ fn large_results_and_captures_pass_through_the_main_context() {
 fn a_promise_is_broken_by_the_unwinding_of_a_first_class_fiber() {
     let _watch = watch::a_minute();
     let outcome = await_with(|promise: Promise<u32>| {
-        let fiber = Fiber::new(|caller| {
+        let fiber = FiberContext::new(|caller| {
             let back = Rc::new(Cell::new(Some(caller)));
             promise.set_with(|| {
                 back.set(back.take().unwrap().resume());

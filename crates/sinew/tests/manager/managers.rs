@@ -161,7 +161,7 @@ fn managers_of_one_loop_end_their_tasks_each_in_its_time() {
     for (manager, delay, text) in [(&first, 10, "first"), (&second, 20, "second")] {
         let log = log.clone();
         manager.remote().add_task_remote(move || {
-            assert!(!sinew::sync::Baton::new().wait_for(delay * MS));
+            assert!(!sinew::sync::Baton::new().wait_timeout(delay * MS));
             log.line(text);
         });
     }

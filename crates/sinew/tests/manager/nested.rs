@@ -6,7 +6,7 @@ use sinew::manager::{
     run_in_main_context,
 };
 use sinew::sync::{Baton, channel};
-use sinew::{Handle, Runtime};
+use sinew::{Runtime, RuntimeHandle};
 use sinew_testkit::watch;
 use std::cell::Cell;
 use std::rc::Rc;
@@ -151,7 +151,7 @@ fn a_manager_lives_inside_a_fiber_of_a_runtime() {
         controller.run();
         assert_eq!(sinew::current(), me);
         assert!(ManagerHandle::current().is_none());
-        assert!(Handle::try_current().is_some(), "the runtime is back");
+        assert!(RuntimeHandle::try_current().is_some(), "the runtime is back");
         future.get().unwrap()
     });
     assert_eq!(result, 7);
@@ -261,7 +261,7 @@ fn a_manager_that_has_called_another_runs_nothing_eagerly() {
     controller.run();
     let [eager, on_main, a_loop] = refused.get().unwrap();
     for text in [eager, on_main] {
-        assert!(text.contains("another manager that it runs in"), "{text}");
+        assert!(text.contains("while another manager runs inside it"), "{text}");
     }
     assert!(a_loop.contains("run inside of itself"), "{a_loop}");
     assert!(!first.has_tasks() && !second.has_tasks());

@@ -186,7 +186,7 @@ fn timers_wake_in_the_order_of_their_deadlines() {
     for (text, delay) in [("3", 300), ("1", 100), ("2", 200), ("0", 0)] {
         let log = log.clone();
         manager.add_task(move || {
-            sinew::sleep_until(start + delay * MS);
+            sinew::sleep_deadline(start + delay * MS);
             log.line(text);
         });
     }

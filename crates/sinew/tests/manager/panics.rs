@@ -241,7 +241,7 @@ fn an_observer_that_panics_is_survived() {
         let future = manager.add_task_future(|| {
             sinew::yield_now();
             manager::run_in_main_context(|| ());
-            assert!(!Baton::new().wait_for(crate::kit::MS));
+            assert!(!Baton::new().wait_timeout(crate::kit::MS));
             7
         });
         let eager = manager.add_task_eager_future(|| 8);

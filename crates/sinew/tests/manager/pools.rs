@@ -312,7 +312,8 @@ fn a_timed_wait_works_on_a_pooled_stack() {
     let _watch = watch::a_minute();
     let (manager, controller) = with(Options::default().max_pooled(1));
     for _ in 0..20 {
-        let timed = manager.add_task_future(|| Baton::new().wait_for(Duration::from_micros(100)));
+        let timed =
+            manager.add_task_future(|| Baton::new().wait_timeout(Duration::from_micros(100)));
         controller.run();
         assert!(!timed.get().unwrap());
     }

@@ -211,7 +211,7 @@ fn a_sleeping_loop_is_woken() {
     let (manager, controller) = simple();
     let stop = kept(Baton::new());
     // The task keeps the loop, which has nothing to do but sleep.
-    manager.add_task(|| assert!(stop.wait_for(LONG)));
+    manager.add_task(|| assert!(stop.wait_timeout(LONG)));
     let remote = manager.remote();
     let thread = std::thread::spawn(move || {
         for n in 0..200 {

@@ -3,7 +3,7 @@
 use crate::kit::{MS, kept, simple};
 use sinew::WaitKind;
 use sinew::manager::{
-    FiberManager, LoopController, Options, Rest, Runner, SimpleLoopController, run_in_main_context,
+    FiberManager, LoopController, Options, Runner, SimpleLoopController, Until, run_in_main_context,
 };
 use sinew::sync::Baton;
 use sinew_testkit::child::{child, child_with};
@@ -26,7 +26,7 @@ fn waits_with_no_timeout_left_do_not_keep_the_loop() {
             let _ = receiver.recv_deadline(begun + Duration::from_micros(30));
         },
         || sinew::sleep(Duration::ZERO),
-        || assert!(!Baton::new().wait_for(Duration::ZERO)),
+        || assert!(!Baton::new().wait_timeout(Duration::ZERO)),
         || sinew::park_timeout(Duration::ZERO),
         || {
             let (_sender, receiver) = sinew::sync::channel::bounded::<()>(1);
@@ -64,8 +64,8 @@ fn scheduling_all_the_time_does_not_silence_the_bell() {
         fn remote(&self) -> Arc<dyn Fn() + Send + Sync> {
             self.0.remote()
         }
-        fn rest(&self, rest: Rest) {
-            self.0.rest(rest);
+        fn idle(&self, until: Until) {
+            self.0.idle(until);
         }
     }
     let _watch = watch::a_minute();
@@ -84,7 +84,7 @@ fn scheduling_all_the_time_does_not_silence_the_bell() {
                 }
             }
             let task = remote.add_task_remote_future(|| ());
-            assert!(task.wait_for(Duration::from_secs(30)), "a lost wake in turn {turn}");
+            assert!(task.wait_timeout(Duration::from_secs(30)), "a lost wake in turn {turn}");
         }
         ends.store(true, Ordering::SeqCst);
         remote.add_task_remote(|| ());
@@ -114,7 +114,7 @@ fn a_socket_goes_from_a_manager_that_does_not_run_to_a_runtime() {
         stream.read_exact(&mut byte).unwrap();
         byte[0]
     });
-    sinew::wait_until(|| reader.fiber().state() == sinew::State::Suspended, None);
+    sinew::wait_until(|| reader.fiber().state() == sinew::FiberState::Suspended);
     peer.write_all(&[7]).unwrap();
     assert_eq!(reader.join().unwrap(), 7);
 }
@@ -144,7 +144,7 @@ fn a_socket_is_waited_for_by_two() {
         let bytes = vec![0; 1 << 16];
         while (&*stream).write_all(&bytes).is_ok() {}
     });
-    sinew::wait_until(|| writer.fiber().waits_for() == Some(WaitKind::Writable), None);
+    sinew::wait_until(|| writer.fiber().waits_for() == Some(WaitKind::Writable));
     peer.write_all(&[7]).unwrap();
     controller.run();
     assert_eq!(reader.get().unwrap(), 7);
@@ -233,7 +233,7 @@ fn a_manager_that_is_measured_takes_no_memory_for_wakes() {
         let _watch = watch::a_minute();
         let (manager, _) = simple();
         manager.add_task(|| {
-            sinew::runtime::Handle::current().measure(true);
+            sinew::runtime::RuntimeHandle::current().measure(true);
             loop {
                 sinew::yield_now();
             }

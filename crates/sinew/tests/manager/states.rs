@@ -249,7 +249,7 @@ fn arrow_10_a_ready_task_runs() {
         sinew::yield_now();
         states.push(own_state());
         let mut baton = Baton::new();
-        assert!(!baton.wait_for(crate::kit::MS));
+        assert!(!baton.wait_timeout(crate::kit::MS));
         states.push(own_state());
         baton.post();
         baton.wait();

@@ -94,10 +94,10 @@ fn a_future_that_is_not_ready_is_given_back() {
     let _watch = watch::a_minute();
     let (manager, controller) = simple();
     let future = manager.add_task_future(|| 7);
-    assert!(!future.wait_for(MS));
+    assert!(!future.wait_timeout(MS));
     let future = future.try_get().unwrap_err();
     controller.run();
-    assert!(future.wait_for(Duration::ZERO));
+    assert!(future.wait_timeout(Duration::ZERO));
     assert_eq!(future.try_get().unwrap().unwrap(), 7);
 }
 
@@ -138,13 +138,7 @@ fn fibers_and_threads_wait_for_futures_directly() {
         baton.wait();
         7
     });
-    let others = task.fiber();
-    let sum = manager.add_task_future(move || {
-        let me = sinew::current();
-        let refused = panic_of(|| others.await_future(async {}));
-        assert!(refused.contains("a fiber waits for itself alone"), "{refused}");
-        me.await_future(async { task.await.unwrap() }) + 1
-    });
+    let sum = manager.add_task_future(move || sinew::block_on(async { task.await.unwrap() }) + 1);
     manager.loop_until_no_ready();
     assert!(!sum.is_ready(), "it is suspended, and the loop is not");
     baton.post();
@@ -152,7 +146,7 @@ fn fibers_and_threads_wait_for_futures_directly() {
     assert_eq!(sum.get().unwrap(), 8);
     let (there, remote) = (kept(Baton::new()), manager.remote());
     let thread = std::thread::spawn(move || {
-        sinew::current().await_future(remote.add_task_remote_future(|| there.is_posted())).unwrap()
+        sinew::block_on(remote.add_task_remote_future(|| there.is_posted())).unwrap()
     });
     there.post();
     run_until(&manager, &controller, || thread.is_finished());
@@ -170,7 +164,7 @@ fn a_future_is_polled_and_tells_a_callback() {
     };
     let awaited = manager.add_task_future(slow);
     let sum = manager.add_task_future(|| {
-        manager::await_future(async { awaited.await.unwrap() }) + sinew::block_on(async { 1 })
+        sinew::block_on(async { awaited.await.unwrap() }) + sinew::block_on(async { 1 })
     });
     let told = kept(Baton::new());
     let subscribed = manager.add_task_future(|| 9);
@@ -301,7 +295,7 @@ fn spawned_fibers_are_tasks_of_the_manager() {
         sinew::scope(|s| {
             s.spawn(|| sum += 7);
         });
-        let fiber = sinew::Builder::new().name("built").spawn(|| {
+        let fiber = sinew::FiberBuilder::new().name("built").spawn(|| {
             let name = sinew::current().name().map(str::to_owned);
             (name, ManagerHandle::current().is_some())
         });
@@ -563,7 +557,7 @@ fn a_fiber_waits_and_leaves_its_stack_while_it_unwinds() {
     let failed: TaskFuture<()> = manager.add_task_future(move || {
         let _turns = Turns(Some(Box::new(move || {
             manager::run_in_main_context(|| theirs.line("main context"));
-            assert!(!Baton::new().wait_for(MS));
+            assert!(!Baton::new().wait_timeout(MS));
             theirs.line("waited");
         })));
         panic!("expected");

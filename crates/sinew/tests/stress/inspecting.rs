@@ -4,7 +4,7 @@ use super::{patience, seconds};
 use sinew::inspect::{BacktraceError, all_asleep, deadlocks, dump_json};
 use sinew::sync::Mutex;
 use sinew::sync::channel::bounded;
-use sinew::{Builder, Runtime, State, WaitKind};
+use sinew::{FiberBuilder, FiberState, Runtime, WaitKind};
 use sinew_testkit::Seed;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -54,7 +54,7 @@ fn one_of_many(seed: &mut Seed, lock: &Mutex<u64>) {
 fn look_at_all(seen: &AtomicUsize) {
     for info in sinew::fibers() {
         match info.state {
-            State::Suspended => assert!(info.wait.is_some(), "{info:?}"),
+            FiberState::Suspended => assert!(info.wait.is_some(), "{info:?}"),
             _ => assert!(info.wait.is_none(), "{info:?}"),
         }
         if let Some(wait) = info.wait {
@@ -85,7 +85,7 @@ fn snapshots_of_a_busy_program_are_consistent() {
     let fibers: Vec<_> = (0..FIBERS as u64)
         .map(|number| {
             let lock = lock.clone();
-            let builder = Builder::new().runtime(runtime.handle());
+            let builder = FiberBuilder::new().runtime(runtime.handle());
             // SAFETY: the closure keeps nothing that belongs to the thread across a wait.
             let builder = if number % 2 == 0 { unsafe { builder.migratable() } } else { builder };
             let body = move || {

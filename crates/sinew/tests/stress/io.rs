@@ -9,7 +9,7 @@ use super::{patience, seconds};
 use sinew::io::{Interest, PollFd};
 use sinew::net::{Shutdown, TcpListener, TcpStream};
 use sinew::runtime::{Backend, PinnedWait};
-use sinew::{Builder, JoinHandle, Runtime};
+use sinew::{FiberBuilder, JoinHandle, Runtime};
 use sinew_testkit::Seed;
 use sinew_testkit::child::child_with;
 use socket2::SockRef;
@@ -84,7 +84,7 @@ fn storm(seed: &mut Seed) {
         let (complete, broken) = bout(&runtime, seed, length);
         let leaks = || open_descriptors().saturating_sub(before + carriers);
         // Descriptors that the kernel has not finished closing are not leaks.
-        let none_left = sinew::wait_until(|| leaks() == 0, Some(Duration::from_secs(5)));
+        let none_left = sinew::wait_until_timeout(|| leaks() == 0, Duration::from_secs(5));
         assert!(none_left, "{} descriptors were left", leaks());
         runtime.shutdown_timeout(Duration::from_secs(30)).unwrap();
         println!("{backend:?} with {carriers}: {complete} complete, {broken} broken");
@@ -167,7 +167,7 @@ fn spawn_any(
     seed: &mut Seed,
     work: impl FnOnce() + Send + 'static,
 ) -> JoinHandle<()> {
-    let builder = Builder::new().runtime(runtime.handle());
+    let builder = FiberBuilder::new().runtime(runtime.handle());
     let builder = match seed.below(3) {
         // SAFETY: the closures keep nothing that belongs to the thread across a wait.
         0 => unsafe { builder.migratable() },
@@ -177,7 +177,11 @@ fn spawn_any(
 }
 
 /// Accepts until the listener is closed. Returns the serving fibers.
-fn accept_all(round: &Arc<Round>, mut seed: Seed, runtime: &sinew::Handle) -> Vec<JoinHandle<()>> {
+fn accept_all(
+    round: &Arc<Round>,
+    mut seed: Seed,
+    runtime: &sinew::RuntimeHandle,
+) -> Vec<JoinHandle<()>> {
     let mut handlers: Vec<JoinHandle<()>> = Vec::new();
     loop {
         let (stream, _) = match round.listener.accept() {
@@ -188,11 +192,11 @@ fn accept_all(round: &Arc<Round>, mut seed: Seed, runtime: &sinew::Handle) -> Ve
         };
         let (theirs, chance) = (round.clone(), seed.fork());
         let serve = move |stream: TcpStream| serve(&theirs, stream, chance);
-        let builder = Builder::new().runtime(runtime);
+        let builder = FiberBuilder::new().runtime(runtime);
         let handler = match seed.below(4) {
             0 => builder.spawn(move || serve(stream)),
             1 => builder.spawn_when_readable(stream, serve),
-            _ => builder.spawn_whenever_readable(stream, resting(round.clone(), seed.fork())),
+            _ => builder.spawn_for_each_arrival(stream, resting(round.clone(), seed.fork())),
         };
         let handler = handler.unwrap();
         if seed.below(16) == 0 {

@@ -6,7 +6,7 @@ mod inspecting;
 mod io;
 mod sync;
 
-use sinew::{Builder, Runtime};
+use sinew::{FiberBuilder, Runtime};
 use sinew_testkit::watch;
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -76,7 +76,7 @@ fn wakes_of_fibers_that_move() {
         .map(|_| {
             let (stop, count) = (stop.clone(), count.clone());
             // SAFETY: the closure keeps only `Send` values.
-            let builder = unsafe { Builder::new().migratable() };
+            let builder = unsafe { FiberBuilder::new().migratable() };
             builder
                 .runtime(runtime.handle())
                 .spawn(move || {
@@ -113,7 +113,7 @@ fn parks_and_wakes_from_everywhere() {
     let runtime = Runtime::builder().carriers(2).build().unwrap();
     let stop = Arc::new(AtomicBool::new(false));
     let count = Arc::new(AtomicU64::new(0));
-    let on = |carrier: usize| Builder::new().runtime(runtime.handle()).carrier(carrier);
+    let on = |carrier: usize| FiberBuilder::new().runtime(runtime.handle()).carrier(carrier);
     let fibers: Vec<_> = (0..6_u64)
         .map(|n| {
             let (stop, count) = (stop.clone(), count.clone());
@@ -206,7 +206,7 @@ fn cancelled_while_unwinding_and_moving() {
         READY.store(false, Ordering::SeqCst);
         SPIN.store(round * 7 % 5, Ordering::SeqCst);
         // SAFETY: the closure keeps only `Send` values.
-        let builder = unsafe { Builder::new().migratable() };
+        let builder = unsafe { FiberBuilder::new().migratable() };
         let fiber = builder.runtime(runtime.handle()).spawn(|| {
             let _waits = Waits;
             resume_unwind(Box::new(1_u8));

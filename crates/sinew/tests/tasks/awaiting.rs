@@ -69,5 +69,5 @@ fn the_last_waker_is_woken_once() {
     let mut context = Context::from_waker(Waker::noop());
     assert_eq!(future.as_mut().poll(&mut context), Poll::Ready(Ok(1)));
     let message = message_of(|| future.as_mut().poll(&mut context));
-    assert!(message.contains("taken before"), "{message}");
+    assert!(message.contains("an earlier poll has taken the result"), "{message}");
 }

@@ -2,7 +2,7 @@
 
 use crate::{Doors, let_others_run, message_of, one_carrier};
 use sinew::tasks::{BatchDispatcher, BatchFuture, DispatchError, collect_all};
-use sinew::{Builder, State, WaitKind};
+use sinew::{FiberBuilder, FiberState, WaitKind};
 use sinew_testkit::{Log, watch};
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -78,9 +78,9 @@ fn values_added_during_a_dispatch_are_the_next_batch() {
             batch.into_iter().map(|n| (index, n)).collect()
         });
         let first = dispatcher.add(1);
-        sinew::wait_until(|| begun.get() == 1, None);
+        sinew::wait_until(|| begun.get() == 1);
         let second = (dispatcher.add(2), dispatcher.add(3));
-        sinew::wait_until(|| begun.get() == 2, None);
+        sinew::wait_until(|| begun.get() == 2);
         // Both batches are in progress, and the second ends first.
         doors.open_in_turn(&[1]);
         assert_eq!((second.0.get(), second.1.get()), (Ok((1, 2)), Ok((1, 3))));
@@ -299,7 +299,7 @@ fn plain_threads_and_migratable_fibers_are_refused_with_advice() {
         assert_eq!(format!("{dispatcher:?}"), "BatchDispatcher { gathered: 0 }");
     }
     // SAFETY: nothing in the closure depends on its thread.
-    let builder = unsafe { Builder::new().migratable() };
+    let builder = unsafe { FiberBuilder::new().migratable() };
     let fiber = builder.spawn(|| {
         let (dispatcher, _) = doubler();
         message_of(|| dispatcher.add(1))
@@ -343,7 +343,7 @@ fn a_cancelled_waiter_leaves_the_others_their_results() {
             sinew::spawn_local(move || dispatcher.add(n).get())
         });
         let waits = |index: usize| waiters[index].fiber().waits_for() == Some(WaitKind::Value);
-        sinew::wait_until(|| (0..3).all(waits), None);
+        sinew::wait_until(|| (0..3).all(waits));
         waiters[1].cancel();
         doors.open_in_turn(&[0]);
         let results = waiters.map(|waiter| waiter.join());
@@ -367,20 +367,20 @@ fn futures_are_awaited_with_a_timeout_and_on_other_threads() {
             batch
         });
         let future = dispatcher.add(1);
-        assert!(!future.wait_for(Duration::from_millis(1)));
+        assert!(!future.wait_timeout(Duration::from_millis(1)));
         assert!(sinew::timeout(Duration::from_millis(1), || future.wait()).is_err());
         assert_eq!(format!("{future:?}"), "BatchFuture { ready: false }");
         // A thread gets a future and blocks for it.
         sender.send(dispatcher.add(2)).unwrap();
         doors.open_in_turn(&[0]);
-        assert!(future.wait_for(Duration::from_secs(3600)));
+        assert!(future.wait_timeout(Duration::from_secs(3600)));
         assert_eq!(format!("{future:?}"), "BatchFuture { ready: true }");
         assert_eq!(future.get(), Ok(1));
         sinew::park();
     });
     let elsewhere: BatchFuture<u32> = receiver.recv().unwrap();
     assert_eq!(elsewhere.get(), Ok(2));
-    sinew::wait_until(|| fiber.fiber().state() == State::Suspended, None);
+    sinew::wait_until(|| fiber.fiber().state() == FiberState::Suspended);
     fiber.fiber().unpark();
     fiber.join().unwrap();
 }

@@ -59,7 +59,7 @@ fn collect_n_returns_n_results() {
             run.set(0);
             let results = collect_n(tasks(), n);
             assert_eq!(results, (0..n).map(|n| (n, n)).collect::<Vec<_>>());
-            sinew::wait_until(|| run.get() == 5, None);
+            sinew::wait_until(|| run.get() == 5);
         }
     });
 }

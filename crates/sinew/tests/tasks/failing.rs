@@ -127,7 +127,7 @@ fn a_panic_between_two_tasks_leaves_the_started_tasks_running() {
                 sinew::yield_now();
                 assert_eq!(run.get(), 0);
             } else {
-                sinew::wait_until(|| run.get() == 3, None);
+                sinew::wait_until(|| run.get() == 3);
             }
         });
     }
@@ -163,10 +163,10 @@ fn more_results_than_tasks_are_refused_before_any_starts() {
             })
         };
         let message = message_of(|| collect_n(tasks(), 3));
-        assert_eq!(message, "collect_n called for 3 results of 2 tasks");
+        assert_eq!(message, "collect_n cannot return 3 results of 2 tasks");
         assert_eq!(Rc::strong_count(&run), 1);
         let message = message_of(|| collect_any(std::iter::empty::<fn()>()));
-        assert_eq!(message, "collect_any called without tasks; there is none to wait for");
+        assert_eq!(message, "collect_any called without tasks; give it at least one task");
         let message = message_of(|| TaskIterator::<()>::new().await_next());
         assert!(message.contains("has_next"), "{message}");
     });
@@ -219,7 +219,7 @@ fn a_migratable_fiber_is_refused_with_advice() {
     let _watch = watch::a_minute();
     for (name, call) in CALLS {
         // SAFETY: nothing in the closure depends on its thread.
-        let builder = unsafe { sinew::Builder::new().migratable() };
+        let builder = unsafe { sinew::FiberBuilder::new().migratable() };
         let fiber = builder.spawn(move || call(Arc::default())).unwrap();
         let payload = fiber.join().unwrap_err();
         let expected = format!("{name} called in a migratable fiber");
@@ -236,7 +236,7 @@ fn a_wait_that_would_keep_the_tasks_from_running_is_refused() {
             let message = message_of(|| sinew::pinned(|| call(run.clone())));
             assert!(message.contains("pinned"), "{name}: {message}");
             // The tasks run all the same.
-            sinew::wait_until(|| run.load(Ordering::Relaxed) == 2, None);
+            sinew::wait_until(|| run.load(Ordering::Relaxed) == 2);
         }
         let mut tasks = add_tasks([|| 7]);
         let message = message_of(|| sinew::pinned(|| tasks.await_next()));

@@ -3,7 +3,7 @@
 use crate::{Doors, one_carrier};
 use sinew::sync::Mutex;
 use sinew::tasks::{add_tasks, collect_all, collect_any, collect_n, for_each};
-use sinew::{Runtime, State};
+use sinew::{FiberState, Runtime};
 use sinew_testkit::{Log, watch};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ fn a_cancelled_caller_is_unwound_and_its_tasks_go_on() {
                 let _unwound = unwound;
                 wait(tasks);
             });
-            sinew::wait_until(|| caller.fiber().state() == State::Suspended, None);
+            sinew::wait_until(|| caller.fiber().state() == FiberState::Suspended);
             caller.cancel();
             assert!(sinew::is_cancel(&*caller.join().unwrap_err()));
             assert_eq!(log.take(), ["unwound"]);
@@ -92,7 +92,7 @@ fn a_masked_caller_is_not_unwound_before_it_has_its_results() {
             sinew::yield_now();
             unreachable!();
         });
-        sinew::wait_until(|| caller.fiber().state() == State::Suspended, None);
+        sinew::wait_until(|| caller.fiber().state() == FiberState::Suspended);
         caller.cancel();
         doors.open_in_turn(&[2, 0, 1]);
         assert!(sinew::is_cancel(&*caller.join().unwrap_err()));
@@ -149,7 +149,7 @@ fn nothing_is_left_when_the_runtime_ends() {
                 task
             })));
         });
-        sinew::wait_until(|| reached.load(Ordering::Relaxed), None);
+        sinew::wait_until(|| reached.load(Ordering::Relaxed));
         drop(runtime);
         // The caller was cancelled, or had a result before: the cancellation of a task.
         drop(caller.join());

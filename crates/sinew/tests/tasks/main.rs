@@ -72,7 +72,7 @@ impl Doors {
         sinew::spawn_local(move || {
             for &index in order {
                 doors.open(index);
-                sinew::wait_until(|| doors.0[index].passed.get(), None);
+                sinew::wait_until(|| doors.0[index].passed.get());
             }
         })
     }

@@ -1,7 +1,7 @@
 //! Tasks with their own names, stack sizes and fiber-locals.
 
 use crate::{message_of, one_carrier};
-use sinew::Builder;
+use sinew::FiberBuilder;
 use sinew::tasks::{TaskIterator, add_tasks, collect_all, collect_any, collect_n, for_each};
 use sinew_testkit::watch;
 use std::rc::Rc;
@@ -13,8 +13,8 @@ sinew::fiber_local! {
 const STACK: usize = 64 * 1024;
 
 /// Makes settings that distinguish the tasks.
-fn settings(part: usize) -> Builder {
-    Builder::new().name(format!("part {part}")).stack_size(STACK).local(&PART, part)
+fn settings(part: usize) -> FiberBuilder {
+    FiberBuilder::new().name(format!("part {part}")).stack_size(STACK).local(&PART, part)
 }
 
 /// Returns the settings that a task sees.
@@ -77,10 +77,10 @@ fn an_iterator_mixes_tasks_with_and_without_settings() {
 fn invalid_settings_start_no_task() {
     let _watch = watch::a_minute();
     one_carrier().run(|| {
-        let bad = || Builder::new().stack_size(1).task(|| ());
+        let bad = || FiberBuilder::new().stack_size(1).task(|| ());
         let message = message_of(|| collect_all([bad()]));
         assert!(
-            message.starts_with("a task cannot have its settings: a stack of 1 bytes"),
+            message.starts_with("cannot start a task with its settings: a stack of 1 bytes"),
             "{message}"
         );
         let mut tasks = add_tasks([|| ()]);

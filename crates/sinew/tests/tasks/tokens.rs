@@ -3,7 +3,7 @@
 use crate::{message_of, one_carrier, text};
 use sinew::tasks::{AtomicBatchDispatcher, BatchFuture, BatchToken, DispatchError, collect_all};
 use sinew::{Runtime, WaitKind};
-use sinew_context::Fiber;
+use sinew_context::FiberContext;
 use sinew_testkit::{Log, Seed, watch};
 use std::cell::Cell;
 use std::rc::Rc;
@@ -262,7 +262,7 @@ fn a_caller_cancelled_in_the_dispatch_is_unwound_and_the_others_get_errors() {
     let (first, last) = (dispatcher.token().dispatch(1), dispatcher.token());
     dispatcher.commit();
     let fiber = sinew::spawn(move || last.dispatch(2));
-    sinew::wait_until(|| fiber.fiber().waits_for() == Some(WaitKind::Park), None);
+    sinew::wait_until(|| fiber.fiber().waits_for() == Some(WaitKind::Park));
     fiber.cancel();
     assert!(sinew::is_cancel(&*fiber.join().unwrap_err()));
     assert_eq!(first.get(), Err(DispatchError::Cancelled));
@@ -386,7 +386,7 @@ fn a_first_class_fiber_that_is_dropped_in_the_function_is_unwound() {
     let (in_function, in_fiber) = (log.on_drop("the function"), log.on_drop("the fiber"));
     let future = Rc::new(Cell::new(None));
     let tell = future.clone();
-    let fiber = Fiber::new(move |caller| {
+    let fiber = FiberContext::new(move |caller| {
         let _in_fiber = in_fiber;
         let back = Rc::new(Cell::new(Some(caller)));
         let inner = back.clone();

@@ -62,7 +62,7 @@ impl<T> Member<T> {
             Member::Fiber(fiber) => {
                 let handle = fiber.fiber();
                 let waits = || handle.waits_for() == Some(kind);
-                sinew::wait_until(|| waits() || fiber.is_finished(), None);
+                sinew::wait_until(|| waits() || fiber.is_finished());
                 assert!(waits(), "it ended, and should wait");
             }
             Member::Thread(thread) => {

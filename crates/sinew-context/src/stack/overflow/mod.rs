@@ -32,10 +32,21 @@ thread_local! {
     static ALTERNATE: AlternateStack = const { AlternateStack(Cell::new(None)) };
 }
 
-/// Makes sure that an overflow on this thread is recognised.
+/// Makes sure that a stack overflow on this thread is reported.
 ///
-/// The allocators of guarded stacks call it. A runtime that runs contexts on a thread that made no
-/// stack calls it there once.
+/// The allocators of guarded stacks call it. A runtime that runs contexts on a thread that has made
+/// no stack calls it once on that thread.
+///
+/// # Examples
+/// ```
+/// use sinew_context::stack::overflow;
+///
+/// let carrier = std::thread::spawn(|| {
+///     overflow::arm(); // before contexts run on this thread, on stacks that it has not made
+///     overflow::arm(); // has no effect: the thread is armed
+/// });
+/// assert!(carrier.join().is_ok());
+/// ```
 #[inline]
 pub fn arm() {
     if !ARMED.get() {
@@ -49,11 +60,15 @@ fn arm_thread() {
     // SAFETY: `handle_fault` is a valid signal handler: it allocates nothing, waits for nothing,
     // and passes on faults outside of guards.
     INSTALL.call_once(|| unsafe { install() });
-    // A thread-local destructor may run too late for an alternate stack. Then the report is lost,
-    // but the process still ends.
+    // This fails if the thread has already destroyed `ALTERNATE`. Then the report is lost, but the
+    // process still ends.
     let _ = ALTERNATE.try_with(AlternateStack::provide);
 }
 
+/// Installs the fault handler, and keeps the handlers that were there before.
+///
+/// # Safety
+/// Called once. `handle_fault` is a valid handler for the signals.
 unsafe fn install() {
     for (signal, previous) in SIGNALS.into_iter().zip(&PREVIOUS) {
         let mut old = MaybeUninit::<libc::sigaction>::zeroed();
@@ -73,6 +88,10 @@ unsafe fn install() {
     }
 }
 
+/// The fault handler.
+///
+/// # Safety
+/// Only the kernel calls it, with the arguments of a `SA_SIGINFO` handler.
 unsafe extern "C" fn handle_fault(
     signal: libc::c_int,
     info: *mut libc::siginfo_t,
@@ -118,6 +137,10 @@ impl core::fmt::Display for Whose {
     }
 }
 
+/// Restores the default action of a signal.
+///
+/// # Safety
+/// The caller is the fault handler: the default action ends the process at the next fault.
 unsafe fn set_default(signal: libc::c_int) {
     // SAFETY: an all-zero action is SIG_DFL without flags.
     unsafe {
@@ -127,6 +150,9 @@ unsafe fn set_default(signal: libc::c_int) {
 }
 
 /// Calls the handler that was installed before, or restores the default action.
+///
+/// # Safety
+/// The arguments are those that the kernel passed to the fault handler.
 unsafe fn pass_on(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut libc::c_void) {
     type Plain = extern "C" fn(libc::c_int);
     type Detailed = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void);

@@ -1,8 +1,8 @@
 //! Finds the stack that an address belongs to.
 //!
 //! Two callers need this. The fault handler must not wait for anything. The slow paths of
-//! [`Fiber`](crate::Fiber) (`unwind`, dropping a suspended fiber) must know whether a frame lies on
-//! a stack of this crate or on the stack of an OS thread.
+//! [`FiberContext`](crate::FiberContext) (`unwind`, dropping a suspended fiber) must know whether a
+//! frame lies on a stack of this crate or on the stack of an OS thread.
 //!
 //! # Protocol
 //!
@@ -18,9 +18,16 @@
 //! Then the version stays odd, and after many tries the handler takes its last result. Every list
 //! is complete after each single store, so the handler misses at most the span being changed.
 
-use crate::primitive::{AtomicPtr, AtomicUsize, Mutex, Ordering, fence, lock, spin_loop, try_box};
+use crate::primitive::{
+    AtomicPtr, AtomicUsize, IS_MODEL, Mutex, Ordering, fence, lock, spin_loop, try_box,
+};
 use core::ptr;
 use std::io;
+
+#[cfg_attr(sinew_loom, path = "registry/absent.rs")]
+mod of_process;
+
+pub(crate) use of_process::{find, find_in_handler, insert, remove};
 
 /// Addresses that hold one or more stacks of equal size.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,17 +68,11 @@ impl Span {
 
 const CHUNK: usize = 2 * 1024 * 1024;
 
-#[cfg(not(sinew_loom))]
-const BUCKETS: usize = 4096;
-#[cfg(sinew_loom)]
-const BUCKETS: usize = 2;
+const BUCKETS: usize = if IS_MODEL { 2 } else { 4096 };
 
 /// The number of steps after which a walk without the lock gives up. It is longer than any list in
 /// practice: a million stacks of 256 KiB make about forty nodes in a bucket.
-#[cfg(not(sinew_loom))]
-const MAX_STEPS: usize = 100_000;
-#[cfg(sinew_loom)]
-const MAX_STEPS: usize = 6;
+const MAX_STEPS: usize = if IS_MODEL { 6 } else { 100_000 };
 
 /// A node of a bucket. All fields are atomic because the handler reads them without the lock. They
 /// change only under the lock.
@@ -95,7 +96,7 @@ impl Node {
     }
 }
 
-/// The lists. A struct, so that a model can have its own.
+/// The lists. They are in a struct, so that a model can have its own.
 pub(crate) struct Registry {
     version: AtomicUsize,
     buckets: [AtomicPtr<Node>; BUCKETS],
@@ -111,28 +112,7 @@ struct Free {
 // SAFETY: the pointer is followed only under the lock, and nodes belong to no thread.
 unsafe impl Send for Free {}
 
-#[cfg(not(sinew_loom))]
-static REGISTRY: Registry = Registry::new();
-
 impl Registry {
-    #[cfg(not(sinew_loom))]
-    const fn new() -> Registry {
-        Registry {
-            version: AtomicUsize::new(0),
-            buckets: [const { AtomicPtr::new(ptr::null_mut()) }; BUCKETS],
-            free: Mutex::new(Free::new()),
-        }
-    }
-
-    #[cfg(sinew_loom)]
-    pub(crate) fn new() -> Registry {
-        Registry {
-            version: AtomicUsize::new(0),
-            buckets: core::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
-            free: Mutex::new(Free::new()),
-        }
-    }
-
     fn bucket(&self, chunk: usize) -> &AtomicPtr<Node> {
         &self.buckets[chunk % BUCKETS]
     }
@@ -191,8 +171,7 @@ impl Registry {
         drop(writing);
     }
 
-    /// Finds the stack at an address, under the lock: exact.
-    #[cfg(not(sinew_loom))]
+    /// Finds the stack at an address, under the lock. The result is exact.
     pub(crate) fn find(&self, address: usize) -> Option<Slot> {
         let _held = lock(&self.free);
         self.walk(address, usize::MAX).0.and_then(|span| span.slot_at(address))
@@ -203,10 +182,11 @@ impl Registry {
         self.find_believed(address).0
     }
 
-    /// Finds the stack at an address, and says whether the lists did not change meanwhile. If they
-    /// change during every try, the result of any try is used: each walk may have lost its way.
+    /// Finds the stack at an address. Also returns whether the result can be believed: the lists
+    /// did not change during the walk. If they change during every try, uses the result of any try
+    /// that found a stack, because each walk may have lost its way.
     fn find_believed(&self, address: usize) -> (Option<Slot>, bool) {
-        const TRIES: usize = if cfg!(sinew_loom) { 2 } else { 4096 };
+        const TRIES: usize = if IS_MODEL { 2 } else { 4096 };
         let mut last_resort = None;
         for attempt in 1..=TRIES {
             // ORDERING: Acquire keeps the walk after this load; pairs with the Release that ends a
@@ -222,7 +202,7 @@ impl Registry {
                 return (found, true);
             }
             last_resort = found.or(last_resort);
-            if attempt.is_multiple_of(64) && !cfg!(sinew_loom) {
+            if attempt.is_multiple_of(64) && !IS_MODEL {
                 // The writer may wait for this processor.
                 // SAFETY: `sched_yield` is allowed in a signal handler.
                 unsafe { libc::sched_yield() };
@@ -314,48 +294,6 @@ fn new_node() -> io::Result<*mut Node> {
     })?;
     Ok(Box::into_raw(node))
 }
-
-/// Adds a span. Its addresses are in no other span.
-#[cfg(not(sinew_loom))]
-pub(crate) fn insert(span: Span) -> io::Result<()> {
-    REGISTRY.insert(span)
-}
-
-/// Removes the span that starts at `start`.
-#[cfg(not(sinew_loom))]
-pub(crate) fn remove(start: usize) {
-    REGISTRY.remove(start);
-}
-
-/// Finds the stack at an address. An address in the guard counts too.
-#[cfg(not(sinew_loom))]
-pub(crate) fn find(address: usize) -> Option<Slot> {
-    REGISTRY.find(address)
-}
-
-/// Finds the stack at an address without waiting, for a signal handler.
-#[cfg(not(sinew_loom))]
-pub(crate) fn find_in_handler(address: usize) -> Option<Slot> {
-    REGISTRY.find_unlocked(address)
-}
-
-// In a model every registry belongs to one execution, so there is no process-wide one.
-#[cfg(sinew_loom)]
-mod absent {
-    use super::{Slot, Span};
-    pub(crate) fn insert(_: Span) -> std::io::Result<()> {
-        Ok(())
-    }
-    pub(crate) fn remove(_: usize) {}
-    pub(crate) fn find(_: usize) -> Option<Slot> {
-        None
-    }
-    pub(crate) fn find_in_handler(_: usize) -> Option<Slot> {
-        None
-    }
-}
-#[cfg(sinew_loom)]
-pub(crate) use absent::{find, find_in_handler, insert, remove};
 
 #[cfg(all(test, sinew_loom))]
 #[path = "registry/loom.rs"]

@@ -9,17 +9,39 @@ use core::time::Duration;
 use std::io;
 use std::sync::Arc;
 
-/// Selects the maker of the decay passes of a pool.
+/// How the decay passes of a pool are made.
+///
+/// # Examples
+/// ```
+/// use sinew_context::stack::{Decay, StackPool};
+/// use std::time::Duration;
+///
+/// let every_minute = Decay::Background(Duration::from_secs(60));
+/// assert!(StackPool::builder().decay(every_minute).build().is_ok());
+/// let always = Decay::Background(Duration::ZERO);
+/// assert!(StackPool::builder().decay(always).build().is_err());
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Decay {
-    /// A thread, which starts when there is something to give back and ends when there is nothing
-    /// left. It makes a pass each time this interval has passed.
+    /// A thread makes a pass each time this interval is over. The thread starts when there is a
+    /// stack to give back, and ends when none is left.
     Background(Duration),
-    /// The program, by calling [`StackPool::decay`].
+    /// The program makes the passes, by calling [`StackPool::decay`].
     Manual,
 }
 
 /// Settings of a [`StackPool`].
+///
+/// # Examples
+/// ```
+/// use sinew_context::stack::{Decay, StackPool};
+///
+/// let settings = StackPool::builder().decay(Decay::Manual).max_warm(100);
+/// let small = settings.clone().stack_size(64 * 1024).build();
+/// let large = settings.stack_size(1024 * 1024).build();
+/// assert_eq!((small?.stack_size(), large?.stack_size()), (64 * 1024, 1024 * 1024));
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct PoolBuilder {
     stack_size: usize,
@@ -43,6 +65,16 @@ impl PoolBuilder {
     }
 
     /// Sets the usable bytes of each stack, a multiple of the page. Default: 256 KiB.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::stack::StackPool;
+    ///
+    /// let pool = StackPool::builder().stack_size(64 * 1024).build()?;
+    /// assert_eq!(pool.stack_size(), 64 * 1024);
+    /// assert!(StackPool::builder().stack_size(100_001).build().is_err()); // not whole pages
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn stack_size(mut self, bytes: usize) -> Self {
         self.stack_size = bytes;
         self
@@ -50,18 +82,49 @@ impl PoolBuilder {
 
     /// Sets the bytes below each stack that fault, a multiple of the page and at least 64 KiB.
     /// Default: 64 KiB, and 1 MiB on riscv64.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::stack::{StackAllocator, StackPool};
+    ///
+    /// let pool = StackPool::builder().guard_size(256 * 1024).build()?;
+    /// assert_eq!(pool.allocate()?.guard_size(), 256 * 1024);
+    /// assert!(StackPool::builder().guard_size(4096).build().is_err()); // below the minimum
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn guard_size(mut self, bytes: usize) -> Self {
         self.guard_size = bytes;
         self
     }
 
-    /// Uses only this kind of guard, instead of the cheapest that works.
+    /// Uses only this kind of guard, instead of the cheapest that works. Allocating a stack fails
+    /// if the kernel refuses this kind.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::stack::{GuardKind, StackAllocator, StackPool};
+    ///
+    /// let pool = StackPool::builder().guards(GuardKind::Mprotect).build()?;
+    /// let stack = pool.allocate()?;
+    /// assert_eq!(pool.stats().mprotect_regions, 1);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn guards(mut self, kind: GuardKind) -> Self {
         self.guards = Some(kind);
         self
     }
 
     /// Limits the number of stacks in use at once; allocating more is an error. Default: no limit.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::stack::{StackAllocator, StackPool};
+    ///
+    /// let pool = StackPool::builder().max_stacks(1).build()?;
+    /// let _only = pool.allocate()?;
+    /// assert_eq!(pool.allocate().unwrap_err().kind(), std::io::ErrorKind::QuotaExceeded);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn max_stacks(mut self, count: usize) -> Self {
         self.max_stacks = count;
         self
@@ -69,23 +132,56 @@ impl PoolBuilder {
 
     /// Limits the number of free stacks that keep their memory; others are given back at once.
     /// Default: no limit, so that decay alone decides.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::stack::{Decay, StackAllocator, StackPool};
+    ///
+    /// let pool = StackPool::builder().max_warm(1).decay(Decay::Manual).build()?;
+    /// drop((pool.allocate()?, pool.allocate()?));
+    /// assert_eq!((pool.stats().warm, pool.stats().cold), (1, 1));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn max_warm(mut self, count: usize) -> Self {
         self.max_warm = count;
         self
     }
 
-    /// Selects the maker of the decay passes. Default: a thread, every second.
+    /// Sets how the decay passes are made. Default: by a thread, every second.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::stack::{Decay, StackAllocator, StackPool};
+    ///
+    /// let pool = StackPool::builder().decay(Decay::Manual).build()?;
+    /// drop(pool.allocate()?);
+    /// assert_eq!(pool.stats().warm, 1); // until the program calls `pool.decay()`
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn decay(mut self, decay: Decay) -> Self {
         self.decay = decay;
         self
     }
 
     /// Makes the pool. Maps nothing yet.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::stack::StackPool;
+    ///
+    /// let pool = StackPool::builder().build()?;
+    /// assert_eq!(pool.stats().reserved_bytes, 0); // nothing is mapped yet
+    /// let error = StackPool::builder().stack_size(3000).build().unwrap_err();
+    /// assert!(error.to_string().contains("stack size 3000 is below the minimum"));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub fn build(self) -> io::Result<StackPool> {
         check_size(self.stack_size)?;
         check_guard(self.guard_size)?;
         if self.decay == Decay::Background(Duration::ZERO) {
-            return Err(invalid(format_args!("a decay interval of zero would never rest")));
+            return Err(invalid(format_args!(
+                "a decay interval of zero would keep a thread busy for ever; use a longer one"
+            )));
         }
         let stride = self.stack_size + self.guard_size;
         Ok(StackPool {

@@ -32,7 +32,7 @@ pub(super) struct Region {
 impl Region {
     /// Maps a region of `slots` slots and makes the first ones ready.
     ///
-    /// Finds out which guards work: locked memory refuses the cheap ones, for instance.
+    /// Finds out which kind of guard works: for instance, locked memory refuses guards in place.
     pub(super) fn new(
         slots: usize,
         stride: usize,

@@ -5,12 +5,12 @@ use crate::fiber::state::Outcome;
 const MANY: usize = (FEW_CHUNKS + 10) * BLOCKS;
 
 fn new_slab() -> &'static Slab {
-    Box::leak(Box::new(Slab::new()))
+    // SAFETY: the slab is leaked, so it is neither moved nor freed.
+    Box::leak(Box::new(unsafe { Slab::new() }))
 }
 
 fn take_many(slab: &Slab) -> Vec<&'static Control> {
-    // SAFETY: this thread is the owner, and the slab is leaked.
-    (0..MANY).map(|_| unsafe { slab.take() }.0).collect()
+    (0..MANY).map(|_| slab.take().0).collect()
 }
 
 fn free_all(blocks: &[&'static Control]) {
@@ -40,8 +40,7 @@ fn vacant_chunks_give_their_pages_back_and_epochs_go_on() {
         }
     }
     free_all(&blocks);
-    // SAFETY: this thread is the owner.
-    unsafe { slab.trim() };
+    slab.trim();
     assert_eq!(slab.chunks.get(), 0);
     if cfg!(target_os = "linux") {
         assert_eq!(resident_pages(blocks[0]), 1);
@@ -73,8 +72,7 @@ fn a_chunk_with_a_block_in_use_or_an_extra_stays() {
     let with_extra = *vacant.iter().find(|block| head_of(**block) != head_of(*used)).unwrap();
     with_extra.extra_or_new();
     free_all(vacant);
-    // SAFETY: this thread is the owner.
-    unsafe { slab.trim() };
+    slab.trim();
     assert_eq!(slab.chunks.get(), 2);
     assert!(with_extra.extra().is_some());
     let again = take_many(slab);

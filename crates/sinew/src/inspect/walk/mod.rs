@@ -32,11 +32,11 @@ impl StackCopy {
     fn word(&self, address: usize) -> Option<usize> {
         let offset = address.checked_sub(self.base)?;
         let bytes = self.bytes.get(offset..offset.checked_add(size_of::<usize>())?)?;
-        Some(usize::from_ne_bytes(bytes.try_into().expect("as many as a word has")))
+        Some(usize::from_ne_bytes(bytes.try_into().expect("the slice has the size of a word")))
     }
 
     /// Returns the addresses of the frames of a suspended context, the innermost first, `limit` at
-    /// most. `None` if stacks cannot be walked here.
+    /// most. Returns `None` if sinew cannot walk stacks on this platform.
     pub(super) fn frames(&self, limit: usize) -> Option<Vec<usize>> {
         let registers = Registers::read_from(self.base, |address| self.word(address))?;
         let start = unwind::Start {

@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 /// The results of earlier look-ups.
 #[derive(Default)]
 struct Known {
-    /// The version of the loaded objects at that time.
+    /// The version of the loaded objects at the time of these look-ups.
     version: (u64, u64),
     functions: HashMap<usize, Arc<[Symbol]>>,
-    /// When tables were last read; `None` if they were given back since.
+    /// When tables were last read; `None` if their memory was given back since.
     read: Option<Instant>,
 }
 

@@ -1,7 +1,7 @@
 //! Unwinds a copy of a stack: from its registers to the addresses of its frames.
 //!
-//! The unwinder uses copies of the loaded objects' tables, made anew whenever an object is loaded
-//! or unloaded. So a walk reads nothing that may vanish.
+//! The unwinder uses copies of the loaded objects' tables. It makes new copies whenever an object
+//! is loaded or unloaded. So a walk reads nothing that may vanish.
 
 use super::StackCopy;
 use framehop::{
@@ -106,6 +106,8 @@ pub(super) mod objects {
 
     /// Returns how many objects were loaded and unloaded so far.
     pub(in super::super) fn version() -> (u64, u64) {
+        /// # Safety
+        /// `info` is an entry of the linker, and `out` points to a pair of `u64`.
         unsafe extern "C" fn each(
             info: *mut libc::dl_phdr_info,
             _size: usize,
@@ -125,6 +127,8 @@ pub(super) mod objects {
     }
 
     pub(super) fn loaded() -> Vec<Object> {
+        /// # Safety
+        /// `info` is an entry of the linker, and `out` points to a `Vec<Object>`.
         unsafe extern "C" fn each(
             info: *mut libc::dl_phdr_info,
             _size: usize,
@@ -145,6 +149,8 @@ pub(super) mod objects {
         objects
     }
 
+    /// Copies the tables of an object. Returns `None` if it has none that the unwinder can use.
+    ///
     /// # Safety
     /// The object is loaded, and stays loaded during the call.
     unsafe fn read(info: &libc::dl_phdr_info) -> Option<Object> {
@@ -183,11 +189,11 @@ pub(super) mod objects {
         }
     }
 
-    /// Returns the address of the table that an index belongs to. The index gives it relative to
-    /// itself.
+    /// Returns the address of the table that an index belongs to. The index contains the distance
+    /// from itself to the table.
     ///
     /// # Safety
-    /// The index is loaded.
+    /// `index` is the range of an index of a loaded object, which stays loaded during the call.
     unsafe fn first_of_index(index: &Range<usize>) -> Option<usize> {
         /// A signed distance of four bytes, relative to its own address.
         const RELATIVE: u8 = 0x1b;

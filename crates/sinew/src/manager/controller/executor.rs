@@ -1,12 +1,12 @@
 //! A controller for a loop that can only be asked to call a closure.
 
-use super::{LoopController, Rest, Runner};
+use super::{LoopController, Runner, Until};
 use crate::manager::alarm::Alarm;
 use core::cell::OnceCell;
 use std::sync::Arc;
 
-/// Calls closures, usually later. Functions that take a boxed closure implement it, and so do
-/// managers and their handles.
+/// Calls closures, usually later. Functions that take a boxed closure implement this trait, and so
+/// do managers and their handles.
 ///
 /// # Examples
 /// ```
@@ -19,6 +19,28 @@ use std::sync::Arc;
 /// ```
 pub trait Executor {
     /// Calls `f`, now or later.
+    ///
+    /// # Examples
+    /// A queue that its owner works off:
+    /// ```
+    /// use sinew::manager::Executor;
+    /// use std::sync::Mutex;
+    ///
+    /// #[derive(Default)]
+    /// struct Queue(Mutex<Vec<Box<dyn FnOnce() + Send>>>);
+    /// impl Executor for Queue {
+    ///     fn execute(&self, f: Box<dyn FnOnce() + Send>) {
+    ///         self.0.lock().unwrap().push(f); // called later
+    ///     }
+    /// }
+    ///
+    /// let queue = Queue::default();
+    /// let (sender, receiver) = std::sync::mpsc::channel();
+    /// queue.execute(Box::new(move || sender.send(7).unwrap()));
+    /// assert!(receiver.try_recv().is_err());
+    /// queue.0.into_inner().unwrap().into_iter().for_each(|f| f());
+    /// assert_eq!(receiver.recv(), Ok(7));
+    /// ```
     fn execute(&self, f: Box<dyn FnOnce() + Send>);
 }
 
@@ -30,9 +52,10 @@ impl<F: Fn(Box<dyn FnOnce() + Send>)> Executor for F {
 
 /// Posts a manager to an executor whenever the manager has something to run.
 ///
-/// The executor has to call the posted closure on the manager's thread, and not at once. The queue
-/// of a GUI, of a game, or of a single-threaded async runtime does so. The closure panics if it is
-/// called on another thread, and does nothing after the end of the manager.
+/// The executor has to call the posted closure on the manager's thread, after
+/// [`execute`](Executor::execute) has returned. The queue of a GUI, of a game, or of a
+/// single-threaded async runtime does so. The closure panics if it is called on another thread, and
+/// does nothing after the end of the manager.
 ///
 /// One thread watches the fibers' deadlines and descriptors, for all controllers of this type in
 /// the process.
@@ -80,7 +103,7 @@ impl ExecutorLoopController {
     }
 
     fn attached(&self) -> &Attached {
-        self.attached.get().expect("a manager attaches its controller first")
+        self.attached.get().expect("the manager has attached its controller")
     }
 }
 
@@ -102,8 +125,8 @@ impl LoopController for ExecutorLoopController {
         self.attached().post.clone()
     }
 
-    fn rest(&self, rest: Rest) {
-        self.attached().alarm.set(rest);
+    fn idle(&self, until: Until) {
+        self.attached().alarm.set(until);
     }
 }
 

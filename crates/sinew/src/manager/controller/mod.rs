@@ -1,7 +1,7 @@
 //! Controllers: the connection between a manager and the loop that runs it.
 //!
-//! [`LoopController`] is the interface that a manager calls, and [`Runner`] the one that a loop
-//! calls. `README.md` of [`manager`](crate::manager) has the protocol between the two.
+//! A manager calls the loop through [`LoopController`]. A loop calls the manager through
+//! [`Runner`]. `README.md` of [`manager`](crate::manager) has the protocol between the two.
 
 mod executor;
 mod reactor;
@@ -22,17 +22,17 @@ use std::time::Instant;
 
 /// The loop that runs a manager, as the manager sees it.
 ///
-/// The manager calls all of these methods on its own thread, outside of fibers; only the function
+/// The manager calls all of these methods on its own thread, outside of fibers. Only the function
 /// that [`remote`](Self::remote) returns is called on any thread. A panic in one of the methods
-/// goes to the caller of the manager.
+/// unwinds into the code that called the manager.
 ///
 /// [`ExecutorLoopController`] is enough for most loops: it needs only a way to have a closure
-/// called on the loop's thread. A controller of your own can watch deadlines and descriptors in the
-/// loop itself, without the extra thread.
+/// called on the loop's thread. For deadlines and descriptors it uses an extra thread. A controller
+/// of your own can watch them in the loop itself.
 ///
 /// # Examples
 /// ```
-/// use sinew::manager::{FiberManager, LoopController, Options, Rest, Runner};
+/// use sinew::manager::{FiberManager, LoopController, Options, Until, Runner};
 /// use std::cell::OnceCell;
 /// use std::rc::Rc;
 /// use std::sync::Arc;
@@ -56,7 +56,7 @@ use std::time::Instant;
 ///         let wanted = self.wanted.clone();
 ///         Arc::new(move || wanted.store(true, Ordering::Release))
 ///     }
-///     fn rest(&self, _: Rest) {} // this loop looks all the time
+///     fn idle(&self, _: Until) {} // this loop looks all the time
 /// }
 ///
 /// let polled = Polled::default();
@@ -71,10 +71,75 @@ use std::time::Instant;
 /// ```
 pub trait LoopController: 'static {
     /// Called once, with the [`Runner`] by which the loop runs the manager.
+    ///
+    /// # Examples
+    /// ```
+    /// # use sinew::manager::{FiberManager, LoopController, Options, Runner, Until};
+    /// # use std::cell::OnceCell;
+    /// # use std::rc::Rc;
+    /// # use std::sync::Arc;
+    /// #
+    /// struct Own {
+    ///     runner: OnceCell<Runner>,
+    /// }
+    /// impl LoopController for Own {
+    ///     fn attach(&self, runner: Runner) {
+    ///         let _ = self.runner.set(runner); // the loop runs the manager by it
+    ///     }
+    ///     // and the other methods
+    /// #     fn schedule(&self) {}
+    /// #     fn remote(&self) -> Arc<dyn Fn() + Send + Sync> {
+    /// #         Arc::new(|| ())
+    /// #     }
+    /// #     fn idle(&self, _: Until) {}
+    /// }
+    ///
+    /// let own = Rc::new(Own { runner: OnceCell::new() });
+    /// let manager = FiberManager::new(own.clone(), Options::new())?;
+    /// manager.add_task(|| ());
+    /// assert!(!own.runner.get().unwrap().run()); // no task is left
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     fn attach(&self, runner: Runner);
 
     /// Called when there is something to run. The loop should call [`Runner::run`] soon, but not
-    /// from within this method. The manager does not call this again until it was run.
+    /// from within this method. The manager does not call this method again until the loop has run
+    /// it.
+    ///
+    /// # Examples
+    /// ```
+    /// # use sinew::manager::{FiberManager, LoopController, Options, Runner, Until};
+    /// # use std::cell::{Cell, OnceCell};
+    /// # use std::rc::Rc;
+    /// # use std::sync::Arc;
+    /// #
+    /// # #[derive(Default)]
+    /// struct Own {
+    ///     wanted: Cell<bool>,
+    /// #     runner: OnceCell<Runner>,
+    /// }
+    /// impl LoopController for Own {
+    ///     fn schedule(&self) {
+    ///         self.wanted.set(true); // the loop looks at this flag at its next turn
+    ///     }
+    ///     // and the other methods
+    /// #     fn attach(&self, runner: Runner) {
+    /// #         let _ = self.runner.set(runner);
+    /// #     }
+    /// #     fn remote(&self) -> Arc<dyn Fn() + Send + Sync> {
+    /// #         Arc::new(|| ())
+    /// #     }
+    /// #     fn idle(&self, _: Until) {}
+    /// }
+    ///
+    /// # let own = Rc::new(Own::default());
+    /// let manager = FiberManager::new(own.clone(), Options::new())?;
+    /// assert!(!own.wanted.get());
+    /// manager.add_task(|| ());
+    /// assert!(own.wanted.get());
+    /// # own.runner.get().unwrap().run();
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     fn schedule(&self);
 
     /// Returns a function that does what [`schedule`](Self::schedule) does, and that may be called
@@ -82,18 +147,126 @@ pub trait LoopController: 'static {
     ///
     /// A waker calls the function in the middle of waking a fiber, as if on a plain thread. The
     /// function should be short, and must not wait.
+    ///
+    /// # Examples
+    /// ```
+    /// # use sinew::manager::{FiberManager, LoopController, Options, Runner, Until};
+    /// # use std::cell::OnceCell;
+    /// # use std::rc::Rc;
+    /// # use std::sync::{Arc, mpsc};
+    /// #
+    /// struct Own {
+    ///     sender: mpsc::Sender<()>, // to the loop's thread
+    /// #     runner: OnceCell<Runner>,
+    /// }
+    /// impl LoopController for Own {
+    ///     fn remote(&self) -> Arc<dyn Fn() + Send + Sync> {
+    ///         let sender = self.sender.clone();
+    ///         Arc::new(move || drop(sender.send(())))
+    ///     }
+    ///     // and the other methods
+    /// #     fn attach(&self, runner: Runner) {
+    /// #         let _ = self.runner.set(runner);
+    /// #     }
+    /// #     fn schedule(&self) {}
+    /// #     fn idle(&self, _: Until) {}
+    /// }
+    ///
+    /// let (sender, asked) = mpsc::channel();
+    /// # let own = Rc::new(Own { sender, runner: OnceCell::new() });
+    /// let manager = FiberManager::new(own.clone(), Options::new())?;
+    /// let remote = manager.remote();
+    /// let task = std::thread::spawn(move || remote.add_task_remote_future(|| 7)).join().unwrap();
+    /// asked.recv().unwrap(); // the loop learns that it should run the manager
+    /// own.runner.get().unwrap().run();
+    /// assert_eq!(task.get().unwrap(), 7);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     fn remote(&self) -> Arc<dyn Fn() + Send + Sync>;
 
     /// Called when nothing is ready. The loop should call [`Runner::run`] at the deadline, and when
-    /// the descriptor is readable. Each call replaces the one before.
+    /// the descriptor is readable. Each call replaces the previous `until`.
     ///
     /// The manager calls this after a run, and after an eager task that was added outside of one,
-    /// even if nothing has changed; it may leave out an empty `rest` that follows an empty one. At
-    /// its end it calls this with an empty `rest`. The descriptor stays open until then.
-    fn rest(&self, rest: Rest);
+    /// even if nothing has changed; it may leave out an empty `until` that follows an empty one. At
+    /// its end it calls this with an empty `until`. The descriptor stays open until then.
+    ///
+    /// # Examples
+    /// ```
+    /// # use sinew::manager::{FiberManager, LoopController, Options, Runner, Until};
+    /// # use std::cell::{Cell, OnceCell};
+    /// # use std::rc::Rc;
+    /// # use std::sync::Arc;
+    /// # use std::time::{Duration, Instant};
+    /// #
+    /// # #[derive(Default)]
+    /// struct Own {
+    ///     until: Cell<Until>,
+    /// #     runner: OnceCell<Runner>,
+    /// }
+    /// impl LoopController for Own {
+    ///     fn idle(&self, until: Until) {
+    ///         self.until.set(until); // replaces the previous deadline and descriptor
+    ///     }
+    ///     // and the other methods
+    /// #     fn attach(&self, runner: Runner) {
+    /// #         let _ = self.runner.set(runner);
+    /// #     }
+    /// #     fn schedule(&self) {}
+    /// #     fn remote(&self) -> Arc<dyn Fn() + Send + Sync> {
+    /// #         Arc::new(|| ())
+    /// #     }
+    /// }
+    ///
+    /// # let own = Rc::new(Own::default());
+    /// let manager = FiberManager::new(own.clone(), Options::new())?;
+    /// let before = Instant::now();
+    /// manager.add_task(|| sinew::sleep(Duration::from_millis(20)));
+    /// own.runner.get().unwrap().run();
+    /// assert!(own.until.get().deadline.unwrap() >= before + Duration::from_millis(20));
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    fn idle(&self, until: Until);
 
-    /// Called when the manager gets its first task, and when it has none left: the loop should go
-    /// on while `busy` is true. A task from another thread counts from the run that takes it in.
+    /// Called with true when the manager gets its first task, and with false when it has no task
+    /// left. The loop should go on while `busy` is true. A task from another thread counts from the
+    /// run in which the manager takes it in.
+    ///
+    /// # Examples
+    /// ```
+    /// # use sinew::manager::{FiberManager, LoopController, Options, Runner, Until};
+    /// # use std::cell::{Cell, OnceCell};
+    /// # use std::rc::Rc;
+    /// # use std::sync::Arc;
+    /// #
+    /// # #[derive(Default)]
+    /// struct Own {
+    ///     busy: Cell<bool>,
+    /// #     runner: OnceCell<Runner>,
+    /// }
+    /// impl LoopController for Own {
+    ///     fn keep_alive(&self, busy: bool) {
+    ///         self.busy.set(busy); // the loop ends when it has nothing to do and this is false
+    ///     }
+    ///     // and the other methods
+    /// #     fn attach(&self, runner: Runner) {
+    /// #         let _ = self.runner.set(runner);
+    /// #     }
+    /// #     fn schedule(&self) {}
+    /// #     fn remote(&self) -> Arc<dyn Fn() + Send + Sync> {
+    /// #         Arc::new(|| ())
+    /// #     }
+    /// #     fn idle(&self, _: Until) {}
+    /// }
+    ///
+    /// # let own = Rc::new(Own::default());
+    /// let manager = FiberManager::new(own.clone(), Options::new())?;
+    /// manager.add_task(|| ());
+    /// assert!(own.busy.get());
+    /// own.runner.get().unwrap().run();
+    /// assert!(!own.busy.get());
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     fn keep_alive(&self, busy: bool) {
         let _ = busy;
     }
@@ -113,8 +286,8 @@ impl<C: LoopController + ?Sized> LoopController for Rc<C> {
         (**self).remote()
     }
 
-    fn rest(&self, rest: Rest) {
-        (**self).rest(rest);
+    fn idle(&self, until: Until) {
+        (**self).idle(until);
     }
 
     fn keep_alive(&self, busy: bool) {
@@ -123,9 +296,49 @@ impl<C: LoopController + ?Sized> LoopController for Rc<C> {
 }
 
 /// The events that a manager waits for when no fiber is ready.
+///
+/// # Examples
+/// A loop that sleeps until the deadline:
+/// ```
+/// # use sinew::manager::{FiberManager, LoopController, Options, Runner, Until};
+/// # use std::cell::{Cell, OnceCell};
+/// # use std::rc::Rc;
+/// # use std::sync::Arc;
+/// # use std::time::{Duration, Instant};
+/// #
+/// # #[derive(Default)]
+/// # struct Own {
+/// #     until: Cell<Until>,
+/// #     runner: OnceCell<Runner>,
+/// # }
+/// # impl LoopController for Own {
+/// #     fn attach(&self, runner: Runner) {
+/// #         let _ = self.runner.set(runner);
+/// #     }
+/// #     fn schedule(&self) {}
+/// #     fn remote(&self) -> Arc<dyn Fn() + Send + Sync> {
+/// #         Arc::new(|| ())
+/// #     }
+/// #     fn idle(&self, until: Until) {
+/// #         self.until.set(until);
+/// #     }
+/// # }
+/// #
+/// # let own = Rc::new(Own::default());
+/// # let manager = FiberManager::new(own.clone(), Options::new())?;
+/// manager.add_task(|| sinew::sleep(Duration::from_millis(1)));
+/// while own.runner.get().unwrap().run() {
+///     let until: Until = own.until.get(); // the value that `idle` got last
+///     assert_eq!(until.fd, None); // no fiber waits for a descriptor
+///     let left = until.deadline.unwrap().saturating_duration_since(Instant::now());
+///     std::thread::sleep(left);
+/// }
+/// assert!(!manager.has_tasks());
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
-pub struct Rest {
+pub struct Until {
     /// When the manager is to be run again at the latest.
     pub deadline: Option<Instant>,
     /// The descriptor to watch, if fibers wait for descriptors.
@@ -133,6 +346,37 @@ pub struct Rest {
 }
 
 /// Runs a manager, for its controller. Does nothing when the manager has ended.
+///
+/// # Examples
+/// ```
+/// # use sinew::manager::{FiberManager, LoopController, Options, Runner, Until};
+/// # use std::cell::OnceCell;
+/// # use std::rc::Rc;
+/// # use std::sync::Arc;
+/// #
+/// # struct Kept(Rc<OnceCell<Runner>>);
+/// #
+/// # impl LoopController for Kept {
+/// #     fn attach(&self, runner: Runner) {
+/// #         let _ = self.0.set(runner);
+/// #     }
+/// #     fn schedule(&self) {}
+/// #     fn remote(&self) -> Arc<dyn Fn() + Send + Sync> {
+/// #         Arc::new(|| ())
+/// #     }
+/// #     fn idle(&self, _: Until) {}
+/// # }
+/// #
+/// # let place = Rc::new(OnceCell::new());
+/// # let manager = FiberManager::new(Kept(place.clone()), Options::new())?;
+/// let runner: &Runner = place.get().unwrap(); // kept by the controller's `attach`
+/// manager.add_task(sinew::yield_now);
+/// assert!(runner.run()); // the fiber has yielded, and goes on in the next run
+/// assert!(!runner.run());
+/// drop(manager);
+/// assert!(runner.is_gone() && !runner.run()); // does nothing
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone)]
 pub struct Runner {
     core: Weak<Core>,
@@ -152,7 +396,7 @@ impl Runner {
     ///
     /// # Examples
     /// ```
-    /// # use sinew::manager::{FiberManager, LoopController, Options, Rest, Runner};
+    /// # use sinew::manager::{FiberManager, LoopController, Options, Until, Runner};
     /// # use std::cell::OnceCell;
     /// # use std::rc::Rc;
     /// # use std::sync::Arc;
@@ -167,7 +411,7 @@ impl Runner {
     /// #     fn remote(&self) -> Arc<dyn Fn() + Send + Sync> {
     /// #         Arc::new(|| ())
     /// #     }
-    /// #     fn rest(&self, _: Rest) {}
+    /// #     fn idle(&self, _: Until) {}
     /// # }
     /// #
     /// # let runner = Rc::new(OnceCell::new());
@@ -184,7 +428,7 @@ impl Runner {
         !core.has_ended() && core.has_tasks()
     }
 
-    /// The unique number of the manager.
+    /// Returns the unique number of the manager.
     fn number(&self) -> u64 {
         self.shared.crew.number.into()
     }
@@ -193,7 +437,7 @@ impl Runner {
     ///
     /// # Examples
     /// ```
-    /// # use sinew::manager::{FiberManager, LoopController, Options, Rest, Runner};
+    /// # use sinew::manager::{FiberManager, LoopController, Options, Until, Runner};
     /// # use std::cell::OnceCell;
     /// # use std::rc::Rc;
     /// # use std::sync::Arc;
@@ -208,7 +452,7 @@ impl Runner {
     /// #     fn remote(&self) -> Arc<dyn Fn() + Send + Sync> {
     /// #         Arc::new(|| ())
     /// #     }
-    /// #     fn rest(&self, _: Rest) {}
+    /// #     fn idle(&self, _: Until) {}
     /// # }
     /// #
     /// # let runner = Rc::new(OnceCell::new());
@@ -227,7 +471,7 @@ impl Runner {
     ///
     /// # Examples
     /// ```
-    /// # use sinew::manager::{FiberManager, LoopController, Options, Rest, Runner};
+    /// # use sinew::manager::{FiberManager, LoopController, Options, Until, Runner};
     /// # use std::cell::OnceCell;
     /// # use std::rc::Rc;
     /// # use std::sync::Arc;
@@ -242,7 +486,7 @@ impl Runner {
     /// #     fn remote(&self) -> Arc<dyn Fn() + Send + Sync> {
     /// #         Arc::new(|| ())
     /// #     }
-    /// #     fn rest(&self, _: Rest) {}
+    /// #     fn idle(&self, _: Until) {}
     /// # }
     /// #
     /// # let runner = Rc::new(OnceCell::new());
@@ -255,12 +499,12 @@ impl Runner {
         self.core.upgrade().map(|core| ManagerHandle::new(&core))
     }
 
-    /// Returns a closure that runs the manager. It may cross threads, but has to be called on the
-    /// manager's thread.
+    /// Returns a closure that runs the manager. The closure may cross threads, but it panics if it
+    /// is called on any thread but the manager's own. After the end of the manager it does nothing.
     ///
     /// # Examples
     /// ```
-    /// # use sinew::manager::{FiberManager, LoopController, Options, Rest, Runner};
+    /// # use sinew::manager::{FiberManager, LoopController, Options, Until, Runner};
     /// # use std::cell::OnceCell;
     /// # use std::rc::Rc;
     /// # use std::sync::Arc;
@@ -275,7 +519,7 @@ impl Runner {
     /// #     fn remote(&self) -> Arc<dyn Fn() + Send + Sync> {
     /// #         Arc::new(|| ())
     /// #     }
-    /// #     fn rest(&self, _: Rest) {}
+    /// #     fn idle(&self, _: Until) {}
     /// # }
     /// #
     /// # let runner = Rc::new(OnceCell::new());
@@ -305,7 +549,7 @@ impl Runner {
     ///
     /// # Examples
     /// ```
-    /// # use sinew::manager::{FiberManager, LoopController, Options, Rest, Runner};
+    /// # use sinew::manager::{FiberManager, LoopController, Options, Until, Runner};
     /// # use std::cell::OnceCell;
     /// # use std::rc::Rc;
     /// # use std::sync::Arc;
@@ -320,7 +564,7 @@ impl Runner {
     /// #     fn remote(&self) -> Arc<dyn Fn() + Send + Sync> {
     /// #         Arc::new(|| ())
     /// #     }
-    /// #     fn rest(&self, _: Rest) {}
+    /// #     fn idle(&self, _: Until) {}
     /// # }
     /// #
     /// # let runner = Rc::new(OnceCell::new());

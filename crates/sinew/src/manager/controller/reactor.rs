@@ -1,6 +1,6 @@
 //! The controller of a manager in an [`EventLoop`].
 
-use super::{LoopController, Rest, Runner};
+use super::{LoopController, Runner, Until};
 use crate::manager::event_loop::{EventLoop, Inner as LoopInner, KeepAlive, LoopRemote};
 use core::cell::{Cell, OnceCell, RefCell};
 use std::rc::{Rc, Weak};
@@ -35,7 +35,7 @@ struct Inner {
     event_loop: RefCell<Weak<LoopInner>>,
     /// Whether the manager had something to run while there was no loop.
     awaiting: Cell<bool>,
-    rest: Cell<Rest>,
+    until: Cell<Until>,
     busy: Cell<bool>,
     keep: RefCell<Option<KeepAlive>>,
     remote: Arc<Mutex<Remote>>,
@@ -64,7 +64,7 @@ impl ReactorLoopController {
         ReactorLoopController::default()
     }
 
-    /// Makes a controller in `event_loop`.
+    /// Makes a controller that is attached to `event_loop`.
     ///
     /// # Examples
     /// ```
@@ -104,7 +104,7 @@ impl ReactorLoopController {
         let inner = &*self.inner;
         assert!(
             inner.event_loop.borrow().strong_count() == 0,
-            "the controller is attached to a loop already, and a manager has one"
+            "the controller is attached to a loop already; a manager runs in one loop"
         );
         *inner.event_loop.borrow_mut() = Rc::downgrade(&event_loop.inner);
         let mut remote = inner.remote.lock().unwrap_or_else(PoisonError::into_inner);
@@ -112,10 +112,9 @@ impl ReactorLoopController {
         let awaiting = std::mem::take(&mut remote.awaiting) | inner.awaiting.take();
         drop(remote);
         if let Some(runner) = inner.runner.get() {
-            self.rest(inner.rest.get());
+            self.idle(inner.until.get());
             self.keep_alive(inner.busy.get());
-            // A loop that was attached before may have been dropped with the request to run the
-            // manager.
+            // An earlier loop may have been dropped together with the request to run the manager.
             if awaiting || runner.is_scheduled() {
                 event_loop.inner.run_manager(runner.clone());
             }
@@ -127,7 +126,7 @@ impl LoopController for ReactorLoopController {
     #[track_caller]
     fn attach(&self, runner: Runner) {
         let set = self.inner.runner.set(runner);
-        assert!(set.is_ok(), "a ReactorLoopController runs one manager, and has one already");
+        assert!(set.is_ok(), "this ReactorLoopController already has a manager; it runs only one");
     }
 
     fn schedule(&self) {
@@ -140,25 +139,25 @@ impl LoopController for ReactorLoopController {
 
     fn remote(&self) -> Arc<dyn Fn() + Send + Sync> {
         let remote = self.inner.remote.clone();
-        let runner = self.inner.runner.get().expect("a manager attaches its controller first");
+        let runner = self.inner.runner.get().expect("the manager has attached its controller");
         let posted = runner.posted();
         Arc::new(move || {
             let mut remote = remote.lock().unwrap_or_else(PoisonError::into_inner);
             let event_loop = remote.event_loop.as_ref();
-            // Without a loop, the next one that is attached runs the manager.
+            // Without a loop, the next loop that is attached runs the manager.
             let told = event_loop.is_some_and(|event_loop| event_loop.run_in_loop(posted.clone()));
             remote.awaiting |= !told;
         })
     }
 
-    fn rest(&self, rest: Rest) {
+    fn idle(&self, until: Until) {
         let inner = &*self.inner;
-        inner.rest.set(rest);
+        inner.until.set(until);
         if let (Some(event_loop), Some(runner)) =
             (inner.event_loop.borrow().upgrade(), inner.runner.get())
         {
-            let rests = (rest != Rest::default()).then(|| (rest, runner.clone()));
-            event_loop.rests(runner.number(), rests);
+            let idles = (until != Until::default()).then(|| (until, runner.clone()));
+            event_loop.set_idle(runner.number(), idles);
         }
     }
 
@@ -177,7 +176,7 @@ impl Drop for Inner {
         if let (Some(event_loop), Some(runner)) =
             (self.event_loop.borrow().upgrade(), self.runner.get())
         {
-            event_loop.rests(runner.number(), None);
+            event_loop.set_idle(runner.number(), None);
         }
     }
 }

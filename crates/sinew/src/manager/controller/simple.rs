@@ -1,6 +1,6 @@
 //! A loop that runs one manager and nothing else.
 
-use super::{LoopController, Rest, Runner};
+use super::{LoopController, Runner, Until};
 use core::cell::{Cell, OnceCell};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ impl SimpleLoopController {
     fn runner(&self) -> &Runner {
         match self.inner.runner.get() {
             Some(runner) => runner,
-            None => panic!("a SimpleLoopController was run that no manager was made with"),
+            None => panic!("this SimpleLoopController has no manager; make one with it first"),
         }
     }
 
@@ -80,7 +80,7 @@ impl SimpleLoopController {
     /// called. The loop calls `done` whenever no fiber is ready.
     ///
     /// # Panics
-    /// As [`run`](Self::run).
+    /// Where [`run`](Self::run) panics.
     ///
     /// # Examples
     /// ```
@@ -114,7 +114,7 @@ impl SimpleLoopController {
     /// Runs ready fibers without sleeping. Returns whether the manager still has tasks.
     ///
     /// # Panics
-    /// As [`run`](Self::run).
+    /// Where [`run`](Self::run) panics.
     ///
     /// # Examples
     /// ```
@@ -131,8 +131,8 @@ impl SimpleLoopController {
         self.runner().run()
     }
 
-    /// Makes [`run`](Self::run) return when no fiber is ready. If it is not running, the next `run`
-    /// returns after its first round of ready fibers.
+    /// Makes [`run`](Self::run) return when no fiber is ready. If `run` is not in progress, the
+    /// next `run` returns after its first round of ready fibers.
     ///
     /// # Examples
     /// ```
@@ -174,7 +174,7 @@ impl LoopController for SimpleLoopController {
     #[track_caller]
     fn attach(&self, runner: Runner) {
         let set = self.inner.runner.set(runner);
-        assert!(set.is_ok(), "a SimpleLoopController runs one manager, and has one already");
+        assert!(set.is_ok(), "this SimpleLoopController already has a manager; it runs only one");
     }
 
     /// Does nothing: the loop looks at `is_scheduled` before it sleeps.
@@ -184,9 +184,9 @@ impl LoopController for SimpleLoopController {
         self.runner().waker()
     }
 
-    fn rest(&self, rest: Rest) {
+    fn idle(&self, until: Until) {
         // The loop sleeps in the driver, which watches the descriptors itself.
-        self.inner.deadline.set(rest.deadline);
+        self.inner.deadline.set(until.deadline);
     }
 }
 

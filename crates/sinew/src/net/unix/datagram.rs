@@ -17,8 +17,8 @@ use std::path::Path;
 
 /// A Unix socket for datagrams: `std::os::unix::net::UnixDatagram` for fibers.
 ///
-/// Several fibers may send and receive at a time. Each datagram goes to exactly one of them. No
-/// datagram is lost: the sender waits while the receiver's queue is full.
+/// Several fibers may send and receive at the same time. Exactly one receiver gets each datagram.
+/// No datagram is lost: the sender waits while the receiver's queue is full.
 ///
 /// # Examples
 /// ```
@@ -41,7 +41,7 @@ pub struct UnixDatagram {
 }
 
 impl UnixDatagram {
-    /// Makes a socket with the address `path`, and a file there.
+    /// Makes a socket with the address `path`, and a file at that path.
     ///
     /// # Errors
     /// `AddrInUse` if there is something at this path. Other errors if the file cannot be made.
@@ -60,7 +60,7 @@ impl UnixDatagram {
         net::UnixDatagram::bind(path).map(UnixDatagram::from)
     }
 
-    /// Makes a socket with an address.
+    /// Makes a socket with the address `address`.
     ///
     /// # Errors
     /// As [`bind`](Self::bind).
@@ -116,8 +116,8 @@ impl UnixDatagram {
         UnixDatagram { socket: Socket::from_nonblocking(socket) }
     }
 
-    /// Connects to the socket at `path`: [`send`](Self::send) sends there, and only datagrams from
-    /// there are received.
+    /// Connects to the socket at `path`. From then on [`send`](Self::send) sends to that socket,
+    /// and this socket receives only datagrams from it.
     ///
     /// # Errors
     /// If there is no such socket.
@@ -139,8 +139,8 @@ impl UnixDatagram {
         self.socket.get().connect(path)
     }
 
-    /// Connects to the socket at `address`: [`send`](Self::send) sends there, and only datagrams
-    /// from there are received.
+    /// Connects to the socket at `address`. From then on [`send`](Self::send) sends to that socket,
+    /// and this socket receives only datagrams from it.
     ///
     /// # Errors
     /// If there is no such socket.
@@ -218,7 +218,7 @@ impl UnixDatagram {
     /// Returns a length of 0 if the socket was [shut down](Self::shutdown).
     ///
     /// # Errors
-    /// If the read timeout is over.
+    /// `WouldBlock` if the read timeout passes.
     ///
     /// # Examples
     /// ```
@@ -244,7 +244,7 @@ impl UnixDatagram {
     /// Returns a length of 0 if the socket was [shut down](Self::shutdown).
     ///
     /// # Errors
-    /// If the read timeout is over.
+    /// `WouldBlock` if the read timeout passes.
     ///
     /// # Examples
     /// ```
@@ -265,8 +265,8 @@ impl UnixDatagram {
     /// cancelled fiber is unwound from this wait.
     ///
     /// # Errors
-    /// If there is no such socket, the datagram is too long, or the write timeout is over. Also if
-    /// the process has no file descriptor left: waiting needs one.
+    /// If there is no such socket, or the datagram is too long. Also if the process has no file
+    /// descriptor left, because waiting needs one. `WouldBlock` if the write timeout passes.
     ///
     /// # Examples
     /// ```
@@ -317,8 +317,8 @@ impl UnixDatagram {
     /// the queue of that socket is full. A cancelled fiber is unwound from this wait.
     ///
     /// # Errors
-    /// If the socket is not connected, the datagram is too long, the other side is gone, or the
-    /// write timeout is over.
+    /// If the socket is not connected, the datagram is too long, or the other side is gone.
+    /// `WouldBlock` if the write timeout passes.
     ///
     /// # Examples
     /// ```
@@ -516,7 +516,7 @@ impl UnixDatagram {
     }
 
     /// Waits until there may be room in the queue of the receiver. `connect` connects a socket to
-    /// it.
+    /// the receiver.
     ///
     /// On Linux the full queue is usually the receiver's. Room in that queue makes only those
     /// sockets ready that are connected to the receiver. So this function connects a second socket

@@ -37,7 +37,7 @@ pub struct UnixListener {
 }
 
 impl UnixListener {
-    /// Listens at `path`, and makes a file there.
+    /// Listens at `path`, and makes a file at that path.
     ///
     /// # Errors
     /// `AddrInUse` if there is something at this path. Other errors if the file cannot be made.
@@ -56,7 +56,7 @@ impl UnixListener {
         net::UnixListener::bind(path).and_then(socket::listen).map(UnixListener::from)
     }
 
-    /// Listens at an address.
+    /// Listens at `address`.
     ///
     /// # Errors
     /// As [`bind`](Self::bind).
@@ -233,6 +233,23 @@ impl UnixListener {
 
 /// An iterator that accepts the connections of a [`UnixListener`], one after the other. It ends
 /// only when the listener is [closed](UnixListener::close).
+///
+/// # Examples
+/// ```
+/// use sinew::os::unix::net::{UnixListener, UnixStream};
+///
+/// # let path = std::env::temp_dir().join(format!("sinew-{}-iter", std::process::id()));
+/// sinew::run(move || {
+///     let listener = UnixListener::bind(&path)?;
+///     let _client = UnixStream::connect(&path)?;
+///     let mut incoming = listener.incoming();
+///     assert!(incoming.next().is_some_and(|stream| stream.is_ok()));
+///     listener.close()?;
+///     assert!(incoming.next().is_none());
+///     std::fs::remove_file(&path)
+/// })?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Debug)]
 #[must_use = "iterators are lazy and do nothing unless consumed"]
 pub struct Incoming<'a> {
@@ -244,7 +261,7 @@ impl Iterator for Incoming<'_> {
 
     fn next(&mut self) -> Option<io::Result<UnixStream>> {
         let accepted = self.listener.accept();
-        let closed = accepted.is_err() && self.listener.socket.source().is_closed();
+        let closed = accepted.is_err() && self.listener.socket.source().slot().is_closed();
         (!closed).then(|| accepted.map(|(stream, _)| stream))
     }
 }

@@ -38,12 +38,12 @@ pub struct UnixStream {
 }
 
 impl UnixStream {
-    /// Connects to the listener at a path.
+    /// Connects to the listener at `path`.
     ///
     /// Waits while the listener's queue is full. A cancelled fiber is unwound from this wait.
     ///
     /// # Errors
-    /// If no listener accepts connections there.
+    /// If no listener accepts connections at `path`.
     ///
     /// # Examples
     /// ```
@@ -62,12 +62,12 @@ impl UnixStream {
         connect(&of_path(path.as_ref())?)
     }
 
-    /// Connects to the listener at an address.
+    /// Connects to the listener at `address`.
     ///
     /// Waits while the listener's queue is full. A cancelled fiber is unwound from this wait.
     ///
     /// # Errors
-    /// If no listener accepts connections there.
+    /// If no listener accepts connections at `address`.
     ///
     /// # Examples
     /// ```

@@ -69,6 +69,6 @@ fn a_reaped_child_is_gone() {
     std::mem::forget(child);
     let gone = || open(pid).is_err();
     if cfg!(any(target_os = "linux", target_os = "android")) {
-        assert!(crate::wait_until(gone, Some(Duration::from_secs(30))));
+        assert!(crate::wait_until_timeout(gone, Duration::from_secs(30)));
     }
 }

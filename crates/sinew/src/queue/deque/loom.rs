@@ -21,8 +21,8 @@ fn steal_some(deque: &Deque<usize>, tries: usize) -> Vec<usize> {
 }
 
 fn check(mut all: Vec<usize>, deque: &Deque<usize>, count: usize) {
-    // SAFETY: the model's threads have ended; this is the owner.
-    while let Some(item) = unsafe { deque.pop(true) } {
+    // SAFETY: the model's threads have ended; this is the owner, and the deque has thieves.
+    while let Some(item) = unsafe { deque.owner().pop(true) } {
         all.push(item.addr());
     }
     all.sort_unstable();
@@ -41,10 +41,10 @@ fn each_item_is_returned_once() {
         let mut all = Vec::new();
         // SAFETY: this is the owner.
         unsafe {
-            deque.push(item(1));
-            deque.push(item(2));
-            all.extend(deque.pop(true).map(|item| item.addr()));
-            all.extend(deque.pop(true).map(|item| item.addr()));
+            deque.owner().push(item(1));
+            deque.owner().push(item(2));
+            all.extend(deque.owner().pop(true).map(|item| item.addr()));
+            all.extend(deque.owner().pop(true).map(|item| item.addr()));
         }
         all.extend(thief.join().unwrap());
         check(all, &deque, 2);
@@ -57,7 +57,7 @@ fn one_of_three_gets_the_last() {
     model(|| {
         let deque = Arc::new(Deque::<usize>::new(2));
         // SAFETY: this is the owner.
-        unsafe { deque.push(item(1)) };
+        unsafe { deque.owner() }.push(item(1));
         let thieves: Vec<_> = (0..2)
             .map(|_| {
                 let deque = deque.clone();
@@ -66,7 +66,7 @@ fn one_of_three_gets_the_last() {
             .collect();
         // SAFETY: this is the owner.
         let mut all: Vec<usize> =
-            unsafe { deque.pop(true) }.map(|item| item.addr()).into_iter().collect();
+            unsafe { deque.owner().pop(true) }.map(|item| item.addr()).into_iter().collect();
         for thief in thieves {
             all.extend(thief.join().unwrap());
         }
@@ -85,9 +85,9 @@ fn a_thief_survives_growth() {
         };
         // SAFETY: this is the owner.
         unsafe {
-            deque.push(item(1));
-            deque.push(item(2));
-            deque.push(item(3));
+            deque.owner().push(item(1));
+            deque.owner().push(item(2));
+            deque.owner().push(item(3));
         }
         let all = thief.join().unwrap();
         check(all, &deque, 3);

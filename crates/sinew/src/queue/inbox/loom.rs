@@ -1,6 +1,6 @@
 //! Models of an owner that sleeps, and of threads that push.
 
-use super::{Entry, Inbox};
+use super::{Delivery, Inbox};
 use crate::primitive::check as model;
 use crate::primitive::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 use crate::queue::Linked;
@@ -46,9 +46,9 @@ fn a_push_is_taken_or_rings() {
                     let node = Box::leak(node());
                     node.value.store(7, Ordering::Relaxed);
                     let entry = if message {
-                        Entry::Message(&raw const *node)
+                        Delivery::Message(&raw const *node)
                     } else {
-                        Entry::Ready(&raw const *node)
+                        Delivery::Ready(&raw const *node)
                     };
                     // SAFETY: the node is leaked, and pushed once.
                     if unsafe { inbox.push(entry) } {
@@ -60,7 +60,7 @@ fn a_push_is_taken_or_rings() {
         let mut taken = 0;
         let mut take = || {
             inbox.take(|entry| {
-                let (Entry::Ready(node) | Entry::Message(node)) = entry;
+                let (Delivery::Ready(node) | Delivery::Message(node)) = entry;
                 // SAFETY: the thread that pushed the node has leaked it to us.
                 let node = unsafe { Box::from_raw(node.cast_mut()) };
                 assert_eq!(node.value.load(Ordering::Relaxed), 7);
@@ -97,7 +97,7 @@ fn one_removes_the_mark() {
             thread::spawn(move || {
                 let node = Box::leak(node());
                 // SAFETY: the node is leaked, and pushed once.
-                if unsafe { inbox.push(Entry::Ready(&raw const *node)) } {
+                if unsafe { inbox.push(Delivery::Ready(&raw const *node)) } {
                     assert!(!rung.swap(true, Ordering::AcqRel));
                 }
             })
@@ -108,7 +108,7 @@ fn one_removes_the_mark() {
         other.join().unwrap();
         assert!(rung.load(Ordering::Acquire));
         inbox.take(|entry| {
-            if let Entry::Ready(node) = entry {
+            if let Delivery::Ready(node) = entry {
                 // SAFETY: the thread that pushed the node has leaked it to us.
                 drop(unsafe { Box::from_raw(node.cast_mut()) });
             }

@@ -5,7 +5,7 @@ use crate::primitive::check as model;
 use loom::sync::Arc;
 use loom::thread;
 
-/// Each record that is read was written as a whole, also if its place is written anew meanwhile.
+/// The reader returns only whole records, even if the writer overwrites a place meanwhile.
 #[test]
 fn no_record_is_torn() {
     model(|| {

@@ -45,12 +45,12 @@ fn the_earliest_live_one_comes_first() {
                     let expired = unsafe { &*expired };
                     assert!(expired.deadline.get() <= now && expired.deadline.get() >= last);
                     last = expired.deadline.get();
-                    assert!(expired.waits.take().is_some(), "one that does not wait expired");
+                    assert!(expired.waits.take().is_some(), "an ended wait has expired");
                 }
                 let late = items
                     .iter()
                     .any(|item| item.waits.get().is_some() && item.deadline.get() <= now);
-                assert!(!late, "one whose deadline has passed still waits");
+                assert!(!late, "an item still waits after its deadline");
             }
         }
         let live = items.iter().filter(|item| item.waits.get().is_some()).count();

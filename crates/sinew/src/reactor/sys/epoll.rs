@@ -2,6 +2,7 @@
 
 use super::{Events, HARVEST, Poller, Ready, Token};
 use crate::carrier::bell::Bell;
+use crate::clock;
 use crate::primitive::{AtomicBool, Ordering};
 #[cfg(target_os = "linux")]
 use crate::reactor::ring::Ring;
@@ -22,13 +23,13 @@ pub(super) struct Epoll {
 /// Whether the kernel is too old for timeouts in nanoseconds.
 static COARSE: AtomicBool = AtomicBool::new(false);
 
-/// Fails if the descriptor's kind is always ready.
+/// Fails with `PermissionDenied` if the descriptor's kind is always ready.
 #[cfg(target_os = "linux")]
 pub(super) fn check(fd: RawFd) -> io::Result<()> {
     match Epoll::empty() {
         Ok(epoll) => match epoll.control(libc::EPOLL_CTL_ADD, fd, 0, Token::BELL) {
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Err(error),
-            // Other errors do not depend on the kind.
+            // Other errors do not depend on the kind of the descriptor.
             _ => Ok(()),
         },
         // Without an epoll the kind is unknown. Most kinds are not always ready.
@@ -61,8 +62,8 @@ impl Epoll {
 
     fn control(&self, what: libc::c_int, fd: RawFd, events: u32, token: Token) -> io::Result<()> {
         let mut event = libc::epoll_event { events, u64: token.0 };
-        // SAFETY: the epoll descriptor is our own, and the event is valid. A wrong `fd` is an error
-        // at most.
+        // SAFETY: the epoll descriptor is our own, and the event is valid. A wrong `fd` is only an
+        // error.
         let result = unsafe { libc::epoll_ctl(self.fd.as_raw_fd(), what, fd, &raw mut event) };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
     }
@@ -72,10 +73,7 @@ impl Epoll {
         events: &mut [MaybeUninit<libc::epoll_event>],
         timeout: Option<Duration>,
     ) -> libc::c_long {
-        let timeout = timeout.map(|timeout| libc::timespec {
-            tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
-            tv_nsec: timeout.subsec_nanos() as _,
-        });
+        let timeout = timeout.map(clock::timespec);
         let timeout = timeout.as_ref().map_or(core::ptr::null(), |timeout| &raw const *timeout);
         // SAFETY: the buffer and its length are valid, the timeout is valid or null, and there is
         // no signal mask.

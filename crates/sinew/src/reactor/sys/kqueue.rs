@@ -2,6 +2,7 @@
 
 use super::{Events, HARVEST, Poller, Ready, Token};
 use crate::carrier::bell::Bell;
+use crate::clock;
 use core::mem::MaybeUninit;
 use core::ptr;
 use core::time::Duration;
@@ -31,7 +32,7 @@ impl Kqueue {
     }
 
     fn change(&self, changes: &[libc::kevent]) -> io::Result<()> {
-        let count = changes.len().try_into().expect("two at most");
+        let count = changes.len().try_into().expect("a call has few changes");
         // SAFETY: the changes and their number come from a slice, and there is no room for events.
         let result = unsafe {
             let fd = self.fd.as_raw_fd();
@@ -42,7 +43,7 @@ impl Kqueue {
 }
 
 fn change(fd: RawFd, filter: i16, flags: u16, token: Token) -> libc::kevent {
-    // SAFETY: all zero is a valid `kevent`. Some systems have more fields.
+    // SAFETY: all zero is a valid `kevent`. Zeros also fill the fields that only some systems have.
     let mut change = unsafe { core::mem::zeroed::<libc::kevent>() };
     change.ident = fd as _;
     change.filter = filter as _;
@@ -54,7 +55,7 @@ fn change(fd: RawFd, filter: i16, flags: u16, token: Token) -> libc::kevent {
 impl Poller for Kqueue {
     fn add(&self, fd: RawFd, token: Token) -> io::Result<()> {
         let flags = libc::EV_ADD | libc::EV_CLEAR;
-        // One at a time: a pipe has one direction only, and the other is an error.
+        // One direction at a time: a pipe has only one, and adding the other is an error.
         let read = self.change(&[change(fd, libc::EVFILT_READ, flags, token)]);
         let write = self.change(&[change(fd, libc::EVFILT_WRITE, flags, token)]);
         read.or(write)
@@ -74,13 +75,10 @@ impl Poller for Kqueue {
 
     fn wait(&self, timeout: Option<Duration>, events: &mut Events) -> io::Result<()> {
         let mut buffer = [const { MaybeUninit::<libc::kevent>::uninit() }; HARVEST];
-        let timeout = timeout.map(|timeout| libc::timespec {
-            tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
-            tv_nsec: timeout.subsec_nanos() as _,
-        });
+        let timeout = timeout.map(clock::timespec);
         let timeout = timeout.as_ref().map_or(ptr::null(), |timeout| &raw const *timeout);
         let fd = self.fd.as_raw_fd();
-        let room = HARVEST.try_into().expect("a small number");
+        let room = HARVEST.try_into().expect("HARVEST is a small number");
         // SAFETY: there are no changes. The buffer and its length are valid, and the timeout is
         // valid or null.
         let count =

@@ -1,7 +1,7 @@
 //! The kernel's ways to wait for many descriptors, behind one trait.
 //!
 //! Each platform supplies a type that implements [`Poller`], in a file of its own, and a line in
-//! [`Backend::open`].
+//! [`Backend::open`]. Only `reactor` uses them: it makes one poller for each carrier.
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
 mod epoll;
@@ -27,7 +27,8 @@ use core::time::Duration;
 use std::io;
 use std::os::fd::{BorrowedFd, RawFd};
 
-/// The number that the kernel gets with a descriptor and returns with its events.
+/// The number that a poller gives to the kernel with a descriptor, and that the kernel returns with
+/// each event of it: the descriptor and the generation of its registration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Token(u64);
 
@@ -139,21 +140,23 @@ impl Events {
 
 /// A way to wait for many descriptors. Any thread may call any method at any time.
 pub(super) trait Poller: Send + Sync {
-    /// Watches a descriptor in both directions. Reports what is ready at this moment.
+    /// Watches a descriptor in both directions. The kernel then reports the directions that are
+    /// ready at this moment.
     ///
     /// # Errors
     /// Fails with `PermissionDenied` if the descriptor's kind is always ready.
     fn add(&self, fd: RawFd, token: Token) -> io::Result<()>;
 
     /// Makes sure that a descriptor which should be watched as `old` is watched as `new` from now
-    /// on. Reports what is ready at this moment.
+    /// on. The kernel then reports the directions that are ready at this moment.
     fn renew(&self, fd: RawFd, old: Token, new: Token) -> io::Result<()>;
 
-    /// Stops watching a descriptor. An unknown descriptor does no harm. `here` says whether this is
-    /// the thread of the carrier. Returns true if the caller has to ring the carrier's bell.
+    /// Stops watching a descriptor. Does nothing if the descriptor is not watched. `here` says
+    /// whether the caller is the thread of the poller's carrier. Returns true if the caller has to
+    /// ring the carrier's bell.
     fn remove(&self, fd: RawFd, token: Token, here: bool) -> bool;
 
-    /// Whether the poller has to be told of each wait.
+    /// Whether `arm` has to be called before each wait of a fiber.
     fn wants_arming(&self) -> bool {
         false
     }
@@ -164,11 +167,11 @@ pub(super) trait Poller: Send + Sync {
         false
     }
 
-    /// Waits until there are events or `timeout` is over. Adds the events to `events`, which are
-    /// empty, as far as there is room. A signal may end the wait early.
+    /// Waits until there are events or `timeout` is over. Adds the events to `events`, which is
+    /// empty at the call, as far as there is room. A signal may end the wait early.
     fn wait(&self, timeout: Option<Duration>, events: &mut Events) -> io::Result<()>;
 
-    /// Whether idle carriers may look here when the poller's own carrier is busy.
+    /// Whether other carriers may call `wait` when the poller's own carrier is busy.
     fn is_for_neighbours(&self) -> bool {
         true
     }
@@ -179,7 +182,8 @@ pub(super) trait Poller: Send + Sync {
         None
     }
 
-    /// Whether fibers wait for more than descriptors.
+    /// Whether a busy carrier should look here even if it watches no descriptor, because fibers
+    /// wait for operations of a ring.
     fn is_active(&self) -> bool {
         false
     }
@@ -188,10 +192,12 @@ pub(super) trait Poller: Send + Sync {
     fn as_fd(&self) -> Option<BorrowedFd<'_>>;
 }
 
-/// Fails if the descriptor is not open, or if its kind is always ready. Returns true if its kind
-/// surely is not.
+/// Fails if the descriptor is not open, or if it is a file or a directory, which are always ready.
+/// Returns true for a socket or a pipe, which are not always ready. Returns false for kinds that
+/// may be either.
 fn check_watchable(fd: RawFd) -> io::Result<bool> {
-    // SAFETY: all zero is a valid `stat`. A wrong descriptor is an error at most.
+    // SAFETY: all zero is a valid `stat`, and the kernel writes only to it. A wrong descriptor is
+    // only an error.
     let status = unsafe {
         let mut status = core::mem::zeroed::<libc::stat>();
         if libc::fstat(fd, &raw mut status) < 0 {
@@ -205,12 +211,25 @@ fn check_watchable(fd: RawFd) -> io::Result<bool> {
     }
 }
 
-/// Makes the poller that needs nothing of the kernel.
+/// Makes the poller that uses `poll`. It opens nothing in the kernel, so it cannot fail.
 pub(super) fn fallback(bell: &Bell) -> Box<dyn Poller> {
     Box::new(poll::List::new(bell))
 }
 
-/// A way in which a runtime waits for sockets, pipes and other descriptors.
+/// The way in which the carriers of a runtime wait for sockets, pipes and other descriptors.
+///
+/// # Examples
+/// ```
+/// use sinew::runtime::Backend;
+///
+/// let wanted = if Backend::Uring.is_supported() { Backend::Uring } else { Backend::Poll };
+/// let runtime = sinew::Runtime::builder().backend(wanted).build()?;
+/// runtime.run(|| {
+///     let (_reader, mut writer) = sinew::io::pipe()?;
+///     std::io::Write::write_all(&mut writer, b"hello")
+/// })?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Backend {
@@ -220,7 +239,7 @@ pub enum Backend {
     Kqueue,
     /// `io_uring`, on Linux.
     Uring,
-    /// `poll`, on every platform. It is slower the more descriptors there are.
+    /// `poll`, on every platform. Each wait takes longer the more descriptors fibers wait for.
     Poll,
 }
 
@@ -244,7 +263,8 @@ impl Backend {
         }
     }
 
-    /// Whether this platform has the backend.
+    /// Returns whether this system has the backend. For [`Uring`](Self::Uring) this asks the
+    /// kernel, which may be too old or may forbid its use.
     ///
     /// # Examples
     /// ```
@@ -285,7 +305,7 @@ impl Backend {
             #[cfg(target_os = "linux")]
             Backend::Uring => Ok(Box::new(uring::Uring::new(bell)?)),
             Backend::Poll => Ok(fallback(bell)),
-            #[allow(unreachable_patterns, reason = "which ones there are depends on the platform")]
+            #[allow(unreachable_patterns, reason = "the set of backends depends on the platform")]
             other => Err(io::Error::new(
                 io::ErrorKind::Unsupported,
                 format!("this platform has no {other:?}"),

@@ -1,7 +1,7 @@
-//! `poll`, on every platform: lists all descriptors that fibers wait for in one call.
+//! `poll`, on every platform: each call lists all descriptors that fibers wait for.
 //!
-//! `poll` reports levels. So it is asked only for armed directions, and a reported direction is
-//! disarmed.
+//! `poll` reports a direction again and again as long as it is ready. So each call asks only for
+//! armed directions, and a reported direction is disarmed.
 
 use super::{Direction, Events, HARVEST, Poller, Ready, Token};
 use crate::carrier::bell::Bell;
@@ -14,7 +14,7 @@ pub(super) struct List {
     bell: RawFd,
     /// The armed descriptors and directions.
     armed: SpinLock<Vec<(Token, Ready)>>,
-    /// Number of threads in the kernel.
+    /// The number of threads that are in `poll`, or about to be.
     waiting: AtomicU32,
 }
 
@@ -67,7 +67,9 @@ impl Poller for List {
     fn remove(&self, _fd: RawFd, token: Token, here: bool) -> bool {
         self.armed.lock().retain(|(known, _)| *known != token);
         // A descriptor that is closed during a `poll` stays open in the kernel until that call
-        // returns.
+        // returns. So the bell has to end the call.
+        // ORDERING: SeqCst; pairs with the `fetch_add` in `wait`. Either the question leaves this
+        // descriptor out, or we see the thread that asks.
         !here && self.waiting.load(Ordering::SeqCst) > 0
     }
 
@@ -82,14 +84,14 @@ impl Poller for List {
             Some((_, ready)) => ready.0 |= wanted.0,
             None => armed.push((token, wanted)),
         }
-        // ORDERING: SeqCst; pairs with `wait`. Either the question includes this direction, or we
-        // see the thread that asks.
+        // ORDERING: SeqCst; pairs with the `fetch_add` in `wait`. Either the question includes this
+        // direction, or we see the thread that asks.
         self.waiting.load(Ordering::SeqCst) > 0
     }
 
     fn wait(&self, timeout: Option<Duration>, events: &mut Events) -> io::Result<()> {
-        // ORDERING: SeqCst: this thread is counted before it reads the list; pairs with the load in
-        // `arm`.
+        // ORDERING: SeqCst: this thread is counted before it reads the list; pairs with the loads
+        // in `arm` and `remove`.
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let (mut fds, tokens) = self.question();
         let result = ppoll(&mut fds, timeout);
@@ -127,22 +129,27 @@ pub(in crate::reactor) fn ppoll(
     usize::try_from(count).map_err(|_| io::Error::last_os_error())
 }
 
+/// Calls `ppoll`. Returns a negative number, and sets `errno`, if the call fails.
+///
+/// # Safety
+/// `fds` points to `count` entries that this call may read and write.
 #[cfg(not(target_vendor = "apple"))]
 unsafe fn poll_for(
     fds: *mut libc::pollfd,
     count: libc::nfds_t,
     timeout: Option<Duration>,
 ) -> libc::c_int {
-    let timeout = timeout.map(|timeout| libc::timespec {
-        tv_sec: libc::time_t::try_from(timeout.as_secs()).unwrap_or(libc::time_t::MAX),
-        tv_nsec: timeout.subsec_nanos() as _,
-    });
+    let timeout = timeout.map(crate::clock::timespec);
     let timeout = timeout.as_ref().map_or(core::ptr::null(), |timeout| &raw const *timeout);
     // SAFETY: the caller passes valid entries and their number. The timeout is valid or null, and
     // there is no signal mask.
     unsafe { libc::ppoll(fds, count, timeout, core::ptr::null()) }
 }
 
+/// Calls `poll`. Returns a negative number, and sets `errno`, if the call fails.
+///
+/// # Safety
+/// `fds` points to `count` entries that this call may read and write.
 #[cfg(target_vendor = "apple")]
 unsafe fn poll_for(
     fds: *mut libc::pollfd,

@@ -1,10 +1,10 @@
 //! `io_uring`, on Linux: one ring for descriptors and for operations.
 //!
-//! A poll that reports again and again watches a descriptor, and adding one needs no system call of
-//! its own. If the kernel has no room for a report, it ends that poll with the report. The carrier
-//! begins the poll again when there is room. If it did so at once, the poll would only end again,
-//! with one more report without room. Each poll that has ended leaves room to the others, so there
-//! will be room.
+//! Each descriptor is watched by a *poll*, an operation of the kernel that reports again and again.
+//! Beginning a poll needs no system call of its own. If the kernel has no room for a report, it
+//! ends the poll with that report. The carrier begins the poll again when there is room. If the
+//! carrier did so at once, the poll would only end again, with one more report without room. Each
+//! poll that has ended leaves its room to the others, so there will be room.
 
 use super::{Direction, Events, HARVEST, Poller, Ready, Token, check_watchable, epoll};
 use crate::carrier::bell::Bell;
@@ -19,12 +19,12 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 pub(super) struct Uring {
     ring: Ring,
     bell: RawFd,
-    /// Polls that the kernel has ended.
+    /// The polls that the kernel has ended, and that have to be begun again.
     ended: SpinLock<VecDeque<Token>>,
 }
 
-/// The most polls that are begun again at a time. It is a part of a harvest, so that neither ended
-/// polls nor other events wait forever, and far less than the room for reports.
+/// The most polls that one harvest begins again. It is a part of a harvest, so that neither ended
+/// polls nor other events wait forever. It is far less than the room for reports.
 const AGAIN: usize = HARVEST / 4;
 
 impl Uring {
@@ -39,14 +39,14 @@ impl Uring {
         self.push(&opcode::PollAdd::new(types::Fd(fd), events).multi(true).build(), token.0)
     }
 
-    /// Ends all polls with this token. The kernel's own operation for that spares a poll that is
-    /// about to report; this one does not.
+    /// Ends all polls with this token. `AsyncCancel2` also ends a poll that is about to report;
+    /// `PollRemove` would spare it.
     fn end(&self, token: Token) -> io::Result<()> {
         let which = types::CancelBuilder::user_data(token.0).all();
         self.push(&opcode::AsyncCancel2::new(which).build(), NOBODY)
     }
 
-    /// Takes completions. Returns false if there was nothing.
+    /// Takes completions. Returns false if there were none, and no ended polls.
     fn reap(&self, events: &mut Events) -> bool {
         let some_ended = !self.ended.lock().is_empty();
         let room = events.room() - if some_ended { AGAIN } else { 0 };
@@ -57,7 +57,7 @@ impl Uring {
             }
             let bell = token == Token::BELL;
             events.push(token, if bell { Ready::READ } else { ready(result) });
-            // The bell has one poll only, which must exist when the carrier sleeps.
+            // The bell has only one poll, which must exist when the carrier sleeps.
             let goes_on = cqueue::more(flags) || bell && self.watch_bell().is_ok();
             if !goes_on {
                 self.ended.lock().push_back(token);
@@ -69,7 +69,8 @@ impl Uring {
         some_ended || count > 0
     }
 
-    /// Reports the end of polls, so that they are begun again, if there is room for their reports.
+    /// Adds `ENDED` events for some ended polls, so that their slots begin them again. Does nothing
+    /// while the kernel has no room for reports.
     #[cold]
     fn begin_again(&self, events: &mut Events) {
         if self.ring.has_overflowed() {
@@ -95,7 +96,7 @@ impl Uring {
     }
 
     fn push(&self, entry: &squeue::Entry, mark: u64) -> io::Result<()> {
-        // SAFETY: a poll's entry points to no memory.
+        // SAFETY: the entries of this file, which begin and end polls, point to no memory.
         unsafe { self.ring.push(&entry.clone().user_data(mark)) }
     }
 }
@@ -107,7 +108,8 @@ const END: u32 = (libc::EPOLLHUP | libc::EPOLLERR) as u32;
 const SPECIAL: u32 = (libc::EPOLLRDHUP | libc::EPOLLPRI) as u32 | END;
 
 fn ready(result: i32) -> Ready {
-    // An error does not concern the descriptor. The waiter tries, and finds out.
+    // An error is about the poll, not about the descriptor. The waiter tries, and finds out how the
+    // descriptor is.
     let events = u32::try_from(result).unwrap_or(END);
     Ready::of([
         (Ready::READ, events & (READ | END) != 0),
@@ -130,15 +132,15 @@ impl Poller for Uring {
 
     fn renew(&self, fd: RawFd, old: Token, new: Token) -> io::Result<()> {
         check(fd)?;
-        // It is not known whether there is an old poll. If there is, its end is reported with its
-        // own token.
+        // There may be an old poll or none. If there is one, its end is reported with its own
+        // token.
         self.end(old)?;
         self.begin(fd, BOTH, new)
     }
 
     fn remove(&self, _fd: RawFd, token: Token, here: bool) -> bool {
-        // If the poll was not submitted either, the two are submitted together, and a new
-        // descriptor with the number is watched only in between.
+        // If the poll itself was not submitted yet, both entries are submitted together. Then a new
+        // descriptor with the same number is watched only between the two.
         let _ = self.end(token);
         if here {
             let _ = self.ring.submit();
@@ -180,9 +182,9 @@ impl Poller for Uring {
         self.ring.is_active() || self.ring.has_unsubmitted() || !self.ended.lock().is_empty()
     }
 
-    /// Only its own carrier may look. A poll that a neighbour puts into `ended` might be missed by
-    /// a carrier that falls asleep at that moment. And the kernel reports to a computing carrier
-    /// only when a tick interrupts it.
+    /// Only the ring's own carrier may take reports. If a neighbour put a poll into `ended`, a
+    /// carrier that falls asleep at that moment might miss it. And the kernel hands reports to a
+    /// carrier that computes only when a timer interrupts it, so a neighbour would find few.
     fn is_for_neighbours(&self) -> bool {
         false
     }

@@ -35,17 +35,18 @@ impl Signal {
     }
 }
 
-/// Returns a waker that counts its wakes, and checks that it sees the writes before the post.
+/// Returns a waker that counts how often it is woken, and checks that it sees the writes before the
+/// post.
 fn waker(woken: &'static (Kept<Signal>, AtomicUsize)) -> Waker {
     const VTABLE: RawWakerVTable = RawWakerVTable::new(
-        |_| unreachable!("nobody clones it"),
+        |_| unreachable!("the baton does not clone its waker"),
         |woken| {
             // SAFETY: `waker` made this pointer from a reference that lives for ever.
             let (signal, count) = unsafe { &*woken.cast::<(Kept<Signal>, AtomicUsize)>() };
             assert_eq!(signal.data.get(), 1);
             count.fetch_add(1, Ordering::Relaxed);
         },
-        |_| unreachable!("nobody wakes it by reference"),
+        |_| unreachable!("the baton wakes its waker by value"),
         |_| (),
     );
     // SAFETY: the functions keep the contract of `RawWakerVTable`, and the reference lives for
@@ -81,7 +82,7 @@ fn a_timeout_and_a_post() {
     });
 }
 
-/// A cancelled waiter leaves nothing behind: another one can wait, and is woken.
+/// A cancelled waiter leaves no registration behind: another waiter can wait, and is woken.
 #[test]
 fn a_cancellation_and_a_post() {
     check(|| {
@@ -114,7 +115,7 @@ fn two_post() {
     });
 }
 
-/// A custom waiter is woken once: by the poster, or at once.
+/// A custom waiter is woken once: by the poster, or by the call that sets it.
 #[test]
 fn a_custom_waiter_is_woken_once() {
     check(|| {
@@ -128,10 +129,10 @@ fn a_custom_waiter_is_woken_once() {
     });
 }
 
-/// Of two waiters at most one is told that the other waits; the other is woken.
+/// Of two waiters, at most one gets the error that the other already waits. The other is woken.
 #[test]
 fn a_second_waiter_is_told() {
-    /// Returns whether it was allowed to wait.
+    /// Returns whether the caller was allowed to wait.
     fn wait(signal: Kept<Signal>) -> bool {
         let wait = Wait::begin(WaitKind::Event, 0);
         match signal.baton.0.wait_once(wait, NEVER, true, || ()) {

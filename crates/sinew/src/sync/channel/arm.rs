@@ -10,13 +10,41 @@ use core::fmt;
 use core::pin::Pin;
 
 /// A receive as an arm of [`select!`](crate::select); see [`Receiver::arm`].
+///
+/// # Examples
+/// ```
+/// use sinew::sync::channel::{self, RecvArm};
+/// use sinew::sync::{Patience, select};
+///
+/// let channels: Vec<_> = (0..3).map(|_| channel::unbounded()).collect();
+/// channels[2].0.send(7).unwrap();
+/// let receivers = channels.iter().map(|(_, receiver)| receiver);
+/// let mut arms: Vec<RecvArm<'_, u32>> = receivers.map(|receiver| receiver.arm()).collect();
+/// let mut borrowed: Vec<_> = arms.iter_mut().map(|arm| arm as _).collect();
+/// assert_eq!(select(&mut borrowed, Patience::Forever), Some(2));
+/// assert_eq!(arms[2].take(), Ok(7));
+/// ```
 pub struct RecvArm<'a, T> {
     core: &'a Core<T>,
+    /// The message, after it was received and until the caller takes it.
     hands: Hands<T>,
     node: Option<Node<Hands<T>>>,
 }
 
 /// A send as an arm of [`select!`](crate::select); see [`Sender::arm`].
+///
+/// # Examples
+/// ```
+/// use sinew::sync::channel;
+/// use sinew::sync::{Patience, select};
+///
+/// let ((full, _full), (free, received)) = (channel::bounded(0), channel::bounded(1));
+/// let (mut first, mut second) = (full.arm("to the first"), free.arm("to the second"));
+/// assert_eq!(select(&mut [&mut first, &mut second], Patience::Forever), Some(1));
+/// assert_eq!(second.take(), Ok(()));
+/// assert_eq!(received.recv(), Ok("to the second"));
+/// assert_eq!(first.take().unwrap_err().0, "to the first"); // was not sent
+/// ```
 pub struct SendArm<'a, T> {
     core: &'a Core<T>,
     /// The message, until it is sent.
@@ -82,7 +110,8 @@ impl<T> RecvArm<'_, T> {
 }
 
 impl<T> SendArm<'_, T> {
-    /// Returns whether this arm sent its message when it was selected.
+    /// Returns `Ok` if this arm was selected and has sent its message. Call it once: after an error
+    /// has given the message back, a second call returns `Ok`.
     ///
     /// # Errors
     /// Returns the message if all receivers are gone, or if this arm was not selected.
@@ -136,7 +165,8 @@ impl<T> sealed::Arm for RecvArm<'_, T> {
 
     fn enter(&mut self, Joint(wait): Joint<'_>) -> Entered {
         let node = self.node.insert(Node::one_of_several(wait, &self.hands));
-        // SAFETY: `select` leaves the arm, which drops the node, before the arm may move.
+        // SAFETY: `select` does not move an arm between `enter` and `leave`, and `leave` drops the
+        // node.
         let node = unsafe { Pin::new_unchecked(&*node) };
         match self.core.select_receive(wait, node) {
             CoreEntered::Linked | CoreEntered::Grow => Entered::Linked,
@@ -182,7 +212,8 @@ impl<T> sealed::Arm for SendArm<'_, T> {
 
     fn enter(&mut self, Joint(wait): Joint<'_>) -> Entered {
         let node = self.node.insert(Node::one_of_several(wait, &self.hands));
-        // SAFETY: `select` leaves the arm, which drops the node, before the arm may move.
+        // SAFETY: `select` does not move an arm between `enter` and `leave`, and `leave` drops the
+        // node.
         let node = unsafe { Pin::new_unchecked(&*node) };
         match self.core.select_send(wait, node) {
             CoreEntered::Linked | CoreEntered::Grow => Entered::Linked,

@@ -2,16 +2,19 @@
 //!
 //! # Protocol
 //!
-//! The last messages are in a ring, under a lock. Each message counts the receivers that have yet
-//! to see it; the last of them takes the message out. Each receiver has the number of the message
-//! that it wants next. If that message has left the ring, the receiver has fallen behind, and
-//! continues with the oldest message in the ring.
+//! A ring under a lock holds the last messages. Each message counts the receivers that have yet to
+//! see it, and the last of these receivers takes the message out. Each receiver has the number of
+//! the message that it wants next. If that message has left the ring, the receiver has fallen
+//! behind, and continues with the oldest message in the ring.
 //!
 //! A receiver that finds no message waits for the next post of a futex. A sender posts after it has
 //! changed the ring; the last sender also posts when it is dropped. So a receiver sees the change
 //! when it looks, or the post ends its wait.
 //!
-//! Under the lock nothing is cloned, dropped or allocated: each message is behind an `Arc`.
+//! No user code runs under the lock: each message is behind an `Arc`, so it is cloned and dropped
+//! outside. The ring has all its memory from the start.
+//!
+//! Uses `Futex` for its waits. Next: `watch`, which waits in the same way for changes of one value.
 
 use super::SendError;
 use crate::clock;
@@ -45,10 +48,10 @@ use std::sync::Arc;
 /// ```
 #[track_caller]
 pub fn broadcast<T: Clone>(capacity: usize) -> (BroadcastSender<T>, BroadcastReceiver<T>) {
-    assert!(capacity > 0, "a broadcast channel of capacity 0 could not hold a message");
+    assert!(capacity > 0, "a broadcast channel of capacity 0 cannot hold a message; use 1 or more");
     let mut messages = VecDeque::new();
     if let Err(error) = messages.try_reserve_exact(capacity) {
-        panic!("no room for a broadcast channel of capacity {capacity}: {error}");
+        panic!("no memory for a broadcast channel of capacity {capacity}: {error}");
     }
     let shared = Arc::new(Shared {
         ring: SpinLock::new(Ring {
@@ -134,19 +137,41 @@ impl<T> Ring<T> {
         }
     }
 
-    /// Returns whether a receiver that wants this number need not wait.
+    /// Returns whether a receiver that wants this message can return without waiting: with the
+    /// message, or with an error.
     fn has(&self, number: u64) -> bool {
         number < self.end() || self.disconnected
     }
 }
 
 /// The sending end of a [`broadcast`] channel. Clones send to the same receivers.
+///
+/// # Examples
+/// ```
+/// let (sender, receiver) = sinew::sync::channel::broadcast(8);
+/// let receivers = [receiver.clone(), receiver];
+/// let fibers = receivers.map(|mut receiver| sinew::spawn(move || receiver.recv()));
+/// assert_eq!(sender.send("stop"), Ok(2)); // each of two receivers gets it
+/// assert_eq!(fibers.map(|fiber| fiber.join().unwrap()), [Ok("stop"), Ok("stop")]);
+/// ```
 pub struct BroadcastSender<T> {
     shared: Arc<Shared<T>>,
 }
 
 /// The receiving end of a [`broadcast`] channel. A clone gets the messages that this receiver has
 /// yet to receive.
+///
+/// # Examples
+/// ```
+/// let (sender, mut first) = sinew::sync::channel::broadcast(8);
+/// sender.send(1).unwrap();
+/// let mut second = first.clone(); // has yet to receive the message
+/// let mut late = sender.subscribe(); // gets later messages only
+/// sender.send(2).unwrap();
+/// assert_eq!((first.recv(), first.recv()), (Ok(1), Ok(2)));
+/// assert_eq!((second.recv(), second.recv()), (Ok(1), Ok(2)));
+/// assert_eq!(late.recv(), Ok(2));
+/// ```
 pub struct BroadcastReceiver<T> {
     shared: Arc<Shared<T>>,
     /// The number of the message that this receiver wants next.
@@ -159,11 +184,26 @@ impl<T> UnwindSafe for BroadcastReceiver<T> {}
 impl<T> RefUnwindSafe for BroadcastReceiver<T> {}
 
 /// Why a receiver of a [`broadcast`] channel got no message.
+///
+/// # Examples
+/// ```
+/// use sinew::sync::channel::{self, BroadcastRecvError};
+///
+/// let (sender, mut receiver) = channel::broadcast(1);
+/// assert_eq!(receiver.try_recv(), Err(BroadcastRecvError::Empty));
+/// sender.send(1).unwrap();
+/// sender.send(2).unwrap(); // the channel keeps one message, so the receiver misses the first
+/// assert_eq!(receiver.recv(), Err(BroadcastRecvError::Lagged(1)));
+/// assert_eq!(receiver.recv(), Ok(2));
+/// drop(sender);
+/// assert_eq!(receiver.recv(), Err(BroadcastRecvError::Disconnected));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum BroadcastRecvError {
-    /// The receiver missed this number of messages. Its next try gets the oldest message left.
+    /// The receiver missed this number of messages. Its next receive returns the oldest message
+    /// that is left.
     Lagged(u64),
-    /// There is no message, or none arrived in time.
+    /// The receiver has no message, or none arrived in time.
     Empty,
     /// All senders are gone, and this receiver has no message left.
     Disconnected,
@@ -173,9 +213,9 @@ impl fmt::Display for BroadcastRecvError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             BroadcastRecvError::Lagged(missed) => {
-                write!(f, "the receiver was too slow: {missed} messages are gone")
+                write!(f, "the receiver was too slow and missed {missed} messages")
             }
-            BroadcastRecvError::Empty => f.write_str("no message has come"),
+            BroadcastRecvError::Empty => f.write_str("no message has arrived"),
             BroadcastRecvError::Disconnected => {
                 f.write_str("receiving on an empty and disconnected channel")
             }
@@ -215,7 +255,7 @@ impl<T> BroadcastSender<T> {
                 Ok(receivers)
             }
         };
-        // Drop last: the destructor is the user's code.
+        // Drop the old message last: its destructor is the user's code, which may panic or wait.
         drop(oldest);
         result
     }
@@ -353,8 +393,8 @@ impl<T: Clone> BroadcastReceiver<T> {
         }
     }
 
-    /// Returns an iterator that waits for messages, and ends when all senders are gone. Where
-    /// messages were missed, it yields their number as an `Err`.
+    /// Returns an iterator that waits for messages, and ends when all senders are gone. If this
+    /// receiver has missed messages, the iterator yields their number as an `Err`.
     ///
     /// # Examples
     /// ```
@@ -447,7 +487,8 @@ impl<T> Drop for BroadcastReceiver<T> {
 impl<T> BroadcastReceiver<T> {
     /// Skips a message. If none is left, removes this receiver from the ring and returns false.
     fn pass_over(&mut self) -> bool {
-        // Dropped at the end of this function, without the lock: the destructor is the user's code.
+        // A message in `found` is dropped at the end of this function, without the lock: its
+        // destructor is the user's code.
         let found = {
             let mut ring = self.shared.ring.lock();
             if ring.end() <= self.next {
@@ -463,6 +504,19 @@ impl<T> BroadcastReceiver<T> {
 
 /// A receive from a [`broadcast`] channel as an arm of [`select!`](crate::select); see
 /// [`BroadcastReceiver::arm`].
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+///
+/// let (sender, mut news) = sinew::sync::channel::broadcast(8);
+/// sinew::spawn(move || sender.send("it rains"));
+/// let heard = sinew::select! {
+///     recv(news) -> message => message,
+///     after(Duration::from_secs(60)) => panic!("no news"),
+/// };
+/// assert_eq!(heard, Ok("it rains"));
+/// ```
 pub struct BroadcastArm<'a, T> {
     receiver: &'a mut BroadcastReceiver<T>,
     arm: SignalArm,

@@ -10,28 +10,33 @@
 //!
 //! - Senders wait only while the queue is full, and receivers only while it is empty.
 //! - Messages stay in order.
-//! - A woken waiter has nothing left to do.
+//! - A waiter that was granted its wait has nothing left to do when it runs.
 //!
 //! `park::list` describes how a waiter is granted its wait and how it leaves. A waiter that is
 //! cancelled or times out has neither sent nor received: a sender still has its message in its
-//! hands.
+//! hands. A `select` may wake a waiter without a grant, if another arm of that `select` was faster;
+//! the waiter then waits again.
 //!
-//! When all senders or all receivers are gone, the channel is *disconnected*: all waiters are woken
-//! and their hands stay as they are. Receivers can still receive the messages in the queue. If no
-//! receiver is left, the messages are dropped at once.
+//! When all senders or all receivers are gone, the channel is *disconnected*. The last handle of
+//! that side grants all waiters and leaves their hands as they are. A granted sender whose hands
+//! are full, or a granted receiver whose hands are empty, returns an error. Receivers can still
+//! receive the messages in the queue. If no receiver is left, the last receiver drops the messages.
 //!
 //! Nothing is allocated, freed or dropped under the lock, because allocators and destructors may be
 //! the user's code.
+//!
+//! Used by `bounded` and `unbounded` in `channel`, by `oneshot`, and by the arms in `arm`.
 
 use crate::carrier::Claimed;
 use crate::fiber::WaitKind;
 use crate::park::Wait;
-use crate::park::list::{Ended, List, Node, Terms, Wakes, wait_in};
+use crate::park::list::{Begin, Ended, List, Node, Terms, Wakes, wait_in};
 use crate::primitive::{AtomicU64, AtomicUsize, Cell, Ordering, SpinLock};
 use core::pin::Pin;
 use std::collections::VecDeque;
 
-/// A waiter's hands: the message of a waiting sender, or the place for the message of a receiver.
+/// A waiter's hands: the message of a waiting sender, or the place where a waiting receiver gets
+/// its message.
 pub(super) type Hands<T> = Cell<Option<T>>;
 
 /// The capacity of an unbounded channel.
@@ -50,18 +55,25 @@ const RECEIVING: u64 = 1 << 1;
 /// The state of a channel, in an `Arc` that both ends have.
 pub(super) struct Core<T> {
     state: SpinLock<State<T>>,
-    /// For a look without the lock. The upper bits count changes. The lower bits hold the number of
-    /// messages; if the capacity is 0, they tell which kinds of waiters there are.
+    /// A summary of the state, for callers that look without the lock. The upper bits count
+    /// changes. The lower bits hold the number of messages; if the capacity is 0, they tell which
+    /// kinds of waiters there are.
     noted: AtomicU64,
+    /// How many senders the channel has.
     senders: AtomicUsize,
+    /// How many receivers the channel has.
     receivers: AtomicUsize,
     capacity: usize,
 }
 
+/// The part of the state that the lock guards.
 pub(super) struct State<T> {
     queue: VecDeque<T>,
+    /// Senders that wait for room.
     sending: List<Hands<T>>,
+    /// Receivers that wait for messages.
     receiving: List<Hands<T>>,
+    /// Whether all senders or all receivers are gone.
     disconnected: bool,
 }
 
@@ -125,8 +137,8 @@ impl<T> State<T> {
     #[inline(always)]
     fn receive(&mut self) -> Try<T> {
         let message = self.queue.pop_front();
-        // If there was a message, there is room for the first waiting sender's. Otherwise the
-        // capacity may be 0, and a waiting sender hands over its message.
+        // Taking a message out makes room for the message of the first waiting sender. If the queue
+        // was empty, the capacity may be 0, and a waiting sender hands its message to the caller.
         let (claimed, sent) = match self.sending.grant_one(Cell::take) {
             Some((claimed, sent)) => (Some(claimed), sent),
             None => (None, None),
@@ -151,7 +163,7 @@ pub(super) enum Entered<T> {
     Linked,
     /// The operation was done at once, and this arm ended the wait of the `select`.
     Done(T, Option<Claimed>),
-    /// The wait has been ended in favour of another arm.
+    /// The wait of the `select` had ended before: for another arm, or by a cancellation.
     Lost(Option<Claimed>),
     /// The channel may hold one more message, but the queue has to grow for it.
     Grow,
@@ -173,8 +185,8 @@ impl<T> State<T> {
                 Entered::Lost(None)
             };
         }
-        // Claim the receiver first. If the wait of this `select` turns out to have been ended by
-        // another arm, the receiver is woken without a message and waits again.
+        // Claim the receiver first. If the wait of this `select` has ended in the meantime, the
+        // caller wakes the receiver without a message, and the receiver waits again.
         if let Some((receiver, claimed)) = self.receiving.claim_another(wait) {
             if !wait.claim_for_itself() {
                 return Entered::Lost(Some(claimed));
@@ -295,14 +307,14 @@ impl<T> Core<T> {
         }
     }
 
-    /// Looks without the lock whether a receive seems possible at once.
+    /// Returns whether a receive seems possible at once, by a look without the lock.
     pub(super) fn seems_receivable(&self) -> bool {
         let noted = self.noted() % CHANGE;
         let possible = if self.capacity == 0 { noted & SENDING != 0 } else { noted > 0 };
         possible || self.is_one_sided()
     }
 
-    /// Looks without the lock whether a send seems possible at once.
+    /// Returns whether a send seems possible at once, by a look without the lock.
     pub(super) fn seems_sendable(&self) -> bool {
         let noted = self.noted() % CHANGE;
         let possible =
@@ -321,7 +333,7 @@ impl<T> Core<T> {
         self.noted.load(Ordering::Acquire)
     }
 
-    /// Notes a change for looks without the lock. The caller holds the lock.
+    /// Updates `noted` after a change. The caller holds the lock.
     #[inline(always)]
     fn note(&self, state: &State<T>) {
         let noted = self.noted.load(Ordering::Relaxed);
@@ -343,6 +355,7 @@ impl<T> Core<T> {
         self.noted.store(changes.wrapping_add(CHANGE) | who, Ordering::Release);
     }
 
+    /// Returns whether all senders or all receivers are gone, by a look without the lock.
     fn is_one_sided(&self) -> bool {
         self.senders.load(Ordering::Relaxed) == 0 || self.receivers.load(Ordering::Relaxed) == 0
     }
@@ -355,7 +368,7 @@ impl<T> Core<T> {
         (self.capacity != UNBOUNDED).then_some(self.capacity)
     }
 
-    /// Runs `work` under the lock, and notes the change.
+    /// Runs `work` under the lock, and updates `noted`.
     #[inline(always)]
     fn locked<R>(&self, work: impl FnOnce(&mut State<T>) -> R) -> R {
         let mut state = self.state.lock();
@@ -404,17 +417,18 @@ impl<T> Core<T> {
                 },
             }
         };
-        sent.map_err(|failure| (failure, hands.take().expect("what was not sent is here")))
+        sent.map_err(|failure| (failure, hands.take().expect("an unsent message is in the hands")))
     }
 
     #[inline(never)]
     #[track_caller]
     fn wait_to_send(&self, hands: &Hands<T>, deadline: u64) -> Result<(), Failure> {
         let ended = wait_in(
+            Begin::Anew,
             &self.state,
             Terms::new(WaitKind::Send, self, deadline),
             hands,
-            |state, node| self.enter_sending(state, node),
+            |node| self.enter_sending(&mut self.state.lock(), node),
             |state, node| {
                 if let Some(node) = node {
                     state.sending.remove(node);
@@ -468,7 +482,8 @@ impl<T> Core<T> {
     #[inline]
     #[track_caller]
     pub(super) fn receive(&self, deadline: Option<u64>) -> Result<T, Failure> {
-        // If the queue seems empty, begin the wait before taking the lock.
+        // If the queue seems empty, begin the wait at once: it takes the lock only once, to look
+        // for a message and to link its node.
         if deadline.is_none() || self.len() > 0 {
             match self.locked(State::receive) {
                 Try::Done(message, claimed) => {
@@ -492,10 +507,11 @@ impl<T> Core<T> {
     fn wait_to_receive(&self, deadline: u64) -> Result<T, Failure> {
         let hands = Cell::new(None);
         let ended = wait_in(
+            Begin::Anew,
             &self.state,
             Terms::new(WaitKind::Receive, self, deadline),
             &hands,
-            |state, node| self.enter_receiving(state, node),
+            |node| self.enter_receiving(&mut self.state.lock(), node),
             |state, node| {
                 if let Some(node) = node {
                     state.receiving.remove(node);
@@ -542,8 +558,8 @@ impl<T> Core<T> {
         self.state.lock().disconnected
     }
 
-    /// Marks the channel as disconnected and wakes all waiters. Drops the messages if no receiver
-    /// is left.
+    /// Marks the channel as disconnected, and wakes all waiters. Drops the messages in the queue if
+    /// `drop_messages` is true, because no receiver is left.
     #[cold]
     fn disconnect(&self, drop_messages: bool) {
         let mut dropped = VecDeque::new();
@@ -578,7 +594,7 @@ impl<T> Core<T> {
     }
 
     pub(super) fn remove_sender(&self) {
-        // ORDERING: AcqRel pairs with the `fetch_sub` of the other senders: all that they sent is
+        // ORDERING: AcqRel pairs with the `fetch_sub` of the other senders: all their messages are
         // in the queue before the last sender disconnects.
         if self.senders.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.disconnect(false);

@@ -1,4 +1,4 @@
-//! Errors of sending and receiving. An error of sending gives the message back.
+//! Errors of sending and receiving on a channel. A send error gives the message back.
 
 use core::fmt;
 
@@ -25,11 +25,32 @@ macro_rules! errors {
 }
 
 errors! {
-    /// All receivers are gone. Holds the message.
+    /// A message was not sent because all receivers are gone. Holds the message.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::sync::channel::{self, SendError};
+    ///
+    /// let (sender, receiver) = channel::unbounded();
+    /// drop(receiver);
+    /// let SendError(message) = sender.send(String::from("kept")).unwrap_err();
+    /// assert_eq!(message, "kept");
+    /// ```
     SendError: "sending on a disconnected channel";
 }
 
 /// Why [`try_send`](super::Sender::try_send) failed. Holds the message.
+///
+/// # Examples
+/// ```
+/// use sinew::sync::channel::{self, TrySendError};
+///
+/// let (sender, receiver) = channel::bounded(1);
+/// sender.send(1).unwrap();
+/// assert_eq!(sender.try_send(2), Err(TrySendError::Full(2)));
+/// drop(receiver);
+/// assert_eq!(sender.try_send(2), Err(TrySendError::Disconnected(2)));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum TrySendError<T> {
     /// The channel is full; with capacity 0, no receiver waits.
@@ -39,19 +60,53 @@ pub enum TrySendError<T> {
 }
 
 /// Why a send with a timeout or deadline failed. Holds the message.
+///
+/// # Examples
+/// ```
+/// use sinew::sync::channel::{self, SendTimeoutError};
+/// use std::time::Duration;
+///
+/// let (sender, receiver) = channel::bounded(1);
+/// sender.send(1).unwrap();
+/// let soon = Duration::from_millis(1);
+/// assert_eq!(sender.send_timeout(2, soon), Err(SendTimeoutError::Timeout(2)));
+/// drop(receiver);
+/// assert_eq!(sender.send_timeout(2, soon), Err(SendTimeoutError::Disconnected(2)));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum SendTimeoutError<T> {
-    /// The channel had no room in time; with capacity 0, no receiver came in time.
+    /// The channel had no room in time; with capacity 0, no receiver took the message in time.
     Timeout(T),
     /// All receivers are gone.
     Disconnected(T),
 }
 
-/// All senders are gone, and the channel is empty.
+/// No message can be received: all senders are gone, and the channel is empty.
+///
+/// # Examples
+/// ```
+/// use sinew::sync::channel::{self, RecvError};
+///
+/// let (sender, receiver) = channel::unbounded();
+/// sender.send(7).unwrap();
+/// drop(sender);
+/// assert_eq!(receiver.recv(), Ok(7)); // messages that were sent before still arrive
+/// assert_eq!(receiver.recv(), Err(RecvError));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RecvError;
 
 /// Why `try_recv` returned no message.
+///
+/// # Examples
+/// ```
+/// use sinew::sync::channel::{self, TryRecvError};
+///
+/// let (sender, receiver) = channel::unbounded::<u32>();
+/// assert_eq!(receiver.try_recv(), Err(TryRecvError::Empty));
+/// drop(sender);
+/// assert_eq!(receiver.try_recv(), Err(TryRecvError::Disconnected));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TryRecvError {
     /// The channel is empty.
@@ -61,6 +116,18 @@ pub enum TryRecvError {
 }
 
 /// Why a receive with a timeout or deadline returned no message.
+///
+/// # Examples
+/// ```
+/// use sinew::sync::channel::{self, RecvTimeoutError};
+/// use std::time::Duration;
+///
+/// let (sender, receiver) = channel::unbounded::<u32>();
+/// let soon = Duration::from_millis(1);
+/// assert_eq!(receiver.recv_timeout(soon), Err(RecvTimeoutError::Timeout));
+/// drop(sender);
+/// assert_eq!(receiver.recv_timeout(soon), Err(RecvTimeoutError::Disconnected));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RecvTimeoutError {
     /// No message arrived in time.

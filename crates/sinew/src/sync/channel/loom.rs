@@ -110,7 +110,7 @@ fn the_end_wakes_all() {
     });
 }
 
-/// Both sides of a meeting may time out: they agree whether it took place.
+/// Sender and receiver of a meeting may both time out: they agree whether they met.
 #[test]
 fn both_sides_agree_whether_they_met() {
     check(|| {
@@ -146,7 +146,7 @@ fn no_message_is_lost_with_a_cancelled_receiver() {
         drop(sender);
         let received = [cancelled.join().unwrap(), Some(other.join().unwrap())];
         let count = received.iter().filter(|received| **received == Some(Ok(1))).count();
-        assert_eq!(count, 1, "the message was received by one of them");
+        assert_eq!(count, 1, "one of the two receivers got the message");
     });
 }
 

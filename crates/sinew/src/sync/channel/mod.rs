@@ -16,7 +16,10 @@
 //! receivers are gone, `send` returns its message in an error. A fiber that is cancelled while it
 //! waits has neither sent nor received.
 //!
-//! The protocol is described in `channel/core.rs`.
+//! For readers of the source: `channel/core.rs` has the protocol of `bounded`, `unbounded` and
+//! `oneshot` channels, on the waiter lists of `park::list`. `channel/broadcast.rs` and
+//! `channel/watch.rs` have protocols of their own, on a [`Futex`](super::Futex). `channel/arm.rs`
+//! has the arms for [`select!`](crate::select).
 
 mod arm;
 mod broadcast;
@@ -59,13 +62,14 @@ use std::time::Instant;
 /// let (sender, receiver) = channel::bounded(2);
 /// sinew::spawn(move || {
 ///     for number in 0..10 {
-///         sender.send(number).unwrap(); // waits whenever two are on their way
+///         sender.send(number).unwrap(); // waits while the channel holds two messages
 ///     }
 /// });
 /// assert_eq!(receiver.iter().sum::<u32>(), 45);
 /// ```
 pub fn bounded<T>(capacity: usize) -> (Sender<T>, Receiver<T>) {
-    // `UNBOUNDED` has a meaning of its own. No channel could hold that many messages.
+    // The capacity `UNBOUNDED` stands for no limit, so a bounded channel has a smaller one. No
+    // memory could hold that many messages anyway.
     ends(Core::new(capacity.min(UNBOUNDED - 1)))
 }
 
@@ -90,11 +94,35 @@ fn ends<T>(core: Core<T>) -> (Sender<T>, Receiver<T>) {
 }
 
 /// The sending end of a [`bounded`] or [`unbounded`] channel.
+///
+/// # Examples
+/// ```
+/// let (sender, receiver) = sinew::sync::channel::unbounded();
+/// for number in [1, 2] {
+///     let sender = sender.clone();
+///     sinew::spawn(move || sender.send(number).unwrap());
+/// }
+/// drop(sender); // the receiver finds the end when all clones are gone
+/// assert_eq!(receiver.iter().sum::<u32>(), 3);
+/// ```
 pub struct Sender<T> {
     core: Arc<Core<T>>,
 }
 
 /// The receiving end of a [`bounded`] or [`unbounded`] channel.
+///
+/// # Examples
+/// ```
+/// let (sender, receiver) = sinew::sync::channel::bounded(8);
+/// // Each message goes to one of two workers.
+/// let receivers = [receiver.clone(), receiver];
+/// let workers = receivers.map(|jobs| sinew::spawn(move || jobs.iter().count()));
+/// for job in 0..100 {
+///     sender.send(job).unwrap();
+/// }
+/// drop(sender);
+/// assert_eq!(workers.map(|worker| worker.join().unwrap()).iter().sum::<usize>(), 100);
+/// ```
 pub struct Receiver<T> {
     core: Arc<Core<T>>,
 }
@@ -258,7 +286,7 @@ impl<T> Receiver<T> {
     /// Receives a message if the channel has one, without waiting.
     ///
     /// # Errors
-    /// Fails if the channel is empty, and tells whether all senders are gone.
+    /// Fails if the channel is empty. The error tells whether all senders are gone.
     ///
     /// # Examples
     /// ```
@@ -419,14 +447,46 @@ impl<T> fmt::Debug for Receiver<T> {
 }
 
 /// An iterator that waits for the messages of a channel; see [`Receiver::iter`].
+///
+/// # Examples
+/// ```
+/// let (sender, receiver) = sinew::sync::channel::bounded(1);
+/// sinew::spawn(move || (1..=3).for_each(|number| sender.send(number).unwrap()));
+/// let mut sum = 0;
+/// for number in &receiver {
+///     sum += number;
+/// }
+/// assert_eq!(sum, 6);
+/// ```
 #[derive(Debug)]
 pub struct Iter<'a, T>(&'a Receiver<T>);
 
 /// An iterator over the messages in a channel, without waiting; see [`Receiver::try_iter`].
+///
+/// # Examples
+/// ```
+/// let (sender, receiver) = sinew::sync::channel::unbounded();
+/// sender.send(1).unwrap();
+/// sender.send(2).unwrap();
+/// let mut messages = receiver.try_iter();
+/// assert_eq!((messages.next(), messages.next()), (Some(1), Some(2)));
+/// assert_eq!(messages.next(), None); // the channel is empty, though a sender is left
+/// sender.send(3).unwrap();
+/// assert_eq!(messages.next(), Some(3));
+/// ```
 #[derive(Debug)]
 pub struct TryIter<'a, T>(&'a Receiver<T>);
 
 /// An iterator that owns its [`Receiver`], and waits for the messages of the channel.
+///
+/// # Examples
+/// ```
+/// let (sender, receiver) = sinew::sync::channel::unbounded();
+/// let fiber = sinew::spawn(move || receiver.into_iter().map(|n: u32| n * n).collect::<Vec<_>>());
+/// (1..=3).for_each(|number| sender.send(number).unwrap());
+/// drop(sender);
+/// assert_eq!(fiber.join().unwrap(), [1, 4, 9]);
+/// ```
 #[derive(Debug)]
 pub struct IntoIter<T>(Receiver<T>);
 

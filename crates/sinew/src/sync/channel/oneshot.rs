@@ -26,11 +26,44 @@ pub fn oneshot<T>() -> (OneshotSender<T>, OneshotReceiver<T>) {
 }
 
 /// The sending end of a [`oneshot`] channel.
+///
+/// # Examples
+/// ```
+/// use sinew::sync::channel::{self, OneshotSender};
+///
+/// struct Request {
+///     number: u32,
+///     answer: OneshotSender<u32>,
+/// }
+///
+/// let (requests, served) = channel::unbounded::<Request>();
+/// sinew::spawn(move || {
+///     for request in served {
+///         let _ = request.answer.send(request.number * 2); // the asker may be gone
+///     }
+/// });
+/// let (answer, receiver) = channel::oneshot();
+/// requests.send(Request { number: 4, answer }).unwrap();
+/// assert_eq!(receiver.recv(), Ok(8));
+/// ```
 pub struct OneshotSender<T> {
     core: Arc<Core<T>>,
 }
 
 /// The receiving end of a [`oneshot`] channel.
+///
+/// # Examples
+/// ```
+/// use sinew::sync::channel::{self, RecvError};
+///
+/// let (sender, receiver) = channel::oneshot();
+/// sinew::spawn(move || sender.send("done").unwrap());
+/// assert_eq!(receiver.recv(), Ok("done"));
+///
+/// let (sender, receiver) = channel::oneshot::<u32>();
+/// drop(sender); // sends nothing
+/// assert_eq!(receiver.recv(), Err(RecvError));
+/// ```
 pub struct OneshotReceiver<T> {
     core: Arc<Core<T>>,
 }
@@ -73,7 +106,7 @@ impl<T> OneshotReceiver<T> {
     /// Receives the message, waiting until it arrives.
     ///
     /// # Errors
-    /// Fails if the sender was dropped without sending.
+    /// Fails if the sender was dropped without sending, or if the message was received before.
     ///
     /// # Examples
     /// ```
@@ -89,7 +122,7 @@ impl<T> OneshotReceiver<T> {
     /// Receives the message if it has arrived, without waiting.
     ///
     /// # Errors
-    /// Fails if the message has not arrived, and tells whether it still can.
+    /// Fails if the message has not arrived. The error tells whether it still can.
     ///
     /// # Examples
     /// ```

@@ -5,7 +5,7 @@
 //! A `RwLock` guards the value. The value has a version, which senders change under the lock. Each
 //! receiver remembers the last version that it has seen. A receiver that waits for a newer version
 //! reads the counter of a futex, compares versions, and waits for the next post. A sender posts
-//! after it has changed the version, so the receiver sees the change or is woken by the post.
+//! after it has changed the version, so the receiver sees the change, or the post wakes it.
 
 use super::{RecvError, SendError};
 use crate::clock;
@@ -85,7 +85,8 @@ impl<T> Shared<T> {
 
     /// Marks a change as seen, if there is one. Returns `None` if a receiver has to wait.
     fn look(&self, seen: &mut u64) -> Option<Result<(), RecvError>> {
-        // Load this before the version: then the last sender's change is seen before its end.
+        // Load the number of senders before the version: a look that finds all senders gone then
+        // also finds their last change.
         let disconnected = self.is_disconnected();
         let version = self.version();
         if version != *seen {
@@ -96,24 +97,44 @@ impl<T> Shared<T> {
     }
 
     fn version(&self) -> u64 {
-        // ORDERING: Acquire pairs with the Release in `send_if`.
+        // ORDERING: Acquire pairs with the Release in `send_if`: a receiver that sees the version
+        // sees the writes before it.
         self.version.load(Ordering::Acquire)
     }
 
     fn is_disconnected(&self) -> bool {
         // ORDERING: Acquire pairs with the AcqRel in `WatchSender::drop`: the last sender's changes
-        // are seen before its end.
+        // are visible to a receiver that finds all senders gone.
         self.senders.load(Ordering::Acquire) == 0
     }
 }
 
 /// The end of a [`watch`] channel that changes the value.
+///
+/// # Examples
+/// ```
+/// let (sender, receiver) = sinew::sync::channel::watch("starting");
+/// sender.send("running").unwrap();
+/// sender.send("stopping").unwrap();
+/// assert_eq!(*receiver.borrow(), "stopping"); // the latest value only
+/// ```
 pub struct WatchSender<T> {
     shared: Arc<Shared<T>>,
 }
 
-/// The end of a [`watch`] channel that watches the value. A clone starts with the same version
-/// marked as seen.
+/// The end of a [`watch`] channel that watches the value. A clone has seen the version that the
+/// original has seen.
+///
+/// # Examples
+/// ```
+/// let (sender, mut receiver) = sinew::sync::channel::watch(0);
+/// let fiber = sinew::spawn(move || {
+///     receiver.changed().unwrap();
+///     *receiver.borrow()
+/// });
+/// sender.send(7).unwrap();
+/// assert_eq!(fiber.join().unwrap(), 7);
+/// ```
 pub struct WatchReceiver<T> {
     shared: Arc<Shared<T>>,
     /// The version that this receiver has seen.
@@ -156,7 +177,7 @@ impl<T> WatchSender<T> {
         let mut value = Some(value);
         let mut before = None;
         self.modify(|place| before = value.take().map(|value| core::mem::replace(place, value)));
-        before.expect("the closure was called")
+        before.expect("`modify` has called the closure")
     }
 
     /// Changes the value in place, and wakes all receivers that wait for a change. If `change`
@@ -201,7 +222,8 @@ impl<T> WatchSender<T> {
         changed
     }
 
-    /// Borrows the value. Senders wait while the guard is kept.
+    /// Borrows the value. Senders wait while the guard is kept, so a fiber that sends while it
+    /// keeps the guard deadlocks.
     ///
     /// # Examples
     /// ```
@@ -256,10 +278,11 @@ impl<T> Drop for WatchSender<T> {
 }
 
 impl<T> WatchReceiver<T> {
-    /// Waits for a change of the value that this receiver has not seen, and marks it as seen.
+    /// Waits for a change of the value that this receiver has not seen, and marks the change as
+    /// seen.
     ///
     /// # Errors
-    /// Fails if there is no such change and all senders are gone.
+    /// Fails if all senders are gone and this receiver has seen the last change.
     ///
     /// # Examples
     /// ```
@@ -273,8 +296,8 @@ impl<T> WatchReceiver<T> {
         self.shared.wait(&mut self.seen)
     }
 
-    /// Waits at most `timeout` for a change, and marks it as seen. Returns false if `timeout` has
-    /// passed.
+    /// Waits at most `timeout` for a change of the value, and marks the change as seen. Returns
+    /// false if `timeout` has passed.
     ///
     /// # Errors
     /// Fails as [`changed`](Self::changed) does.
@@ -284,10 +307,10 @@ impl<T> WatchReceiver<T> {
     /// use std::time::Duration;
     ///
     /// let (_sender, mut receiver) = sinew::sync::channel::watch(1);
-    /// assert_eq!(receiver.changed_for(Duration::from_millis(1)), Ok(false));
+    /// assert_eq!(receiver.changed_timeout(Duration::from_millis(1)), Ok(false));
     /// ```
     #[track_caller]
-    pub fn changed_for(&mut self, timeout: Duration) -> Result<bool, RecvError> {
+    pub fn changed_timeout(&mut self, timeout: Duration) -> Result<bool, RecvError> {
         let waited = self.shared.wait_till(&mut self.seen, moment(timeout));
         waited.map_or(Ok(false), |changed| changed.map(|()| true))
     }
@@ -322,7 +345,7 @@ impl<T> WatchReceiver<T> {
     }
 
     /// Borrows the value, without marking it as seen. Senders wait while the guard is kept, so a
-    /// fiber that sends while it keeps the guard waits for itself.
+    /// fiber that sends while it keeps the guard deadlocks.
     ///
     /// # Examples
     /// ```
@@ -403,6 +426,19 @@ impl<T> Drop for WatchReceiver<T> {
 }
 
 /// The wait for a change as an arm of [`select!`](crate::select); see [`WatchReceiver::arm`].
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+///
+/// let (sender, mut settings) = sinew::sync::channel::watch(1);
+/// sender.send(2).unwrap();
+/// sinew::select! {
+///     wait(settings) -> changed => changed.unwrap(),
+///     after(Duration::from_secs(60)) => panic!("no new settings"),
+/// }
+/// assert_eq!(*settings.borrow(), 2);
+/// ```
 pub struct WatchArm<'a, T> {
     receiver: &'a mut WatchReceiver<T>,
     arm: SignalArm,

@@ -35,7 +35,7 @@ impl Things {
     fn take_in_time(&self) -> bool {
         let mut count = self.count.lock();
         while *count == 0 {
-            if !self.changed.wait_for(&mut count, Duration::ZERO) {
+            if !self.changed.wait_timeout(&mut count, Duration::ZERO) {
                 return false;
             }
         }
@@ -128,8 +128,9 @@ unsafe impl lock_api::RawMutex for Leaving {
         self.0.try_lock()
     }
 
+    // # Safety: as in the trait.
     unsafe fn unlock(&self) {
-        assert!(self.0.is_exclusive(), "unlocked by one who does not have it");
+        assert!(self.0.is_exclusive(), "unlocked by a thread that does not hold the lock");
         // SAFETY: the caller holds the lock.
         unsafe { self.0.unlock() };
     }
@@ -149,7 +150,7 @@ fn the_lock_is_held_again_whatever_happens() {
             }
             *count += 1;
         });
-        // The waiter waits.
+        // Let the waiter begin to wait.
         yield_thread();
         let mut count = both.0.lock();
         *count += 1;

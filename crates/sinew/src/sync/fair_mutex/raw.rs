@@ -2,17 +2,21 @@
 //!
 //! # Protocol
 //!
-//! The lock word is the control block of the owner, with a mark in the lowest bit that there are
-//! waiters; zero is unlocked. Each waiter has a *turn*, in a list under a lock of its own. An owner
-//! that unlocks while there are waiters makes the first waiter the owner, and then tells it. So the
-//! lock is never free while there are waiters, and no newcomer overtakes them.
+//! The lock word is the address of the owner's control block, with a mark in the lowest bit that
+//! there are waiters. A word of zero is unlocked. Each waiter has a *turn* in a list, which has a
+//! lock of its own. An owner that unlocks while there are waiters makes the first waiter the owner,
+//! and then *tells* it, by setting the word of its turn. So the lock is never free while there are
+//! waiters, and no newcomer overtakes them.
 //!
 //! A waiter sets the mark under the lock of the list, by an exchange that fails if the lock has
 //! become free. So the unlocker sees the mark, or the waiter sees that the lock is free.
 //!
 //! A turn stays in place until it is taken out of the list. If the unlocker took it out, the turn
-//! also stays until it is told, which is the last access to it. A turn that is given up is taken
-//! out of the list; if it has become the owner by then, it unlocks.
+//! also stays until it is told, which is the unlocker's last access to it. A waiter that gives its
+//! turn up takes the turn out of the list. If the turn has become the owner by then, the waiter
+//! unlocks.
+//!
+//! Uses `park::list` for the list, and `future::word` for the wait of a turn. Next: `ticket`.
 
 use crate::carrier::current;
 use crate::fiber::WaitKind;
@@ -24,13 +28,14 @@ use core::fmt;
 use core::marker::PhantomPinned;
 use core::pin::{Pin, pin};
 
-/// Set if there are waiters.
+/// The mark in the lock word that there are waiters.
 const WAITERS: usize = 1;
-/// Stands for an owner that holds a ticket and has not been seen to wait for its turn.
+/// Stands for an owner whose control block is not known: the holder of a ticket that has not waited
+/// for its turn yet.
 const SOMEBODY: usize = 2;
 
-/// The word and the list; see the page of this module. The word is first: a waiter records the
-/// lock's address, and `inspect` finds the owner there.
+/// The lock word and the list; see the page of this module. The word is the first field, because a
+/// waiter records the address of the lock, and `inspect` reads the owner from that address.
 #[repr(C)]
 pub(super) struct Lock {
     word: AtomicUsize,
@@ -39,16 +44,16 @@ pub(super) struct Lock {
 
 /// The part of a turn that other threads see.
 struct Told {
-    /// Set when the turn has come: its taker holds the lock.
+    /// Set when the turn has come: its waiter owns the lock.
     word: Word,
-    /// The taker of the turn.
+    /// The control block of the waiter that has the turn, or `SOMEBODY`.
     who: Cell<usize>,
 }
 
-/// A place in the order of arrival.
+/// The place of one waiter in the order of arrival.
 pub(super) struct Turn<'m> {
-    /// The lock that the turn was entered into, until the turn is used. It carries the lifetime of
-    /// the lock, which the destructor needs.
+    /// The lock that the turn was entered into, until the turn is used up. The lifetime guarantees
+    /// that the lock is alive in the destructor.
     home: Cell<Option<&'m Lock>>,
     told: Told,
     node: Option<Node<Told>>,
@@ -58,9 +63,10 @@ pub(super) struct Turn<'m> {
 // SAFETY: other threads touch the turn only under the lock of the list, or through atomics.
 unsafe impl Send for Turn<'_> {}
 // SAFETY: other threads touch the turn only under the lock of the list, or through atomics. Its
-// taker uses the cells through `&mut`, or through a ticket that stays with its fiber.
+// owner uses the cells through `&mut`, or through a ticket, which is not `Send`.
 unsafe impl Sync for Turn<'_> {}
 
+/// Returns the address of the caller's control block, which names the caller in the lock word.
 fn me() -> usize {
     current::block().expose_provenance()
 }
@@ -90,27 +96,41 @@ impl Lock {
         self.word.compare_exchange(0, who, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
-    /// Records the caller as the owner, in the place of `SOMEBODY`.
+    /// Records the caller as the owner, in place of `SOMEBODY`.
     fn name_owner(&self) {
         let name = |word| Some(word & WAITERS | me());
         let _ = self.word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, name);
     }
 
     /// Locks when it is the caller's turn. Returns false if the deadline passes first.
+    #[inline]
+    #[track_caller]
+    pub(super) fn lock(&self, deadline: u64) -> bool {
+        self.try_lock() || self.lock_slow(deadline)
+    }
+
+    /// Locks when it is the caller's turn. Does not unwind, and has no deadline.
+    #[inline]
+    #[track_caller]
+    pub(super) fn lock_anyhow(&self) {
+        if !self.try_lock() {
+            self.lock_anyhow_slow();
+        }
+    }
+
     #[cold]
     #[inline(never)]
     #[track_caller]
-    pub(super) fn lock_slow(&self, deadline: u64) -> bool {
+    fn lock_slow(&self, deadline: u64) -> bool {
         let mut turn = pin!(Turn::new());
         turn.as_mut().enter_as(self, me());
         turn.as_ref().wait(deadline)
     }
 
-    /// Locks when it is the caller's turn. Neither unwinds nor gives up.
     #[cold]
     #[inline(never)]
     #[track_caller]
-    pub(super) fn lock_anyhow(&self) {
+    fn lock_anyhow_slow(&self) {
         let mut turn = pin!(Turn::new());
         turn.as_mut().enter_as(self, me());
         if turn.waits_for_itself(self) {
@@ -120,6 +140,8 @@ impl Lock {
         turn.use_up();
     }
 
+    /// Unlocks: makes the first waiter the owner, if there is one.
+    ///
     /// # Safety
     /// The caller holds the lock.
     #[inline]
@@ -133,7 +155,16 @@ impl Lock {
         }
     }
 
-    /// Makes the first waiter the owner, and tells it.
+    /// Unlocks. Every unlock of this lock is fair.
+    ///
+    /// # Safety
+    /// The caller holds the lock.
+    pub(super) unsafe fn unlock_fair(&self) {
+        // SAFETY: the caller holds the lock.
+        unsafe { self.unlock() };
+    }
+
+    /// Makes the first waiter the owner, and tells it. Unlocks if there is no waiter.
     #[cold]
     fn pass_on(&self) {
         let next = {
@@ -141,8 +172,9 @@ impl Lock {
             let next = turns.pop();
             let mark = if turns.first().is_some() { WAITERS } else { 0 };
             let owner = next.map_or(0, |turn| turn.payload().who.get() | mark);
-            // ORDERING: Release; as in `unlock`. For a new owner, the word of its turn publishes
-            // the writes.
+            // ORDERING: Release publishes the writes under the lock if there is no waiter, as in
+            // `unlock`. A new owner sees them through the word of its turn, by the Release in
+            // `Word::set`.
             self.word.store(owner, Ordering::Release);
             next.map(|turn| &raw const turn.payload().word)
         };
@@ -169,7 +201,7 @@ impl<'m> Turn<'m> {
     /// Takes a turn: the lock if it is free, or else the last place in the list.
     ///
     /// # Panics
-    /// If the turn was entered before and not used.
+    /// If the turn was entered before and has not been used up.
     #[track_caller]
     pub(super) fn enter(self: Pin<&mut Self>, lock: &'m Lock) {
         // The ticket's holder becomes known when it waits for the turn.
@@ -178,7 +210,7 @@ impl<'m> Turn<'m> {
 
     #[track_caller]
     fn enter_as(self: Pin<&mut Self>, lock: &'m Lock, who: usize) {
-        assert!(self.home.get().is_none(), "the place has a turn already, which was not used");
+        assert!(self.home.get().is_none(), "the place already has a turn that was not used");
         // SAFETY: the value is not moved.
         let this = unsafe { self.get_unchecked_mut() };
         this.told.word.reset();
@@ -189,7 +221,8 @@ impl<'m> Turn<'m> {
         let node = unsafe { Pin::new_unchecked(node) };
         if lock.try_lock_for(who) || lock.enter(node) {
             this.told.word.begin_setting();
-            // SAFETY: no other thread has seen the turn.
+            // SAFETY: the caller got the lock at once, so the turn is not in the list, and no other
+            // thread has seen it.
             unsafe { Word::set(&raw const this.told.word) };
         }
     }
@@ -199,10 +232,10 @@ impl<'m> Turn<'m> {
     }
 
     /// Waits until the turn has come, and uses it up: the caller then holds the lock. Returns false
-    /// if the deadline passes first; the turn is kept then.
+    /// if the deadline passes first. The turn then keeps its place.
     #[track_caller]
     pub(super) fn wait(self: Pin<&Self>, deadline: u64) -> bool {
-        let Some(home) = self.home.get() else { panic!("the turn was used before") };
+        let Some(home) = self.home.get() else { panic!("the turn of this ticket was used before") };
         assert!(
             !self.waits_for_itself(home),
             "deadlock: the lock at {home:p} is locked again by the fiber or thread that holds it"
@@ -218,15 +251,15 @@ impl<'m> Turn<'m> {
         come
     }
 
-    /// Marks the turn as used. It has come, and its taker holds the lock.
+    /// Marks the turn as used up. The turn has come, and the caller holds the lock.
     pub(super) fn use_up(&self) {
         self.home.set(None);
     }
 
-    /// Returns whether the caller is the owner, so that the turn would never come.
+    /// Returns whether the caller already owns the lock, so that this turn would never come.
     ///
-    /// The word also names the caller if this turn has just become the owner and is about to be
-    /// told. In that case the turn is not in the list any more.
+    /// The lock word also names the caller if this turn has just become the owner and is about to
+    /// be told. In that case the turn is no longer in the list.
     fn waits_for_itself(&self, lock: &Lock) -> bool {
         let waits = || {
             let _turns = lock.turns.lock();
@@ -237,7 +270,7 @@ impl<'m> Turn<'m> {
 }
 
 impl Lock {
-    /// Appends a turn. Returns true if the lock was free, and is the caller's now.
+    /// Appends a turn to the list. If the lock is free, takes the lock instead, and returns true.
     fn enter(&self, node: Pin<&Node<Told>>) -> bool {
         let mut turns = self.turns.lock();
         let mut word = self.word.load(Ordering::Relaxed);
@@ -250,12 +283,12 @@ impl Lock {
                 Err(now) => word = now,
             }
         }
-        // SAFETY: the turn is pinned, and takes its node out before it is dropped.
+        // SAFETY: the turn is pinned, and its destructor takes the node out of the list.
         unsafe { turns.push(node) };
         false
     }
 
-    /// Takes a turn out of the list. Returns false if the turn was taken out because it has come.
+    /// Takes a turn out of the list. Returns false if it is not there, because the turn has come.
     fn leave(&self, node: &Node<Told>) -> bool {
         let mut turns = self.turns.lock();
         if !node.is_linked() {
@@ -274,10 +307,10 @@ impl Drop for Turn<'_> {
         let Some(home) = self.home.get() else { return };
         let left = self.node.as_ref().is_some_and(|node| home.leave(node));
         if !left {
-            // The turn is the owner, and is told in a moment. This wait must not be cut short: the
-            // unlocker has a pointer to the turn.
+            // The turn owns the lock, and was told or is about to be told. This wait must not be
+            // cut short: the unlocker has a pointer to the turn.
             self.told.word.wait_anyhow(WaitKind::Lock, home.address());
-            // SAFETY: this turn owns the lock, and there is no guard.
+            // SAFETY: this turn owns the lock, and no guard was made for it.
             unsafe { home.unlock() };
         }
     }

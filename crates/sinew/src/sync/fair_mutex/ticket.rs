@@ -1,4 +1,6 @@
-//! Tickets: a turn that is taken now and waited for later.
+//! Tickets: a fiber takes its turn at a `FairMutex` now, and waits for it later.
+//!
+//! Uses the turns of `raw`. `FairMutex::enter` makes tickets.
 
 use super::raw::{Lock, Turn};
 use super::{FairMutexGuard, RawFairMutex};
@@ -13,10 +15,10 @@ use core::marker::PhantomData;
 use core::pin::Pin;
 use core::time::Duration;
 
-/// The memory that keeps a turn of a [`FairMutex`](super::FairMutex); see
+/// The memory of a turn at a [`FairMutex`](super::FairMutex); see
 /// [`enter`](super::FairMutex::enter).
 ///
-/// Dropping it gives the turn up to the next waiter.
+/// Dropping the place gives the turn up, and the next waiter gets the mutex.
 ///
 /// # Examples
 /// ```
@@ -26,7 +28,7 @@ use core::time::Duration;
 /// let mutex = FairMutex::new(());
 /// {
 ///     let place = pin!(FairMutexPlace::new());
-///     let ticket = mutex.enter(place); // the mutex was free: the turn has come
+///     let ticket = mutex.enter(place); // the mutex was free, so the turn has come
 ///     assert!(mutex.try_lock().is_none());
 /// }
 /// assert!(mutex.try_lock().is_some());
@@ -65,12 +67,25 @@ impl fmt::Debug for FairMutexPlace<'_> {
     }
 }
 
-/// A turn of a [`FairMutex`](super::FairMutex). Turns come in the order in which tickets were
-/// taken.
+/// A ticket for a turn at a [`FairMutex`](super::FairMutex). Turns come in the order in which
+/// tickets were taken.
 ///
 /// A ticket, like a guard, cannot be sent to another fiber. Dropping the ticket does not give the
-/// turn up: dropping its place does.
+/// turn up. Dropping its [place](FairMutexPlace) does.
 ///
+/// # Examples
+/// ```
+/// use sinew::sync::{FairMutex, FairMutexPlace};
+/// use std::pin::pin;
+///
+/// let mutex = FairMutex::new(7);
+/// let place = pin!(FairMutexPlace::new());
+/// let ticket = mutex.enter(place); // takes the turn, and does not wait for it
+/// let prepared = 1; // work that needs no lock
+/// assert_eq!(*ticket.wait() + prepared, 8);
+/// ```
+///
+/// The ticket stays with its fiber:
 /// ```compile_fail,E0277
 /// let mutex = sinew::sync::FairMutex::new(());
 /// let place = std::pin::pin!(sinew::sync::FairMutexPlace::new());
@@ -98,7 +113,7 @@ impl<'a, 'm, T: ?Sized> FairMutexTicket<'a, 'm, T> {
         FairMutexTicket { mutex, turn: turn.into_ref(), stays: PhantomData }
     }
 
-    /// Waits for the turn, and returns the guard.
+    /// Waits for the turn, and returns the guard of the mutex.
     ///
     /// # Panics
     /// If the caller already holds the mutex.
@@ -120,10 +135,10 @@ impl<'a, 'm, T: ?Sized> FairMutexTicket<'a, 'm, T> {
         unsafe { self.mutex.make_guard_unchecked() }
     }
 
-    /// Waits for the turn, but at most for `timeout`, and returns the guard.
+    /// Waits for the turn, but at most for `timeout`, and returns the guard of the mutex.
     ///
     /// # Errors
-    /// The ticket, which has kept its turn, if the time runs out.
+    /// Returns the ticket if the time runs out. The ticket keeps its turn.
     ///
     /// # Examples
     /// ```
@@ -133,11 +148,11 @@ impl<'a, 'm, T: ?Sized> FairMutexTicket<'a, 'm, T> {
     ///
     /// let mutex = FairMutex::new(7);
     /// let place = pin!(FairMutexPlace::new());
-    /// let guard = mutex.enter(place).wait_for(Duration::from_millis(1)).unwrap();
+    /// let guard = mutex.enter(place).wait_timeout(Duration::from_millis(1)).unwrap();
     /// assert_eq!(*guard, 7);
     /// ```
     #[track_caller]
-    pub fn wait_for(self, timeout: Duration) -> Result<FairMutexGuard<'m, T>, Self> {
+    pub fn wait_timeout(self, timeout: Duration) -> Result<FairMutexGuard<'m, T>, Self> {
         if self.turn.wait(moment(timeout)) {
             // SAFETY: `wait` returned true, so the caller holds the lock.
             Ok(unsafe { self.mutex.make_guard_unchecked() })
@@ -196,11 +211,29 @@ impl<T: ?Sized> fmt::Debug for FairMutexTicket<'_, '_, T> {
 }
 
 /// An arm that waits for a turn; see [`FairMutexTicket::arm`].
+///
+/// # Examples
+/// ```
+/// use sinew::sync::{FairMutex, FairMutexPlace};
+/// use std::pin::pin;
+/// use std::time::Duration;
+///
+/// let mutex = FairMutex::new(7);
+/// let place = pin!(FairMutexPlace::new());
+/// let guard = mutex.lock();
+/// let ticket = mutex.enter(place); // the mutex is locked, so its turn does not come
+/// sinew::select! {
+///     wait(ticket) -> () => unreachable!(),
+///     after(Duration::from_millis(1)) => {}
+/// }
+/// drop(guard);
+/// assert_eq!(*ticket.wait(), 7);
+/// ```
 #[derive(Debug)]
 pub struct TicketArm<'a>(WordArm<'a>);
 
 impl TicketArm<'_> {
-    /// Does nothing: the ticket gives the guard.
+    /// Does nothing: after this arm was selected, [`FairMutexTicket::wait`] returns the guard.
     ///
     /// # Examples
     /// ```

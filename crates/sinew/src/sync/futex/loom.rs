@@ -24,7 +24,7 @@ impl Posted {
     }
 }
 
-/// A waiter misses no post, and sees the data written before it.
+/// A waiter misses no post, and sees the data that was written before the post.
 #[test]
 fn a_post_is_not_missed() {
     check(|| {
@@ -89,7 +89,7 @@ fn a_timeout_and_a_post() {
     });
 }
 
-/// `post_one` does not wake a waiter that has timed out: it wakes the other.
+/// `post_one` does not wake a waiter that has timed out: it wakes the other waiter.
 #[test]
 fn post_one_skips_a_waiter_that_timed_out() {
     check(|| {
@@ -109,7 +109,7 @@ fn post_one_skips_a_waiter_that_timed_out() {
     });
 }
 
-/// `post_one` does not wake a cancelled waiter: it wakes the other.
+/// `post_one` does not wake a cancelled waiter: it wakes the other waiter.
 #[test]
 fn post_one_skips_a_cancelled_waiter() {
     check(|| {

@@ -1,6 +1,7 @@
 //! A value that one side sets once and the other side waits for.
 //!
-//! [`word`] has the protocol, `subscription` the callbacks that need no allocation.
+//! [`word`] has the protocol. `subscription` has the callbacks that need no allocation. `Baton`,
+//! the sequencer and the fair mutex are built on [`word`] too.
 
 mod subscription;
 pub(crate) mod word;
@@ -21,8 +22,8 @@ use word::{Attached, Notice, Word, WordArm, second_waiter};
 /// A value that one side sets once and the other side waits for. It can live on a stack, in a
 /// struct or in an `Arc`, and allocates nothing.
 ///
-/// A future has one waiter at a time, or one callback instead of a waiter. A `FiberFuture<i32>` is
-/// 16 bytes.
+/// A future has at most one waiter at a time, or one callback instead of a waiter. A
+/// `FiberFuture<i32>` is 16 bytes.
 ///
 /// # Examples
 /// ```
@@ -39,10 +40,10 @@ pub struct FiberFuture<T> {
     value: UnsafeCell<MaybeUninit<T>>,
 }
 
-const _: () = assert!(cfg!(sinew_loom) || size_of::<FiberFuture<i32>>() == 16);
+const _: () = assert!(crate::primitive::IS_MODEL || size_of::<FiberFuture<i32>>() == 16);
 
-// SAFETY: `T: Send` lets the value move from the setter's thread. After that all threads have only
-// shared references, which `T: Sync` allows.
+// SAFETY: `T: Send` lets the value move from the setter's thread to the thread that drops it. In
+// between, threads have only shared references to the value, which `T: Sync` allows.
 unsafe impl<T: Send + Sync> Sync for FiberFuture<T> {}
 // SAFETY: the value moves with the future, so `T: Send` suffices.
 unsafe impl<T: Send> Send for FiberFuture<T> {}
@@ -132,7 +133,7 @@ impl<T> FiberFuture<T> {
     #[track_caller]
     pub fn wait(&self) -> &T {
         self.word.wait_for_value(clock::NEVER);
-        self.get().expect("it was waited for")
+        self.get().expect("a wait without a deadline ends when the value is set")
     }
 
     /// Waits at most `timeout` for the value. Returns `None` if it was not set in time.
@@ -143,17 +144,19 @@ impl<T> FiberFuture<T> {
     /// # Examples
     /// ```
     /// let future = sinew::sync::FiberFuture::<u32>::new();
-    /// assert_eq!(future.wait_with_timeout(std::time::Duration::from_millis(1)), None);
+    /// assert_eq!(future.wait_timeout(std::time::Duration::from_millis(1)), None);
     /// ```
     #[track_caller]
-    pub fn wait_with_timeout(&self, timeout: Duration) -> Option<&T> {
+    pub fn wait_timeout(&self, timeout: Duration) -> Option<&T> {
         self.word.wait_for_value(moment(timeout));
         self.get()
     }
 
-    /// Has the setter call `callback`; calls it at once if the value is set.
+    /// Registers `callback`: the setter calls it. If the value is already set, this call calls it
+    /// at once.
     ///
-    /// Allocates memory for the callback; [`subscribe_pinned`](Self::subscribe_pinned) does not.
+    /// Allocates memory for the callback. [`subscribe_pinned`](Self::subscribe_pinned) needs no
+    /// allocation.
     ///
     /// # Panics
     /// Panics if the future has a waiter or a callback.
@@ -181,7 +184,8 @@ impl<T> FiberFuture<T> {
         }
     }
 
-    /// Resets the future to its initial state, and returns the value if it was set.
+    /// Resets the future to its initial state, and returns the value if it was set. Drops a
+    /// callback of [`subscribe`](Self::subscribe) that was not called.
     ///
     /// # Examples
     /// ```
@@ -214,8 +218,21 @@ impl<T> FiberFuture<T> {
     }
 }
 
-/// An object that is set once and has one waiter: a [`FiberFuture`], or a place in an order, such
-/// as [`SequencerTurn`](super::SequencerTurn) and [`FairMutexTicket`](super::FairMutexTicket).
+/// An object that is set once and has one waiter: a [`FiberFuture`], a
+/// [`SequencerTurn`](super::SequencerTurn) or a [`FairMutexTicket`](super::FairMutexTicket).
+///
+/// # Examples
+/// ```
+/// use sinew::sync::{Event, FiberFuture, SequencerWait, Waitable, wait_for_multiple};
+/// use std::pin::pin;
+///
+/// let (event, value) = (Event::new(), FiberFuture::<u32>::new());
+/// let place = pin!(SequencerWait::new());
+/// let turn = event.enter(place);
+/// let both: [&dyn Waitable; 2] = [&value, &turn];
+/// event.set();
+/// assert_eq!(wait_for_multiple(&both), Some(1));
+/// ```
 pub trait Waitable: sealed_waitable::Waitable {}
 
 pub(super) mod sealed_waitable {
@@ -234,8 +251,8 @@ impl<T> sealed_waitable::Waitable for FiberFuture<T> {
     }
 }
 
-/// Waits until one of several futures is set, and returns the index of a set one. Returns `None` if
-/// the slice is empty. The slice may contain a future twice.
+/// Waits until one of several futures is set, and returns the index of a future that is set.
+/// Returns `None` if the slice is empty. The slice may contain the same future twice.
 ///
 /// # Panics
 /// Panics if one of the futures has another waiter or a callback.
@@ -249,7 +266,7 @@ impl<T> sealed_waitable::Waitable for FiberFuture<T> {
 ///     s.spawn(|| futures[1].set(7).unwrap());
 ///     assert_eq!(wait_for_multiple(&[&futures[0], &futures[1]]), Some(1));
 /// });
-/// // Of different kinds:
+/// // The futures may have different types:
 /// let words = FiberFuture::<String>::new();
 /// let both: [&dyn Waitable; 2] = [&words, &futures[1]];
 /// assert_eq!(wait_for_multiple(&both), Some(1));
@@ -267,14 +284,14 @@ pub fn wait_for_multiple<W: Waitable + ?Sized>(futures: &[&W]) -> Option<usize> 
 ///
 /// # Examples
 /// ```
-/// use sinew::sync::{FiberFuture, wait_with_timeout};
+/// use sinew::sync::{FiberFuture, wait_timeout};
 /// use std::time::Duration;
 ///
 /// let future = FiberFuture::<u32>::new();
-/// assert!(!wait_with_timeout(&future, Duration::from_millis(1)));
+/// assert!(!wait_timeout(&future, Duration::from_millis(1)));
 /// ```
 #[track_caller]
-pub fn wait_with_timeout<W: Waitable + ?Sized>(future: &W, timeout: Duration) -> bool {
+pub fn wait_timeout<W: Waitable + ?Sized>(future: &W, timeout: Duration) -> bool {
     future.word().wait_for_value(moment(timeout));
     future.word().is_set()
 }
@@ -298,6 +315,21 @@ impl<T: fmt::Debug> fmt::Debug for FiberFuture<T> {
 }
 
 /// The wait for a value as an arm of [`select!`](crate::select); see [`FiberFuture::arm`].
+///
+/// # Examples
+/// ```
+/// use sinew::sync::FiberFuture;
+/// use std::time::Duration;
+///
+/// let answer = FiberFuture::new();
+/// sinew::scope(|s| {
+///     s.spawn(|| answer.set(7).unwrap());
+///     sinew::select! {
+///         wait(answer) -> value => assert_eq!(*value, 7),
+///         after(Duration::from_secs(60)) => panic!("no answer"),
+///     }
+/// });
+/// ```
 #[derive(Debug)]
 pub struct FutureArm<'a, T> {
     future: &'a FiberFuture<T>,
@@ -318,7 +350,7 @@ impl<'a, T> FutureArm<'a, T> {
     /// ```
     #[track_caller]
     pub fn take(&mut self) -> &'a T {
-        self.future.get().expect("the arm was not selected")
+        self.future.get().expect("the arm was not selected: its value is not set")
     }
 }
 

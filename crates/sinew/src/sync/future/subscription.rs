@@ -3,15 +3,16 @@
 //! # Protocol
 //!
 //! The word of the future points to the [`Head`] of the subscription. The setter exchanges the
-//! word, moves the callback to its own stack, and marks it as taken. The mark is the setter's last
-//! access to the subscription. Then the setter calls the callback.
+//! word, moves the callback to its own stack, and marks the callback as taken. The mark is the
+//! setter's last access to the subscription. Then the setter calls the callback.
 //!
 //! An owner that drops the subscription takes it out of the word by a compare-exchange. If that
-//! fails, the setter has taken the callback or is about to, and the owner waits for the mark. The
-//! setter is then a few instructions away from it.
+//! fails, the setter has taken the callback or is about to take it, and the owner waits for the
+//! mark. The setter sets the mark a few instructions later.
 //!
-//! A forgotten subscription stays in its place for ever, as all pinned values do that are not
-//! dropped. Its callback borrows nothing, so the setter may call it at any later time.
+//! A pinned value that is never dropped stays in its place for ever, so a setter may use a
+//! forgotten subscription at any later time. Its callback borrows nothing, so it may be called at
+//! any later time too.
 
 use super::FiberFuture;
 use super::word::{Attached, Word, pause, second_waiter};
@@ -25,17 +26,32 @@ use core::pin::Pin;
 ///
 /// Dropping the subscription also drops the callback if the value is not set. Otherwise the setter
 /// has called the callback, or is about to call it.
+///
+/// # Examples
+/// ```
+/// use sinew::sync::{FiberFuture, Subscription, channel};
+/// use std::pin::pin;
+///
+/// let (sender, told) = channel::unbounded();
+/// let future = FiberFuture::new();
+/// let subscription = pin!(Subscription::new(move || sender.send("is set").unwrap()));
+/// future.subscribe_pinned(subscription.into_ref());
+/// assert!(told.try_recv().is_err());
+/// future.set(7).unwrap(); // calls the callback
+/// assert_eq!(told.recv(), Ok("is set"));
+/// ```
 #[repr(C)]
 pub struct Subscription<'f, F> {
     head: Head,
     callback: UnsafeCell<Option<F>>,
-    /// The word of the future, once subscribed. Invariant: the future outlives the subscription.
+    /// The word of the future, after the subscription was entered. Invariant: the future outlives
+    /// the subscription.
     word: Cell<Option<&'f Word>>,
     _pinned: PhantomPinned,
 }
 
-/// The part of a subscription that the setter finds. The alignment leaves room for the marks of the
-/// word.
+/// The part of a subscription that the setter finds. The alignment keeps the low three bits of its
+/// address free for the marks of the word.
 #[repr(C, align(8))]
 pub(super) struct Head {
     /// Takes the callback out of the subscription and calls it.
@@ -48,9 +64,9 @@ impl Head {
     /// Takes the callback out of a subscription and calls it.
     ///
     /// # Safety
-    /// The caller alone may call this subscription: it has taken the head out of the word by
-    /// setting it, or it found the word set and the head was never entered. The callback has not
-    /// been called.
+    /// No other thread calls this subscription: the caller has taken the head out of the word by
+    /// setting the word, or it found the word set and never entered the head. The subscription is
+    /// alive, and its callback has not been called.
     pub(super) unsafe fn call(head: *const Head) {
         // SAFETY: the owner keeps the subscription alive until the callback is marked as taken.
         unsafe { ((*head).call)(head) };
@@ -74,8 +90,10 @@ impl<F: FnOnce() + Send + 'static> Subscription<'_, F> {
         }
     }
 
+    /// Takes the callback out of the subscription of this head, and calls it.
+    ///
     /// # Safety
-    /// As for [`Head::call`]. The head belongs to a subscription of this type.
+    /// The contract of [`Head::call`] holds, and the head belongs to a subscription of this type.
     unsafe fn call(head: *const Head) {
         // SAFETY: the head is the first field of a `repr(C)` struct. The owner does not touch the
         // callback after subscribing, and keeps the place alive until the mark is set.
@@ -93,8 +111,9 @@ impl<F: FnOnce() + Send + 'static> Subscription<'_, F> {
 }
 
 impl<T> FiberFuture<T> {
-    /// Has the setter call a callback that the caller has pinned; calls it at once if the value is
-    /// set. Unlike [`subscribe`](Self::subscribe), it allocates nothing.
+    /// Registers a callback that the caller has pinned: the setter calls it. If the value is
+    /// already set, this call calls it at once. Unlike [`subscribe`](Self::subscribe), it allocates
+    /// nothing.
     ///
     /// # Panics
     /// Panics if the future has a waiter or a callback, or if the subscription was used before.
@@ -123,7 +142,8 @@ impl<T> FiberFuture<T> {
     /// future.subscribe_pinned(subscription.into_ref());
     /// ```
     ///
-    /// The callback may be called after its place was leaked, so it must not borrow:
+    /// The setter may call the callback after the subscription was leaked, so the callback must not
+    /// borrow:
     /// ```compile_fail,E0597
     /// use sinew::sync::{FiberFuture, Subscription};
     ///
@@ -143,13 +163,13 @@ impl<T> FiberFuture<T> {
         F: FnOnce() + Send + 'static,
     {
         let place = subscription.get_ref();
-        assert!(place.word.get().is_none(), "a subscription is used a second time");
+        assert!(place.word.get().is_none(), "the subscription was used before");
         match self.word.attach_head(&raw const place.head) {
             Attached::Waiting => place.word.set(Some(&self.word)),
             Attached::Set => {
                 place.word.set(Some(&self.word));
-                // SAFETY: the value is set, so no setter comes any more, and the head was not
-                // entered into the word.
+                // SAFETY: the value is set, and the head was not entered into the word, so no
+                // setter calls the subscription.
                 unsafe { Head::call(&raw const place.head) };
             }
             Attached::Taken(holder) => second_waiter(&self.word, &holder),

@@ -4,37 +4,44 @@
 //!
 //! ```text
 //!  63 62                               3 2 1 0
-//! |B |  the waiter, or what to call     |M|C|S|
+//! |B |  waiter, notice or subscription  |M|C|S|
 //! ```
 //!
-//! `S`: the value is set. `B`: a setter is about to set it, or tries in vain to set it twice.
+//! `S`: the value is set. `B`: a setter is about to set the value. In a set word, `B` appears for a
+//! moment while a second setter is refused.
 //!
 //! Without `S`, the other bits are zero or hold one waiter:
 //!
-//! - without `C`: the block of a fiber or thread, and the low bits of the number of its wait. `M`
-//!   means that the wait is for several futures.
+//! - without `C`: the control block of a fiber or thread, and the low bits of the number of its
+//!   wait. `M` means that the wait is for several objects.
 //! - with `C` alone: a notice, as a pointer to a box.
 //! - with `C` and `M`: a pointer to the head of a subscription, which its owner has pinned.
 //!
 //! Setting takes two steps. The first setter that sets `B` has the right to set: it writes the
-//! value, and then exchanges the word for `S`. The exchange is its last access to the object; after
-//! it the setter wakes or calls the waiter. A waiter enters by a compare-exchange from zero, and
-//! leaves by a compare-exchange to zero. If leaving fails, the word is being set.
+//! value, and then exchanges the word for `S`. The exchange is its last access to the object. After
+//! it, the setter wakes the waiter or calls its callback. A waiter enters by a compare-exchange
+//! from zero, and leaves by a compare-exchange to zero. If the exchange to zero fails, a setter has
+//! set the word or is about to set it.
 //!
 //! An object without a value needs the exchange alone: this is *posting*. Any fiber or thread may
 //! post, and more than once.
 //!
-//! After the exchange the setter uses only its copy of the word. A subscription is on a stack;
-//! `subscription` describes how it leaves. A block is never unmapped, and its wake word tells
-//! whether the wait is still the one in the word. A wait that comes a multiple of 2^18 waits later
-//! has the same low bits, and would be woken for nothing. So each wait checks whether it is over.
+//! After the exchange the setter uses only its copy of the word. A subscription may be on a stack;
+//! `subscription` describes how its owner takes it back. A block is never unmapped, and its wake
+//! word tells whether the wait is still the one in the word. A wait of that block that comes a
+//! multiple of 2^18 waits later has the same low bits, and would be woken for nothing. So each
+//! waiter checks, when it is woken, whether its object is set.
+//!
+//! Uses `park` for the waits. Used by `FiberFuture`, `Baton`, `SequencerTurn` and
+//! `FairMutexTicket`. Next: `subscription`.
 
 use super::subscription::Head;
-use crate::cancel::{self, masked};
+use crate::cancel::masked;
 use crate::carrier;
 use crate::clock;
 use crate::fiber::state::Outcome;
-use crate::fiber::{Control, WaitKind};
+use crate::fiber::{Control, WaitKind, number_of};
+use crate::park::raise;
 use crate::park::{Wait, Waiter};
 use crate::primitive::{AtomicU64, Ordering, yield_thread};
 use crate::sync::select::sealed::{Entered, Joint, Left};
@@ -47,19 +54,22 @@ const MULTIPLE: u64 = 1 << 2;
 const PINNED: u64 = NOTICE | MULTIPLE;
 const BUSY: u64 = 1 << 63;
 
-/// Blocks are aligned to 64 bytes and have 48-bit addresses: 42 bits, above the three marks.
+/// Blocks are aligned to 64 bytes and have 48-bit addresses, so 42 bits name a block. They lie
+/// above the three marks.
 const BLOCK_BITS: u32 = 42;
 const NUMBER_SHIFT: u32 = 3 + BLOCK_BITS;
 const NUMBER_BITS: u32 = 18;
 const NUMBER: u64 = (1 << NUMBER_BITS) - 1;
 
-/// A notice in the word: the setter gives it instead of waking a fiber or thread.
+/// A callback or waker in the word. The setter calls or wakes it instead of waking a fiber or
+/// thread.
 pub(crate) enum Notice {
     Call(Box<dyn FnOnce() + Send>),
     Wake(Waker),
 }
 
 impl Notice {
+    /// Calls the callback, or wakes the waker.
     pub(crate) fn give(self) {
         match self {
             Notice::Call(callback) => callback(),
@@ -68,20 +78,23 @@ impl Notice {
     }
 }
 
-/// The word; see the page of this module. Only this crate can set one.
+/// The word; see the page of this module. Only this crate can set a word.
+#[doc(hidden)] // a sealed trait names it
 #[derive(Debug)]
 pub struct Word(AtomicU64);
 
 /// The result of entering a wait or a notice.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Attached {
+    /// The wait or notice is in the word.
     Waiting,
+    /// The word is set already.
     Set,
     /// The word has another waiter.
     Taken(Holder),
 }
 
-/// The waiter in a word.
+/// The waiter in a word, for error messages.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Holder(u64);
 
@@ -90,26 +103,21 @@ impl fmt::Display for Holder {
         if self.0 & NOTICE != 0 {
             return f.write_str("a custom waiter");
         }
-        // The waiter may have left by now. Print only the id of the block's current user.
-        #[cfg(not(sinew_loom))]
-        {
-            let control = block(self.0);
-            let thread = control.flags().has(crate::fiber::Flags::PROXY);
-            write!(f, "{} {}", if thread { "thread" } else { "fiber" }, control.id())
-        }
-        #[cfg(sinew_loom)]
-        f.write_str("somebody")
+        // The waiter may have left by now, so the block may have another user. Print only the id of
+        // that user.
+        fmt::Display::fmt(&number_of(block(self.0)), f)
     }
 }
 
-/// Returns a wait as it stands in the word.
+/// Returns the bits that name a wait in the word. `multiple` tells that the wait is for several
+/// objects.
 fn encode(waiter: Waiter, multiple: bool) -> u64 {
     let block = waiter.control().expose_provenance() as u64 >> 6;
     let number = waiter.epoch().number() & NUMBER;
     block << 3 | number << NUMBER_SHIFT | if multiple { MULTIPLE } else { 0 }
 }
 
-/// Returns the block of the waiter in the word.
+/// Returns the control block of the waiter in the word.
 fn block(word: u64) -> &'static Control {
     let address = (word >> 3 & ((1 << BLOCK_BITS) - 1)) << 6;
     // SAFETY: the word holds the address of a block, and blocks are never unmapped.
@@ -132,7 +140,7 @@ fn tell(word: u64) {
     }
 }
 
-/// Wakes the wait that was in the word.
+/// Wakes the fiber or thread whose wait was in the word, if that wait is still under way.
 fn wake(word: u64) {
     let control = block(word);
     let Some(epoch) = control.wake.waiting() else { return };
@@ -198,7 +206,7 @@ impl Word {
         }
     }
 
-    /// Waits until the word is set. Neither unwinds nor gives up.
+    /// Waits until the word is set. Does not unwind, and has no deadline.
     pub(crate) fn wait_anyhow(&self, kind: WaitKind, address: usize) {
         let begin = || Wait::begin_anyhow(kind, address);
         if let Err(holder) = masked(|| self.wait_as(begin, clock::NEVER, false)) {
@@ -236,7 +244,10 @@ impl Word {
     /// Enters a wait that has just begun, calls `entered`, and suspends. Returns true if the word
     /// is set or the deadline has passed, and false if the waiter was woken for nothing.
     ///
-    /// `entered` is called even if the word is set already. It must neither wait nor unwind.
+    /// It calls `entered` even if the word is already set, but not if the word has another waiter.
+    /// `entered` must neither wait nor unwind.
+    ///
+    /// Returns an error with the other waiter if the word has one.
     #[inline(always)]
     pub(crate) fn wait_once(
         &self,
@@ -269,7 +280,7 @@ impl Word {
             return Ok(true);
         }
         if may_raise {
-            cancel::settle(who, outcome);
+            raise::settle(who, outcome);
         }
         Ok(outcome == Outcome::TimedOut && deadline <= clock::now())
     }
@@ -284,26 +295,28 @@ impl Word {
                 Ok(_) => return Attached::Waiting,
                 Err(now) if now & SET != 0 => return Attached::Set,
                 Err(now) if now == word => return Attached::Waiting,
-                // A setter is between its two steps: it needs a few more instructions.
+                // A setter is between its two steps, and needs only a few more instructions.
                 Err(now) if now & BUSY != 0 => pause(),
                 Err(now) => return Attached::Taken(Holder(now)),
             }
         }
     }
 
-    /// Leaves a wait. If the word is being set, waits until it is.
+    /// Leaves a wait. If a setter is about to set the word, waits until the word is set.
     fn detach(&self, word: u64) {
         // ORDERING: Acquire pairs with the Release in `set` and `post`, as in `is_set`.
         let left = self.0.compare_exchange(word, 0, Ordering::Relaxed, Ordering::Acquire);
         if left.is_err_and(|now| now == word | BUSY) {
-            // The setter needs a few more instructions. This may be the caller's last look.
+            // The setter needs only a few more instructions. The caller may free the word after
+            // this call, so wait for the setter's last access.
             while !self.is_set() {
                 pause();
             }
         }
     }
 
-    /// Enters a notice, which the setter will give. Returns the notice if it could not be entered.
+    /// Enters a notice, which the setter gives. Returns the notice if the word is set or has
+    /// another waiter.
     pub(crate) fn subscribe(&self, notice: Notice) -> Result<(), (Attached, Notice)> {
         let word = Box::into_raw(Box::new(notice)).expose_provenance() as u64 | NOTICE;
         match self.attach(word) {
@@ -313,7 +326,7 @@ impl Word {
         }
     }
 
-    /// Enters a subscription, which the setter will call.
+    /// Enters a subscription, which the setter calls.
     pub(super) fn attach_head(&self, head: *const Head) -> Attached {
         self.attach(word_of(head))
     }
@@ -321,8 +334,8 @@ impl Word {
     /// Takes a subscription out of the word. Returns false if the setter has taken it or is about
     /// to.
     pub(super) fn detach_head(&self, head: *const Head) -> bool {
-        // ORDERING: Relaxed: only the owner, which is the caller, reads the subscription after
-        // this.
+        // ORDERING: Relaxed: if this succeeds, no setter has taken the subscription, and only the
+        // caller, which owns it, reads it.
         self.0.compare_exchange(word_of(head), 0, Ordering::Relaxed, Ordering::Relaxed).is_ok()
     }
 
@@ -330,8 +343,8 @@ impl Word {
     pub(crate) fn reset(&mut self) -> bool {
         let word = self.0.load(Ordering::Relaxed);
         self.0.store(0, Ordering::Relaxed);
-        // A subscription that is still in the word was leaked, since it borrows the future. Leave
-        // it alone.
+        // A subscription borrows the future, so one that is still in the word was leaked. Leave it
+        // alone.
         if word & PINNED == NOTICE {
             // SAFETY: `subscribe` put this box into the word, and the word has been cleared.
             drop(unsafe { take_notice(word) });
@@ -340,8 +353,8 @@ impl Word {
     }
 }
 
-/// Waits until one of several words is set, and returns the index of a set one. Returns `None` if
-/// `count` is 0. Two indices may lead to one word.
+/// Waits until one of several words is set, and returns the index of a word that is set. Returns
+/// `None` if `count` is 0. Two indices may name the same word.
 #[track_caller]
 pub(super) fn wait_for_one<'a>(count: usize, word: impl Fn(usize) -> &'a Word) -> Option<usize> {
     if count == 0 {
@@ -369,8 +382,8 @@ pub(super) fn wait_for_one<'a>(count: usize, word: impl Fn(usize) -> &'a Word) -
         let outcome = match stopped {
             None => wait.suspend(clock::NEVER),
             Some(_) => {
-                // A setter may have ended the wait first. Then `withdraw` suspends until this fiber
-                // is dispatched.
+                // A setter may have ended the wait already. Then this fiber is in a queue, and
+                // `withdraw` suspends until it is dispatched from there.
                 wait.withdraw();
                 Outcome::Notified
             }
@@ -380,16 +393,16 @@ pub(super) fn wait_for_one<'a>(count: usize, word: impl Fn(usize) -> &'a Word) -
             second_waiter(word(attached), &holder);
         }
         if !(0..count).any(|index| is_set(&index)) {
-            cancel::settle(who, outcome);
+            raise::settle(who, outcome);
         }
     }
 }
 
-/// The wait for a word as an arm of a `select!`.
+/// The wait for a word as an arm of `select!`.
 #[derive(Debug)]
 pub(crate) struct WordArm<'a> {
     word: &'a Word,
-    /// The wait as it stands in the word; zero if it has not been entered.
+    /// The bits that name the wait in the word; zero if the arm has not entered a wait.
     entered: u64,
 }
 
@@ -425,7 +438,7 @@ impl<'a> WordArm<'a> {
     }
 }
 
-/// Returns a subscription as it stands in the word.
+/// Returns the bits that name a subscription in the word.
 fn word_of(head: *const Head) -> u64 {
     head.expose_provenance() as u64 | PINNED
 }
@@ -435,7 +448,7 @@ fn head_of(word: u64) -> *const Head {
     core::ptr::with_exposed_provenance((word & !(BUSY | PINNED)) as usize)
 }
 
-/// Takes the notice out of its box.
+/// Takes the notice out of the box that the word points to.
 ///
 /// # Safety
 /// The word holds a box from `subscribe`, and no other caller takes this box.
@@ -446,6 +459,7 @@ unsafe fn take_notice(word: u64) -> Notice {
     *unsafe { Box::from_raw(core::ptr::with_exposed_provenance_mut::<Notice>(address)) }
 }
 
+/// Panics: the word already has a waiter.
 #[cold]
 #[track_caller]
 pub(super) fn second_waiter(word: &Word, holder: &Holder) -> ! {
@@ -453,7 +467,8 @@ pub(super) fn second_waiter(word: &Word, holder: &Holder) -> ! {
 }
 
 /// Yields the thread while a setter is between its two steps. The setter runs on another thread,
-/// since nothing between the steps waits. It may have lost its CPU.
+/// since it does not wait between the steps. Yielding lets that thread run if the kernel has taken
+/// its CPU away.
 #[cold]
 pub(super) fn pause() {
     yield_thread();

@@ -1,4 +1,5 @@
-//! Arms that wait in the table of `park::table`: by key, and for posts of a futex.
+//! Arms that wait in the table of `park::table`: [`KeyArm`] under a key, and [`SignalArm`] for
+//! posts of a futex.
 
 use super::sealed::{Entered, Joint};
 use crate::park::list::Node;
@@ -6,8 +7,8 @@ use crate::park::table::{self, Bucket, Entry, Key};
 use crate::sync::futex::Futex;
 use core::pin::Pin;
 
-/// An arm that waits in the table under a key. Its user decides after `leave` whether the operation
-/// was done, or has become possible.
+/// An arm that waits in the table under a key. After `leave`, the user of this arm decides whether
+/// its operation was done or has become possible.
 pub(crate) struct KeyArm {
     entry: Entry,
     node: Option<Node<Entry>>,
@@ -18,13 +19,13 @@ impl KeyArm {
         KeyArm::with_word(key, 0)
     }
 
-    /// Creates an arm with a number in its entry, for the waking side.
+    /// Creates an arm with a number in its entry, which the waker reads.
     pub(crate) fn with_word(key: Key, word: usize) -> KeyArm {
         KeyArm { entry: Entry::new(key, false, word), node: None }
     }
 
-    /// Enters the wait if `still`, called under the lock of the table, returns true. Otherwise the
-    /// operation is possible, and the arm ends the wait.
+    /// Enters the wait if `still`, called under the lock of the table, returns true. If `still`
+    /// returns false, the operation is possible, and the arm ends the wait.
     pub(crate) fn enter(
         &mut self,
         wait: Joint<'_>,
@@ -41,7 +42,8 @@ impl KeyArm {
         still: impl FnOnce(&mut Bucket) -> bool,
     ) -> bool {
         let node = self.node.insert(Node::one_of_several(wait, &self.entry));
-        // SAFETY: `select` leaves the arm, which drops the node, before the arm may move.
+        // SAFETY: `select` does not move an arm between `enter` and `leave`, and `leave` drops the
+        // node.
         let node = unsafe { Pin::new_unchecked(&*node) };
         let mut bucket = table::bucket(self.entry.key()).lock();
         let waits = still(&mut bucket);
@@ -52,7 +54,7 @@ impl KeyArm {
         waits
     }
 
-    /// Leaves the wait, and tells how.
+    /// Leaves the wait, and returns how the arm left.
     pub(crate) fn leave(&mut self) -> Departure {
         let Some(node) = &self.node else { return Departure::NotThere };
         let departure = {
@@ -74,20 +76,21 @@ impl KeyArm {
 /// How an arm left its wait.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Departure {
-    /// The arm was not in the table, or another side had taken it out without a grant.
+    /// The arm was not in the table, or a waker had taken it out without a grant.
     NotThere,
-    /// The arm was still waiting in the table.
+    /// The arm still stood in the table.
     InVain,
     /// The arm was granted: its operation was done.
     Granted,
 }
 
-/// Ends the wait in favour of an arm that can be done. Returns `Lost` if another arm has ended it.
+/// Ends the wait for an arm whose operation is possible. Returns `Lost` if the wait had ended
+/// before.
 pub(crate) fn done(Joint(wait): Joint<'_>) -> Entered {
     if wait.claim_for_itself() { Entered::Done } else { Entered::Lost }
 }
 
-/// An arm that waits for a condition. Posts of a futex announce each change of it.
+/// An arm that waits for a condition. A post of a futex announces each change of the condition.
 pub(crate) struct SignalArm(KeyArm);
 
 impl SignalArm {
@@ -95,8 +98,8 @@ impl SignalArm {
         SignalArm(KeyArm::new(Key::of(futex)))
     }
 
-    /// Enters the wait for the next post of `futex`, the one that the arm was created with. If
-    /// `ready` returns true, ends the wait instead.
+    /// Enters the wait for the next post of `futex`. If `ready` returns true, ends the wait
+    /// instead. `futex` must be the one that the arm was created with.
     pub(crate) fn enter(
         &mut self,
         wait: Joint<'_>,
@@ -105,9 +108,10 @@ impl SignalArm {
     ) -> Entered {
         loop {
             let token = futex.get();
-            // A change after this look posts after it, so the wait does not miss the change. A post
-            // does not imply that the arm is ready: it may announce a change that the caller saw
-            // before the post. Hence the loop.
+            // A fiber that changes the condition after the look at `ready` also posts after it, so
+            // the wait does not miss the change. A post between `get` and `link` makes `link` fail.
+            // Then look again instead of ending the wait: the post may announce a change that the
+            // caller saw earlier.
             if ready() {
                 return done(wait);
             }

@@ -1,4 +1,4 @@
-//! Models of `select`: at most one arm is done, and the other arms are unaffected.
+//! Models of `select`: at most one operation is done, and the other arms have no effect.
 
 use super::{Patience, select};
 use crate::model::{Tracked, check, check_within, deadline_passes, spawn, spawn_cancellable};
@@ -16,7 +16,7 @@ fn receive_one(
     let (mut a, mut b) = (first.arm(), second.arm());
     let index = select(&mut [&mut a, &mut b], patience)?;
     let (mut taken, mut left) = if index == 0 { (a, b) } else { (b, a) };
-    assert!(left.take().is_err(), "two arms were done");
+    assert!(left.take().is_err(), "the operations of two arms were done");
     Some((index, taken.take().unwrap().get()))
 }
 
@@ -45,7 +45,7 @@ fn one_message_is_taken_and_the_other_stays() {
     }
 }
 
-/// Two selects meet over one of two channels, and agree over which one.
+/// Two selects meet over one of two channels, and agree on the channel.
 #[test]
 fn two_selects_meet_once() {
     check(|| {
@@ -190,8 +190,8 @@ fn a_cancelled_select_takes_no_message() {
     });
 }
 
-/// The end of a channel and a future: the select finds the one that ended its wait, and the other
-/// one is not lost.
+/// A select waits for a future and for the end of a channel: it finds the event that ended its
+/// wait, and the other event is not lost.
 #[test]
 fn a_future_and_the_end_of_a_channel() {
     check(|| {

@@ -10,19 +10,23 @@
 ///     join(fiber) -> result => expression,
 ///     after(duration) => expression,
 ///     at(instant) => expression,
-///     default => expression,             // if none can be done at once
-///     default(duration) => expression,   // if none can be done in time
+///     default => expression,             // if no other operation is possible at once
+///     default(duration) => expression,   // if no other operation is possible in time
 /// }
 /// ```
 ///
-/// If several operations are possible, each has the same chance. An arm borrows its object until
-/// one arm is chosen, so a channel that is made by an expression has to be bound by a `let` before.
-/// Each arm has the result of its method, such as [`recv`](crate::sync::channel::Receiver::recv),
+/// If several operations are possible, each has the same chance to be selected. An arm borrows its
+/// object until one arm is selected, so an expression that creates its object does not compile:
+/// bind the object with `let` first. The result of an arm is the result of the method of the same
+/// name, such as [`recv`](crate::sync::channel::Receiver::recv),
 /// [`send`](crate::sync::channel::Sender::send) or [`join`](crate::JoinHandle::join). If a channel
-/// is disconnected, its arm is possible at once, and results in an error. Messages and times are
-/// computed before the wait. A message that was not sent is dropped.
+/// is disconnected and a `recv` finds no message in it, the arm is possible at once, and its result
+/// is an error. A `send` on a disconnected channel is possible at once as well, and gives the
+/// message back in its error. Messages and times are computed before the wait. The message of an
+/// arm that is not selected is dropped.
 ///
-/// A pattern has to match every result. To keep a message that was not sent, create its arm first:
+/// The pattern of an arm has to match every result. To keep a message that is not sent, create its
+/// arm before the wait, and use the function [`select`](crate::sync::select):
 ///
 /// ```
 /// use sinew::sync::channel::bounded;
@@ -35,14 +39,15 @@
 /// ```
 ///
 /// `recv` takes a [`Receiver`](crate::sync::channel::Receiver) or a
-/// [`BroadcastReceiver`](crate::sync::channel::BroadcastReceiver). `wait` takes objects without
-/// messages:
+/// [`BroadcastReceiver`](crate::sync::channel::BroadcastReceiver). `wait` takes an object that has
+/// no messages:
 ///
 /// - a [`FiberFuture`](crate::sync::FiberFuture),
 /// - a [`Semaphore`](crate::sync::Semaphore::arm), for one permit,
-/// - a place in an order: a [`SequencerTurn`](crate::sync::SequencerTurn), which an
-///   [`Event`](crate::sync::Event::enter) gives as well, or a
-///   [`FairMutexTicket`](crate::sync::FairMutexTicket),
+/// - a [`SequencerTurn`](crate::sync::SequencerTurn), from
+///   [`Sequencer::enter`](crate::sync::Sequencer::enter) or
+///   [`Event::enter`](crate::sync::Event::enter),
+/// - a [`FairMutexTicket`](crate::sync::FairMutexTicket),
 /// - a [`CancellationToken`](crate::sync::CancellationToken),
 /// - a [`WatchReceiver`](crate::sync::channel::WatchReceiver).
 ///

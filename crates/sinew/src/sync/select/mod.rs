@@ -2,21 +2,24 @@
 //!
 //! # Protocol
 //!
-//! 1. *Try.* `select` picks one of the arms that seem ready, by a look without locks, each with the
-//!    same chance. It tries this arm first, and then the other arms that seem ready.
-//! 2. *Enter.* If no operation is possible, `select` begins one wait and enters it into the list of
-//!    every arm. A granter has to claim the wait by an exchange before it grants an arm, so exactly
-//!    one arm is granted. An arm may find its operation possible while arms are being entered. It
-//!    then claims the wait for its own fiber before it acts, because an arm that was entered
-//!    earlier may have been granted. If the operation needs a waiter on the other side, the arm
-//!    claims that waiter first. If its own wait has been claimed in the meantime, the other waiter
-//!    is woken without a grant and waits again.
-//! 3. *Leave.* All arms leave their lists, under the locks of those lists. A granted arm needs no
-//!    lock. The granted arm is the selected one.
+//! 1. *Try.* A quick look tells which arms seem ready. `select` picks one of these arms, each with
+//!    the same chance, and tries it first. Then it tries the other arms that seem ready.
+//! 2. *Enter.* If no operation is possible, `select` begins one wait, and every arm enters this
+//!    wait into the list of its object. A granter has to claim the wait by an exchange before it
+//!    grants an arm, so at most one arm is granted. An arm may find its operation possible while
+//!    arms are being entered. It then claims the wait for its own fiber before it acts, because an
+//!    arm that was entered earlier may have been granted. If the operation needs a waiter on the
+//!    other side, the arm claims that waiter first. If the wait of this `select` has ended in the
+//!    meantime, the arm wakes the other waiter without a grant, and that waiter waits again.
+//! 3. *Leave.* Each entered arm leaves its list, under the lock of that list. A granted arm needs
+//!    no lock. `select` selects the granted arm. If no arm was granted, it selects an arm whose
+//!    operation has become possible and stays possible, such as a timer.
 //!
 //! A `select` with `Patience::None` begins no wait; `attempt_now` describes how it decides.
 //!
-//! `key.rs` has arms that wait in the table of `park::table`, `timer.rs` the arms for time.
+//! Uses `park` for its one wait. Channels, futures, semaphores, tokens and `spawn::arm` implement
+//! arms. `key.rs` has the arms that wait in the table of `park::table`, `timer.rs` has the arms for
+//! time, and `macros.rs` has `select!`.
 
 mod key;
 mod macros;
@@ -25,14 +28,13 @@ mod timer;
 pub(crate) use key::{Departure, KeyArm, SignalArm, done};
 pub use timer::{TimerArm, after, at};
 
-use crate::cancel;
-use crate::carrier::{Claimed, current};
+use crate::carrier::{Claimed, random};
 use crate::clock;
 use crate::fiber::WaitKind;
 use crate::fiber::state::Outcome;
 use crate::park::Wait;
-use crate::park::list::NeverUnwinds;
-use crate::primitive::{AtomicU64, Ordering};
+use crate::park::raise;
+use crate::report::NeverUnwinds;
 use core::time::Duration;
 
 pub(crate) mod sealed {
@@ -40,7 +42,7 @@ pub(crate) mod sealed {
 
     /// The wait that all arms share. Only this crate can make one.
     #[derive(Clone, Copy)]
-    #[expect(missing_debug_implementations, reason = "nobody can have one")]
+    #[expect(missing_debug_implementations, reason = "only this crate can make one")]
     pub struct Joint<'a>(pub(crate) &'a Wait);
 
     /// The result of entering an arm.
@@ -52,9 +54,9 @@ pub(crate) mod sealed {
         Until(u64),
         /// The operation was done at once.
         Done,
-        /// The wait has been ended for another arm.
+        /// The wait had ended before: for another arm, or by a cancellation.
         Lost,
-        /// The object allows one waiter, and has another one.
+        /// The object allows one waiter, and already has another one.
         Misused,
     }
 
@@ -75,11 +77,11 @@ pub(crate) mod sealed {
     pub trait Arm {
         /// Does the operation if it is possible at once; returns whether it was done.
         fn attempt(&mut self) -> bool;
-        /// Returns whether an attempt seems worthwhile, by a quick look. While nothing changes, it
-        /// returns true if the operation is possible.
+        /// Returns whether an attempt seems worthwhile, by a quick look. If the operation is
+        /// possible and no other thread changes the object, it returns true.
         fn seems_ready(&self) -> bool;
-        /// Returns a number that changes when the operation stops being possible. An operation that
-        /// stays possible needs no such number.
+        /// Returns a number that changes when the operation stops being possible. An arm whose
+        /// operation stays possible, once it is, always returns 0.
         fn version(&self) -> usize {
             0
         }
@@ -96,9 +98,37 @@ use sealed::{Entered, Joint, Left};
 ///
 /// Arms are made by `arm` methods, such as [`Receiver::arm`](super::channel::Receiver::arm) and
 /// [`FiberFuture::arm`](super::FiberFuture::arm), and by [`after`] and [`at`].
+///
+/// # Examples
+/// ```
+/// use sinew::sync::{Arm, FiberFuture, Patience, channel, select};
+///
+/// /// Whether an operation is possible at once.
+/// fn is_possible(arm: &mut dyn Arm) -> bool {
+///     select(&mut [arm], Patience::None).is_some()
+/// }
+///
+/// let (sender, receiver) = channel::bounded(1);
+/// assert!(!is_possible(&mut receiver.arm()));
+/// assert!(is_possible(&mut sender.arm(7))); // sends the message
+/// assert!(!is_possible(&mut FiberFuture::<u32>::new().arm()));
+/// ```
 pub trait Arm: sealed::Arm {}
 
 /// How long [`select()`] waits for an arm.
+///
+/// # Examples
+/// ```
+/// use sinew::sync::{Patience, channel, select};
+/// use std::time::Duration;
+///
+/// let (sender, receiver) = channel::unbounded();
+/// assert_eq!(select(&mut [&mut receiver.arm()], Patience::None), None);
+/// let soon = Patience::For(Duration::from_millis(1));
+/// assert_eq!(select(&mut [&mut receiver.arm()], soon), None);
+/// sinew::spawn(move || sender.send(7).unwrap());
+/// assert_eq!(select(&mut [&mut receiver.arm()], Patience::Forever), Some(0));
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Patience {
     /// Waits until an operation is done.
@@ -109,8 +139,9 @@ pub enum Patience {
     For(Duration),
 }
 
-/// Waits until one of several operations is possible, does it, and returns its index. Returns
-/// `None` if patience runs out. If several operations are possible, `select` picks one at random.
+/// Waits until one of several operations is possible, does it, and returns the index of its arm.
+/// Returns `None` if `patience` runs out first. If several operations are possible, `select` picks
+/// one at random. The method `take` of the arm then returns the result.
 ///
 /// Prefer the macro [`select!`](crate::select). Use this function if the number of arms is known
 /// only at run time.
@@ -138,7 +169,7 @@ pub fn select(arms: &mut [&mut dyn Arm], patience: Patience) -> Option<usize> {
         Patience::None => return attempt_now(arms),
         Patience::For(timeout) => clock::after(clock::now(), timeout),
         Patience::Forever => {
-            assert!(count > 0, "select without an arm would wait for ever");
+            assert!(count > 0, "select without an arm and without a timeout would wait for ever");
             clock::NEVER
         }
     };
@@ -151,8 +182,9 @@ pub fn select(arms: &mut [&mut dyn Arm], patience: Patience) -> Option<usize> {
         let mut earliest = deadline;
         let wait = Wait::begin(WaitKind::Select, address);
         let who = wait.who();
-        // From here on arms may be linked. A panic must not drop them before they have left.
-        let guard = NeverUnwinds("select");
+        // From here on, granters may have pointers to the arms. A panic must not drop the arms
+        // before they have left.
+        let guard = NeverUnwinds("select panicked in the middle of a wait; aborting");
         let mut entered = 0;
         let (mut done, mut misused) = (None, false);
         for index in in_turn(first, count, count) {
@@ -189,18 +221,19 @@ pub fn select(arms: &mut [&mut dyn Arm], patience: Patience) -> Option<usize> {
         if let Some(index) = granted.or(ready) {
             return Some(index);
         }
-        assert!(!misused, "select waits for a future that somebody waits for already");
-        cancel::settle(who, outcome);
+        assert!(!misused, "select waits for a future that already has a waiter or a callback");
+        raise::settle(who, outcome);
         if outcome == Outcome::TimedOut && deadline <= clock::now() {
             return None;
         }
-        // Woken for another reason: wait again. A new order keeps two selects from claiming each
-        // other in vain again and again.
+        // Woken without a result: wait again. A new random order keeps two selects from claiming
+        // each other in vain again and again.
         first = random(count);
     }
 }
 
-/// Does one of the operations that are possible at once, each with the same chance.
+/// Does one of the operations that seem possible at once, each with the same chance. Returns the
+/// index of its arm.
 fn attempt_one(arms: &mut [&mut dyn Arm]) -> Option<usize> {
     let count = arms.len();
     let ready = arms.iter().filter(|arm| arm.seems_ready()).count();
@@ -214,9 +247,10 @@ fn attempt_one(arms: &mut [&mut dyn Arm]) -> Option<usize> {
     in_turn(first, count, count).find(|&index| arms[index].seems_ready() && arms[index].attempt())
 }
 
-/// Does one of the operations that are possible at this moment. Tries again if an arm has changed
-/// during the attempts: some operation may be possible at every moment, but not always the same
-/// one. Gives up after 100 rounds, since arms may change without end.
+/// Does one of the operations that are possible at this moment, without waiting. Returns the index
+/// of its arm. Tries again if an arm has changed during the attempts: some operation may have been
+/// possible at every moment, although each attempt came too early or too late. Gives up after 100
+/// rounds, since arms may change without end.
 fn attempt_now(arms: &mut [&mut dyn Arm]) -> Option<usize> {
     let mut before = versions(arms);
     for _ in 0..100 {
@@ -232,12 +266,13 @@ fn attempt_now(arms: &mut [&mut dyn Arm]) -> Option<usize> {
     None
 }
 
-/// Returns a number that changes with the version of each arm.
+/// Returns a number that changes when the version of an arm changes.
 fn versions(arms: &[&mut dyn Arm]) -> usize {
     arms.iter().fold(0, |sum, arm| sum.wrapping_add(arm.version()))
 }
 
-/// Returns the indices of `most` of `count` arms, in a cycle that begins with `first`.
+/// Returns the indices of `most` of `count` arms, beginning with `first`. After the last arm comes
+/// the first one.
 #[inline(always)]
 fn in_turn(first: usize, count: usize, most: usize) -> impl Iterator<Item = usize> {
     let mut next = first;
@@ -248,27 +283,8 @@ fn in_turn(first: usize, count: usize, most: usize) -> impl Iterator<Item = usiz
     })
 }
 
-/// Returns a random number below `end`, good enough for fairness.
-#[cfg(not(sinew_loom))]
-fn random(end: usize) -> usize {
-    static STATE: AtomicU64 = AtomicU64::new(0);
-    let number = match current::running() {
-        Some((carrier, _)) => carrier.random(),
-        None => {
-            let mut number = STATE.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
-            number = (number ^ number >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-            number = (number ^ number >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-            number ^ number >> 31
-        }
-    };
-    ((u128::from(number) * end as u128) >> 64) as usize
-}
-
-/// A model draws repeatable numbers.
-#[cfg(sinew_loom)]
-use crate::model::random;
-
-/// Resumes the waiter that an arm has claimed on the other side.
+/// Resumes the waiter that an arm has claimed, such as the receiver that waits for a message of a
+/// sending arm.
 pub(super) fn resume(claimed: Option<Claimed>) {
     if let Some(claimed) = claimed {
         claimed.resume();

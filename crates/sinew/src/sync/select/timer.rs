@@ -7,12 +7,23 @@ use core::time::Duration;
 use std::time::Instant;
 
 /// An arm of [`select`](super::select) that waits for a moment; see [`after`] and [`at`].
+///
+/// # Examples
+/// ```
+/// use sinew::sync::{Patience, after, channel, select};
+/// use std::time::Duration;
+///
+/// let (_sender, receiver) = channel::unbounded::<u32>();
+/// let mut limit = after(Duration::from_millis(1)); // counts from here
+/// let ended = select(&mut [&mut receiver.arm(), &mut limit], Patience::Forever);
+/// assert_eq!(ended, Some(1));
+/// ```
 #[derive(Clone, Debug)]
 pub struct TimerArm {
     deadline: u64,
 }
 
-/// Returns an arm that is possible once `duration` has passed from now. In
+/// Returns an arm that becomes possible when `duration` has passed, counted from this call. In
 /// [`select!`](crate::select), write `after(duration) => expression`.
 ///
 /// # Examples
@@ -27,7 +38,7 @@ pub fn after(duration: Duration) -> TimerArm {
     TimerArm { deadline: clock::after(clock::now(), duration) }
 }
 
-/// Returns an arm that is possible from `instant` on. In [`select!`](crate::select), write
+/// Returns an arm that becomes possible at `instant`. In [`select!`](crate::select), write
 /// `at(instant) => expression`.
 ///
 /// # Examples
@@ -43,7 +54,7 @@ pub fn at(instant: Instant) -> TimerArm {
 }
 
 impl TimerArm {
-    /// Returns nothing: a timer has no result.
+    /// Does nothing: a timer has no result.
     ///
     /// # Examples
     /// ```

@@ -8,12 +8,25 @@ use core::fmt;
 
 /// An arm of [`select!`](crate::select) that takes permits; see [`Semaphore::arm`].
 ///
-/// A dropped arm gives back permits that were not taken out of it.
+/// If the arm was selected and [`take`](Self::take) was not called, dropping the arm gives the
+/// permits back.
+///
+/// # Examples
+/// ```
+/// use sinew::sync::{Patience, Semaphore, select};
+///
+/// let semaphore = Semaphore::new(1);
+/// let mut arm = semaphore.arm();
+/// assert_eq!(select(&mut [&mut arm], Patience::None), Some(0));
+/// assert_eq!(semaphore.available(), 0); // the arm holds the permit
+/// drop(arm);
+/// assert_eq!(semaphore.available(), 1);
+/// ```
 pub struct SemaphoreArm<'a> {
     semaphore: &'a Semaphore,
     count: usize,
     arm: KeyArm,
-    /// Whether the arm has the permits.
+    /// Whether the arm holds the permits: `select` has taken them, and the caller has not.
     taken: bool,
 }
 
@@ -55,7 +68,7 @@ impl<'a> SemaphoreArm<'a> {
     /// Returns the permits, after this arm was selected.
     ///
     /// # Panics
-    /// Panics if this arm was not selected, or if its permits were taken before.
+    /// Panics if this arm was not selected, or if `take` has already returned its permits.
     ///
     /// # Examples
     /// ```
@@ -69,7 +82,7 @@ impl<'a> SemaphoreArm<'a> {
     /// ```
     #[track_caller]
     pub fn take(&mut self) -> Permits<'a> {
-        assert!(self.taken, "the arm was not selected");
+        assert!(self.taken, "the arm was not selected, or its permits were taken before");
         self.taken = false;
         Permits { semaphore: self.semaphore, count: self.count }
     }
@@ -94,7 +107,7 @@ impl sealed::Arm for SemaphoreArm<'_> {
                 let entered = done(wait);
                 match entered {
                     Entered::Done => self.taken = true,
-                    // Another arm has ended the wait: give the permits back.
+                    // The wait had ended before: give the permits back.
                     _ => semaphore.add(count),
                 }
                 return entered;

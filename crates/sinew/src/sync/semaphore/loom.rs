@@ -22,12 +22,12 @@ fn one_permit_is_a_lock() {
         others.into_iter().for_each(|other| other.join().unwrap());
         assert_eq!(guarded.1.get(), 3);
         assert_eq!(guarded.0.available(), 1);
-        assert!(guarded.0.try_acquire().is_some(), "a mark for nobody");
+        assert!(guarded.0.try_acquire().is_some(), "the mark is set, but there is no waiter");
     });
 }
 
-/// A waiter for many permits gives up: a waiter for few behind it is served, although no permit is
-/// given back.
+/// A waiter for two permits gives up: a waiter for one permit behind it is served, although no
+/// permit is given back.
 #[test]
 fn a_waiter_that_gives_up_lets_others_be_served() {
     check(|| {
@@ -43,8 +43,8 @@ fn a_waiter_that_gives_up_lets_others_be_served() {
     });
 }
 
-/// A permit is added while the first waiter gives up. The second waiter, if the first one serves
-/// it, sees the writes before the permit was added.
+/// A permit is added while the first waiter gives up. If the first waiter serves the second one
+/// while it leaves, the second waiter sees the writes before the permit was added.
 #[test]
 fn a_waiter_served_by_a_leaver_sees_earlier_writes() {
     check_within(2, || {
@@ -85,8 +85,8 @@ fn no_permit_is_lost() {
     });
 }
 
-/// Two waiters, one of them in a `select`: each permit goes to one of them, and a waiter that
-/// leaves lets the other be served.
+/// A plain waiter and a `select` wait for permits: each permit goes to one of the two, and a waiter
+/// that leaves lets the other be served.
 #[test]
 fn a_permit_is_selected_once() {
     use crate::sync::{FiberFuture, Patience, select};

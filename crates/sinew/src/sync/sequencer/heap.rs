@@ -1,4 +1,7 @@
-//! A pairing heap of places, ordered by their tokens. Only the combiner uses it.
+//! A pairing heap of places, ordered by their tokens. Only the combiner of a sequencer uses it.
+//!
+//! The children of a node are in a list that is linked in both directions; `previous` of the first
+//! child is the parent. The heap allocates nothing, because the links are fields of the places.
 
 use super::place::{Link, Node};
 use core::ptr;
@@ -31,7 +34,7 @@ pub(super) fn meld(a: Link, b: Link) -> Link {
     top
 }
 
-/// Merges siblings into one heap: first in pairs, then all pairs.
+/// Merges siblings into one heap: first neighbours in pairs, then all pairs.
 pub(super) fn merge_pairs(mut first: Link) -> Link {
     let mut pairs: Link = ptr::null();
     // SAFETY: the siblings are nodes in the heap, as in `meld`.
@@ -45,7 +48,7 @@ pub(super) fn merge_pairs(mut first: Link) -> Link {
         pairs = pair;
     }
     let mut root = ptr::null();
-    // SAFETY: `pairs` links nodes of the heap.
+    // SAFETY: `pairs` is a list of nodes of the heap.
     while let Some(pair) = unsafe { pairs.as_ref() } {
         pairs = pair.next.get();
         root = meld(root, pair);
@@ -53,7 +56,7 @@ pub(super) fn merge_pairs(mut first: Link) -> Link {
     root
 }
 
-/// Takes a node that is not the root away from its parent and siblings.
+/// Unlinks a node that is not the root from its parent and siblings. The node keeps its children.
 pub(super) fn cut(node: &Node) {
     let (previous, next) = (node.previous.get(), node.next.get());
     // SAFETY: parents and siblings are nodes in the heap, as in `meld`.

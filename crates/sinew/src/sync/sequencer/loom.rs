@@ -1,7 +1,7 @@
-//! Models of the combiner: each place is told once, and no place is forgotten.
+//! Models of the combiner: it tells each place once, and forgets no place.
 //!
-//! Each place is dropped as soon as it is told. So a model notices a combiner that tells a place
-//! twice, or reads it after telling.
+//! Each waiter drops its place as soon as the place is told. So a model notices a combiner that
+//! tells a place twice, or that reads a place after it has told it.
 
 use super::{Reached, Sequencer, SequencerWait};
 use crate::model::{Kept, check, check_within, deadline_passes, spawn, spawn_cancellable};
@@ -38,8 +38,8 @@ fn no_value_is_missed() {
     });
 }
 
-/// Two waiters enter while a third thread increments: the combiner serves both, on whichever
-/// thread.
+/// Two waiters enter while a third thread increments: both are told, whichever thread is the
+/// combiner.
 #[test]
 fn two_enter_while_the_counter_grows() {
     check(|| {
@@ -70,7 +70,8 @@ fn waiters_take_turns() {
     });
 }
 
-/// A place is cancelled while its value is reached: it is told once, and of one of the two.
+/// A place is cancelled while its value is reached: it is told once, that it is cancelled or that
+/// the value is reached.
 #[test]
 fn a_place_is_cancelled_while_its_value_is_reached() {
     check(|| {
@@ -86,7 +87,7 @@ fn a_place_is_cancelled_while_its_value_is_reached() {
     });
 }
 
-/// One thread cancels a place while another enters one, and a third increments.
+/// One thread cancels its place while another thread enters a place, and a third thread increments.
 #[test]
 fn a_place_is_cancelled_while_it_is_sorted_in() {
     check(|| {
@@ -137,7 +138,7 @@ fn a_wait_that_times_out_takes_its_place_back() {
         let sequencer = Kept::new(Sequencer::new());
         let other = spawn(move || sequencer.increment());
         let timer = spawn(deadline_passes);
-        sequencer.wait_for(1, Duration::ZERO);
+        sequencer.wait_timeout(1, Duration::ZERO);
         other.join().unwrap();
         timer.join().unwrap();
         sequencer.drop();

@@ -1,4 +1,6 @@
-//! The place of one waiter in a sequencer, and the handle to wait with.
+//! The place of one waiter in a sequencer, and the turn, which is the handle to wait with.
+//!
+//! The page of `sequencer` has the protocol by which the combiner uses a place.
 
 use super::{Reached, Sequencer};
 use crate::fiber::WaitKind;
@@ -12,9 +14,10 @@ use core::pin::Pin;
 use core::ptr;
 use core::time::Duration;
 
-/// A place to wait for a value of a [`Sequencer`]: enter it now, and wait later.
+/// The memory of one wait for a value of a [`Sequencer`]. Enter the place with
+/// [`Sequencer::enter`], and wait later, with the turn that it returns.
 ///
-/// Dropping the place cancels the wait.
+/// Dropping the place cancels the wait, and waits until the sequencer has let go of the place.
 ///
 /// # Examples
 /// ```
@@ -35,13 +38,18 @@ use core::time::Duration;
 /// let turn = sequencer.enter(1, place.as_mut());
 /// ```
 pub struct SequencerWait<'s> {
+    /// Set when the place is told.
     pub(super) future: FiberFuture<Reached>,
+    /// The value of the counter that the waiter waits for.
     pub(super) token: Cell<u64>,
+    /// The marks `SORTED`, `CANCELLED` and `OUT`.
     pub(super) word: AtomicU32,
-    /// The sequencer that the place was entered into. The lifetime lets the destructor use it.
+    /// The sequencer that the place was entered into. The lifetime guarantees that the sequencer is
+    /// alive in the destructor.
     pub(super) home: Cell<Option<&'s Sequencer>>,
-    /// The next node in the stack of requests, and later in the list of nodes to tell.
+    /// The next node in the stack `requests`, and later in the list of nodes to tell.
     pub(super) link: Cell<Link>,
+    /// The next node in the stack `cancels`.
     pub(super) cancel_link: Cell<Link>,
     /// Links in the heap: the first child, the next sibling, and the previous sibling or the
     /// parent.
@@ -54,10 +62,12 @@ pub struct SequencerWait<'s> {
 /// A place as the sequencer sees it, with its lifetime erased. The sequencer lets go of the place
 /// before that lifetime ends.
 pub(super) type Node = SequencerWait<'static>;
+/// A pointer to the next node in a stack, a list or the heap; null at the end.
 pub(super) type Link = *const Node;
 
-// SAFETY: the atomics decide which side may touch the other fields. The owner may until the place
-// is entered and after it is told; the stacks and the combiner may in between.
+// SAFETY: the atomics decide which thread may touch the other fields. Before the place is entered
+// and after it is told, only its owner touches them. In between, the thread that enters or cancels
+// the place sets its links before it pushes the place, and then only the combiner touches them.
 unsafe impl Sync for SequencerWait<'_> {}
 // SAFETY: as for `Sync`, the atomics decide which side may touch the fields, on any thread.
 unsafe impl Send for SequencerWait<'_> {}
@@ -87,11 +97,13 @@ impl<'s> SequencerWait<'s> {
 
     /// Returns the place as the sequencer sees it.
     pub(super) fn node(&self) -> &Node {
-        // SAFETY: only the field `home` has the lifetime, and only the owner uses it. The sequencer
-        // uses the node until it has told it, and the destructor waits for that.
+        // SAFETY: only the field `home` has the lifetime, and the sequencer does not use that
+        // field. The sequencer does not touch the node after it has told it, and the destructor
+        // waits until then.
         unsafe { &*ptr::from_ref(self).cast() }
     }
 
+    /// Asks the combiner to take the place out, unless the place was told.
     fn cancel(&self) {
         if let Some(home) = self.home.get()
             && !self.future.is_set()
@@ -111,14 +123,30 @@ impl Drop for SequencerWait<'_> {
     fn drop(&mut self) {
         if self.home.get().is_some() && !self.future.is_set() {
             self.cancel();
-            // The combiner is about to tell this place. The wait must not be cut short, because the
-            // combiner has a pointer to the place.
+            // A combiner will tell this place, as cancelled or as reached. The wait must not be cut
+            // short, because the combiner has a pointer to the place.
             self.future.word().wait_anyhow(WaitKind::Event, ptr::from_ref(self).addr());
         }
     }
 }
 
-/// A place that was entered into the wait for a value of a [`Sequencer`].
+/// A wait for a value of a [`Sequencer`] that was entered with [`Sequencer::enter`] or
+/// [`Event::enter`](crate::sync::Event::enter).
+///
+/// # Examples
+/// ```
+/// use sinew::sync::{Reached, Sequencer, SequencerWait};
+/// use std::pin::pin;
+///
+/// let sequencer = Sequencer::new();
+/// let place = pin!(SequencerWait::new());
+/// let turn = sequencer.enter(1, place);
+/// assert!(!turn.is_told());
+/// sinew::scope(|s| {
+///     s.spawn(|| sequencer.increment());
+///     assert_eq!(turn.wait(), Reached::Yes);
+/// });
+/// ```
 #[derive(Debug)]
 pub struct SequencerTurn<'a, 's> {
     pub(super) place: Pin<&'a SequencerWait<'s>>,
@@ -143,7 +171,8 @@ impl<'a> SequencerTurn<'a, '_> {
         *self.place.get_ref().future.wait()
     }
 
-    /// Waits at most `timeout`. Returns `None` if the wait was not over in time.
+    /// Waits at most `timeout` until the counter reaches the value. Returns `None` if the time runs
+    /// out; the place stays entered.
     ///
     /// # Examples
     /// ```
@@ -153,11 +182,11 @@ impl<'a> SequencerTurn<'a, '_> {
     ///
     /// let sequencer = Sequencer::new();
     /// let place = pin!(SequencerWait::new());
-    /// assert_eq!(sequencer.enter(1, place).wait_for(Duration::from_millis(1)), None);
+    /// assert_eq!(sequencer.enter(1, place).wait_timeout(Duration::from_millis(1)), None);
     /// ```
     #[track_caller]
-    pub fn wait_for(&self, timeout: Duration) -> Option<Reached> {
-        self.place.get_ref().future.wait_with_timeout(timeout).copied()
+    pub fn wait_timeout(&self, timeout: Duration) -> Option<Reached> {
+        self.place.get_ref().future.wait_timeout(timeout).copied()
     }
 
     /// Returns whether the wait is over: the counter has reached the value, or the wait was
@@ -176,8 +205,8 @@ impl<'a> SequencerTurn<'a, '_> {
         self.place.future.is_set()
     }
 
-    /// Cancels the wait, unless the value was reached. May be called while another fiber waits for
-    /// this turn.
+    /// Cancels the wait, unless the counter has reached the value. Another fiber may wait for this
+    /// turn during the call.
     ///
     /// # Examples
     /// ```

@@ -1,8 +1,9 @@
-//! Gathers one batch from a known set of tokens, which may be on any thread.
+//! Gathers one batch of values, one from each token. The tokens may be on any thread.
 //!
 //! The batch is complete when the dispatcher has committed it, or was dropped, and every token was
-//! used or dropped. The call that completes the batch takes it out under the lock, and settles it
-//! after the unlock. Exactly one call does so, because no later call finds the batch.
+//! used or dropped. The call that completes the batch takes the batch out under the lock, and
+//! settles it after the unlock. Exactly one call does so, because later calls do not find the
+//! batch.
 
 use super::error::DispatchError;
 use super::future::{BatchFuture, Promise};
@@ -15,15 +16,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 ///
 /// Each contributor has a [token](Self::token). When the dispatcher was [committed](Self::commit)
 /// and every token was [used](BatchToken::dispatch), the last of these calls runs the dispatch
-/// function with all values, in the order in which the tokens were made. Each future gets its
-/// result.
+/// function with all values, in the order in which the tokens were made. Each future gets the
+/// result of its value.
 ///
 /// A token may go to another thread if values and results are `Send`. The function has to be `Send`
-/// too, because it runs where the last call is made; [`new_local`](Self::new_local) takes a
-/// function that stays on its thread.
+/// too, because it runs on the thread that makes the last call. [`new_local`](Self::new_local)
+/// takes a function that stays on its thread.
 ///
 /// # Errors
-/// Every future of a batch ends with the same [`DispatchError`], at the moment at which the
+/// Every future of a batch ends with a copy of one [`DispatchError`], at the moment at which the
 /// function would have been called, if
 /// - tokens were dropped unused, for example by a fiber that panicked before it had a value,
 /// - the dispatcher was dropped without a `commit`,
@@ -74,7 +75,7 @@ pub struct AtomicBatchDispatcher<V, R, F = dyn FnOnce(Vec<V>) -> Vec<R> + Send>(
 where
     F: FnOnce(Vec<V>) -> Vec<R> + ?Sized;
 
-/// The batch; `None` once it was complete.
+/// The batch; `None` once the call that completed it has taken it out.
 type Shared<V, R, F> = Mutex<Option<Batch<V, R, F>>>;
 
 struct Batch<V, R, F: ?Sized> {
@@ -82,7 +83,7 @@ struct Batch<V, R, F: ?Sized> {
     /// The value and the promise of each token, in the order in which the tokens were made; `None`
     /// for a token that was not used.
     entries: Vec<Option<(V, Promise<R>)>>,
-    /// How many tokens were neither used nor dropped so far.
+    /// How many tokens were neither used nor dropped yet.
     out: usize,
     phase: Phase,
 }
@@ -168,7 +169,7 @@ impl<V, R, F: FnOnce(Vec<V>) -> Vec<R> + ?Sized> AtomicBatchDispatcher<V, R, F> 
     /// ```
     pub fn token(&self) -> BatchToken<V, R, F> {
         let mut shared = lock(&self.0);
-        let batch = shared.as_mut().expect("it is not complete before the dispatcher is gone");
+        let batch = shared.as_mut().expect("the batch is open while its dispatcher exists");
         batch.entries.push(None);
         batch.out += 1;
         BatchToken { batch: Some(self.0.clone()), sequence: batch.entries.len() - 1 }
@@ -194,9 +195,9 @@ impl<V, R, F: FnOnce(Vec<V>) -> Vec<R> + ?Sized> AtomicBatchDispatcher<V, R, F> 
     /// Declares that no more tokens will be made: the batch is dispatched when all tokens have been
     /// used.
     ///
-    /// If all have been used already, this call runs the dispatch function, which may wait. Without
-    /// any token the function gets no values, and its panic goes on in the caller, because there is
-    /// no future to tell.
+    /// If all tokens have been used already, this call runs the dispatch function, which may wait.
+    /// If no token was made, the function gets no values. A panic of the function then goes on in
+    /// the caller, because there is no future that could report it.
     ///
     /// # Examples
     /// ```
@@ -234,6 +235,19 @@ impl<V, R, F: FnOnce(Vec<V>) -> Vec<R> + ?Sized> fmt::Debug for AtomicBatchDispa
 ///
 /// A token that is dropped unused fails the batch, so that the other contributors do not wait for
 /// its value.
+///
+/// # Examples
+/// ```
+/// use sinew::tasks::{AtomicBatchDispatcher, BatchToken, DispatchError};
+///
+/// let dispatcher = AtomicBatchDispatcher::new(|batch: Vec<u32>| batch);
+/// let used: BatchToken<u32, u32> = dispatcher.token();
+/// let unused = dispatcher.token();
+/// dispatcher.commit();
+/// let future = used.dispatch(7);
+/// drop(unused); // fails the batch
+/// assert_eq!(future.get(), Err(DispatchError::TokensDropped([1].into())));
+/// ```
 #[must_use = "a token that is dropped unused fails its batch"]
 pub struct BatchToken<V, R, F = dyn FnOnce(Vec<V>) -> Vec<R> + Send>
 where
@@ -328,7 +342,7 @@ fn lock<V, R, F: ?Sized>(shared: &Shared<V, R, F>) -> MutexGuard<'_, Option<Batc
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Changes the batch unless it was complete, and settles it if the change completes it.
+/// Changes the batch, if it is still there, and settles it if the change completes it.
 fn update<V, R, F>(shared: &Shared<V, R, F>, change: impl FnOnce(&mut Batch<V, R, F>))
 where
     F: FnOnce(Vec<V>) -> Vec<R> + ?Sized,

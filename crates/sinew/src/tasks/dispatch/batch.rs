@@ -1,8 +1,8 @@
 //! Gathers values that fibers of one carrier add one by one, and dispatches them together.
 //!
 //! The job that will dispatch a batch is its only owner. The dispatcher adds values through a weak
-//! reference. A job that runs takes the batch out, and a job that is dropped drops it. In both
-//! cases the weak reference is dead from then on, and the next value begins a new batch.
+//! reference. A job that runs takes the batch out, and a job that is dropped drops the batch. In
+//! both cases the weak reference is dead from then on, and the next value begins a new batch.
 
 use super::future::{BatchFuture, Promise};
 use super::run;
@@ -17,12 +17,13 @@ type Job = Box<dyn FnOnce()>;
 /// Gathers requests of many fibers of one carrier, and answers them with one call.
 ///
 /// The first value that is [added](Self::add) starts a fiber, which runs after the fibers that are
-/// ready on this carrier. Values that these fibers add join the batch. Then the dispatch function
-/// is called with all values, and returns their results in the same order; each future gets its
-/// result. The function may wait. Values that are added from then on are in the next batch.
+/// ready on this carrier. Values that these fibers add join the batch. Then that fiber calls the
+/// dispatch function with all values. The function returns one result for each value, in the order
+/// of the values, and each future gets its result. The function may wait. Values that are added
+/// from then on are in the next batch.
 ///
 /// A dispatcher belongs to one carrier. Fibers share it by reference, in an `Rc`, or in a
-/// thread-local. If it is dropped, a batch that was begun is dispatched nevertheless.
+/// thread-local. If the dispatcher is dropped, a batch that was begun is dispatched even so.
 ///
 /// # Examples
 /// ```
@@ -43,7 +44,7 @@ type Job = Box<dyn FnOnce()>;
 /// });
 /// ```
 pub struct BatchDispatcher<V, R> {
-    /// Runs a job; `None` for a new fiber.
+    /// Runs a job. If this is `None`, each job runs in a new fiber.
     executor: Option<Box<dyn Fn(Job)>>,
     dispatch: Rc<dyn Fn(Vec<V>) -> Vec<R>>,
     /// The batch that has not been dispatched.
@@ -78,10 +79,10 @@ impl<V: 'static, R: 'static> BatchDispatcher<V, R> {
         }
     }
 
-    /// Makes a dispatcher that gives a job for each batch to `executor`, which calls the job on the
-    /// same thread when enough values have been gathered.
+    /// Makes a dispatcher that gives a job for each batch to `executor`. The executor calls the job
+    /// on this thread when enough values have been gathered.
     ///
-    /// If the job is dropped, its futures end with
+    /// If the executor drops the job, the futures of its batch end with
     /// [`DispatchError::Dropped`](super::DispatchError::Dropped).
     ///
     /// # Examples

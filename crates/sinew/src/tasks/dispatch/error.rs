@@ -5,10 +5,10 @@ use core::fmt;
 use std::error::Error;
 use std::sync::Arc;
 
-/// How many tokens a message names at most.
+/// The most tokens that a message names.
 const NAMED: usize = 10;
 
-/// The reason why a batch has no results. Every future of the batch gets the same error.
+/// The reason why a batch has no results. Every future of the batch gets a copy of it.
 ///
 /// Report errors of the work itself in the results: a dispatch function may return a vector of
 /// `Result<T, E>`.

@@ -12,8 +12,8 @@ use std::sync::Arc;
 /// The future result of one value of a batch; see [`BatchDispatcher`](super::BatchDispatcher) and
 /// [`AtomicBatchDispatcher`](super::AtomicBatchDispatcher).
 ///
-/// Any fiber and any thread may wait for it, if the result may go there, but only one at a time. It
-/// can also be awaited as a [`Future`].
+/// A fiber or a thread waits for the result, but only one at a time. Another thread may do so if
+/// the result is `Send`. Async code can await the result as a [`Future`].
 ///
 /// # Examples
 /// ```
@@ -25,7 +25,7 @@ use std::sync::Arc;
 ///     assert_eq!(future.get(), Ok(5));
 /// });
 /// ```
-#[must_use = "the value is dispatched in any case, but nobody has its result"]
+#[must_use = "the value is dispatched in any case, but its result is dropped"]
 pub struct BatchFuture<R>(Arc<Outcome<R>>);
 
 struct Outcome<R> {
@@ -62,7 +62,7 @@ impl<R> BatchFuture<R> {
     /// A caller that is cancelled is unwound from here.
     ///
     /// # Panics
-    /// If another fiber or thread waits for it.
+    /// If another fiber or thread waits for this future.
     ///
     /// # Examples
     /// ```
@@ -83,7 +83,7 @@ impl<R> BatchFuture<R> {
     /// Waits until the result is there, for at most `timeout`. Returns whether it is there.
     ///
     /// # Panics
-    /// As [`wait`](Self::wait).
+    /// Where [`wait`](Self::wait) panics.
     ///
     /// # Examples
     /// ```
@@ -92,13 +92,13 @@ impl<R> BatchFuture<R> {
     ///
     /// let dispatcher = AtomicBatchDispatcher::new(|batch: Vec<u32>| batch);
     /// let future = dispatcher.token().dispatch(1);
-    /// assert!(!future.wait_for(Duration::from_millis(1))); // not committed
+    /// assert!(!future.wait_timeout(Duration::from_millis(1))); // not committed
     /// dispatcher.commit();
-    /// assert!(future.wait_for(Duration::from_secs(60)));
+    /// assert!(future.wait_timeout(Duration::from_secs(60)));
     /// ```
     #[track_caller]
-    pub fn wait_for(&self, timeout: Duration) -> bool {
-        self.0.settled.wait_with_timeout(timeout).is_some()
+    pub fn wait_timeout(&self, timeout: Duration) -> bool {
+        self.0.settled.wait_timeout(timeout).is_some()
     }
 
     /// Waits for the result and returns it.
@@ -106,10 +106,10 @@ impl<R> BatchFuture<R> {
     /// A caller that is cancelled is unwound from here.
     ///
     /// # Errors
-    /// The reason, if the batch has no results.
+    /// Returns the reason if the batch has no results.
     ///
     /// # Panics
-    /// As [`wait`](Self::wait).
+    /// Where [`wait`](Self::wait) panics.
     ///
     /// # Examples
     /// ```
@@ -130,7 +130,7 @@ impl<R> BatchFuture<R> {
     /// Returns the result if it is there, without waiting.
     ///
     /// # Errors
-    /// This future, if there is no result yet.
+    /// Returns this future if there is no result yet.
     ///
     /// # Examples
     /// ```
@@ -144,16 +144,16 @@ impl<R> BatchFuture<R> {
         if self.is_ready() { Ok(self.take()) } else { Err(self) }
     }
 
-    /// Takes the result, which is there.
+    /// Takes the result. The caller has checked that the future is settled.
     #[track_caller]
     fn take(&self) -> Result<R, DispatchError> {
         let result = self.0.result.lock().take();
-        result.expect("the result of a batch was taken before")
+        result.expect("an earlier poll has taken the result")
     }
 }
 
 /// # Panics
-/// If it is polled again after it was ready.
+/// `poll` panics if it is called again after it has returned the result.
 ///
 /// # Examples
 /// ```

@@ -1,5 +1,5 @@
-//! Dispatchers: they gather values into a batch, process it with one call, and return a future for
-//! each value.
+//! Dispatchers. A dispatcher gathers values into a batch, processes the batch with one call, and
+//! returns a future for each value.
 //!
 //! [`batch`] gathers the values that fibers of one carrier add until its job runs. [`atomic`]
 //! gathers the values of a known set of tokens. Both end in [`run`], which settles every future of
@@ -15,12 +15,14 @@ pub use batch::BatchDispatcher;
 pub use error::DispatchError;
 pub use future::BatchFuture;
 
-use crate::cancel::{self, is_cancel};
+use crate::fiber::is_cancel;
+use crate::park::raise;
 use future::Promise;
 use sinew_context::is_unwind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Calls the function with all values. Gives each future its result, or all of them an error.
+/// Calls the function with all values. Gives each future its result, or gives an error to all
+/// futures.
 ///
 /// A panic becomes the error of the futures and goes no further. Three things go on in the caller:
 /// its cancellation, the unwinding of a first-class fiber that calls this, and a panic in a batch
@@ -45,7 +47,7 @@ fn run<V, R>(values: Vec<V>, promises: Vec<Promise<R>>, f: impl FnOnce(Vec<V>) -
             };
             fail(promises, &error);
             if goes_on {
-                cancel::pass_on(payload);
+                raise::pass_on(payload);
             }
         }
     }

@@ -4,7 +4,7 @@
 //! lost in it.
 
 use super::watch;
-use sinew::{Builder, Fiber, Handle, JoinHandle};
+use sinew::{Fiber, FiberBuilder, JoinHandle, RuntimeHandle};
 use sinew_testkit::Seed;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -32,13 +32,13 @@ struct Shared {
     fibers: Shelf<Vec<Fiber>>,
     steps: usize,
     operations: &'static AtomicU64,
-    runtime: Handle,
+    runtime: RuntimeHandle,
     driver: std::thread::Thread,
 }
 
 impl Shared {
-    fn builder(&self) -> Builder {
-        let builder = Builder::new().runtime(&self.runtime);
+    fn builder(&self) -> FiberBuilder {
+        let builder = FiberBuilder::new().runtime(&self.runtime);
         if !self.setting.migratable {
             return builder;
         }
@@ -204,7 +204,7 @@ pub(super) struct Bout {
 impl Bout {
     pub(super) fn new(
         mut seed: Seed,
-        runtime: &Handle,
+        runtime: &RuntimeHandle,
         setting: Setting,
         operations: &'static AtomicU64,
     ) -> Bout {

@@ -72,7 +72,7 @@ fn take_once(worker: &mut Worker, room: &Room) {
     }
     let held = worker.attempt(
         || permits.try_acquire_many(count),
-        |patience| permits.acquire_for(count, patience),
+        |patience| permits.acquire_timeout(count, patience),
         || permits.acquire_many(count),
     );
     let Some(held) = held else { return };
@@ -192,7 +192,7 @@ pub(super) fn wait_group(bout: &mut Bout) {
             let take = || group.take().expect("one way is taken");
             let done = worker.attempt(
                 || None,
-                |patience| take().wait_for(patience).then_some(()),
+                |patience| take().wait_timeout(patience).then_some(()),
                 || take().wait(),
             );
             let left = theirs.left[index].load(Ordering::SeqCst);

@@ -131,7 +131,7 @@ fn own_by_ticket(worker: &mut Worker, shared: &Guarded<FairMutex<u64>>) {
             ticket.wait()
         }
         2 | 3 => ticket.wait(),
-        _ => match ticket.wait_for(worker.patience()) {
+        _ => match ticket.wait_timeout(worker.patience()) {
             Ok(guard) => guard,
             Err(ticket) if worker.once_in(2) => ticket.wait(),
             Err(_) => return,

@@ -142,7 +142,7 @@ fn wait_once(worker: &mut Worker, shared: &Futures, held: Held<'_, usize>) {
         _ => {
             let value = worker.attempt(
                 || future.get(),
-                |patience| future.wait_with_timeout(patience),
+                |patience| future.wait_timeout(patience),
                 || future.wait(),
             );
             if let Some(value) = value {

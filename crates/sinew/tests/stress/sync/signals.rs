@@ -27,7 +27,7 @@ pub(super) fn condvar(bout: &mut Bout) {
             let mut guard = state.lock();
             match patience {
                 None => changed.wait_while(&mut guard, |left| *left == 0),
-                Some(time) => _ = changed.wait_while_for(&mut guard, |left| *left == 0, time),
+                Some(time) => _ = changed.wait_while_timeout(&mut guard, |left| *left == 0, time),
             }
             let left = guard.checked_sub(1);
             *guard = left.unwrap_or(0);
@@ -146,11 +146,11 @@ fn take_token(worker: &mut Worker, tokens: &Tokens) -> bool {
                 changed.wait(&mut guard);
             }
         }
-        3 => _ = changed.wait_while_for(&mut guard, none, worker.patience()),
+        3 => _ = changed.wait_while_timeout(&mut guard, none, worker.patience()),
         4 => _ = sinew::timeout(worker.patience(), || changed.wait_while(&mut guard, none)),
         // Waits without checking first: it checks after any wake.
-        5 => _ = changed.wait_for(&mut guard, worker.patience()),
-        _ => _ = changed.wait_until(&mut guard, Instant::now() + worker.patience()),
+        5 => _ = changed.wait_timeout(&mut guard, worker.patience()),
+        _ => _ = changed.wait_deadline(&mut guard, Instant::now() + worker.patience()),
     }
     let over = *guard == (0, true);
     if guard.0 > 0 {
@@ -184,7 +184,7 @@ pub(super) fn futex(bout: &mut Bout) {
                         // Check once more: the wake may have come at the last moment.
                         Some(Duration::ZERO) => return false,
                         Some(time) => {
-                            posted.wait_for(token + 1, time);
+                            posted.wait_timeout(token + 1, time);
                             patience = Some(Duration::ZERO);
                         }
                     }
@@ -216,7 +216,7 @@ fn futex_for_all(bout: &mut Bout) {
                 }
                 let reached = worker.attempt(
                     || None,
-                    |patience| futex.wait_for(token + 1, patience).then_some(()),
+                    |patience| futex.wait_timeout(token + 1, patience).then_some(()),
                     || futex.wait(token + 1),
                 );
                 assert!(reached.is_none() || futex.get() > token, "woken before the post");
@@ -269,7 +269,7 @@ fn futex_for_one(bout: &mut Bout) {
             } else {
                 worker.attempt(
                     || None,
-                    |patience| posted.wait_for(token + 1, patience).then_some(()),
+                    |patience| posted.wait_timeout(token + 1, patience).then_some(()),
                     || posted.wait(token + 1),
                 );
             }
@@ -306,7 +306,7 @@ pub(super) fn baton(bout: &mut Bout) {
             let Some((baton, value)) = theirs.get(index) else { break };
             let posted = worker.attempt(
                 || baton.is_posted().then_some(()),
-                |patience| baton.wait_for(patience).then_some(()),
+                |patience| baton.wait_timeout(patience).then_some(()),
                 || baton.wait(),
             );
             if posted.is_some() {

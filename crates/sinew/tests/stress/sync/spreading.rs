@@ -110,7 +110,7 @@ pub(super) fn watch(bout: &mut Bout) {
                 let receiver = std::cell::RefCell::new(&mut receiver);
                 let changed = worker.attempt(
                     || None,
-                    |patience| Some(receiver.borrow_mut().changed_for(patience).map(|_| ())),
+                    |patience| Some(receiver.borrow_mut().changed_timeout(patience).map(|_| ())),
                     || receiver.borrow_mut().changed(),
                 );
                 changed.unwrap_or(Ok(()))
@@ -170,7 +170,7 @@ pub(super) fn token(bout: &mut Bout) {
             let token = &theirs[worker.below(theirs.len())];
             let cancelled = worker.attempt(
                 || token.is_cancelled().then_some(()),
-                |patience| token.wait_for(patience).then_some(()),
+                |patience| token.wait_timeout(patience).then_some(()),
                 || token.wait(),
             );
             assert!(cancelled.is_none() || token.is_cancelled());

@@ -69,7 +69,7 @@ fn event_on_and_off(bout: &mut Bout) {
         for _ in 0..worker.steps() {
             worker.attempt(
                 || event.is_set().then_some(()),
-                |patience| event.wait_for(patience).then_some(()),
+                |patience| event.wait_timeout(patience).then_some(()),
                 || event.wait(),
             );
             worker.did();
@@ -164,7 +164,7 @@ pub(super) fn sequencer(bout: &mut Bout) {
 fn await_turn(worker: &mut Worker, sequencer: &Sequencer, token: u64) -> bool {
     let reached = worker.attempt(
         || (sequencer.get() >= token).then_some(()),
-        |patience| sequencer.wait_for(token, patience).then_some(()),
+        |patience| sequencer.wait_timeout(token, patience).then_some(()),
         || sequencer.wait(token),
     );
     assert!(reached.is_none() || sequencer.get() >= token, "woken before its turn");

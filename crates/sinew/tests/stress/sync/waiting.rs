@@ -152,15 +152,15 @@ fn join_once(worker: &mut Worker, exist: &Arc<AtomicUsize>) {
     let joined = match worker.below(8) {
         0 => return,
         1 => {
-            fiber.wait_finished(None);
+            fiber.wait_finished();
             assert!(!fiber.is_alive());
             child.take().map(|child| child.join())
         }
         2 => {
             // Another fiber waits for the same end.
-            let other = worker.spawn(move || fiber.wait_finished(None));
+            let other = worker.spawn(move || fiber.wait_finished());
             let result = child.take().map(|child| child.join());
-            assert!(other.join().expect("nobody cancels it"));
+            other.join().expect("nobody cancels it");
             result
         }
         _ => {

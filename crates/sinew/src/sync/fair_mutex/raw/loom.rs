@@ -1,4 +1,4 @@
-//! Models of turns that come, are given up and time out.
+//! Models of turns that come, turns that are given up, and turns that time out.
 
 use super::{Lock, Turn};
 use crate::clock::NEVER;
@@ -6,12 +6,12 @@ use crate::model::{DEADLINE, Tracked, check, check_within, deadline_passes, spaw
 use std::pin::pin;
 use std::sync::Arc;
 
-/// Locks, changes the guarded data, unlocks.
+/// Locks, changes the guarded data, and unlocks. Returns false if the deadline passes first.
 fn add(guarded: &(Lock, Tracked), deadline: u64) -> bool {
-    let locked = guarded.0.try_lock() || guarded.0.lock_slow(deadline);
+    let locked = guarded.0.lock(deadline);
     if locked {
         guarded.1.add(1);
-        // SAFETY: locked.
+        // SAFETY: this thread has just locked.
         unsafe { guarded.0.unlock() };
     }
     locked
@@ -46,7 +46,7 @@ fn an_abandoned_turn_is_passed_on() {
         let theirs = guarded.clone();
         let other = spawn(move || add(&theirs, NEVER));
         guarded.1.add(1);
-        // SAFETY: locked above.
+        // SAFETY: this thread has locked above.
         unsafe { guarded.0.unlock() };
         abandons.join().unwrap();
         assert!(other.join().unwrap());
@@ -64,7 +64,7 @@ fn a_turn_times_out_while_it_comes() {
         let theirs = guarded.clone();
         let timed = spawn(move || add(&theirs, DEADLINE));
         let timer = spawn(deadline_passes);
-        // SAFETY: locked above.
+        // SAFETY: this thread has locked above.
         unsafe { guarded.0.unlock() };
         let count = usize::from(timed.join().unwrap());
         timer.join().unwrap();

@@ -43,7 +43,7 @@ fn a_timeout_loses_no_value() {
         let future = Kept::new(FiberFuture::new());
         let setter = spawn(move || future.set(Tracked::new(7)).unwrap());
         let timer = spawn(deadline_passes);
-        if let Some(value) = future.wait_with_timeout(Duration::ZERO) {
+        if let Some(value) = future.wait_timeout(Duration::ZERO) {
             assert_eq!(value.get(), 7);
         } else {
             assert_eq!(future.wait().get(), 7);
@@ -54,7 +54,7 @@ fn a_timeout_loses_no_value() {
     });
 }
 
-/// A cancelled wait leaves nothing behind: another fiber can wait, and is woken.
+/// A cancelled wait leaves no registration behind: another fiber can wait, and is woken.
 #[test]
 fn a_cancelled_wait_leaves_nothing_behind() {
     check(|| {
@@ -91,7 +91,8 @@ fn the_first_of_several_ends_the_wait() {
     });
 }
 
-/// Of two waiters at most one enters and is woken. The other one is told, or finds the word set.
+/// Of two waiters, at most one enters and is woken. The other waiter gets an error, or finds the
+/// word set.
 #[test]
 fn a_second_waiter_is_told() {
     fn wait(word: &Word) -> Attached {
@@ -129,7 +130,7 @@ fn a_second_waiter_is_told() {
     });
 }
 
-/// A callback is called once: by the setter, or at once.
+/// A callback is called once: by the setter, or by `subscribe`.
 #[test]
 fn a_callback_is_called_once() {
     check(|| {
@@ -150,8 +151,8 @@ fn a_callback_is_called_once() {
     });
 }
 
-/// A subscription is dropped while the value is set: the callback is called at most once, and its
-/// place may be freed at once.
+/// The owner drops a subscription while the value is set: the callback is called at most once, and
+/// the owner may free its memory at once.
 #[test]
 fn a_subscription_leaves_while_the_value_is_set() {
     check(|| {
@@ -177,7 +178,7 @@ fn a_subscription_leaves_while_the_value_is_set() {
     });
 }
 
-/// A pinned callback that stays subscribed is called once: by the setter, or at once.
+/// A pinned callback that stays subscribed is called once: by the setter, or by `subscribe_pinned`.
 #[test]
 fn a_pinned_callback_is_called_once() {
     check(|| {
