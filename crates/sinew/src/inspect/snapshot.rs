@@ -213,7 +213,7 @@ pub fn fibers() -> Vec<FiberInfo> {
             fibers.push(look(fiber, now, &crews));
         }
     });
-    fill_in_deadlines(&mut fibers, now);
+    fill_in_deadlines(&mut fibers);
     fibers.sort_by_key(|info| info.id());
     fibers
 }
@@ -222,9 +222,11 @@ pub fn fibers() -> Vec<FiberInfo> {
 ///
 /// A fiber sets its timer before it stops, and the timer stays until the wait ends. This function
 /// copies the timers after `fibers` has looked at the fibers. So each wait that was seen has its
-/// timer in the copy, or has ended.
-fn fill_in_deadlines(fibers: &mut [FiberInfo], now: u64) {
+/// timer in the copy, or has ended. The clock is read after the copy was made. So no timer seems to
+/// have more time left than it was set for.
+fn fill_in_deadlines(fibers: &mut [FiberInfo]) {
     let timed = TimedWaits::collect();
+    let now = clock::now();
     for info in fibers {
         let deadline = info.epoch.and_then(|epoch| timed.deadline(info.fiber.control(), epoch));
         if let (Some(wait), Some(deadline)) = (&mut info.wait, deadline) {
