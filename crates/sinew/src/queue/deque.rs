@@ -131,13 +131,22 @@ impl<T> Deque<T> {
 
 /// The owner's half of a deque: adds items, and takes the newest.
 ///
-/// There is one owner at a time; [`Deque::owner`] has the obligation.
+/// There is one owner at a time; [`Deque::owner`] has the obligation. It is as small as a reference,
+/// and is passed by value, so that it stays in a register.
 pub(crate) struct OwnerDeque<'a, T>(&'a Deque<T>, PhantomData<*mut ()>);
+
+impl<T> Clone for OwnerDeque<'_, T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<T> Copy for OwnerDeque<'_, T> {}
 
 impl<'a, T> OwnerDeque<'a, T> {
     /// Adds `item` as the newest. Returns how many items there were before.
     #[inline(always)]
-    pub(crate) fn push(&self, item: *const T) -> usize {
+    pub(crate) fn push(self, item: *const T) -> usize {
         let bottom = self.0.bottom.load(Ordering::Relaxed);
         // ORDERING: Acquire: a cell is reused only after the thief that read it has claimed the
         // item; pairs with the exchange in `steal`.
@@ -157,7 +166,7 @@ impl<'a, T> OwnerDeque<'a, T> {
     /// Replaces the full buffer by one with twice the capacity, and copies the items.
     #[cold]
     #[inline(never)]
-    fn grow(&self, top: usize, bottom: usize) -> &'a Buffer<T> {
+    fn grow(self, top: usize, bottom: usize) -> &'a Buffer<T> {
         // SAFETY: the current buffer is alive.
         let old = unsafe { &*self.0.buffer.load(Ordering::Relaxed) };
         let new = Buffer::new(2 * old.slots.len());
@@ -180,7 +189,7 @@ impl<'a, T> OwnerDeque<'a, T> {
     /// # Safety
     /// As for [`pop`](Self::pop).
     #[inline(always)]
-    pub(crate) unsafe fn pop_if(&self, item: *const T, thieves: bool) -> bool {
+    pub(crate) unsafe fn pop_if(self, item: *const T, thieves: bool) -> bool {
         let newest = self.0.bottom.load(Ordering::Relaxed).wrapping_sub(1);
         // SAFETY: the current buffer is alive; only the owner replaces it.
         let buffer = unsafe { &*self.0.buffer.load(Ordering::Relaxed) };
@@ -198,7 +207,7 @@ impl<'a, T> OwnerDeque<'a, T> {
     /// # Safety
     /// If `thieves` is false, no other thread steals from the deque meanwhile.
     #[inline(always)]
-    pub(crate) unsafe fn pop(&self, thieves: bool) -> Option<*const T> {
+    pub(crate) unsafe fn pop(self, thieves: bool) -> Option<*const T> {
         let bottom = self.0.bottom.load(Ordering::Relaxed);
         // A deque that looks empty to its owner is empty: thieves only take.
         if bottom == self.0.top.load(Ordering::Relaxed) {
@@ -243,7 +252,7 @@ impl<'a, T> OwnerDeque<'a, T> {
     /// # Safety
     /// No other thread steals from the deque meanwhile.
     #[inline(always)]
-    pub(crate) unsafe fn pop_oldest(&self) -> Option<*const T> {
+    pub(crate) unsafe fn pop_oldest(self) -> Option<*const T> {
         let top = self.0.top.load(Ordering::Relaxed);
         if top == self.0.bottom.load(Ordering::Relaxed) {
             return None;
@@ -256,7 +265,7 @@ impl<'a, T> OwnerDeque<'a, T> {
 
     /// Returns up to `COUNT` of the oldest items, and nulls for the rest. The result is a hint:
     /// thieves may have taken an item meanwhile, and may be done with it.
-    pub(crate) fn oldest<const COUNT: usize>(&self) -> [*const T; COUNT] {
+    pub(crate) fn oldest<const COUNT: usize>(self) -> [*const T; COUNT] {
         let top = self.0.top.load(Ordering::Relaxed);
         let len = self.0.bottom.load(Ordering::Relaxed).wrapping_sub(top) as isize;
         // SAFETY: the current buffer is alive; only the owner replaces it.

@@ -51,11 +51,9 @@ impl Unborn {
     }
 
     /// Stores inherited values.
-    #[inline(never)]
+    #[inline(always)]
     pub(crate) fn adopt(&self, inherited: Vec<Inherited>) {
-        for value in inherited {
-            self.control.extra_or_new().locals.adopt(value);
-        }
+        adopt(self.control, inherited);
     }
 
     /// Stores a name.
@@ -121,6 +119,15 @@ impl Unborn {
         control.crew.store(crew.number, Ordering::Relaxed);
         control.occupy(self.id, vtable, Flags(flags.0 | crew.birth.0), references, now);
         control
+    }
+}
+
+/// Stores inherited values in the block of a fiber before its birth. Takes the block alone, so that
+/// an [`Unborn`] stays in registers.
+#[inline(never)]
+fn adopt(control: &Control, inherited: Vec<Inherited>) {
+    for value in inherited {
+        control.extra_or_new().locals.adopt(value);
     }
 }
 

@@ -180,11 +180,12 @@ impl<T> JoinHandle<T> {
             // The joiner of an unstarted fiber wants that fiber to run next, so the carrier takes
             // the newest unstarted fibers first for a while.
             let elsewhere = Flags(Flags::AFFINE.0 | Flags::RECURRING.0);
-            let newest = marks & STARTED == 0 && !control.flags().has(elsewhere);
-            if let (true, Some((owner, _))) = (newest, fiber) {
+            let is_newest = marks & STARTED == 0 && !control.flags().has(elsewhere);
+            let newest = is_newest.then_some(control);
+            if let (Some(_), Some((owner, _))) = (newest, fiber) {
                 owner.depth_first.set(true);
             }
-            let outcome = wait.suspend_for(deadline, newest.then_some(control));
+            let outcome = wait.suspend_for(deadline, newest);
             if outcome == Outcome::Notified && control.life.is_finished() {
                 raise::settle(who, outcome);
                 return true;
@@ -279,8 +280,8 @@ fn result_is_gone() -> ! {
 fn ends_here(owner: &Owner, me: &Control, control: &Control) -> bool {
     let bound = core::ptr::eq(control.carrier(), owner.shared());
     let alone = || {
-        control.crew.load(Ordering::Relaxed) == owner.crew().number
-            && owner.crew().carriers.len() == 1
+        let crew = owner.crew();
+        control.crew.load(Ordering::Relaxed) == crew.number && crew.carriers.len() == 1
     };
     !me.flags().has(Flags(Flags::ROAMING.0 | Flags::PINNED.0))
         && !control.flags().has(Flags(Flags::ROAMING.0 | Flags::RECURRING.0))
