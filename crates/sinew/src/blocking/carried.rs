@@ -1,8 +1,8 @@
 //! Takes a migratable fiber itself to a thread of the pool, and back.
 //!
 //! The fiber stops on its carrier as in any wait. The thread that gets the job ends the wait. The
-//! thread does not queue the fiber, but switches to the fiber's own context. To everything that the
-//! fiber calls there, it looks like a plain thread: it has no carrier. At the end of the closure
+//! thread does not queue the fiber, but switches to the fiber's own context. To everything that it
+//! calls there, the fiber looks like a plain thread: it has no carrier. At the end of the closure
 //! the fiber switches back to the thread's own context, which gives the fiber to its crew.
 
 use super::pool::{self, Job};
@@ -17,13 +17,13 @@ use core::cell::Cell;
 use core::ptr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Runs `f` with the running fiber itself on a thread that may block.
+/// Moves the running fiber itself to a thread that may block, and runs `f` there.
 ///
-/// For [migratable](crate::FiberBuilder::migratable) fibers: the fiber leaves its carrier, runs `f`
-/// on a thread of the pool of [`blocking`](crate::blocking()), and comes back to any carrier. The
-/// closure need not be `Send`, since it stays on the stack of the fiber. While it runs, the fiber
-/// is a plain thread to everything that it calls: its waits block that thread, it has no
-/// fiber-locals, and it cannot be cancelled.
+/// This is for [migratable](crate::FiberBuilder::migratable) fibers. The fiber leaves its carrier,
+/// runs `f` on a thread of the pool of [`blocking`](crate::blocking()), and comes back to any
+/// carrier. The closure need not be `Send`, since it stays on the stack of the fiber. While it
+/// runs, the fiber is a plain thread to everything that it calls: its waits block that thread, it
+/// has no fiber-locals, and it cannot be cancelled.
 ///
 /// A fiber that is not migratable cannot leave its carrier, so its `f` blocks the carrier with all
 /// its fibers. [`pinned_wait`](crate::runtime::Builder::pinned_wait) decides whether that is

@@ -68,7 +68,7 @@ use std::thread;
 /// });
 /// ```
 ///
-/// The closure goes to another thread, so everything that it captures must be allowed to:
+/// The closure goes to another thread, so everything that it captures must be `Send`:
 /// ```compile_fail,E0277
 /// let shared = std::rc::Rc::new(1);
 /// sinew::blocking(|| *shared);

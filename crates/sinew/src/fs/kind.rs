@@ -13,8 +13,8 @@ pub(super) struct Kind {
     local: bool,
     /// Whether calls that must not wait are unsupported or useless for this file, by direction.
     slow: [AtomicBool; 2],
-    /// The number of transfers at the file position that other threads are doing. The kernel makes
-    /// all other users of the position wait meanwhile.
+    /// The number of transfers at the file position that threads of the pool perform at this
+    /// moment. Meanwhile the kernel makes all other users of the position wait.
     lent: AtomicUsize,
 }
 

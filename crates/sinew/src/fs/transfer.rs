@@ -5,7 +5,7 @@
 //! | in memory (`tmpfs`, `ramfs`) | a direct call: there is nothing to wait for |
 //! | on a disk | a direct call that must not wait (`RWF_NOWAIT`), then the slow way for the rest |
 //! | on a disk, without support for such calls, or with `O_DIRECT` | the slow way |
-//! | a pipe, a terminal, a device | a direct call that must not wait, again each time it is ready |
+//! | a pipe, a terminal, a device | a direct call that must not wait, repeated when it is ready |
 //!
 //! The slow way is the ring of the carrier, or a thread that may block if there is no ring. On a
 //! disk, a transfer at the file position never uses the ring: the ring takes no lock of the
@@ -85,7 +85,7 @@ unsafe impl Send for Transfer {}
 unsafe impl Sync for Transfer {}
 
 fn transfer(fd: BorrowedFd<'_>, kind: &Kind, transfer: Transfer) -> io::Result<usize> {
-    // Refuses an offset that no file has. The ring would take an offset of all ones for the file
+    // Refuse an offset that no file has. The ring would take an offset of all ones for the file
     // position.
     transfer.offset.map_or(Ok(0), position)?;
     take_turns();

@@ -52,8 +52,8 @@ pub(crate) fn attempt<R>(
     }
 }
 
-/// Continues after a first attempt, at `tick`, that failed or was left out. Most first attempts
-/// succeed. Calls `operation` with the tick that was read before the attempt.
+/// Continues after a first attempt, at `tick`, that failed or was left out. Cold, because most
+/// first attempts succeed. Calls `operation` with the tick that was read before that call.
 ///
 /// With `TRY_AGAIN`, tries a last time when the deadline has passed: there may be data that no
 /// harvest has reported.
@@ -89,9 +89,9 @@ fn persist<const TRY_AGAIN: bool, R>(
     }
 }
 
-/// Reads at most `len` bytes from a stream that is empty after a short read. If the last read was
-/// short and no event has followed, this call leaves out its first attempt and waits at once. See
-/// "The attempt that is left out" in `reactor/README.md`.
+/// Reads at most `len` bytes from a stream on which a short read means that no data is left. If the
+/// last read was short and no event has followed, this call leaves out its first attempt and waits
+/// at once. See "The attempt that is left out" in `reactor/README.md`.
 #[inline]
 pub(crate) fn attempt_read(
     source: &Source,

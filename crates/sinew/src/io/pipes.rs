@@ -39,8 +39,8 @@ pub fn pipe() -> io::Result<(PipeReader, PipeWriter)> {
     Ok((reader, writer))
 }
 
-/// The reading end of a pipe, for writing ends in this process. They share `far`: the descriptor
-/// number of the reading end, or -1 once that end is dropped.
+/// Tells the writing ends in this process where the reading end is. All ends share `far`, which
+/// holds the descriptor number of the reading end, or -1 once the reading end is dropped.
 #[derive(Debug)]
 struct Near {
     far: Arc<AtomicI32>,

@@ -47,8 +47,8 @@ pub struct StdinLock {
     input: MutexGuard<'static, BufReader<Input>>,
 }
 
-/// The descriptor of the standard input. It stays in the mode that it has: other processes may
-/// share it.
+/// The descriptor of the standard input. This module does not change its mode (blocking or
+/// non-blocking), because other processes may share the descriptor.
 #[derive(Debug)]
 struct Input {
     source: Source,

@@ -6,8 +6,8 @@ use core::time::Duration;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Waits until a read from a descriptor finds data or the end. Returns false if `timeout` passes
-/// first. `None` means no timeout.
+/// Waits until a read from a descriptor would find data or the end of the data. Returns false if
+/// `timeout` passes first. `None` means no timeout.
 ///
 /// Works for every descriptor that the kernel can wait for: sockets, pipes, terminals, `eventfd`,
 /// `timerfd`, `inotify`, devices. Regular files and directories are always ready. With a timeout of
@@ -56,8 +56,8 @@ pub fn wait_writable(fd: impl AsFd, timeout: Option<Duration>) -> io::Result<boo
     wait(fd, Direction::Write, timeout)
 }
 
-/// Returns whether a read from a descriptor would find data or the end at this moment. Does not
-/// wait.
+/// Returns whether a read from a descriptor would find data or the end of the data at this moment.
+/// Does not wait.
 ///
 /// # Errors
 /// If the system call fails.

@@ -4,7 +4,8 @@ use std::io;
 use std::net::{self, IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 use std::{option, slice, vec};
 
-/// Converts a value to socket addresses: `std::net::ToSocketAddrs` for fibers, for the same types.
+/// Converts a value to socket addresses: `std::net::ToSocketAddrs` for fibers. The same types
+/// implement it.
 ///
 /// A host name is looked up on a thread that may [block](crate::blocking()). A
 /// [pinned](crate::pinned) fiber looks it up on its carrier, under the runtime's

@@ -9,8 +9,9 @@ use std::process;
 
 /// A process that was started by a [`Command`](super::Command): `std::process::Child` for fibers.
 ///
-/// Dropping it leaves the process running, unless [`kill_on_drop`](super::Command::kill_on_drop)
-/// was requested. The [module](super) says what happens to a process that no caller waits for.
+/// Dropping a `Child` leaves the process running, unless
+/// [`kill_on_drop`](super::Command::kill_on_drop) was requested. The [module](super) says what
+/// happens to a process that no caller waits for.
 ///
 /// # Examples
 /// ```
@@ -45,7 +46,7 @@ impl Child {
         }
     }
 
-    /// Returns the number of the process in the system.
+    /// Returns the process number (PID) of the child.
     ///
     /// # Examples
     /// ```

@@ -2,8 +2,8 @@
 //!
 //! Such a fiber is a control block, its closure, and a node in the list of a slot. It has no stack.
 //! The thread that takes the node out of the list, under the slot's lock, has the fiber and submits
-//! it. This thread delivers an event, or cancels the fiber. A fiber that runs again and again is
-//! armed again each time that it rests.
+//! it. That thread either delivers an event or cancels the fiber. A recurring fiber is armed again
+//! each time that it rests.
 //!
 //! No cancellation is missed. The armer links the fiber before it looks at the mark, and the
 //! canceller sets the mark before it looks for the fiber in its slot. So one of the two finds the
@@ -12,10 +12,10 @@
 //! (`Control::is_bound_to`).
 //!
 //! No event is missed. An ordinary waiter tries first, and then compares the tick that it read
-//! before. An unstarted fiber has made no attempt. So the kernel has to report the readiness at
-//! that moment. It does so when the descriptor is added, or, if it is watched already, when the
-//! armer asks again. The armer need not ask if the last attempt to read, at the present tick, found
-//! the stream empty.
+//! before. An unstarted fiber has made no attempt. So the kernel has to report whether the
+//! descriptor is ready at the moment of arming. The kernel does so when the descriptor is added. If
+//! the descriptor is watched already, the kernel does so when the armer asks again. The armer need
+//! not ask if the last attempt to read, at the present tick, found the stream empty.
 
 use super::Reactor;
 use super::slot::{Unstarted, Waits};
@@ -175,9 +175,9 @@ fn disarm(control: &Control) {
     }
 }
 
-/// Gives an unstarted fiber that need not wait to its crew. In a foreign loop, the fiber runs after
-/// all other fibers and after the loop has had its turn. Otherwise a fiber that never has to wait
-/// would keep the loop from running.
+/// Gives an unstarted fiber to its crew at once, because the fiber need not wait. In a foreign
+/// loop, the fiber runs after all other fibers and after the loop has had its turn. Otherwise a
+/// fiber that never has to wait would keep the loop from running.
 ///
 /// # Safety
 /// The fiber belongs to the caller, which has not linked it in its slot.

@@ -152,7 +152,8 @@ impl Reactor {
         }
     }
 
-    /// Clears the bell. A ring is meant for the carrier, so a neighbour that finds one rings again.
+    /// Clears the bell. If a neighbour finds that the bell was rung, it rings the bell again,
+    /// because the carrier has to hear it.
     #[cold]
     fn hear_bell(&self) {
         if self.is_here() {

@@ -8,10 +8,10 @@
 //! and waits on for the completion. The completion comes in any case, and says whether the
 //! operation was done after all.
 //!
-//! Entries are collected. The carrier submits them when it has no more fibers to run, or after some
-//! tens of microseconds: once per pass over the run queue. A thread takes completions out of the
-//! queue under the lock `completions`. A fiber that begins another wait for its operation stores
-//! the new waiter under this lock. So a completion ends the wait that the fiber is in.
+//! Entries are collected. The carrier submits them together when it looks at its poller: before it
+//! sleeps, and every few tens of microseconds while it is busy. A thread takes completions out of
+//! the queue under the lock `completions`. A fiber that begins another wait for its operation
+//! stores the new waiter under this lock. So a completion ends the wait that the fiber is in.
 
 use super::Reactor;
 use crate::cancel;

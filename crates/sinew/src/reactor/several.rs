@@ -25,7 +25,7 @@ pub(crate) struct Polled {
     ticks: [Tick; 2],
 }
 
-/// The payload of all nodes of entries.
+/// The payload that the nodes of all entries share.
 const SUSPENDED: &Waits = &Waits::Suspended;
 
 impl Polled {

@@ -279,9 +279,9 @@ impl Slot {
     /// Counts a user that needs the descriptor to be watched.
     ///
     /// If the slot has a reactor already, asks the kernel again: another thread may have closed the
-    /// descriptor behind our back, and this may be a new descriptor with its number. Events from
-    /// then on have a new generation. Events that were not delivered yet are reported again if they
-    /// still hold.
+    /// old descriptor without telling the reactor, and this may be a new descriptor with the same
+    /// number. Events from then on have a new generation. Events that were not delivered yet are
+    /// reported again if they still hold.
     pub(super) fn join(&self, fd: RawFd, state: &mut State) -> io::Result<()> {
         Slot::ask_again(fd, state)?;
         state.users += 1;

@@ -17,11 +17,11 @@ use std::time::Instant;
 /// A signal for one waiter. After a post, the current wait returns, and later waits return at once,
 /// until the baton is reset.
 ///
-/// The cheapest signal of this module: one word, one exchange to wait and one to post. Any fiber or
-/// thread may post it, more than once. The waiter is one fiber, one thread, or one
-/// [custom waiter](Self::set_waiter); for many waiters, use [`Event`](super::Event). When a wait
-/// has returned, the poster does not touch the baton again, so the baton may be on the waiter's
-/// stack.
+/// This is the cheapest signal of this module: it is one word, and a wait and a post take one
+/// exchange each. Any fiber or thread may post it, more than once. The waiter is one fiber, one
+/// thread, or one [custom waiter](Self::set_waiter); for many waiters, use [`Event`](super::Event).
+/// When a wait has returned, the poster does not touch the baton again, so the baton may be on the
+/// waiter's stack.
 ///
 /// # Examples
 /// ```

@@ -209,7 +209,8 @@ impl Condvar {
                     // node's frame ends.
                     unsafe { waiting.list.push(node) };
                 }
-                // The node is linked, so this frame must not go.
+                // The node is linked, so this frame must not unwind before the node is taken out of
+                // the list.
                 let linked = NeverUnwinds(
                     "a lock that was unlocked panicked in the middle of a wait; aborting",
                 );

@@ -1,9 +1,9 @@
 //! The methods that `Mutex` and `FairMutex` only forward, written once.
 //!
-//! The algorithm of each mutex forwards to `lock_api` by [`raw_mutex`], and `lock_api` forwards to
-//! the mutex by [`mutex`]. Next: `mutex`.
+//! [`mutex`] writes the methods of a mutex, most of which forward to `lock_api`. [`raw_mutex`]
+//! writes the traits through which `lock_api` calls the algorithm. Next: `mutex`.
 
-/// Implements the traits of `lock_api` for `$Raw`, a lock without data around an algorithm.
+/// Implements the traits of `lock_api` for `$Raw`, a lock without data that wraps `$Algorithm`.
 ///
 /// The algorithm admits one holder at a time. It has the methods of `RawLock` for writers; `lock`
 /// and `try_lock` return true only if the caller holds the lock.
@@ -62,8 +62,8 @@ macro_rules! raw_mutex {
     };
 }
 
-/// Implements the methods and traits that a mutex `$Mutex` with data and the guard `$Guard` has
-/// from its lock without data, `$Raw`. `$until` says what [`lock`](super::Mutex::lock) waits for.
+/// Implements the methods and traits of `$Mutex`, a mutex with data whose guard is `$Guard`. They
+/// use its lock without data, `$Raw`. `$until` says what [`lock`](super::Mutex::lock) waits for.
 macro_rules! mutex {
     ($Mutex:ident($Raw:ident) with $Guard:ident, waits until $until:literal) => {
         impl<T> $Mutex<T> {

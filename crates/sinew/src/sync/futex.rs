@@ -14,7 +14,7 @@ use core::time::Duration;
 
 /// Set if there may be waiters.
 const WAITERS: u64 = 1;
-/// The counter's unit: the counter lies above the mark.
+/// One step of the counter, which lies above the mark.
 const ONE: u64 = 2;
 
 /// How often a newcomer pauses before it waits, if there is no other waiter.
@@ -49,11 +49,11 @@ const SPINS: u32 = if crate::primitive::IS_MODEL { 0 } else { 16 };
 /// });
 /// ```
 //
-// One word: the counter in the upper 63 bits, and in the lowest bit a mark that there are waiters.
-// A waiter sets the mark under the lock of the bucket, as it enters the table, by a
-// compare-exchange that fails if the counter has reached its value. A poster increments the counter
-// and clears the mark in one exchange, then takes that lock. So the poster finds the waiter, or the
-// waiter finds the counter changed.
+// One word: the upper 63 bits are the counter, and the lowest bit marks that there are waiters. A
+// waiter sets the mark under the lock of the bucket, as it enters the table, by a compare-exchange
+// that fails if the counter has reached the waiter's value. A poster increments the counter and
+// clears the mark in one exchange, then takes the lock of the bucket. So the poster finds the
+// waiter, or the waiter finds the counter changed.
 #[derive(Debug)]
 pub struct Futex(AtomicU64);
 

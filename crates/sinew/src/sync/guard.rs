@@ -63,9 +63,9 @@ fn relock(try_lock: impl FnOnce() -> bool, lock: impl FnOnce()) {
     }
 }
 
-/// Implements [`Guard`] for guards of `lock_api`. Each line has the type of the guard, its function
-/// that returns the lock, the argument of a condition, and the functions of the lock without data
-/// that lock and unlock it in the guard's way.
+/// Implements [`Guard`] for guards of `lock_api`. Each line names the type of the guard, its
+/// function that returns the lock, and the argument of a condition. Then it names the functions of
+/// the lock without data that try to lock, lock and unlock as the guard does.
 macro_rules! guards {
     ($(
         $Guard:ident<$Raw:ident>, $of:ident, sees $Seen:ty:

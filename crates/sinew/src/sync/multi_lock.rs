@@ -203,7 +203,8 @@ impl MultiLock {
         Some(MultiLockGuard { slot, bound: PhantomData })
     }
 
-    /// Returns the key in the table for `key` of this lock. Numbers the lock at its first use.
+    /// Returns the key that stands in the table for `key` of this lock. Gives the lock its number
+    /// at the first use.
     fn key(&self, key: u64) -> Key {
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
         let mut number = self.number.load(Ordering::Relaxed);

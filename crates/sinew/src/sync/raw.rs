@@ -33,8 +33,8 @@
 //!     waiting readers, and then leaves.
 //!   - `WritersFirst`: an unlocker hands the lock to a waiting writer.
 //!
-//!   With either, while a waiter of the preferred kind waits, the lock is never free and never
-//!   without its mark. So no newcomer slips in between.
+//!   With either of these two, the lock is never free while a waiter of the preferred kind waits,
+//!   and the word always has the mark of that kind. So no newcomer slips in between.
 //! - A waiter sets its mark under the lock of the bucket, as it enters the table, by a
 //!   compare-exchange that fails if the lock has become free for it. The unlocker of a marked lock
 //!   takes the lock of the bucket, wakes waiters, and computes the marks anew from the waiters that
@@ -46,7 +46,8 @@
 //! - A waiter that leaves by its deadline or by cancellation also computes the marks anew, and
 //!   wakes the waiters that it has kept out.
 //! - A waiter spins briefly before it suspends, if there are no other waiters and the owner runs on
-//!   another carrier. Readers are counted but not known, so nothing spins for them.
+//!   another carrier. The word counts the readers but does not name them, so no waiter spins for a
+//!   reader.
 
 mod settle;
 mod shared;
@@ -76,7 +77,7 @@ const ONE: usize = 1 << 3;
 /// One of the readers may become the owner.
 const UPGRADABLE: usize = 1 << (usize::BITS - 1);
 
-/// Pauses of a waiter before it suspends.
+/// How often a waiter pauses before it suspends.
 const SPINS: u32 = 16;
 
 /// States of a waiter in its entry's word when it enters: it waits; it was overtaken; it was
@@ -119,12 +120,12 @@ impl Limit {
 pub(super) fn never_again<T>(lock: &T) -> ! {
     let place = Location::caller();
     report::abort(format_args!(
-        "deadlock: the lock at {lock:p} is to be locked again, at {place}, and was locked meanwhile \
-         by the same fiber or thread, which keeps it; aborting"
+        "deadlock: the lock at {lock:p} must be locked again, at {place}, but the same fiber or \
+         thread has locked it in the meantime and keeps it; aborting"
     ));
 }
 
-/// Runs a wait, out of line, that must not be cut short.
+/// Runs, out of line, a wait that must not be cut short.
 #[cold]
 #[inline(never)]
 #[track_caller]
@@ -141,7 +142,8 @@ impl<P> fmt::Debug for RawLock<P> {
     }
 }
 
-/// Returns the caller as it is named in the word: the block of the fiber or of the thread's proxy.
+/// Returns the address that names the caller in the word: the block of the fiber, or of the
+/// thread's proxy.
 #[inline(always)]
 fn me() -> usize {
     current::block().expose_provenance()
@@ -177,7 +179,7 @@ impl<P: Priority> RawLock<P> {
         self.take_free(me, 0, 0) || self.try_lock_marked(me)
     }
 
-    /// Makes the caller the owner if the lock is free, also if there are marks.
+    /// Makes the caller the owner if the lock is free, even if there are marks.
     #[cold]
     fn try_lock_marked(&self, me: usize) -> bool {
         loop {
@@ -275,8 +277,8 @@ impl<P: Priority> RawLock<P> {
         }
     }
 
-    /// Sets a mark, under the lock of the bucket. Returns false if `blocked` is not true of the
-    /// word.
+    /// Sets a mark, under the lock of the bucket. Returns false, and does not set it, if `blocked`
+    /// returns false for the word.
     fn mark(&self, mark: usize, blocked: impl Fn(usize) -> bool) -> bool {
         loop {
             let word = self.0.load(Ordering::Relaxed);
@@ -389,12 +391,13 @@ impl<P: Priority> RawLock<P> {
             let near = || is_near(first.waiter().control());
             let late = state == STARVED || state == OVERTAKEN && near();
             // A guest is a fiber in a foreign loop. The loop's thread may be the next to want the
-            // lock; the guest could not go on then.
+            // lock. While that thread waits, a guest that was handed the lock could not run to
+            // unlock it.
             let handed =
                 fair || P::WRITERS_FIRST || late && !current::is_guest(first.waiter().control());
             let (word, told) = if handed {
-                // With both marks, needed or not: a woken thread may go on as soon as it is granted
-                // the lock. Its unlock computes the marks anew.
+                // Set both marks, even if they are not needed: a woken thread may go on as soon as
+                // it is granted the lock. Its unlock computes the marks anew.
                 (entry.heir.get() | EXCLUSIVE | WAITERS, HANDED)
             } else if queue.count(false) + queue.count(true) > 1 {
                 (0, HEIR)

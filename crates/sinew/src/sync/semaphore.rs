@@ -16,7 +16,7 @@ use core::time::Duration;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// The mark in the word that there are waiters.
+/// The bit of the word that marks that there are waiters.
 const WAITERS: usize = 1;
 /// One permit, in the bits above the mark.
 const ONE: usize = 2;

@@ -544,7 +544,8 @@ impl UnixDatagram {
     }
 }
 
-/// The longest time until a sender that waits for a second socket notices that its own was closed.
+/// The longest time until a sender that waits for the second socket notices that its own socket was
+/// closed.
 const LOOK: Duration = Duration::from_millis(50);
 
 impl fmt::Debug for UnixDatagram {

@@ -353,8 +353,8 @@ impl Read for UnixStream {
     }
 }
 
-/// Every read tries the system call. After a short read the stream need not be empty: a read also
-/// stops where a descriptor was passed. So no attempt may be left out.
+/// Every read makes the system call, even after a short read. A short read does not mean that the
+/// stream is empty: a read also stops where a descriptor was passed.
 impl Read for &UnixStream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         if buffer.is_empty() {

@@ -27,8 +27,8 @@ use core::time::Duration;
 use std::io;
 use std::os::fd::{BorrowedFd, RawFd};
 
-/// The number that a poller gives to the kernel with a descriptor, and that the kernel returns with
-/// each event of it: the descriptor and the generation of its registration.
+/// The number that a poller gives to the kernel with a descriptor. The kernel returns it with each
+/// event of the descriptor. It holds the descriptor number and the generation of the registration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Token(u64);
 
@@ -239,7 +239,7 @@ pub enum Backend {
     Kqueue,
     /// `io_uring`, on Linux.
     Uring,
-    /// `poll`, on every platform. Each wait takes longer the more descriptors fibers wait for.
+    /// `poll`, on every platform. The more descriptors fibers wait for, the longer each call takes.
     Poll,
 }
 

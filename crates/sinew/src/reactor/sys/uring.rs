@@ -108,8 +108,8 @@ const END: u32 = (libc::EPOLLHUP | libc::EPOLLERR) as u32;
 const SPECIAL: u32 = (libc::EPOLLRDHUP | libc::EPOLLPRI) as u32 | END;
 
 fn ready(result: i32) -> Ready {
-    // An error is about the poll, not about the descriptor. The waiter tries, and finds out how the
-    // descriptor is.
+    // An error is about the poll, not about the descriptor. The waiter tries its operation, and so
+    // finds out the state of the descriptor.
     let events = u32::try_from(result).unwrap_or(END);
     Ready::of([
         (Ready::READ, events & (READ | END) != 0),
@@ -139,14 +139,15 @@ impl Poller for Uring {
     }
 
     fn remove(&self, _fd: RawFd, token: Token, here: bool) -> bool {
-        // If the poll itself was not submitted yet, both entries are submitted together. Then a new
-        // descriptor with the same number is watched only between the two.
+        // If the poll itself was not submitted yet, both entries are submitted together. By then
+        // the number may belong to a new descriptor. The kernel watches that descriptor only from
+        // the first entry to the second.
         let _ = self.end(token);
         if here {
             let _ = self.ring.submit();
         }
-        // The kernel interrupts the thread that submitted a poll when there is a report. A thread
-        // that does not expect that must not submit.
+        // When there is a report, the kernel interrupts the thread that submitted the poll. A
+        // thread that does not expect the interruption must not submit.
         !here
     }
 
@@ -183,8 +184,9 @@ impl Poller for Uring {
     }
 
     /// Only the ring's own carrier may take reports. If a neighbour put a poll into `ended`, a
-    /// carrier that falls asleep at that moment might miss it. And the kernel hands reports to a
-    /// carrier that computes only when a timer interrupts it, so a neighbour would find few.
+    /// carrier that falls asleep at that moment might miss it. Also, while a carrier computes, the
+    /// kernel hands it reports only when a timer interrupts it. So a neighbour would find few
+    /// reports.
     fn is_for_neighbours(&self) -> bool {
         false
     }

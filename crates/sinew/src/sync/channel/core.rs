@@ -243,8 +243,7 @@ impl<T> State<T> {
 }
 
 impl<T> Core<T> {
-    /// Enters an arm of a `select` that sends. `Done(false)` means that the channel is
-    /// disconnected.
+    /// Enters a sending arm of a `select`. `Done(false)` means that the channel is disconnected.
     pub(super) fn select_send(&self, wait: &Wait, node: Pin<&Node<Hands<T>>>) -> Entered<bool> {
         loop {
             match self.locked(|state| state.select_send(wait, node, self.capacity)) {
@@ -254,8 +253,7 @@ impl<T> Core<T> {
         }
     }
 
-    /// Enters an arm of a `select` that receives. `Done(None)` means that the channel is
-    /// disconnected.
+    /// Enters a receiving arm of a `select`. `Done(None)` means that the channel is disconnected.
     pub(super) fn select_receive(
         &self,
         wait: &Wait,
@@ -264,7 +262,7 @@ impl<T> Core<T> {
         self.locked(|state| state.select_receive(wait, node))
     }
 
-    /// Leaves an arm of a `select` that sends; returns whether the arm was granted.
+    /// Takes a sending arm of a `select` out of its list. Returns whether the arm was granted.
     pub(super) fn leave_sending(&self, node: &Node<Hands<T>>) -> bool {
         if node.is_granted() {
             return true;
@@ -277,7 +275,7 @@ impl<T> Core<T> {
         node.is_granted()
     }
 
-    /// Leaves an arm of a `select` that receives; returns whether the arm was granted.
+    /// Takes a receiving arm of a `select` out of its list. Returns whether the arm was granted.
     pub(super) fn leave_receiving(&self, node: &Node<Hands<T>>) -> bool {
         if node.is_granted() {
             return true;

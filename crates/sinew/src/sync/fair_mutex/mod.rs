@@ -1,4 +1,4 @@
-//! A lock that one fiber or thread holds at a time, served in the order of arrival.
+//! A lock that one fiber or thread holds at a time. It serves waiters in their order of arrival.
 //!
 //! The algorithm is in `raw`, and `sync::forward` has the methods of a mutex. `ticket` separates
 //! taking a turn from waiting for it.
@@ -58,7 +58,8 @@ impl<T: ?Sized> FairMutex<T> {
     /// Takes a ticket without waiting. All later arrivals are behind it, including later calls of
     /// the caller.
     ///
-    /// A caller that has a ticket for which it has not waited, and calls `lock`, waits for ever.
+    /// Wait for the ticket before you call `lock`: a caller of `lock` that has not yet waited for
+    /// its own ticket waits for ever.
     ///
     /// # Panics
     /// If the place has a turn that was not used.
@@ -82,8 +83,8 @@ impl<T: ?Sized> FairMutex<T> {
         &'m self,
         place: Pin<&'a mut FairMutexPlace<'m>>,
     ) -> FairMutexTicket<'a, 'm, T> {
-        // SAFETY: the lock is unlocked only by a turn that owns it: its guard unlocks it, or its
-        // place when the turn is given up.
+        // SAFETY: only the turn that owns the lock unlocks it. The guard of the turn does so, or
+        // the place of the turn if the turn is given up.
         let lock = unsafe { &self.0.raw().0 };
         FairMutexTicket::new(&self.0, lock, place)
     }

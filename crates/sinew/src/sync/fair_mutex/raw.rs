@@ -2,11 +2,11 @@
 //!
 //! # Protocol
 //!
-//! The lock word is the address of the owner's control block, with a mark in the lowest bit that
-//! there are waiters. A word of zero is unlocked. Each waiter has a *turn* in a list, which has a
-//! lock of its own. An owner that unlocks while there are waiters makes the first waiter the owner,
-//! and then *tells* it, by setting the word of its turn. So the lock is never free while there are
-//! waiters, and no newcomer overtakes them.
+//! The lock word is the address of the owner's control block. Its lowest bit marks that there are
+//! waiters. A word of zero is unlocked. Each waiter has a *turn* in a list, which has a lock of its
+//! own. An owner that unlocks while there are waiters makes the first waiter the owner, and then
+//! *tells* it, by setting the word of its turn. So the lock is never free while there are waiters,
+//! and no newcomer overtakes them.
 //!
 //! A waiter sets the mark under the lock of the list, by an exchange that fails if the lock has
 //! become free. So the unlocker sees the mark, or the waiter sees that the lock is free.
@@ -28,7 +28,7 @@ use core::fmt;
 use core::marker::PhantomPinned;
 use core::pin::{Pin, pin};
 
-/// The mark in the lock word that there are waiters.
+/// The bit of the lock word that marks that there are waiters.
 const WAITERS: usize = 1;
 /// Stands for an owner whose control block is not known: the holder of a ticket that has not waited
 /// for its turn yet.

@@ -109,7 +109,7 @@ impl fmt::Display for Holder {
     }
 }
 
-/// Returns the bits that name a wait in the word. `multiple` tells that the wait is for several
+/// Returns the bits that name a wait in the word. `multiple` tells whether the wait is for several
 /// objects.
 fn encode(waiter: Waiter, multiple: bool) -> u64 {
     let block = waiter.control().expose_provenance() as u64 >> 6;

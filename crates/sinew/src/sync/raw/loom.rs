@@ -55,7 +55,7 @@ impl<P: Priority> Guarded<P> {
 
     /// Checks that the lock is free, that it has no marks, and that the data is `count`.
     fn ends_with(&self, count: usize) {
-        assert_eq!(self.lock.0.load(Ordering::Relaxed), 0, "marks for nobody");
+        assert_eq!(self.lock.0.load(Ordering::Relaxed), 0, "stale marks");
         assert_eq!(self.data.get(), count);
     }
 }
@@ -330,7 +330,7 @@ fn a_writer_that_gives_up_lets_readers_in() {
         deadline_passes();
         assert!(!timed.join().unwrap());
         assert_eq!(reader.join().unwrap(), 0);
-        assert_eq!(guarded.lock.0.load(Ordering::Relaxed) & WAITERS, 0, "marks for nobody");
+        assert_eq!(guarded.lock.0.load(Ordering::Relaxed) & WAITERS, 0, "stale marks");
         guarded.read();
         guarded.ends_with(0);
     });
@@ -358,7 +358,7 @@ fn a_reader_that_is_let_in_sees_earlier_writes() {
         reader.join().unwrap();
         guarded.read();
         timed.join().unwrap();
-        assert_eq!(guarded.lock.0.load(Ordering::Relaxed), 0, "marks for nobody");
+        assert_eq!(guarded.lock.0.load(Ordering::Relaxed), 0, "stale marks");
     });
 }
 

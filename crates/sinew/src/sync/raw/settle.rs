@@ -15,14 +15,14 @@ use crate::sync::priority::Priority;
 use core::ptr;
 
 impl<P: Priority> RawLock<P> {
-    /// Returns the key of the queue for an upgradable reader that wants to become the owner. It is
-    /// in the bucket of `key`.
+    /// Returns the key of the queue for an upgradable reader that wants to become the owner. The
+    /// queue is in the bucket of `key`.
     pub(super) fn upgrade_key(&self) -> Key {
         Key::with_generation(ptr::from_ref(self).addr(), 1)
     }
 
-    /// Returns the key of the queue for waiting readers: the writers' queue if they come in turn.
-    /// It is in the bucket of `key`.
+    /// Returns the key of the queue for waiting readers. With `InTurn`, that is also the writers'
+    /// queue. The queue is in the bucket of `key`.
     pub(super) fn sharing_key(&self) -> Key {
         let generation = if Self::PRIORITY { 2 } else { 0 };
         Key::with_generation(ptr::from_ref(self).addr(), generation)
@@ -52,7 +52,8 @@ impl<P: Priority> RawLock<P> {
             // them.
             let word = self.let_in(bucket, wakes);
             if word & EXCLUSIVE != 0 && word & WAITERS == WAITERS {
-                // Handed over with both marks. The next unlock computes them anew.
+                // The lock has an owner and both marks, as after a handover. The next unlock
+                // computes the marks anew.
                 return;
             }
             let new = word & !WAITERS | self.marks(bucket);
@@ -167,8 +168,9 @@ impl<P: Priority> RawLock<P> {
         }
     }
 
-    /// Lets in one waiter of the readers' queue, unless the word has changed. Returns false if none
-    /// of them may come in. An upgradable reader keeps out only the waiters for that right.
+    /// Lets in one waiter of the readers' queue, unless the word has changed. Returns false if no
+    /// waiter of that queue may come in. A reader that is upgradable keeps out only the waiters for
+    /// the right to upgrade.
     fn let_one_share(&self, bucket: &mut Bucket, wakes: &mut Wakes, word: usize) -> bool {
         let Some(mut queue) = bucket.queue(self.sharing_key()) else { return false };
         let shares = queue.count(true) > 0;

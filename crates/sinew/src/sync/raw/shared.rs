@@ -13,7 +13,7 @@ use crate::primitive::Ordering;
 use crate::sync::priority::Priority;
 use core::hint::spin_loop;
 
-/// Pauses after a lost race for the word.
+/// How often a reader pauses after it has lost a race for the word.
 const PAUSES: u32 = 8;
 
 impl<P: Priority> RawLock<P> {

@@ -40,8 +40,8 @@ impl<P: Priority> RawLock<P> {
     /// The caller holds the lock as the upgradable reader.
     pub(in crate::sync) unsafe fn unlock_upgradable(&self) {
         if self.is_exclusive() {
-            // The fiber holds the lock exclusively, and has forgotten that guard: there is nothing
-            // to give up.
+            // The fiber holds the lock exclusively, through a write guard that it has forgotten. So
+            // there is no upgradable read lock to give up.
             return;
         }
         // SAFETY: the caller is the upgradable reader.

@@ -22,8 +22,8 @@
 /// [`send`](crate::sync::channel::Sender::send) or [`join`](crate::JoinHandle::join). If a channel
 /// is disconnected and a `recv` finds no message in it, the arm is possible at once, and its result
 /// is an error. A `send` on a disconnected channel is possible at once as well, and gives the
-/// message back in its error. Messages and times are computed before the wait. The message of an
-/// arm that is not selected is dropped.
+/// message back in its error. The expressions for messages, durations and instants are evaluated
+/// before the wait. The message of an arm that is not selected is dropped.
 ///
 /// The pattern of an arm has to match every result. To keep a message that is not sent, create its
 /// arm before the wait, and use the function [`select`](crate::sync::select):
@@ -39,8 +39,8 @@
 /// ```
 ///
 /// `recv` takes a [`Receiver`](crate::sync::channel::Receiver) or a
-/// [`BroadcastReceiver`](crate::sync::channel::BroadcastReceiver). `wait` takes an object that has
-/// no messages:
+/// [`BroadcastReceiver`](crate::sync::channel::BroadcastReceiver). `wait` takes one of these
+/// objects:
 ///
 /// - a [`FiberFuture`](crate::sync::FiberFuture),
 /// - a [`Semaphore`](crate::sync::Semaphore::arm), for one permit,

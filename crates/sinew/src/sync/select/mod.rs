@@ -271,8 +271,8 @@ fn versions(arms: &[&mut dyn Arm]) -> usize {
     arms.iter().fold(0, |sum, arm| sum.wrapping_add(arm.version()))
 }
 
-/// Returns the indices of `most` of `count` arms, beginning with `first`. After the last arm comes
-/// the first one.
+/// Returns the indices of `most` of `count` arms, counting up from `first`. After the last index
+/// comes index 0.
 #[inline(always)]
 fn in_turn(first: usize, count: usize, most: usize) -> impl Iterator<Item = usize> {
     let mut next = first;
