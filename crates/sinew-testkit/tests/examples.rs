@@ -45,7 +45,8 @@ fn belongs_to_next(line: &str) -> bool {
     line.starts_with("///") || !(line.is_empty() || line.ends_with(['{', '}', ';']))
 }
 
-/// Whether a doc comment has a block of code that runs. The lines come last first.
+/// Whether a doc comment has a block of code that runs. `above` yields the lines from the last to
+/// the first.
 fn has_example<'a>(above: impl Iterator<Item = &'a str>) -> bool {
     let fences: Vec<&str> = above.filter_map(|line| line.trim().strip_prefix("/// ```")).collect();
     // Every other fence, from the first line on, begins a block.

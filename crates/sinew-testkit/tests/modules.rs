@@ -1,9 +1,9 @@
 //! The graph of modules: arrows point one way, in the order that ARCHITECTURE.md gives.
 //!
-//! An arrow from one module to another is any path of the first that begins at the crate's root and
-//! goes into the second. Tests, models and comments do not count. A module may use the modules
-//! before it in the order. Modules in braces stand side by side and do not use each other; modules
-//! in parentheses are one subject, and may.
+//! An arrow leads from one module to another if the code of the first contains a path that begins
+//! at the crate's root and goes into the second. Tests, models and comments do not count. A module
+//! may use the modules before it in the order. Modules in braces stand side by side and do not use
+//! each other; modules in parentheses are one subject, and may.
 //!
 //! `ci/modules.sh --draw` writes `docs/modules.md`, which shows the graph.
 

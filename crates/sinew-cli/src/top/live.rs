@@ -180,7 +180,7 @@ impl Live {
         match answer {
             Answer::Fibers(wish, result) => {
                 let next = Instant::now() + self.interval;
-                // The user has changed the query meanwhile.
+                // If the user has changed the query meanwhile, ask again at once.
                 let again = wish != self.wish;
                 self.due = if again { Some(Instant::now()) } else { Some(next) };
                 match *result {

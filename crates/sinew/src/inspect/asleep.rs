@@ -34,7 +34,8 @@ pub fn all_asleep() -> Option<Vec<FiberInfo>> {
         }
         match sleeps(control) {
             Some(epoch) => asleep.push((control, epoch)),
-            // The block of its thread stands for a pinned fiber that waits.
+            // A pinned fiber waits as its thread, and this loop looks at the thread's block as
+            // well.
             None => awake = !waits_pinned(control),
         }
     });
@@ -42,8 +43,9 @@ pub fn all_asleep() -> Option<Vec<FiberInfo>> {
         return None;
     }
     let timed = TimedWaits::collect();
-    // No member was woken since the first look. No carrier ran meanwhile, so no fiber was made in a
-    // block that was vacant when the loop passed it. So there was a moment at which all slept.
+    // If both checks below succeed, no member was woken since the first look, and no carrier ran
+    // meanwhile. So no fiber was made in a block that was vacant when the loop passed it, and there
+    // was a moment at which all slept.
     super::memory::settle();
     let still = |(control, epoch): &(&Control, Epoch)| {
         !timed.has(control) && control.wake.is_waiting(*epoch)

@@ -300,7 +300,8 @@ pub(super) fn capture(control: &Control, frames: usize) -> Result<Backtrace, Bac
     if control.life.marks() & STARTED == 0 {
         return Ok(Backtrace::default());
     }
-    // The fiber may be woken while its stack is copied. If that happens every time, it mostly runs.
+    // The fiber may be woken while its stack is copied. If that happens at every attempt, the fiber
+    // hardly ever waits.
     for _ in 0..8 {
         let Some(epoch) = control.wake.waiting() else { continue };
         let Some(context) = control.context.look() else { return Err(BacktraceError::Running) };
@@ -455,8 +456,9 @@ impl Frame {
     }
 }
 
-/// Writes one line for each function, and one for its place in the source. Without `#`, it leaves
-/// out the functions of sinew at both ends, which every suspended fiber is in.
+/// Writes one line for each function, and one for its place in the source. The format `{}` leaves
+/// out the functions of sinew at both ends of the stack, which every suspended fiber is in. The
+/// format `{:#}` shows them as well.
 impl fmt::Display for Backtrace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let frames = self.frames();

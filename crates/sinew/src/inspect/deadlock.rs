@@ -127,9 +127,9 @@ fn is_bound(control: &Control, carrier: *const Carrier) -> bool {
     stays && started && core::ptr::eq(control.carrier(), carrier)
 }
 
-/// Returns the circles of fibers and threads in which each waits for a lock that the next one has,
-/// or for the end of the next one, or cannot run because the next one is pinned and blocks the
-/// carrier of both.
+/// Returns the circles of fibers and threads in which each member waits for the next one. A member
+/// waits for a lock that the next one has, or for the end of the next one. Or it cannot run,
+/// because the next one is pinned and blocks the carrier of both.
 ///
 /// Each result was true at one moment: every member was in its wait before and after the look at
 /// all members, and none of the waits has a deadline. The search does not follow a wait for a lock
@@ -201,15 +201,15 @@ fn children(waiting: &HashMap<FiberId, Waiting>) -> HashMap<usize, Vec<FiberId>>
 
 fn confirm(circle: &[&Waiting]) -> Option<Deadlock> {
     if circle.len() == 1 && circle[0].wait().is_some_and(|wait| wait.owner.is_some()) {
-        // The lock was just handed to its waiter. Locking a lock that the fiber already has panics
-        // at once.
+        // The fiber waits for a lock that it has: the lock was just handed to it, and it is about
+        // to be woken. This is no second attempt to lock it, because that panics at once.
         return None;
     }
     super::memory::settle();
     let same = circle.iter().all(|one| one.is_still_so());
     let timed = TimedWaits::collect();
-    // At the moment of the look at the last member, all members were in these waits, for these
-    // owners.
+    // If both checks succeed, all members were in these waits, for these owners, at the moment at
+    // which the first check looked at the last member.
     super::memory::settle();
     let confirmed = same && circle.iter().all(|one| one.waits_on(&timed));
     confirmed.then(|| Deadlock {

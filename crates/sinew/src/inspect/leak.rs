@@ -16,11 +16,11 @@ use std::io;
 /// pointer to the channel or semaphore. It waits forever, unless it is cancelled.
 ///
 /// The call searches all memory of the process for pointers, twice. A search makes up to eight
-/// passes over memory: one pass, and another one for each block of the heap that lies between a
-/// pointer and its user. A pass takes about a second for each gigabyte of resident memory. With the
-/// allocator of glibc, a pointer in a block counts only if something has a pointer to that block.
-/// With other allocators, every pointer in the heap counts, and no fiber that waits at a semaphore
-/// in the heap is found.
+/// passes over memory. The first pass looks for pointers to the channels and semaphores. If such a
+/// pointer is in a block of the heap, the next pass looks for pointers to that block, and so on. A
+/// pass takes about a second for each gigabyte of resident memory. With the allocator of glibc, a
+/// pointer in a block counts only if something has a pointer to that block. With other allocators,
+/// every pointer in the heap counts, and no fiber that waits at a semaphore in the heap is found.
 ///
 /// A stale pointer that is still somewhere in memory keeps a fiber from being listed. So does a
 /// pointer to another object in the block of the channel or semaphore. The search does not see a

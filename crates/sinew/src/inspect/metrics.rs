@@ -67,7 +67,7 @@ pub struct CarrierMetrics {
     pub sleeps: u64,
     /// Wakes of this carrier's fibers by other threads.
     pub remote_wakes: u64,
-    /// Waits that their deadlines ended.
+    /// Waits that ended because their deadline had passed.
     pub timers: u64,
     /// Events of descriptors, and completed operations.
     pub io_events: u64,

@@ -38,7 +38,8 @@ use std::io;
 /// Addresses are stored in this disguise while memory is searched for them.
 const DISGUISE: usize = usize::MAX;
 
-/// Passes over memory, and so the number of blocks that may lie between a pointer and its user.
+/// The most passes over memory. This bounds how many blocks of the heap may lie between a pointer
+/// and its user.
 const PASSES: usize = 8;
 /// The search follows at most this many blocks of the heap.
 const MOST_BLOCKS: usize = 20_000;
@@ -63,7 +64,7 @@ enum Awaits {
     Object(usize),
     /// A fiber that has to end, or to release a lock.
     Fiber(FiberId),
-    /// Any other fiber, which has to end.
+    /// A child of the sleeper's scope, which has to end. Any other fiber may be that child.
     AnyOther,
     /// Something unknown.
     Anything,
@@ -97,8 +98,8 @@ impl Sleeper {
         };
         let place = control.context.look()?.address();
         let stack = stack::find(place)?;
-        // A fiber that waits inside a first-class fiber has two stacks, and another fiber may take
-        // one of them.
+        // A fiber that waits inside a first-class fiber is no sleeper: it has two stacks, and
+        // another fiber may take one of these.
         let base = base_of(&stack, control)?;
         let stack = [place, stack.range().start, base].map(|address| address ^ DISGUISE);
         Some(Sleeper { info: info.clone(), awaits, stack })

@@ -288,8 +288,8 @@ fn state_of(fiber: &Fiber, now: u64) -> Seen {
     }
     let pinned = || pinned_wait_of(fiber.control(), now).map(|(_, _, wait)| wait);
     match wait_of(fiber.control(), now) {
-        // The fiber has not stopped yet, or was woken meanwhile. A hook that runs before it stops
-        // may block.
+        // The fiber has not stopped yet, or was woken meanwhile. If it has not stopped, a hook may
+        // run and block it as a pinned fiber.
         Some(_) if before.is_none() || place() != before => {
             Seen::unplaced(FiberState::Running, pinned())
         }

@@ -73,7 +73,8 @@ pub(super) fn stopped<R>(
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     install().map_err(BacktraceError::Unreadable)?;
     let thread = carrier.thread();
-    // A hook may run on a carrier's thread as if that were a plain thread.
+    // A thread cannot stop itself. The caller may be on the carrier's thread, in a hook that runs
+    // as if on a plain thread.
     // SAFETY: `gettid` only returns a number.
     if thread == 0 || thread == unsafe { libc::gettid() }.cast_unsigned() {
         return Err(BacktraceError::Running);

@@ -172,7 +172,7 @@ impl Drop for Trace {
 }
 
 impl Trace {
-    /// Begins to record the last `events` of each carrier of `crew`.
+    /// Begins to record, for each carrier of `crew`, its last `events` events.
     pub(crate) fn begin(crew: Arc<Crew>, events: usize) -> io::Result<Trace> {
         if events == 0 {
             let text = "a trace of 0 events would be empty; 100000 events are a good start";

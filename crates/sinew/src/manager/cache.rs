@@ -2,8 +2,9 @@
 //!
 //! There are two caches. The thread's cache leads to the manager itself, which belongs to the
 //! thread. The cache of the process, behind it, knows the managers of all loops; it serves threads
-//! that have only a loop's remote handle. An entry is removed when its loop is destroyed. A look-up
-//! ignores an entry whose manager has ended in another way; the next manager replaces it.
+//! that have only a loop's remote handle. An entry is removed when its loop is destroyed. If a
+//! manager ends in another way, its entry stays until the next manager replaces it, and look-ups
+//! ignore the entry.
 
 use super::controller::ReactorLoopController;
 use super::core::{Core, Shared};
@@ -205,8 +206,8 @@ pub fn manager_for<L: Loop + 'static>(event_loop: &L) -> ManagerHandle {
 }
 
 /// Returns the manager of a loop with these options, and makes it if there is none. A loop has one
-/// manager for each combination of sizes, periods and measurements. The other options, such as
-/// observers, apply only when a new manager is made.
+/// manager for each combination of sizes, periods, measurements and policies for pinned waits. The
+/// other options, such as observers, apply only when a new manager is made.
 ///
 /// # Panics
 /// If a new manager cannot be made with these options.

@@ -310,7 +310,8 @@ impl Inner {
     /// something to do.
     fn turn(&self, sleeps: bool) {
         self.take_remote();
-        // If a panic left an earlier turn, the managers of that turn run in this one.
+        // If a panic has ended an earlier turn early, the remaining managers of that turn run in
+        // this one.
         let idle = self.callbacks.borrow().is_empty() && self.this_turn.borrow().is_empty();
         if idle || !self.idle_managers.borrow().is_empty() {
             self.watch(sleeps && idle);
@@ -336,7 +337,7 @@ impl Inner {
         }
     }
 
-    /// Calls a callback; tasks that it adds run in this turn. A panic of the callback leaves the
+    /// Calls a callback; tasks that it adds run in this turn. A panic of the callback ends the
     /// turn.
     fn call(&self, callback: Callback) {
         struct InCallback<'a>(&'a Cell<bool>, bool);
@@ -421,10 +422,12 @@ impl Shared {
         callbacks.as_ref().is_some_and(|callbacks| !callbacks.is_empty())
     }
 
-    /// Calls `poll` with whether it may sleep: only if there is nothing to do.
+    /// Calls `poll`, and tells it whether it may sleep. It may sleep only if there is nothing to
+    /// do.
     fn sleep(&self, poll: impl FnOnce(bool)) {
         // ORDERING: SeqCst; pairs with the swap in `ring`. Either the look below sees the callback
-        // or the termination, or the thread that put it in sees that the loop sleeps, and rings.
+        // or the termination, or the thread that made the change sees that the loop sleeps, and
+        // rings.
         self.asleep.store(true, Ordering::SeqCst);
         let may = !self.has_callbacks() && !self.terminated.load(Ordering::SeqCst);
         poll(may);

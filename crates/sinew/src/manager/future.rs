@@ -32,9 +32,10 @@ impl<T> Pending<T> {
 
 /// The result of a manager's task; see [`add_task_future`](super::ManagerHandle::add_task_future).
 ///
-/// A wait for the result suspends a fiber and blocks a thread. Async code can await it as a
-/// [`Future`]. If the task panicked or was cancelled, the result is an error, as in
-/// [`JoinHandle::join`](crate::JoinHandle::join). Dropping the `TaskFuture` does not end the task.
+/// A fiber that waits for the result is suspended; a thread that waits blocks. Async code can await
+/// the `TaskFuture` as a [`Future`]. If the task panicked or was cancelled, the result is an error,
+/// as in [`JoinHandle::join`](crate::JoinHandle::join). Dropping the `TaskFuture` does not end the
+/// task.
 ///
 /// # Examples
 /// ```

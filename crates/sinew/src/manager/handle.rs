@@ -138,8 +138,10 @@ impl FiberManager {
     /// Ends the manager as dropping it does, but waits for its fibers at most for `timeout`.
     ///
     /// # Errors
-    /// Returns the number of fibers that did not end. They are leaked, with their stacks. If one of
-    /// them has started, the manager's thread never ends either.
+    /// Returns the number of fibers that did not end in time. They are leaked, with their stacks.
+    /// If one of them has started, the manager's thread never ends either. A call while the manager
+    /// runs, for example in one of its fibers, returns the number of its fibers at once. Then the
+    /// end begins when the run in progress returns, and has no time limit.
     ///
     /// # Examples
     /// ```
@@ -433,8 +435,8 @@ impl ManagerHandle {
     /// too.
     ///
     /// # Panics
-    /// If the manager is running already: in one of its fibers, on the main context for one, or in
-    /// an observer.
+    /// If the manager is running already: the caller is in one of its fibers, in a call on the main
+    /// context, or in an observer.
     ///
     /// # Examples
     /// ```

@@ -171,9 +171,9 @@ impl Options {
         self
     }
 
-    /// Sets how often the manager gives back stacks that it did not need since the last time. It
-    /// keeps [`max_pooled`](Self::max_pooled) stacks even so, and keeps all stacks in between. If
-    /// no period is set, it never keeps more than `max_pooled` stacks.
+    /// Sets how often the manager gives back stacks that it did not need since the last time. Each
+    /// time, it keeps [`max_pooled`](Self::max_pooled) stacks, needed or not. Between these times
+    /// it keeps all stacks. If no period is set, it never keeps more than `max_pooled` stacks.
     ///
     /// # Examples
     /// ```

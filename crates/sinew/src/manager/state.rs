@@ -17,8 +17,10 @@ use crate::fiber::{Fiber, FiberState};
 ///                             (6) main context        (9)
 /// ```
 ///
-/// [`FiberState`] is a coarser view of a task's state. [`sinew::fibers`](crate::fibers) and dumps
-/// show it.
+/// Arrows without words: (1) the task is added, (2) its fiber begins, (5) the fiber waits, (8) the
+/// fiber is woken, (9) the call has returned or the eager task has stopped, (10) the fiber goes on.
+/// [`sinew::fibers`](crate::fibers) and dumps show the [`FiberState`] instead, in which a task that
+/// has not started looks like any other runnable fiber.
 ///
 /// # Examples
 /// ```

@@ -198,8 +198,9 @@ impl ManagerHandle {
         self.look(None, |core| core.next_deadline())
     }
 
-    /// Returns a descriptor that is readable when a descriptor that a fiber waits for has an event.
-    /// Your own loop watches it, and then calls [`loop_until_no_ready`](Self::loop_until_no_ready).
+    /// Returns one descriptor that stands for all descriptors that fibers wait for: it is readable
+    /// when any of those has an event. Your own loop watches it, and then calls
+    /// [`loop_until_no_ready`](Self::loop_until_no_ready).
     ///
     /// The descriptor does not change while the manager lives. `None` if the backend has none.
     ///

@@ -25,7 +25,7 @@ pub(crate) struct Counters {
     pub(crate) dispatched: AtomicU64,
     /// Dispatches of the stint under way. Updated when the carrier looks at its other duties.
     pub(crate) begun: AtomicU64,
-    /// Waits that their deadlines ended.
+    /// Waits that ended because their deadline had passed.
     pub(crate) expired: AtomicU64,
     /// Wakes that came from other threads.
     pub(crate) received: AtomicU64,

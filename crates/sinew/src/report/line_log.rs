@@ -56,7 +56,7 @@ struct State {
     pending: Vec<u8>,
     /// The thread that takes `pending` and writes it.
     writer: Writer,
-    /// Whether there is a thread that waits to become the writer.
+    /// Whether the log's own thread was started.
     has_thread: bool,
     /// Whether the log was dropped. The thread ends when everything is written.
     closed: bool,
@@ -79,8 +79,8 @@ enum Writer {
 /// not yet written.
 const CAPACITY: usize = 4 << 20;
 
-/// How often a caller takes and writes the pending lines. Then it leaves the lines that other
-/// callers have added meanwhile to the thread.
+/// How many times a caller takes and writes the pending lines. After that, the caller leaves to the
+/// thread the lines that other callers have added meanwhile.
 const ROUNDS: usize = 8;
 
 /// The most bytes that the thread writes in one call. A longer call would return only after the

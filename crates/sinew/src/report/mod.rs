@@ -25,7 +25,7 @@ static HOOK: SpinLock<Option<Hook>> = SpinLock::new(None);
 /// Without a hook, reports are lines of [`LineLog::stderr`](crate::io::LineLog::stderr). A reader
 /// that does not read loses lines, and stops no fiber.
 ///
-/// The hook gets whole lines without their ends: panics of fibers, warnings about pinned fibers
+/// The hook gets whole lines, without the line feed: panics of fibers, warnings about pinned fibers
 /// that wait, fibers that outlive a shutdown, hooks that panicked. If the runtime was
 /// [built](crate::runtime::Builder) to look for them, it also gets stalls, deadlocks, fibers that
 /// wait forever, and dumps, which may take several lines each.
@@ -91,7 +91,8 @@ pub(crate) fn contained<R>(f: impl FnOnce() -> R) -> std::thread::Result<R> {
     result
 }
 
-/// Calls a function in which nothing may wait. `park` has one for fibers.
+/// A function that calls its argument, and lets no code in the argument wait. `park` has such a
+/// function for fibers.
 type Region = fn(&mut dyn FnMut());
 
 /// The region in which the user's hook runs. Set before the first fiber exists.
@@ -148,8 +149,9 @@ pub(crate) fn abort(message: fmt::Arguments<'_>) -> ! {
     std::process::abort();
 }
 
-/// Aborts the process with this message if a frame unwinds that must not go: other threads may have
-/// a pointer to it, or fibers need it. The frame forgets the guard when the danger is over.
+/// A guard in a frame that must not be unwound, because other threads may have a pointer to the
+/// frame, or fibers need it. If an unwinding drops the guard, the process aborts with this message.
+/// When the danger is over, the frame forgets the guard.
 pub(crate) struct NeverUnwinds(pub(crate) &'static str);
 
 impl Drop for NeverUnwinds {

@@ -112,7 +112,7 @@ impl Builder {
                 "every fiber keeps its carrier for longer than 0 ns: report_stalls(0)".into()
             }
             _ if self.deadlocks == zero => {
-                "looking all the time leaves none for fibers: report_deadlocks(0)".into()
+                "a search without a pause leaves fibers no time: report_deadlocks(0)".into()
             }
             _ if self.name.contains('\0') => {
                 format!("the name {:?} has a zero byte in it", self.name)
@@ -134,8 +134,8 @@ fn available_cpus() -> usize {
     thread::available_parallelism().map_or(1, usize::from).min(MOST_CARRIERS)
 }
 
-/// Counts a carrier as ended when it is dropped, which the shutdown waits for. The carrier's thread
-/// may stay longer, for first-class fibers.
+/// Counts a carrier as ended when this value is dropped. The shutdown waits until all carriers are
+/// counted. A carrier's thread may stay longer, for first-class fibers.
 struct Ended(Arc<Crew>, Arc<Event>);
 
 impl Drop for Ended {

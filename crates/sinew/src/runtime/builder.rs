@@ -119,9 +119,10 @@ impl Builder {
         self
     }
 
-    /// Limits the number of stacks of one size, at least 1. Stacks that carriers keep for later,
-    /// some dozens each, count. A fiber that would need one more does not begin: `join` returns the
-    /// [`io::Error`](std::io::Error) as its payload.
+    /// Limits the number of stacks of each size. The limit is at least 1. It includes stacks that
+    /// carriers keep for later: some dozens for each carrier. A fiber for which no stack is left
+    /// does not begin, and its `join` returns an `Err` with an [`io::Error`](std::io::Error) as
+    /// payload.
     ///
     /// # Examples
     /// ```

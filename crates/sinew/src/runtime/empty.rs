@@ -1,9 +1,9 @@
 //! Waiting until a runtime has no fiber left.
 //!
 //! The waiter collects the live fibers, waits for the end of each, and collects again, because they
-//! may have started others meanwhile. [`Crew::is_empty`] decides at last, since a scan of all
-//! blocks may miss a fiber that starts in a block that the scan has passed. So the end of a fiber
-//! costs nothing extra while no waiter exists.
+//! may have started others meanwhile. A scan of all blocks may miss a fiber that starts in a block
+//! that the scan has passed, so [`Crew::is_empty`] decides in the end. The waiter does all the
+//! work, so the end of a fiber costs nothing extra while no waiter exists.
 
 use super::RuntimeHandle;
 use super::shutdown::for_each_fiber;

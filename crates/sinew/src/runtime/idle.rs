@@ -8,9 +8,10 @@ use std::os::fd::{AsFd, BorrowedFd};
 /// A carrier that has nothing to run, as its idle hook sees it.
 ///
 /// The hook should return when the [`timeout`](Self::timeout) is over or the carrier
-/// [was woken](Self::is_woken); [`wait`](Self::wait) does both. A hook that waits for descriptors
-/// of its own adds the descriptor of this value to them. It becomes readable when the carrier is
-/// woken, or when something happens to a descriptor that a fiber waits for.
+/// [was woken](Self::is_woken); [`wait`](Self::wait) sleeps until then. A hook that waits for
+/// descriptors of its own should wait for the descriptor of this value as well. That descriptor
+/// becomes readable when the carrier is woken, or when something happens to a descriptor that a
+/// fiber waits for.
 ///
 /// # Examples
 /// ```
@@ -70,7 +71,9 @@ impl<'a> Idle<'a> {
         self.carrier.index()
     }
 
-    /// Returns the time until the next deadline of a fiber, or `None` if no fiber has a deadline.
+    /// Returns how long the hook may take: until the next deadline of a fiber, or until the carrier
+    /// has other duties, such as to call a predicate. Returns `None` if there is no limit. If no
+    /// descriptor reports events, as with the backend `poll`, the limit is 10 ms at most.
     ///
     /// # Examples
     /// ```

@@ -165,7 +165,7 @@ impl RuntimeHandle {
     /// ```
     pub fn try_current() -> Option<RuntimeHandle> {
         let (carrier, _) = current::fiber()?;
-        // The carrier's thread, which this is, keeps its crew alive.
+        // This is the carrier's thread, and it keeps the crew alive.
         Some(RuntimeHandle { crew: carrier.shared().crew_counted() })
     }
 

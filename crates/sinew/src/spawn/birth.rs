@@ -1,7 +1,7 @@
 //! The birth of a fiber: the one way in which a closure gets a control block.
 //!
-//! 1. The maker copies the values that the child inherits ([`inherited_here`]). The user's code
-//!    does the copying. So a migratable maker may be on another carrier afterwards, and a manager
+//! 1. The maker copies the values that the child inherits ([`inherited_here`]). Code of the user
+//!    makes the copies. So afterwards a migratable maker may be on another carrier, and a manager
 //!    may have ended.
 //! 2. The maker takes a block from a slab: its carrier's ([`Unborn::on`]), or the common one
 //!    ([`Unborn::anywhere`]).
@@ -75,7 +75,8 @@ impl Unborn {
         )
     }
 
-    /// Stores what few fibers have, if there is any, and returns the flags that go with it.
+    /// Stores the inherited values and the traits, if there are any, and returns the flags that go
+    /// with them.
     #[inline(always)]
     fn equip(
         &self,
@@ -131,8 +132,9 @@ fn adopt(control: &Control, inherited: Vec<Inherited>) {
     }
 }
 
-/// Makes a fiber from a running one, with the references of the runtime and of a join handle.
-/// Returns it with the owner of the caller's carrier, which may be another carrier than before.
+/// Makes a child of the running fiber, with the references of the runtime and of a join handle.
+/// Returns the child, and the owner of the caller's carrier, which may be another carrier than
+/// before.
 ///
 /// `prepare` gets the fiber before its birth.
 ///
@@ -267,7 +269,8 @@ unsafe fn bear_and_send(
 }
 
 /// Returns the values that a child of the running fiber or thread inherits; `None` if there are
-/// none. A fiber that has work done on the root is the parent of a child that the work makes.
+/// none. While the root does work for a fiber, that fiber is the parent: a child that the work
+/// makes inherits from it.
 #[inline(always)]
 pub(crate) fn inherited_here() -> Option<Vec<Inherited>> {
     let block = current::lender_or_known();

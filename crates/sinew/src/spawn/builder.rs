@@ -225,7 +225,7 @@ impl FiberBuilder {
     /// As for [`spawn`](Self::spawn). Then the closure is dropped, and the scope has no such child.
     ///
     /// # Panics
-    /// As [`Scope::spawn`].
+    /// Where [`Scope::spawn`] panics.
     ///
     /// # Examples
     /// ```

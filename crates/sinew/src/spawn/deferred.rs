@@ -23,9 +23,9 @@ use std::sync::Arc;
 /// cannot be watched, is closed, or reaches its end, the fiber starts, and its first read shows the
 /// reason.
 ///
-/// A fiber that is cancelled before it starts never runs, and drops the source. It waits for the
-/// first byte for any length of time, whatever timeout the source has. A server that wants to drop
-/// silent clients keeps the handle and cancels.
+/// A fiber that is cancelled before it starts never runs, and drops the source. The start has no
+/// time limit: the fiber waits for the first byte, whatever timeout the source has. A server that
+/// wants to drop silent clients keeps the handle and cancels.
 ///
 /// # Examples
 /// ```
@@ -129,7 +129,7 @@ pub(super) struct Watched {
     pub(super) armed: *const Armed,
 }
 
-/// Makes a fiber from a running one, as `spawn` does, and arms it. Touches nothing that carriers
+/// Makes a child of the running fiber, as `spawn` does, and arms it. Touches nothing that carriers
 /// share.
 ///
 /// # Safety
@@ -148,10 +148,10 @@ unsafe fn spawn_here<F, T>(
         let (owner, control) = birth::from_running(owner, parent, closure, flags, named);
         metrics::add(&owner.shared().counters.spawned, 1);
         let handle = JoinHandle::new(control);
-        // A runtime that ends first announces it and then cancels the fibers that it finds. A fiber
-        // that it has not found would wait for ever, so the second check cancels it; the fence in
-        // `arm` is between the announcement and that check. The first check keeps the pollers of a
-        // runtime that ended long ago from watching anything.
+        // A runtime that ends announces its end first, and then cancels the fibers that it finds. A
+        // fiber that it has not found would wait for ever, so the second check cancels it; the
+        // fence in `arm` is between the announcement and that check. The first check keeps the
+        // pollers of a runtime that ended long ago from watching anything.
         let unless_open = || {
             if owner.crew().phase() != Phase::Open {
                 cancel::request(control);
@@ -164,8 +164,8 @@ unsafe fn spawn_here<F, T>(
     }
 }
 
-/// The source and the closure of a fiber that has not started. Its address, which is the address of
-/// the first field, is known to the reactor.
+/// The source and the closure of a fiber that has not started. The reactor knows its address, which
+/// is the address of its first field, `armed`.
 #[repr(C)]
 pub(super) struct Keep<S, F> {
     pub(super) armed: Armed,

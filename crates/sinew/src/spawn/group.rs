@@ -153,7 +153,7 @@ impl<T: Send + 'static> Group<T> {
     /// Waits for all members, including those that members submit meanwhile, and returns their
     /// results in the order of submission.
     ///
-    /// Afterwards the group is empty and can be used again. If several callers wait, one of them
+    /// Afterwards the group is empty and can be used again. If several callers wait, one caller
     /// gets the results. A caller that is cancelled is unwound from this call; the members go on,
     /// and their results stay in the group.
     ///
@@ -254,7 +254,7 @@ impl<T> Group<T> {
         self.lock().fibers.iter().all(JoinHandle::is_finished)
     }
 
-    /// Returns the number of members: submitted, with results that were not taken yet.
+    /// Returns the number of members that were submitted and whose results were not taken yet.
     ///
     /// # Examples
     /// ```

@@ -265,17 +265,17 @@ fn may_be_raised_again() {
     }
 }
 
-/// Only the holder of the handle sets `DETACHED`, so the mark means that this handle gave its
-/// result before.
+/// Panics, because the handle has given its result before. Only the holder of the handle sets
+/// `DETACHED`, so the mark has no other meaning.
 #[cold]
 #[track_caller]
 fn result_is_gone() -> ! {
     panic!("a join handle was used again after it had given its result")
 }
 
-/// Whether the whole join happens on the carrier of the joiner `me`, which can be suspended:
-/// `control`, which has not finished, will end there, and the joiner stays there. Then no other
-/// thread takes part in the join.
+/// Whether the whole join happens on the joiner's carrier, `owner`, so that no other thread takes
+/// part in it. This is so if the joiner `me` can be suspended and stays on that carrier, and if
+/// `control`, which has not finished, will end there.
 #[inline(always)]
 fn ends_here(owner: &Owner, me: &Control, control: &Control) -> bool {
     let bound = core::ptr::eq(control.carrier(), owner.shared());
@@ -299,8 +299,7 @@ impl<T> Drop for JoinHandle<T> {
     }
 }
 
-/// Resolves to the result of [`join`](JoinHandle::join). Must not be polled again after it was
-/// ready.
+/// Resolves to the result of [`join`](JoinHandle::join). A poll after it was ready panics.
 impl<T> Future for JoinHandle<T> {
     type Output = Result<T>;
 

@@ -123,7 +123,7 @@ pub(crate) fn local_carrier(operation: &str) -> (&'static Owner, &'static Contro
     (owner, control)
 }
 
-/// Makes a fiber from a running one, and publishes it.
+/// Makes a child of the running fiber, and publishes it.
 ///
 /// # Safety
 /// The closure and its result may cross threads, and live as long as the fiber and its handle.

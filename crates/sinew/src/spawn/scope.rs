@@ -4,8 +4,8 @@
 //!
 //! Children borrow values that live outside of the call to `scope`. The call neither returns nor
 //! unwinds before every child is gone: its frames, its locals and, unless its handle is leaked, its
-//! result. The parent never leaves this wait early. If the parent is cancelled meanwhile, or its
-//! deadline passes, it cancels the children and goes on waiting.
+//! result. The parent never leaves its wait for the children early. If the parent is cancelled
+//! meanwhile, or its deadline passes, it cancels the children and goes on waiting.
 //!
 //! A leaked handle keeps its result for ever. The result is never dropped, so it uses no borrow.
 
@@ -56,7 +56,7 @@ pub struct Scope<'scope, 'env: 'scope> {
 #[derive(Debug)]
 struct Core {
     state: SpinLock<Children>,
-    /// Panics of children that no caller has seen.
+    /// How many panics of children no caller has seen.
     unseen: AtomicUsize,
     /// Why the parent could not wait for children. If set, the scope refuses children.
     refusal: Option<&'static str>,
@@ -236,7 +236,7 @@ impl<'scope> Scope<'scope, '_> {
         Ok(ScopedJoinHandle { handle, core: &self.core, scope: PhantomData })
     }
 
-    /// Wraps `f` for a child, so that the scope counts a panic of it.
+    /// Wraps the closure of a child, so that the scope counts its panic.
     ///
     /// # Panics
     /// If the scope refuses children.

@@ -7,8 +7,8 @@
 //! how long the queue has to become, and then waits for a future. The task whose end makes the
 //! queue that long sets the future, so an end that comes before the wait begins is not missed.
 //!
-//! The iterator takes a result from the join handle only when the fiber has ended as well. A wait
-//! can be left at any time, because the slot is still the first of the queue.
+//! The iterator takes a result from the join handle only when the fiber has ended as well. So a
+//! caller that is unwound from the wait loses nothing: the slot is still the first of the queue.
 
 use super::task::{IntoTask, start};
 use crate::park::can_yield;

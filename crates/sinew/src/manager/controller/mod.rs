@@ -187,7 +187,7 @@ pub trait LoopController: 'static {
     /// Called when nothing is ready. The loop should call [`Runner::run`] at the deadline, and when
     /// the descriptor is readable. Each call replaces the previous `until`.
     ///
-    /// The manager calls this after a run, and after an eager task that was added outside of one,
+    /// The manager calls this after a run, and after an eager task that was added outside of a run,
     /// even if nothing has changed; it may leave out an empty `until` that follows an empty one. At
     /// its end it calls this with an empty `until`. The descriptor stays open until then.
     ///
@@ -391,8 +391,8 @@ impl Runner {
     /// Runs ready fibers until none is left. Returns whether the manager still has tasks.
     ///
     /// # Panics
-    /// If the manager is running already: in one of its fibers, on the main context for one, or in
-    /// an observer.
+    /// If the manager is running already: the caller is in one of its fibers, in a call on the main
+    /// context, or in an observer.
     ///
     /// # Examples
     /// ```

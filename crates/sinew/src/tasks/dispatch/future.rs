@@ -12,8 +12,8 @@ use std::sync::Arc;
 /// The future result of one value of a batch; see [`BatchDispatcher`](super::BatchDispatcher) and
 /// [`AtomicBatchDispatcher`](super::AtomicBatchDispatcher).
 ///
-/// A fiber or a thread waits for the result, but only one at a time. Another thread may do so if
-/// the result is `Send`. Async code can await the result as a [`Future`].
+/// One fiber or thread at a time may wait for the result. The `BatchFuture` may go to another
+/// thread if the result is `Send`. Async code can await it as a [`Future`].
 ///
 /// # Examples
 /// ```
