@@ -29,8 +29,8 @@ impl Drop for Block {
     }
 }
 
-/// Answers a message with its double, and a switch without a message likewise. The message 0 makes
-/// it exit with the message 99.
+/// Answers a message with its double, and a switch without a message by a switch without one. The
+/// message 0 makes it exit with the message 99.
 pub unsafe extern "C-unwind" fn echo(first: *mut (), second: usize, _: *mut Record) -> ! {
     // SAFETY: the words come from the first switch. The sender of each switch is suspended.
     unsafe {

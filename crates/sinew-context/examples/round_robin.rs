@@ -1,7 +1,7 @@
 //! A scheduler in fifty lines: tasks take turns, each suspended in `yield_now` until its next turn.
 //!
-//! Every task switches straight to the next one. One task may end into another, so their functions
-//! are entries that a fiber that has ended can start.
+//! Every task switches straight to the next one. The end of one task may start another, so
+//! `FiberContext::with_entry` makes the tasks.
 
 use sinew_context::stack::{StackCache, StackPool};
 use sinew_context::{FiberContext, catch_panic};

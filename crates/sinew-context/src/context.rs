@@ -1,9 +1,9 @@
 //! A suspended flow of control as one pointer, and the two ways to leave the running one: a switch
 //! suspends it, an exit ends it.
 //!
-//! This is the raw layer. It moves control and one word of the caller's, and checks nothing.
-//! [`FiberContext`](crate::FiberContext) is the safe type on top of it. A scheduler that keeps its
-//! own control blocks uses this module directly.
+//! This is the raw layer. It passes control and one word from the running context to another, and
+//! checks nothing. [`FiberContext`](crate::FiberContext) is the safe type on top of it. A scheduler
+//! that keeps its own control blocks uses this module directly.
 //!
 //! # Protocol
 //!
@@ -23,7 +23,7 @@
 //! ```
 //! # mod m { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/echo.rs")); } use m::*;
 //! let (_block, echo) = Block::prepare(echo);
-//! // SAFETY: each value of the context is switched to once. It exits before its block goes.
+//! // SAFETY: each value is switched to once. The context exits before its block is dropped.
 //! unsafe {
 //!     let answer = context::switch_with(echo, 21, 0);
 //!     assert_eq!(answer.message(), Some(42));
@@ -145,9 +145,9 @@ impl Registers {
     }
 }
 
-/// The first words of the record that a new context receives: the function it begins with.
+/// The beginning of the record that a new context receives. It holds the entry function.
 ///
-/// To give the entry function more, put a `Record` first in a `#[repr(C)]` struct.
+/// To pass more to the entry function, put a `Record` first in a `#[repr(C)]` struct.
 ///
 /// # Examples
 /// ```
@@ -183,7 +183,7 @@ pub type FirstFunction =
 /// ```
 /// # mod m { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/echo.rs")); } use m::*;
 /// let (_block, echo) = Block::prepare(echo);
-/// // SAFETY: each value of the context is switched to once. It exits before its block goes.
+/// // SAFETY: each value is switched to once. The context exits before its block is dropped.
 /// unsafe {
 ///     let arrival = context::switch_with(echo, 21, 0);
 ///     assert_eq!((arrival.from().is_some(), arrival.message()), (true, Some(42)));
@@ -225,10 +225,12 @@ impl Record {
 }
 
 impl Context {
-    /// Lays out a context that begins with the record's entry function at the first switch.
+    /// Prepares a context on an unused stack. The first switch to it calls the record's entry
+    /// function.
     ///
     /// `top` is rounded down to the alignment of the calling convention; the context uses the bytes
-    /// below it. `bounds` are the lowest and highest address of the whole stack.
+    /// below it. `bounds` are the lowest and highest address of the whole stack. [`tag`](Self::tag)
+    /// returns `tag` until the context first runs.
     ///
     /// # Safety
     /// `top` and at least 256 bytes below it lie on a stack that is writable and unused, inside
@@ -344,7 +346,7 @@ impl Context {
         }
     }
 
-    /// Returns the lowest address of the stack that the suspended context uses.
+    /// Returns the lowest address that the suspended context uses on its stack.
     ///
     /// # Examples
     /// ```
@@ -398,7 +400,8 @@ impl Context {
 }
 
 impl Arrival {
-    /// Receives the first two arguments of a [`FirstFunction`], which calls this first.
+    /// Makes the first arrival of a context from the first two arguments of its [`FirstFunction`],
+    /// which calls this before anything else.
     ///
     /// # Safety
     /// Called once, at the start of a context, with the two words that its entry function received.
@@ -434,7 +437,7 @@ impl Arrival {
     /// ```
     /// # mod m { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/echo.rs")); } use m::*;
     /// let (_block, echo) = Block::prepare(echo);
-    /// // SAFETY: each value of the context is switched to once. It exits before its block goes.
+    /// // SAFETY: each value is switched to once. The context exits before its block is dropped.
     /// unsafe {
     ///     let arrival = context::switch(echo, 0);
     ///     assert!(arrival.is_plain());
@@ -453,7 +456,7 @@ impl Arrival {
     /// ```
     /// # mod m { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/echo.rs")); } use m::*;
     /// let (_block, echo) = Block::prepare(echo);
-    /// // SAFETY: each value of the context is switched to once. It exits before its block goes.
+    /// // SAFETY: each value is switched to once. The context exits before its block is dropped.
     /// unsafe {
     ///     let answer = context::switch(echo, 0);
     ///     assert_eq!(answer.message(), None);
@@ -557,14 +560,14 @@ impl Arrival {
 ///
 /// # Safety
 /// `to` is suspended, no other code will switch to it, and its stack is alive. The two sides keep
-/// their agreement about messages. The caller keeps nothing across the call that another context of
-/// the same thread may end: see `docs/soundness.md`.
+/// their agreement about messages. Across the call, the caller keeps no borrow that another context
+/// of the same thread, or the end of that thread, may cut short: see `docs/soundness.md`.
 ///
 /// # Examples
 /// ```
 /// # mod m { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/echo.rs")); } use m::*;
 /// let (_block, echo) = Block::prepare(echo);
-/// // SAFETY: each value of the context is switched to once. It exits before its block goes.
+/// // SAFETY: each value is switched to once. The context exits before its block is dropped.
 /// unsafe {
 ///     let arrival = context::switch(echo, 0);
 ///     let echo = arrival.from().expect("`echo` has switched back");

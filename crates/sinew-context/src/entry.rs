@@ -81,7 +81,7 @@ struct Parcel<F> {
 /// The least room, in bytes, that must be left on the stack below the closure.
 const LEAST_ROOM: usize = 1024;
 
-/// The greatest number of copies that a call of the closure leaves on its own stack.
+/// The greatest number of copies of the closure that calling it leaves on the fiber's stack.
 const COPIES: usize = if cfg!(debug_assertions) { 8 } else { 2 };
 
 /// Makes a fiber that will run `f` on a stack of `allocator`.
@@ -354,7 +354,7 @@ impl<F: FnOnce(FiberContext) -> FiberContext> EntryFunction for FromSuspended<F>
     }
 }
 
-/// An entry function that can also be started by a fiber that has ended.
+/// An entry function that can start without a suspended caller: after the end of another fiber.
 pub(crate) struct FromAnyone<F>(pub(crate) F);
 
 impl<F: FnOnce(Option<FiberContext>) -> FiberContext> EntryFunction for FromAnyone<F> {

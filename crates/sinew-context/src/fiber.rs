@@ -158,11 +158,11 @@ impl FiberContext {
         unsafe { entry::create_in(allocator, FromSuspended(f)) }
     }
 
-    /// Makes a fiber whose function can also be started by a fiber that has ended.
+    /// Makes a fiber that the end of another fiber can start, too.
     ///
-    /// `f` receives `None` if the first switch to it came from a fiber that ended, or if a function
-    /// injected before the start returned `None`. Schedulers in which one task ends into the next
-    /// need this.
+    /// `f` receives `None` if the first switch to this fiber was the end of another fiber, or if a
+    /// function injected before the start returned `None`. Schedulers in which one task ends into
+    /// the next need this.
     ///
     /// # Errors
     /// If the allocator has no stack, or `f` does not fit on it.
@@ -228,8 +228,9 @@ impl FiberContext {
     ///
     /// # Panics
     /// If this fiber belongs to another host: another thread, or another fiber of the runtime. The
-    /// fiber stays suspended for good then. Also if another fiber injects a function into the
-    /// suspended caller by [`resume_with`](Self::resume_with), and that function panics.
+    /// fiber stays suspended for good then. `resume` also panics if another fiber injects a
+    /// function into the suspended caller by [`resume_with`](Self::resume_with), and that function
+    /// panics.
     ///
     /// # Examples
     /// ```

@@ -67,9 +67,9 @@ impl std::error::Error for AlreadySet {}
 /// these could resume each other's fibers.
 ///
 /// If the runtime moves its fibers between threads, code in them must not hold certain first-class
-/// fibers across a wait. One kind is a fiber made outside of the runtime's fibers: threads that do
-/// not live at the same time may have the same address. The other is a fiber whose stack comes from
-/// an allocator that is not `Send`.
+/// fibers across a wait. One kind is a fiber made outside of the runtime's fibers. The address of
+/// its thread identifies its host, and a later thread may have the address of a thread that has
+/// ended. The other kind is a fiber whose stack comes from an allocator that is not `Send`.
 ///
 /// # Examples
 /// ```standalone_crate
@@ -111,7 +111,7 @@ pub(crate) fn host_key() -> usize {
     HOST_KEY.load(Ordering::Relaxed)
 }
 
-/// Sets the hook that receives reports, instead of standard error.
+/// Sets the hook that receives reports. Without a hook, reports go to standard error.
 ///
 /// # Safety
 /// The hook must be safe to call in a signal handler, because overflows are reported from one. It

@@ -1,10 +1,10 @@
 //! The host of a fiber: the OS thread, or the runtime's fiber, that made it.
 //!
-//! A first-class fiber switches the stack of the flow of control that resumes it. If a flow other
-//! than the fiber's host resumed it, the fiber would carry that flow's frames away: a runtime's
-//! fiber would continue on a stack that its scheduler does not know. So each suspended frame
-//! carries its host as tag, and [`FiberContext::resume`](crate::FiberContext::resume) compares the
-//! tag with the running host.
+//! Resuming a first-class fiber suspends the flow of control that resumes it, and hands that flow's
+//! frames to the fiber as a value. If a flow other than the fiber's host resumed it, the fiber
+//! would carry that flow's frames away: a runtime's fiber would continue on a stack that its
+//! scheduler does not know. So each suspended frame carries its host as tag, and
+//! [`FiberContext::resume`](crate::FiberContext::resume) compares the tag with the running host.
 //!
 //! The running host is read from the thread pointer register, or returned by the runtime's hook.
 //! Neither is a variable of this crate. Next: `hook`, by which a runtime supplies its hosts.

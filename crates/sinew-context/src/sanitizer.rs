@@ -2,8 +2,8 @@
 //!
 //! The two sanitizers keep state per stack, and must be told of each switch before and after it
 //! happens. The calls are compiled in under `--cfg sinew_asan` and `--cfg sinew_tsan` (see
-//! `ci/asan.sh` and `ci/tsan.sh`). Otherwise every function here is empty, and a frame's tag is the
-//! caller's own word.
+//! `ci/asan.sh` and `ci/tsan.sh`). Otherwise the functions for the two sanitizers are empty, and a
+//! frame's tag is the caller's own word.
 //!
 //! Under a sanitizer the tag in a frame points to a [`Note`] on the suspended stack instead. The
 //! note holds the caller's word and the sanitizer's data about that stack.

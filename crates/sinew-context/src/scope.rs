@@ -20,7 +20,7 @@ use core::marker::PhantomData;
 use core::panic::AssertUnwindSafe;
 use std::io;
 
-/// Runs `body` with a scope in which fibers may borrow from outside of it.
+/// Runs `body` with a scope. Fibers made in the scope may borrow values that live outside of it.
 ///
 /// When `scope` returns, every fiber made in it has ended.
 ///

@@ -40,7 +40,7 @@ fn echo(request: Request) -> Response {
         .with_header("sec-websocket-accept", accept)
 }
 
-/// Converses on the fiber that answered the request. Each read suspends it.
+/// Converses on the fiber that answered the request. Each read suspends that fiber.
 fn converse(stream: Upgraded) {
     let mut socket = WebSocket::from_raw_socket(stream, Role::Server, None);
     while let Ok(message) = socket.read() {

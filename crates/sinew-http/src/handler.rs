@@ -1,4 +1,4 @@
-//! The trait of everything that answers requests.
+//! The trait that every handler implements.
 
 use crate::message::request::Request;
 use crate::message::response::{IntoResponse, Response};
@@ -22,7 +22,7 @@ use crate::message::response::{IntoResponse, Response};
 /// }
 /// ```
 pub trait Handler: Send + Sync + 'static {
-    /// Answers one request. If it panics, the client gets 500, and the server closes the
+    /// Answers one request. If the handler panics, the client gets 500, and the server closes the
     /// connection.
     ///
     /// # Examples

@@ -46,9 +46,9 @@ pub use server::{Server, ServerHandle, ShutdownError};
 pub use tls::Tls;
 pub use upgrade::Upgraded;
 
-/// The crate of methods, statuses and header fields, in the version that this crate uses.
+/// The crate `http`, with methods, statuses and header fields, in the version that this crate uses.
 pub use http;
-/// The crate that encrypts, in the version that this crate uses.
+/// The crate `rustls`, which encrypts connections, in the version that this crate uses.
 #[cfg(feature = "tls")]
 pub use rustls;
 

@@ -108,8 +108,9 @@ impl Limits {
     }
 
     /// Sets how long a client may take for the head of a request, counted from its first byte: 10 s
-    /// by default. The limit also applies to the first byte of a new connection, and to a TLS
-    /// handshake. A client that has sent a part of a head in that time gets 408.
+    /// by default. The limit also applies to the wait for the first byte on a new connection, and
+    /// to a TLS handshake. A client that has sent only a part of a head when the time is over gets
+    /// 408.
     ///
     /// # Examples
     /// ```
@@ -152,8 +153,8 @@ impl Limits {
     }
 
     /// Sets how long a connection may be idle between requests before it is closed: 60 s by
-    /// default. The connection may stay open longer by a quarter of the limit, or by a second if
-    /// that is less.
+    /// default. The server may close the connection later than that, by up to a quarter of the
+    /// limit or a second, whichever is less.
     ///
     /// # Examples
     /// ```
@@ -186,8 +187,9 @@ impl Limits {
     /// closed.
     ///
     /// By default the limit is seven eighths of the descriptors that the process may have; the rest
-    /// is for the files and connections of handlers. Then a file that [`Files`](crate::Files) sends
-    /// counts as a connection. If a limit is set, files use the descriptors beyond that limit.
+    /// is for the files and connections of handlers. By default, a file that
+    /// [`Files`](crate::Files) is sending counts as a connection, too. If a limit is set, files use
+    /// the descriptors beyond that limit.
     ///
     /// # Examples
     /// ```

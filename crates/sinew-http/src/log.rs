@@ -53,7 +53,7 @@ pub struct AccessEntry<'a> {
     pub status: StatusCode,
     /// How many bytes of the body were sent, or gathered to be sent.
     pub bytes: u64,
-    /// Whether all of the response was sent.
+    /// Whether all of the response was sent, or gathered to be sent.
     pub complete: bool,
     /// The time from the end of the head until the response was handed to the kernel, or gathered
     /// to be sent with the next one.
@@ -143,9 +143,9 @@ pub enum Problem<'a> {
     Handshake(SocketAddr, &'a io::Error),
     /// A handler panicked, for this peer and request target. The client got 500.
     ///
-    /// If the body of a response panics, or the closure of an
-    /// [upgrade](crate::Response::upgrade), a description of it takes the place of the target. The
-    /// server closes the connection then.
+    /// Also reported if code that makes the body of a response panics, or the closure of an
+    /// [upgrade](crate::Response::upgrade). Then a description of that code takes the place of the
+    /// target. In each case the server closes the connection.
     Panic(SocketAddr, &'a str),
     /// A handler returned an error, for this peer and request target. The client got 500.
     Handler(SocketAddr, &'a str, &'a io::Error),

@@ -145,7 +145,7 @@ impl Router {
         self.route(Method::PATCH, path, handler)
     }
 
-    /// Answers a method for a path.
+    /// Answers requests with this method for a path.
     ///
     /// # Panics
     /// If the path is malformed, conflicts with another one, or has a handler for this method
@@ -164,7 +164,7 @@ impl Router {
         self
     }
 
-    /// Answers every method that has no handler of its own for a path.
+    /// Answers requests for a path whose method has no handler of its own.
     ///
     /// # Panics
     /// Panics like [`route`](Self::route).

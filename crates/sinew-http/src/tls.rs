@@ -1,6 +1,6 @@
 //! The TLS configuration of a server: certificates from PEM, or made for development.
 //!
-//! Next: `connection::tls`, which encrypts a connection with this configuration.
+//! Next: `wire::tls`, which encrypts a connection with this configuration.
 
 use core::fmt;
 use rustls::ServerConfig;

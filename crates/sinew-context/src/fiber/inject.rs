@@ -101,7 +101,7 @@ impl<F> Injection<F> {
 ///
 /// # Safety
 /// `message` is the first field of an `Injection<F>` that was not delivered yet. `from` is the
-/// sender, which is suspended and has no other value.
+/// sender, which is suspended, and no other value stands for it.
 unsafe fn run_injected<F, R>(from: Option<Context>, message: *mut Message) -> Option<FiberContext>
 where
     F: FnOnce(FiberContext) -> R,

@@ -13,8 +13,8 @@ use std::rc::Rc;
 /// A function that iterates over the values pushed into it.
 ///
 /// The opposite of a [`Generator`](super::Generator): the function sees an iterator, and the holder
-/// pushes values, one by one or by [`extend`](Extend::extend). The first value starts the function,
-/// or closing the consumer without one does.
+/// pushes values, one by one or by [`extend`](Extend::extend). The first value starts the function.
+/// If the consumer is closed before it gets a value, closing it starts the function.
 ///
 /// [`close`](Self::close), or dropping the consumer, ends the input: the function sees the end of
 /// the iterator and finishes. `close` returns the function's result. While a panic is unwinding,

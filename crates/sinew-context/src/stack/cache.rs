@@ -8,7 +8,8 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 
-/// The number of stacks fetched from the pool at a time, at most: a quarter of the capacity.
+/// The greatest number of stacks that move between a cache and the pool at a time. Most caches
+/// fetch a quarter of their capacity at a time, up to this number.
 ///
 /// A fiber that fetches stacks uses more of its own stack than others, so few fibers should do it.
 const BATCH: usize = 32;

@@ -28,11 +28,11 @@ pub struct FixedSize {
 }
 
 impl FixedSize {
-    /// Makes stacks of `size` bytes, a multiple of the page.
+    /// Makes stacks of `size` bytes, a multiple of the page size.
     ///
     /// # Safety
-    /// No code that runs on these stacks needs more than `size` bytes less 1 KiB: it would
-    /// overwrite other memory.
+    /// The code that runs on these stacks needs at most `size` bytes less 1 KiB. Code that needs
+    /// more overwrites other memory.
     ///
     /// # Examples
     /// ```

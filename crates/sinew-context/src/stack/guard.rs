@@ -3,7 +3,7 @@
 //! Linux 6.13 can mark pages as guards in the page table (`MADV_GUARD_INSTALL`). No mapping is
 //! split, so a million guards fit into the default limit of 65,530 mappings. Older kernels, and
 //! locked memory, answer `EINVAL`. There `mprotect` makes the guards, at the price of two mappings
-//! for each stack. Each region finds out by trying.
+//! for each stack. The code tries guards in place first, for each block of slots.
 
 use super::mapping::explain;
 use core::ptr::NonNull;

@@ -350,10 +350,10 @@ impl Stack {
 
     /// Returns how far below [`top`](Self::top) the first frame of this stack should begin.
     ///
-    /// Slots lie a multiple of the page apart. If all stacks began at their very top, thousands of
-    /// sleeping fibers would compete for a few cache sets. The offset differs from stack to stack
-    /// and leaves half of the first page for the fiber's frames. In a small stack it takes a
-    /// thirty-second at most.
+    /// The distance between stacks of a pool is a multiple of the page size. If all stacks began at
+    /// their very top, thousands of sleeping fibers would compete for a few cache sets. The offset
+    /// differs from stack to stack and leaves half of the first page for the fiber's frames. In a
+    /// small stack it takes a thirty-second at most.
     ///
     /// # Examples
     /// ```
@@ -381,11 +381,11 @@ impl Stack {
     }
 
     /// Returns the number of bytes from the top down to the lowest page that was ever touched, as
-    /// far as the kernel knows. The result is exact to one page. It counts from the mapping of the
-    /// stack, or from the last [trim](Self::trim).
+    /// far as the kernel knows. The result is exact to one page. It counts pages touched since the
+    /// stack was mapped, or since the last [trim](Self::trim).
     ///
     /// A stack that came warm out of a pool also counts the pages that earlier fibers touched.
-    /// `None` where the platform does not tell, and for heap stacks.
+    /// Returns `None` where the platform does not tell, and for heap stacks.
     ///
     /// # Examples
     /// ```
@@ -459,8 +459,8 @@ impl Drop for Stack {
     }
 }
 
-/// Returns the number of bytes that are left below the caller's frame on the stack that it runs on.
-/// `None` if the stack is not of this crate: on the stack of a thread.
+/// Returns the number of bytes that are left below the caller's frame on the running stack. Returns
+/// `None` if the stack is not of this crate, such as the stack of a thread.
 ///
 /// # Examples
 /// ```
@@ -514,8 +514,8 @@ pub fn find(address: usize) -> Option<Found> {
     (slot.low..slot.high).contains(&address).then_some(Found { range: slot.low..slot.high })
 }
 
-/// Finds the stack at `address` without a lock: for code that must not wait for a thread, because
-/// that thread may be stopped.
+/// Finds the stack at `address` without a lock: for code that must not wait for the holder of a
+/// lock, because that thread may be stopped.
 #[doc(hidden)]
 pub fn find_without_lock(address: usize) -> Option<Found> {
     let slot = registry::find_in_handler(address)?;
@@ -642,7 +642,8 @@ pub(crate) fn check_guard(size: usize) -> io::Result<()> {
     check("guard size", size, MIN_GUARD_SIZE)
 }
 
-/// Checks that a size is a multiple of the page, at least `least`, and at most [`MAX_STACK_SIZE`].
+/// Checks that a size is a multiple of the page size, at least `least`, and at most
+/// [`MAX_STACK_SIZE`].
 pub(crate) fn check(what: &str, size: usize, least: usize) -> io::Result<()> {
     let page = page_size();
     let least = least.max(page);

@@ -42,13 +42,14 @@ use std::sync::{Arc, Weak};
 const FIRST_REGION: usize = 16 * 1024 * 1024;
 const LARGEST_REGION: usize = 1024 * 1024 * 1024;
 
-/// The number of slots that a decay pass processes before it lets other users in between.
+/// The number of slots that a decay pass takes out of the pool at a time. The pass releases the
+/// lock while it gives their memory back.
 const DECAY_BATCH: usize = 256;
 
 /// A pool of guarded stacks of one size, which threads can share.
 ///
-/// A clone is another handle to the same pool. Dropping the last handle unmaps all memory that no
-/// stack uses; the rest follows when its stacks come back.
+/// A clone is another handle to the same pool. Dropping the last handle unmaps each large mapping
+/// in which no stack is in use. The others follow when their last stack comes back.
 ///
 /// # Examples
 /// ```
@@ -214,8 +215,8 @@ impl StackPool {
         self.core.trim();
     }
 
-    /// Gives back all free stacks, and from then on every stack as soon as it is returned. Call it
-    /// when the pool's user shuts down.
+    /// Unmaps each large mapping in which no stack is in use, and from then on each one as soon as
+    /// its last stack comes back. Call it when the pool's user shuts down.
     ///
     /// # Examples
     /// ```
@@ -334,7 +335,7 @@ impl PoolCore {
         let mut inner = self.lock();
         into[0] = inner.take(self)?;
         let mut count = 1;
-        // Take only free slots: a cache does not grow the pool for later.
+        // Take only free slots: the pool must not grow for stacks that the cache may never need.
         while count < into.len()
             && let Some(low) = inner.take_free(self)
         {
@@ -377,7 +378,8 @@ impl PoolCore {
             return;
         }
         let core = Arc::downgrade(self);
-        // Without the thread, the memory is kept until the next stack comes back.
+        // If the thread cannot be made, free stacks keep their memory. The next stack that comes
+        // back tries again.
         inner.decaying = std::thread::Builder::new()
             .name("sinew-decay".into())
             .spawn(move || decay_loop(&core, interval))

@@ -30,7 +30,7 @@ pub struct ProtectedFixedSize {
 }
 
 impl ProtectedFixedSize {
-    /// Makes stacks of `size` usable bytes, a multiple of the page, with the default guard.
+    /// Makes stacks of `size` usable bytes, a multiple of the page size, with the default guard.
     ///
     /// # Examples
     /// ```
@@ -47,7 +47,7 @@ impl ProtectedFixedSize {
     }
 
     /// Makes stacks of `size` usable bytes with a guard of `guard` bytes. Both are multiples of the
-    /// page, and the guard has at least 64 KiB.
+    /// page size, and the guard has at least 64 KiB.
     ///
     /// # Examples
     /// ```

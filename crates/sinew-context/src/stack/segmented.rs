@@ -45,8 +45,8 @@ impl Segmented {
     /// The default limit of a stack's growth, in bytes.
     pub const DEFAULT_LIMIT: usize = 64 * 1024 * 1024;
 
-    /// Makes stacks that commit `initial` bytes at once, a multiple of the page, and grow to the
-    /// larger of `initial` and 64 MiB at most.
+    /// Makes stacks that commit `initial` bytes when they are made, and grow to the larger of
+    /// `initial` and 64 MiB at most. `initial` is a multiple of the page size.
     ///
     /// # Examples
     /// ```
@@ -61,7 +61,8 @@ impl Segmented {
         Self::with_limit(initial, Self::DEFAULT_LIMIT.max(initial))
     }
 
-    /// Makes stacks that commit `initial` bytes at once and grow to `limit` bytes at most.
+    /// Makes stacks that commit `initial` bytes when they are made, and grow to `limit` bytes at
+    /// most.
     ///
     /// # Examples
     /// ```

@@ -10,7 +10,7 @@ use crate::wire::buffers::Writer;
 use http::header::{CONNECTION, CONTENT_LENGTH, DATE, HeaderName, TRANSFER_ENCODING, UPGRADE};
 use http::{Method, StatusCode};
 
-/// The facts besides the response that its head depends on.
+/// The facts that the head of a response depends on, besides the response itself.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Terms {
     /// Whether the request used HTTP/1.0.

@@ -256,9 +256,9 @@ fn closes(response: &Response) -> bool {
     })
 }
 
-/// Completes a 101 by naming the protocol. Replaces it by 426 if the client has not asked for an
-/// upgrade, or if the handler has not given a closure for it. If neither side names a protocol, the
-/// status becomes 400.
+/// Completes a response with status 101 by naming the protocol. Replaces the status by 426 if the
+/// client has not asked for an upgrade, or if the handler has not given a closure for it. If
+/// neither side names a protocol, the status becomes 400.
 fn fit_upgrade(response: &mut Response, head: &Head) {
     if response.status != StatusCode::SWITCHING_PROTOCOLS {
         return;

@@ -23,7 +23,7 @@ pub(super) struct Kit {
 }
 
 thread_local! {
-    /// Unused kits. They contain nothing of a request.
+    /// Unused kits. Their buffers are empty, and `answered` only lends its memory.
     #[expect(clippy::vec_box, reason = "a kit is taken and given back without being moved")]
     static KITS: RefCell<Vec<Box<Kit>>> = const { RefCell::new(Vec::new()) };
 }

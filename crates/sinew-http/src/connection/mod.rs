@@ -1,7 +1,7 @@
 //! A connection's life: accepted, served in turns, closed.
 //!
-//! README.md of this folder describes the protocol between the owner of a connection and the
-//! parties that may close it.
+//! README.md of this folder describes the protocol between the fiber that serves a connection and
+//! the parties that may close it.
 //!
 //! Next: `session`, one turn of the serving fiber.
 
@@ -101,7 +101,8 @@ impl Connection {
         !self.shared.is_closing()
     }
 
-    /// Ends the wait for the rest of a head. Returns false if a shutdown has closed the connection.
+    /// Ends the wait for the rest of a head. Returns false if a shutdown has decided to close the
+    /// connection.
     fn has_more_of_head(&self) -> bool {
         self.change(READING, BUSY)
     }
@@ -223,7 +224,7 @@ pub(crate) fn accepted(
 ) -> io::Result<()> {
     // Responses are sent whole, so Nagle's algorithm gains nothing.
     stream.set_nodelay(true)?;
-    // Older kernels refuse, and then report larger steps only.
+    // Older kernels refuse this, and report only larger steps.
     let _ = have_progress_reported(&stream);
     stream.set_write_timeout(Some(shared.limits.write_timeout))?;
     let origin = Origin { peer, local: stream.local_addr()?, is_secure: shared.is_secure() };

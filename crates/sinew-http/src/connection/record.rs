@@ -32,7 +32,7 @@ impl<'a> Record<'a> {
         Some(Record { log, connection, case, start, status: None, bytes: 0, complete: false })
     }
 
-    /// Logs a request after its whole response was sent.
+    /// Logs a request after its whole response was sent, or gathered to be sent.
     pub(super) fn complete(record: Option<Record<'a>>) {
         if let Some(mut record) = record {
             record.complete = true;

@@ -92,9 +92,9 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Sends the gathered bytes after a body has failed: whole responses before it, and the
-    /// beginning of its own response. After a failed write nothing is gathered, and nothing is
-    /// sent.
+    /// Sends the gathered bytes after the body of a response has failed: the whole responses before
+    /// it, and the beginning of the failed one. After a failed write nothing is gathered, and
+    /// nothing is sent.
     fn break_off(&mut self) {
         if self.resets {
             let _ = self.kit.writer.flush(self.transport);

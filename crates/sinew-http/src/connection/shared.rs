@@ -23,9 +23,9 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// Called for each response.
+/// The log function for requests that were answered or cut off.
 pub(crate) type AccessLog = Box<dyn Fn(&AccessEntry<'_>) + Send + Sync>;
-/// Called for failures that the server cannot return to a caller.
+/// The log function for failures that the server cannot return to a caller.
 pub(crate) type ProblemLog = Box<dyn Fn(&Problem<'_>) + Send + Sync>;
 
 pub(crate) struct Shared {
@@ -54,7 +54,7 @@ pub(crate) struct Shared {
 }
 
 /// How many connections have to close before memory is released. The allocator keeps some megabytes
-/// for this many.
+/// for this number of connections.
 const BURST: usize = 256;
 
 /// The descriptors for files that are being sent.
@@ -65,7 +65,8 @@ pub(crate) struct FileRoom {
 }
 
 impl FileRoom {
-    /// Reserves descriptors for a server of at most `most` connections, which hold `permits`.
+    /// Reserves descriptors for a server of at most `most` connections, each of which holds one of
+    /// `permits`.
     pub(crate) fn new(limits: &Limits, permits: &Arc<Semaphore>, most: usize) -> FileRoom {
         match limits.descriptors_besides() {
             // The connections may take all descriptors, so files share their permits.

@@ -4,7 +4,8 @@ use crate::message::request::Request;
 use http::uri::Authority;
 use std::net::{IpAddr, SocketAddr};
 
-/// The clients that the routes of [`Router::debug`](crate::Router::debug) answer. Others get 403.
+/// The clients that the routes of [`Router::debug`](crate::Router::debug) answer. Other clients get
+/// 403.
 ///
 /// # Examples
 /// ```

@@ -1,8 +1,8 @@
 //! Serves the debug routes at a listener of their own.
 //!
 //! A reverse proxy on this machine connects from a loopback address, and may name a loopback host.
-//! So a request that it forwards looks like the request of a local program. The proxy cannot reach
-//! routes at another port.
+//! So a request that it forwards looks like the request of a local program. The proxy forwards
+//! requests to the port of the server only, so it does not reach routes at another port.
 
 use super::Access;
 use crate::handler::Handler;

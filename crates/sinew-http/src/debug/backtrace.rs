@@ -8,7 +8,7 @@ use http::StatusCode;
 use sinew::inspect::{Backtrace, BacktraceError, FiberInfo};
 use sinew::{Fiber, FiberId};
 
-/// Answers for the fiber that the path names.
+/// Answers with the backtrace of the fiber that the path names.
 pub(super) fn of_request(request: &Request) -> Response {
     let id = request.param("id").unwrap_or_default();
     let full = request.query_value("full").is_some_and(|value| value != "0");

@@ -19,7 +19,7 @@
 //! | --- | --- |
 //! | `limit` | how many fibers to send, 10,000 at most |
 //! | `offset` | how many fibers to skip at the beginning |
-//! | `filter` | words that must all occur in the name, the id, the state, the runtime or the kind of the wait; `wait:lock` matches only the kind of the wait |
+//! | `filter` | words, each of which must be the id, or occur in the name, the state, the runtime or the kind of the wait; `wait:lock` matches only the kind of the wait |
 //! | `state` | `created`, `runnable`, `running`, `suspended`, `yielded` or `interrupted` |
 //! | `sort` | `id`, `name`, `state`, `wait`, `since`, `carrier`, `age`, `waits` or `stack`; `-age` sorts in reverse |
 //!
@@ -34,8 +34,8 @@
 //! - `answered_by`: the fiber that answers the request;
 //! - `matched`: how many fibers match the query;
 //! - `fibers`: for each fiber its `id`, `name`, `state`, `runtime`, `carrier`, `age_ms`, number of
-//!   `waits`, `stack` and `wait`. The `wait` has a `kind`, an `address`, `since_us`, and the fiber
-//!   in `owner` or `joins` for which it waits.
+//!   `waits`, `stack` and `wait`. The `wait` has a `kind`, an `address` and `since_us`; its `owner`
+//!   or `joins` is the fiber that this one waits for.
 //!
 //! Inspection stops no fiber: it runs on a thread outside of the runtime, while the fibers keep
 //! running. The one exception is the backtrace of a running fiber, which stops that fiber for some

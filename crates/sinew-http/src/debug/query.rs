@@ -24,7 +24,7 @@ pub(super) struct Query {
 /// A condition that a fiber must meet to be listed.
 #[derive(Debug)]
 enum Word {
-    /// A word, in lower case, that occurs in the name, the id or another text of the fiber.
+    /// A word, in lower case, that is the id, or occurs in the name or another text of the fiber.
     Anywhere(String),
     /// The kind of the fiber's wait.
     Kind(String),

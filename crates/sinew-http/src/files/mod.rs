@@ -2,7 +2,8 @@
 //!
 //! `path` turns the requested path into a checked name, and `root` opens it without leaving the
 //! directory. `validators` and `range` decide how much of the file the client wants, and `section`
-//! is the body that is sent. `types` and `listing` serve the display in browsers.
+//! is the body that is sent. `types` chooses the content type, and `listing` makes the page that
+//! lists a directory.
 //!
 //! Guarantee: the server sends only regular files that are beneath the root when they are opened,
 //! and lists of directories beneath the root.
@@ -140,11 +141,10 @@ impl Files {
     }
 
     /// Sets the part of the request path that comes before the path of the file. It applies if the
-    /// route has no [parameter](Self::param) for the path. Requests with another prefix are not
-    /// found.
+    /// route has no [parameter](Self::param) for the path. Requests without this prefix get 404.
     ///
-    /// If the directory is not served at `/`, requests for the directory itself need the prefix,
-    /// because the parameter `{*path}` matches at least one character.
+    /// If the directory is not served at `/`, routes for the directory itself need the prefix: they
+    /// have no parameter, because `{*path}` matches at least one character.
     ///
     /// # Examples
     /// ```
@@ -181,9 +181,9 @@ impl Files {
             };
         }
         if !ends_with_slash {
-            // Either the prefix alone, or a path with an encoded slash at its end. For the client,
-            // an encoded slash does not end a path, so it would resolve the links of a page
-            // wrongly.
+            // The path is either the prefix alone, or it ends with an encoded slash. For the
+            // client, an encoded slash does not end a path, so the client would resolve the links
+            // of a page wrongly.
             let is_root = wanted.path.as_os_str().is_empty();
             return if is_root { Ok(redirect(request)) } else { not_found() };
         }
@@ -236,7 +236,8 @@ fn explain(error: io::Error) -> Response {
     }
 }
 
-/// Whether a slash is encoded. It could lead into a directory past a route that guards the path.
+/// Whether a path has an encoded slash, which could lead into a directory past a route that guards
+/// the path.
 fn hides_a_slash(path: &str) -> bool {
     path.as_bytes().windows(3).any(|bytes| bytes.eq_ignore_ascii_case(b"%2f"))
 }

@@ -29,8 +29,8 @@ impl Wanted {
 
     /// Checks a decoded path; `None` if no file can have it.
     ///
-    /// Dots are refused although the kernel would not let them lead out: a file should have only
-    /// one name.
+    /// The segments `.` and `..` are refused although the kernel would not let them lead out: a
+    /// file should have only one name.
     pub(super) fn decoded(path: &[u8]) -> Option<Wanted> {
         if path.is_empty() {
             return Some(Wanted { path: PathBuf::new(), is_directory: true });
@@ -78,9 +78,10 @@ pub(super) fn reference(name: &[u8]) -> String {
     format!("./{}", percent_encode(name, NOT_IN_NAME))
 }
 
-/// A reference from the path of a request to this path with a slash at its end.
+/// The location of a redirect that adds a slash to the end of a request's path.
 ///
-/// It is relative: an absolute path that begins with two slashes would name another host.
+/// The location is relative, because an absolute path that begins with two slashes would name
+/// another host.
 pub(super) fn with_slash(path: &str, query: Option<&str>) -> String {
     let last = path.rsplit('/').next().unwrap_or_default();
     let last = percent_encode(last.as_bytes(), NOT_IN_SEGMENT);

@@ -72,7 +72,8 @@ impl Validators {
         (!self.is_strong).then(|| date(self.seen))
     }
 
-    /// Evaluates the conditions in the order of section 13.2.2, for a method that only reads.
+    /// Evaluates the conditions in the order of RFC 9110, section 13.2.2, for a method that only
+    /// reads.
     pub(super) fn judge(&self, headers: &HeaderMap) -> Verdict {
         if headers.contains_key(IF_MATCH) {
             if !self.is_among(headers, IF_MATCH, Comparison::Strong) {

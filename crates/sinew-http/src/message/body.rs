@@ -2,8 +2,8 @@
 //!
 //! A body that came whole with its head is in memory. Any other body is received from the
 //! connection while the handler reads it. Such a body has the connection's reader, and the session
-//! takes the reader back after the response. From then on, a body that was not read to its end
-//! returns an error.
+//! takes the reader back after the response. From then on, reading a body that was not read to its
+//! end fails.
 
 use crate::limits::Limits;
 use crate::parse::Refusal;
@@ -115,7 +115,7 @@ impl Read for Body {
 pub(crate) struct Incoming {
     inner: Mutex<Inner>,
     /// Where to send `100 Continue`, as long as the client waits for it. No fiber holds this lock
-    /// while it waits for bytes of the client.
+    /// while it waits for bytes from the client.
     invitation: Mutex<Option<Transport>>,
 }
 
@@ -238,13 +238,13 @@ impl Incoming {
         }
     }
 
-    /// Prepares for the response, before any byte of it is sent: after that byte, no `100 Continue`
-    /// may follow. If the body still exists elsewhere, a fiber may yet read it, so this call sends
-    /// `100 Continue`.
+    /// Prepares for the response. Call it before any byte of the response is sent, because
+    /// `100 Continue` must not follow that byte. If the body still exists elsewhere, a fiber may
+    /// yet read it, so this call sends `100 Continue`.
     ///
-    /// Returns false if the handler has dropped the body, and its end is known to be out of reach.
-    /// The end is out of reach if it is more than `skip` bytes away, if it is behind something
-    /// malformed, or if the client waits for `100 Continue`.
+    /// Returns false if the handler has dropped the body, and the end of the body is known to be
+    /// out of reach. The end is out of reach if it is more than `skip` bytes away, if a read has
+    /// failed before it, or if the client waits for `100 Continue`.
     pub(crate) fn settle(self: &Arc<Incoming>, skip: usize) -> io::Result<bool> {
         if Arc::strong_count(self) > 1 {
             self.invite()?;

@@ -4,8 +4,8 @@ use crate::parse::head::{Head, Outline};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// The unchanging facts about a request. When no reference is left, the next request reuses the
-/// memory.
+/// The unchanging facts about a request. The kit keeps it after the request. If no other reference
+/// is left then, the next request that uses the kit reuses the memory.
 #[derive(Debug)]
 pub(crate) struct Case {
     pub(crate) head: Head,

@@ -13,10 +13,10 @@ use std::io::{self, Read};
 /// A response: a status, header fields, and a body.
 ///
 /// The server adds `date`, unless the handler has set it. It tells the client the length of the
-/// body: by `content-length` if it knows the length, otherwise in chunks. A client of HTTP/1.0 does
-/// not know chunks; for it, the end of the connection ends the body. A `content-length` from the
-/// handler counts only where the server does not know the length itself. A `connection: close`
-/// from the handler ends the connection after the response.
+/// body: by `content-length` if it knows the length, otherwise by sending the body in chunks. A
+/// client of HTTP/1.0 does not know chunks; for it, the end of the connection ends the body. A
+/// `content-length` from the handler counts only where the server does not know the length itself.
+/// A `connection: close` from the handler ends the connection after the response.
 ///
 /// # Examples
 /// ```
@@ -178,7 +178,7 @@ impl Response {
     }
 
     /// Makes a response that switches to another protocol. The status is `101 Switching Protocols`;
-    /// set it to 200 to accept a `CONNECT`. After the response, `f` has the connection until it
+    /// set it to 200 to accept a `CONNECT`. After the response, `f` has the connection until `f`
     /// returns.
     ///
     /// The response field `upgrade` names the protocol; by default it is the one that the client
@@ -212,7 +212,8 @@ impl Response {
     }
 
     /// Makes a response that sends the client elsewhere, with status 303: the client requests the
-    /// location with `GET`. With a status such as 307, the client repeats its own method.
+    /// location with `GET`. To make the client repeat its own method, [set a
+    /// status](Self::with_status) such as 307.
     ///
     /// # Panics
     /// If `location` is not a valid value of a header field. Check a location that comes from a
@@ -326,8 +327,8 @@ impl Response {
         self.content_type
     }
 
-    /// The body, if it is in memory, has to be sent, and comes with no header field but the content
-    /// type.
+    /// Returns the body of a plain response: the body is in memory, it has to be sent, and the
+    /// handler has set no header field but the content type.
     pub(crate) fn plain_body(&self) -> Option<&[u8]> {
         match &self.body {
             Outgoing::Whole(bytes)

@@ -52,10 +52,10 @@ pub struct ServerHandle {
     runtime: Option<Runtime>,
 }
 
-/// How many connections the admin server serves at a time. Few programs look at a server.
+/// How many connections the admin server serves at a time. Few clients look at it at a time.
 const MOST_AT_SIDE: usize = 64;
 
-/// How long a shutdown by force waits until the cancelled fibers have ended.
+/// How long a shutdown waits for the fibers that it has cancelled to end, and for the admin server.
 const NOTICING: Duration = Duration::from_secs(1);
 
 pub(super) fn start(server: Server, handler: Box<dyn Handler>) -> io::Result<ServerHandle> {
@@ -76,8 +76,8 @@ pub(super) fn start(server: Server, handler: Box<dyn Handler>) -> io::Result<Ser
         match launch_side(&on, listeners, handler) {
             Ok(side) => handle.side = Some(Box::new(side)),
             Err(error) => {
-                // Closes the connections that came meanwhile. The caller gets the error of the
-                // second listener.
+                // Close the connections that came meanwhile. The caller gets the error of the admin
+                // server.
                 let _ = handle.shutdown(Duration::ZERO);
                 return Err(error);
             }
@@ -208,7 +208,7 @@ impl ServerHandle {
     }
 
     /// Returns the counts of connections, requests and responses so far. The [debug
-    /// routes](crate::Router::debug) include these counts, of all servers of the process, in the
+    /// routes](crate::Router::debug) report the counts of all servers of the process, in the
     /// metrics for Prometheus.
     ///
     /// # Examples

@@ -1,7 +1,7 @@
 //! A server: its addresses, its limits and its handler.
 //!
 //! [`Server`] collects the settings. `handle` starts and ends the server, `accept` accepts
-//! connections, `shared` holds the state that the connections of a server share.
+//! connections, and `connection::shared` holds the state that the connections of a server share.
 //!
 //! Next: `connection`, which serves an accepted connection.
 
@@ -196,9 +196,10 @@ impl Server {
     /// default.
     ///
     /// When there are more connections, the fibers of the waiting ones rest: they have no stack,
-    /// and cost about a kilobyte each. Waking a resting fiber takes a little longer than waking one
-    /// on a stack while all stacks fit the cache, and less time when they do not. Handlers do not
-    /// notice the difference. A connection that has not sent anything has no stack in any case.
+    /// and cost about a kilobyte each. While all stacks fit the processor's cache, waking a resting
+    /// fiber takes a little longer than waking a fiber that has kept its stack. When they do not
+    /// fit, it takes less time. Handlers do not notice the difference. A connection on which
+    /// nothing has come yet has no stack in any case.
     ///
     /// # Examples
     /// ```
@@ -211,9 +212,10 @@ impl Server {
         self
     }
 
-    /// Listens with `count` sockets at one address, over which the kernel spreads connections
-    /// (`SO_REUSEPORT`). The default is one. More sockets may accept faster with many carriers and
-    /// short connections, but then another process of the same user can listen at the address, too.
+    /// Listens with `count` sockets at one address. The kernel spreads connections over the sockets
+    /// (`SO_REUSEPORT`). The default is one socket. More sockets may accept faster with many
+    /// carriers and short connections, but then another process of the same user can listen at the
+    /// address, too.
     ///
     /// # Examples
     /// ```

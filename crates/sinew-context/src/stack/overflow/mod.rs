@@ -34,8 +34,8 @@ thread_local! {
 
 /// Makes sure that a stack overflow on this thread is reported.
 ///
-/// The allocators of guarded stacks call it. A runtime that runs contexts on a thread that has made
-/// no stack calls it once on that thread.
+/// The allocators of guarded stacks call it. A runtime calls it once on each thread that runs
+/// contexts but has made no stack itself.
 ///
 /// # Examples
 /// ```
@@ -99,7 +99,8 @@ unsafe extern "C" fn handle_fault(
 ) {
     // SAFETY: the kernel passes valid information on the fault.
     let address = unsafe { (*info).si_addr() }.addr();
-    // Ignore the code: a guard in place reports SEGV_MAPERR, a guard by mprotect SEGV_ACCERR.
+    // Ignore the code of the signal: a guard in place reports SEGV_MAPERR, a guard by mprotect
+    // SEGV_ACCERR.
     match registry::find_in_handler(address) {
         Some(slot) if address < slot.low => {
             report(address, slot);

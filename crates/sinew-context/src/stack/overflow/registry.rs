@@ -6,17 +6,19 @@
 //!
 //! # Protocol
 //!
-//! Spans of addresses (one stack, or one region of a pool) are cut into chunks of 2 MiB. Each chunk
-//! has a node in the bucket of its number. Writers hold the lock. They make the version odd, change
-//! the lists, and make the version even again. A reader in ordinary code takes the lock too. The
-//! fault handler does not: it walks the lists as they are, and believes the result if the version
-//! was even and is unchanged afterwards (a sequence lock). Nodes are recycled and never freed. So a
-//! walk that races with a change may read nonsense, but never freed memory. A walk stops after a
-//! bounded number of steps, because a recycled node can lead it in circles.
+//! Spans of addresses (one stack, or one region of a pool) are cut into chunks of 2 MiB. Each span
+//! has a node for each of its chunks, in the bucket that the chunk's number selects. Writers hold
+//! the lock. They make the version odd, change the lists, and make the version even again. A reader
+//! in ordinary code takes the lock too. The fault handler does not: it walks the lists as they are,
+//! and believes the result if the version was even and is unchanged afterwards (a sequence lock).
+//! Nodes are recycled and never freed. So a walk that races with a change may read nonsense, but
+//! never freed memory. A walk stops after a bounded number of steps, because a recycled node can
+//! lead it in circles.
 //!
 //! The handler may have interrupted a writer of its own thread, near the end of a fiber's stack.
-//! Then the version stays odd, and after many tries the handler takes its last result. Every list
-//! is complete after each single store, so the handler misses at most the span being changed.
+//! Then the version stays odd, and after many tries the handler takes the last stack that a try has
+//! found. Every list is complete after each single store, so the handler misses at most the span
+//! being changed.
 
 use crate::primitive::{
     AtomicPtr, AtomicUsize, IS_MODEL, Mutex, Ordering, fence, lock, spin_loop, try_box,

@@ -64,7 +64,7 @@ impl PoolBuilder {
         }
     }
 
-    /// Sets the usable bytes of each stack, a multiple of the page. Default: 256 KiB.
+    /// Sets the usable bytes of each stack, a multiple of the page size. Default: 256 KiB.
     ///
     /// # Examples
     /// ```
@@ -80,8 +80,8 @@ impl PoolBuilder {
         self
     }
 
-    /// Sets the bytes below each stack that fault, a multiple of the page and at least 64 KiB.
-    /// Default: 64 KiB, and 1 MiB on riscv64.
+    /// Sets how many bytes below each stack fault: a multiple of the page size, and at least 64
+    /// KiB. Default: 64 KiB, and 1 MiB on riscv64.
     ///
     /// # Examples
     /// ```

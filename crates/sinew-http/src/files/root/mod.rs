@@ -63,12 +63,12 @@ impl Root {
         &self.path
     }
 
-    /// Opens a regular file or a directory beneath the root. `path` has no dot segments. Suspends
-    /// the fiber, and does not block the carrier.
+    /// Opens a regular file or a directory beneath the root. `path` has no dot segments. If the
+    /// lookup has to wait for the disk, it suspends the fiber; it does not block the carrier.
     ///
     /// # Errors
-    /// `NotFound` if nothing has the path, or if it leads to another kind of file or out of the
-    /// root; `PermissionDenied` if the file may not be read.
+    /// `NotFound` if nothing has the path, or if the path leads to another kind of file or out of
+    /// the root; `PermissionDenied` if the file may not be read.
     pub(super) fn open(&self, path: &Path) -> io::Result<Node> {
         let path = if path.as_os_str().is_empty() { Path::new(".") } else { path };
         let opened = match self.open_at_once(path) {
