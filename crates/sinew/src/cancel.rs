@@ -9,12 +9,13 @@
 //!
 //! Why the fiber cannot miss a request:
 //!
-//! - A bound fiber is told by its own carrier, on its own thread. The request is a message to that
-//!   carrier, or is done at once if the canceller runs on it. So it arrives before a wait begins,
-//!   which then sees the mark, or while the fiber waits, and then it ends the wait.
-//! - A migratable fiber may be on any carrier. Both sides have a fence, so that either the wait
-//!   sees the mark or the request sees the wait.
-//! - An unstarted fiber has its mark checked by the carrier that starts it.
+//! - The carrier of a bound fiber acts on the request, on the fiber's own thread. The canceller
+//!   sends that carrier a message, or acts itself if it runs on that carrier. So the request
+//!   arrives either before a wait begins or during a wait. In the first case the wait sees the
+//!   mark. In the second case the request ends the wait.
+//! - A migratable fiber may be on any carrier. Both sides have a fence, so that either the waiter
+//!   sees the mark or the canceller sees the wait.
+//! - For an unstarted fiber, the carrier that starts it checks the mark.
 //!
 //! A wait never raises while its fiber is being unwound or is masked.
 //!
@@ -207,9 +208,9 @@ impl From<Elapsed> for std::io::Error {
 ///
 /// Text that `f` has read and not handed on is lost if `f` is unwound in the middle of a line or a
 /// text: `read_line`, `lines` and `read_to_string` of the standard library truncate their string
-/// when they are unwound. `read_until` and `read_to_end`, which fill a vector, keep what they have
-/// read, and so do all of these when they end with an error. So set a read timeout on the socket
-/// for slow clients.
+/// when they are unwound. `read_until` and `read_to_end` fill a vector, and keep the bytes that
+/// they have read. All five keep them if they end with an error. So for slow clients, set a read
+/// timeout on the socket instead: it ends the read with an error.
 ///
 /// # Examples
 /// ```

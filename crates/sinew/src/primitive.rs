@@ -1,12 +1,12 @@
 //! The only place that imports atomics: the standard library's, or loom's in a model. It also has a
 //! spin lock for short sections, a futex, and helpers for cache lines.
 //!
-//! The *backend* is `standard.rs`, or `model.rs` in a model. Both have the same names; only the
-//! first one has a futex. Models build a small part of the crate, from a crate root of their own,
-//! `models.rs`.
+//! The *backend* is `standard.rs`, or `model.rs` in a model. Both define the names that the models
+//! use; only `standard.rs` has a futex. Models build a small part of the crate, from a crate root
+//! of their own, `models.rs`.
 //!
-//! This is the first module of the order: it uses no other module, and most others use it. Next:
-//! `fiber` and `queue`.
+//! In the order of dependencies this module is the first: it uses no other module, and most others
+//! use it. Next: `fiber` and `queue`.
 
 #[cfg_attr(not(sinew_loom), path = "primitive/standard.rs")]
 #[cfg_attr(sinew_loom, path = "primitive/model.rs")]

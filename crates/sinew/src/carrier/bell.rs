@@ -1,10 +1,12 @@
-//! Bells, which wake threads that sleep in the kernel: descriptors that can be polled with others.
+//! Bells, which wake threads that sleep in the kernel. A bell is a descriptor, so a thread can wait
+//! for it together with other descriptors.
 
 use core::time::Duration;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// A bell. A ring before a wait ends that wait at once.
+/// Wakes a thread that sleeps in the kernel. If the bell has rung before the thread waits, the wait
+/// ends at once.
 #[derive(Debug)]
 pub(crate) struct Bell {
     read: OwnedFd,

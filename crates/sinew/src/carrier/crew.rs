@@ -88,7 +88,7 @@ static NUMBERS: AtomicU32 = AtomicU32::new(1);
 
 /// Carriers that share their work.
 pub(crate) struct Crew {
-    /// Never used twice.
+    /// The number of the crew. No other crew ever has it.
     pub(crate) number: u32,
     pub(crate) carriers: Box<[&'static Carrier]>,
     /// The driver of each carrier, from which its events come.
@@ -96,7 +96,8 @@ pub(crate) struct Crew {
     /// Unstarted fibers that were submitted from outside.
     pub(crate) injector: Inbox<Control>,
     pub(crate) idle: Idle,
-    /// Whether a sleeper looks now and then for work that its owner does not get to.
+    /// Whether there is a sentinel: a sleeper that looks now and then for work that the work's own
+    /// carrier does not get to.
     pub(crate) sentinel: AtomicBool,
     /// Whether a sleeper was woken to search and has not begun.
     pub(crate) waking: AtomicBool,
@@ -118,8 +119,8 @@ pub(crate) struct Crew {
     pub(crate) last_counts: OnceLock<Box<[Counters]>>,
     /// The observers of the carriers.
     pub(crate) observers: Observers,
-    /// Rotates: the carrier at which `wake_one` begins, and the carrier that `next_carrier`
-    /// returns.
+    /// A count that selects the carrier at which `wake_one` begins, and the carrier that
+    /// `next_carrier` returns. Each use advances it.
     next: AtomicUsize,
 }
 
@@ -239,9 +240,9 @@ impl Crew {
 
     /// Whether no fiber is left.
     ///
-    /// Both counts of each carrier only grow, and no fiber ends before it began. If the ends, which
-    /// are counted first, are as many as the beginnings, which are counted later, then no fiber was
-    /// alive at some moment between the two counts. From that moment on, no fiber of the crew could
+    /// Both counts of each carrier only grow, and no fiber ends before it began. This function adds
+    /// up the ends first and the beginnings afterwards. If the sums are equal, then no fiber was
+    /// alive at some moment between the two sums. From that moment on, no fiber of the crew could
     /// start another one.
     pub(crate) fn is_empty(&self) -> bool {
         let sum = |count: fn(&Carrier) -> &AtomicU64| -> u64 {
@@ -327,8 +328,8 @@ impl Crew {
     #[inline(never)]
     pub(crate) fn wake_one(&self) {
         // ORDERING: SeqCst; pairs with the store in `Owner::woken`, and with the store below in
-        // another publisher. A publisher that finds the flag set has published before the thread
-        // that clears the flag looks, which it does after a fence.
+        // another publisher. The thread that clears the flag executes a fence and then looks. So it
+        // sees the work of every publisher that found the flag set.
         if self.waking.swap(true, Ordering::SeqCst) {
             return;
         }
@@ -339,9 +340,9 @@ impl Crew {
                 return carrier.ring();
             }
         }
-        // No carrier sleeps after all: a carrier that has counted itself as a sleeper has yet to
-        // take its last look. But other publishers may have relied on this call, for work that such
-        // a carrier did not see.
+        // No carrier had a mark: each carrier that counted as a sleeper had yet to look for work.
+        // But since then, such a carrier may have looked, and other publishers may have relied on
+        // this call, for work that the carrier did not see.
         // ORDERING: SeqCst; pairs with the exchange above in those publishers. The fence in
         // `wants_wake` follows.
         self.waking.store(false, Ordering::SeqCst);
@@ -370,8 +371,8 @@ impl Crew {
     }
 
     /// Counts a carrier's thread that has ended or never began. Returns true for the last one. Only
-    /// then the carriers can serve another crew: until then, the remaining threads of the crew look
-    /// at their queues.
+    /// after that can the carriers serve another crew, because the threads of a crew look at the
+    /// queues of all its carriers.
     pub(crate) fn thread_ended(&self) -> bool {
         // ORDERING: AcqRel; pairs with itself: the last thread sees the work of all others. Also
         // pairs with the Acquire in `wait_ended`.

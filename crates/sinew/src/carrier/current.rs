@@ -1,10 +1,10 @@
 //! The fiber and carrier that run on this thread. All thread-local state of the crate is here, but
 //! for a flag in `report` and what a thread with managers has (`embed::tenants`, `manager::cache`).
 //!
-//! Every function returns a value, and no function that reads a `thread_local!` may be inlined. A
-//! compiler that kept the address of a thread-local across a switch would read another thread's
-//! after a migration. Every wait reads the current carrier, so where a form of that word exists
-//! that may be inlined (`thread_word!`), it is used.
+//! Every function returns a value, and no function that reads a `thread_local!` may be inlined. If
+//! the compiler kept the address of a thread-local across a switch, the code would read another
+//! thread's value after a migration. Every wait reads the current carrier, so that word is a
+//! `thread_word!`: where the platform has a form of it that may be inlined, that form is used.
 
 use super::{Carrier, Owner};
 use crate::fiber::slab::{self, Slab};
@@ -144,7 +144,8 @@ pub(crate) fn as_plain_thread<R>(f: impl FnOnce() -> R) -> R {
     result
 }
 
-/// How many blocks in a row are given up, each made by the destructors of the previous one.
+/// How many proxies [`as_plain_thread`] gives up in a row. The destructors of one proxy's values
+/// may make the next proxy.
 const ROUNDS: u32 = 4;
 
 #[inline(never)]
@@ -209,7 +210,8 @@ pub(crate) fn runs_elsewhere(control: &Control) -> bool {
         && ptr::eq(unsafe { (*carrier).current() }, control)
 }
 
-/// Returns the id of the host that first-class fibers belong to: the running fiber.
+/// Returns the id of the host that runs on this thread: the running fiber. A first-class fiber
+/// belongs to one host.
 ///
 /// A hook in the middle of a wait is a host of its own. It must return to its caller, so it cannot
 /// go on in a first-class fiber from outside.
@@ -230,7 +232,7 @@ pub(crate) fn host() -> Option<core::num::NonZeroU64> {
 /// Returns the proxy of this thread, and makes it if there is none.
 pub(crate) fn proxy() -> FiberRef {
     lasting_proxy().unwrap_or_else(|| {
-        // Never given up: no destructor runs after the last ones of the thread.
+        // This reference is never given up: no destructor runs after the last ones of the thread.
         if LAST_PROXY.get().is_null() {
             LAST_PROXY.set(new_proxy().into_counted());
         }

@@ -5,7 +5,7 @@
 //!
 //! The next context has a closed set of duties for the previous one: it notes where the previous
 //! context stopped, takes its stack back if its fiber has ended, and lets other carriers resume a
-//! migratable fiber. No user code is part of it.
+//! migratable fiber. None of these duties runs user code.
 //!
 //! Next: `launch`, which starts and ends fibers, and `run`, the carrier's own loop.
 
@@ -118,8 +118,9 @@ impl Owner {
     /// Checks that a fiber from a deque can be resumed: a migratable fiber may still be on the
     /// stack on which it was published, a few instructions before its switch.
     ///
-    /// If it is, only the root waits for it. A fiber that waited on its own stack might wait for
-    /// one that waits for it. So a fiber puts the other one back, and lets the root decide.
+    /// If it is still there, only the root may wait until it has left. If this code waited on the
+    /// stack of a fiber, two fibers on two carriers might wait for each other. So on the stack of a
+    /// fiber, this code puts `next` back into the deque, and lets the root decide.
     #[inline(always)]
     pub(super) fn admit(&self, next: *const Control) -> Option<*const Control> {
         #[cfg(sinew_force_migration)]
@@ -217,7 +218,7 @@ pub(crate) unsafe fn suspend(owner: &Owner, me: &Control) {
 
 /// Stops `me` and runs `newest`, an unstarted fiber, if it is the youngest in the deque and no
 /// other fiber loses a turn. Otherwise does as [`suspend`]. `newest` is in the deque, where thieves
-/// may take it, so it is popped only when nothing can come before it.
+/// may take it. This function pops it last, when no other fiber is to run first.
 ///
 /// # Safety
 /// As for [`suspend`].
@@ -272,7 +273,7 @@ pub(crate) unsafe fn go_behind(owner: &Owner, me: &Control) {
     }
 }
 
-/// The number of ready fibers from which on prefetching pays.
+/// Prefetching pays if at least this many fibers are ready.
 const MANY: usize = 4;
 
 /// The part of [`go_behind`] that is out of line: the stint is over, or `run_next` is in use.
@@ -371,9 +372,9 @@ pub(super) fn moved(owner: &Owner, next: &Control) {
 
 /// Makes `next` the current fiber and goes on in its context.
 ///
-/// The message names the context that leaves, so the context that arrives has this in a register.
-/// Otherwise it would read it through its own frame, and such a read has to wait until the stack
-/// pointer has come from memory.
+/// The message names the context that leaves, so the context that arrives has that name in a
+/// register. Without the message, the arriving context would read the name through its own frame,
+/// and such a read has to wait until the stack pointer has come from memory.
 ///
 /// # Safety
 /// As for `go`. `to` is the context of `next`, and `message` is the message of `me`.

@@ -26,8 +26,8 @@ impl Idle {
         self.would_wake()
     }
 
-    /// Whether some carrier sleeps and none searches. Without the fence of `wants_wake`, so only a
-    /// hint.
+    /// Whether some carrier sleeps and none searches. The answer is only a hint, because this
+    /// function does not have the fence of `wants_wake`.
     #[inline(always)]
     pub(crate) fn would_wake(&self) -> bool {
         // ORDERING: SeqCst; after the fence in `wants_wake`, pairs with the exchanges in `sleep`
@@ -38,8 +38,8 @@ impl Idle {
 
     /// Counts a carrier that begins to search.
     pub(crate) fn search(&self) {
-        // ORDERING: SeqCst; pairs with the load in `would_wake`. A publisher that counts us relies
-        // on the look after the fence in `found` or `sleep`, one of which we call later.
+        // ORDERING: SeqCst; pairs with the load in `would_wake`. A publisher that sees us counted
+        // relies on our look after the fence in `found` or `sleep`, one of which we call later.
         self.0.fetch_add(SEARCHER, Ordering::SeqCst);
     }
 

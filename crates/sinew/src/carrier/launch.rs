@@ -48,7 +48,7 @@ pub(super) enum Use {
 pub(super) struct Launch {
     record: Record,
     stack: ManuallyDrop<Stack>,
-    /// The fiber that runs on the stack. If it is the carrier's root, the launch shall exit.
+    /// The fiber that runs on the stack. The carrier's root in this place tells the launch to exit.
     control: Cell<*const Control>,
     /// The context in which a resting launch goes on.
     context: Cell<Option<Context>>,
@@ -77,8 +77,8 @@ pub(crate) struct Seen {
 /// Looks at a stack from outside. Returns `None` if the stack was last used for anything but a
 /// fiber of a runtime, or cannot be read.
 pub(crate) fn look_at(stack: &Found, read: impl Fn(usize) -> Option<usize>) -> Option<Seen> {
-    /// Bytes that `prepare` lays out, where the frames of the trampoline and of [`enter`] are
-    /// later.
+    /// The number of bytes that `prepare` lays out below a launch. Later the frames of the
+    /// trampoline and of [`enter`] lie there.
     const FIRST_FRAME: usize = 32;
     let launch = stack.top() - size_of::<Launch>();
     let launch = launch - launch % 16;
@@ -288,7 +288,8 @@ pub(super) unsafe fn depart(owner: &Owner, next: &Control) -> Context {
     to
 }
 
-/// Runs the closure of a fiber, unless the fiber was cancelled before it began.
+/// Runs the closure of a fiber. Drops the closure instead if the fiber was cancelled before it
+/// began, or if its crew is no longer open.
 ///
 /// # Safety
 /// `me` has just begun to run, and its closure is in its block.
@@ -344,7 +345,8 @@ pub(super) unsafe fn finish(owner: &Owner, me: &Control) {
         // SAFETY: blocks are never unmapped. If the joiner has left, the epoch matches no wait.
         wake_joiner(owner, unsafe { &*joiner }, epoch);
     }
-    // Counted last: dropping the result may have waited, and the carrier must not end before.
+    // The end is counted last: dropping the result may have waited, and the carrier must not end
+    // before that is over.
     metrics::add(&owner.shared().counters.finished, 1);
 }
 

@@ -40,8 +40,9 @@ pub(crate) enum Event {
     Awake,
 }
 
-/// The waker, if it was not a fiber: the carrier itself, for a deadline or an event; or a thread.
+/// In the place of a waker's id: the carrier itself woke the fiber, for a deadline or an event.
 pub(crate) const BY_CARRIER: u64 = 0;
+/// In the place of a waker's id: a thread that is no carrier woke the fiber.
 pub(crate) const BY_THREAD: u64 = u64::MAX;
 
 /// An event as numbers: its kind, its time, and its three arguments.
@@ -198,12 +199,13 @@ pub(crate) struct Observed {
     /// Since when there are observers.
     begun: Cell<u64>,
     wishes: UnsafeCell<Wishes>,
-    /// Dispatches that are left of the stint.
+    /// Dispatches that would be left of the stint if there were no observers.
     left: Cell<u32>,
     /// The running fiber, if its start was noted, and since when it runs.
     running: Cell<u64>,
     since: Cell<u64>,
-    /// The deadline that wakes fibers at this moment. Their latency counts from it.
+    /// The deadline for which the carrier is waking a fiber at this moment. The fiber's latency
+    /// counts from it.
     due: Cell<Option<u64>>,
 }
 
@@ -213,13 +215,14 @@ impl Observed {
         self.on.get()
     }
 
-    /// Begins a stint of `length` dispatches. Returns after how many dispatches the carrier looks.
+    /// Begins a stint of `length` dispatches. Returns the number of dispatches until the carrier
+    /// looks up: one if it is observed.
     pub(super) fn begin_stint(&self, length: u32) -> u32 {
         self.left.set(length);
         if self.on.get() { 1 } else { length }
     }
 
-    /// Counts a dispatch. Returns false if the stint is over with it.
+    /// Counts a dispatch of an observed carrier. Returns false if the stint ends with it.
     pub(super) fn goes_on(&self) -> bool {
         let left = self.left.get();
         self.left.set(left.saturating_sub(1));

@@ -35,7 +35,7 @@ use std::sync::Arc;
 /// An OS thread that runs fibers, as every thread sees it; see the page of this module.
 #[repr(C, align(128))]
 pub(crate) struct Carrier {
-    /// The running fiber, or the root. Its owner writes it.
+    /// The running fiber, or the root. Only the carrier's owner writes it.
     current: AtomicPtr<Control>,
     /// Private to this file: only an [`Owner`] leads to it.
     own: Own,
@@ -66,9 +66,9 @@ pub(crate) struct Own {
     /// Ready fibers that stay on this carrier, most of them started. Fibers that may move are in
     /// the deque.
     pub(crate) ready: Fifo<Control>,
-    /// Dispatches until the carrier looks at its other duties.
+    /// Dispatches that are left of the stint.
     pub(super) stint_left: Cell<u32>,
-    /// How often `run_next` may still be used until then.
+    /// How often `run_next` may still be used before the carrier next tends its duties.
     pub(super) run_next_left: Cell<u32>,
     /// Whether unstarted fibers are taken newest first. A join of an unstarted fiber sets it.
     pub(crate) depth_first: Cell<bool>,
@@ -102,9 +102,10 @@ pub(crate) struct Own {
     pub(super) trim_due: Cell<bool>,
 }
 
-// SAFETY: `own` needs this. It is private to this file, which leads to it through an `Owner`, that
-// is, on the carrier's thread alone; the two looks from outside (`root`, `progress_address`) touch
-// an atomic block and no memory. `bell` is set before the carrier is shared.
+// SAFETY: `own` and `bell` need this. `own` is private to this file, which gives access to it
+// through an `Owner`, so on the carrier's thread alone. Two functions reach it from other threads:
+// `root` returns a control block, which is `Sync`, and `progress_address` computes an address and
+// reads nothing. `bell` is set before the carrier is shared.
 unsafe impl Sync for Carrier {}
 // SAFETY: as for `Sync`.
 unsafe impl Send for Carrier {}
@@ -233,8 +234,8 @@ impl Carrier {
         &self.own.root
     }
 
-    /// Returns the address of a number that changes with every dispatch. Only the kernel may read
-    /// it for another thread.
+    /// Returns the address of a number that changes with every dispatch while the carrier is not
+    /// observed. Another thread may read the number only through the kernel.
     pub(crate) fn progress_address(&self) -> usize {
         (&raw const self.own.stint_left).addr()
     }
@@ -309,8 +310,8 @@ impl Owner {
     /// The caller does not use the result after a switch, unless its context stays on its thread.
     #[inline(always)]
     pub(super) unsafe fn of(carrier: &'static Carrier) -> &'static Owner {
-        // SAFETY: an `Owner` is a `Carrier`, but for what its type allows, and the caller may do
-        // that.
+        // SAFETY: an `Owner` has the layout of a `Carrier`. Its type allows more, which the caller
+        // may do: it is on the carrier's thread.
         unsafe { &*ptr::from_ref(carrier).cast() }
     }
 

@@ -8,7 +8,7 @@
 //!
 //! # Protocol
 //!
-//! All of it happens on the carrier's thread.
+//! Every step happens on the carrier's thread.
 //!
 //! 1. `launch::start` finds no stack and puts the fiber into `Own::refused`. Dispatch goes to
 //!    the root as long as a fiber is in that list and the reserve is free
@@ -96,9 +96,9 @@ impl Owner {
         any
     }
 
-    /// Returns the context of a fiber for which there was no stack: in its closure after all, or in
-    /// its end. Returns `None` if the fiber has ended, or is in the list again because another
-    /// fiber has the reserve.
+    /// Returns the context of a fiber for which there was no stack. In that context, the fiber
+    /// either begins its closure after all, or ends. Returns `None` if the fiber has ended already,
+    /// or is in the list again because another fiber has the reserve.
     ///
     /// # Safety
     /// The fiber is unstarted, in no queue, and belongs to the caller, which is the root.

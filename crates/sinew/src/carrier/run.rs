@@ -23,16 +23,16 @@ const ROUNDS: u32 = 64;
 /// A sleep shorter than this, in nanoseconds, was hardly worth it: waking up alone takes some tens
 /// of microseconds.
 const SHORT_SLEEP: u64 = 100_000;
-/// Looks into the inbox before the first round.
+/// The number of looks into the inbox before a carrier begins to search.
 const GLANCES: u32 = 64;
 const FEWEST_ROUNDS: u32 = 1;
 /// The shortest sleep of a carrier with deadlines close together. Each sleep covers several of
 /// them.
 const BATCH: Duration = Duration::from_micros(400);
 /// Deadlines are close together if, since the previous sleep, more than one has passed per this
-/// many nanoseconds. Then the carrier is busy with deadlines, and waking up for each few costs more
-/// than running their fibers. A few fibers that sleep for short times are far from that: each of
-/// their sleeps is exact.
+/// many nanoseconds. Then the carrier is busy with deadlines, and waking up for every few deadlines
+/// costs more than running their fibers. A few fibers that sleep for short times stay far below
+/// this rate, so each of their sleeps is exact.
 const DENSE: u64 = 20_000;
 /// A carrier that sleeps longer than this keeps few stacks.
 const LONG_SLEEP: Duration = Duration::from_millis(100);
@@ -42,15 +42,18 @@ const TRIM_EVERY: u64 = 1_000_000_000;
 const FEW_STACKS: usize = 32;
 /// How long the only unstarted fiber of another carrier is left to its maker, in nanoseconds.
 const PATIENCE: u64 = 4_000;
-/// A carrier that has not polled its driver for this long, in nanoseconds, is helped out.
+/// If a carrier has not polled its driver for this long, in nanoseconds, an idle carrier polls it.
 const STALLED: u64 = 100_000;
-/// How often the sentinel looks for work that its owner does not get to, at first and at last.
+/// The time after which the sentinel first looks for work that the work's own carrier does not get
+/// to. The time doubles with each look, up to [`LAST_WATCH`].
 const FIRST_WATCH: Duration = Duration::from_micros(500);
+/// The longest time between two looks of the sentinel.
 const LAST_WATCH: Duration = Duration::from_millis(10);
 
-/// FiberState of the loop from round to round.
+/// State that a carrier's loop keeps from round to round.
 struct Round {
-    /// For each carrier, the mark of its deque when it had a single fiber, and since when.
+    /// For each carrier, the mark that its deque had when this carrier first saw a single fiber
+    /// there, and when that was.
     lone: Box<[Cell<(usize, u64)>]>,
     watch: Cell<Duration>,
     rounds: Cell<u32>,
@@ -500,8 +503,8 @@ impl Owner {
 
     /// Settles the counts after a sleep.
     ///
-    /// The waker of this carrier relies on it to search, but the carrier runs work of its own
-    /// first. So if there is shared work, it makes sure that another carrier looks.
+    /// The waker relies on this carrier to search, but the carrier runs work of its own first. So
+    /// if there is shared work, this carrier makes sure that another carrier looks.
     fn woken(&self, crew: &Crew, watched: bool) {
         self.shared().inbox.unpark();
         crew.idle.wake();

@@ -1,14 +1,15 @@
 //! Stints: the dispatches between two looks up from the work.
 //!
 //! The usual path of a dispatch counts down, and looks at nothing else but its queues. When the
-//! count reaches zero, the stint is over, and the path leads here. So all that is seldom is behind
-//! this one check:
+//! count reaches zero, the stint is over, and the path leads here. So everything that happens
+//! seldom is behind this one check:
 //!
-//! - the duties of the carrier (`tend`), whose time has come;
+//! - the duties of the carrier (`tend`) whose time has come;
 //! - the turn of an unstarted fiber while started ones are ready;
 //! - observers: while there are any, a stint is one dispatch long, so each dispatch comes here;
 //! - a foreign loop: a call for the root, or a fiber that has interrupted itself, decides which
-//!   context runs next. The code that asks for it ends the stint, so the next dispatch comes here.
+//!   context runs next. The call or the interruption ends the stint, so the next dispatch comes
+//!   here.
 //!
 //! Next: `tend`, the duties.
 

@@ -1,6 +1,5 @@
-//! The duties of a carrier besides dispatching: wakes from other threads, deadlines, predicates,
-//! the driver, and a fair share for unstarted fibers. A carrier tends them after a number of
-//! dispatches (`stint`).
+//! The duties of a carrier besides dispatching: wakes from other threads, deadlines, predicates and
+//! the driver. A carrier tends them after a number of dispatches (`stint`).
 //!
 //! The number of dispatches between two looks at the clock follows from how long dispatches take: a
 //! few for fibers that compute, hundreds for fibers that only pass control on. Either way, the
@@ -38,7 +37,7 @@ const LAST_PAUSE: u64 = 10_000_000;
 pub(crate) struct Duties {
     /// Dispatches between two looks at the clock, at present.
     pub(super) window: Cell<u32>,
-    /// Dispatches since the last look.
+    /// Dispatches of ended stints since the last look at the clock.
     pub(super) since: Cell<u32>,
     /// The length of the current stint.
     pub(super) stint: Cell<u32>,
@@ -49,7 +48,7 @@ pub(crate) struct Duties {
     asking: Cell<u32>,
     /// Dispatches that went to the root since the last look at the clock. They ran no fiber.
     rooted: Cell<u32>,
-    /// How much of the current stint had passed at that look.
+    /// How many dispatches of the current stint had passed at the last look at the clock.
     begun: Cell<u32>,
     /// How often other fibers than those that evaluate predicates were dispatched, and since when.
     others: Cell<u32>,
@@ -133,8 +132,8 @@ impl Owner {
         }
     }
 
-    /// Polls for events if it is time to. Returns whether it was. Only the root polls: the stack of
-    /// a small fiber is too small for it.
+    /// Polls for events if it is time to poll. Returns whether it polled. Only the root polls: the
+    /// stack of a small fiber is too small for a poll.
     pub(super) fn look_if_due(&self) -> bool {
         let due = self.duties.look.replace(false);
         if due {

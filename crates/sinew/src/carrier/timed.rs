@@ -1,4 +1,4 @@
-//! The waits that have a deadline, of all carriers, for `inspect`.
+//! A copy of the timers of all carriers, for `inspect`: the waits that have a deadline.
 
 use super::Crew;
 use crate::fiber::Control;

@@ -6,12 +6,13 @@ use crate::fiber::{Control, Flags, panics_unseen};
 /// Returns whether the running fiber is unwinding, or may be.
 ///
 /// The standard library counts panics per thread. While no other fiber of the thread is suspended
-/// in the middle of an unwinding, the count belongs to the running fiber. While one is, the running
-/// fiber counts as unwinding if a panic was seen to begin in it: by the panic hook, by
+/// in the middle of an unwinding, the count belongs to the running fiber. While another one is, the
+/// running fiber counts as unwinding if a panic was seen to begin in it: by the panic hook, by
 /// sinew-context, which unwinds first-class fibers, or by the code of sinew that raised the panic
-/// or passed it on. If a panic has ended that was not seen to begin (another hook has replaced
-/// sinew's), every fiber counts as unwinding then. A fiber that counts wrongly hears of its
-/// cancellation when no fiber of the thread unwinds any more.
+/// or passed it on. If another hook has replaced sinew's, a panic may end a fiber without having
+/// been seen to begin. From then on, while another fiber is suspended in this way, every fiber
+/// counts as unwinding. A fiber that is wrongly counted hears of its cancellation later: when no
+/// fiber of the thread unwinds any more.
 pub(crate) fn is_unwinding(owner: &Owner, control: &Control) -> bool {
     if !std::thread::panicking() {
         control.clear_flags(Flags::PANICKED);

@@ -59,8 +59,8 @@ impl Claimed {
     }
 
     /// Returns the owner of the waiter's carrier, if the waiter is a plain fiber of this thread's
-    /// carrier. Asked again after the claim, because a migratable caller may have moved to another
-    /// carrier since.
+    /// carrier. Looks up this thread's carrier again, because a migratable caller may have moved to
+    /// another carrier since the claim.
     #[inline(always)]
     fn owner(&self) -> Option<&'static Owner> {
         let here = self.here && ptr::eq(self.carrier, current::carrier());
@@ -154,8 +154,8 @@ unsafe fn resume_elsewhere(control: &Control, flags: Flags, carrier: *const Carr
 /// Ends a wait. Succeeds for exactly one caller.
 #[inline(always)]
 pub(crate) fn claim(control: &Control, epoch: Epoch, outcome: Outcome) -> Option<Claimed> {
-    // Read before the claim: a thread that sees the claim may end, and its block may then serve
-    // another fiber. If the claim succeeds, the values are from the wait.
+    // Read before the claim: a waiter that is a thread may see the claim and end, and its block may
+    // then serve another fiber. If the claim succeeds, the values are from the wait.
     let (flags, carrier) = (control.flags(), control.carrier());
     let won = control.wake.claim(epoch, outcome);
     won.then(|| {

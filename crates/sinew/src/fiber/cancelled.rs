@@ -84,8 +84,8 @@ impl Drop for Cancelled {
 
 /// Whether a caught panic is a cancellation or a passed deadline, rather than a failure.
 ///
-/// Code that catches panics and goes on should raise this one again. If it does not, the next wait
-/// raises it.
+/// Code that catches panics and goes on should raise such a payload again. If it does not, the next
+/// wait raises the cancellation again.
 ///
 /// # Examples
 /// ```
@@ -105,7 +105,7 @@ pub fn is_cancel(payload: &(dyn Any + Send)) -> bool {
     payload.is::<Cancelled>()
 }
 
-/// Whether a panic has ended that was not seen to begin.
+/// Whether a panic has ended a fiber without having been seen to begin.
 static PANICS_UNSEEN: AtomicBool = AtomicBool::new(false);
 
 /// Notes that a panic with this payload has ended a fiber.
@@ -119,7 +119,8 @@ pub(crate) fn panic_ended(control: &Control, payload: &(dyn Any + Send)) {
     }
 }
 
-/// Whether a panic has ended that was not seen to begin, because another hook has replaced sinew's.
+/// Whether a panic has ended a fiber without having been seen to begin, because another panic hook
+/// has replaced sinew's.
 pub(crate) fn panics_unseen() -> bool {
     PANICS_UNSEEN.load(Ordering::Relaxed)
 }

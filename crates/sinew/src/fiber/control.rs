@@ -47,11 +47,11 @@ pub(crate) struct Control {
     /// the carrier that ran it last.
     pub(super) carrier: AtomicPtr<Carrier>,
     pub(crate) life: Life,
-    /// Conditions that make a wait or a yield take the longer path. Belongs to the fiber's thread.
+    /// The fiber's [`Flags`]. `flags` says which threads may write and read them.
     pub(super) flags: AtomicU32,
     /// When the fiber was made, in units of about a millisecond.
     born: AtomicU32,
-    /// The recorded wait: its kind in the upper byte, its beginning below.
+    /// The recorded wait: its kind in the upper byte, the time of its beginning below.
     pub(super) wait: AtomicU64,
     pub(super) wait_address: AtomicU64,
 
@@ -61,14 +61,15 @@ pub(crate) struct Control {
     /// set.
     joiner: AtomicPtr<Control>,
     joiner_epoch: AtomicU64,
-    /// Made on demand. Stays with the block when the block is recycled.
+    /// The data that few fibers have. Made on demand. Stays with the block when the block is
+    /// recycled.
     pub(super) extra: AtomicPtr<Extra>,
-    /// Never used twice.
+    /// The id of the fiber or thread, never used twice. Zero for a carrier's root.
     pub(super) id: AtomicU64,
     /// The number of the fiber's crew. Zero for proxies.
     pub(crate) crew: AtomicU32,
-    /// The low half of the number of the fiber's first wait: the block may have served other fibers
-    /// before.
+    /// The low half of the number of waits that the block had before this fiber. The block may have
+    /// served other fibers.
     first_wait: AtomicU32,
     /// The token of `park` and `unpark`.
     pub(crate) token: AtomicU64,
@@ -382,9 +383,9 @@ impl core::fmt::Debug for Control {
 /// The context in which a fiber continues.
 ///
 /// Empty before the fiber first runs, and from the beginning of a wait until the fiber has stopped.
-/// Stale while the fiber runs otherwise. So an observer that finds first a begun wait, then a
-/// context here, and then that the wait has not ended, knows that the fiber has not run in between,
-/// and may read its stack.
+/// At all other times while the fiber runs, the place holds a stale context. So an observer may
+/// read the fiber's stack if it finds first a begun wait, then a context here, and then that the
+/// wait has not ended: the fiber has not run in between.
 pub(crate) struct Place(AtomicPtr<()>);
 
 impl Place {

@@ -56,10 +56,10 @@ pub(crate) struct Extra {
     /// of that wait. The epoch is written first.
     pub(crate) pinned_as: AtomicPtr<Control>,
     pub(crate) pinned_epoch: AtomicU64,
-    /// The deadline of that wait, once the fiber has computed it; `NEVER` until then.
+    /// The deadline of the wait of `pinned_as`, once the fiber has computed it; `NEVER` until then.
     pub(crate) pinned_until: AtomicU64,
-    /// The signal of the last wait for a future, if it has no wakers left: the next wait needs no
-    /// allocation.
+    /// The signal of the last wait for a future, if it has no wakers left. The next wait uses it
+    /// again, and so needs no allocation.
     pub(crate) signal: Cell<Option<Arc<Signal>>>,
     /// Ends the wait of a thread in the kernel. Made when the thread first waits there.
     pub(crate) bell: OnceLock<Bell>,
@@ -81,8 +81,8 @@ pub(crate) struct Signal {
     pub(crate) who: AtomicPtr<Control>,
 }
 
-/// How a fiber that is cancelled before its start is taken out of its keeping. Belongs to a layer
-/// above this one.
+/// How a canceller gets back an unstarted fiber that another layer keeps until an event. Belongs to
+/// a layer above this one.
 pub(crate) struct Disarm {
     /// Submits the fiber, if it is still kept.
     pub(crate) call: fn(&Control),
@@ -98,8 +98,8 @@ pub(crate) struct ScopeEnd {
     /// Called after the end, when nothing of the fiber is left: the scope may return.
     ///
     /// # Safety
-    /// `scope` is the scope of the fiber. This is called once, after `leave`. The scope may be gone
-    /// when it returns.
+    /// `scope` is the scope of the fiber. This is called once, after `leave`. When this function
+    /// returns, the scope may be gone.
     pub(crate) gone: unsafe fn(scope: *const ()),
     /// Called before the end of a fiber that could not start, which counts as a failure.
     ///

@@ -16,7 +16,7 @@
 //! | `PROXY` | `carrier::current::new_proxy` | | `carrier::wake`, `Fiber::state`, `inspect`, `cancel` |
 //! | `ROOT` | `Carrier::take` | | `carrier::current::fiber`, `dispatch::go`, `launch::enter`, `yield_now` |
 //! | `EMBEDDED` | `Settings::birth` of a manager's crew | | `carrier::current::is_guest`, `park::yielding` |
-//! | `RECURRING` | `spawn::recurring` | | `carrier::{dispatch, refusal, tend}`, `spawn::join`, `park::end` |
+//! | `RECURRING` | `spawn::recurring` | | `carrier::{dispatch, refusal, embed}`, `spawn::join`, `park::end` |
 //! | `SIZED` | `Unborn::endow` | | `carrier::launch` |
 //! | **Where the fiber may run** | | | |
 //! | `AFFINE` | `FiberBuilder::build_any`, `spawn::birth::on_carrier` | | `spawn::birth::submit`, `reactor::deferred`, `spawn::join`, `park::end` |
@@ -127,10 +127,11 @@ impl Flags {
 
     /// Cancellation is postponed.
     pub(crate) const MASKED: Flags = Flags(1 << 1);
-    /// Its carrier has told it of its cancellation. Set on the fiber's own thread, so that a yield
-    /// has only one word to check.
+    /// The carrier has told the fiber of the fiber's cancellation. Set on the fiber's own thread,
+    /// so that a yield has only one word to check.
     pub(crate) const TOLD: Flags = Flags(1 << 16);
-    /// A cancellation was raised in it before. It was caught, and is raised again.
+    /// A cancellation or a deadline was raised in this fiber before. If another one is raised after
+    /// the fiber caught it, the fiber lets other fibers run first.
     pub(crate) const RAISED: Flags = Flags(1 << 12);
     /// A panic has begun in this fiber since its thread was last seen without one.
     pub(crate) const PANICKED: Flags = Flags(1 << 3);
@@ -153,7 +154,7 @@ impl Flags {
     /// Run time was requested for this task.
     pub(crate) const TIMED: Flags = Flags(1 << 25);
 
-    /// An observer, which knows the fiber's name, wants to know when it is woken.
+    /// An observer, which knows the fiber's name, wants to know when the fiber is woken.
     pub(crate) const OBSERVED: Flags = Flags(1 << 20);
 
     /// Flags that an unstarted fiber may have.
@@ -170,8 +171,8 @@ impl Flags {
 
     /// Flags that make waking a fiber on its own carrier more than a push.
     pub(crate) const NOT_PLAIN: Flags = Flags(Flags::MIGRATABLE.0 | Flags::OBSERVED.0);
-    /// Flags with which another thread may end the fiber's wait, or an observer wants to know of
-    /// it.
+    /// Flags that forbid ending the fiber's wait without an atomic exchange: another thread may end
+    /// the wait, or an observer wants to know of its end.
     pub(crate) const NOT_ALONE: Flags = Flags(Flags::ROAMING.0 | Flags::OBSERVED.0);
 
     /// Flags that keep a cancellation from ending a wait.

@@ -97,8 +97,8 @@ pub enum FiberState {
 #[derive(Clone)]
 pub struct Fiber(FiberRef);
 
-/// Returns a handle to the running fiber. On a plain thread the handle stands for the thread, for
-/// `unpark`.
+/// Returns a handle to the running fiber. On a plain thread the handle stands for the thread, so
+/// that it can be unparked.
 ///
 /// # Examples
 /// ```

@@ -17,8 +17,8 @@ use core::cell::{Cell, UnsafeCell};
 use core::ptr;
 use std::rc::Rc;
 
-/// How many times values are dropped that destructors have made anew, before such values are
-/// leaked.
+/// The maximum number of rounds in which the values of an ending fiber are dropped. The destructors
+/// of one round may make values anew; the values that are left after the last round are leaked.
 const ROUNDS: usize = 16;
 
 /// For how many values, besides the first, a recycled block keeps room.
@@ -46,10 +46,11 @@ pub(crate) struct Inherited {
 // SAFETY: the key is an address for comparison only, and the value is `Send`.
 unsafe impl Send for Inherited {}
 
-/// Entries, the newest last. Most fibers have at most one, which needs no other memory.
+/// Entries, the newest last. Most fibers have at most one, which needs no memory outside of this
+/// value.
 struct Entries {
-    /// Older than all entries of `more`. While it is empty and `more` is not, new entries go to
-    /// `more`.
+    /// An entry that is older than all entries of `more`. A new entry comes here only if both are
+    /// empty.
     first: Option<Value>,
     more: Vec<Value>,
 }
@@ -116,7 +117,7 @@ impl Locals {
         f(unsafe { &mut *self.entries.get() })
     }
 
-    /// Returns the newest value of `key`, or `Some(None)` if that is being made.
+    /// Returns the newest value of `key`, or `Some(None)` if that value is being made.
     fn find(&self, key: *const ()) -> Option<Option<Rc<dyn Any>>> {
         self.with(|entries| {
             let entry = entries.iter().rev().find(|entry| ptr::eq(entry.key, key))?;
@@ -386,7 +387,7 @@ fn copy<T: Clone + Send + 'static>(value: &dyn Any) -> Option<Box<dyn Any + Send
     Some(Box::new(value.downcast_ref::<T>()?.clone()))
 }
 
-/// The holder of the values: the running fiber or the thread.
+/// The holder of the values: the running fiber, the fiber for which the root works, or the thread.
 struct Holder {
     /// In the `Extra` of a block, and blocks are never unmapped.
     locals: &'static Locals,

@@ -19,7 +19,7 @@ pub(crate) fn announce_through(announce: Announce) {
 
 /// Wakes the waiters for the end of a fiber.
 pub(crate) fn announce(address: usize, id: u64) {
-    // Without the function no fiber was ever waited for through the table.
+    // If the function is not set, no waiter for the end of a fiber has ever been in the table.
     if let Some(announce) = ANNOUNCE.get() {
         announce(address, id);
     }

@@ -12,10 +12,10 @@
 //! After a burst of fibers, most chunks hold only vacant blocks. An idle owner [trims](Slab::trim)
 //! its slab: all pages of such a chunk but the one with its head go back to the system, which
 //! leaves zeros in their place. Addresses stay valid, and a zeroed block looks vacant through an
-//! old pointer: no reference, no wait under way. So a stale wake still does nothing. When the chunk
-//! is needed again, the epochs of its blocks begin after the greatest that any of them had, which
-//! the head keeps: no epoch comes twice. A chunk with a block that has an `Extra` keeps its pages,
-//! because other threads may reach the `Extra` by an old pointer.
+//! old pointer: no reference, no wait under way. So a stale wake still does nothing. The head keeps
+//! the greatest epoch that any block of the chunk had. When the chunk is needed again, the epochs
+//! of its blocks begin after that one, so no epoch comes twice. A chunk with a block that has an
+//! `Extra` keeps its pages, because other threads may reach the `Extra` by an old pointer.
 
 use super::control::Control;
 use crate::primitive::{Alone, AtomicPtr, AtomicU64, Ordering, SpinLock};
@@ -32,8 +32,8 @@ pub(super) struct Chunk {
     home: *const Slab,
     /// The chunk that was made before this one.
     pub(super) next: *const Chunk,
-    /// The vacant blocks that a trim has counted. This field and the following belong to the owner
-    /// of `home`.
+    /// The number of vacant blocks that a trim has counted. This field and the fields below it
+    /// belong to the owner of `home`.
     vacant: Cell<usize>,
     /// An upper bound of the number of waits that each block has had.
     waits: Cell<u64>,

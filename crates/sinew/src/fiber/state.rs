@@ -180,8 +180,9 @@ impl WakeWord {
     }
 }
 
-/// Aborts: a wait begins before another wait of the fiber is suspended. For instance, a foreign
-/// lock waits in its unlock. The fiber would be in two places at once.
+/// Aborts the process, because a wait begins while another wait of the same fiber is under way. For
+/// instance, a wait has begun, and a foreign lock waits in its unlock. The fiber would be in two
+/// places at once.
 #[cold]
 #[inline(never)]
 fn nested() -> ! {

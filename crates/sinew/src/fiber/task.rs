@@ -122,8 +122,8 @@ where
     &Of::<F, T>::VTABLE
 }
 
-/// Returns a closure that stores no result and does not panic, with its vtable. No joiner waits for
-/// its end in the block.
+/// Returns a closure that does not panic, with a vtable that stores no result. The fiber's block
+/// has no joiner.
 #[inline(always)]
 pub(crate) fn detached<F: FnOnce()>(closure: F) -> (&'static Vtable, F) {
     struct Of<F>(core::marker::PhantomData<F>);
@@ -186,7 +186,8 @@ unsafe fn run_recurring<F: Recurring>(control: &Control) {
         let closure = take::<F>(&control.storage);
         if let Err(panic) = catch_unwind(AssertUnwindSafe(|| drop(closure))) {
             panic_ended(control, &*panic);
-            // The first panic is kept. The value that it replaces is dropped unseen.
+            // The first panic is the result. The value that it replaces, or else the second panic,
+            // is dropped unseen.
             let lost = match &result {
                 Ok(_) => mem::replace(&mut result, Err(panic)),
                 Err(_) => Err(panic),
@@ -210,7 +211,7 @@ unsafe fn rest<F: Recurring>(control: &'static Control) {
 
 /// Returns a pointer to the value that `put` wrote, in place.
 fn in_place<T>(storage: &UnsafeCell<Storage>) -> *mut T {
-    const { assert!(fits::<T>(), "what is larger is in a box") };
+    const { assert!(fits::<T>(), "the value is too large to be in place") };
     storage.get().cast()
 }
 
@@ -273,7 +274,8 @@ unsafe fn run<F: FnOnce() -> T, T>(control: &Control) {
     }
 }
 
-/// Drops a closure, and stores the payload as the result; or the panic of the closure's destructor.
+/// Drops a closure, and stores the payload as the result. If the closure's destructor panics,
+/// stores that panic instead.
 ///
 /// # Safety
 /// The caller owns the fiber, which does not run its closure again, and the storage holds an `F`.

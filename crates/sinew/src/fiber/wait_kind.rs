@@ -20,7 +20,7 @@
 #[repr(u8)]
 #[non_exhaustive]
 pub enum WaitKind {
-    /// Nothing: it is not waiting.
+    /// Nothing: the fiber does not wait.
     None = 0,
     /// A moment: `sleep` and `sleep_deadline`.
     Sleep,

@@ -1,7 +1,7 @@
 //! Waiting for the end of a fiber, by any number of fibers and threads.
 //!
-//! The waiters are in the table, under the address of the block and the id of its fiber. The first
-//! one sets the mark `WATCHED`. A fiber that ends and finds the mark calls [`announce`].
+//! The waiters are in the table, under the address of the block and the id of its fiber. Each
+//! waiter sets the mark `WATCHED`. A fiber that ends and finds the mark calls [`announce`].
 
 use super::list::{Ended, Terms, Wakes};
 use super::table::{self, Bucket, Entry, Key};
@@ -132,8 +132,8 @@ pub(crate) fn forbid_hopeless(
 /// Panics if code outside of fibers waits without a deadline for a fiber that only its own thread
 /// can run.
 ///
-/// Such code is a destructor of a fiber that could not begin, on the carrier's root, or anything on
-/// a manager's thread that is not one of its fibers.
+/// Such code is a destructor of a fiber that could not begin, on the carrier's root, or any code on
+/// a manager's thread outside of the manager's fibers.
 #[cold]
 #[inline(never)]
 #[track_caller]

@@ -2,8 +2,8 @@
 //!
 //! # Protocol
 //!
-//! A lock of the object that is waited for guards the list. The waiter *begins* its wait, takes the
-//! lock, links its [`Node`] unless there is nothing to wait for, and suspends.
+//! A lock of the awaited object guards the list. The waiter *begins* its wait, takes the lock,
+//! links its [`Node`] unless there is nothing to wait for, and suspends.
 //!
 //! A granter is a fiber or thread that has something to give. Under the lock it takes a node out of
 //! the list, *claims* its wait, and only then gives: it writes to the payload and, as its last
@@ -113,7 +113,8 @@ impl<P> Node<P> {
 
 /// Waiters in their order of arrival.
 ///
-/// One word: `previous` of the first node points to the last node.
+/// The list is one word, a pointer to the first node. `previous` of the first node points to the
+/// last node.
 pub(crate) struct List<P> {
     pub(super) first: *const Node<P>,
 }
@@ -237,8 +238,8 @@ impl<P> List<P> {
         Some((claimed, given))
     }
 
-    /// Takes out nodes until the wait of one can be ended, and ends that wait. A waiter that is
-    /// made to run without a grant waits again.
+    /// Takes out nodes until the wait of one can be ended, and ends that wait. The caller must
+    /// grant the node: a waiter that runs without a grant waits again.
     #[inline(always)]
     fn claim_one<'a>(&mut self) -> Option<(&'a Node<P>, Claimed)> {
         while let Some(node) = self.pop() {
@@ -323,8 +324,8 @@ impl Wakes {
 pub(crate) enum Ended<R> {
     /// There was nothing to wait for.
     AtOnce(R),
-    /// A granter has served the waiter. With [`Begin::Begun`], it may also have been woken for
-    /// another reason.
+    /// A granter has served the waiter. With [`Begin::Begun`], the waiter may also have been woken
+    /// for another reason.
     Granted,
     /// The deadline passed.
     TimedOut,
@@ -336,8 +337,8 @@ pub(crate) struct Terms {
     pub(crate) kind: WaitKind,
     pub(crate) address: usize,
     pub(crate) deadline: u64,
-    /// Whether the wait must not be left by unwinding. It then blocks the thread where a fiber may
-    /// not wait. The caller masks cancellation as well.
+    /// Whether the wait must not be left by unwinding. Such a wait blocks the thread where a fiber
+    /// may not be suspended. The caller masks cancellation as well.
     pub(crate) must: bool,
 }
 
@@ -364,9 +365,9 @@ pub(crate) enum Begin {
 ///
 /// `enter` takes the lock, and links the node or returns a result if there is nothing to wait for.
 /// It may do more after it has released the lock; a panic must not leave it once the node is
-/// linked. `leave` is called under the lock with a node that is still linked and takes it out. It
-/// may end the waits of others in turn; while there may be more of these, it is called again
-/// without a node.
+/// linked. `leave` is called under the lock with a node that is still linked, and takes it out. It
+/// may also end the waits of other waiters, which it returns. While it returns as many as fit,
+/// `leave` is called again, without a node.
 ///
 /// Raises if the waiter is cancelled, unless a granter has served it: then its next wait raises the
 /// cancellation. Code under the lock must neither panic nor run user code.

@@ -123,8 +123,8 @@ impl Wait {
         Wait::begin_of(current::fiber(), kind, address)
     }
 
-    /// Begins a wait of the running fiber, which the caller has looked up; of the thread if it is
-    /// `None`.
+    /// Begins a wait of `fiber`, the running fiber, which the caller has looked up. If `fiber` is
+    /// `None`, begins a wait of the thread.
     #[inline(always)]
     #[track_caller]
     pub(crate) fn begin_of(
@@ -316,7 +316,8 @@ impl Wait {
         long_way(control, owner, epoch, pinned, marked, deadline)
     }
 
-    /// Suspends until `newest`, an unstarted fiber, has ended. The carrier may run it next.
+    /// Stops as [`suspend`](Self::suspend) does. If the wait is for the end of `newest`, an
+    /// unstarted fiber, the carrier may run `newest` next.
     #[inline(always)]
     pub(crate) fn suspend_for(self, deadline: u64, newest: Option<&Control>) -> Outcome {
         let flags = self.control.flags();
@@ -441,13 +442,13 @@ impl Wait {
     /// Where waiting is an error: see [`begin`](Self::begin).
     #[track_caller]
     pub(crate) fn begin_polling(kind: WaitKind, address: usize) -> Wait {
-        // Set first, so that a waker that learns of the wait sees it. If a panic leaves it set, a
-        // later waker rings in vain.
+        // Set first, so that a waker that learns of the wait sees the flag. If a panic leaves the
+        // flag set, a later waker rings in vain.
         current::proxy().set_flags(Flags::POLLS);
         Wait::begin(kind, address)
     }
 
-    /// Blocks the thread in `poll` until the wait has ended; a result of true ends it.
+    /// Blocks the thread in `poll` until the wait has ended. If `poll` returns true, the wait ends.
     ///
     /// `poll` gets a descriptor that becomes readable when another thread ends the wait, and the
     /// longest time that it may take.
@@ -458,7 +459,7 @@ impl Wait {
     ) -> Outcome {
         let control = self.control;
         let deadline = self.before_blocking(deadline);
-        // Only the thread itself ends the wait of a plain thread, so that needs no bell.
+        // Only the thread itself ends this wait of a plain thread, so a plain thread needs no bell.
         let bell = if self.pinned.is_some() { bell_of(control) } else { None };
         while control.wake.is_waiting(self.epoch) {
             let now = clock::now();

@@ -13,7 +13,7 @@ use core::cell::UnsafeCell;
 use core::pin::Pin;
 use core::ptr;
 
-/// Number of buckets. Buckets that are never used are never resident.
+/// Number of buckets. A page of the table takes memory only once one of its buckets has been used.
 const BUCKETS: usize = if IS_MODEL { 1 } else { 4096 };
 
 /// The object of a wait: an address and a generation.
@@ -321,7 +321,7 @@ impl Queue<'_> {
 /// Waits for the key of `entry`.
 ///
 /// `still` is called under the lock of the bucket; false means that there is nothing to wait for.
-/// `left` is called under the lock when the waiter leaves without a grant.
+/// `left` is called under the lock when the waiter leaves while it is still in its queue.
 #[inline(always)]
 #[track_caller]
 pub(crate) fn wait(

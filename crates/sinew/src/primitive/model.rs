@@ -2,7 +2,7 @@
 //!
 //! A loom object belongs to one execution of a model and cannot be a constant. So the types here
 //! get their object at the first use. An atomic takes an object that [`check`] made before there
-//! was a second thread. Otherwise loom would take the thread of the first use for the creator.
+//! was a second thread. Otherwise loom would regard the thread of the first use as the creator.
 //!
 //! A use of an atomic or a cell after its drop panics, as long as its memory exists. Models that
 //! check the order of drops keep the memory (`crate::model::Kept`).
@@ -153,7 +153,7 @@ pub(crate) fn store_then_fence(word: &AtomicUsize, value: usize) {
     fence(Ordering::SeqCst);
 }
 
-/// Defines a static of which each execution of a model has one of its own.
+/// Defines a static. Each execution of a model has its own copy.
 macro_rules! execution_static {
     (static $name:ident: $type:ty = $value:expr;) => {
         loom::lazy_static! {

@@ -29,7 +29,7 @@ pub(crate) fn store_then_fence(word: &AtomicUsize, value: usize) {
     word.swap(value, Ordering::SeqCst);
 }
 
-/// Defines a static of which each execution of a model has one of its own.
+/// Defines a static. In a model, each execution has its own copy.
 macro_rules! execution_static {
     (static $name:ident: $type:ty = $value:expr;) => {
         static $name: $type = $value;

@@ -1,5 +1,5 @@
-//! A work-stealing deque: its owner adds and takes at the newest end, any thread takes at the
-//! oldest.
+//! A work-stealing deque: its owner adds and takes at the newest end, and any thread takes at the
+//! oldest end.
 //!
 //! The algorithm is by Chase and Lev, with the orderings of Lê, Pop, Cohen and Zappa Nardelli
 //! ("Correct and Efficient Work-Stealing for Weak Memory Models"). An index counts all items ever
@@ -10,8 +10,9 @@
 //! [`Deque`] is the half that every thread has: it steals. [`OwnerDeque`] is the owner's half.
 //!
 //! A buffer that was outgrown stays as long as the deque, because a thief may still read a cell of
-//! it. That thief then fails to claim the item. Buffers double, so the old buffers together are
-//! smaller than the current one.
+//! it. The owner no longer writes there, so the cell still holds the item of its index, and the
+//! thief may claim that item. Buffers double, so the old buffers together are smaller than the
+//! current one.
 
 use crate::primitive::{AtomicPtr, AtomicUsize, Ordering, fence, store_then_fence};
 use core::cell::UnsafeCell;
@@ -95,7 +96,8 @@ impl<T> Deque<T> {
             * usize::from((bottom.wrapping_sub(top) as isize) > 0)
     }
 
-    /// Returns the index of the next pushed item. It changes with every push and pop of the owner.
+    /// Returns the index of the next pushed item. It changes with every push, and with every pop of
+    /// the owner except one that competes with thieves for the last item.
     pub(crate) fn mark(&self) -> usize {
         self.bottom.load(Ordering::Relaxed)
     }
@@ -131,8 +133,8 @@ impl<T> Deque<T> {
 
 /// The owner's half of a deque: adds items, and takes the newest.
 ///
-/// There is one owner at a time; [`Deque::owner`] has the obligation. It is as small as a reference,
-/// and is passed by value, so that it stays in a register.
+/// There is one owner at a time; [`Deque::owner`] has the obligation. This value is as small as a
+/// reference, and is passed by value, so that it stays in a register.
 pub(crate) struct OwnerDeque<'a, T>(&'a Deque<T>, PhantomData<*mut ()>);
 
 impl<T> Clone for OwnerDeque<'_, T> {

@@ -9,7 +9,7 @@ use crate::primitive::Ordering;
 use core::cell::Cell;
 use core::ptr;
 
-/// A list of ready fibers that belongs to one carrier. No operation is atomic.
+/// A list of ready fibers that belongs to one carrier. No operation needs an atomic exchange.
 pub(crate) struct Fifo<T> {
     head: Cell<*const T>,
     tail: Cell<*const T>,

@@ -23,7 +23,7 @@ const PARKED: usize = 0b01;
 const MESSAGE: usize = 0b10;
 const TAGS: usize = PARKED | MESSAGE;
 
-/// An delivery of an inbox.
+/// An entry of an inbox: a ready item or a message, which any thread may have put there.
 #[derive(Debug)]
 pub(crate) enum Delivery<T> {
     /// The item is ready to run.

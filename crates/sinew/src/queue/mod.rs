@@ -2,7 +2,7 @@
 //!
 //! | queue | filled by | emptied by | holds |
 //! | --- | --- | --- | --- |
-//! | [`Fifo`] | its carrier | its carrier | started fibers of this carrier; no atomics |
+//! | [`Fifo`] | its carrier | its carrier | fibers that stay on this carrier, most of them started; no atomic exchanges |
 //! | [`Deque`] | its carrier | its carrier, and any idle carrier | fibers that may run anywhere |
 //! | [`Inbox`] | any thread | its carrier, all at once | wakes from elsewhere, and messages |
 //! | [`Timers`] | any holder of its lock | any holder of its lock | fibers with a deadline |
@@ -35,7 +35,7 @@ use crate::primitive::AtomicPtr;
 pub(crate) unsafe trait Linked: Sized {
     /// The link for [`Fifo`] and [`Inbox`].
     fn link(&self) -> &AtomicPtr<Self>;
-    /// The link for an [`Inbox`] entry that is a message. An item can be in one queue by its other
-    /// link and in an inbox as a message at the same time.
+    /// The link for an [`Inbox`] entry that is a message. An item can be in one queue by `link`,
+    /// and at the same time in an inbox as a message.
     fn message_link(&self) -> &AtomicPtr<Self>;
 }

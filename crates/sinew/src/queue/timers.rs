@@ -6,10 +6,10 @@
 //! addition, however many timers there are. No fiber has to know the place of its entry. So moving
 //! entries touches only the heap, and not the fibers, which are scattered in memory.
 //!
-//! An entry keeps the low bits of the number of its wait, beside the pointer. A wait of this fiber
-//! that begins a multiple of 2^22 waits later has these low bits as well, and the stale entry may
-//! wake it too early. That is harmless: every waiter with a deadline looks at the clock when it is
-//! woken.
+//! An entry keeps the low 22 bits of the number of its wait, beside the pointer. If the fiber
+//! begins another wait a multiple of 2^22 waits later, that wait has the same low bits, and the
+//! stale entry may end it too early. That is harmless for a waiter that looks at the clock when it
+//! is woken. Every waiter with a deadline does, except `sleep` outside of deadline scopes.
 
 use crate::primitive::prefetch;
 

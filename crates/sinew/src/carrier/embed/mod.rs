@@ -5,7 +5,7 @@
 //! - this file: the state, and the carrier's beginning and end;
 //! - `turns`: where the order of dispatch differs;
 //! - `step`: what the loop calls, and how a context interrupts itself for a fiber;
-//! - `on_root`: work that a fiber has done on the root;
+//! - `on_root`: work that the root does for a fiber;
 //! - `watch`: the watcher, which is told of starts, stops and wakes;
 //! - `tenants`: the managers of a thread, and the end of a thread with a leaked manager.
 //!
@@ -18,8 +18,8 @@
 //!
 //! - It *interrupts itself* for another fiber ([`run_now`](Owner::run_now)). It waits in
 //!   `run_next`, so that it goes on as soon as the other fiber stops for any reason.
-//! - It has work done on the root ([`on_root`](on_root::on_root)), which then switches straight
-//!   back to it.
+//! - It asks the root to do some work ([`on_root`](on_root::on_root)). The root then switches
+//!   straight back to the fiber.
 //!
 //! Both nest, and are left in the reverse order.
 
@@ -46,24 +46,25 @@ use sinew_context::stack::{StackCache, overflow};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
-/// Called when the carrier has something to do and its loop may not know.
+/// The hook by which a carrier tells its foreign loop that there is something to do, when the loop
+/// may not know.
 pub(crate) type Hook = dyn Fn() + Send + Sync;
 
-/// The state of a carrier in a foreign loop that all threads share.
+/// The part of an embedded carrier's state that all threads share.
 pub(crate) struct Shared {
     /// The number of the thread to which the carrier belongs; 0 if no foreign loop steps the
     /// carrier.
     thread: AtomicUsize,
     /// Whether the watcher is being called: between two fibers, on the stack of the first.
     telling: AtomicBool,
-    /// Whether the current fiber has already stopped during that call.
+    /// Whether the watcher is being told at this moment that the current fiber has stopped.
     between: AtomicBool,
     hook: SpinLock<Option<Arc<Hook>>>,
     /// Whether the bell was rung for the loop and has to be cleared.
     rung: AtomicBool,
 }
 
-/// The state of a carrier in a foreign loop that belongs to its thread.
+/// The part of an embedded carrier's state that only the carrier's thread may touch.
 pub(crate) struct Own {
     /// Fibers that have yielded. They become ready when every other fiber has run.
     yielded: Fifo<Control>,
@@ -174,7 +175,7 @@ impl Carrier {
         thread != 0 && thread == current::thread_number()
     }
 
-    /// Whether the current fiber has already stopped.
+    /// Whether the watcher is being told at this moment that the current fiber has stopped.
     pub(crate) fn is_between(&self) -> bool {
         self.embedded.between.load(Ordering::Relaxed)
     }
@@ -319,7 +320,7 @@ impl Owner {
         self.shared().is_embedded()
     }
 
-    /// Whether the carrier has called the running code between two fibers.
+    /// Whether the running code is the watcher, which the carrier has called between two fibers.
     pub(crate) fn is_telling(&self) -> bool {
         self.shared().embedded.telling.load(Ordering::Relaxed)
     }

@@ -92,7 +92,7 @@ impl<F: FnOnce()> Parting<F> {
     }
 
     /// Arranges that the work runs on the root when the fiber stops in the wait of this `epoch`. If
-    /// the fiber does not stop in it, it calls [`finish`](Self::finish) or unwinds.
+    /// the fiber does not stop in that wait, the fiber calls [`finish`](Self::finish) or unwinds.
     ///
     /// # Safety
     /// `self` stays where it is until it is dropped. The caller is the fiber in which `self` was
@@ -146,7 +146,7 @@ pub(super) struct Call {
     run: unsafe fn(*mut ()),
     data: *mut (),
     who: *const Control,
-    /// Whether the fiber goes on at once. If not, it is in a wait.
+    /// Whether the fiber goes on as soon as the work is done. If not, it is in a wait.
     back: bool,
 }
 
@@ -180,8 +180,8 @@ impl<F: FnOnce() -> R, R> Asked<F, R> {
 }
 
 impl Owner {
-    /// Runs `next`, and returns when the root has to pick the next fiber. Calls to the root are
-    /// done before.
+    /// Runs `next`, and returns when the root has to pick the next fiber. Before it returns, it
+    /// does the work that fibers have for the root.
     ///
     /// # Safety
     /// As for [`dispatch::go`], from the root.

@@ -6,12 +6,12 @@ use crate::clock;
 use crate::fiber::{Control, Flags};
 use crate::primitive::Ordering;
 
-/// How often a step polls for events while each poll finds more.
+/// The maximum number of polls in one step, which polls again while each poll finds more events.
 const MOST_ROUNDS: u32 = 16;
 
-/// How often a step serves deadlines that have passed since it began. Without a limit, fibers
-/// with short sleeps would keep the loop: if they compute in between, each is due as soon as the
-/// others have run.
+/// The maximum number of times that a step serves deadlines that have passed since the step began.
+/// Without a limit, fibers with short sleeps would keep the loop: if they compute in between, each
+/// is due as soon as the others have run.
 const MOST_TIMEOUTS: u32 = 64;
 
 impl Owner {
@@ -179,8 +179,8 @@ impl Owner {
     pub(crate) fn silence(&self) {
         let carrier = self.shared();
         if carrier.embedded.rung.load(Ordering::Relaxed) {
-            // A caller of `ring_for_loop` that comes now finds the mark set, and the swap below
-            // then shows its work.
+            // A caller of `ring_for_loop` that comes now finds `rung` set, and the swap below then
+            // shows us its work.
             carrier.bell().clear();
             // ORDERING: AcqRel; pairs with the swap in `ring_for_loop`.
             carrier.embedded.rung.swap(false, Ordering::AcqRel);

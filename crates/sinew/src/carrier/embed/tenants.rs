@@ -1,9 +1,10 @@
 //! The managers of a thread, and the end of a thread with a leaked manager.
 //!
 //! A fiber may have lent something on its thread, such as a thread-local, to code on other threads.
-//! If its manager is leaked, the fiber never ends, so the thread must not end either. The check
-//! runs after the destructors of the thread's locals, since one of them may own a manager: it is
-//! the destructor of a pthread key, which runs later. It does not run when the process exits.
+//! If its manager is leaked, the fiber never ends, so the thread must not end either. The check for
+//! such fibers has to come after the destructors of the thread's locals, since a thread-local may
+//! own a manager. So the check is the destructor of a pthread key, which the system runs later. The
+//! check does not run when the process exits.
 
 use crate::fiber::life::STARTED;
 use crate::fiber::slab;
@@ -38,8 +39,8 @@ impl Tenants {
     }
 }
 
-/// How often the key's destructor lets the destructors of other keys run first. The system repeats
-/// them at least four times.
+/// The round in which the key's destructor makes its check. In the earlier rounds it lets the
+/// destructors of other keys run first. The system makes at least four rounds.
 const ROUNDS: u32 = 3;
 
 /// Returns the key. Its destructor checks the thread.
@@ -134,8 +135,8 @@ unsafe extern "C" fn thread_ends(tenants: *mut c_void) {
     }
     if there.with_started_fibers() > 0 {
         report::say(format_args!(
-            "a thread ends with a manager that was leaked, and fibers of it that have not ended; the thread is kept, \
-             since they may have lent what is on it"
+            "a thread ends with a leaked manager whose fibers have not ended; the thread is kept, since those \
+             fibers may have lent its thread-locals"
         ));
         loop {
             // SAFETY: `pause` has no preconditions. The standard library's parking is no longer

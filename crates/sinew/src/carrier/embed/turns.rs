@@ -2,8 +2,7 @@
 //!
 //! A manager promises an order: tasks begin in the order in which they were added, and a fiber that
 //! yields goes on when every other fiber has run and the loop has had its turn. So its carrier does
-//! not use `run_next`, and takes unstarted fibers from outside behind the started
-//! ones.
+//! not use `run_next`, and takes unstarted fibers from outside behind the started ones.
 
 use super::super::Owner;
 use crate::fiber::life::STARTED;
@@ -51,7 +50,8 @@ impl Owner {
         }
     }
 
-    /// Puts a fiber that lets others run behind those others.
+    /// Puts the running fiber, which yields, behind the fibers that are ready. On an embedded
+    /// carrier, puts it behind all other fibers.
     ///
     /// # Safety
     /// The fiber runs on this carrier, is in no queue, and stops next.
@@ -71,7 +71,7 @@ impl Owner {
         !self.is_embedded()
     }
 
-    /// Returns how often `run_next` may be used in a window of that many dispatches.
+    /// Returns how often `run_next` may be used in a window of `window` dispatches.
     pub(in crate::carrier) fn run_next_uses(&self, window: u32) -> u32 {
         if self.is_embedded() { 0 } else { (window / 4).max(1) }
     }

@@ -43,7 +43,7 @@ impl Crew {
         }
     }
 
-    /// `Carrier::sleep` up to the sleep itself. Returns true if the carrier stays awake.
+    /// `Owner::sleep` up to the sleep itself. Returns true if the carrier stays awake.
     fn try_sleep(&self) -> bool {
         self.idle.sleep();
         self.parked.store(true, Ordering::SeqCst);
