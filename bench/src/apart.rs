@@ -2,7 +2,7 @@
 //!
 //! The process reads a count of operations, one number on a line. It answers with a line of two
 //! numbers: the nanoseconds that the work took, and the operations that it really did. It ends when
-//! its input ends. Peers in another language take part this way, and so do peers that a process can
+//! its input ends. Peers in another language run in this way, and so do peers that a process can
 //! configure only once.
 //!
 //! `server` and `client` also talk to their processes over these pipes, with messages of their own.

@@ -4,8 +4,9 @@
 //! of each draw. The interval leaves out the lowest and the highest 0.5 % of the results.
 //!
 //! Guarantee: the interval covers the true value of a median, or of a ratio of two medians, in at
-//! least 95 of 100 runs of seven repeats or more. The usual 2.5 % on each side would cover it in 87
-//! of 100 runs of seven. More repeats narrow the interval on both sides.
+//! least 95 of 100 runs of seven repeats or more. An interval that leaves out the usual 2.5 % on
+//! each side would cover the value in 87 of 100 runs of seven repeats. More repeats narrow the
+//! interval on both sides.
 
 use crate::load::mix;
 

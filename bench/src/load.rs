@@ -42,7 +42,8 @@ pub(crate) const KEY: u64 = 7;
 /// The number of tasks that are added to a loop before it runs.
 pub(crate) const TASKS: u64 = 100;
 
-/// The most tasks that another thread may have added and that have not run yet. A power of two.
+/// The most outstanding tasks: tasks that another thread has added and that have not run yet. A
+/// power of two.
 pub(crate) const OUTSTANDING: u64 = 1024;
 
 /// How often each sleeper of `timers` sleeps.
@@ -191,8 +192,8 @@ fn cpu() -> Duration {
 }
 
 /// The last holder of a lock and the number of times that the holder changed. The lock protects
-/// both fields, but they need not lie inside of it: they are atomics that are only loaded and
-/// stored.
+/// both fields. They need not lie inside the lock, because they are atomics that are only loaded
+/// and stored.
 #[derive(Default)]
 pub(crate) struct Hands {
     last: AtomicU64,
@@ -216,8 +217,8 @@ pub(crate) fn counter() -> &'static Cell<u64> {
     Box::leak(Box::default())
 }
 
-/// The number of tasks that have run, out of those that another thread adds. It has its cache lines
-/// to itself.
+/// The number of tasks that another thread has added and that have run. It shares no cache line
+/// with other data.
 #[derive(Default)]
 #[repr(align(128))]
 pub(crate) struct Progress(AtomicU64);
@@ -246,8 +247,8 @@ impl Progress {
 /// no task would go from cache to cache.
 pub(crate) struct Remote {
     pub(crate) count: u64,
-    /// The most tasks that are added and have not run. At this limit the adding thread waits until
-    /// half of them have run. With a limit of one, each task is a round trip.
+    /// The most outstanding tasks: added and not yet run. At this limit the adding thread waits
+    /// until half of them have run. With a limit of one, each task is a round trip.
     pub(crate) outstanding: u64,
     pub(crate) progress: &'static Progress,
 }
@@ -295,9 +296,9 @@ impl Remote {
         })
     }
 
-    /// Waits until at least `least` tasks have run; returns how many have run. The more tasks are
-    /// missing, the longer it pauses between two looks: each look takes the cache line from the
-    /// thread that runs the tasks.
+    /// Waits until at least `least` tasks have run; returns how many have run. The more tasks still
+    /// have to run, the longer it pauses between two looks, because each look takes the cache line
+    /// from the thread that runs the tasks.
     fn wait_timeout(&self, least: u64) -> u64 {
         let mut tries = 0;
         loop {

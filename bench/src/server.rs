@@ -3,8 +3,8 @@
 //! The process serves on a port of the loopback address and prints the port on a line. Afterwards
 //! it answers each line of its input with the processor time that it has used: user and system
 //! time, in nanoseconds. It ends when its input ends. Servers in another language speak this
-//! protocol too. A server that cannot speak it is started by a process that speaks for it. This
-//! process prints, after the port, the process numbers of the real server.
+//! protocol too. If a server cannot speak it, another process starts the server and speaks for
+//! it. After the port, this process prints the process numbers of the real server.
 //!
 //! Next: `client` creates the load.
 

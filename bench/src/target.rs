@@ -14,7 +14,7 @@ use serde::Serialize;
 /// The number of repeats that a verdict needs.
 pub(crate) const LEAST_REPEATS: usize = 7;
 
-/// The contender that a target is for if it names no other.
+/// The contender to which a target applies, unless the target names another one.
 pub(crate) const SUBJECT: &str = "sinew";
 
 /// A limit that a contender has to keep.

@@ -1,4 +1,5 @@
-//! Sends a byte through one pipe and back through another: the bare system calls, and two threads.
+//! Sends a byte through one pipe and back through another, by bare system calls: in one thread, and
+//! between two threads.
 
 use super::threads::stay_on;
 use crate::measure::{Lap, Timed};

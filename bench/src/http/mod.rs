@@ -1,7 +1,7 @@
 //! The responses of the servers in the suite `http`, and helpers for the servers written by hand.
 //!
-//! All contenders send one status, type, length and body, and the date of the current
-//! second. Some libraries add header fields of their own.
+//! All contenders send equal status, type, length and body, and the date of the current second.
+//! Some libraries add header fields of their own.
 
 pub(crate) mod certificate;
 pub(crate) mod conversation;

@@ -14,11 +14,11 @@ pub(crate) enum What {
     Signal,
     /// Two fibers wake each other with a mutex and a condition variable each.
     Condition,
-    /// Another thread sends tasks, each of which gets a fiber. At most this many tasks have not
-    /// run.
+    /// Another thread sends tasks, each of which gets a fiber. At most this many tasks are
+    /// outstanding.
     Each(u64),
-    /// Another thread sends tasks, and a few fibers run all of them. At most this many have not
-    /// run.
+    /// Another thread sends tasks, and a few fibers run all of them. At most this many tasks are
+    /// outstanding.
     Workers(u64),
     /// A fiber and the main fiber yield to each other.
     Yield,

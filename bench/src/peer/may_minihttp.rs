@@ -11,8 +11,8 @@ pub(crate) const SETTINGS: &str = "0.1.11 on may 0.3.51, set_workers(2), set_wor
 
 pub(crate) fn serve(answer: Answer) -> u16 {
     may_io::configure();
-    // The library does not report a port that the kernel chose, so it gets one that was free just
-    // now.
+    // The library does not report a port that the kernel chose. So it gets a port that was free a
+    // moment ago.
     let (listener, port) = listen();
     drop(listener);
     let server = HttpServer(Service(answer)).start(("127.0.0.1", port));

@@ -1,4 +1,4 @@
-//! Threads that begin together, for peers that are made for threads.
+//! Starts threads that begin together, for peers that are made for threads.
 
 use crate::measure::Lap;
 use std::sync::{Barrier, OnceLock};

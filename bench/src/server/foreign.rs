@@ -61,8 +61,8 @@ impl Drop for Foreign {
 /// Returns the processor time of a process, in steps of the kernel's tick.
 fn used_by(id: u32) -> Used {
     let stat = read_to_string(format!("/proc/{id}/stat")).unwrap_or_default();
-    // The name of the program may hold any character but stands in parentheses. Count the fields
-    // after it.
+    // The name of the program may contain any character, but stands in parentheses. So count the
+    // fields from the closing parenthesis on.
     let fields = stat.rsplit(')').next().unwrap_or_default();
     // SAFETY: no preconditions.
     let hertz = unsafe { libc::sysconf(libc::_SC_CLK_TCK) }.max(1) as f64;

@@ -13,7 +13,7 @@ use crate::target::{SUBJECT, Target};
 const FIO_PSYNC: &str = "fio-psync";
 const FIO_URING: &str = "fio-uring";
 
-/// The floors of an echo. The better of the two counts: two threads, or one.
+/// The floors of an echo: two threads, and one thread. A target is for the better floor.
 const FLOOR_ALONE: &str = "floor-1";
 const FLOORS: &[&str] = &[FLOOR, FLOOR_ALONE];
 

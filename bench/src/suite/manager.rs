@@ -73,7 +73,8 @@ fn baton() -> Benchmark {
     }
 }
 
-/// A task of sinew is a fiber. Some peers are faster if tasks share fibers, or cannot wait at all.
+/// Each task of sinew has a fiber. Some peers are faster if tasks share fibers, or cannot wait at
+/// all.
 fn remote_targets() -> Vec<Target> {
     vec![at_most(1.0, &[BOOST, SET, LOCAL]), at_most(1.0, &[WORKERS])]
 }

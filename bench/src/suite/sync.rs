@@ -217,8 +217,8 @@ fn waits() -> [Benchmark; 6] {
 /// Functions that make the work of sinew, of may, and of tokio on a given runtime.
 type Makers = (fn() -> Timed, fn() -> Timed, fn(Runtime) -> Timed);
 
-/// Returns a benchmark of contenders that run on one processor. The Go program has it under the
-/// same name.
+/// Returns a benchmark of contenders that run on one processor. The Go program has a benchmark of
+/// this name, too.
 fn on_one(name: &'static str, what: &'static str, (sinew, may, tokio): Makers) -> Benchmark {
     Benchmark {
         contenders: vec![
