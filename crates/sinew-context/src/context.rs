@@ -110,6 +110,13 @@ pub struct FrameLayout {
 }
 
 /// The frame layout of this machine.
+///
+/// # Examples
+/// ```
+/// use sinew_context::context::FRAME_LAYOUT;
+///
+/// assert!(FRAME_LAYOUT.resume_at < FRAME_LAYOUT.size);
+/// ```
 pub const FRAME_LAYOUT: FrameLayout = FrameLayout {
     resume_at: core::mem::offset_of!(Frame, resume_at),
     frame_pointer: core::mem::offset_of!(Frame, frame_pointer),
@@ -174,6 +181,15 @@ pub struct Record {
 
 /// The function that a context begins with. It must call [`Arrival::begin`] with its first two
 /// arguments, and never return.
+///
+/// # Examples
+/// ```
+/// # mod m { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/echo.rs")); } use m::*;
+/// let first: FirstFunction = echo;
+/// let (_block, context) = Block::prepare(first);
+/// // SAFETY: the context is suspended: it has not run.
+/// assert_eq!(unsafe { context.tag() }, 5);
+/// ```
 pub type FirstFunction =
     unsafe extern "C-unwind" fn(first: *mut (), second: usize, record: *mut Record) -> !;
 

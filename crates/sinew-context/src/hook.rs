@@ -10,18 +10,59 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A function that returns the number of the runtime's fiber that runs on this thread. Numbers are
 /// below 2^62 and never used twice. Returns `None` outside of the runtime's fibers.
+///
+/// # Examples
+/// ```
+/// use sinew_context::hook::HostHook;
+///
+/// let outside: HostHook = || None;
+/// assert!(outside().is_none());
+/// ```
 pub type HostHook = fn() -> Option<core::num::NonZeroU64>;
 
 /// A function that receives a report for people: one or more whole lines.
+///
+/// # Examples
+/// ```
+/// use sinew_context::hook::ReportHook;
+///
+/// let to_stderr: ReportHook = |message| eprintln!("{message}");
+/// to_stderr("a stack is almost full");
+/// ```
 pub type ReportHook = fn(message: &str);
 
 /// A function that writes the name of the fiber whose stack spans the given addresses, for instance
 /// `fiber "worker" (id 7)`.
+///
+/// # Examples
+/// ```
+/// use sinew_context::hook::DescribeHook;
+///
+/// let describe: DescribeHook = |stack, out| write!(out, "the fiber at {:#x}", stack.start);
+/// let mut name = String::new();
+/// describe(0x1000..0x2000, &mut name)?;
+/// assert_eq!(name, "the fiber at 0x1000");
+/// # Ok::<(), std::fmt::Error>(())
+/// ```
 pub type DescribeHook = fn(stack: core::ops::Range<usize>, out: &mut dyn fmt::Write) -> fmt::Result;
 
 /// A function that is called with `true` when the unwinding of a first-class fiber begins, and with
 /// `false` when the unwinding has reached the fiber's first frame. Both calls run on the stack of
 /// the fiber that is unwound.
+///
+/// # Examples
+/// ```
+/// use sinew_context::hook::UnwindHook;
+/// use std::sync::atomic::{AtomicU32, Ordering};
+///
+/// static UNWINDINGS: AtomicU32 = AtomicU32::new(0);
+/// let count: UnwindHook = |begins| {
+///     UNWINDINGS.fetch_add(begins.into(), Ordering::Relaxed);
+/// };
+/// count(true);
+/// count(false);
+/// assert_eq!(UNWINDINGS.load(Ordering::Relaxed), 1);
+/// ```
 pub type UnwindHook = fn(begins: bool);
 
 static HOST: OnceLock<HostHook> = OnceLock::new();

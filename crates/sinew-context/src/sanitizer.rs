@@ -220,8 +220,8 @@ mod notes {
     #[inline(always)]
     pub(crate) unsafe fn come_back(note: &mut Note, from: *mut Frame) {
         // SAFETY: a switch to this context has just happened, announced by the other side.
+        #[cfg(sinew_asan)]
         unsafe {
-            #[cfg(sinew_asan)]
             finish(note.fake_stack, from);
         }
         let _ = (note, from);
@@ -251,8 +251,8 @@ mod notes {
     #[inline(always)]
     pub(crate) unsafe fn begin(from: *mut Frame) {
         // SAFETY: a switch to this context has just happened, announced by the other side.
+        #[cfg(sinew_asan)]
         unsafe {
-            #[cfg(sinew_asan)]
             finish(ptr::null_mut(), from);
         }
         let _ = from;

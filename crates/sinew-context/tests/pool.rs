@@ -84,6 +84,29 @@ fn trim_unmaps_all_free_stacks() {
 }
 
 #[test]
+fn a_retired_pool_keeps_no_memory_beside_a_stack_in_use() {
+    let pool = manual();
+    let kept = pool.allocate().unwrap();
+    let mut before: Vec<Stack> = (0..8).map(|_| pool.allocate().unwrap()).collect();
+    let touched: Vec<*mut u8> =
+        before.iter().map(|stack| stack.low().as_ptr().wrapping_add(4096)).collect();
+    for &byte in &touched {
+        // SAFETY: the stack is unused.
+        unsafe { byte.write(42) };
+    }
+    let after = before.split_off(4);
+    drop(before);
+    pool.retire();
+    drop(after);
+    assert!(pool.stats().regions > 0, "the region of the stack in use stays");
+    for byte in touched {
+        // SAFETY: the region is still mapped.
+        assert_eq!(unsafe { byte.read() }, 0);
+    }
+    drop(kept);
+}
+
+#[test]
 fn a_region_with_a_stack_in_use_stays() {
     let pool = manual();
     let mut stacks: Vec<Stack> = (0..500).map(|_| pool.allocate().unwrap()).collect();

@@ -1,5 +1,5 @@
-//! Checks that every public function, type, trait and method of a public trait has an example in
-//! its documentation.
+//! Checks that every public function, type, alias, constant, trait and method of a public trait has
+//! an example in its documentation.
 //!
 //! `cargo test --doc` runs the examples; this test finds missing ones. The compiler's own lint does
 //! not look at items that are re-exported from private modules.
@@ -28,11 +28,13 @@ fn declared(line: &str, in_trait: bool) -> Option<&str> {
     let public = item.strip_prefix("pub ");
     let rest = public.or(in_trait.then_some(item))?;
     let rest = rest.trim_start_matches("const ").trim_start_matches("unsafe ");
-    let name = match rest.strip_prefix("fn ") {
+    let function_or_constant = rest.strip_prefix("fn ").or(item.strip_prefix("pub const "));
+    let name = match function_or_constant {
         Some(name) => name,
         // An indented type is in a module that seals a trait.
         None if line.starts_with("pub ") => {
-            ["struct ", "enum ", "trait "].iter().find_map(|kind| rest.strip_prefix(kind))?
+            let kinds = ["struct ", "enum ", "trait ", "type "];
+            kinds.iter().find_map(|kind| rest.strip_prefix(kind))?
         }
         None => return None,
     };
@@ -100,7 +102,7 @@ fn check(folder: &str) {
 
 #[test]
 fn every_public_item_has_an_example() {
-    for name in ["sinew-context", "sinew", "sinew-http"] {
+    for name in ["sinew", "sinew-http", "sinew-context"] {
         check(name);
     }
 }
@@ -111,6 +113,13 @@ fn a_missing_example_is_found() {
     assert_eq!(without_example(text), ["bare"]);
     let text = "/// Is it.\npub struct Bare;\n/// ```\n/// ok();\n/// ```\npub struct Good;\n";
     assert_eq!(without_example(text), ["Bare"]);
+}
+
+#[test]
+fn a_missing_example_of_an_alias_or_a_constant_is_found() {
+    let text =
+        "pub type Bare = u8;\npub const MOST: u8 = 1;\n/// ```\n/// ```\npub type Good = u8;\n";
+    assert_eq!(without_example(text), ["Bare", "MOST"]);
 }
 
 #[test]

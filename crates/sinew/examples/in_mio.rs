@@ -22,7 +22,7 @@ const FIBERS: Token = Token(1);
 const CALL: Token = Token(2);
 
 /// The state that the loop and the manager's controller share.
-struct FiberState {
+struct Shared {
     runner: OnceCell<Runner>,
     registry: Registry,
     waker: Arc<Waker>,
@@ -31,7 +31,7 @@ struct FiberState {
     busy: Cell<bool>,
 }
 
-struct MioLoopController(Rc<FiberState>);
+struct MioLoopController(Rc<Shared>);
 
 impl LoopController for MioLoopController {
     fn attach(&self, runner: Runner) {
@@ -64,7 +64,7 @@ impl LoopController for MioLoopController {
     }
 }
 
-impl FiberState {
+impl Shared {
     /// Returns how long the loop may wait.
     fn patience(&self) -> Option<Duration> {
         if self.wanted.get() {
@@ -78,7 +78,7 @@ pub(crate) fn main() -> io::Result<()> {
     let mut poll = Poll::new()?;
     let mut listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0)))?;
     poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
-    let state = Rc::new(FiberState {
+    let state = Rc::new(Shared {
         runner: OnceCell::new(),
         registry: poll.registry().try_clone()?,
         waker: Arc::new(Waker::new(poll.registry(), CALL)?),

@@ -19,10 +19,10 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 /// Runs a manager in a local task, which tokio wakes when the manager has something to run.
 #[derive(Clone, Default)]
-struct TokioLoopController(Rc<FiberState>);
+struct TokioLoopController(Rc<Shared>);
 
 #[derive(Default)]
-struct FiberState {
+struct Shared {
     wanted: Arc<Notify>,
     runs: Cell<bool>,
     deadline: Cell<Option<Instant>>,
@@ -68,7 +68,7 @@ impl LoopController for TokioLoopController {
 }
 
 /// Drives the manager, in a local task.
-async fn drive(state: Rc<FiberState>, runner: Runner) {
+async fn drive(state: Rc<Shared>, runner: Runner) {
     while !runner.is_gone() {
         state.runs.set(true);
         runner.run();

@@ -279,15 +279,7 @@ fn destructors_may_call_blocking_while_unwinding() {
 fn without_threads_blocking_work_blocks_the_carrier_with_a_report() {
     let outcome = child("without_threads_blocking_work_blocks_the_carrier_with_a_report", || {
         let runtime = Runtime::builder().carriers(1).build().unwrap();
-        // SAFETY: no preconditions. The limit applies to ordinary users; root is exempt.
-        if unsafe { libc::getuid() } == 0 && unsafe { libc::setuid(65_534) } != 0 {
-            println!("skipped: cannot become an ordinary user");
-            return;
-        }
-        let limit = libc::rlimit { rlim_cur: 0, rlim_max: libc::RLIM_INFINITY };
-        // SAFETY: a valid limit for this process.
-        if unsafe { libc::setrlimit(libc::RLIMIT_NPROC, &limit) } != 0 {
-            println!("skipped: cannot set the limit");
+        if !forbid_threads() {
             return;
         }
         let threads = runtime.run(|| {
@@ -305,6 +297,56 @@ fn without_threads_blocking_work_blocks_the_carrier_with_a_report() {
     outcome.assert_success();
     let said = outcome.stderr.contains("no thread for blocking work");
     assert!(said || outcome.stdout.contains("skipped"), "{outcome:#?}");
+}
+
+#[test]
+fn jobs_that_need_their_first_thread_at_a_time_all_run_without_threads() {
+    let name = "jobs_that_need_their_first_thread_at_a_time_all_run_without_threads";
+    let outcome = child(name, || {
+        let _watch = watch::a_minute();
+        sinew::set_max_blocking_threads(1);
+        let runtime = Runtime::builder().carriers(4).build().unwrap();
+        if !forbid_threads() {
+            return;
+        }
+        sinew::set_report_hook(|_| {}); // there is a report for each job
+        for round in 0..5_000 {
+            let gate = Arc::new(Barrier::new(4));
+            let fibers: Vec<_> = (0..4)
+                .map(|carrier| {
+                    let gate = gate.clone();
+                    let builder = FiberBuilder::new().runtime(runtime.handle()).carrier(carrier);
+                    let fiber = builder.spawn(move || {
+                        gate.wait(); // blocks the carrier: all submit their jobs at once
+                        sinew::blocking(move || round)
+                    });
+                    fiber.unwrap()
+                })
+                .collect();
+            assert!(fibers.into_iter().all(|fiber| fiber.join().unwrap() == round));
+        }
+        println!("done");
+    });
+    outcome.assert_success();
+    assert!(outcome.stdout.contains("done") || outcome.stdout.contains("skipped"), "{outcome:#?}");
+}
+
+/// Makes the system refuse new threads to this process. Returns false, after a note, if it cannot.
+#[expect(clippy::print_stdout, reason = "a test that is skipped says so")]
+fn forbid_threads() -> bool {
+    // SAFETY: no preconditions. The limit applies to ordinary users; root is exempt.
+    if unsafe { libc::getuid() } == 0 && unsafe { libc::setuid(65_534) } != 0 {
+        println!("skipped: cannot become an ordinary user");
+        return false;
+    }
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: a place for the limit. An ordinary user may lower its own limit.
+    unsafe {
+        assert_eq!(libc::getrlimit(libc::RLIMIT_NPROC, &mut limit), 0);
+        limit.rlim_cur = 0;
+        assert_eq!(libc::setrlimit(libc::RLIMIT_NPROC, &limit), 0);
+    }
+    true
 }
 
 #[test]
@@ -409,7 +451,7 @@ fn a_fiber_on_a_thread_waits_and_spawns_like_a_thread() {
                 sinew::sleep(Duration::from_millis(1));
                 let (mut one, mut other) = std::os::unix::net::UnixStream::pair().unwrap();
                 let writes = handle.spawn(move || std::io::Write::write_all(&mut other, b"x"));
-                assert!(sinew::io::wait_readable(&one, None).unwrap());
+                sinew::io::wait_readable(&one).unwrap();
                 std::io::Read::read_exact(&mut one, &mut [0]).unwrap();
                 writes.join().unwrap().unwrap();
                 assert_eq!(this_thread(), here);

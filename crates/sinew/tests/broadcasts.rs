@@ -196,8 +196,8 @@ fn a_watcher_sees_the_last_value() {
     assert_eq!(receiver.changed(), Ok(()));
     assert_eq!(receiver.changed(), Err(RecvError));
     assert!(receiver.is_disconnected());
-    assert_eq!(*receiver.wait_for(|value| *value == 7).unwrap(), 7);
-    assert!(receiver.wait_for(|value| *value == 8).is_err());
+    assert_eq!(*receiver.wait_until(|value| *value == 7).unwrap(), 7);
+    assert!(receiver.wait_until(|value| *value == 8).is_err());
 }
 
 #[test]

@@ -287,8 +287,8 @@ fn a_number_that_is_reused_at_once_wakes_its_new_owner_only() {
 fn churn_once() {
     let (one, other) = UnixStream::pair().unwrap();
     let (one, other) = (Async::new(one).unwrap(), Async::new(other).unwrap());
-    let _ = one.wait_readable(Some(Duration::from_nanos(1))).unwrap();
-    let _ = other.wait_readable(Some(Duration::from_nanos(1))).unwrap();
+    let _ = one.wait_readable_timeout(Duration::from_nanos(1)).unwrap();
+    let _ = other.wait_readable_timeout(Duration::from_nanos(1)).unwrap();
     (&one).write_all(b"not for you").unwrap();
     (&other).write_all(b"nor this").unwrap();
 }
@@ -300,7 +300,7 @@ fn wait_for_own(seed: &mut Seed, byte: u8) {
     let mut buffer = [0; 8];
     match seed.below(3) {
         0 => {
-            assert!(sinew::io::wait_readable(&one, None).unwrap());
+            sinew::io::wait_readable(&one).unwrap();
             assert_eq!((&one).read(&mut buffer).unwrap(), 1);
         }
         1 => {
@@ -344,7 +344,7 @@ fn take_over_numbers(runtime: &Runtime) {
         let number = one.as_raw_fd();
         let watched = runtime.run(move || {
             let watched = Async::new(one).unwrap();
-            assert!(!watched.wait_readable(Some(Duration::from_millis(1))).unwrap());
+            assert!(!watched.wait_readable_timeout(Duration::from_millis(1)).unwrap());
             watched
         });
         // The slot still claims that the number is watched.
@@ -359,7 +359,7 @@ fn take_over_numbers(runtime: &Runtime) {
             UnixStream::from_raw_fd(number)
         };
         let reader = runtime.spawn(move || {
-            assert!(sinew::io::wait_readable(&new, None).unwrap());
+            sinew::io::wait_readable(&new).unwrap();
             let mut buffer = [0; 8];
             (&new).read(&mut buffer).map(|count| buffer[..count].to_vec()).unwrap()
         });
@@ -377,7 +377,7 @@ fn a_forgotten_registration_does_not_keep_a_number_closed() {
             let number = runtime.run(|| {
                 let (one, _other) = UnixStream::pair().unwrap();
                 let watched = Async::new(&one).unwrap();
-                assert!(!watched.wait_readable(Some(Duration::from_millis(1))).unwrap());
+                assert!(!watched.wait_readable_timeout(Duration::from_millis(1)).unwrap());
                 std::mem::forget(watched);
                 one.as_raw_fd()
             });
@@ -439,7 +439,7 @@ fn a_short_wait_does_not_end_the_watch_of_the_owner() {
         for round in 0..20 {
             let stream = one.clone();
             let brief = runtime.spawn(move || {
-                sinew::io::wait_readable(&*stream, Some(Duration::from_micros(100))).unwrap()
+                sinew::io::wait_readable_timeout(&*stream, Duration::from_micros(100)).unwrap()
             });
             brief.join().unwrap();
             other.write_all(b"x").unwrap();

@@ -1,6 +1,6 @@
 //! `Condvar` with the guards of every lock.
 
-use sinew::sync::{Condvar, FairMutex, MultiLock, MultiLockSlot, Mutex, RwLock, WritersFirst};
+use sinew::sync::{Condvar, FairMutex, MultiLock, MultiLockPlace, Mutex, RwLock, WritersFirst};
 use sinew::{FiberState, Runtime, WaitKind};
 use sinew_testkit::watch;
 use std::pin::pin;
@@ -47,7 +47,7 @@ macro_rules! guards {
                     let runtime = Runtime::builder().carriers(carriers).build().unwrap();
                     let theirs = shared.clone();
                     let waiter = runtime.spawn(move || {
-                        let ($lock, $slot) = (&theirs.lock, pin!(MultiLockSlot::new()));
+                        let ($lock, $slot) = (&theirs.lock, pin!(MultiLockPlace::new()));
                         let mut guard = $guard;
                         while !theirs.is_ready() {
                             theirs.changed.wait(&mut guard);
@@ -58,7 +58,7 @@ macro_rules! guards {
                     let theirs = shared.clone();
                     let fiber = waiter.fiber();
                     let notifier = runtime.spawn(move || {
-                        let ($own, $place) = (&theirs.lock, pin!(MultiLockSlot::new()));
+                        let ($own, $place) = (&theirs.lock, pin!(MultiLockPlace::new()));
                         let alone = $alone;
                         theirs.inside.store(true, Ordering::Relaxed);
                         theirs.ready.store(true, Ordering::Relaxed);
@@ -79,12 +79,12 @@ macro_rules! guards {
                 let shared = Shared::new($new);
                 let theirs = shared.clone();
                 let waiter = std::thread::spawn(move || {
-                    let ($lock, $slot) = (&theirs.lock, pin!(MultiLockSlot::new()));
+                    let ($lock, $slot) = (&theirs.lock, pin!(MultiLockPlace::new()));
                     let mut guard = $guard;
                     theirs.changed.wait_while(&mut guard, |_| !theirs.is_ready());
                 });
                 while !waiter.is_finished() {
-                    let ($own, $place) = (&shared.lock, pin!(MultiLockSlot::new()));
+                    let ($own, $place) = (&shared.lock, pin!(MultiLockPlace::new()));
                     let alone = $alone;
                     shared.ready.store(true, Ordering::Relaxed);
                     shared.changed.notify_all();
@@ -98,7 +98,7 @@ macro_rules! guards {
             fn a_time_that_is_over_leaves_the_guard_locked() {
                 let _watch = watch::a_minute();
                 let shared = Shared::new($new);
-                let ($lock, $slot) = (&shared.lock, pin!(MultiLockSlot::new()));
+                let ($lock, $slot) = (&shared.lock, pin!(MultiLockPlace::new()));
                 let mut guard = $guard;
                 assert!(!shared.changed.wait_timeout(&mut guard, Duration::from_millis(1)));
                 assert!(!shared.changed.wait_deadline(&mut guard, Instant::now()));
@@ -107,7 +107,7 @@ macro_rules! guards {
                 assert!(changed.wait_while_timeout(&mut guard, |_| false, short));
                 let theirs = shared.clone();
                 let other = sinew::spawn(move || {
-                    let ($own, $place) = (&theirs.lock, pin!(MultiLockSlot::new()));
+                    let ($own, $place) = (&theirs.lock, pin!(MultiLockPlace::new()));
                     let alone = $alone;
                     assert!(theirs.is_ready(), "the guard did not lock");
                     drop(alone);
@@ -132,7 +132,7 @@ macro_rules! guards {
                 let shared = Shared::new($new);
                 let theirs = shared.clone();
                 let waiter = runtime.spawn(move || {
-                    let ($lock, $slot) = (&theirs.lock, pin!(MultiLockSlot::new()));
+                    let ($lock, $slot) = (&theirs.lock, pin!(MultiLockPlace::new()));
                     let mut guard = $guard;
                     let _checks = Checks(&theirs); // dropped before the guard
                     theirs.changed.wait(&mut guard);
@@ -141,7 +141,7 @@ macro_rules! guards {
                 waits_for(&fiber, WaitKind::Condvar);
                 let theirs = shared.clone();
                 let other = runtime.spawn(move || {
-                    let ($own, $place) = (&theirs.lock, pin!(MultiLockSlot::new()));
+                    let ($own, $place) = (&theirs.lock, pin!(MultiLockPlace::new()));
                     let alone = $alone;
                     theirs.inside.store(true, Ordering::Relaxed);
                     fiber.cancel();
@@ -153,7 +153,7 @@ macro_rules! guards {
                 assert!(sinew::is_cancel(&*waiter.join().unwrap_err()));
                 assert!(shared.is_ready());
                 // The lock is free, and the notification of a wait that was left is not lost.
-                let ($own, $place) = (&shared.lock, pin!(MultiLockSlot::new()));
+                let ($own, $place) = (&shared.lock, pin!(MultiLockPlace::new()));
                 drop($alone);
                 assert!(!shared.changed.notify_one());
             }
@@ -221,12 +221,12 @@ fn a_key_is_locked_again_also_by_a_pinned_fiber() {
     let shared = Shared::new(MultiLock::new());
     let theirs = shared.clone();
     let waiter = runtime.spawn(move || {
-        let slot = pin!(MultiLockSlot::new());
+        let slot = pin!(MultiLockPlace::new());
         let mut guard = theirs.lock.lock(7, slot);
         sinew::pinned(|| theirs.changed.wait_while(&mut guard, |_| !theirs.is_ready()));
     });
     while !waiter.is_finished() {
-        let slot = pin!(MultiLockSlot::new());
+        let slot = pin!(MultiLockPlace::new());
         let guard = shared.lock.lock(7, slot);
         shared.ready.store(true, Ordering::Relaxed);
         shared.changed.notify_all();

@@ -1,7 +1,7 @@
 //! Programs that hang in different ways, and the reports about them.
 #![allow(clippy::print_stderr, reason = "what was said instead is of interest")]
 
-use sinew::sync::{FairMutex, MultiLock, MultiLockSlot, Mutex, Semaphore};
+use sinew::sync::{FairMutex, MultiLock, MultiLockPlace, Mutex, Semaphore};
 use sinew::{FiberBuilder, Runtime};
 use sinew_testkit::child::child;
 use sinew_testkit::watch;
@@ -250,7 +250,7 @@ fn keys_in_two_orders() {
         let each = |(name, first, second)| {
             let (rows, both) = (rows.clone(), both.clone());
             spawn(runtime, name, move || {
-                let slots = (pin!(MultiLockSlot::new()), pin!(MultiLockSlot::new()));
+                let slots = (pin!(MultiLockPlace::new()), pin!(MultiLockPlace::new()));
                 let _first = rows.lock(first, slots.0);
                 both.wait();
                 drop(rows.lock(second, slots.1));

@@ -93,7 +93,7 @@ fn bytes_since_the_last_read_start_a_deferred_fiber() {
                 one.write_all(b"y").unwrap();
                 // A harvest reports the byte: this wait uses another descriptor of the same
                 // connection.
-                sinew::io::wait_readable(&ready, None).unwrap();
+                sinew::io::wait_readable(&ready).unwrap();
                 (0..100).for_each(|_| sinew::yield_now());
                 let read = move |mut stream: TcpStream| {
                     drop(one);

@@ -34,6 +34,34 @@ fn finish_waits_for_fibers_that_members_submit() {
 }
 
 #[test]
+fn a_caller_that_gets_no_results_waits_for_later_members() {
+    let _watch = watch::a_minute();
+    let runtime = Runtime::builder().carriers(1).build().unwrap();
+    runtime.run(|| {
+        let group = Group::new();
+        let gate = Arc::new(sinew::sync::Event::new());
+        let theirs = gate.clone();
+        group.submit(move || theirs.wait());
+        let (one, other) = (group.clone(), group.clone());
+        // The first caller gets the results, and then submits a member that does not end.
+        let first = sinew::spawn(move || {
+            let results = one.finish().len();
+            one.submit(sinew::park);
+            results
+        });
+        let second = sinew::spawn(move || other.finish_timeout(Duration::from_millis(20)));
+        for caller in [first.fiber(), second.fiber()] {
+            sinew::wait_until(|| caller.waits_for().is_some());
+        }
+        gate.set();
+        assert_eq!(first.join().unwrap(), 1);
+        assert!(second.join().unwrap().is_none(), "the later member has not ended");
+        group.cancel();
+        assert_eq!(group.finish().len(), 1);
+    });
+}
+
+#[test]
 fn a_member_comes_before_the_fibers_that_it_submits() {
     let _watch = watch::a_minute();
     for _ in 0..200 {

@@ -1,7 +1,7 @@
 //! `MultiLock`.
 
 use sinew::Runtime;
-use sinew::sync::{MultiLock, MultiLockSlot, Mutex};
+use sinew::sync::{MultiLock, MultiLockPlace, Mutex};
 use sinew_testkit::{Seed, watch};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
@@ -18,7 +18,7 @@ fn keys_exclude_each_other_in_the_order_of_coming() {
     let _watch = watch::a_minute();
     let runtime = Runtime::builder().carriers(2).build().unwrap();
     let shared = Arc::new((MultiLock::new(), Mutex::new(Vec::new())));
-    let slot = pin!(MultiLockSlot::new());
+    let slot = pin!(MultiLockPlace::new());
     let held = shared.0.lock(7, slot);
     let fibers: Vec<_> = (0..20)
         .map(|n| {
@@ -66,7 +66,7 @@ fn keys_under_load() {
                         0 => Duration::from_micros(seed.below(60) as u64),
                         _ => Duration::MAX,
                     };
-                    let slot = pin!(MultiLockSlot::new());
+                    let slot = pin!(MultiLockPlace::new());
                     let Some(_guard) = lock.try_lock_for(key as u64, slot, timeout) else {
                         continue;
                     };
@@ -110,7 +110,7 @@ fn misused_keys_are_reported() {
         assert!(text.contains("key 7"), "{text}");
         // A forgotten guard keeps its key until its slot is dropped.
         {
-            let mut slot = pin!(MultiLockSlot::new());
+            let mut slot = pin!(MultiLockPlace::new());
             std::mem::forget(lock.lock(1, slot.as_mut()));
             assert!(lock.try_with(1, || ()).is_none());
             let reused = catch_unwind(AssertUnwindSafe(|| drop(lock.lock(2, slot.as_mut()))));
@@ -119,7 +119,7 @@ fn misused_keys_are_reported() {
         assert!(lock.try_with(1, || ()).is_some());
         // If the slot is leaked, the key stays locked for ever. This does not affect another lock
         // at the same address.
-        let leaked = Box::leak(Box::new(MultiLockSlot::new()));
+        let leaked = Box::leak(Box::new(MultiLockPlace::new()));
         // SAFETY: never moved.
         let leaked = unsafe { std::pin::Pin::new_unchecked(leaked) };
         {

@@ -59,7 +59,7 @@ fn ten_thousand_idle_sockets_use_no_processor() {
             for _ in 0..2500 {
                 let (one, other) = UnixStream::pair().unwrap();
                 let [one, other] = [one, other].map(|end| sinew::io::Async::new(end).unwrap());
-                fibers.push(runtime.spawn(move || one.wait_readable(None)));
+                fibers.push(runtime.spawn(move || one.wait_readable()));
                 let builder = FiberBuilder::new().runtime(runtime.handle());
                 armed.push(builder.spawn_when_readable(other, |_| ()).unwrap());
             }
@@ -67,7 +67,7 @@ fn ten_thousand_idle_sockets_use_no_processor() {
                 (0..2500).map(|_| UnixStream::pair().unwrap()).unzip();
             for one in ones {
                 let one = sinew::io::Async::new(one).unwrap();
-                fibers.push(runtime.spawn(move || one.wait_readable(None)));
+                fibers.push(runtime.spawn(move || one.wait_readable()));
             }
             for fiber in &fibers {
                 sinew::wait_until(|| fiber.fiber().waits_for().is_some());
@@ -178,7 +178,7 @@ fn flood_with_a_hook(backend: Backend, count: usize) {
         let ones: Vec<_> =
             ones.into_iter().map(|one| sinew::io::Async::new(one).unwrap()).collect();
         for one in &ones {
-            assert!(!one.wait_readable(Some(Duration::from_micros(10))).unwrap());
+            assert!(!one.wait_readable_timeout(Duration::from_micros(10)).unwrap());
         }
         ones
     });

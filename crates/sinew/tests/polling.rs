@@ -3,7 +3,9 @@
 
 use crate::backends::{Who, all, connected, on_each, on_each_with, until_it_waits};
 use sinew::FiberBuilder;
-use sinew::io::{Async, Interest, PollFd, poll, wait_readable, wait_writable};
+use sinew::io::{
+    Async, Interest, PollFd, poll, wait_readable, wait_readable_timeout, wait_writable,
+};
 use sinew_testkit::child::{child, child_with};
 use sinew_testkit::processor_time;
 use sinew_testkit::watch;
@@ -62,7 +64,7 @@ fn devices_that_are_always_ready_use_no_processor() {
             let zero = Async::new(File::open("/dev/zero").unwrap()).unwrap();
             let builder = FiberBuilder::new().runtime(runtime.handle());
             let fiber = builder.spawn_when_readable(zero, |mut zero: Async<File>| {
-                assert!(zero.wait_readable(None).unwrap());
+                zero.wait_readable().unwrap();
                 let mut entries = [PollFd::new(&zero, Interest::Readable)];
                 assert_eq!(poll(&mut entries, None).unwrap(), 1);
                 zero.read_exact(&mut [1; 16]).unwrap();
@@ -163,8 +165,8 @@ fn a_wait_without_result_takes_its_time_and_no_more() {
                 assert!(start.elapsed() >= SHORT);
                 assert_eq!(poll(&mut [], Some(SHORT)).unwrap(), 0);
                 assert!(start.elapsed() >= SHORT * 2);
-                assert!(!wait_readable(&one, Some(Duration::ZERO)).unwrap());
-                assert!(!wait_readable(&one, Some(SHORT)).unwrap());
+                assert!(!wait_readable_timeout(&one, Duration::ZERO).unwrap());
+                assert!(!wait_readable_timeout(&one, SHORT).unwrap());
                 assert!(start.elapsed() >= SHORT * 3);
             });
             check.end();
@@ -178,7 +180,8 @@ fn files_and_closed_peers_are_ready() {
         for who in [Who::Fiber, Who::Pinned, Who::Thread] {
             let check = who.start(runtime, || {
                 let file = File::open("/proc/self/exe").unwrap();
-                assert!(wait_readable(&file, None).unwrap() && wait_writable(&file, None).unwrap());
+                wait_readable(&file).unwrap();
+                wait_writable(&file).unwrap();
                 let (idle, _peer) = UnixStream::pair().unwrap();
                 let mut entries =
                     [PollFd::new(&idle, Interest::Readable), PollFd::new(&file, Interest::Both)];
@@ -231,12 +234,12 @@ fn becomes_readable<S: AsFd + Send + Sync + 'static>(
     on_each(|runtime| {
         for who in Who::POLITE {
             let source = Arc::new(make());
-            assert!(!wait_readable(&*source, Some(Duration::ZERO)).unwrap());
+            assert!(!wait_readable_timeout(&*source, Duration::ZERO).unwrap());
             let theirs = source.clone();
-            let waits = who.start(runtime, move || wait_readable(&*theirs, None).unwrap());
+            let waits = who.start(runtime, move || wait_readable(&*theirs).unwrap());
             waits.until_it_waits();
             make_ready(&source);
-            assert!(waits.end());
+            waits.end();
         }
     });
 }
@@ -354,8 +357,8 @@ fn a_foreign_type_waits_where_it_would_block() {
             write_to(&*counter, &7_u64.to_ne_bytes());
             assert_eq!(takes.end(), 7);
         }
-        assert!(counter.wait_writable(None).unwrap());
-        assert!(!counter.wait_readable(Some(SHORT)).unwrap());
+        counter.wait_writable().unwrap();
+        assert!(!counter.wait_readable_timeout(SHORT).unwrap());
     });
 }
 
@@ -371,7 +374,7 @@ fn several_readers_of_one_descriptor_use_no_processor() {
                 let one = one.clone();
                 runtime.spawn(move || match reads {
                     true => (&*one).read(&mut [0]).is_ok(),
-                    false => wait_readable(&*one, None).unwrap(),
+                    false => wait_readable(&*one).is_ok(),
                 })
             };
             // One after the other, so that each fiber finds the descriptor watched.

@@ -52,12 +52,35 @@ use overflow::registry::{self, Span};
 use std::io;
 
 /// The default size of a stack: 256 KiB of addresses, committed as touched.
+///
+/// # Examples
+/// ```
+/// use sinew_context::stack::{DEFAULT_STACK_SIZE, ProtectedFixedSize, StackAllocator};
+///
+/// let stack = ProtectedFixedSize::default().allocate()?;
+/// assert!(stack.size() <= DEFAULT_STACK_SIZE);
+/// # Ok::<(), std::io::Error>(())
+/// ```
 pub const DEFAULT_STACK_SIZE: usize = 256 * 1024;
 
 /// The smallest stack size that allocators accept.
+///
+/// # Examples
+/// ```
+/// use sinew_context::stack::{MIN_STACK_SIZE, StackPool};
+///
+/// assert!(StackPool::builder().stack_size(MIN_STACK_SIZE - 1).build().is_err());
+/// ```
 pub const MIN_STACK_SIZE: usize = 4096;
 
 /// The largest stack size that allocators accept: 64 GiB of addresses.
+///
+/// # Examples
+/// ```
+/// use sinew_context::stack::{MAX_STACK_SIZE, StackPool};
+///
+/// assert!(StackPool::builder().stack_size(MAX_STACK_SIZE + 1).build().is_err());
+/// ```
 pub const MAX_STACK_SIZE: usize = 64 << 30;
 
 /// The default size of a guard, the addresses below a stack that fault: 64 KiB, and 1 MiB on
@@ -66,10 +89,24 @@ pub const MAX_STACK_SIZE: usize = 64 << 30;
 /// Rust code touches each page of a large frame in order, so one page would be enough for it. On
 /// riscv64 the compiler does not do this, so a frame larger than the guard can step over it. C code
 /// does not do this on any architecture: a function with a 4 KiB buffer can step over one page.
+///
+/// # Examples
+/// ```
+/// use sinew_context::stack::{DEFAULT_GUARD_SIZE, MIN_GUARD_SIZE};
+///
+/// assert!(DEFAULT_GUARD_SIZE >= MIN_GUARD_SIZE);
+/// ```
 pub const DEFAULT_GUARD_SIZE: usize =
     if cfg!(target_arch = "riscv64") { 1024 * 1024 } else { MIN_GUARD_SIZE };
 
 /// The smallest guard size that allocators accept.
+///
+/// # Examples
+/// ```
+/// use sinew_context::stack::{MIN_GUARD_SIZE, StackPool};
+///
+/// assert!(StackPool::builder().guard_size(MIN_GUARD_SIZE - 1).build().is_err());
+/// ```
 pub const MIN_GUARD_SIZE: usize = 64 * 1024;
 
 /// The number of bytes at the top of each stack that belong to this module.
@@ -169,6 +206,15 @@ pub(crate) struct Home {
 
 /// A function that gives the memory of a stack back. It receives the lowest usable address, the
 /// size, and the owner that was passed to [`Stack::from_raw`]. It must not unwind.
+///
+/// # Examples
+/// ```
+/// use sinew_context::stack::Release;
+/// use std::ptr::NonNull;
+///
+/// fn keep(_low: NonNull<u8>, _size: usize, _owner: *const ()) {} // the memory is a static's
+/// let _release: Release = keep;
+/// ```
 pub type Release = unsafe fn(low: NonNull<u8>, size: usize, owner: *const ());
 
 /// The home of a stack that is registered on its own.

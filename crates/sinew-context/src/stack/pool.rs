@@ -352,6 +352,8 @@ impl PoolCore {
         inner.in_use -= slots.len();
         if inner.closed {
             for &low in slots {
+                // SAFETY: the slot is free, and in no list yet.
+                unsafe { discard(low, self.home.size) };
                 inner.make_cold(low);
             }
             unmapped = inner.take_idle_regions();
@@ -398,12 +400,9 @@ impl PoolCore {
     fn close(&self) {
         let mut inner = self.lock();
         inner.closed = true;
-        for low in core::mem::take(&mut inner.warm) {
-            inner.make_cold(low);
-        }
-        let unmapped = inner.take_idle_regions();
         drop(inner);
-        drop(unmapped);
+        // The slots of regions that stay, because one of their stacks is in use, keep no memory.
+        self.cool(usize::MAX);
     }
 
     /// Makes the oldest `count` warm slots cold and unmaps the regions that have become idle.

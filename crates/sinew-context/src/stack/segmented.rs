@@ -43,6 +43,15 @@ pub struct Segmented {
 
 impl Segmented {
     /// The default limit of a stack's growth, in bytes.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew_context::stack::{Segmented, StackAllocator};
+    ///
+    /// let stack = Segmented::new(64 * 1024)?.allocate()?;
+    /// assert!(stack.size() <= Segmented::DEFAULT_LIMIT);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
     pub const DEFAULT_LIMIT: usize = 64 * 1024 * 1024;
 
     /// Makes stacks that commit `initial` bytes when they are made, and grow to the larger of

@@ -130,14 +130,22 @@ fn launch(
     let spawn = |name: String, f: Box<dyn FnOnce() + Send>| -> io::Result<Fiber> {
         Ok(FiberBuilder::new().runtime(on).name(name).spawn(f)?.fiber())
     };
+    // The clock comes first: after an error in the loop, it is the only fiber beside those in
+    // `accepting`.
+    let wound = shared.clone();
+    let clock = spawn(format!("http {local} clock"), Box::new(move || tend(&wound)))?;
     let mut accepting = Vec::new();
     for listener in listeners {
         let shared = shared.clone();
         let accept = move || accept::accept(&listener, &shared);
-        accepting.push(spawn(format!("http {local} accept"), Box::new(accept))?);
+        match spawn(format!("http {local} accept"), Box::new(accept)) {
+            Ok(fiber) => accepting.push(fiber),
+            Err(error) => {
+                accepting.iter().chain([&clock]).for_each(Fiber::cancel);
+                return Err(error);
+            }
+        }
     }
-    let clock = shared.clone();
-    let clock = spawn(format!("http {local} clock"), Box::new(move || tend(&clock)))?;
     let over = Event::new();
     Ok(ServerHandle { shared, accepting, clock, over, side: None, runtime: None })
 }

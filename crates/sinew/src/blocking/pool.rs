@@ -49,9 +49,13 @@ struct Pool {
     /// The idle threads. The thread that became idle last is at the end. Each pointer leads to a
     /// frame of its thread, which the thread does not leave before the pointer is taken out.
     idle: Vec<*const Idle>,
-    /// Jobs for which there was no thread.
+    /// Jobs for which there was no thread. If there is one, a thread has started that will look
+    /// here.
     queue: VecDeque<Lent>,
+    /// Threads that have not ended, including `starting`.
     threads: usize,
+    /// Threads that are counted, and that the system may still refuse.
+    starting: usize,
     most: usize,
     /// How many threads there ever were, for their names.
     started: u64,
@@ -66,6 +70,7 @@ static POOL: SpinLock<Pool> = SpinLock::new(Pool {
     idle: Vec::new(),
     queue: VecDeque::new(),
     threads: 0,
+    starting: 0,
     most: 512,
     started: 0,
 });
@@ -104,7 +109,6 @@ pub fn set_max_blocking_threads(count: usize) {
     // Queued jobs may get threads after the change.
     while let Some(number) = more_threads() {
         if start(number, None).is_err() {
-            POOL.lock().threads -= 1;
             return;
         }
     }
@@ -149,10 +153,18 @@ impl Pool {
         self.idle.drain(..too_many).map(dismiss).collect()
     }
 
+    /// Counts a thread that the caller is about to start. Returns its number.
     fn count_thread(&mut self) -> u64 {
         self.threads += 1;
+        self.starting += 1;
         self.started += 1;
         self.started
+    }
+
+    /// Returns the number of threads that have started and not ended, or less for a moment: a new
+    /// thread may even have ended before its starter takes it out of `starting`.
+    fn running(&self) -> usize {
+        self.threads.saturating_sub(self.starting)
     }
 }
 
@@ -163,31 +175,36 @@ impl Pool {
 /// The job stays where it is until it has run, and any thread may run it. If this returns false,
 /// the job still belongs to the caller.
 pub(super) unsafe fn submit(job: *const Job) -> bool {
-    let number = {
+    let number = loop {
         let mut pool = POOL.lock();
         if let Some(thread) = pool.give(job) {
             drop(pool);
             thread.unpark();
             return true;
         }
-        if pool.threads >= pool.most {
+        if pool.threads < pool.most {
+            break pool.count_thread();
+        }
+        if pool.running() > 0 {
             pool.queue.push_back(Lent(job));
             return true;
         }
-        pool.count_thread()
+        // The system is about to start the only threads, or to refuse them, which takes some tens
+        // of microseconds.
+        drop(pool);
+        thread::yield_now();
     };
     if start(number, Some(Lent(job))).is_ok() {
         return true;
     }
     let mut pool = POOL.lock();
-    pool.threads -= 1;
     // A thread may have become idle meanwhile, and does not look at the queue any more.
     if let Some(thread) = pool.give(job) {
         drop(pool);
         thread.unpark();
         return true;
     }
-    let others = pool.threads > 0;
+    let others = pool.running() > 0;
     if others {
         pool.queue.push_back(Lent(job));
     }
@@ -202,9 +219,17 @@ pub(super) fn report_no_thread() {
     ));
 }
 
+/// Starts a thread that [`Pool::count_thread`] has counted. If the system refuses it, the thread is
+/// no longer counted.
 fn start(number: u64, first: Option<Lent>) -> io::Result<()> {
     let name = format!("sinew-blocking-{number}");
-    owned::start(name, move || work(first)).map(drop)
+    let started = owned::start(name, move || work(first)).map(drop);
+    let mut pool = POOL.lock();
+    pool.starting -= 1;
+    if started.is_err() {
+        pool.threads -= 1;
+    }
+    started
 }
 
 /// Runs jobs until the thread has to end.
@@ -229,7 +254,7 @@ fn wait_for_job() -> Option<Lent> {
     };
     {
         let mut pool = POOL.lock();
-        if pool.threads > pool.most {
+        if pool.running() > pool.most {
             pool.threads -= 1;
             return None;
         }

@@ -34,7 +34,7 @@ impl Drop for Proxy {
             // SAFETY: the reference belongs to this thread. Destructors of the proxy's locals may
             // still use the proxy. After that, the thread counts as ended.
             unsafe {
-                super::launch::drop_rest(&*control);
+                super::launch::drop_leftovers(&*control);
                 self.0.set(ptr::null());
                 super::launch::finish_outside(&*control);
             }

@@ -107,10 +107,10 @@ impl Owner {
             self.oldest_shared()
         };
         match taken {
-            Some(next) => self.admit(next),
+            Some(next) => self.resumable(next),
             None => {
                 self.depth_first.set(false);
-                self.take_injected().and_then(|next| self.admit(next))
+                self.take_injected().and_then(|next| self.resumable(next))
             }
         }
     }
@@ -122,7 +122,7 @@ impl Owner {
     /// stack of a fiber, two fibers on two carriers might wait for each other. So on the stack of a
     /// fiber, this code puts `next` back into the deque, and lets the root decide.
     #[inline(always)]
-    pub(super) fn admit(&self, next: *const Control) -> Option<*const Control> {
+    pub(super) fn resumable(&self, next: *const Control) -> Option<*const Control> {
         #[cfg(sinew_force_migration)]
         if self.passes_on(next) {
             return None;
@@ -131,7 +131,7 @@ impl Owner {
         if unsafe { (*next).has_left_stack() } || ptr::eq(next, self.current()) {
             return Some(next);
         }
-        self.admit_later(next)
+        self.resumable_later(next)
     }
 
     /// Gives about half of the started fibers to the first carrier that takes them, for tests: it
@@ -153,7 +153,7 @@ impl Owner {
 
     #[cold]
     #[inline(never)]
-    fn admit_later(&self, next: *const Control) -> Option<*const Control> {
+    fn resumable_later(&self, next: *const Control) -> Option<*const Control> {
         if !ptr::eq(self.current(), &self.root) {
             self.deque().push(next);
             return None;

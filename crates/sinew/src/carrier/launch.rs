@@ -320,7 +320,7 @@ unsafe fn rest(owner: &Owner, me: &'static Control) {
     // Cancellation must not cut the following steps short.
     me.set_flags(Flags::MASKED);
     // The fiber may run on another thread next time, where its locals must not go.
-    drop_rest(me);
+    drop_leftovers(me);
     owner.forget_unless_observed(me);
     me.reset_flags();
     // A canceller from now on finds the fiber unstarted. An earlier cancellation is seen when the
@@ -381,7 +381,7 @@ pub(crate) unsafe fn finish_outside(me: &Control) {
 /// # Safety
 /// As for [`end`].
 unsafe fn end_with_extra(me: &Control, wake: impl FnOnce(&Control, Epoch)) {
-    drop_rest(me);
+    drop_leftovers(me);
     let scope = me.extra().and_then(|extra| Some((extra.scope.get(), extra.scope_end.take()?)));
     // SAFETY: the scope does not return before `gone` was called. Blocks are never unmapped. If the
     // joiner has left, the epoch matches no wait.
@@ -455,7 +455,7 @@ unsafe fn unusual_end(me: &Control, marks: u64, dropped: &mut bool, polled: &mut
         // SAFETY: the result is stored, and `DETACHED` gives it to the fiber.
         unsafe { (me.vtable.get().drop_result)(me) };
         // The result's destructor may have made locals.
-        drop_rest(me);
+        drop_leftovers(me);
     }
     if marks & (POLLED | WATCHED) != 0 && !*polled {
         *polled = true;
@@ -472,15 +472,15 @@ fn tell_those_who_watch(me: FiberRef) {
     {
         report::say(format_args!("a waker panicked when fiber {} ended", me.id()));
     }
-    drop_rest(&me);
+    drop_leftovers(&me);
     on_end::announce(me.as_ptr().addr(), me.id());
 }
 
 #[cold]
 #[inline(never)]
-pub(super) fn drop_rest(me: &Control) {
+pub(super) fn drop_leftovers(me: &Control) {
     if let Some(extra) = me.extra() {
-        extra.drop_rest(|| me.flags());
+        extra.drop_leftovers(|| me.flags());
     }
 }
 

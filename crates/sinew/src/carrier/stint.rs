@@ -91,7 +91,7 @@ impl Owner {
         if unstarted > 0
             && self.takes_oldest_in_turn()
             && let Some(oldest) = self.oldest_shared()
-            && let Some(oldest) = self.admit(oldest)
+            && let Some(oldest) = self.resumable(oldest)
         {
             return oldest;
         }

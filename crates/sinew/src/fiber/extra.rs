@@ -171,7 +171,7 @@ impl Extra {
 
     /// Drops the user's values that are left, when the fiber ends or rests. May run user code.
     /// Leaves nothing behind: the block's next fiber may be on another thread.
-    pub(crate) fn drop_rest(&self, flags: impl Fn() -> Flags) {
+    pub(crate) fn drop_leftovers(&self, flags: impl Fn() -> Flags) {
         // The slots lie apart from the fields that all fibers touch, so they are read only if the
         // flags say so.
         const OF_SLOTS: Flags = Flags(Flags::SLOTS.0 | Flags::PENDING.0);

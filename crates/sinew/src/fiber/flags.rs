@@ -26,8 +26,8 @@
 //! | **How the fiber waits and yields** | | | |
 //! | `PINNED` | `park::pinned::in_region` | `in_region`, when it returns | `park`, `reactor`, `blocking`, `spawn::scope`, `inspect::snapshot` |
 //! | `NO_WAIT` | `park::pinned::in_region` | `in_region`, when it returns | `park`, `reactor`, `blocking`, `spawn::scope`, `carrier::current::host` |
-//! | `SLOTS` | `park::slots::remember` | `park::slots::forget`, with the last slot | each wait and yield, `manager`, `Extra::drop_rest` |
-//! | `PENDING` | `park::slots::exchange_all` | `park::raise::settle` | `park::raise::settle`, `Extra::drop_rest` |
+//! | `SLOTS` | `park::slots::remember` | `park::slots::forget`, with the last slot | each wait and yield, `manager`, `Extra::drop_leftovers` |
+//! | `PENDING` | `park::slots::exchange_all` | `park::raise::settle` | `park::raise::settle`, `Extra::drop_leftovers` |
 //! | `DEADLINE` | `cancel::until` | `cancel::until`, when it returns | `park::scope_deadline`, `yield_now`, `time`, `inspect::deadlock` |
 //! | `ASLEEP` | `Wait::suspend_thread` | `Wait::suspend_thread` | `inspect::deadlock` |
 //! | `POLLS` | `Wait::begin_polling` | `Wait::suspend_polling` | `carrier::wake` |

@@ -221,8 +221,8 @@ impl Transfer {
 
     fn wait(self, fd: BorrowedFd<'_>) -> io::Result<()> {
         match self.direction {
-            Direction::Read => crate::io::wait_readable(fd, None).map(drop),
-            Direction::Write => crate::io::wait_writable(fd, None).map(drop),
+            Direction::Read => crate::io::wait_readable(fd),
+            Direction::Write => crate::io::wait_writable(fd),
         }
     }
 

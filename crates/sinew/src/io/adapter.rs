@@ -7,6 +7,7 @@ use crate::reactor::{Direction, Source};
 use core::time::Duration;
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::time::Instant;
 
 /// Wraps a value that has a descriptor, so that fibers wait where its operations would block.
 ///
@@ -89,8 +90,26 @@ impl<T: AsFd> Async<T> {
         inner
     }
 
-    /// Waits until there is something to read. Returns false if `timeout` passes first. `None`
-    /// means no timeout.
+    /// Waits until there is something to read.
+    ///
+    /// # Errors
+    /// If the descriptor cannot be waited for.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::io::Write;
+    ///
+    /// let (reader, mut writer) = std::io::pipe()?;
+    /// writer.write_all(b"x")?;
+    /// sinew::io::Async::new(reader)?.wait_readable()?;
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn wait_readable(&self) -> io::Result<()> {
+        wait_until(&self.source, Direction::Read, clock::NEVER).map(drop)
+    }
+
+    /// Waits until there is something to read, at most for `timeout`. Returns false if the timeout
+    /// passes first.
     ///
     /// # Errors
     /// If the descriptor cannot be waited for.
@@ -101,15 +120,33 @@ impl<T: AsFd> Async<T> {
     ///
     /// let (reader, _writer) = std::io::pipe()?;
     /// let reader = sinew::io::Async::new(reader)?;
-    /// assert!(!reader.wait_readable(Some(Duration::from_millis(1)))?);
+    /// assert!(!reader.wait_readable_timeout(Duration::from_millis(1))?);
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    pub fn wait_readable(&self, timeout: Option<Duration>) -> io::Result<bool> {
-        self.wait(Direction::Read, timeout)
+    pub fn wait_readable_timeout(&self, timeout: Duration) -> io::Result<bool> {
+        wait_until(&self.source, Direction::Read, clock::after(clock::now(), timeout))
     }
 
-    /// Waits until there is room to write. Returns false if `timeout` passes first. `None` means no
-    /// timeout.
+    /// Waits until there is something to read, at most until `deadline`. Returns false if the
+    /// deadline passes first.
+    ///
+    /// # Errors
+    /// If the descriptor cannot be waited for.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Instant;
+    ///
+    /// let (reader, _writer) = std::io::pipe()?;
+    /// let reader = sinew::io::Async::new(reader)?;
+    /// assert!(!reader.wait_readable_deadline(Instant::now())?);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn wait_readable_deadline(&self, deadline: Instant) -> io::Result<bool> {
+        wait_until(&self.source, Direction::Read, clock::at(deadline))
+    }
+
+    /// Waits until there is room to write.
     ///
     /// # Errors
     /// If the descriptor cannot be waited for.
@@ -117,17 +154,49 @@ impl<T: AsFd> Async<T> {
     /// # Examples
     /// ```
     /// let (_reader, writer) = std::io::pipe()?;
-    /// let writer = sinew::io::Async::new(writer)?;
-    /// assert!(writer.wait_writable(None)?);
+    /// sinew::io::Async::new(writer)?.wait_writable()?;
     /// # Ok::<(), std::io::Error>(())
     /// ```
-    pub fn wait_writable(&self, timeout: Option<Duration>) -> io::Result<bool> {
-        self.wait(Direction::Write, timeout)
+    pub fn wait_writable(&self) -> io::Result<()> {
+        wait_until(&self.source, Direction::Write, clock::NEVER).map(drop)
     }
 
-    fn wait(&self, direction: Direction, timeout: Option<Duration>) -> io::Result<bool> {
-        let deadline = timeout.map_or(clock::NEVER, |timeout| clock::after(clock::now(), timeout));
-        wait_until(&self.source, direction, deadline)
+    /// Waits until there is room to write, at most for `timeout`. Returns false if the timeout
+    /// passes first.
+    ///
+    /// # Errors
+    /// If the descriptor cannot be waited for.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// let (_reader, writer) = std::io::pipe()?;
+    /// let writer = sinew::io::Async::new(writer)?;
+    /// assert!(writer.wait_writable_timeout(Duration::from_millis(1))?);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn wait_writable_timeout(&self, timeout: Duration) -> io::Result<bool> {
+        wait_until(&self.source, Direction::Write, clock::after(clock::now(), timeout))
+    }
+
+    /// Waits until there is room to write, at most until `deadline`. Returns false if the deadline
+    /// passes first.
+    ///
+    /// # Errors
+    /// If the descriptor cannot be waited for.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Instant;
+    ///
+    /// let (_reader, writer) = std::io::pipe()?;
+    /// let writer = sinew::io::Async::new(writer)?;
+    /// assert!(writer.wait_writable_deadline(Instant::now())?);
+    /// # Ok::<(), std::io::Error>(())
+    /// ```
+    pub fn wait_writable_deadline(&self, deadline: Instant) -> io::Result<bool> {
+        wait_until(&self.source, Direction::Write, clock::at(deadline))
     }
 
     /// Runs an operation that reads. Whenever it fails with `WouldBlock`, waits until there is

@@ -37,4 +37,7 @@ pub use pipes::{PipeReader, PipeWriter, pipe};
 pub use polling::{Interest, PollFd, poll};
 pub use readable::{Readable, Within};
 pub use standard::{Stdin, StdinLock, stdin};
-pub use waiting::{is_readable, is_writable, wait_readable, wait_writable};
+pub use waiting::{
+    is_readable, is_writable, wait_readable, wait_readable_deadline, wait_readable_timeout,
+    wait_writable, wait_writable_deadline, wait_writable_timeout,
+};

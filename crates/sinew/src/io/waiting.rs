@@ -5,13 +5,13 @@ use crate::reactor::{Direction, Source, look};
 use core::time::Duration;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
+use std::time::Instant;
 
-/// Waits until a read from a descriptor would find data or the end of the data. Returns false if
-/// `timeout` passes first. `None` means no timeout.
+/// Waits until a read from a descriptor would find data or the end of the data.
 ///
 /// Works for every descriptor that the kernel can wait for: sockets, pipes, terminals, `eventfd`,
-/// `timerfd`, `inotify`, devices. Regular files and directories are always ready. With a timeout of
-/// zero this call does not wait. A cancelled fiber is unwound from this wait.
+/// `timerfd`, `inotify`, devices. Regular files and directories are always ready. A cancelled fiber
+/// is unwound from this wait.
 ///
 /// Another fiber or process may read the data first. So put a shared descriptor into non-blocking
 /// mode: then the read after this wait cannot block.
@@ -22,38 +22,105 @@ use std::os::fd::{AsFd, AsRawFd};
 /// # Examples
 /// ```
 /// use std::io::Write;
-/// use std::time::Duration;
 ///
 /// sinew::run(|| {
 ///     let (reader, mut writer) = std::io::pipe()?;
-///     assert!(!sinew::io::wait_readable(&reader, Some(Duration::from_millis(1)))?);
 ///     writer.write_all(b"x")?;
-///     assert!(sinew::io::wait_readable(&reader, None)?);
-///     Ok::<(), std::io::Error>(())
+///     sinew::io::wait_readable(&reader)
 /// })?;
 /// # Ok::<(), std::io::Error>(())
 /// ```
-pub fn wait_readable(fd: impl AsFd, timeout: Option<Duration>) -> io::Result<bool> {
-    wait(fd, Direction::Read, timeout)
+pub fn wait_readable(fd: impl AsFd) -> io::Result<()> {
+    wait(fd, Direction::Read, clock::NEVER).map(drop)
 }
 
-/// Waits until a descriptor can be written to. Returns false if `timeout` passes first. `None`
-/// means no timeout. [`wait_readable`] lists the descriptors that can be waited for.
+/// Waits until a read from a descriptor would find data or the end of the data, at most for
+/// `timeout`. Returns false if the timeout passes first. With a timeout of zero this call does not
+/// wait. See [`wait_readable`].
 ///
 /// # Errors
 /// If the descriptor cannot be waited for.
 ///
 /// # Examples
 /// ```
-/// sinew::run(|| {
-///     let (reader, writer) = std::io::pipe()?;
-///     assert!(sinew::io::wait_writable(&writer, None)?);
-///     Ok::<(), std::io::Error>(())
-/// })?;
+/// use std::time::Duration;
+///
+/// let (reader, _writer) = std::io::pipe()?;
+/// assert!(!sinew::io::wait_readable_timeout(&reader, Duration::from_millis(1))?);
 /// # Ok::<(), std::io::Error>(())
 /// ```
-pub fn wait_writable(fd: impl AsFd, timeout: Option<Duration>) -> io::Result<bool> {
-    wait(fd, Direction::Write, timeout)
+pub fn wait_readable_timeout(fd: impl AsFd, timeout: Duration) -> io::Result<bool> {
+    wait(fd, Direction::Read, clock::after(clock::now(), timeout))
+}
+
+/// Waits until a read from a descriptor would find data or the end of the data, at most until
+/// `deadline`. Returns false if the deadline passes first. See [`wait_readable`].
+///
+/// # Errors
+/// If the descriptor cannot be waited for.
+///
+/// # Examples
+/// ```
+/// use std::time::Instant;
+///
+/// let (reader, _writer) = std::io::pipe()?;
+/// assert!(!sinew::io::wait_readable_deadline(&reader, Instant::now())?);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn wait_readable_deadline(fd: impl AsFd, deadline: Instant) -> io::Result<bool> {
+    wait(fd, Direction::Read, clock::at(deadline))
+}
+
+/// Waits until a descriptor can be written to. [`wait_readable`] lists the descriptors that can be
+/// waited for.
+///
+/// # Errors
+/// If the descriptor cannot be waited for.
+///
+/// # Examples
+/// ```
+/// let (_reader, writer) = std::io::pipe()?;
+/// sinew::io::wait_writable(&writer)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn wait_writable(fd: impl AsFd) -> io::Result<()> {
+    wait(fd, Direction::Write, clock::NEVER).map(drop)
+}
+
+/// Waits until a descriptor can be written to, at most for `timeout`. Returns false if the timeout
+/// passes first. See [`wait_writable`].
+///
+/// # Errors
+/// If the descriptor cannot be waited for.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+///
+/// let (_reader, writer) = std::io::pipe()?;
+/// assert!(sinew::io::wait_writable_timeout(&writer, Duration::from_millis(1))?);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn wait_writable_timeout(fd: impl AsFd, timeout: Duration) -> io::Result<bool> {
+    wait(fd, Direction::Write, clock::after(clock::now(), timeout))
+}
+
+/// Waits until a descriptor can be written to, at most until `deadline`. Returns false if the
+/// deadline passes first. See [`wait_writable`].
+///
+/// # Errors
+/// If the descriptor cannot be waited for.
+///
+/// # Examples
+/// ```
+/// use std::time::Instant;
+///
+/// let (_reader, writer) = std::io::pipe()?;
+/// assert!(sinew::io::wait_writable_deadline(&writer, Instant::now())?);
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn wait_writable_deadline(fd: impl AsFd, deadline: Instant) -> io::Result<bool> {
+    wait(fd, Direction::Write, clock::at(deadline))
 }
 
 /// Returns whether a read from a descriptor would find data or the end of the data at this moment.
@@ -91,8 +158,7 @@ pub fn is_writable(fd: impl AsFd) -> io::Result<bool> {
     look(fd.as_fd().as_raw_fd(), Direction::Write)
 }
 
-fn wait(fd: impl AsFd, direction: Direction, timeout: Option<Duration>) -> io::Result<bool> {
-    let deadline = timeout.map_or(clock::NEVER, |timeout| clock::after(clock::now(), timeout));
+fn wait(fd: impl AsFd, direction: Direction, deadline: u64) -> io::Result<bool> {
     let source = Source::new(fd.as_fd().as_raw_fd());
     wait_until(&source, direction, deadline)
 }

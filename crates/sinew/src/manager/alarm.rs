@@ -86,11 +86,19 @@ impl Alarm {
         };
         let changed = before.as_ref().map_or(Until::default(), |(until, _)| *until) != until;
         let starts = !set.runs && !set.alarms.is_empty();
+        let started = if starts { start() } else { Ok(()) };
         if starts {
-            set.runs = start();
+            set.runs = started.is_ok();
         }
+        // The hooks of users run under no lock: the report hook may set an alarm.
         drop(set);
         drop(before);
+        if let Err(error) = started {
+            report::say(format_args!(
+                "cannot watch the deadlines and descriptors of managers: {error}; their fibers may \
+                 wait too long"
+            ));
+        }
         if changed
             && !starts
             && let Ok(bell) = &*BELL
@@ -113,19 +121,15 @@ impl std::fmt::Debug for Alarm {
     }
 }
 
-/// Starts the thread. Returns false, after a report, if the system has no thread or descriptor for
-/// it.
-fn start() -> bool {
+/// Starts the thread.
+///
+/// # Errors
+/// If the system has no descriptor or thread for it.
+fn start() -> Result<(), String> {
+    // Without a bell the thread could not be told of changes, so it is not started.
+    BELL.as_ref().map_err(ToString::to_string)?;
     let thread = crate::carrier::thread::start("sinew-alarm".into(), watch);
-    let started = match (&thread, &*BELL) {
-        (Ok(_), Ok(_)) => return true,
-        (Err(error), _) => error,
-        (_, Err(error)) => error,
-    };
-    report::say(format_args!(
-        "cannot watch the deadlines and descriptors of managers: {started}; their fibers may wait too long"
-    ));
-    false
+    thread.map(drop).map_err(|error| error.to_string())
 }
 
 fn watch() {

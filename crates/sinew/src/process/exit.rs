@@ -47,7 +47,10 @@ impl Exit {
     /// Raises the cancellation if the fiber is cancelled.
     pub(super) fn wait(&self, timeout: Option<Duration>) -> io::Result<bool> {
         match self {
-            Exit::Descriptor(descriptor) => descriptor.wait_readable(timeout),
+            Exit::Descriptor(descriptor) => match timeout {
+                Some(timeout) => descriptor.wait_readable_timeout(timeout),
+                None => descriptor.wait_readable().map(|()| true),
+            },
             Exit::Watched(ended) => match timeout {
                 Some(timeout) => Ok(ended.is_set() || ended.wait_timeout(timeout)),
                 None => {

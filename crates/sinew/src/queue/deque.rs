@@ -29,20 +29,20 @@ pub(crate) enum Steal<T> {
 }
 
 struct Buffer<T> {
-    slots: Box<[AtomicPtr<T>]>,
+    cells: Box<[AtomicPtr<T>]>,
 }
 
 impl<T> Buffer<T> {
     fn new(capacity: usize) -> Box<Self> {
         debug_assert!(capacity.is_power_of_two());
-        let slots = (0..capacity).map(|_| AtomicPtr::new(ptr::null_mut())).collect();
-        Box::new(Buffer { slots })
+        let cells = (0..capacity).map(|_| AtomicPtr::new(ptr::null_mut())).collect();
+        Box::new(Buffer { cells })
     }
 
     #[inline(always)]
     fn cell(&self, index: usize) -> &AtomicPtr<T> {
         // The capacity is a power of two, so the mask is in bounds.
-        &self.slots[index & (self.slots.len() - 1)]
+        &self.cells[index & (self.cells.len() - 1)]
     }
 }
 
@@ -156,7 +156,7 @@ impl<'a, T> OwnerDeque<'a, T> {
         // SAFETY: the current buffer is alive; only the owner replaces it.
         let mut buffer = unsafe { &*self.0.buffer.load(Ordering::Relaxed) };
         let len = bottom.wrapping_sub(top);
-        if len >= buffer.slots.len() {
+        if len >= buffer.cells.len() {
             buffer = self.grow(top, bottom);
         }
         buffer.cell(bottom).store(item.cast_mut(), Ordering::Relaxed);
@@ -171,7 +171,7 @@ impl<'a, T> OwnerDeque<'a, T> {
     fn grow(self, top: usize, bottom: usize) -> &'a Buffer<T> {
         // SAFETY: the current buffer is alive.
         let old = unsafe { &*self.0.buffer.load(Ordering::Relaxed) };
-        let new = Buffer::new(2 * old.slots.len());
+        let new = Buffer::new(2 * old.cells.len());
         let mut index = top;
         while index != bottom {
             new.cell(index).store(old.cell(index).load(Ordering::Relaxed), Ordering::Relaxed);

@@ -259,8 +259,9 @@ impl Shared {
         if !state.has_thread {
             let shared = self.clone();
             if threads::start("sinew log".into(), move || shared.run()).is_err() {
-                // The next line tries again.
+                // The next line tries again. A caller of `flush_timeout` learns that lines are left.
                 state.writer = Writer::Absent;
+                self.changed.notify_all();
                 return;
             }
             state.has_thread = true;

@@ -77,11 +77,15 @@ impl<'a> Idle<'a> {
     ///
     /// # Examples
     /// ```
+    /// use std::time::Duration;
+    ///
     /// let runtime = sinew::Runtime::builder()
     ///     .carriers(1)
     ///     .idle_hook(|idle| {
-    ///         assert!(idle.timeout().is_none()); // no fiber waits for a moment
-    ///         idle.wait();
+    ///         match idle.timeout() {
+    ///             Some(most) => std::thread::sleep(most.min(Duration::from_micros(100))),
+    ///             None => idle.wait(),
+    ///         }
     ///     })
     ///     .build()?;
     /// runtime.run(|| ());

@@ -219,8 +219,18 @@ impl<T: Send + 'static> Group<T> {
                 match members.fibers.get(ended) {
                     Some(member) => member.fiber(),
                     None => {
-                        members.cancelled = false;
-                        break core::mem::take(&mut members.fibers);
+                        // Another caller may have taken the members that this call waited for.
+                        // Members that were submitted afterwards may be going on.
+                        match members.fibers.iter().position(|member| !member.is_finished()) {
+                            Some(going) => {
+                                ended = going;
+                                continue;
+                            }
+                            None => {
+                                members.cancelled = false;
+                                break core::mem::take(&mut members.fibers);
+                            }
+                        }
                     }
                 }
             };

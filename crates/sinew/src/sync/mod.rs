@@ -69,7 +69,7 @@ pub use fair_mutex::{
 pub use futex::Futex;
 pub use future::{FiberFuture, FutureArm, Subscription, Waitable, wait_for_multiple, wait_timeout};
 pub use guard::Guard;
-pub use multi_lock::{MultiLock, MultiLockGuard, MultiLockSlot};
+pub use multi_lock::{MultiLock, MultiLockGuard, MultiLockPlace};
 pub use mutex::{MappedMutexGuard, Mutex, MutexGuard, RawMutex};
 pub use once::{LazyLock, Once, OnceLock};
 pub use priority::{InTurn, Priority, ReadersFirst, WritersFirst};

@@ -8,9 +8,9 @@
 //! from then on. If the claim fails, because that waiter is leaving, the unlocker takes its entry
 //! out and tries the next one. All of this happens under the lock of the bucket.
 //!
-//! An entry lies in a pinned slot. The closure forms, such as `with`, have the slot in their frame;
-//! other callers supply it. The destructor of the slot takes the entry out of the table. So a guard
-//! that is forgotten keeps its key locked until its slot is dropped, and no dangling entry stays in
+//! An entry lies in a pinned place. The closure forms, such as `with`, have the place in their frame;
+//! other callers supply it. The destructor of the place takes the entry out of the table. So a guard
+//! that is forgotten keeps its key locked until its place is dropped, and no dangling entry stays in
 //! the table.
 
 use super::moment;
@@ -90,8 +90,8 @@ impl MultiLock {
     /// ```
     #[track_caller]
     pub fn with<R>(&self, key: u64, f: impl FnOnce() -> R) -> R {
-        let slot = pin!(MultiLockSlot::new());
-        let _guard = self.lock(key, slot);
+        let place = pin!(MultiLockPlace::new());
+        let _guard = self.lock(key, place);
         f()
     }
 
@@ -103,8 +103,8 @@ impl MultiLock {
     /// rows.with(7, || assert!(rows.try_with(7, || ()).is_none()));
     /// ```
     pub fn try_with<R>(&self, key: u64, f: impl FnOnce() -> R) -> Option<R> {
-        let slot = pin!(MultiLockSlot::new());
-        let _guard = self.try_lock(key, slot)?;
+        let place = pin!(MultiLockPlace::new());
+        let _guard = self.try_lock(key, place)?;
         Some(f())
     }
 
@@ -124,69 +124,69 @@ impl MultiLock {
         self.with(BuildHasherDefault::<DefaultHasher>::default().hash_one(key), f)
     }
 
-    /// Locks a key until the guard is dropped, waiting until the key is free. The slot is the
+    /// Locks a key until the guard is dropped, waiting until the key is free. The place is the
     /// memory of the caller's place in the queue.
     ///
     /// # Panics
-    /// If the caller already holds the key, or if the slot still holds a key of a forgotten guard.
+    /// If the caller already holds the key, or if the place still holds a key of a forgotten guard.
     ///
     /// # Examples
     /// ```
-    /// use sinew::sync::{MultiLock, MultiLockSlot};
+    /// use sinew::sync::{MultiLock, MultiLockPlace};
     /// use std::pin::pin;
     ///
-    /// let (rows, slot) = (MultiLock::new(), pin!(MultiLockSlot::new()));
-    /// let guard = rows.lock(7, slot);
+    /// let (rows, place) = (MultiLock::new(), pin!(MultiLockPlace::new()));
+    /// let guard = rows.lock(7, place);
     /// assert!(rows.try_with(7, || ()).is_none());
     /// drop(guard);
     /// assert!(rows.try_with(7, || ()).is_some());
     /// ```
     #[track_caller]
-    pub fn lock<'a>(&'a self, key: u64, slot: Pin<&'a mut MultiLockSlot>) -> MultiLockGuard<'a> {
-        let slot = slot.into_ref();
-        enter(self.key(key), slot, Patience::Till(clock::NEVER));
-        MultiLockGuard { slot, bound: PhantomData }
+    pub fn lock<'a>(&'a self, key: u64, place: Pin<&'a mut MultiLockPlace>) -> MultiLockGuard<'a> {
+        let place = place.into_ref();
+        enter(self.key(key), place, Patience::Till(clock::NEVER));
+        MultiLockGuard { place, bound: PhantomData }
     }
 
     /// Locks a key if it is free. Does not wait.
     ///
     /// # Panics
-    /// If the slot still holds a key of a forgotten guard.
+    /// If the place still holds a key of a forgotten guard.
     ///
     /// # Examples
     /// ```
-    /// use sinew::sync::{MultiLock, MultiLockSlot};
+    /// use sinew::sync::{MultiLock, MultiLockPlace};
     /// use std::pin::pin;
     ///
     /// let rows = MultiLock::new();
-    /// assert!(rows.try_lock(7, pin!(MultiLockSlot::new())).is_some());
+    /// assert!(rows.try_lock(7, pin!(MultiLockPlace::new())).is_some());
     /// ```
     pub fn try_lock<'a>(
         &'a self,
         key: u64,
-        slot: Pin<&'a mut MultiLockSlot>,
+        place: Pin<&'a mut MultiLockPlace>,
     ) -> Option<MultiLockGuard<'a>> {
-        let slot = slot.into_ref();
-        enter(self.key(key), slot, Patience::None).then_some(())?;
-        Some(MultiLockGuard { slot, bound: PhantomData })
+        let place = place.into_ref();
+        enter(self.key(key), place, Patience::None).then_some(())?;
+        Some(MultiLockGuard { place, bound: PhantomData })
     }
 
     /// Locks a key, waiting at most `timeout`. Returns `None` if the time runs out.
     ///
     /// # Panics
-    /// If the caller already holds the key, or if the slot still holds a key of a forgotten guard.
+    /// If the caller already holds the key, or if the place still holds a key of a forgotten guard.
     ///
     /// # Examples
     /// ```
-    /// use sinew::sync::{MultiLock, MultiLockSlot};
+    /// use sinew::sync::{MultiLock, MultiLockPlace};
     /// use std::pin::pin;
     /// use std::time::Duration;
     ///
-    /// let (rows, slot) = (MultiLock::new(), pin!(MultiLockSlot::new()));
+    /// let (rows, place) = (MultiLock::new(), pin!(MultiLockPlace::new()));
     /// sinew::scope(|s| {
-    ///     let _guard = rows.lock(7, slot);
+    ///     let _guard = rows.lock(7, place);
     ///     let other = s.spawn(|| {
-    ///         rows.try_lock_for(7, pin!(MultiLockSlot::new()), Duration::from_millis(1)).is_some()
+    ///         rows.try_lock_for(7, pin!(MultiLockPlace::new()), Duration::from_millis(1)).is_some()
     ///     });
     ///     assert!(!other.join().unwrap());
     /// });
@@ -195,12 +195,12 @@ impl MultiLock {
     pub fn try_lock_for<'a>(
         &'a self,
         key: u64,
-        slot: Pin<&'a mut MultiLockSlot>,
+        place: Pin<&'a mut MultiLockPlace>,
         timeout: Duration,
     ) -> Option<MultiLockGuard<'a>> {
-        let slot = slot.into_ref();
-        enter(self.key(key), slot, Patience::Till(moment(timeout))).then_some(())?;
-        Some(MultiLockGuard { slot, bound: PhantomData })
+        let place = place.into_ref();
+        enter(self.key(key), place, Patience::Till(moment(timeout))).then_some(())?;
+        Some(MultiLockGuard { place, bound: PhantomData })
     }
 
     /// Returns the key that stands in the table for `key` of this lock. Gives the lock its number
@@ -229,16 +229,19 @@ enum Patience {
     Endless,
 }
 
-/// Puts the slot into the queue of the key, and waits until the slot is first. Returns false if the
+/// Puts the place into the queue of the key, and waits until the place is first. Returns false if the
 /// patience runs out first.
 #[track_caller]
-fn enter(key: Key, slot: Pin<&MultiLockSlot>, patience: Patience) -> bool {
+fn enter(key: Key, place: Pin<&MultiLockPlace>, patience: Patience) -> bool {
     let me = current::block().addr();
-    // SAFETY: only the caller touches the place: it has the slot by `&mut`, or through the guard
-    // that holds the slot. Other threads touch only the node and the entry, under the lock of the
+    // SAFETY: only the caller touches the place: it has the place by `&mut`, or through the guard
+    // that holds the place. Other threads touch only the node and the entry, under the lock of the
     // bucket.
-    let place = unsafe { &mut *slot.place.get() };
-    assert!(place.node.is_none(), "the slot of a MultiLock still holds a key of a forgotten guard");
+    let place = unsafe { &mut *place.place.get() };
+    assert!(
+        place.node.is_none(),
+        "the place of a MultiLock still holds a key of a forgotten guard"
+    );
     let entry = &*place.entry.insert(Entry::new(key, false, me));
     let bucket = table::bucket(key);
     {
@@ -249,7 +252,7 @@ fn enter(key: Key, slot: Pin<&MultiLockSlot>, patience: Patience) -> bool {
         match holder {
             None => {
                 let node = &*place.node.insert(Node::marker(entry));
-                // SAFETY: the slot is pinned, and its destructor takes the node out of the queue.
+                // SAFETY: the place is pinned, and its destructor takes the node out of the queue.
                 unsafe { bucket.push(Pin::new_unchecked(node)) };
                 return true;
             }
@@ -282,7 +285,7 @@ fn enter(key: Key, slot: Pin<&MultiLockSlot>, patience: Patience) -> bool {
         let at_once = {
             let mut bucket = bucket.lock();
             let free = bucket.queue(key).is_none();
-            // SAFETY: the slot is pinned, and its destructor takes the node out of the queue.
+            // SAFETY: the place is pinned, and its destructor takes the node out of the queue.
             unsafe { bucket.push(Pin::new_unchecked(node)) };
             free
         };
@@ -321,20 +324,20 @@ impl Default for MultiLock {
     }
 }
 
-/// The memory of a place in the queue of a key of a [`MultiLock`]. Pin the slot, then pass it to a
+/// The memory of a place in the queue of a key of a [`MultiLock`]. Pin the place, then pass it to a
 /// `lock` function.
 ///
 /// # Examples
 /// ```
-/// use sinew::sync::{MultiLock, MultiLockSlot};
+/// use sinew::sync::{MultiLock, MultiLockPlace};
 /// use std::pin::pin;
 ///
-/// let (rows, mut slot) = (MultiLock::new(), pin!(MultiLockSlot::new()));
+/// let (rows, mut place) = (MultiLock::new(), pin!(MultiLockPlace::new()));
 /// for key in 0..3 {
-///     let _guard = rows.lock(key, slot.as_mut());
+///     let _guard = rows.lock(key, place.as_mut());
 /// }
 /// ```
-pub struct MultiLockSlot {
+pub struct MultiLockPlace {
     place: UnsafeCell<Place>,
     _pinned: PhantomPinned,
 }
@@ -342,26 +345,26 @@ pub struct MultiLockSlot {
 struct Place {
     /// The payload of the node, which points to it. Changes only while there is no node.
     entry: Option<Entry>,
-    /// Present while the slot holds a key or waits for one.
+    /// Present while the place holds a key or waits for one.
     node: Option<Node<Entry>>,
 }
 
-impl MultiLockSlot {
-    /// Creates a slot that is in no queue.
+impl MultiLockPlace {
+    /// Creates a place that is in no queue.
     ///
     /// # Examples
     /// ```
-    /// let slot = std::pin::pin!(sinew::sync::MultiLockSlot::new());
-    /// # drop(slot);
+    /// let place = std::pin::pin!(sinew::sync::MultiLockPlace::new());
+    /// # drop(place);
     /// ```
-    pub const fn new() -> MultiLockSlot {
-        MultiLockSlot {
+    pub const fn new() -> MultiLockPlace {
+        MultiLockPlace {
             place: UnsafeCell::new(Place { entry: None, node: None }),
             _pinned: PhantomPinned,
         }
     }
 
-    /// Gives up the key that the slot holds, if there is one, and grants it to the first waiter.
+    /// Gives up the key that the place holds, if there is one, and grants it to the first waiter.
     fn release(&self) {
         // SAFETY: only the caller touches the place, through the guard or in the destructor. Other
         // threads touch only the node and the entry, under the lock of the bucket.
@@ -391,22 +394,22 @@ impl MultiLockSlot {
     }
 }
 
-impl Default for MultiLockSlot {
+impl Default for MultiLockPlace {
     fn default() -> Self {
-        MultiLockSlot::new()
+        MultiLockPlace::new()
     }
 }
 
-impl Drop for MultiLockSlot {
+impl Drop for MultiLockPlace {
     fn drop(&mut self) {
-        // If the guard was forgotten, the slot still holds its key.
+        // If the guard was forgotten, the place still holds its key.
         self.release();
     }
 }
 
-impl fmt::Debug for MultiLockSlot {
+impl fmt::Debug for MultiLockPlace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MultiLockSlot").finish_non_exhaustive()
+        f.debug_struct("MultiLockPlace").finish_non_exhaustive()
     }
 }
 
@@ -414,13 +417,13 @@ impl fmt::Debug for MultiLockSlot {
 ///
 /// # Examples
 /// ```
-/// use sinew::sync::{MultiLock, MultiLockSlot};
+/// use sinew::sync::{MultiLock, MultiLockPlace};
 /// use std::pin::pin;
 ///
 /// let rows = MultiLock::new();
 /// {
-///     let slot = pin!(MultiLockSlot::new());
-///     let _guard = rows.lock(7, slot);
+///     let place = pin!(MultiLockPlace::new());
+///     let _guard = rows.lock(7, place);
 ///     assert!(rows.try_with(7, || ()).is_none());
 ///     assert!(rows.try_with(8, || ()).is_some()); // another key
 /// }
@@ -429,7 +432,7 @@ impl fmt::Debug for MultiLockSlot {
 #[derive(Debug)]
 #[must_use = "the key is unlocked at once if the guard is not kept"]
 pub struct MultiLockGuard<'a> {
-    slot: Pin<&'a MultiLockSlot>,
+    place: Pin<&'a MultiLockPlace>,
     /// Makes the guard `!Send`: it stays with the fiber that locked.
     bound: PhantomData<*const ()>,
 }
@@ -437,21 +440,21 @@ pub struct MultiLockGuard<'a> {
 impl MultiLockGuard<'_> {
     /// Unlocks the key, until [`lock_again`](Self::lock_again) is called.
     pub(super) fn unlock_for_a_while(&self) {
-        self.slot.release();
+        self.place.release();
     }
 
     /// Locks the key again, at the end of its queue.
     pub(super) fn lock_again(&self) {
         // SAFETY: only the owner of the guard, which is the caller, touches the place.
         // `unlock_for_a_while` has taken its node out of the queue.
-        let entry = unsafe { &(*self.slot.place.get()).entry };
-        let key = entry.as_ref().expect("the slot of a guard keeps the entry of its key").key();
-        enter(key, self.slot, Patience::Endless);
+        let entry = unsafe { &(*self.place.place.get()).entry };
+        let key = entry.as_ref().expect("the place of a guard keeps the entry of its key").key();
+        enter(key, self.place, Patience::Endless);
     }
 }
 
 impl Drop for MultiLockGuard<'_> {
     fn drop(&mut self) {
-        self.slot.release();
+        self.place.release();
     }
 }

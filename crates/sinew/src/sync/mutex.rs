@@ -66,7 +66,30 @@ pub struct Mutex<T: ?Sized>(lock_api::Mutex<RawMutex, T>);
 mutex!(Mutex(RawMutex) with MutexGuard, waits until "it is free");
 
 /// Access to the data of a [`Mutex`]. Dropping the guard unlocks the mutex.
+///
+/// # Examples
+/// ```
+/// use sinew::sync::{Mutex, MutexGuard};
+///
+/// fn add(total: &mut MutexGuard<'_, u32>) {
+///     **total += 1;
+/// }
+/// let total = Mutex::new(1);
+/// add(&mut total.lock());
+/// assert_eq!(*total.lock(), 2);
+/// ```
 pub type MutexGuard<'a, T> = lock_api::MutexGuard<'a, RawMutex, T>;
 
 /// Access to a part of the data of a [`Mutex`]. Dropping the guard unlocks the mutex.
+///
+/// # Examples
+/// ```
+/// use sinew::sync::{MappedMutexGuard, Mutex, MutexGuard};
+///
+/// let pair = Mutex::new((1, 2));
+/// let mut second: MappedMutexGuard<'_, i32> = MutexGuard::map(pair.lock(), |pair| &mut pair.1);
+/// *second = 3;
+/// drop(second);
+/// assert_eq!(*pair.lock(), (1, 3));
+/// ```
 pub type MappedMutexGuard<'a, T> = lock_api::MappedMutexGuard<'a, RawMutex, T>;

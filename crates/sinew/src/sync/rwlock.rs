@@ -564,19 +564,71 @@ impl<T: ?Sized, P: Priority> Deref for RwLock<T, P> {
 }
 
 /// Access to read the data of a [`RwLock`]. Dropping the guard unlocks the lock.
+///
+/// # Examples
+/// ```
+/// use sinew::sync::{RwLock, RwLockReadGuard};
+///
+/// let words = RwLock::new(vec!["one"]);
+/// let readers: [RwLockReadGuard<'_, _>; 2] = [words.read(), words.read()];
+/// assert_eq!(*readers[0], *readers[1]);
+/// ```
 pub type RwLockReadGuard<'a, T, P = InTurn> = lock_api::RwLockReadGuard<'a, RawRwLock<P>, T>;
 
 /// Access to write the data of a [`RwLock`]. Dropping the guard unlocks the lock.
+///
+/// # Examples
+/// ```
+/// use sinew::sync::{RwLock, RwLockWriteGuard};
+///
+/// let words = RwLock::new(vec!["one"]);
+/// let mut guard: RwLockWriteGuard<'_, _> = words.write();
+/// guard.push("two");
+/// assert_eq!(RwLockWriteGuard::downgrade(guard).len(), 2); // readers may read again
+/// ```
 pub type RwLockWriteGuard<'a, T, P = InTurn> = lock_api::RwLockWriteGuard<'a, RawRwLock<P>, T>;
 
 /// Access to read the data of a [`RwLock`], with the right to upgrade to writing.
+///
+/// # Examples
+/// ```
+/// use sinew::sync::{RwLock, RwLockUpgradableReadGuard};
+///
+/// let count = RwLock::new(0);
+/// let guard: RwLockUpgradableReadGuard<'_, i32> = count.upgradable_read();
+/// if *guard == 0 {
+///     *RwLockUpgradableReadGuard::upgrade(guard) = 1; // no writer came in between
+/// }
+/// assert_eq!(*count.read(), 1);
+/// ```
 pub type RwLockUpgradableReadGuard<'a, T, P = InTurn> =
     lock_api::RwLockUpgradableReadGuard<'a, RawRwLock<P>, T>;
 
 /// Access to read a part of the data of a [`RwLock`].
+///
+/// # Examples
+/// ```
+/// use sinew::sync::{MappedRwLockReadGuard, RwLock, RwLockReadGuard};
+///
+/// let pair = RwLock::new((1, "one"));
+/// let name: MappedRwLockReadGuard<'_, &str> = RwLockReadGuard::map(pair.read(), |pair| &pair.1);
+/// assert_eq!(*name, "one");
+/// ```
 pub type MappedRwLockReadGuard<'a, T, P = InTurn> =
     lock_api::MappedRwLockReadGuard<'a, RawRwLock<P>, T>;
 
 /// Access to write a part of the data of a [`RwLock`].
+///
+/// # Examples
+/// ```
+/// use sinew::sync::{MappedRwLockWriteGuard, RwLock, RwLockWriteGuard};
+///
+/// let pair = RwLock::new((1, "one"));
+/// let mut name: MappedRwLockWriteGuard<'_, &str> =
+///     RwLockWriteGuard::map(pair.write(), |pair| &mut pair.1);
+/// *name = "two";
+/// drop(name);
+/// assert_eq!(*pair.read(), (1, "two"));
+/// ```
 pub type MappedRwLockWriteGuard<'a, T, P = InTurn> =
     lock_api::MappedRwLockWriteGuard<'a, RawRwLock<P>, T>;

@@ -60,6 +60,13 @@ const _: () = assert!(crate::primitive::IS_MODEL || size_of::<Semaphore>() <= 16
 
 impl Semaphore {
     /// The largest number of permits of a semaphore.
+    ///
+    /// # Examples
+    /// ```
+    /// use sinew::sync::Semaphore;
+    ///
+    /// assert_eq!(Semaphore::new(Semaphore::MAX_PERMITS).available(), Semaphore::MAX_PERMITS);
+    /// ```
     pub const MAX_PERMITS: usize = usize::MAX / ONE / 2;
 
     /// Creates a semaphore with `permits` permits.

@@ -299,7 +299,7 @@ fn receive(mut stream: &TcpStream, plan: Plan, seed: &mut Seed) -> io::Result<()
     let mut index = 0;
     while index < plan.bytes {
         match seed.below(12) {
-            0 => _ = sinew::io::wait_readable(stream, None)?,
+            0 => sinew::io::wait_readable(stream)?,
             1 => {
                 let mut entries = [PollFd::new(stream, Interest::Readable)];
                 assert_eq!(sinew::io::poll(&mut entries, None)?, 1);

@@ -99,7 +99,7 @@ fn a_descriptor_arrives_between_plain_bytes() {
         other.read_exact(&mut buffer).unwrap();
         assert_eq!(&buffer, b"abc");
         let (byte, fd) = loop {
-            sinew::io::wait_readable(other, None).unwrap();
+            sinew::io::wait_readable(other).unwrap();
             match receive(other.as_fd()) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
                 received => break received.unwrap(),

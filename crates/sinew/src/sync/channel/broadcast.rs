@@ -469,17 +469,17 @@ impl<T> Clone for BroadcastReceiver<T> {
 impl<T> Drop for BroadcastReceiver<T> {
     fn drop(&mut self) {
         /// Continues with the remaining messages if the destructor of one panics.
-        struct Rest<'a, T>(&'a mut BroadcastReceiver<T>, bool);
-        impl<T> Drop for Rest<'_, T> {
+        struct Remaining<'a, T>(&'a mut BroadcastReceiver<T>, bool);
+        impl<T> Drop for Remaining<'_, T> {
             fn drop(&mut self) {
                 while self.1 {
                     self.1 = self.0.pass_over();
                 }
             }
         }
-        let mut rest = Rest(self, true);
-        while rest.1 {
-            rest.1 = rest.0.pass_over();
+        let mut remaining = Remaining(self, true);
+        while remaining.1 {
+            remaining.1 = remaining.0.pass_over();
         }
     }
 }

@@ -324,10 +324,10 @@ impl<T> WatchReceiver<T> {
     /// ```
     /// let (sender, mut receiver) = sinew::sync::channel::watch(1);
     /// sinew::spawn(move || (2..=5).for_each(|number| sender.send(number).unwrap()));
-    /// assert_eq!(*receiver.wait_for(|number| *number == 5).unwrap(), 5);
+    /// assert_eq!(*receiver.wait_until(|number| *number == 5).unwrap(), 5);
     /// ```
     #[track_caller]
-    pub fn wait_for(
+    pub fn wait_until(
         &mut self,
         mut condition: impl FnMut(&T) -> bool,
     ) -> Result<RwLockReadGuard<'_, T>, RecvError> {

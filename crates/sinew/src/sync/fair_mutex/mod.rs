@@ -50,6 +50,17 @@ raw_mutex!(RawFairMutex(Lock));
 pub struct FairMutex<T: ?Sized>(lock_api::Mutex<RawFairMutex, T>);
 
 /// Access to the data of a [`FairMutex`]. Dropping the guard unlocks the mutex.
+///
+/// # Examples
+/// ```
+/// use sinew::sync::{FairMutex, FairMutexGuard};
+///
+/// fn longest<'a>(words: &'a FairMutex<Vec<String>>) -> Option<FairMutexGuard<'a, Vec<String>>> {
+///     let guard = words.lock();
+///     (!guard.is_empty()).then_some(guard)
+/// }
+/// assert!(longest(&FairMutex::new(Vec::new())).is_none());
+/// ```
 pub type FairMutexGuard<'a, T> = lock_api::MutexGuard<'a, RawFairMutex, T>;
 
 mutex!(FairMutex(RawFairMutex) with FairMutexGuard, waits until "it is the caller's turn");

@@ -75,7 +75,9 @@ impl fmt::Display for DispatchError {
                 let named = tokens.iter().take(NAMED).map(usize::to_string).collect::<Vec<_>>();
                 let more = if tokens.len() > NAMED { ", …" } else { "" };
                 let count = tokens.len();
-                write!(f, "{count} tokens of the batch were dropped unused: ")?;
+                let tokens = if count == 1 { "token" } else { "tokens" };
+                let were = if count == 1 { "was" } else { "were" };
+                write!(f, "{count} {tokens} of the batch {were} dropped unused: ")?;
                 write!(f, "{}{more}", named.join(", "))
             }
             DispatchError::NotCommitted => {

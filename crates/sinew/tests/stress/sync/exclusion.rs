@@ -4,7 +4,7 @@
 use super::bout::{Bout, Inside, Order, Worker};
 use lock_api::{MutexGuard, RawMutexFair, RawMutexTimed};
 use sinew::sync::{
-    FairMutex, FairMutexPlace, MultiLock, MultiLockSlot, Mutex, Patience, RawFairMutex, RawMutex,
+    FairMutex, FairMutexPlace, MultiLock, MultiLockPlace, Mutex, Patience, RawFairMutex, RawMutex,
     RwLock, RwLockUpgradableReadGuard, RwLockWriteGuard, select,
 };
 use std::mem::forget;
@@ -365,7 +365,7 @@ fn lock_once(worker: &mut Worker, rows: &Rows, keys: usize) {
     let key = worker.below(keys);
     let number = key as u64;
     let locks = &rows.locks;
-    let mut slot = pin!(MultiLockSlot::new());
+    let mut slot = pin!(MultiLockPlace::new());
     if worker.once_in(8) {
         let ticket = rows.orders[key].come(worker);
         return locks.with(number, || {
@@ -375,7 +375,7 @@ fn lock_once(worker: &mut Worker, rows: &Rows, keys: usize) {
     }
     let ticket = rows.orders[key].come(worker);
     // One slot for each way, of which one is used.
-    let (mut other, mut third) = (pin!(MultiLockSlot::new()), pin!(MultiLockSlot::new()));
+    let (mut other, mut third) = (pin!(MultiLockPlace::new()), pin!(MultiLockPlace::new()));
     let guard = worker.attempt(
         || locks.try_lock(number, slot.as_mut()),
         |patience| locks.try_lock_for(number, other.as_mut(), patience),

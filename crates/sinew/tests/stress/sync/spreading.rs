@@ -103,7 +103,7 @@ pub(super) fn watch(bout: &mut Bout) {
         loop {
             let wanted = last + 1 + worker.below(4) as u64;
             let changed = if worker.once_in(3) {
-                receiver.wait_for(|value| *value >= wanted).map(|value| {
+                receiver.wait_until(|value| *value >= wanted).map(|value| {
                     assert!(*value >= wanted);
                 })
             } else {
