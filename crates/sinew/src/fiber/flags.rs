@@ -22,13 +22,13 @@
 //! | `AFFINE` | `FiberBuilder::build_any`, `spawn::birth::on_carrier` | | `spawn::birth::submit`, `reactor::deferred`, `spawn::join`, `park::end` |
 //! | `ROAMING` | `FiberBuilder::build_any` | | `cancel::request`, `carrier::{tend, wake, observe}`, `spawn::join`, `inspect` |
 //! | `MIGRATABLE` | `FiberBuilder::build_any`; again by `Wait::ended`, `yielding::leave` | an unwinding wait or yield (`Wait::begin_special`, `yielding::leave`); `launch::enter` at the end; `Owner::refuse` | `carrier::{dispatch, launch, owner, wake}`, `park`, `blocking::carried`, `cancel::request` |
-//! | `ON_STACK` | `launch::bind`, `dispatch::moved`, `dispatch::ride` | `dispatch::arrive`, in the context that runs next | `Owner::admit`, `dispatch::await_left` |
+//! | `ON_STACK` | `launch::bind`, `dispatch::moved`, `dispatch::ride` | `dispatch::arrive`, in the context that runs next | `Owner::resumable`, `dispatch::await_left` |
 //! | **How the fiber waits and yields** | | | |
 //! | `PINNED` | `park::pinned::in_region` | `in_region`, when it returns | `park`, `reactor`, `blocking`, `spawn::scope`, `inspect::snapshot` |
 //! | `NO_WAIT` | `park::pinned::in_region` | `in_region`, when it returns | `park`, `reactor`, `blocking`, `spawn::scope`, `carrier::current::host` |
 //! | `SLOTS` | `park::slots::remember` | `park::slots::forget`, with the last slot | each wait and yield, `manager`, `Extra::drop_leftovers` |
 //! | `PENDING` | `park::slots::exchange_all` | `park::raise::settle` | `park::raise::settle`, `Extra::drop_leftovers` |
-//! | `DEADLINE` | `cancel::until` | `cancel::until`, when it returns | `park::scope_deadline`, `yield_now`, `time`, `inspect::deadlock` |
+//! | `DEADLINE` | `cancel::until` | `cancel::until`, when it returns | `park::scope_deadline`, `yield_now`, `inspect::deadlock` |
 //! | `ASLEEP` | `Wait::suspend_thread` | `Wait::suspend_thread` | `inspect::deadlock` |
 //! | `POLLS` | `Wait::begin_polling` | `Wait::suspend_polling` | `carrier::wake` |
 //! | **Cancellation and unwinding** | | | |
