@@ -320,7 +320,7 @@ pub(super) fn pinned_wait_of(
     let thread = unsafe { extra.pinned_as.load(Ordering::Acquire).as_ref()? };
     let epoch = Epoch::from_bits(extra.pinned_epoch.load(Ordering::Relaxed));
     let (now_in, mut wait) = wait_of(thread, now)?;
-    wait.left = clock::until(now, extra.pinned_until.load(Ordering::Relaxed));
+    wait.left = clock::left_until(extra.pinned_until.load(Ordering::Relaxed));
     // ORDERING: Acquire fence: if the deadline belongs to a later wait, the check below sees that
     // this wait is over; pairs with the Release in `Wait::publish_deadline`.
     fence(Ordering::Acquire);
@@ -348,7 +348,8 @@ pub(super) fn wait_of(control: &Control, now: u64) -> Option<(Epoch, WaitInfo)> 
         if control.wake.is_waiting(epoch) {
             let since = Duration::from_nanos(now.saturating_sub(since));
             let sleeps = kind == WaitKind::Sleep;
-            let left = sleeps.then(|| clock::until(now, address as u64)).flatten();
+            // The wait may have begun after `now`, so this reads the clock again.
+            let left = sleeps.then(|| clock::left_until(address as u64)).flatten();
             let address = if sleeps { 0 } else { address };
             return Some((epoch, WaitInfo { kind, address, joins, owner, since, left }));
         }
