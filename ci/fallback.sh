@@ -14,10 +14,9 @@ cargo test -p sinew-context --tests
 # there.
 tests_but sinew many many_connections exhaustion allocation idling debugger profiling overflow foreign_loops \
     manager tasks dumping stalling deadlocks leaking tracing
-here_with forced --cfg sinew_force_yield --cfg sinew_force_migration
+here_with forced --cfg sinew_force_yield --cfg sinew_force_migration --cfg sinew_faults
 cargo test -p sinew --no-fail-fast "${tests[@]}"
-here_with faults --cfg sinew_faults
-cargo test -p sinew --test sockets --test streams --test unix_sockets --test short_reads --test closing
+SINEW_FAULTS=1 cargo test -p sinew --test sockets --test streams --test unix_sockets --test short_reads --test closing
 unset RUSTC_WORKSPACE_WRAPPER
 # With panic = "abort", no fiber can be unwound. Dropping a suspended fiber ends the process with a
 # message. A cancellation only sets a mark, which the fiber can look at.

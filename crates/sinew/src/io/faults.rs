@@ -1,4 +1,5 @@
-//! Faults that any system call may have, made frequent with `--cfg sinew_faults`, for tests.
+//! Faults that any system call may have, made frequent for tests: in a build with `--cfg
+//! sinew_faults`, if the environment variable `SINEW_FAULTS` is set.
 //!
 //! Calls are interrupted. Calls would block at one moment and not at the next. Calls move fewer
 //! bytes than they could. None of these faults may lose or repeat a byte.
@@ -38,6 +39,9 @@ mod none {
 #[cfg(sinew_faults)]
 mod some {
     use crate::primitive::{AtomicU64, Ordering};
+    use std::sync::LazyLock;
+
+    static ON: LazyLock<bool> = LazyLock::new(|| std::env::var_os("SINEW_FAULTS").is_some());
 
     /// The next number of a pseudo-random sequence (splitmix).
     fn random() -> u64 {
@@ -48,16 +52,21 @@ mod some {
         x ^ x >> 31
     }
 
+    /// Whether a fault happens, as it does once in `times` calls.
+    fn happens(times: u64) -> bool {
+        *ON && random().is_multiple_of(times)
+    }
+
     pub(crate) fn interrupts() -> bool {
-        random().is_multiple_of(5)
+        happens(5)
     }
 
     pub(crate) fn blocks() -> bool {
-        random().is_multiple_of(5)
+        happens(5)
     }
 
     fn length(len: usize) -> usize {
-        if len > 1 && random().is_multiple_of(3) { 1 + random() as usize % (len - 1) } else { len }
+        if len > 1 && happens(3) { 1 + random() as usize % (len - 1) } else { len }
     }
 
     pub(crate) fn shorten(buffer: &[u8]) -> &[u8] {
