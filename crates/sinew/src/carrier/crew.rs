@@ -119,8 +119,7 @@ pub(crate) struct Crew {
     pub(crate) last_counts: OnceLock<Box<[Counters]>>,
     /// The observers of the carriers.
     pub(crate) observers: Observers,
-    /// A count that selects the carrier at which `wake_one` begins, and the carrier that
-    /// `next_carrier` returns. Each use advances it.
+    /// A count that selects the carrier at which `wake_one` begins. Each use advances it.
     next: AtomicUsize,
 }
 
@@ -307,12 +306,6 @@ impl Crew {
         // SAFETY: the fiber is in no queue, so its link is free. No carrier parks on the injector.
         let _ = unsafe { self.injector.push(Delivery::Ready(control)) };
         self.published();
-    }
-
-    /// Returns each carrier in turn, for work that needs some carrier.
-    pub(crate) fn next_carrier(&self) -> &'static Carrier {
-        let next = self.next.fetch_add(1, Ordering::Relaxed);
-        self.carriers[next % self.carriers.len()]
     }
 
     /// Wakes a carrier for published work, if some carrier sleeps and none searches.

@@ -100,6 +100,7 @@ impl Owner {
     /// Takes a fiber that may run on any carrier: from the deque, or from outside.
     #[inline]
     pub(super) fn next_shared(&self) -> Option<*const Control> {
+        self.deal_if_due();
         let taken = if self.depth_first.get() {
             // SAFETY: `has_thieves` says whether other carriers steal.
             unsafe { self.deque().pop(self.has_thieves()) }
@@ -110,7 +111,7 @@ impl Owner {
             Some(next) => self.resumable(next),
             None => {
                 self.depth_first.set(false);
-                self.take_injected().and_then(|next| self.resumable(next))
+                self.take_from_outside().and_then(|next| self.resumable(next))
             }
         }
     }
@@ -172,7 +173,7 @@ impl Owner {
         Some(next)
     }
 
-    fn take_oldest_shared(&self) -> Option<*const Control> {
+    pub(super) fn take_oldest_shared(&self) -> Option<*const Control> {
         use crate::queue::Steal;
         if !self.has_thieves() {
             // SAFETY: a crew of one carrier has no thieves.

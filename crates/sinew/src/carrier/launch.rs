@@ -126,6 +126,7 @@ pub(super) unsafe fn try_start(owner: &Owner, control: &Control) -> io::Result<C
     }
     owner.spare.set(ptr::null_mut());
     bind(owner, control);
+    owner.count_start(control);
     // SAFETY: the spare is a launch that rests in a context.
     unsafe {
         (*spare).control.set(control);
@@ -142,6 +143,7 @@ pub(super) unsafe fn try_start(owner: &Owner, control: &Control) -> io::Result<C
 unsafe fn start_on_new_stack(owner: &Owner, control: &Control) -> io::Result<Context> {
     let stack = stack_for(owner, control)?;
     bind(owner, control);
+    owner.count_start(control);
     let used_as = if control.flags().has(OWN_STACK) { Use::Own } else { Use::Ordinary };
     // SAFETY: the stack is ours and unused.
     Ok(unsafe { prepare_on(stack, control, enter, used_as) })
@@ -238,6 +240,7 @@ unsafe extern "C-unwind" fn enter(first: *mut (), second: usize, record: *mut Re
                 me.clear_flags(Flags::MIGRATABLE);
             }
             let owner = Owner::of_running(me);
+            owner.count_end(me);
             if me.flags().has(Flags::RESTS) {
                 rest(owner, me);
             } else {
@@ -248,6 +251,7 @@ unsafe extern "C-unwind" fn enter(first: *mut (), second: usize, record: *mut Re
             let next = &*owner.next();
             if shared && next.context.get().is_none() && !next.flags().has(OWN_STACK) {
                 bind(owner, next);
+                owner.count_start(next);
                 (*launch).control.set(next);
                 owner.set_current(next);
                 me = next;

@@ -17,6 +17,7 @@ pub(crate) mod idle;
 pub(crate) mod launch;
 pub(crate) mod observe;
 mod owner;
+pub(crate) mod placement;
 mod random;
 mod refusal;
 pub(crate) mod run;

@@ -15,6 +15,7 @@
 
 use super::bell::Bell;
 use super::crew::Crew;
+use super::placement::Load;
 use super::{current, embed, observe, refusal, tend};
 use crate::fiber::life::STARTED;
 use crate::fiber::slab::Slab;
@@ -37,6 +38,7 @@ use std::sync::Arc;
 pub(crate) struct Carrier {
     /// The running fiber, or the root. Only the carrier's owner writes it.
     current: AtomicPtr<Control>,
+    pub(super) load: Load,
     /// Private to this file: only an [`Owner`] leads to it.
     own: Own,
     pub(crate) inbox: Alone<Inbox<Control>>,
@@ -72,6 +74,9 @@ pub(crate) struct Own {
     pub(super) run_next_left: Cell<u32>,
     /// Whether unstarted fibers are taken newest first. A join of an unstarted fiber sets it.
     pub(crate) depth_first: Cell<bool>,
+    /// The number of live fibers from which on the carrier compares loads before it starts another
+    /// fiber; see `placement`.
+    pub(super) start_limit: Cell<u32>,
     /// The time of the last look at the clock.
     pub(crate) now: Cell<u64>,
     pub(super) duties: tend::Duties,
@@ -137,6 +142,7 @@ impl Carrier {
         let bell = Bell::new()?;
         let carrier = Box::leak(Box::new(Carrier {
             current: AtomicPtr::new(ptr::null_mut()),
+            load: Load::new(),
             // SAFETY: the carrier is leaked, so its slab is neither moved nor freed.
             own: unsafe { Own::new() },
             inbox: Alone::new(Inbox::new()),
@@ -272,6 +278,7 @@ impl Own {
             stint_left: Cell::new(1),
             run_next_left: Cell::new(0),
             depth_first: Cell::new(false),
+            start_limit: Cell::new(u32::MAX),
             now: Cell::new(0),
             duties: tend::Duties::new(),
             observed: observe::Observed::default(),

@@ -40,8 +40,12 @@ const LONG_SLEEP: Duration = Duration::from_millis(100);
 const TRIM_EVERY: u64 = 1_000_000_000;
 /// Stacks that a carrier keeps for itself over a long sleep.
 const FEW_STACKS: usize = 32;
-/// How long the only unstarted fiber of another carrier is left to its maker, in nanoseconds.
+/// How long unstarted fibers are left to a carrier that starts none of them, in nanoseconds, if they
+/// are better left to it.
 const PATIENCE: u64 = 4_000;
+/// How long the offers of another carrier are left to it, in nanoseconds. A carrier that is woken up
+/// for its offers needs some tens of microseconds.
+const OFFER_PATIENCE: u64 = 300_000;
 /// If a carrier has not polled its driver for this long, in nanoseconds, an idle carrier polls it.
 const STALLED: u64 = 100_000;
 /// The time after which the sentinel first looks for work that the work's own carrier does not get
@@ -52,12 +56,14 @@ const LAST_WATCH: Duration = Duration::from_millis(10);
 
 /// State that a carrier's loop keeps from round to round.
 struct Round {
-    /// For each carrier, the mark that its deque had when this carrier first saw a single fiber
-    /// there, and when that was.
+    /// For each carrier, the mark that its deque had when this carrier first left the fibers there
+    /// to it, and when that was.
     lone: Box<[Cell<(usize, u64)>]>,
+    /// For each carrier, when this carrier first saw its present offers.
+    offered: Box<[Cell<u64>]>,
     watch: Cell<Duration>,
     rounds: Cell<u32>,
-    /// Whether another carrier had a single fiber that was left to its maker.
+    /// Whether another carrier had fibers that were left to it.
     saw_lone: Cell<bool>,
     /// When the carrier last decided how long to sleep, and how many deadlines had passed by then.
     last_sleep: Cell<(u64, u64)>,
@@ -87,6 +93,7 @@ pub(crate) fn run(carrier: &'static Carrier, crew: Arc<Crew>) {
     let cached = crew.settings.cached_stacks(crew.carriers.len());
     owner.stacks.replace(Some(StackCache::with_capacity(&crew.pool, cached)));
     owner.reserve.fill(&crew);
+    owner.limit_starts();
     // The fibers could not go on without the loop, and the thread must not end before them.
     let guard = NeverUnwinds("the loop of a carrier panicked; aborting, since fibers need it");
     // SAFETY: this is the root.
@@ -97,6 +104,7 @@ pub(crate) fn run(carrier: &'static Carrier, crew: Arc<Crew>) {
     unsafe { launch::drop_spare(owner) };
     owner.stacks.take();
     owner.reserve.empty();
+    owner.start_limit.set(u32::MAX);
     owner.slab.trim();
     owner.observed.reset();
     carrier.set_thread(false);
@@ -111,6 +119,7 @@ impl Owner {
     unsafe fn main_loop(&self, crew: &Crew) {
         let round = Round {
             lone: crew.carriers.iter().map(|_| Cell::new((usize::MAX, 0))).collect(),
+            offered: crew.carriers.iter().map(|_| Cell::new(u64::MAX)).collect(),
             watch: Cell::new(FIRST_WATCH),
             rounds: Cell::new(ROUNDS),
             saw_lone: Cell::new(false),
@@ -185,6 +194,7 @@ impl Owner {
             || !self.run_next.get().is_null()
             || !self.shared().inbox.is_empty()
             || self.shared().deque.len() > 0
+            || self.shared().load.has_offers()
     }
 
     /// Waits a moment for a wake from another thread, before the other carriers are told that this
@@ -261,7 +271,7 @@ impl Owner {
 
     /// Takes unstarted or migratable fibers from outside or from another carrier.
     fn find_shared(&self, crew: &Crew, round: &Round) -> bool {
-        if let Some(control) = self.take_injected() {
+        if let Some(control) = self.take_from_outside() {
             self.deque().push(control);
             return true;
         }
@@ -273,20 +283,38 @@ impl Owner {
             if core::ptr::eq(victim, self.shared()) {
                 continue;
             }
-            match victim.deque.len() {
-                0 => {}
-                1 if !self.is_neglected(round, index, victim) => round.saw_lone.set(true),
-                len => {
-                    if self.steal_from(victim, len) {
-                        return true;
-                    }
-                }
+            if self.has_left_offers(round, index, victim) && self.take_offers(victim) {
+                return true;
+            }
+            let len = victim.deque.len();
+            if len == 0 {
+                continue;
+            }
+            // A lone fiber is left to its maker. And a carrier that has no more load than this one
+            // starts its fibers itself, so that both keep equal loads.
+            let leave = len == 1 || victim.burden() <= self.shared().burden() + 1;
+            if leave && !self.is_neglected(round, index, victim) {
+                round.saw_lone.set(true);
+            } else if self.steal_from(victim, len) {
+                return true;
             }
         }
         false
     }
 
-    /// Whether the only unstarted fiber of `victim` has been left alone for long enough.
+    /// Whether `victim` has left its offers for too long.
+    fn has_left_offers(&self, round: &Round, index: usize, victim: &Carrier) -> bool {
+        let seen = &round.offered[index];
+        if !victim.load.has_offers() {
+            seen.set(u64::MAX);
+            return false;
+        }
+        let now = clock::now();
+        seen.set(seen.get().min(now));
+        now - seen.get() > OFFER_PATIENCE
+    }
+
+    /// Whether the deque of `victim` has stayed as it is for long enough.
     fn is_neglected(&self, round: &Round, index: usize, victim: &Carrier) -> bool {
         let (mark, now) = (victim.deque.mark(), clock::now());
         let seen = &round.lone[index];
@@ -299,10 +327,13 @@ impl Owner {
         }
     }
 
-    /// Takes up to half of the fibers in the deque of `victim`.
+    /// Takes up to half of the fibers in the deque of `victim`, as long as that makes the loads more
+    /// equal: `victim` may be giving fibers to this carrier meanwhile.
     fn steal_from(&self, victim: &Carrier, len: usize) -> bool {
         let mut taken = 0;
-        while taken < len.div_ceil(2).min(32) {
+        while taken < len.div_ceil(2).min(32)
+            && (taken == 0 || victim.burden() > self.shared().burden() + 1)
+        {
             match victim.deque.steal() {
                 Steal::Taken(control) => {
                     self.deque().push(control);
@@ -319,9 +350,21 @@ impl Owner {
         taken > 0
     }
 
+    /// Takes the carrier's offers and all fibers that were submitted from outside. Returns one of
+    /// them and puts the rest into the deque.
+    #[inline(always)]
+    pub(super) fn take_from_outside(&self) -> Option<*const Control> {
+        if self.take_offers(self.shared())
+            && let Some(offered) = self.take_oldest_shared()
+        {
+            return Some(offered);
+        }
+        self.take_injected()
+    }
+
     /// Takes all fibers that were submitted from outside. Returns the first and puts the rest into
     /// the deque.
-    pub(super) fn take_injected(&self) -> Option<*const Control> {
+    fn take_injected(&self) -> Option<*const Control> {
         let crew = self.crew();
         if crew.injector.is_empty() {
             return None;
@@ -393,7 +436,7 @@ impl Owner {
 
     /// Whether there is work that any carrier may take.
     fn sees_shared(&self, crew: &Crew) -> bool {
-        !crew.injector.is_empty() || self.sees_in_deques(crew, 2)
+        !crew.injector.is_empty() || self.shared().load.has_offers() || self.sees_in_deques(crew, 2)
     }
 
     /// Whether another carrier has at least `count` fibers that any carrier may take.

@@ -76,9 +76,10 @@ impl Owner {
             self.begin_stint(1);
             return &self.root;
         }
-        if let Some(injected) = self.take_injected() {
-            self.deque().push(injected);
+        if let Some(fiber) = self.take_from_outside() {
+            self.deque().push(fiber);
         }
+        self.deal_if_due();
         // Unstarted fibers get turns in proportion to their number, but leave half of the turns to
         // started ones. While the newest unstarted fibers come first, the oldest gets a turn now
         // and then.

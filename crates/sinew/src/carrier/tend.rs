@@ -110,6 +110,7 @@ impl Owner {
             duties.window.set((window * 2).min(MOST));
         }
         self.run_next_left.set(self.run_next_uses(window));
+        self.lower_limit();
         if !self.shared().inbox.is_empty() {
             self.take_inbox();
         }

@@ -96,10 +96,11 @@ impl<T> Deque<T> {
             * usize::from((bottom.wrapping_sub(top) as isize) > 0)
     }
 
-    /// Returns the index of the next pushed item. It changes with every push, and with every pop of
-    /// the owner except one that competes with thieves for the last item.
+    /// Returns a number that changes when an item is added or taken.
     pub(crate) fn mark(&self) -> usize {
-        self.bottom.load(Ordering::Relaxed)
+        self.bottom
+            .load(Ordering::Relaxed)
+            .wrapping_add(self.top.load(Ordering::Relaxed).rotate_left(usize::BITS / 2))
     }
 
     /// Takes the oldest item. Any thread may call this.

@@ -10,6 +10,9 @@
 //! The owner marks the list by a compare-exchange from 0. If that fails, there is something to do.
 //! If it succeeds, every later push finds the mark: no push goes unnoticed.
 //!
+//! A list that no owner marks may be taken by any thread: the injector of a crew and the offers of a
+//! carrier are such lists. Each taker gets the whole list of a moment.
+//!
 //! Next: `carrier::tend`, which takes the entries, and `carrier/README.md`, the idle protocol.
 
 use super::Linked;
@@ -123,7 +126,8 @@ impl<T: Linked> Inbox<T> {
         self.head.load(Ordering::Relaxed) <= PARKED
     }
 
-    /// Takes everything, the oldest first, and removes the mark. Only the owner calls this.
+    /// Takes everything, the oldest first, and removes the mark. If the list has an owner that marks
+    /// it, only the owner calls this.
     pub(crate) fn take(&self, mut each: impl FnMut(Delivery<T>)) {
         // ORDERING: Acquire shows the pushers' earlier writes; pairs with the Release in `push`.
         let mut newest = self.head.swap(0, Ordering::Acquire);

@@ -5,6 +5,7 @@
 //! | [`Fifo`] | its carrier | its carrier | fibers that stay on this carrier, most of them started; no atomic exchanges |
 //! | [`Deque`] | its carrier | its carrier, and any idle carrier | fibers that may run anywhere |
 //! | [`Inbox`] | any thread | its carrier, all at once | wakes from elsewhere, and messages |
+//! | [`Inbox`] as a carrier's offers or a crew's injector | any thread | any carrier of the crew, all at once | fibers that may run anywhere |
 //! | [`Timers`] | any holder of its lock | any holder of its lock | fibers with a deadline |
 //! | [`Recent`] | its carrier | never: new records replace old ones | no fibers, but records of events |
 //!

@@ -77,6 +77,9 @@ impl FiberBuilder {
 
     /// Keeps the fiber on one carrier of its runtime, counted from zero.
     ///
+    /// Without this setting the runtime chooses a carrier when the fiber starts, so that all
+    /// carriers have equally many fibers that wait.
+    ///
     /// # Examples
     /// ```
     /// let fiber = sinew::FiberBuilder::new().carrier(0).spawn(sinew::current_carrier)?;

@@ -1,6 +1,7 @@
 //! Join handles: waiting for a fiber's result.
 
 use crate::cancel;
+use crate::carrier::placement::Parenthood;
 use crate::carrier::{Owner, current};
 use crate::clock;
 use crate::fiber::Fiber;
@@ -185,7 +186,9 @@ impl<T> JoinHandle<T> {
             if let (Some(_), Some((owner, _))) = (newest, fiber) {
                 owner.depth_first.set(true);
             }
+            let parenthood = Parenthood::begin(fiber);
             let outcome = wait.suspend_for(deadline, newest);
+            parenthood.end();
             if outcome == Outcome::Notified && control.life.is_finished() {
                 raise::settle(who, outcome);
                 return true;

@@ -14,6 +14,7 @@ use super::{FiberBuilder, JoinHandle, birth};
 use crate::cancel;
 use crate::carrier::crew::PinnedWait;
 use crate::carrier::current;
+use crate::carrier::placement::Parenthood;
 use crate::clock;
 use crate::fiber::Fiber;
 use crate::fiber::extra::ScopeEnd;
@@ -310,7 +311,9 @@ impl Core {
                 }
                 children.waiter = Some(wait.waiter());
             }
+            let parenthood = Parenthood::begin(current::fiber());
             let outcome = wait.suspend(clock::NEVER);
+            parenthood.end();
             self.state.lock().waiter = None;
             if outcome != Outcome::Notified {
                 self.cancel();

@@ -1,8 +1,8 @@
-//! Models of an owner that sleeps, and of threads that push.
+//! Models of an owner that sleeps, of threads that push, and of several takers.
 
 use super::{Delivery, Inbox};
 use crate::primitive::check as model;
-use crate::primitive::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
+use crate::primitive::{AtomicBool, AtomicPtr, AtomicUsize, Ordering, fence};
 use crate::queue::Linked;
 use loom::sync::Arc;
 use loom::thread;
@@ -113,5 +113,73 @@ fn one_removes_the_mark() {
                 drop(unsafe { Box::from_raw(node.cast_mut()) });
             }
         });
+    });
+}
+
+/// Frees a node, and counts it.
+fn free(entry: Delivery<Node>, count: &mut usize) {
+    let (Delivery::Ready(node) | Delivery::Message(node)) = entry;
+    // SAFETY: the thread that pushed the node has leaked it to the taker.
+    drop(unsafe { Box::from_raw(node.cast_mut()) });
+    *count += 1;
+}
+
+/// A thread pushes to a second list, which has no mark, and then looks for the mark of the owner's
+/// inbox. The owner marks its inbox and then looks at the second list. Either the owner sees the
+/// push, or the pusher removes the mark and rings.
+#[test]
+fn an_offer_is_seen_or_rings() {
+    model(|| {
+        let lists = Arc::new((Inbox::<Node>::new(), Inbox::<Node>::new()));
+        let giver = {
+            let lists = lists.clone();
+            thread::spawn(move || {
+                let (inbox, offers) = &*lists;
+                // SAFETY: the node is leaked, and pushed once.
+                let _ = unsafe { offers.push(Delivery::Ready(Box::leak(node()))) };
+                fence(Ordering::SeqCst);
+                inbox.is_parked() && inbox.unpark()
+            })
+        };
+        let (inbox, offers) = &*lists;
+        assert!(inbox.park());
+        fence(Ordering::SeqCst);
+        let seen = !offers.is_empty();
+        let rings = giver.join().unwrap();
+        assert!(seen || rings);
+        let mut count = 0;
+        offers.take(|offer| free(offer, &mut count));
+        assert_eq!(count, 1);
+    });
+}
+
+/// Two threads take while a third pushes: each entry goes to one of them.
+#[test]
+fn two_takers_share_a_list() {
+    model(|| {
+        let offers = Arc::new(Inbox::<Node>::new());
+        let push = |offers: &Inbox<Node>| {
+            // SAFETY: the node is leaked, and pushed once.
+            let _ = unsafe { offers.push(Delivery::Ready(Box::leak(node()))) };
+        };
+        push(&offers);
+        let taker = {
+            let offers = offers.clone();
+            thread::spawn(move || {
+                let mut count = 0;
+                offers.take(|offer| free(offer, &mut count));
+                count
+            })
+        };
+        let giver = {
+            let offers = offers.clone();
+            thread::spawn(move || push(&offers))
+        };
+        let mut count = 0;
+        offers.take(|offer| free(offer, &mut count));
+        giver.join().unwrap();
+        count += taker.join().unwrap();
+        offers.take(|offer| free(offer, &mut count));
+        assert_eq!(count, 2);
     });
 }

@@ -1,0 +1,247 @@
+//! On which carrier a fiber starts. It stays there, so this decides how the load is shared.
+//!
+//! A carrier starts the fibers of its own deque until it has more live fibers than another carrier.
+//! Then it *deals*: it gives unstarted fibers to the carrier with the least load, so that both have
+//! equal loads. It puts them among that carrier's *offers*. The carrier takes its offers when it
+//! has nothing older to run. An idle carrier takes the offers of a neighbour that has left them
+//! lying.
+//!
+//! placement/README.md has the rule, the reasons for it, and why no offer is lost.
+//! `placement/simulation.rs` shows what the rule does on up to 64 carriers. Next: `run`, which
+//! searches the work of neighbours.
+
+use super::{Carrier, Owner, random};
+use crate::fiber::{Control, Flags};
+use crate::primitive::{AtomicU32, Ordering, fence};
+use crate::queue::{Delivery, Inbox};
+use core::ptr;
+
+/// In a crew of at most this many carriers, loads are compared with all of them.
+const FEW: usize = 16;
+/// In a larger crew, loads are compared with this many carriers, chosen at random.
+const LOOKS: usize = 8;
+
+/// The load of a carrier, as all threads see it.
+pub(crate) struct Load {
+    /// Started fibers that are bound to the carrier, without those that wait for their children.
+    /// Only the carrier's owner writes it.
+    live: AtomicU32,
+    /// Fibers among the offers.
+    offered: AtomicU32,
+    /// Unstarted fibers that another carrier has given to this one. Any carrier of the crew may
+    /// take them.
+    offers: Inbox<Control>,
+}
+
+impl Load {
+    pub(super) fn new() -> Load {
+        Load { live: AtomicU32::new(0), offered: AtomicU32::new(0), offers: Inbox::new() }
+    }
+
+    /// Whether there are offers.
+    #[inline(always)]
+    pub(super) fn has_offers(&self) -> bool {
+        !self.offers.is_empty()
+    }
+
+    #[inline(always)]
+    fn live(&self) -> u32 {
+        self.live.load(Ordering::Relaxed)
+    }
+
+    /// Counts a fiber that begins, or a joiner that goes on.
+    #[inline(always)]
+    fn enter(&self) {
+        self.live.store(self.live().wrapping_add(1), Ordering::Relaxed);
+    }
+
+    /// Uncounts a fiber that ends, or a joiner that waits.
+    #[inline(always)]
+    fn leave(&self) {
+        self.live.store(self.live().wrapping_sub(1), Ordering::Relaxed);
+    }
+}
+
+impl Carrier {
+    /// Returns how many fibers the carrier has or will have, as far as a relaxed look tells.
+    pub(super) fn burden(&self) -> usize {
+        let offered = self.load.offered.load(Ordering::Relaxed);
+        self.load.live() as usize + self.deque.len() + offered as usize
+    }
+}
+
+/// Returns the carriers that are compared to find one with little load: all, or some if there are
+/// many. The order is random, so that of equal carriers each has its turn.
+pub(crate) fn candidates(carriers: &[&'static Carrier]) -> impl Iterator<Item = &'static Carrier> {
+    let count = carriers.len();
+    let looks = if count <= FEW { count } else { LOOKS };
+    let first = random(count);
+    (0..looks).map(move |look| {
+        let index = if count <= FEW { (first + look) % count } else { random(count) };
+        carriers[index]
+    })
+}
+
+/// Returns how many of its unstarted fibers a carrier with the burden `mine` gives to a carrier with
+/// the burden `theirs`, if `mean` is the mean of all burdens that were compared.
+///
+/// A sleeping carrier is not woken up for one fiber of two: two fibers that begin together often
+/// wait for each other, and then do best on one carrier.
+fn share(mine: usize, theirs: usize, mean: usize, asleep: bool) -> usize {
+    let least = if asleep { 3 } else { 2 };
+    if mine < theirs + least {
+        0
+    } else {
+        mean.saturating_sub(theirs).min(mine.saturating_sub(mean))
+    }
+}
+
+/// Returns how many live fibers a carrier with `live` of them may have before it compares loads
+/// again. The comparison may cost some cache misses, so it is made for every eighth fiber of many.
+fn next_limit(live: u32) -> u32 {
+    live + (live / 8).max(1)
+}
+
+impl Owner {
+    /// Counts a fiber that starts here, unless it may move on later.
+    #[inline(always)]
+    pub(super) fn count_start(&self, control: &Control) {
+        if !control.flags().has(Flags::ROAMING) {
+            self.shared().load.enter();
+        }
+    }
+
+    /// Uncounts a fiber that ends or rests here.
+    #[inline(always)]
+    pub(super) fn count_end(&self, control: &Control) {
+        if !control.flags().has(Flags::ROAMING) {
+            self.shared().load.leave();
+        }
+    }
+
+    /// Decides how many fibers may start here before the carrier compares loads.
+    pub(super) fn limit_starts(&self) {
+        let limit =
+            if self.has_thieves() { next_limit(self.shared().load.live()) } else { u32::MAX };
+        self.start_limit.set(limit);
+    }
+
+    /// Lowers the limit of [`limit_starts`](Self::limit_starts) if fibers have ended since.
+    #[inline]
+    pub(super) fn lower_limit(&self) {
+        let limit = self.start_limit.get();
+        if limit != u32::MAX {
+            self.start_limit.set(limit.min(next_limit(self.shared().load.live())));
+        }
+    }
+
+    /// Gives unstarted fibers away, if this carrier has too many live ones.
+    #[inline(always)]
+    pub(super) fn deal_if_due(&self) {
+        if self.shared().load.live() >= self.start_limit.get() {
+            self.deal();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn deal(&self) {
+        if self.shared().deque.len() == 0 {
+            return;
+        }
+        self.limit_starts();
+        let mut compared = [None; FEW];
+        let others = candidates(&self.crew().carriers).filter(|one| !ptr::eq(*one, self.shared()));
+        compared.iter_mut().zip(others).for_each(|(place, one)| *place = Some(one));
+        let compared = || compared.iter().flatten();
+        let all = compared().map(|one| one.burden()).sum::<usize>() + self.shared().burden();
+        let mean = all.div_ceil(compared().count() + 1);
+        for target in compared() {
+            let (mine, theirs) = (self.shared().burden(), target.burden());
+            let count = share(mine, theirs, mean, target.inbox.is_parked());
+            if count > 0 {
+                self.offer(target, count);
+            }
+        }
+    }
+
+    /// Gives up to `count` unstarted fibers to `target`, and wakes it if it sleeps.
+    ///
+    /// Gives the newest, because the oldest are the next to start. If the newest are the next, gives
+    /// the oldest. Stops when the loads are equal, because `target` may be stealing meanwhile.
+    fn offer(&self, target: &Carrier, count: usize) {
+        for given in 0..count {
+            if given > 0 && self.shared().burden() <= target.burden() + 1 {
+                break;
+            }
+            let taken = if self.depth_first.get() {
+                self.take_oldest_shared()
+            } else {
+                // SAFETY: `true` is right whether other carriers steal or not.
+                unsafe { self.deque().pop(true) }
+            };
+            let Some(control) = taken else { break };
+            target.load.offered.fetch_add(1, Ordering::Relaxed);
+            // SAFETY: a fiber from the deque is ours, and in no other queue. No carrier parks on
+            // the offers.
+            let _ = unsafe { target.load.offers.push(Delivery::Ready(control)) };
+        }
+        // ORDERING: SeqCst fence; pairs with the one in `Owner::sleep` after the mark. Either the
+        // target's last look sees the offers, or this thread sees the mark.
+        fence(Ordering::SeqCst);
+        if target.inbox.is_parked() && target.inbox.unpark() {
+            target.ring();
+        }
+    }
+
+    /// Moves the offers of `carrier`, which is this one or a neighbour, to the deque. Returns
+    /// whether there were any.
+    #[inline(always)]
+    pub(super) fn take_offers(&self, carrier: &Carrier) -> bool {
+        carrier.load.has_offers() && self.take_some_offers(carrier)
+    }
+
+    #[inline(never)]
+    fn take_some_offers(&self, carrier: &Carrier) -> bool {
+        let mut count = 0;
+        carrier.load.offers.take(|offer| {
+            let (Delivery::Ready(control) | Delivery::Message(control)) = offer;
+            self.deque().push(control);
+            count += 1;
+        });
+        carrier.load.offered.fetch_sub(count, Ordering::Relaxed);
+        if count > 1 {
+            self.crew().published();
+        }
+        count > 0
+    }
+}
+
+/// A wait of a fiber for fibers that it has started. Meanwhile the waiter does not count as live: it
+/// goes on when they have ended, so it adds no load of its own.
+#[must_use]
+pub(crate) struct Parenthood(Option<&'static Carrier>);
+
+impl Parenthood {
+    /// Begins the wait of the running fiber; `None` stands for a plain thread.
+    #[inline(always)]
+    pub(crate) fn begin(fiber: Option<(&'static Owner, &Control)>) -> Parenthood {
+        let counted = fiber.filter(|(_, me)| !me.flags().has(Flags::ROAMING));
+        let carrier = counted.map(|(owner, _)| owner.shared());
+        if let Some(carrier) = carrier {
+            carrier.load.leave();
+        }
+        Parenthood(carrier)
+    }
+
+    /// Ends the wait. A bound fiber is on the carrier where the wait began.
+    #[inline(always)]
+    pub(crate) fn end(self) {
+        if let Some(carrier) = self.0 {
+            carrier.load.enter();
+        }
+    }
+}
+
+#[cfg(test)]
+mod simulation;
