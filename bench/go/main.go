@@ -64,6 +64,8 @@ func main() {
 	case "migrate":
 		crowd, waits, steps := number(0), number(1), number(2)
 		serve(repeat(func() { migrate(crowd, waits, steps) }))
+	case "crowds":
+		crowds()
 	case "sleep":
 		nap := time.Duration(number(0)) * time.Microsecond
 		serve(repeat(func() { time.Sleep(nap) }))
@@ -237,6 +239,45 @@ func migrate(crowd, waits, steps uint64) {
 		}(n)
 	}
 	done.Wait()
+}
+
+// Reads crowds, one on a line, and prints how many nanoseconds each took. Goroutines are separated
+// by semicolons. A turn is two numbers: microseconds to sleep, and steps to compute.
+func crowds() {
+	lines := bufio.NewScanner(os.Stdin)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var crowd [][]uint64
+		for _, fiber := range strings.Split(lines.Text(), ";") {
+			var numbers []uint64
+			for _, word := range strings.Fields(fiber) {
+				number, err := strconv.ParseUint(word, 10, 64)
+				if err != nil {
+					fail(err.Error())
+				}
+				numbers = append(numbers, number)
+			}
+			crowd = append(crowd, numbers)
+		}
+		var done sync.WaitGroup
+		done.Add(len(crowd))
+		start := time.Now()
+		for _, turns := range crowd {
+			go func(turns []uint64) {
+				for k := 0; k < len(turns); k += 2 {
+					if turns[k] == 0 {
+						runtime.Gosched()
+					} else {
+						time.Sleep(time.Duration(turns[k]) * time.Microsecond)
+					}
+					atomic.StoreUint64(&sink, mix(1, turns[k+1]))
+				}
+				done.Done()
+			}(turns)
+		}
+		done.Wait()
+		fmt.Println(time.Since(start).Nanoseconds())
+	}
 }
 
 // Starts goroutines that sleep, and returns when they do.

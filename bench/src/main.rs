@@ -5,6 +5,7 @@
 //! holds the figures that sinew has to reach, and `report` prints the results.
 
 mod apart;
+mod balance;
 mod client;
 mod file;
 mod floor;

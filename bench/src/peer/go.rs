@@ -1,16 +1,18 @@
 //! Go: the program in `bench/go`, built when it is first needed.
 
 use crate::apart;
+use crate::balance::{Crowd, Play, Turn};
 use crate::client::{COMPUTE_STEPS, ROOM};
 use crate::load::{
     BATCH, CROWD, IDLE, LEAF_STEPS, SHORT, SKYNET_CHILDREN, SKYNET_LEAVES, SKYNET_SUM, SLEEPS,
     Slept, TREE_DEPTH, WAITS, WORK_STEPS,
 };
 use crate::measure::Timed;
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 pub(crate) const MISSING: &str = "not built: there is no `go`, install golang-go";
 
@@ -98,6 +100,47 @@ fn figures<const N: usize>(processors: u32, name: &str, numbers: [u64; N]) -> Ve
 
 fn figure<const N: usize>(processors: u32, name: &str, numbers: [u64; N]) -> f64 {
     figures(processors, name, numbers).first().copied().unwrap_or(f64::NAN)
+}
+
+/// The program, as it plays crowds. It ends when its input ends.
+struct Crowds {
+    child: Child,
+    to: Option<ChildStdin>,
+    from: BufReader<ChildStdout>,
+}
+
+impl Crowds {
+    fn start() -> Result<Crowds, String> {
+        let mut command = command(2, &arguments("crowds", []))?;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().map_err(|error| error.to_string())?;
+        let from = BufReader::new(child.stdout.take().expect("it is piped"));
+        Ok(Crowds { to: child.stdin.take(), child, from })
+    }
+
+    fn play(&mut self, crowd: &Crowd) -> std::io::Result<Duration> {
+        // A crowd is a line. Fibers are separated by semicolons, and a turn is two numbers.
+        let turn = |turn: &Turn| format!("{} {}", turn.sleep.as_micros(), turn.steps);
+        let fiber = |turns: &Vec<Turn>| turns.iter().map(turn).collect::<Vec<_>>().join(" ");
+        let line = crowd.iter().map(fiber).collect::<Vec<_>>().join(";");
+        writeln!(self.to.as_ref().expect("it is open until the drop"), "{line}")?;
+        let mut answer = String::new();
+        self.from.read_line(&mut answer)?;
+        answer.trim().parse().map(Duration::from_nanos).map_err(std::io::Error::other)
+    }
+}
+
+impl Drop for Crowds {
+    fn drop(&mut self) {
+        self.to = None;
+        let _ = self.child.wait();
+    }
+}
+
+/// Lets crowds run on two processors.
+pub(crate) fn crowds() -> Play {
+    let mut go = Crowds::start().unwrap_or_else(|message| panic!("go: {message}"));
+    Box::new(move |crowd| go.play(&crowd).expect("go answers"))
 }
 
 pub(crate) fn yielding(goroutines: u64) -> Timed {

@@ -1,5 +1,6 @@
 //! sinew's contenders in the suite `runtime`.
 
+use crate::balance::{Play, Turn};
 use crate::load::{
     self, BATCH, CROWD, Gate, LEAF_STEPS, LONG, Naps, SHORT, SKYNET_CHILDREN, SKYNET_LEAVES,
     SKYNET_SUM, SLEEPS, Slept, TREE_DEPTH, WAITS, WORK_STEPS, mix,
@@ -213,6 +214,30 @@ pub(crate) fn migrate_bound() -> Timed {
 
 pub(crate) fn migrate_local() -> Timed {
     crowd(|number| spawn_local(move || toil(number)))
+}
+
+/// Lets crowds run on two carriers.
+pub(crate) fn crowds() -> Play {
+    let runtime = runtime(2);
+    Box::new(move |crowd| {
+        runtime.run(|| {
+            let start = Instant::now();
+            let take_turns = |turns: Vec<Turn>| {
+                spawn(move || {
+                    for turn in turns {
+                        match turn.sleep.is_zero() {
+                            true => yield_now(),
+                            false => sleep(turn.sleep),
+                        }
+                        black_box(mix(1, turn.steps));
+                    }
+                })
+            };
+            let all: Vec<_> = crowd.into_iter().map(take_turns).collect();
+            all.into_iter().for_each(join);
+            start.elapsed()
+        })
+    })
 }
 
 /// Spawns a fiber that parks, and cancels it there.

@@ -1,5 +1,6 @@
 //! tokio: tasks are futures, polled by one thread or by several.
 
+use crate::balance::{Play, Turn};
 use crate::load::{
     self, BATCH, CROWD, Gate, LEAF_STEPS, LONG, Naps, SHORT, SKYNET_CHILDREN, SKYNET_LEAVES,
     SKYNET_SUM, SLEEPS, Slept, TREE_DEPTH, WAITS, WORK_STEPS, mix,
@@ -238,5 +239,32 @@ pub(crate) fn migrate() -> Timed {
             }
         }
         Lap::new(start.elapsed(), count)
+    })
+}
+
+/// Lets crowds run on two workers.
+pub(crate) fn crowds() -> Play {
+    let runtime = workers(2);
+    Box::new(move |crowd| {
+        let driver = runtime.spawn(async move {
+            let start = Instant::now();
+            let take_turns = |turns: Vec<Turn>| {
+                spawn(async move {
+                    for turn in turns {
+                        match turn.sleep.is_zero() {
+                            true => yield_now().await,
+                            false => sleep(turn.sleep).await,
+                        }
+                        black_box(mix(1, turn.steps));
+                    }
+                })
+            };
+            let all: Vec<_> = crowd.into_iter().map(take_turns).collect();
+            for task in all {
+                task.await.expect("it does not panic");
+            }
+            start.elapsed()
+        });
+        runtime.block_on(driver).expect("it does not panic")
     })
 }

@@ -1,9 +1,10 @@
 //! The suite `runtime`: spawning, waiting, sleeping and ending.
 
 use super::{CURRENT, FLOOR, GO, MAY, ON_ONE, SMOL, THREADS, TOKIO};
-use super::{apart, at_most, figure, go_figure, go_timed, missing, timed};
+use super::{also, apart, at_most, figure, go_figure, go_timed, missing, timed};
+use crate::balance;
 use crate::floor::{asleep, threads, unwinding, yielding};
-use crate::measure::Benchmark;
+use crate::measure::{Benchmark, Contender, Work};
 use crate::peer::{go, may, rayon, sinew_runtime as sinew, smol, tokio};
 use crate::target::{SUBJECT, Target};
 
@@ -19,6 +20,7 @@ pub(crate) fn benchmarks() -> Vec<Benchmark> {
     all.extend(trees());
     all.extend(memory());
     all.extend(timers());
+    all.extend(balance());
     all.extend([sleep_20us(), idle(), migrate(), unwind()]);
     all
 }
@@ -289,6 +291,53 @@ fn migrate() -> Benchmark {
             "64 fibers of one carrier, each yields 100 times and works 20 us between",
         )
     }
+}
+
+fn balance() -> [Benchmark; 3] {
+    let of = |kind, name, what, target| Benchmark {
+        unit: "x ideal",
+        contenders: vec![
+            crowds(SUBJECT, sinew::TWO, kind, sinew::crowds),
+            crowds(TOKIO, tokio::TWO, kind, tokio::crowds),
+            match go::settings(2) {
+                Some(settings) => crowds(GO, settings, kind, go::crowds),
+                None => missing(GO, "", go::MISSING),
+            },
+        ],
+        targets: vec![Target::at_most_figure(target)],
+        ..empty(name, what)
+    };
+    let mut mixed = of(
+        balance::Kind::Mixed,
+        "balance_mix",
+        "23 seeded mixes of 3 to 100 fibers that sleep and compute in turns: 95th percentile",
+        1.25,
+    );
+    mixed.also = vec![also("median", "their median", "x ideal", vec![])];
+    [
+        of(
+            balance::Kind::Sleepers,
+            "balance_sleep",
+            "16 fibers sleep 20 ms and then compute 50 ms, 2 carriers",
+            1.15,
+        ),
+        of(
+            balance::Kind::Turns,
+            "balance_turns",
+            "10 fibers compute 5 ms in turn, ten times each, 2 carriers",
+            1.15,
+        ),
+        mixed,
+    ]
+}
+
+fn crowds(
+    name: &'static str,
+    settings: &'static str,
+    kind: balance::Kind,
+    make: fn() -> balance::Play,
+) -> Contender {
+    Contender { name, settings, work: Work::Figures(Box::new(balance::figures(kind, make))) }
 }
 
 fn unwind() -> Benchmark {
