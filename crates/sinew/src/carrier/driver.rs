@@ -18,6 +18,9 @@ pub(crate) trait Driver: Send + Sync {
     /// Whether any fiber may wait for events, so that a busy carrier should poll.
     fn is_active(&self) -> bool;
 
+    /// Returns the number of descriptors from which events may come.
+    fn registered(&self) -> usize;
+
     /// Returns the number of events so far.
     fn events(&self) -> u64;
 

@@ -64,15 +64,20 @@ impl Load {
 
 impl Carrier {
     /// Returns how many fibers the carrier has or will have, as far as a relaxed look tells.
+    ///
+    /// A descriptor stands for a fiber that waits for it, unless there are more live fibers: fibers
+    /// without a stack that wait for their first byte are not live yet.
     pub(super) fn burden(&self) -> usize {
-        let offered = self.load.offered.load(Ordering::Relaxed);
-        self.load.live() as usize + self.deque.len() + offered as usize
+        let live = self.load.live() as usize;
+        let registered = self.crew().drivers[self.index()].registered();
+        let offered = self.load.offered.load(Ordering::Relaxed) as usize;
+        live.max(registered) + self.deque.len() + offered
     }
 }
 
 /// Returns the carriers that are compared to find one with little load: all, or some if there are
 /// many. The order is random, so that of equal carriers each has its turn.
-pub(crate) fn candidates(carriers: &[&'static Carrier]) -> impl Iterator<Item = &'static Carrier> {
+fn candidates(carriers: &[&'static Carrier]) -> impl Iterator<Item = &'static Carrier> {
     let count = carriers.len();
     let looks = if count <= FEW { count } else { LOOKS };
     let first = random(count);
@@ -80,6 +85,11 @@ pub(crate) fn candidates(carriers: &[&'static Carrier]) -> impl Iterator<Item = 
         let index = if count <= FEW { (first + look) % count } else { random(count) };
         carriers[index]
     })
+}
+
+/// Returns the carrier with the least burden, of those that are compared.
+pub(crate) fn least_burdened(carriers: &[&'static Carrier]) -> &'static Carrier {
+    candidates(carriers).min_by_key(|one| one.burden()).expect("a crew has carriers")
 }
 
 /// Returns how many of its unstarted fibers a carrier with the burden `mine` gives to a carrier with

@@ -129,8 +129,9 @@ fn now_or_lately() -> u64 {
 
 /// Chooses the reactor that watches for an unstarted fiber. A fiber that is tied to a carrier takes
 /// the reactor of that carrier. Other fibers take the reactor that watches already, if it belongs
-/// to their crew, or else the reactor of the carrier that watches the fewest descriptors. The fiber
-/// runs on the carrier that finds the event, unless an idle carrier takes it.
+/// to their crew, or else the reactor of the carrier with the least burden, so that the connections
+/// of a server are dealt out evenly. The fiber runs on the carrier that finds the event, unless
+/// another carrier takes it.
 fn chosen<'a>(control: &Control, watcher: Option<&'a Reactor>) -> &'a Reactor {
     // SAFETY: the fiber is admitted, so its crew and the drivers of its carriers exist.
     unsafe {
@@ -145,21 +146,9 @@ fn chosen<'a>(control: &Control, watcher: Option<&'a Reactor>) -> &'a Reactor {
             {
                 watcher
             }
-            _ => with_fewest(crew),
+            _ => Reactor::of(placement::least_burdened(&crew.carriers)),
         }
     }
-}
-
-/// Returns the reactor that watches the fewest descriptors, so that the connections of a server are
-/// dealt out evenly.
-///
-/// # Safety
-/// The crew has fibers for as long as the caller uses the reactor.
-unsafe fn with_fewest(crew: &Crew) -> &'static Reactor {
-    // SAFETY: as the caller promised.
-    let reactors = placement::candidates(&crew.carriers).map(|one| unsafe { Reactor::of(one) });
-    let fewest = reactors.min_by_key(|reactor| reactor.watched.load(Ordering::Relaxed));
-    fewest.expect("a crew has carriers")
 }
 
 /// Returns the crew of a fiber. Most often it is the crew of this thread's carrier, which needs no

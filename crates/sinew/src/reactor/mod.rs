@@ -266,6 +266,10 @@ impl Driver for Reactor {
         }
     }
 
+    fn registered(&self) -> usize {
+        self.watched.load(Ordering::Relaxed)
+    }
+
     fn events(&self) -> u64 {
         self.events.load(Ordering::Relaxed)
     }
