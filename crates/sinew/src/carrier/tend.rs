@@ -24,6 +24,9 @@ const MOST_AT_FIRST: u32 = 16;
 const PERIOD: u64 = 20_000;
 /// The minimum time between two polls of the driver while the carrier is busy, in nanoseconds.
 const POLL_PERIOD: u64 = 30_000;
+/// After this time the carrier polls, even if the fibers that were ready at the previous poll have
+/// not all run. Before that, a fiber that the poll wakes would only wait behind them.
+const LAST_POLL_PERIOD: u64 = 200_000;
 
 /// A carrier with fewer nanoseconds than this between dispatches, on average, is busy. The average
 /// covers at least this time.
@@ -55,6 +58,8 @@ pub(crate) struct Duties {
     counted: Cell<u64>,
     /// Whether the root is to poll for events.
     pub(super) look: Cell<bool>,
+    /// How many dispatches are left of the fibers that were ready after the last poll.
+    ahead: Cell<usize>,
 }
 
 impl Duties {
@@ -71,6 +76,7 @@ impl Duties {
             others: Cell::new(0),
             counted: Cell::new(0),
             look: Cell::new(false),
+            ahead: Cell::new(0),
         }
     }
 }
@@ -128,7 +134,10 @@ impl Owner {
             self.ask_pollers(now);
         }
         self.tell_postponed();
-        if now.saturating_sub(self.shared().polled.load(Ordering::Relaxed)) > POLL_PERIOD {
+        let ahead = duties.ahead.get().saturating_sub(dispatched as usize);
+        duties.ahead.set(ahead);
+        let since = now.saturating_sub(self.shared().polled.load(Ordering::Relaxed));
+        if since > LAST_POLL_PERIOD || since > POLL_PERIOD && ahead == 0 {
             duties.look.set(self.crew().drivers[self.index()].is_active());
         }
     }
@@ -147,7 +156,9 @@ impl Owner {
     pub(super) fn look_for_events(&self) -> bool {
         let driver = &self.crew().drivers[self.index()];
         self.shared().polled.store(self.now.get(), Ordering::Relaxed);
-        driver.is_active() && driver.poll()
+        let found = driver.is_active() && driver.poll();
+        self.duties.ahead.set(self.ready.len() + self.shared().deque.len());
+        found
     }
 
     /// Whether other fibers run than those that evaluate predicates. `ran` is the number of fibers

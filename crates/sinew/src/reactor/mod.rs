@@ -8,6 +8,7 @@
 
 pub(crate) mod deferred;
 mod gate;
+mod nap;
 #[cfg(target_os = "linux")]
 pub(crate) mod ring;
 pub(crate) mod several;
@@ -24,9 +25,11 @@ pub(crate) use sys::Direction;
 use crate::carrier::bell::Bell;
 use crate::carrier::driver::Driver;
 use crate::carrier::{Carrier, current};
+use crate::clock;
 use crate::primitive::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::report;
 use core::time::Duration;
+use nap::Naps;
 use slot::{Slot, Unstarted};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
@@ -47,6 +50,7 @@ pub(crate) struct Reactor {
     events: AtomicU64,
     /// Whether a foreign loop decides when to look here. It may never look.
     of_loop: bool,
+    naps: Naps,
 }
 
 impl Reactor {
@@ -59,6 +63,7 @@ impl Reactor {
             watched: AtomicUsize::new(0),
             events: AtomicU64::new(0),
             of_loop: false,
+            naps: Naps::new(),
         }
     }
 
@@ -248,14 +253,21 @@ const PAUSE: Duration = Duration::from_millis(10);
 
 impl Driver for Reactor {
     fn wait(&self, timeout: Option<Duration>) {
-        match self.poller.get() {
-            Some(poller) => {
-                self.harvest(&**poller, timeout);
-            }
-            None => {
-                self.bell.wait(timeout);
+        let Some(poller) = self.poller.get() else {
+            self.bell.wait(timeout);
+            return;
+        };
+        let before = clock::now();
+        if let Some(nap) = self.naps.due(before, timeout) {
+            let rang = self.bell.wait(Some(nap));
+            let found = self.harvest(&**poller, Some(Duration::ZERO));
+            self.naps.napped(before, found);
+            if rang || found > 0 {
+                return;
             }
         }
+        let found = self.harvest(&**poller, timeout);
+        self.naps.looked(before, clock::now(), found);
     }
 
     fn poll(&self) -> bool {
