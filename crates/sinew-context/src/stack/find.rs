@@ -70,13 +70,13 @@ pub fn find_without_lock(address: usize) -> Option<Found> {
 }
 
 impl Found {
-    /// Returns the address of [`Stack::top`] of this stack.
+    /// Returns the address of [`Stack::top`](super::Stack::top) of this stack.
     #[doc(hidden)]
     pub fn top(&self) -> usize {
         self.range.end - OWNER_WORDS
     }
 
-    /// Returns the offset [`Stack::stagger`] of this stack.
+    /// Returns the offset [`Stack::stagger`](super::Stack::stagger) of this stack.
     #[doc(hidden)]
     pub fn stagger(&self) -> usize {
         stagger(self.range.start, self.range.len())
@@ -97,8 +97,9 @@ impl Found {
         self.range.clone()
     }
 
-    /// Returns how many bytes were ever touched; see [`Stack::high_water_mark`]. Only meaningful
-    /// for a guarded stack.
+    /// Returns how many bytes were ever touched; see
+    /// [`Stack::high_water_mark`](super::Stack::high_water_mark). Only meaningful for a guarded
+    /// stack.
     ///
     /// # Examples
     /// ```
