@@ -24,7 +24,7 @@ run -p sinew --lib --test traps --test spawning --test parking --test sleeping -
     --test shutdown --test stress --test locks --test keys --test signals --test channels \
     --test selecting --test turns --test broadcasts --test tokens --test futures --test sequences \
     --test batons --test readers_and_writers --test tasks --test manager --test outliving --test block_on --test groups \
-    --test conditions
+    --test conditions --test placement
 run -p sinew --test resting --test deferred_starts --test sockets --test closing --test streams --test datagrams --test unix_sockets \
     --test short_reads --test files --test processes --test io_abuse \
     --test inspecting --test stalling --test dumping --test tracing --test deadlocks

@@ -11,7 +11,8 @@ import (
 
 var syncBenchmarks = map[string]func(uint64) (time.Duration, uint64){
 	"mutex_uncontended": mutexUncontended,
-	"mutex_handoff":     mutexHandoff,
+	"mutex_handoff":     func(count uint64) (time.Duration, uint64) { return mutexHandoff(2, true, count) },
+	"mutex_handoff_64":  func(count uint64) (time.Duration, uint64) { return mutexHandoff(rivals, false, count) },
 	"mutex_contended":   mutexContended,
 	"rwlock_read":       rwlockRead,
 	"channel_mpmc":      channelMpmc,
@@ -119,13 +120,14 @@ func mutexUncontended(count uint64) (time.Duration, uint64) {
 	return time.Since(start), count
 }
 
-// Two goroutines hold a lock across a yield, and let the other have it: for each change of hands.
-func mutexHandoff(count uint64) (time.Duration, uint64) {
+// Goroutines hold a lock across a yield; with pauses, they also yield without it: for each change of
+// hands.
+func mutexHandoff(goroutines int, pauses bool, count uint64) (time.Duration, uint64) {
 	var mutex sync.Mutex
 	var done sync.WaitGroup
 	last, changes := 0, uint64(0)
 	start := time.Now()
-	for me := 1; me <= 2; me++ {
+	for me := 1; me <= goroutines; me++ {
 		done.Add(1)
 		go func(me int) {
 			defer done.Done()
@@ -141,7 +143,9 @@ func mutexHandoff(count uint64) (time.Duration, uint64) {
 				}
 				runtime.Gosched()
 				mutex.Unlock()
-				runtime.Gosched()
+				if pauses {
+					runtime.Gosched()
+				}
 			}
 		}(me)
 	}

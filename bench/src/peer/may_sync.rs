@@ -51,7 +51,16 @@ pub(crate) fn mutex_uncontended() -> Timed {
 /// Lets two coroutines hold a lock across a yield and then release it; gives the time for each
 /// change of holder.
 pub(crate) fn mutex_handoff() -> Timed {
-    timed(1, |count| {
+    handoff(2, true)
+}
+
+/// Lets 64 coroutines hold a lock across a yield, and lock it again at once.
+pub(crate) fn mutex_handoff_64() -> Timed {
+    handoff(RIVALS, false)
+}
+
+fn handoff(coroutines: u64, pauses: bool) -> Timed {
+    timed(1, move |count| {
         let shared = Arc::new(Mutex::new(Hands::default()));
         let begin = |me| {
             let shared = shared.clone();
@@ -63,11 +72,16 @@ pub(crate) fn mutex_handoff() -> Timed {
                     }
                     yield_now();
                     drop(hands);
-                    yield_now();
+                    if pauses {
+                        yield_now();
+                    }
                 }
             })
         };
-        Lap::run(count, || [1, 2].map(begin).into_iter().for_each(join))
+        Lap::run(count, || {
+            let all: Vec<_> = (1..=coroutines).map(begin).collect();
+            all.into_iter().for_each(join);
+        })
     })
 }
 

@@ -4,7 +4,9 @@ use super::sinew_runtime::{join, timed};
 use crate::load::{Gate, Hands, KEY, READERS, RIVALS, ROOM, TALKERS};
 use crate::measure::{Lap, Timed};
 use sinew::sync::channel::{OneshotSender, Receiver, bounded, oneshot};
-use sinew::sync::{Condvar, FiberFuture, MultiLock, Mutex, RwLock, Semaphore, Sequencer};
+use sinew::sync::{
+    Condvar, FairMutex, FiberFuture, MultiLock, Mutex, RwLock, Semaphore, Sequencer,
+};
 use sinew::{FiberBuilder, JoinHandle, spawn, yield_now};
 use std::hint::black_box;
 use std::ptr;
@@ -12,6 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 pub(crate) const HALVES: &str = "2 carriers, half of the fibers kept on each";
+pub(crate) const FAIR: &str = "1 carrier, FairMutex";
 pub(crate) const SPAWNED: &str = "2 carriers, spawn: the carrier that starts a fiber keeps it";
 pub(crate) const APART: &str = "2 carriers, one fiber kept on each";
 
@@ -75,23 +78,59 @@ pub(crate) fn mutex_uncontended() -> Timed {
 /// Lets two fibers hold a lock across a yield, so that the other waits for it, and then release it;
 /// gives the time for each change of holder.
 pub(crate) fn mutex_handoff() -> Timed {
-    timed(1, |count| {
-        let shared = Arc::new(Mutex::new(Hands::default()));
+    handoff(2, true, hold)
+}
+
+/// Lets 64 fibers hold a lock across a yield, so that all others wait for it, and lock it again at
+/// once; gives the time for each change of holder.
+pub(crate) fn mutex_handoff_64() -> Timed {
+    handoff(RIVALS, false, hold)
+}
+
+/// As [`mutex_handoff_64`], with a lock that is always handed to the first waiter.
+pub(crate) fn fair_handoff_64() -> Timed {
+    handoff(RIVALS, false, |lock: &FairMutex<Hands>, me, most| {
+        let hands = lock.lock();
+        let goes_on = hands.take(me) < most;
+        if goes_on {
+            yield_now();
+        }
+        goes_on
+    })
+}
+
+/// Holds a lock across a yield. Returns whether the holder has changed less than `most` times.
+fn hold(lock: &Mutex<Hands>, me: u64, most: u64) -> bool {
+    let hands = lock.lock();
+    let goes_on = hands.take(me) < most;
+    if goes_on {
+        yield_now();
+    }
+    goes_on
+}
+
+/// Lets fibers `hold` a lock again and again; `pauses` says whether they also yield without it.
+fn handoff<L: Default + Send + Sync + 'static>(
+    fibers: u64,
+    pauses: bool,
+    hold: fn(&L, u64, u64) -> bool,
+) -> Timed {
+    timed(1, move |count| {
+        let lock = Arc::new(L::default());
         let begin = |me| {
-            let shared = shared.clone();
+            let lock = lock.clone();
             spawn(move || {
-                loop {
-                    let hands = shared.lock();
-                    if hands.take(me) >= count {
-                        return;
+                while hold(&lock, me, count) {
+                    if pauses {
+                        yield_now();
                     }
-                    yield_now();
-                    drop(hands);
-                    yield_now();
                 }
             })
         };
-        Lap::run(count, || [1, 2].map(begin).into_iter().for_each(join))
+        Lap::run(count, || {
+            let all: Vec<_> = (1..=fibers).map(begin).collect();
+            all.into_iter().for_each(join);
+        })
     })
 }
 

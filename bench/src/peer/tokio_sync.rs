@@ -68,7 +68,16 @@ pub(crate) fn mutex_uncontended(runtime: Runtime) -> Timed {
 /// Lets two tasks hold a lock across a yield and then release it; gives the time for each change of
 /// holder.
 pub(crate) fn mutex_handoff(runtime: Runtime) -> Timed {
-    timed(runtime, |count| async move {
+    handoff(runtime, 2, true)
+}
+
+/// Lets 64 tasks hold a lock across a yield, and lock it again at once.
+pub(crate) fn mutex_handoff_64(runtime: Runtime) -> Timed {
+    handoff(runtime, RIVALS, false)
+}
+
+fn handoff(runtime: Runtime, tasks: u64, pauses: bool) -> Timed {
+    timed(runtime, move |count| async move {
         let shared = Arc::new(Mutex::new(Hands::default()));
         let begin = |me| {
             let shared = shared.clone();
@@ -80,12 +89,15 @@ pub(crate) fn mutex_handoff(runtime: Runtime) -> Timed {
                     }
                     yield_now().await;
                     drop(hands);
-                    yield_now().await;
+                    if pauses {
+                        yield_now().await;
+                    }
                 }
             })
         };
         let start = Instant::now();
-        for task in [1, 2].map(begin) {
+        let all: Vec<_> = (1..=tasks).map(begin).collect();
+        for task in all {
             task.await.expect("it does not panic");
         }
         Lap::new(start.elapsed(), count)

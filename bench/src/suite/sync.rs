@@ -22,7 +22,13 @@ const FLUME: &str = "tokio+flume";
 const ON_ONE: &[&str] = &[CURRENT, TOKIO, MAY, GO];
 
 pub(crate) fn benchmarks() -> Vec<Benchmark> {
-    let mut all = vec![mutex_uncontended(), mutex_contended(), mutex_handoff(), rwlock_read()];
+    let mut all = vec![
+        mutex_uncontended(),
+        mutex_contended(),
+        mutex_handoff(),
+        mutex_handoff_64(),
+        rwlock_read(),
+    ];
     all.extend([pingpong(), pingpong_cross(), pingpong_cross_busy(), channel_mpmc()]);
     all.extend(waits());
     all
@@ -72,6 +78,20 @@ fn mutex_handoff() -> Benchmark {
             (sinew::mutex_handoff, may_sync::mutex_handoff, tokio_sync::mutex_handoff),
         )
     }
+}
+
+fn mutex_handoff_64() -> Benchmark {
+    let mut row = Benchmark {
+        unit: "ns/change",
+        targets: vec![at_most(0.25, ON_ONE)],
+        ..on_one(
+            "mutex_handoff_64",
+            "64 fibers yield with the lock held and lock it again: time of a change of holder",
+            (sinew::mutex_handoff_64, may_sync::mutex_handoff_64, tokio_sync::mutex_handoff_64),
+        )
+    };
+    row.contenders.push(timed("fair", sinew::FAIR, sinew::fair_handoff_64));
+    row
 }
 
 fn rwlock_read() -> Benchmark {

@@ -51,6 +51,36 @@ fn one_at_a_time() {
     }
 }
 
+/// A fiber that waits with a lock held, and locks again at once, leaves the lock to the fibers of its
+/// carrier that wait for it: each unlock changes the holder.
+#[test]
+fn a_holder_that_waits_hands_the_lock_over() {
+    let _watch = watch::a_minute();
+    const FIBERS: usize = 16;
+    const ROUNDS: usize = 100;
+    let runtime = Runtime::builder().carriers(1).build().unwrap();
+    let holders = runtime.run(|| {
+        let holders = Arc::new(Mutex::new(Vec::new()));
+        let hold = |me| {
+            let holders = holders.clone();
+            move || {
+                for _ in 0..ROUNDS {
+                    let mut list = holders.lock();
+                    list.push(me);
+                    sinew::yield_now();
+                }
+            }
+        };
+        let all: Vec<_> = (0..FIBERS).map(|me| sinew::spawn(hold(me))).collect();
+        all.into_iter().for_each(|one| one.join().unwrap());
+        std::mem::take(&mut *holders.lock())
+    });
+    assert_eq!(holders.len(), FIBERS * ROUNDS);
+    // The first fiber may lock before the others wait, and the last one is alone in the end.
+    let kept = holders.windows(2).filter(|two| two[0] == two[1]).count();
+    assert!(kept <= FIBERS, "{kept} of {} unlocks did not change the holder", holders.len());
+}
+
 #[test]
 fn locking_again_is_an_error() {
     let _watch = watch::a_minute();

@@ -26,6 +26,9 @@
 //!   of the unlocker's carrier, this happens at the next unlock, since it is cheap there. Otherwise
 //!   it happens after a millisecond, since a lock that is handed over is idle until the waiter's
 //!   carrier has woken up.
+//! - A waiter that finds the lock owned by a fiber of its own carrier counts as overtaken from the
+//!   beginning. That owner waits or yields with the lock held, and will most likely do so again. If
+//!   it locked again before the waiter runs, the waiter would have been woken in vain.
 //! - While a writer waits, no new reader gets in. Waiters are served first in, first out; readers
 //!   that are adjacent in the queue are let in together. That is the order [`InTurn`]. With another
 //!   [`Priority`], readers have a queue of their own, which comes first or last:
@@ -80,8 +83,8 @@ const UPGRADABLE: usize = 1 << (usize::BITS - 1);
 /// How often a waiter pauses before it suspends.
 const SPINS: u32 = 16;
 
-/// States of a waiter in its entry's word when it enters: it waits; it was overtaken; it was
-/// overtaken for too long; it wants to become the upgradable reader.
+/// States of a waiter in its entry's word when it enters: it waits; it was overtaken, or will be; it
+/// was overtaken for too long; it wants to become the upgradable reader.
 const NORMAL: usize = 0;
 const OVERTAKEN: usize = 1;
 const STARVED: usize = 2;
@@ -254,6 +257,9 @@ impl<P: Priority> RawLock<P> {
                 }
                 duty = 0;
             }
+            if entry.word.get() == NORMAL && is_suspended_here(word) {
+                entry.word.set(OVERTAKEN);
+            }
             let still = || self.mark(EXCLUSIVE_WAITERS, held);
             match self.wait(&entry, limit, still) {
                 Ended::Granted if entry.word.get() == HANDED => return true,
@@ -424,6 +430,12 @@ fn is_near(waiter: *const Control) -> bool {
     let here = current::carrier();
     // SAFETY: control blocks are never unmapped.
     !here.is_null() && ptr::eq(unsafe { (*waiter).carrier() }, here)
+}
+
+/// Returns whether the owner is a fiber of the caller's carrier. That fiber does not run while the
+/// caller does, so it waits or yields with the lock held.
+fn is_suspended_here(word: usize) -> bool {
+    word & EXCLUSIVE != 0 && is_near(owner(word))
 }
 
 /// Returns whether there are no waiters yet and the owner runs on another carrier at this moment.
