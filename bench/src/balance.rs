@@ -120,7 +120,8 @@ pub(crate) enum Kind {
 const MIXES: u64 = 23;
 
 /// Returns a measurement: the ratio to the ideal time; of mixed crowds, the ratio that one in twenty
-/// exceeds, and their median. Each repeat has other mixed crowds, the same for all contenders.
+/// exceeds, and their median. Each repeat has mixed crowds of its own, and all contenders of a repeat
+/// play these crowds.
 pub(crate) fn figures(
     kind: Kind,
     make: impl Fn() -> Play + 'static,

@@ -75,8 +75,8 @@ impl Carrier {
     }
 }
 
-/// Returns the carriers that are compared to find one with little load: all, or some if there are
-/// many. The order is random, so that of equal carriers each has its turn.
+/// Returns the carriers that are compared to find one with little burden: all, or some if the crew is
+/// large. Their order is random, so that equal carriers are chosen equally often.
 fn candidates(carriers: &[&'static Carrier]) -> impl Iterator<Item = &'static Carrier> {
     let count = carriers.len();
     let looks = if count <= FEW { count } else { LOOKS };
@@ -87,7 +87,7 @@ fn candidates(carriers: &[&'static Carrier]) -> impl Iterator<Item = &'static Ca
     })
 }
 
-/// Returns the carrier with the least burden, of those that are compared.
+/// Returns the carrier with the least burden among the [`candidates`].
 pub(crate) fn least_burdened(carriers: &[&'static Carrier]) -> &'static Carrier {
     candidates(carriers).min_by_key(|one| one.burden()).expect("a crew has carriers")
 }
