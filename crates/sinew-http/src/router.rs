@@ -3,6 +3,7 @@
 //! A router is itself a handler. The crate `matchit` finds the route of a path.
 
 use crate::handler::Handler;
+use crate::message::params::{MOST_PLACES, Names, Params};
 use crate::message::request::Request;
 use crate::message::response::{IntoResponse, Response};
 use core::fmt;
@@ -10,6 +11,7 @@ use http::header::ALLOW;
 use http::{HeaderValue, Method, StatusCode};
 use percent_encoding::percent_decode_str;
 use std::borrow::Cow;
+use std::sync::OnceLock;
 
 /// Chooses a handler by path and method.
 ///
@@ -51,6 +53,8 @@ pub struct Router {
 
 struct Route {
     path: String,
+    /// The names of the parameters, since the route was first found.
+    names: OnceLock<Names>,
     handlers: Vec<(Option<Method>, Box<dyn Handler>)>,
 }
 
@@ -204,7 +208,11 @@ impl Router {
                 if let Err(error) = self.paths.insert(path, self.routes.len()) {
                     panic!("the route {path:?} cannot be added: {error}");
                 }
-                self.routes.push(Route { path: path.into(), handlers: Vec::new() });
+                self.routes.push(Route {
+                    path: path.into(),
+                    names: OnceLock::new(),
+                    handlers: Vec::new(),
+                });
                 self.routes.len() - 1
             }
         };
@@ -234,15 +242,14 @@ impl Handler for Router {
         let Some(handler) = route.handler(request.method()) else {
             return allowing(StatusCode::METHOD_NOT_ALLOWED.into_response(), [route], None);
         };
-        let mut params = Vec::new();
-        for (name, value) in found.params.iter() {
-            match percent_decode_str(value).decode_utf8() {
-                Ok(value) => params.push((name.into(), value.into())),
-                Err(_) => return StatusCode::BAD_REQUEST.into_response(),
-            }
+        if !found.params.is_empty() {
+            let Some(params) = route.params(&found.params, &path, matches!(path, Cow::Owned(_)))
+            else {
+                return StatusCode::BAD_REQUEST.into_response();
+            };
+            drop(path);
+            request.set_params(params);
         }
-        drop(path);
-        request.set_params(params);
         handler.handle(request)
     }
 }
@@ -251,7 +258,7 @@ impl Handler for Router {
 /// that guards `/a` also guards `/%61`. In a path, two digits follow each percent sign
 /// (`parse::target`), so decoding creates no new escape.
 fn normal(path: &str) -> Cow<'_, str> {
-    if !path.contains('%') {
+    if memchr::memchr(b'%', path.as_bytes()).is_none() {
         return path.into();
     }
     let mut normal = String::with_capacity(path.len());
@@ -275,6 +282,29 @@ fn normal(path: &str) -> Cow<'_, str> {
 }
 
 impl Route {
+    /// Returns the values that `found` has matched in `path`, decoded; `None` if a value is not UTF-8.
+    /// `is_encoded` says whether the path has percent signs.
+    fn params(
+        &self,
+        found: &matchit::Params<'_, '_>,
+        path: &str,
+        is_encoded: bool,
+    ) -> Option<Params> {
+        let names = self.names.get_or_init(|| found.iter().map(|(name, _)| name.into()).collect());
+        if is_encoded || names.len() > MOST_PLACES {
+            let decoded = |(_, value)| Some(percent_decode_str(value).decode_utf8().ok()?.into());
+            let values: Option<_> = found.iter().map(decoded).collect();
+            return Some(Params::Decoded(names.clone(), values?));
+        }
+        let mut places = [const { 0..0 }; MOST_PLACES];
+        for (name, place) in names.iter().zip(&mut places) {
+            let value = found.get(name)?;
+            let start = value.as_ptr().addr() - path.as_ptr().addr();
+            *place = start as u32..(start + value.len()) as u32;
+        }
+        Some(Params::Places(names.clone(), places))
+    }
+
     fn handler(&self, method: &Method) -> Option<&dyn Handler> {
         let find = |wanted: Option<&Method>| {
             let mut handlers = self.handlers.iter();

@@ -6,5 +6,6 @@
 pub(crate) mod body;
 pub(crate) mod case;
 pub(crate) mod outgoing;
+pub(crate) mod params;
 pub(crate) mod request;
 pub(crate) mod response;

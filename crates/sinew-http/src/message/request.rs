@@ -2,6 +2,7 @@
 
 use super::body::Body;
 use super::case::Case;
+use super::params::Params;
 use crate::parse::head::Head;
 use crate::parse::target::Form;
 use bytes::Bytes;
@@ -31,14 +32,14 @@ pub struct Request {
     /// Made on first use: many handlers look only at the path.
     headers: OnceLock<Box<HeaderMap>>,
     uri: OnceLock<Box<Uri>>,
-    params: Vec<(Box<str>, Box<str>)>,
+    params: Params,
     body: Body,
 }
 
 impl Request {
     pub(crate) fn new(case: Arc<Case>, body: Body) -> Request {
         let (headers, uri) = (OnceLock::new(), OnceLock::new());
-        Request { case, headers, uri, params: Vec::new(), body }
+        Request { case, headers, uri, params: Params::None, body }
     }
 
     /// Returns the method.
@@ -211,10 +212,10 @@ impl Request {
     /// });
     /// ```
     pub fn param(&self, name: &str) -> Option<&str> {
-        self.params.iter().find(|(found, _)| **found == *name).map(|(_, value)| &**value)
+        self.params.get(name, self.path())
     }
 
-    pub(crate) fn set_params(&mut self, params: Vec<(Box<str>, Box<str>)>) {
+    pub(crate) fn set_params(&mut self, params: Params) {
         self.params = params;
     }
 

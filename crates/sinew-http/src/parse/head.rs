@@ -342,8 +342,8 @@ impl Head {
                 &target[end..]
             }
         };
-        let (path, query) = match target.split_once('?') {
-            Some((path, query)) => (path, Some(query)),
+        let (path, query) = match memchr::memchr(b'?', target.as_bytes()) {
+            Some(at) => (&target[..at], Some(&target[at + 1..])),
             None => (target, None),
         };
         (if path.is_empty() { "/" } else { path }, query)

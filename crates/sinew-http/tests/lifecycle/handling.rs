@@ -26,6 +26,46 @@ fn a_path_that_is_encoded_leads_to_the_same_handler() {
     server.shutdown(LONG).unwrap();
 }
 
+/// Parameters have their values in plain paths, in encoded ones, in absolute targets, beside a query,
+/// and if there are many of them.
+#[test]
+fn parameters_are_the_parts_of_the_path() {
+    let _watch = watch::a_minute();
+    let names = ["a", "b", "c", "d", "e", "missing"];
+    let show = move |request: Request| {
+        let value = |name: &&str| request.param(name).map(|value| format!("{name}={value}"));
+        names.iter().filter_map(value).collect::<Vec<_>>().join(" ")
+    };
+    let router = sinew_http::Router::new()
+        .get("/none", show)
+        .get("/one/{a}", show)
+        .get("/two/{a}/of/{b}.txt", show)
+        .get("/four/{a}/{b}/{c}/{d}", show)
+        .get("/five/{a}/{b}/{c}/{d}/{e}", show)
+        .get("/rest/{a}/{*b}", show);
+    let server = serve(router);
+    let mut client = Client::new(server.local_addr());
+    for (target, expected) in [
+        ("/none", ""),
+        ("/one/1", "a=1"),
+        ("/one/1?a=2", "a=1"),
+        ("/one/%C3%A4%20b", "a=\u{e4} b"),
+        ("/one/%61b", "a=ab"),
+        ("http://localhost/one/1?x=/one/2", "a=1"),
+        ("/two/x/of/y.txt", "a=x b=y"),
+        ("/two/%2F/of/%25.txt", "a=/ b=%"),
+        ("/four/1/22/333/4444", "a=1 b=22 c=333 d=4444"),
+        ("/five/1/22/333/4444/55555", "a=1 b=22 c=333 d=4444 e=55555"),
+        ("/five/1/22/3%203/4444/55555", "a=1 b=22 c=3 3 d=4444 e=55555"),
+        ("/rest/1/2/3/4", "a=1 b=2/3/4"),
+    ] {
+        let answer = client.get(target);
+        assert_eq!(String::from_utf8(answer.body).unwrap(), expected, "{target}");
+    }
+    assert_eq!(client.get("/one/%FF").status, 400);
+    server.shutdown(LONG).unwrap();
+}
+
 #[test]
 fn fibers_are_named_after_both_ends() {
     let _watch = watch::a_minute();
