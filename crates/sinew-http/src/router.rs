@@ -242,14 +242,11 @@ impl Handler for Router {
         let Some(handler) = route.handler(request.method()) else {
             return allowing(StatusCode::METHOD_NOT_ALLOWED.into_response(), [route], None);
         };
-        if !found.params.is_empty() {
-            let Some(params) = route.params(&found.params, &path, matches!(path, Cow::Owned(_)))
-            else {
-                return StatusCode::BAD_REQUEST.into_response();
-            };
-            drop(path);
-            request.set_params(params);
-        }
+        let Some(params) = route.params(&found.params, &path, matches!(path, Cow::Owned(_))) else {
+            return StatusCode::BAD_REQUEST.into_response();
+        };
+        drop(path);
+        request.set_params(params);
         handler.handle(request)
     }
 }

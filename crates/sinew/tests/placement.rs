@@ -1,5 +1,6 @@
 //! On which carrier fibers start, and that no fiber waits long for a carrier that computes.
 
+use sinew::runtime::PinnedWait;
 use sinew::{FiberBuilder, JoinHandle, Runtime};
 use sinew_testkit::watch;
 use std::collections::HashMap;
@@ -131,6 +132,71 @@ fn a_carrier_that_computes_keeps_no_fiber_from_starting() {
     assert!(!busy.is_finished());
     stop.store(true, Ordering::Relaxed);
     busy.join().unwrap();
+}
+
+/// A pinned fiber that joins blocks its carrier, so that carrier takes nothing it is given; and the
+/// giver has no time to search. The joined fiber gets to run all the same.
+#[test]
+fn a_blocked_carrier_is_not_given_the_fiber_that_it_waits_for() {
+    let _watch = watch::a_minute();
+    let builder = Runtime::builder().carriers(2).pinned_wait(PinnedWait::Silent);
+    let runtime = builder.build().unwrap();
+    for _ in 0..50 {
+        let done = Arc::new(AtomicBool::new(false));
+        let (sets, gate) = (done.clone(), Arc::new(AtomicBool::new(false)));
+        let opened = gate.clone();
+        // Other fibers keep carrier 0 busy, and yield.
+        let busy: Vec<_> = (0..3)
+            .map(|_| {
+                let (done, gate) = (done.clone(), gate.clone());
+                let builder = FiberBuilder::new().runtime(runtime.handle()).carrier(0);
+                let yields = move || {
+                    gate.store(true, Ordering::Relaxed);
+                    while !done.load(Ordering::Relaxed) {
+                        sinew::yield_now();
+                    }
+                };
+                builder.spawn(yields).unwrap()
+            })
+            .collect();
+        sinew::wait_until(|| opened.load(Ordering::Relaxed));
+        let maker = FiberBuilder::new().runtime(runtime.handle()).carrier(0).spawn(move || {
+            let others: Vec<_> = (0..4).map(|_| sinew::spawn(sinew::yield_now)).collect();
+            (sinew::spawn(move || sets.store(true, Ordering::Relaxed)), others)
+        });
+        let (joined, others) = maker.unwrap().join().unwrap();
+        let blocks = move || sinew::pinned(|| joined.join().unwrap());
+        let blocker = FiberBuilder::new().runtime(runtime.handle()).carrier(1).spawn(blocks);
+        blocker.unwrap().join().unwrap();
+        assert!(done.load(Ordering::Relaxed));
+        busy.into_iter().chain(others).for_each(|one| one.join().unwrap());
+    }
+}
+
+/// Joins in its destructor.
+struct JoinsAtLast(Option<JoinHandle<()>>);
+
+impl Drop for JoinsAtLast {
+    fn drop(&mut self) {
+        self.0.take().unwrap().join().unwrap();
+    }
+}
+
+/// The result of a detached fiber is dropped when the fiber has ended, and its destructor may wait.
+/// The fiber still counts then; otherwise the count would fall below zero.
+#[test]
+fn a_destructor_that_waits_at_the_end_of_a_fiber_is_counted() {
+    let _watch = watch::a_minute();
+    let runtime = runtime();
+    let ended = Arc::new(AtomicUsize::new(0));
+    for round in 1..=50 {
+        let counted = Counted(ended.clone());
+        drop(runtime.spawn(move || {
+            let sleeps = || sinew::sleep(std::time::Duration::from_micros(500));
+            (JoinsAtLast(Some(sinew::spawn(sleeps))), counted)
+        }));
+        sinew::wait_until(|| ended.load(Ordering::Relaxed) == round);
+    }
 }
 
 /// Counts its drop.

@@ -240,12 +240,14 @@ unsafe extern "C-unwind" fn enter(first: *mut (), second: usize, record: *mut Re
                 me.clear_flags(Flags::MIGRATABLE);
             }
             let owner = Owner::of_running(me);
-            owner.count_end(me);
+            let counted = owner.is_counted(me);
             if me.flags().has(Flags::RESTS) {
                 rest(owner, me);
             } else {
                 finish(owner, me);
             }
+            // Destructors of the user's values may have waited until here.
+            owner.count_end(counted);
             // The block is not ours any more, and may serve another fiber.
             owner.set_current(&owner.root);
             let next = &*owner.next();

@@ -77,6 +77,8 @@ pub(crate) struct Own {
     /// The number of live fibers from which on the carrier compares loads before it starts another
     /// fiber; see `placement`.
     pub(super) start_limit: Cell<u32>,
+    /// Whether this carrier has given fibers to others that may not have taken them.
+    pub(super) has_given: Cell<bool>,
     /// The time of the last look at the clock.
     pub(crate) now: Cell<u64>,
     pub(super) duties: tend::Duties,
@@ -279,6 +281,7 @@ impl Own {
             run_next_left: Cell::new(0),
             depth_first: Cell::new(false),
             start_limit: Cell::new(u32::MAX),
+            has_given: Cell::new(false),
             now: Cell::new(0),
             duties: tend::Duties::new(),
             observed: observe::Observed::default(),

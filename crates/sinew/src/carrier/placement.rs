@@ -12,7 +12,7 @@
 
 use super::{Carrier, Owner, random};
 use crate::fiber::{Control, Flags};
-use crate::primitive::{AtomicU32, Ordering, fence};
+use crate::primitive::{AtomicU32, AtomicU64, Ordering, fence};
 use crate::queue::{Delivery, Inbox};
 use core::ptr;
 
@@ -20,6 +20,10 @@ use core::ptr;
 const FEW: usize = 16;
 /// In a larger crew, loads are compared with this many carriers, chosen at random.
 const LOOKS: usize = 8;
+/// How long the offers of a carrier are left to it, in nanoseconds. A carrier that is woken up for
+/// its offers needs some tens of microseconds. A carrier that has not tended its duties for this long
+/// gets none.
+const PATIENCE: u64 = 300_000;
 
 /// The load of a carrier, as all threads see it.
 pub(crate) struct Load {
@@ -28,6 +32,10 @@ pub(crate) struct Load {
     live: AtomicU32,
     /// Fibers among the offers.
     offered: AtomicU32,
+    /// When the oldest of the offers was made.
+    offered_at: AtomicU64,
+    /// When the carrier last tended its duties or woke up; `u64::MAX` while it sleeps and wakes up.
+    tended: AtomicU64,
     /// Unstarted fibers that another carrier has given to this one. Any carrier of the crew may
     /// take them.
     offers: Inbox<Control>,
@@ -35,7 +43,13 @@ pub(crate) struct Load {
 
 impl Load {
     pub(super) fn new() -> Load {
-        Load { live: AtomicU32::new(0), offered: AtomicU32::new(0), offers: Inbox::new() }
+        Load {
+            live: AtomicU32::new(0),
+            offered: AtomicU32::new(0),
+            offered_at: AtomicU64::new(0),
+            tended: AtomicU64::new(0),
+            offers: Inbox::new(),
+        }
     }
 
     /// Whether there are offers.
@@ -44,8 +58,20 @@ impl Load {
         !self.offers.is_empty()
     }
 
+    /// Sets when the carrier last tended its duties; see the field.
     #[inline(always)]
-    fn live(&self) -> u32 {
+    pub(super) fn set_tended(&self, at: u64) {
+        self.tended.store(at, Ordering::Relaxed);
+    }
+
+    /// Whether the carrier has left its offers for too long.
+    #[inline(always)]
+    pub(super) fn has_old_offers(&self, now: u64) -> bool {
+        self.has_offers() && now.saturating_sub(self.offered_at.load(Ordering::Relaxed)) > PATIENCE
+    }
+
+    #[inline(always)]
+    pub(super) fn live(&self) -> u32 {
         self.live.load(Ordering::Relaxed)
     }
 
@@ -63,6 +89,12 @@ impl Load {
 }
 
 impl Carrier {
+    /// Whether the carrier can be given fibers: it sleeps, wakes up, or has tended its duties lately.
+    /// Otherwise one of its fibers computes for long, or blocks the thread.
+    fn can_take(&self, now: u64) -> bool {
+        now.saturating_sub(self.load.tended.load(Ordering::Relaxed)) <= PATIENCE
+    }
+
     /// Returns how many fibers the carrier has or will have, as far as a relaxed look tells.
     ///
     /// A descriptor stands for a fiber that waits for it, unless there are more live fibers: fibers
@@ -109,22 +141,29 @@ fn share(mine: usize, theirs: usize, mean: usize, asleep: bool) -> usize {
 /// Returns how many live fibers a carrier with `live` of them may have before it compares loads
 /// again. The comparison may cost some cache misses, so it is made for every eighth fiber of many.
 fn next_limit(live: u32) -> u32 {
-    live + (live / 8).max(1)
+    live.saturating_add((live / 8).max(1))
 }
 
 impl Owner {
-    /// Counts a fiber that starts here, unless it may move on later.
+    /// Whether a fiber of this carrier counts as live: it cannot move on.
+    #[inline(always)]
+    pub(super) fn is_counted(&self, control: &Control) -> bool {
+        !control.flags().has(Flags::ROAMING)
+    }
+
+    /// Counts a fiber that starts here.
     #[inline(always)]
     pub(super) fn count_start(&self, control: &Control) {
-        if !control.flags().has(Flags::ROAMING) {
+        if self.is_counted(control) {
             self.shared().load.enter();
         }
     }
 
-    /// Uncounts a fiber that ends or rests here.
+    /// Uncounts a fiber that has ended or rests. Its block may serve another fiber by now, so the
+    /// caller tells whether the fiber was counted.
     #[inline(always)]
-    pub(super) fn count_end(&self, control: &Control) {
-        if !control.flags().has(Flags::ROAMING) {
+    pub(super) fn count_end(&self, counted: bool) {
+        if counted {
             self.shared().load.leave();
         }
     }
@@ -136,13 +175,33 @@ impl Owner {
         self.start_limit.set(limit);
     }
 
-    /// Lowers the limit of [`limit_starts`](Self::limit_starts) if fibers have ended since.
+    /// Tends the placement of fibers: lowers the limit of [`limit_starts`](Self::limit_starts) if
+    /// fibers have ended since, and takes back fibers that this carrier gave to others in vain.
     #[inline]
-    pub(super) fn lower_limit(&self) {
+    pub(super) fn tend_placement(&self, now: u64) {
+        let load = &self.shared().load;
+        load.set_tended(now);
         let limit = self.start_limit.get();
         if limit != u32::MAX {
-            self.start_limit.set(limit.min(next_limit(self.shared().load.live())));
+            self.start_limit.set(limit.min(next_limit(load.live())));
         }
+        if self.has_given.get() {
+            self.take_back(now);
+        }
+    }
+
+    /// Takes fibers that other carriers have left among their offers for too long.
+    #[cold]
+    #[inline(never)]
+    fn take_back(&self, now: u64) {
+        let mut left = false;
+        for carrier in &self.crew().carriers {
+            if carrier.load.has_old_offers(now) {
+                self.take_offers(carrier);
+            }
+            left |= carrier.load.has_offers();
+        }
+        self.has_given.set(left);
     }
 
     /// Gives unstarted fibers away, if this carrier has too many live ones.
@@ -161,7 +220,9 @@ impl Owner {
         }
         self.limit_starts();
         let mut compared = [None; FEW];
-        let others = candidates(&self.crew().carriers).filter(|one| !ptr::eq(*one, self.shared()));
+        let now = self.now.get();
+        let others = candidates(&self.crew().carriers)
+            .filter(|one| !ptr::eq(*one, self.shared()) && one.can_take(now));
         compared.iter_mut().zip(others).for_each(|(place, one)| *place = Some(one));
         let compared = || compared.iter().flatten();
         let all = compared().map(|one| one.burden()).sum::<usize>() + self.shared().burden();
@@ -191,11 +252,14 @@ impl Owner {
                 unsafe { self.deque().pop(true) }
             };
             let Some(control) = taken else { break };
-            target.load.offered.fetch_add(1, Ordering::Relaxed);
+            if target.load.offered.fetch_add(1, Ordering::Relaxed) == 0 {
+                target.load.offered_at.store(self.now.get(), Ordering::Relaxed);
+            }
             // SAFETY: a fiber from the deque is ours, and in no other queue. No carrier parks on
             // the offers.
             let _ = unsafe { target.load.offers.push(Delivery::Ready(control)) };
         }
+        self.has_given.set(true);
         // ORDERING: SeqCst fence; pairs with the one in `Owner::sleep` after the mark. Either the
         // target's last look sees the offers, or this thread sees the mark.
         fence(Ordering::SeqCst);
@@ -236,7 +300,9 @@ impl Parenthood {
     /// Begins the wait of the running fiber; `None` stands for a plain thread.
     #[inline(always)]
     pub(crate) fn begin(fiber: Option<(&'static Owner, &Control)>) -> Parenthood {
-        let counted = fiber.filter(|(_, me)| !me.flags().has(Flags::ROAMING));
+        // A pinned fiber blocks its carrier, which then can take no other fiber.
+        let uncountable = Flags(Flags::ROAMING.0 | Flags::PINNED.0);
+        let counted = fiber.filter(|(_, me)| !me.flags().has(uncountable));
         let carrier = counted.map(|(owner, _)| owner.shared());
         if let Some(carrier) = carrier {
             carrier.load.leave();

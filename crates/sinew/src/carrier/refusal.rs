@@ -132,6 +132,7 @@ impl Owner {
         // The fiber ends here, also if it was migratable.
         control.clear_flags(Flags::MIGRATABLE);
         launch::bind(self, control);
+        self.count_start(control);
         let again = if control.flags().has(Flags::RECURRING) { " again" } else { "" };
         report::say(format_args!("fiber {} ends before it began{again}: {error}", control.id()));
         if let Some(extra) = control.extra()
@@ -143,8 +144,10 @@ impl Owner {
         let Some(stack) = self.reserve.stack.take() else {
             // SAFETY: the fiber is ours, and its closure was stored when it was made.
             unsafe {
+                let counted = self.is_counted(control);
                 (control.vtable.get().refuse)(control, Box::new(error));
                 launch::finish(self, control);
+                self.count_end(counted);
             }
             return None;
         };
@@ -172,8 +175,10 @@ unsafe extern "C-unwind" fn enter(first: *mut (), second: usize, record: *mut Re
         let owner = Owner::of_running(me);
         let error = owner.reserve.error.take().expect("a refused fiber has a reason");
         me.set_flags(Flags::MASKED);
+        let counted = owner.is_counted(me);
         (me.vtable.get().refuse)(me, Box::new(error));
         launch::finish(owner, me);
+        owner.count_end(counted);
         // From here on the block may serve another fiber.
         owner.set_current(&owner.root);
         let to = launch::depart(owner, &*owner.next());

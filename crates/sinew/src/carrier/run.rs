@@ -43,11 +43,8 @@ const FEW_STACKS: usize = 32;
 /// How long unstarted fibers are left to a carrier that starts none of them, in nanoseconds, if they
 /// are better left to it.
 const PATIENCE: u64 = 4_000;
-/// How long the offers of another carrier are left to it, in nanoseconds. A carrier that is woken up
-/// for its offers needs some tens of microseconds.
-const OFFER_PATIENCE: u64 = 300_000;
 /// If a carrier has not polled its driver for this long, in nanoseconds, an idle carrier polls it.
-const STALLED: u64 = 100_000;
+const STALLED: u64 = 300_000;
 /// The time after which the sentinel first looks for work that the work's own carrier does not get
 /// to. The time doubles with each look, up to [`LAST_WATCH`].
 const FIRST_WATCH: Duration = Duration::from_micros(500);
@@ -56,17 +53,24 @@ const LAST_WATCH: Duration = Duration::from_millis(10);
 
 /// State that a carrier's loop keeps from round to round.
 struct Round {
-    /// For each carrier, the mark that its deque had when this carrier first left the fibers there
-    /// to it, and when that was.
-    lone: Box<[Cell<(usize, u64)>]>,
-    /// For each carrier, when this carrier first saw its present offers.
-    offered: Box<[Cell<u64>]>,
+    /// For each carrier, whether this carrier has left the fibers of its deque to it.
+    left: Box<[Cell<Option<Left>>]>,
     watch: Cell<Duration>,
     rounds: Cell<u32>,
     /// Whether another carrier had fibers that were left to it.
     saw_lone: Cell<bool>,
     /// When the carrier last decided how long to sleep, and how many deadlines had passed by then.
     last_sleep: Cell<(u64, u64)>,
+}
+
+/// How the deque of another carrier was when this carrier first left its fibers there.
+#[derive(Clone, Copy)]
+struct Left {
+    /// Whether there was one fiber.
+    lone: bool,
+    /// The mark of the deque, if there was one fiber, or else the number of live fibers.
+    mark: usize,
+    since: u64,
 }
 
 impl Round {
@@ -118,8 +122,7 @@ impl Owner {
     /// The caller is the root.
     unsafe fn main_loop(&self, crew: &Crew) {
         let round = Round {
-            lone: crew.carriers.iter().map(|_| Cell::new((usize::MAX, 0))).collect(),
-            offered: crew.carriers.iter().map(|_| Cell::new(u64::MAX)).collect(),
+            left: crew.carriers.iter().map(|_| Cell::new(None)).collect(),
             watch: Cell::new(FIRST_WATCH),
             rounds: Cell::new(ROUNDS),
             saw_lone: Cell::new(false),
@@ -218,6 +221,8 @@ impl Owner {
     /// Searches for work for a little while. Returns whether there is some.
     fn search(&self, crew: &Crew, round: &Round) -> bool {
         round.saw_lone.set(false);
+        // What a neighbour's live fibers were in an earlier search says nothing about this one.
+        round.left.iter().for_each(|seen| seen.set(seen.get().filter(|left| left.lone)));
         if self.help_out(crew) {
             round.watch.set(FIRST_WATCH);
             return true;
@@ -271,7 +276,10 @@ impl Owner {
 
     /// Takes unstarted or migratable fibers from outside or from another carrier.
     fn find_shared(&self, crew: &Crew, round: &Round) -> bool {
-        if let Some(control) = self.take_from_outside() {
+        if self.take_offers(self.shared()) {
+            return true;
+        }
+        if let Some(control) = self.take_injected() {
             self.deque().push(control);
             return true;
         }
@@ -283,56 +291,53 @@ impl Owner {
             if core::ptr::eq(victim, self.shared()) {
                 continue;
             }
-            if self.has_left_offers(round, index, victim) && self.take_offers(victim) {
+            if victim.load.has_offers()
+                && victim.load.has_old_offers(clock::now())
+                && self.take_offers(victim)
+            {
                 return true;
             }
             let len = victim.deque.len();
             if len == 0 {
                 continue;
             }
-            // A lone fiber is left to its maker. And a carrier that has no more load than this one
-            // starts its fibers itself, so that both keep equal loads.
-            let leave = len == 1 || victim.burden() <= self.shared().burden() + 1;
-            if leave && !self.is_neglected(round, index, victim) {
+            // A lone fiber is left to its maker for a moment. So are the fibers of a carrier that
+            // has no more load than this one, as long as it starts fibers that stay with it: both
+            // then keep equal loads.
+            let richer = victim.burden() > self.shared().burden() + 1;
+            if (len == 1 || !richer) && !self.is_neglected(round, index, victim) {
                 round.saw_lone.set(true);
-            } else if self.steal_from(victim, len) {
+            } else if self.steal_from(victim, len, richer) {
                 return true;
             }
         }
         false
     }
 
-    /// Whether `victim` has left its offers for too long.
-    fn has_left_offers(&self, round: &Round, index: usize, victim: &Carrier) -> bool {
-        let seen = &round.offered[index];
-        if !victim.load.has_offers() {
-            seen.set(u64::MAX);
-            return false;
-        }
-        let now = clock::now();
-        seen.set(seen.get().min(now));
-        now - seen.get() > OFFER_PATIENCE
-    }
-
-    /// Whether the deque of `victim` has stayed as it is for long enough.
+    /// Whether `victim` has not made progress for long enough, with a fiber that was left to it. A
+    /// lone fiber waits for its maker; if there are more, the live fibers of `victim` would become
+    /// more.
     fn is_neglected(&self, round: &Round, index: usize, victim: &Carrier) -> bool {
-        let (mark, now) = (victim.deque.mark(), clock::now());
-        let seen = &round.lone[index];
+        let lone = victim.deque.len() == 1;
+        let mark = if lone { victim.deque.mark() } else { victim.load.live() as usize };
+        let (seen, now) = (&round.left[index], clock::now());
         match seen.get() {
-            (at, since) if at == mark => now - since > PATIENCE,
+            Some(left) if left.lone == lone && (left.mark == mark || !lone && left.mark > mark) => {
+                now - left.since > PATIENCE
+            }
             _ => {
-                seen.set((mark, now));
+                seen.set(Some(Left { lone, mark, since: now }));
                 false
             }
         }
     }
 
-    /// Takes up to half of the fibers in the deque of `victim`, as long as that makes the loads more
-    /// equal: `victim` may be giving fibers to this carrier meanwhile.
-    fn steal_from(&self, victim: &Carrier, len: usize) -> bool {
+    /// Takes up to half of the fibers in the deque of `victim`. If `victim` is richer, it may be
+    /// giving fibers to this carrier meanwhile, so stops when the loads are equal.
+    fn steal_from(&self, victim: &Carrier, len: usize, richer: bool) -> bool {
         let mut taken = 0;
         while taken < len.div_ceil(2).min(32)
-            && (taken == 0 || victim.burden() > self.shared().burden() + 1)
+            && (taken == 0 || !richer || victim.burden() > self.shared().burden() + 1)
         {
             match victim.deque.steal() {
                 Steal::Taken(control) => {
@@ -364,7 +369,7 @@ impl Owner {
 
     /// Takes all fibers that were submitted from outside. Returns the first and puts the rest into
     /// the deque.
-    fn take_injected(&self) -> Option<*const Control> {
+    pub(super) fn take_injected(&self) -> Option<*const Control> {
         let crew = self.crew();
         if crew.injector.is_empty() {
             return None;
@@ -409,9 +414,11 @@ impl Owner {
                 timeout = timeout.into_iter().chain(trim_in).min();
             }
             self.note_if_observed(Event::Sleep);
+            self.shared().load.set_tended(u64::MAX);
             self.fall_asleep(crew, timeout);
             self.note_if_observed(Event::Awake);
             let before = self.slept_until(clock::now());
+            self.shared().load.set_tended(self.now.get());
             self.shared().polled.store(self.now.get(), Ordering::Relaxed);
             if !self.shared().inbox.is_empty() && self.now.get() - before < SHORT_SLEEP {
                 // A slightly longer search would have found this wake.
@@ -557,7 +564,10 @@ impl Owner {
         if crew.idle.found() && self.sees_shared(crew) {
             crew.published();
         }
-        if watched && !self.shared().inbox.is_empty() && self.sees_in_deques(crew, 1) {
+        let others_have = || {
+            self.sees_in_deques(crew, 1) || crew.carriers.iter().any(|one| one.load.has_offers())
+        };
+        if watched && !self.shared().inbox.is_empty() && others_have() {
             // Wakes another sleeper, which becomes the next sentinel.
             crew.wake_one();
         }

@@ -76,8 +76,9 @@ impl Owner {
             self.begin_stint(1);
             return &self.root;
         }
-        if let Some(fiber) = self.take_from_outside() {
-            self.deque().push(fiber);
+        self.take_offers(self.shared());
+        if let Some(injected) = self.take_injected() {
+            self.deque().push(injected);
         }
         self.deal_if_due();
         // Unstarted fibers get turns in proportion to their number, but leave half of the turns to

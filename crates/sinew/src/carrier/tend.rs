@@ -116,7 +116,7 @@ impl Owner {
             duties.window.set((window * 2).min(MOST));
         }
         self.run_next_left.set(self.run_next_uses(window));
-        self.lower_limit();
+        self.tend_placement(now);
         if !self.shared().inbox.is_empty() {
             self.take_inbox();
         }

@@ -258,13 +258,14 @@ impl Driver for Reactor {
             return;
         };
         let before = clock::now();
-        if let Some(nap) = self.naps.due(before, timeout) {
-            let rang = self.bell.wait(Some(nap));
+        // Operations of a ring may have to be submitted, or reported without an event.
+        if let Some(nap) = self.naps.due(before, timeout)
+            && !poller.is_active()
+        {
+            self.bell.wait(Some(nap));
             let found = self.harvest(&**poller, Some(Duration::ZERO));
-            self.naps.napped(before, found);
-            if rang || found > 0 {
-                return;
-            }
+            // The carrier looks at all its queues before it waits again.
+            return self.naps.napped(before, found);
         }
         let found = self.harvest(&**poller, timeout);
         self.naps.looked(before, clock::now(), found);

@@ -28,7 +28,8 @@
 //!   carrier has woken up.
 //! - A waiter that finds the lock owned by a fiber of its own carrier counts as overtaken from the
 //!   beginning. That owner waits or yields with the lock held, and will most likely do so again. If
-//!   it locked again before the waiter runs, the waiter would have been woken in vain.
+//!   it locked again before the waiter runs, the waiter would have been woken in vain. The price: if
+//!   that owner computes after it has unlocked, the lock is idle until the waiter's turn comes.
 //! - While a writer waits, no new reader gets in. Waiters are served first in, first out; readers
 //!   that are adjacent in the queue are let in together. That is the order [`InTurn`]. With another
 //!   [`Priority`], readers have a queue of their own, which comes first or last:

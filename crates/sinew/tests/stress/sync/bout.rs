@@ -30,6 +30,8 @@ struct Shared {
     cancels_left: AtomicUsize,
     /// The fibers that may be cancelled at random.
     fibers: Shelf<Vec<Fiber>>,
+    /// Fibers of [`Worker::spawn`] that have not ended.
+    helpers: AtomicUsize,
     steps: usize,
     operations: &'static AtomicU64,
     runtime: RuntimeHandle,
@@ -59,6 +61,29 @@ impl Shared {
                 fibers[seed.below(fibers.len())].cancel();
             }
         });
+    }
+}
+
+/// The work of a fiber of [`Worker::spawn`]. The fiber is counted until its closure is dropped.
+struct Helper<F> {
+    f: Option<F>,
+    shared: Arc<Shared>,
+}
+
+impl<F> Helper<F> {
+    fn run<T>(mut self) -> T
+    where
+        F: FnOnce() -> T,
+    {
+        self.f.take().expect("it runs once")()
+    }
+}
+
+impl<F> Drop for Helper<F> {
+    fn drop(&mut self) {
+        drop(self.f.take());
+        // ORDERING: Release; pairs with the Acquire in `Bout::all_ended`.
+        self.shared.helpers.fetch_sub(1, Ordering::Release);
     }
 }
 
@@ -108,13 +133,16 @@ impl Worker {
         carriers == 1 && !threads && self.ordered_on().is_some()
     }
 
-    /// Starts a fiber that only the caller cancels.
+    /// Starts a fiber that only the caller cancels. If the caller is cancelled while it joins the
+    /// fiber, the fiber goes on; [`Bout::all_ended`] waits for it.
     #[inline(never)]
     pub(super) fn spawn<T: Send + 'static>(
         &self,
         f: impl FnOnce() -> T + Send + 'static,
     ) -> JoinHandle<T> {
-        self.shared.builder().spawn(f).unwrap()
+        self.shared.helpers.fetch_add(1, Ordering::Relaxed);
+        let helper = Helper { f: Some(f), shared: self.shared.clone() };
+        self.shared.builder().spawn(move || helper.run()).unwrap()
     }
 
     /// Returns another source of random numbers.
@@ -217,6 +245,7 @@ impl Bout {
             hurried: seed.below(3) > 0,
             cancels_left: AtomicUsize::new(if cancels { seed.below(most) } else { 0 }),
             fibers: Shelf::default(),
+            helpers: AtomicUsize::new(0),
             steps: 1 << seed.below(8),
             operations,
             runtime: runtime.clone(),
@@ -341,11 +370,13 @@ impl Bout {
         });
     }
 
-    /// Waits until all workers have ended.
+    /// Waits until all workers have ended, and all fibers that they have started.
     pub(super) fn all_ended(&mut self) {
         for crew in 0..self.crews.len() {
             self.ended(CrewId(crew));
         }
+        // ORDERING: Acquire shows what the fibers have done; pairs with the Release of the drop.
+        self.drive(|bout| bout.shared.helpers.load(Ordering::Acquire) == 0);
     }
 
     /// Waits until the condition is true.
