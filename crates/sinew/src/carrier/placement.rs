@@ -1,10 +1,9 @@
 //! On which carrier a fiber starts. It stays there, so this decides how the load is shared.
 //!
 //! A carrier starts the fibers of its own deque until it has more live fibers than another carrier.
-//! Then it *deals*: it gives unstarted fibers to the carrier with the least load, so that both have
-//! equal loads. It puts them among that carrier's *offers*. The carrier takes its offers when it
-//! has nothing older to run. An idle carrier takes the offers of a neighbour that has left them
-//! lying.
+//! Then it *deals*: it gives unstarted fibers to carriers with less load than the mean. It puts them
+//! among those carriers' *offers*. A carrier takes its offers at the end of a stint, or when its
+//! deque is empty. If it leaves them for too long, the giver or an idle carrier takes them.
 //!
 //! placement/README.md has the rule, the reasons for it, and why no offer is lost.
 //! `placement/simulation.rs` shows what the rule does on up to 64 carriers. Next: `run`, which

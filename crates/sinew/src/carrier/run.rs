@@ -40,8 +40,8 @@ const LONG_SLEEP: Duration = Duration::from_millis(100);
 const TRIM_EVERY: u64 = 1_000_000_000;
 /// Stacks that a carrier keeps for itself over a long sleep.
 const FEW_STACKS: usize = 32;
-/// How long unstarted fibers are left to a carrier that starts none of them, in nanoseconds, if they
-/// are better left to it.
+/// How long unstarted fibers are left to a carrier without progress, in nanoseconds, if they are
+/// better left to it; see `is_neglected`.
 const PATIENCE: u64 = 4_000;
 /// If a carrier has not polled its driver for this long, in nanoseconds, an idle carrier polls it.
 const STALLED: u64 = 300_000;

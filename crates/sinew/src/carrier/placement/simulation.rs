@@ -146,7 +146,7 @@ impl Crew {
             };
             return Some(given as u64 * MOVE + busy);
         }
-        // Rule 4 of the page.
+        // Rule 4 of the page, without its patience: fibers here never compute for long.
         let mine = self.carriers[me].burden();
         let richer = |one: &Carrier| one.deque > 1 && one.burden() > mine + 1;
         if let Some(victim) = self.carriers.iter().position(richer) {
